@@ -33,7 +33,7 @@ TRY = """
 import sys
 from pathlib import Path
 from lib import stats as measure, config as params
-from lib.zoo import evaluate, recipes, train
+from lib.policy_zoo import evaluate, recipes, train
 smoke = params.load("smoke")
 place = Path(sys.argv[1])
 built = train.build(smoke, "education", place / "zoo", place / "runs")
@@ -62,8 +62,8 @@ def copy(tmp_path):
 
 def test_a_reward_a_policy_and_a_router_are_added_in_three_files(copy):
     edits = {
-        "lib/zoo/objectives.py": lambda text: text + REWARD,
-        "lib/zoo/recipes.py": lambda text: text.replace(
+        "lib/policy_zoo/objectives.py": lambda text: text + REWARD,
+        "lib/policy_zoo/recipes.py": lambda text: text.replace(
             '"MO-RM": RewardMachine()}', '"MO-RM": RewardMachine(), "MO-worst": WorstFirst()}'
         ).replace("RewardMachine, Vector", "RewardMachine, Vector, WorstFirst"),
         "lib/routing/baselines.py": lambda text: text + ROUTER,

@@ -72,7 +72,7 @@ def parse_code(path: Path) -> ast.Module:
 
 
 def imported_names(tree: ast.Module, path: Path, root: Path) -> Iterator[str]:
-    """Dotted names such as lib.zoo.train; the last part may also be something in a module."""
+    """Dotted names such as lib.policy_zoo.train; the last part may also be something in a module."""
     package = path.parent.relative_to(root).parts
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -118,10 +118,10 @@ def test_a_stage_depends_on_the_packages_that_it_imports_and_on_no_other(name):
 
 LIBRARY = {
     "lib/__init__.py": "",
-    "lib/zoo/__init__.py": "from lib.envs import question_bank as bank",
-    "lib/zoo/train.py": "from . import ppo\n\n\ndef f():\n    from lib import seeds\n    return seeds",
-    "lib/zoo/ppo.py": "from ..models.forward import Forward",
-    "lib/zoo/cards.py": "import lib.plots",
+    "lib/policy_zoo/__init__.py": "from lib.envs import question_bank as bank",
+    "lib/policy_zoo/train.py": "from . import ppo\n\n\ndef f():\n    from lib import seeds\n    return seeds",
+    "lib/policy_zoo/ppo.py": "from ..models.forward import Forward",
+    "lib/policy_zoo/policy_cards.py": "import lib.plots",
     "lib/language_models/__init__.py": "",
     "lib/language_models/kv_cache_forward.py": "COMMAND = ['-m', 'lib.worker']",
     "lib/envs/__init__.py": "",
@@ -145,7 +145,10 @@ def library(tmp_path) -> Path:
         (tmp_path / name).write_text(text)
     cells = [
         {"cell_type": "markdown", "source": ["import lib.plots"]},
-        {"cell_type": "code", "source": ["%matplotlib inline\n", "from lib.zoo import train"]},
+        {
+            "cell_type": "code",
+            "source": ["%matplotlib inline\n", "from lib.policy_zoo import train"],
+        },
         {"cell_type": "code", "source": ["from lib.checks import lesson_00"]},
     ]
     (tmp_path / "notebooks").mkdir()
@@ -156,15 +159,15 @@ def library(tmp_path) -> Path:
 def test_imports_are_followed_wherever_they_stand_and_prose_imports_nothing(library):
     lesson = {"lib/checks/__init__.py", "lib/checks/lesson_00.py", "lib/run"}
     code = {
-        "lib/zoo",
+        "lib/policy_zoo",
         "lib/envs",
         "lib/language_models",
         "lib/experiment/seeds.py",
         "lib/worker.py",
     }
     assert imported_packages("python -m lib.run 00_one", library) == lesson | code
-    assert imported_packages("python -m lib.zoo.cards --out x", library) == {
-        "lib/zoo",
+    assert imported_packages("python -m lib.policy_zoo.policy_cards --out x", library) == {
+        "lib/policy_zoo",
         "lib/envs",
         "lib/plots",
     }

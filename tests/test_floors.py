@@ -143,11 +143,11 @@ def test_downwards_is_allowed(tmp_path, files):
 @pytest.mark.parametrize(
     "files, message",
     [
-        ({"envs__x": "from lib.zoo import train"}, "lib.zoo (floor 3)"),
-        ({"envs__x": "def f():\n    import lib.zoo.train"}, "x.py:2"),
-        ({"envs__x": "from lib import seeds, zoo"}, "lib.zoo"),
-        ({"envs__x": "from ..zoo import train"}, "lib.zoo"),
-        ({"envs____init__": "from .. import zoo"}, "lib.zoo"),
+        ({"envs__x": "from lib.policy_zoo import train"}, "lib.policy_zoo (floor 3)"),
+        ({"envs__x": "def f():\n    import lib.policy_zoo.train"}, "x.py:2"),
+        ({"envs__x": "from lib import seeds, policy_zoo as zoo"}, "lib.policy_zoo"),
+        ({"envs__x": "from ..zoo import train"}, "lib.policy_zoo"),
+        ({"envs____init__": "from .. import zoo"}, "lib.policy_zoo"),
         ({"store": "from .envs import bank"}, "lib.envs"),
         ({"routing__x": "import lib.conductor"}, "lib.conductor (floor 4)"),
         ({"llm__x": "import lib.tools"}, "lib.tools (floor 2)"),

@@ -684,7 +684,7 @@ stages:
   00_tiny:
     cmd: python -m lib.run 00_tiny
     params: [data/settings.json: [profile, zoo]]
-    deps: [lib/zoo, lib/experiment/seeds.py]
+    deps: [lib/policy_zoo, lib/experiment/seeds.py]
 """
 
 
@@ -695,7 +695,7 @@ def pipeline(tmp_path, monkeypatch) -> Path:
 
     artifacts.write_text(tmp_path / "dvc.yaml", TINY_PIPELINE)
     artifacts.write_json(tmp_path / "data/settings.json", SETTINGS)
-    for name in ("lib/zoo/ppo.py", "lib/envs/question_bank.py", "lib/experiment/seeds.py"):
+    for name in ("lib/policy_zoo/ppo.py", "lib/envs/question_bank.py", "lib/experiment/seeds.py"):
         artifacts.write_text(tmp_path / name, "")
     Repo.init(str(tmp_path), no_scm=True).close()
     monkeypatch.chdir(tmp_path)
@@ -722,15 +722,21 @@ def test_a_lesson_that_never_ran_runs_for_the_first_time(pipeline):
 
 def test_what_changed_since_the_last_run_is_named(pipeline):
     commit(pipeline)
-    artifacts.write_text(pipeline / "lib/zoo/ppo.py", "# a remark")
-    assert explain_run("00_tiny", pipeline) == "runs again: lib/zoo changed"
+    artifacts.write_text(pipeline / "lib/policy_zoo/ppo.py", "# a remark")
+    assert explain_run("00_tiny", pipeline) == "runs again: lib/policy_zoo changed"
     artifacts.write_json(
         pipeline / "data/settings.json",
         SETTINGS | {"zoo": SETTINGS["zoo"] | {"seeds": 5}, "tour": {}},
     )
-    assert explain_run("00_tiny", pipeline) == "runs again: lib/zoo changed; zoo.seeds 2 -> 5"
+    assert (
+        explain_run("00_tiny", pipeline) == "runs again: lib/policy_zoo changed; zoo.seeds 2 -> 5"
+    )
     commit(pipeline)
-    replace(pipeline / "dvc.yaml", "[lib/zoo, lib/experiment/seeds.py]", "[lib/zoo, lib/envs]")
+    replace(
+        pipeline / "dvc.yaml",
+        "[lib/policy_zoo, lib/experiment/seeds.py]",
+        "[lib/policy_zoo, lib/envs]",
+    )
     assert explain_run("00_tiny", pipeline) == "runs again: lib/envs is a new dependency"
     commit(pipeline)
     replace(pipeline / "dvc.yaml", "lib.run 00_tiny", "lib.run 00_tiny --timeout 60")

@@ -9,10 +9,10 @@ import pandas as pd
 
 from lib.config import EducationSettings, Params
 from lib.orchestration import methods, results, study
+from lib.policy_zoo import evaluate, train
+from lib.policy_zoo.evaluate import Act
+from lib.policy_zoo.recipes import OBJECTIVES
 from lib.stats.ablation_comparison import Comparison, Measure
-from lib.zoo import evaluate, train
-from lib.zoo.evaluate import Act
-from lib.zoo.recipes import OBJECTIVES
 
 UTILITY = Measure("utility", "mean of the objectives")
 LENGTH = Measure("length", "steps", "lower")

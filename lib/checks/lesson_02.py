@@ -7,7 +7,7 @@ from lib.config import Params
 from lib.llm import cost_ledger
 from lib.orchestration import controls, study
 from lib.orchestration.decisions import Decision, Episode
-from lib.zoo import train
+from lib.policy_zoo import train
 
 CLAUDE = cost_ledger.PRICES["Claude 3.7 Sonnet"]
 

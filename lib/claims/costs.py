@@ -8,7 +8,7 @@ import pandas as pd
 from lib.llm import cost_ledger
 from lib.orchestration import results
 from lib.plots.tables import interval_table, number
-from lib.zoo.recipes import SINGLE
+from lib.policy_zoo.recipes import SINGLE
 
 _DIGITS = {"calls": 1, "tokens_in": 0, "tokens_out": 0, "dollars": 4}
 

@@ -19,9 +19,9 @@ from lib.envs.batched_env import BatchedEnv, Transition
 from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
 from lib.experiment import seeds
 from lib.orchestration.briefs import Brief
-from lib.zoo.guides import SOUGHT, distances, guide
-from lib.zoo.policies import Policy
-from lib.zoo.recipes import OBJECTIVES, SINGLE, make_batch
+from lib.policy_zoo.planned_policies import SOUGHT, distances, guide
+from lib.policy_zoo.policies import Policy
+from lib.policy_zoo.recipes import OBJECTIVES, SINGLE, make_batch
 
 VERSION = 1  # of episodes side by side and who decides in them
 WORLDS = ("paper", "ours")

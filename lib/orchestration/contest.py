@@ -35,8 +35,8 @@ from lib.orchestration.arena import (
     environments_of,
 )
 from lib.orchestration.briefs import Reader
-from lib.zoo import guides, networks, policies, recipes, train
-from lib.zoo.recipes import OBJECTIVES, REFERENCES, SINGLE
+from lib.policy_zoo import networks, planned_policies, policies, recipes, train
+from lib.policy_zoo.recipes import OBJECTIVES, REFERENCES, SINGLE
 
 VERSION = 1  # of episodes of the contest
 RUNS = ROOT / "data/runs/orchestration"
@@ -93,7 +93,7 @@ def versions(llm: LLMSettings, domain: str, world: str, readers: Sequence[str]) 
         "contest": VERSION,
     }
     if domain == "minigrid":  # where a room is described by its distances, whoever acts in it
-        decided_by["guides"] = guides.VERSION
+        decided_by["guides"] = planned_policies.VERSION
     if not _has_guides(domain, world):
         decided_by["networks"] = networks.VERSION
         decided_by["policies"] = policies.VERSION

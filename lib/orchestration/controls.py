@@ -5,7 +5,7 @@ What a look-ahead, a bandit or a constant is worth is asked where thousands of e
 
 from lib.experiment import seeds
 from lib.orchestration.decisions import Decision, Episode
-from lib.zoo.policies import Policy
+from lib.policy_zoo.policies import Policy
 
 VERSION = 1  # of deciders without a model
 

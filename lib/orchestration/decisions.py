@@ -12,7 +12,7 @@ from typing import Protocol
 from lib.llm.cost_ledger import Ledger
 from lib.orchestration.components import Part, interaction_line
 from lib.orchestration.world import World
-from lib.zoo.policies import Policy
+from lib.policy_zoo.policies import Policy
 
 VERSION = 1  # of decisions and episodes
 

@@ -264,7 +264,7 @@ def main() -> int:
     )
     parser.add_argument("--pose", action="store_true", help="make the situations anew")
     if parser.parse_args().pose:
-        from lib.zoo import train
+        from lib.policy_zoo import train
 
         write([*made_up(MADE_UP), *real(config.load(), train.ZOO)])
         return 0

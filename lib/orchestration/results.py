@@ -10,7 +10,7 @@ import pandas as pd
 
 from lib import stats
 from lib.orchestration.methods import KINDS
-from lib.zoo import evaluate
+from lib.policy_zoo import evaluate
 
 PRICE = ("calls", "tokens_in", "tokens_out", "dollars")  # per episode
 RATES = ("invalid", "fallback")  # shares of decisions

@@ -46,10 +46,10 @@ from lib.orchestration.judge import judge
 from lib.orchestration.methods import KINDS, Method
 from lib.orchestration.orchestrators import Orchestrator
 from lib.orchestration.world import Menu, World
-from lib.zoo import evaluate, networks, policies, recipes, train
-from lib.zoo.evaluate import evaluation_streams
-from lib.zoo.policies import Policy
-from lib.zoo.recipes import SINGLE
+from lib.policy_zoo import evaluate, networks, policies, recipes, train
+from lib.policy_zoo.evaluate import evaluation_streams
+from lib.policy_zoo.policies import Policy
+from lib.policy_zoo.recipes import SINGLE
 
 VERSION = 1  # of episodes of a method under a seed
 RUNS = ROOT / "data/runs/orchestration"

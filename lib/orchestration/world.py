@@ -17,14 +17,14 @@ import torch
 from lib.config import Environments
 from lib.envs.batched_env import BatchedEnv, Transition
 from lib.experiment import seeds
-from lib.zoo.networks import sample
-from lib.zoo.policies import Policy
-from lib.zoo.recipes import ACTIONS, make_batch
+from lib.policy_zoo.networks import sample
+from lib.policy_zoo.policies import Policy
+from lib.policy_zoo.recipes import ACTIONS, make_batch
 
 VERSION = 1  # of episodes and look-aheads
 _DRAWS = np.uint64(
     0xAC7
-)  # as in lib.zoo.evaluate.play: the same student meets the same luck there and here
+)  # as in lib.policy_zoo.evaluate.play: the same student meets the same luck there and here
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def _compare_with_lock(name: str, root: Path) -> str:
 
 
 def _changed_files(stage) -> list[str]:
-    """Such as ["lib/llm, lib/routing changed", "lib/zoo is a new dependency"]."""
+    """Such as ["lib/llm, lib/routing changed", "lib/policy_zoo is a new dependency"]."""
     new, changed = [], []
     for dependency in stage.deps:
         if _is_settings(dependency):

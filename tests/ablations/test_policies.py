@@ -13,7 +13,7 @@ from lib.config import EducationSettings
 from lib.envs import make_education_rules
 from lib.orchestration import methods, study
 from lib.orchestration.components import components
-from lib.zoo import evaluate
+from lib.policy_zoo import evaluate
 from tests.orchestration import zoo
 
 MODEL = "scripted-medium"

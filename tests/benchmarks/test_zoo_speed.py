@@ -18,9 +18,9 @@ from lib import config
 from lib.envs import make_education
 from lib.envs.grid import GridRoom
 from lib.experiment import sweep
-from lib.zoo import reference, train
-from lib.zoo.objectives import Linear
-from lib.zoo.recipes import recipes
+from lib.policy_zoo import sb3_baseline, train
+from lib.policy_zoo.objectives import Linear
+from lib.policy_zoo.recipes import recipes
 
 GOALS = {"education": 5.0, "minigrid": 3.0}  # against stock as the paper's tables imply it
 GUARD = {
@@ -51,7 +51,7 @@ def stock(recipe, envs, seed=0):
         recipe.objective.weights if isinstance(recipe.objective, Linear) else (1 / 3,) * 3
     )
     single = make_education if recipe.domain == "education" else lambda: GridRoom(recipe.task)
-    model = reference.learner(
+    model = sb3_baseline.learner(
         recipe, DummyVecEnv([lambda: Monitor(LinearReward(single(), weight))] * envs)
     )
     model.set_random_seed(seed)

@@ -7,9 +7,9 @@ import pytest
 
 from lib.checks import UNANSWERED, Exercise, Exercises
 from lib.claims.verdicts import together
+from lib.policy_zoo import policies
+from lib.policy_zoo.recipes import SINGLE
 from lib.teaching import exercises
-from lib.zoo import policies
-from lib.zoo.recipes import SINGLE
 from tests.orchestration import zoo as tiny
 
 LESSONS = exercises.load()

@@ -14,8 +14,17 @@ from lib import config, envs, stats
 from lib.config import Params
 from lib.envs import make_education_rules
 from lib.experiment import artifacts, seeds, sweep
-from lib.zoo import cards, evaluate, networks, policies, recipes, switches, tour, train
-from lib.zoo.recipes import SINGLE
+from lib.policy_zoo import (
+    evaluate,
+    networks,
+    policies,
+    policy_cards,
+    recipes,
+    simulator_calibration,
+    tour_demo,
+    train,
+)
+from lib.policy_zoo.recipes import SINGLE
 from tests.golden import SmallJob
 
 TASK = {"education": "student", "minigrid": "composite"}
@@ -78,7 +87,7 @@ def _add_evaluation(job: sweep.Job) -> sweep.Job:
     """The same job, which evaluates what it trained."""
     evaluated_by = {
         "evaluation": evaluate.VERSION,
-        "policy cards": cards.VERSION,
+        "policy cards": policy_cards.VERSION,
         "statistics": stats.VERSION,
     }
     return replace(
@@ -111,7 +120,7 @@ def _train_and_evaluate(
     artifacts.write_parquet(folder / "growth.parquet", growth)
     for name in zoo:
         artifacts.write_json(
-            folder / f"card-{name}.json", cards.make_card(steps, domain, name).model_dump()
+            folder / f"card-{name}.json", policy_cards.make_card(steps, domain, name).model_dump()
         )
     return result
 
@@ -175,8 +184,8 @@ def _make_strategies(settings: Params) -> SmallJob:
         "environments": envs.VERSION,
         "recipes": recipes.VERSION,
         "evaluation": evaluate.VERSION,
-        "demonstrations": tour.VERSION,
-        "switches": switches.VERSION,
+        "demonstrations": tour_demo.VERSION,
+        "switches": simulator_calibration.VERSION,
     }
     environment = recipes.describe_environment(settings, "education")
     job = sweep.Job(
@@ -189,14 +198,14 @@ def _play_strategies(job: sweep.Job, folder: Path, progress: Callable) -> None:
     environments = recipes.restore_environment(job.settings["environment"], "education")
     rules = make_education_rules(environments.education)
     rows = [
-        tour.try_actions(rules, seed=0, warm_steps=3, copies=6),
-        tour.play_mixtures(rules, tour.simplex(3), students=4),
-        tour.play_watchful(rules, students=2),
+        tour_demo.try_actions(rules, seed=0, warm_steps=3, copies=6),
+        tour_demo.play_mixtures(rules, tour_demo.simplex(3), students=4),
+        tour_demo.play_watchful(rules, students=2),
     ]
     artifacts.write_parquet(folder / "rows.parquet", pd.concat(rows, ignore_index=True))
-    search = switches.search(rules, students=2)
+    search = simulator_calibration.search(rules, students=2)
     artifacts.write_parquet(
-        folder / "search.parquet", search.assign(rank=switches.rank(search, rules))
+        folder / "search.parquet", search.assign(rank=simulator_calibration.rank(search, rules))
     )
 
 

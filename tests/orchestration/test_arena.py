@@ -24,7 +24,7 @@ from lib.orchestration.arena import (
     environments_of,
 )
 from lib.orchestration.briefs import Brief, Rational
-from lib.zoo.guides import FAR, distances, guide
+from lib.policy_zoo.planned_policies import FAR, distances, guide
 from tests.orchestration import zoo
 
 SMOKE = config.load("smoke")

@@ -26,7 +26,7 @@ from lib.orchestration.components import (
     tools_json,
 )
 from lib.orchestration.world import Foresight
-from lib.zoo.recipes import SINGLE
+from lib.policy_zoo.recipes import SINGLE
 from tests.orchestration import zoo
 
 KINDS = ("KO", "TO", "RO")

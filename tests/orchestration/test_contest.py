@@ -10,7 +10,7 @@ from lib.language_models import kv_cache_forward
 from lib.language_models.training import decision_traces
 from lib.llm import cost_ledger
 from lib.orchestration import arena, briefs, contest, readers, spoken, study, taught
-from lib.zoo import guides, networks, policies, ppo, recipes
+from lib.policy_zoo import networks, planned_policies, policies, ppo, recipes
 from tests.orchestration import zoo
 from tests.orchestration.test_study import trained
 
@@ -110,7 +110,7 @@ def test_a_place_holds_only_the_policies_that_act_in_it(world, trained):
         (seeds, EDUCATION | MINIGRID),
         (networks, EDUCATION | {PLACES[2]}),
         (policies, EDUCATION | {PLACES[2]}),
-        (guides, MINIGRID),
+        (planned_policies, MINIGRID),
         (ppo, set()),
         (study, set()),
         (taught, set()),

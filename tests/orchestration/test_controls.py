@@ -11,7 +11,7 @@ from lib.experiment import seeds
 from lib.orchestration.controls import Always, Random, RoundRobin
 from lib.orchestration.decisions import Decision, Episode
 from lib.orchestration.world import World
-from lib.zoo.recipes import ACTIONS
+from lib.policy_zoo.recipes import ACTIONS
 from tests.orchestration import zoo
 
 NAMES = ("SO-d1", "SO-d2", "SO-d3")

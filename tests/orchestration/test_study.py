@@ -30,7 +30,7 @@ from lib.orchestration import (
     world,
 )
 from lib.orchestration.methods import Method
-from lib.zoo import evaluate, networks, policies, recipes
+from lib.policy_zoo import evaluate, networks, policies, recipes
 from tests.orchestration import zoo
 
 SCRIPTED = "scripted-medium"
@@ -38,7 +38,7 @@ SCRIPTED = "scripted-medium"
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory) -> Path:
-    """The tiny zoo on disk, as `lib.zoo.train` leaves one: two seeds, cards, references."""
+    """The tiny zoo on disk, as `lib.policy_zoo.train` leaves one: two seeds, cards, references."""
     root = tmp_path_factory.mktemp("zoo")
     for domain in zoo.DOMAINS:
         zoo.write(root, domain, zoo.cards(domain))
@@ -80,7 +80,7 @@ def test_every_method_plays_every_episode_of_every_seed(domain, trained, tmp_pat
 
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
 def test_a_single_policy_plays_as_it_does_in_the_evaluation_of_the_zoo(domain, trained, tmp_path):
-    from lib.zoo import evaluate, train
+    from lib.policy_zoo import evaluate, train
 
     settings = small(zoo={"seeds": 1, "episodes": 2})
     mine = study.run(settings, domain, [Method("SO-d2", "single")], tmp_path, trained)

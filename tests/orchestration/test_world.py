@@ -7,10 +7,10 @@ import pytest
 
 from lib.experiment import seeds
 from lib.orchestration.world import Foresight, Menu
-from lib.zoo import evaluate
-from lib.zoo.networks import Mlp, initial
-from lib.zoo.policies import Policy
-from lib.zoo.recipes import ACTIONS
+from lib.policy_zoo import evaluate
+from lib.policy_zoo.networks import Mlp, initial
+from lib.policy_zoo.policies import Policy
+from lib.policy_zoo.recipes import ACTIONS
 from tests.orchestration import zoo
 
 NAMES = ("SO-d1", "SO-d2", "SO-d3")

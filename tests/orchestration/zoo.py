@@ -20,12 +20,12 @@ from lib.envs.grid import GridRoom
 from lib.experiment import artifacts, seeds
 from lib.orchestration.domains import WORLDS
 from lib.orchestration.world import Menu, World
-from lib.zoo import evaluate
-from lib.zoo import policies as saved
-from lib.zoo.cards import make_card
-from lib.zoo.networks import Network, initial
-from lib.zoo.policies import Policy
-from lib.zoo.recipes import ACTIONS, REFERENCES, SINGLE, recipes
+from lib.policy_zoo import evaluate
+from lib.policy_zoo import policies as saved
+from lib.policy_zoo.networks import Network, initial
+from lib.policy_zoo.policies import Policy
+from lib.policy_zoo.policy_cards import make_card
+from lib.policy_zoo.recipes import ACTIONS, REFERENCES, SINGLE, recipes
 
 torch.set_num_threads(1)  # networks as small as these only wait for a second thread
 
@@ -100,7 +100,7 @@ def make_cards(settings: Params, domain: str, episodes: int = 8) -> list[dict]:
 
 
 def write(root: Path, domain: str, cards_of_menu: Sequence[dict], seeds: int = 2) -> None:
-    """The tiny zoo of a domain on disk, as `lib.zoo.train` and lesson 01 leave one: policies, references, cards."""
+    """The tiny zoo of a domain on disk, as `lib.policy_zoo.train` and lesson 01 leave one: policies, references, cards."""
     card_of = {card["name"]: card for card in cards_of_menu}
     for name in (*SINGLE, *REFERENCES[domain]):
         actor = policies(domain)[name] if name in SINGLE else policy(domain, name, (), 1.0)

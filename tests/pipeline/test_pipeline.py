@@ -103,7 +103,7 @@ def test_saving_a_notebook_with_its_outputs_makes_no_lesson_stale(second):
     """Nor do caches and checkpoints that others leave beside it."""
     checkout = second.checkout
     for name in (
-        "lib/zoo/__pycache__/x.pyc",
+        "lib/policy_zoo/__pycache__/x.pyc",
         "lib/envs/.ipynb_checkpoints/a.py",
         "notebooks/.ipynb_checkpoints/a.py",
     ):
@@ -229,12 +229,12 @@ def test_a_lesson_whose_code_changed_runs_again_says_why_and_trains_nothing(inte
     }
     outs = made_by(interrupted, "01_policy_zoo")
     before = interrupted.hashes(*outs)
-    code = interrupted.folder / "lib/zoo/ppo.py"
+    code = interrupted.folder / "lib/policy_zoo/ppo.py"
     code.write_text(code.read_text(encoding="utf-8") + "\n\nANOTHER_NAME = 1\n", encoding="utf-8")
     printed = interrupted.repro("01_policy_zoo")
     assert (
         "01_policy_zoo" in ran(printed)
-        and "[01_policy_zoo] runs again: lib/zoo changed\n" in printed
+        and "[01_policy_zoo] runs again: lib/policy_zoo changed\n" in printed
     )
     after = {
         path: path.stat().st_mtime_ns

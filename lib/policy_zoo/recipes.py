@@ -19,9 +19,9 @@ from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import ACTIONS as GRID_ACTIONS
 from lib.experiment import artifacts
-from lib.zoo.networks import KINDS, Cnn, Mlp, Network, describe, restore
-from lib.zoo.objectives import KINDS as OBJECTIVE_KINDS
-from lib.zoo.objectives import Linear, Objective, RewardMachine, Vector
+from lib.policy_zoo.networks import KINDS, Cnn, Mlp, Network, describe, restore
+from lib.policy_zoo.objectives import KINDS as OBJECTIVE_KINDS
+from lib.policy_zoo.objectives import Linear, Objective, RewardMachine, Vector
 
 VERSION = 1  # of how a policy and its environment are made from settings
 DOMAINS = ("education", "minigrid")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lib.zoo.objectives import RewardMachine
+from lib.policy_zoo.objectives import RewardMachine
 
 
 def observe(*mastery):

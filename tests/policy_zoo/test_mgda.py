@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torchjd.aggregation import MGDA as TorchJD
 
-from lib.zoo.mgda import min_norm_weights
+from lib.policy_zoo.mgda import min_norm_weights
 
 gradients = arrays(np.float64, (3, 5), elements=st.floats(-5, 5, width=32))
 

@@ -15,8 +15,8 @@ from lib import stats
 from lib.config import Params
 from lib.envs.batched_env import BatchedEnv, Transition
 from lib.experiment import seeds
-from lib.zoo.policies import Policy
-from lib.zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch, recipes
+from lib.policy_zoo.policies import Policy
+from lib.policy_zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch, recipes
 
 VERSION = 1  # of records of evaluation episodes and what they sum up to
 Act = Callable[

@@ -22,9 +22,9 @@ from torch import nn
 
 from lib.config import Environments
 from lib.envs.batched_env import BatchedEnv
-from lib.zoo.networks import Cnn, initial, sample
-from lib.zoo.ppo import booked, curve, stream, streams
-from lib.zoo.recipes import Recipe, make_batch
+from lib.policy_zoo.networks import Cnn, initial, sample
+from lib.policy_zoo.ppo import booked, curve, stream, streams
+from lib.policy_zoo.recipes import Recipe, make_batch
 
 VERSION = 1  # of trainings by stable-baselines3
 

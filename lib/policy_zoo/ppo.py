@@ -21,10 +21,10 @@ from torch import Tensor
 from lib.config import PPOSettings
 from lib.envs.batched_env import BatchedEnv
 from lib.experiment import artifacts, seeds
+from lib.policy_zoo.mgda import min_norm_weights
+from lib.policy_zoo.networks import Network, initial, sample
+from lib.policy_zoo.objectives import Objective
 from lib.rl import losses
-from lib.zoo.mgda import min_norm_weights
-from lib.zoo.networks import Network, initial, sample
-from lib.zoo.objectives import Objective
 
 VERSION = 1  # of stacked PPO trainings
 Batch = dict[str, Tensor]  # what is known of a minibatch, or of the arms, by name

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from lib.experiment import artifacts
-from lib.zoo.networks import Cnn, Mlp, initial
-from lib.zoo.policies import Policy, PolicyError, load, save
+from lib.policy_zoo.networks import Cnn, Mlp, initial
+from lib.policy_zoo.policies import Policy, PolicyError, load, save
 
 
 def policy(network=None):

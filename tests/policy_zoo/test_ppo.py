@@ -9,12 +9,12 @@ import torch
 from lib.config import load
 from lib.envs.education import EducationRules
 from lib.envs.education_batch import EducationBatch
-from lib.zoo import reference, train
-from lib.zoo.mgda import min_norm_weights
-from lib.zoo.networks import Mlp
-from lib.zoo.objectives import Linear, Vector
-from lib.zoo.ppo import MGDA, PPO, Arm, loss, sample
-from lib.zoo.recipes import recipes
+from lib.policy_zoo import sb3_baseline, train
+from lib.policy_zoo.mgda import min_norm_weights
+from lib.policy_zoo.networks import Mlp
+from lib.policy_zoo.objectives import Linear, Vector
+from lib.policy_zoo.ppo import MGDA, PPO, Arm, loss, sample
+from lib.policy_zoo.recipes import recipes
 
 RULES = EducationRules((74, 67, 72, 81, 17, 0), steps_per_level=2, warmup="measure")
 WEIGHTS = {"one": (1.0, 0.0, 0.0), "two": (0.0, 1.0, 0.0), "three": (1 / 3, 1 / 3, 1 / 3)}
@@ -35,15 +35,15 @@ def stack(names=("one", "two", "three"), seed=0, **change):
 def trained_by_both(recipe, updates, params=SMOKE):
     """Parameters after so many updates from the same weights and random numbers: stable-baselines3's, ours, the first;
     and everybody's finished episodes."""
-    env = reference.environment(params, recipe, 0)
-    model = reference.learner(recipe, env)
-    model.learn(updates * recipe.settings.rollout, callback=reference.SameDraws(recipe, 0))
+    env = sb3_baseline.environment(params, recipe, 0)
+    model = sb3_baseline.learner(recipe, env)
+    model.learn(updates * recipe.settings.rollout, callback=sb3_baseline.SameDraws(recipe, 0))
     ours = train.learner(params, [recipe], 0)
     first = ours.parameters(0)
     for _ in range(updates):
         ours.learn(ours.collect())
         ours.updates += 1
-    return (reference.weights(model, recipe), ours.parameters(0), first), (
+    return (sb3_baseline.weights(model, recipe), ours.parameters(0), first), (
         env.episodes,
         ours.episodes,
     )

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from lib.experiment import artifacts
-from lib.zoo.networks import KINDS, Network, describe, restore, sample
+from lib.policy_zoo.networks import KINDS, Network, describe, restore, sample
 
 VERSION = 1  # of how a policy is kept and what it does
 FORMAT = 1

@@ -11,7 +11,7 @@ import pandas as pd
 from lib.envs.education import ACTIONS, LEVELS, OBJECTIVES, EducationRules
 from lib.envs.education_batch import EducationBatch
 from lib.experiment import seeds
-from lib.zoo.evaluate import Act, mixture_policy, play
+from lib.policy_zoo.evaluate import Act, mixture_policy, play
 
 VERSION = 1  # of the demonstrations of lesson 00
 

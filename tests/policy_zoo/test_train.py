@@ -7,9 +7,9 @@ import pytest
 
 from lib import config, envs
 from lib.experiment import seeds, sweep
+from lib.policy_zoo import mgda, networks, objectives, policies, ppo, recipes, sb3_baseline, train
+from lib.policy_zoo.objectives import Linear
 from lib.rl import losses
-from lib.zoo import mgda, networks, objectives, policies, ppo, recipes, reference, train
-from lib.zoo.objectives import Linear
 
 SMOKE = config.load("smoke")
 ALL = recipes.recipes
@@ -101,7 +101,7 @@ def test_a_setting_changes_the_keys_of_the_policies_that_it_decides_and_of_no_ot
 
 @pytest.mark.parametrize(
     "module",
-    [envs, losses, mgda, networks, objectives, policies, ppo, recipes, reference, seeds, train],
+    [envs, losses, mgda, networks, objectives, policies, ppo, recipes, sb3_baseline, seeds, train],
 )
 def test_a_version_that_is_raised_changes_the_keys_of_the_policies_that_it_decides(
     module, monkeypatch
@@ -121,7 +121,7 @@ def test_a_version_that_is_raised_changes_the_keys_of_the_policies_that_it_decid
         assert stacked == by_reference == several_critics
     elif module is losses:
         assert stacked == everybody and by_reference == several_critics
-    elif module is reference:
+    elif module is sb3_baseline:
         assert not stacked and by_reference == everybody - several_critics
     else:
         assert stacked == by_reference == everybody

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from lib.zoo.evaluate import episodes, paid_for
-from lib.zoo.recipes import ACTIONS, OBJECTIVES
+from lib.policy_zoo.evaluate import episodes, paid_for
+from lib.policy_zoo.recipes import ACTIONS, OBJECTIVES
 
 VERSION = 1  # of policy cards
 RUBRIC = {

@@ -16,12 +16,12 @@ import torch
 from lib import envs
 from lib.config import ROOT, Environments, ZooParams
 from lib.experiment import artifacts, seeds, sweep
+from lib.policy_zoo import mgda, networks, objectives, policies, recipes, sb3_baseline
+from lib.policy_zoo import ppo as stacked_ppo
+from lib.policy_zoo.networks import Network
+from lib.policy_zoo.ppo import MGDA, PPO, Arm
+from lib.policy_zoo.recipes import Recipe
 from lib.rl import losses
-from lib.zoo import mgda, networks, objectives, policies, recipes, reference
-from lib.zoo import ppo as stacked_ppo
-from lib.zoo.networks import Network
-from lib.zoo.ppo import MGDA, PPO, Arm
-from lib.zoo.recipes import Recipe
 
 VERSION = 1  # of who is trained beside whom
 ZOO, RUNS = ROOT / "data/zoo", ROOT / "data/runs/zoo"
@@ -99,7 +99,7 @@ def versions(network: Network, learner: str) -> dict[str, int]:
     if learner == "stacked":
         decided_by["losses"] = losses.VERSION
     else:
-        decided_by["stable-baselines3"] = reference.VERSION
+        decided_by["stable-baselines3"] = sb3_baseline.VERSION
     if network.values > 1:
         decided_by["min-norm weights"] = mgda.VERSION
     return decided_by
@@ -169,7 +169,7 @@ def train_policies(job: sweep.Job, folder: Path, progress) -> dict[str, Any]:
         curve = ppo.curve()
     else:
         ((recipe, seed),) = pairs
-        parameters, curve = reference.train(environments, recipe, seed, progress)
+        parameters, curve = sb3_baseline.train(environments, recipe, seed, progress)
         weights = [parameters]
     for (recipe, seed), parameters in zip(pairs, weights, strict=True):
         about = {"seed": seed, "task": recipe.task, "settings": recipe.settings.model_dump()}

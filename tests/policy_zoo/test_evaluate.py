@@ -6,8 +6,8 @@ import pytest
 
 from lib import config, stats
 from lib.experiment.results_table import frame
-from lib.zoo import cards, evaluate, switches, tour, train
-from lib.zoo.recipes import SINGLE, make_batch, recipes
+from lib.policy_zoo import evaluate, policy_cards, simulator_calibration, tour_demo, train
+from lib.policy_zoo.recipes import SINGLE, make_batch, recipes
 
 SMOKE = config.load("smoke")
 
@@ -132,25 +132,25 @@ def test_the_union_hypervolume_grows_with_its_episodes_and_the_mean_does_not(rec
 def test_cards_of_all_policies_fit_the_schema_and_say_what_was_measured(records):
     for domain, record in records.items():
         for name in record["method"].unique():
-            card = cards.make_card(record, domain, name)
-            assert cards.Card.model_validate(card.model_dump()) == card
-    pseudo = cards.make_card(records["minigrid"], "minigrid", "MO-pseudoS")
+            card = policy_cards.make_card(record, domain, name)
+            assert policy_cards.Card.model_validate(card.model_dump()) == card
+    pseudo = policy_cards.make_card(records["minigrid"], "minigrid", "MO-pseudoS")
     assert pseudo.objectives == ["goal", "gold"]  # staying off lava was never paid
-    easy = cards.make_card(records["education"], "education", "always easy")
+    easy = policy_cards.make_card(records["education"], "education", "always easy")
     assert easy.behavior_hint == "chooses easy 100% of the time"
     with pytest.raises(ValueError, match="no evaluation episodes"):
-        cards.make_card(records["education"], "education", "SO-d9")
+        policy_cards.make_card(records["education"], "education", "SO-d9")
 
 
 @pytest.mark.parametrize(
     ("value", "word"), [(0.6, "high"), (0.59, "medium"), (0.4, "medium"), (0.39, "low")]
 )
 def test_the_rubric_has_the_papers_thresholds(value, word):
-    assert cards.level(value, 0.6, 0.4) == word
+    assert policy_cards.level(value, 0.6, 0.4) == word
 
 
 def test_the_rubric_of_stability():
-    assert [cards.stability(x) for x in (0.049, 0.05, 0.149, 0.15)] == [
+    assert [policy_cards.stability(x) for x in (0.049, 0.05, 0.149, 0.15)] == [
         "stable",
         "moderate",
         "moderate",
@@ -180,22 +180,27 @@ def test_every_method_is_judged_by_what_it_is_paid_for(name, places):
 
 
 def test_a_simplex_grid_has_all_its_points_and_its_corners():
-    grid = tour.simplex(5)
+    grid = tour_demo.simplex(5)
     assert len(grid) == 15 and np.allclose(grid.sum(axis=1), 1)
     assert {(1, 0, 0), (0, 1, 0), (0, 0, 1)} <= set(map(tuple, grid))
 
 
 def test_trying_an_action_on_copies_leaves_the_student_alone_and_draws_fresh_numbers():
     rules = make_batch(SMOKE, "education", ["Linear Algebra"]).rules
-    first, again = (tour.try_actions(rules, seed=7, warm_steps=3, copies=50) for _ in range(2))
+    first, again = (tour_demo.try_actions(rules, seed=7, warm_steps=3, copies=50) for _ in range(2))
     pd.testing.assert_frame_equal(first, again)
     assert first[first["arm"] == "easy"]["performance"].nunique() > 1
 
 
 def test_the_switch_search_ranks_every_combination_and_finds_the_one_in_force():
     rules = make_batch(SMOKE, "education", ["Linear Algebra"]).rules
-    table = switches.search(rules, students=20)
-    assert len(table) == np.prod([len(values) for values in switches.SWITCHES.values()])
+    table = simulator_calibration.search(rules, students=20)
+    assert len(table) == np.prod(
+        [len(values) for values in simulator_calibration.SWITCHES.values()]
+    )
     assert table["distance"].is_monotonic_increasing
-    place = switches.rank(table, rules)
-    assert all(table.loc[place - 1, name] == getattr(rules, name) for name in switches.SWITCHES)
+    place = simulator_calibration.rank(table, rules)
+    assert all(
+        table.loc[place - 1, name] == getattr(rules, name)
+        for name in simulator_calibration.SWITCHES
+    )

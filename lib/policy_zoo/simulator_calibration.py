@@ -14,7 +14,7 @@ import pandas as pd
 
 from lib.envs.education import CHALLENGE, EASY, FAILED, OBJECTIVES, EducationRules
 from lib.envs.education_batch import EducationBatch
-from lib.zoo.evaluate import evaluation_streams, play
+from lib.policy_zoo.evaluate import evaluation_streams, play
 
 VERSION = 1  # of the search for the simulator's switches
 
