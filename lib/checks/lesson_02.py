@@ -5,7 +5,7 @@ import math
 from lib.checks import Exercise, Exercises
 from lib.config import Params
 from lib.llm import cost_ledger
-from lib.orchestration import controls, study
+from lib.orchestration import baselines, prompted_experiment
 from lib.orchestration.decisions import Decision, Episode
 from lib.policy_zoo import train
 
@@ -21,7 +21,8 @@ class FailedFirst:
 
 def _needs_fewer_steps(answer, settings: Params, zoo=train.ZOO) -> bool | str:
     length, random = (
-        study.try_out(settings, "education", each, zoo) for each in (answer, controls.Random())
+        prompted_experiment.try_out(settings, "education", each, zoo)
+        for each in (answer, baselines.Random())
     )
     return length < random or f"{length:.1f} steps, random needs {random:.1f}"
 
@@ -74,11 +75,11 @@ EXERCISES = Exercises(
         "Write a decider that needs fewer steps than *random* on the students of this lesson: a class with `async def "
         "decide(self, episode)` that returns `Decision(name)`, from `lib.orchestration.decisions`. Names are SO-d1 "
         "(aptitude), SO-d2 (gap), SO-d3 (performance); `episode.world.facts()` is the state; "
-        "`lib.orchestration.controls` has examples. Your decider plays the same students as everybody above.",
+        "`lib.orchestration.baselines` has examples. Your decider plays the same students as everybody above.",
         hint="look at open_failed: what has been failed must be answered before what is hard pays off",
         answer=FailedFirst(),
         worked="A failed question may come back, so that reviewing it is a sure way up. With nothing open, aim high.",
-        wrong=controls.RoundRobin(),
+        wrong=baselines.RoundRobin(),
         judge=_needs_fewer_steps,
         needs=("settings",),
         start="answer = None  # your decider, such as controls.RoundRobin()",

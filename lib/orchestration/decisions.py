@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lib.llm.cost_ledger import Ledger
-from lib.orchestration.components import Part, interaction_line
-from lib.orchestration.world import World
+from lib.orchestration.environment_copies import World
+from lib.orchestration.prompt_components import Part, interaction_line
 from lib.policy_zoo.policies import Policy
 
 VERSION = 1  # of decisions and episodes

@@ -12,7 +12,7 @@ from lib.envs.education import LEVELS
 from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import PIECES
-from lib.orchestration.world import Domain, Rollout, World
+from lib.orchestration.environment_copies import Domain, Rollout, World
 
 VERSION = 1  # of the two domains and their words
 STUDENT = Domain(

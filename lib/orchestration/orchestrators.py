@@ -16,10 +16,10 @@ from lib.llm.client import Client, Reply
 from lib.llm.cost_ledger import BudgetExceeded, Entry, Ledger
 from lib.llm.errors import ReplyError
 from lib.llm.json_replies import InvalidReply
-from lib.orchestration import components
-from lib.orchestration.components import Budget, Situation
+from lib.orchestration import prompt_components
 from lib.orchestration.decisions import Decision, Episode, Exchange
-from lib.orchestration.replies import Choice, parse
+from lib.orchestration.prompt_components import Budget, Situation
+from lib.orchestration.reply_parser import Choice, parse
 
 VERSION = 1  # of decisions of KO, TO and RO
 ANSWERED = (
@@ -61,7 +61,7 @@ class Orchestrator:
     ) -> None:
         """cards: of the menu's policies, in its order; without: components to leave out; keep: whether
         decisions carry their exchanges. Raises ValueError for an unknown kind or component."""
-        self.components = components.components(kind, without)
+        self.components = prompt_components.components(kind, without)
         self.kind, self.model, self.client, self.settings = kind, model, client, settings
         self.topic, self.keep = topic, keep
         self.cards, self.without = cards, frozenset(without)
@@ -116,8 +116,8 @@ class Orchestrator:
             limit=reach.limit,
             steps=reach.steps,
             budget=self._budget(episode.account),
-            cards=components.knowledge_json(self.cards),
-            tools=components.tools_json(self.cards, world.words),
+            cards=prompt_components.knowledge_json(self.cards),
+            tools=prompt_components.tools_json(self.cards, world.words),
         )
 
     def _budget(self, account: Ledger) -> Budget | None:
@@ -137,7 +137,7 @@ class Orchestrator:
             if choice is None or choice.policy is not None:
                 return choice
             seen = world.look(choice.calls, reach.steps, self.settings.copies)
-            lines = [components.result_line(each, world.words) for each in seen]
+            lines = [prompt_components.result_line(each, world.words) for each in seen]
             self._note(decision, "\n".join(lines))
             results += lines
             decision.looked += choice.calls
@@ -146,8 +146,8 @@ class Orchestrator:
         self, episode, decision: Decision, situation: Situation, untried, room: int
     ) -> Choice | None:
         """One question, asked again once if the reply is of no use."""
-        parts = components.render(self.components, situation)
-        messages = components.assemble(parts)
+        parts = prompt_components.render(self.components, situation)
+        messages = prompt_components.assemble(parts)
         decision.context = artifacts.sha256_json(messages)[:16]
         for attempt in range(2):
             try:
@@ -176,8 +176,8 @@ class Orchestrator:
                 attempt or not answered
             ):  # a server that did not answer was asked again by the client already
                 break
-            sent_back = components.correction(complaint, situation.names, situation.final)
-            messages = components.again(messages, said, sent_back)
+            sent_back = prompt_components.correction(complaint, situation.names, situation.final)
+            messages = prompt_components.again(messages, said, sent_back)
         return None
 
     async def _call(
@@ -242,7 +242,7 @@ class Orchestrator:
         """Let the model fold the last steps into its summary (A.2, Figure 9); without a reply it keeps the old one."""
         situation = self.situation(episode)
         last = episode.lines[-self.settings.summarise_every :]
-        messages = components.summary_request(replace(situation, recent=last))
+        messages = prompt_components.summary_request(replace(situation, recent=last))
         try:
             reply = await self._call(episode, decision, messages)
         except ReplyError as problem:

@@ -9,7 +9,7 @@ from itertools import permutations
 import pandas as pd
 
 from lib import stats
-from lib.orchestration.methods import KINDS
+from lib.orchestration.variants import KINDS
 from lib.policy_zoo import evaluate
 
 PRICE = ("calls", "tokens_in", "tokens_out", "dollars")  # per episode

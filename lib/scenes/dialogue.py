@@ -2,7 +2,7 @@
 
 The styles stand on the elements, so that a prompt looks the same in JupyterLab and in the report, light
 or dark; a component is named in words and not by colour alone. Left out: rendering prompts, which is
-`lib.orchestration.components`.
+`lib.orchestration.prompt_components`.
 """
 
 import difflib
@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from lib.orchestration.components import ORDER, Part
 from lib.orchestration.decisions import Exchange
+from lib.orchestration.prompt_components import ORDER, Part
 from lib.plots.sliders import live
 
 LONG = 12  # lines; a longer part is folded

@@ -4,8 +4,8 @@ import pytest
 
 from lib.claims import costs
 from lib.llm import cost_ledger
-from lib.orchestration import methods, results, study
-from tests.orchestration.test_study import SCRIPTED, small, trained
+from lib.orchestration import prompted_experiment, results, variants
+from tests.orchestration.test_prompted_experiment import SCRIPTED, small, trained
 
 __all__ = ["trained"]
 
@@ -14,13 +14,15 @@ RO = f"RO {SCRIPTED}"
 
 @pytest.fixture(scope="module")
 def record(trained, tmp_path_factory):
-    todo = methods.orchestrators(small()) + methods.rivals()
-    return study.run(small(), "education", todo, tmp_path_factory.mktemp("runs"), trained)
+    todo = variants.orchestrators(small()) + variants.rivals()
+    return prompted_experiment.run(
+        small(), "education", todo, tmp_path_factory.mktemp("runs"), trained
+    )
 
 
 def test_results_come_in_the_order_of_the_methods(record):
     rows = list(results.results(record))
-    assert rows == [*(f"{kind} {SCRIPTED}" for kind in methods.KINDS), "MO-MGDA", "random"]
+    assert rows == [*(f"{kind} {SCRIPTED}" for kind in variants.KINDS), "MO-MGDA", "random"]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from lib.config import Params
 from lib.experiment import artifacts, sweep
 from lib.experiment.run_context import RunContext
 from lib.llm.client_factory import finish
-from lib.orchestration import contest, fixed, judge, study
-from lib.orchestration.briefs import Rational
-from lib.orchestration.methods import Method
+from lib.orchestration import decision_benchmark, experiment, llm_judge, prompted_experiment
+from lib.orchestration.decision_context import Rational
+from lib.orchestration.variants import Method
 from tests.golden import SmallJob
 from tests.golden.policy_zoo import EDUCATION, MINIGRID, ZOO
 from tests.orchestration import zoo
@@ -55,24 +55,30 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         settings, folder / "zoo", folder / "runs", folder / "cassettes", workers=1
     )
     place = folder / "zoo"
-    (reflecting,) = study.make_jobs(
+    (reflecting,) = prompted_experiment.make_jobs(
         settings, "education", [Method(f"RO {MODEL}", "RO", MODEL, budget=1.0)], place
     )
-    (knowing,) = study.make_jobs(settings, "minigrid", [Method(f"KO {MODEL}", "KO", MODEL)], place)
-    (students,) = contest.make_jobs(settings, "education", "paper", place)
-    (rooms,) = contest.make_jobs(settings, "minigrid", "ours", place)
+    (knowing,) = prompted_experiment.make_jobs(
+        settings, "minigrid", [Method(f"KO {MODEL}", "KO", MODEL)], place
+    )
+    (students,) = experiment.make_jobs(settings, "education", "paper", place)
+    (rooms,) = experiment.make_jobs(settings, "minigrid", "ours", place)
     decide_and_judge = partial(_decide_and_judge, context=context, settings=settings)
     play_and_read = partial(_play_and_read, context=context)
     return [
         SmallJob(
-            _add_versions(reflecting, {"judge": judge.VERSION}),
+            _add_versions(reflecting, {"judge": llm_judge.VERSION}),
             decide_and_judge,
             _summarize_decisions,
         ),
-        SmallJob(knowing, partial(study.decide_episodes, context=context), _summarize_decisions),
-        SmallJob(students, partial(contest.play_contest, context=context), _summarize_contest),
         SmallJob(
-            _add_versions(rooms, {"fixed situations": fixed.VERSION}),
+            knowing,
+            partial(prompted_experiment.decide_episodes, context=context),
+            _summarize_decisions,
+        ),
+        SmallJob(students, partial(experiment.play_contest, context=context), _summarize_contest),
+        SmallJob(
+            _add_versions(rooms, {"fixed situations": decision_benchmark.VERSION}),
             play_and_read,
             _summarize_readers,
         ),
@@ -86,12 +92,14 @@ def _add_versions(job: sweep.Job, versions: dict[str, int]) -> sweep.Job:
 def _decide_and_judge(
     job: sweep.Job, folder: Path, progress: Callable, context: RunContext, settings: Params
 ) -> dict[str, int]:
-    result = study.decide_episodes(job, folder, progress, context)
+    result = prompted_experiment.decide_episodes(job, folder, progress, context)
     record = artifacts.read_parquet(folder / "record.parquet")
 
     async def ask() -> pd.DataFrame:
-        async with study.make_client(context.llm, 1, context.runs, context.cassettes) as client:
-            return await judge.judge(client, MODEL, record, settings.education)
+        async with prompted_experiment.make_client(
+            context.llm, 1, context.runs, context.cassettes
+        ) as client:
+            return await llm_judge.judge(client, MODEL, record, settings.education)
 
     artifacts.write_parquet(folder / "judged.parquet", finish(ask()))
     return result
@@ -100,10 +108,11 @@ def _decide_and_judge(
 def _play_and_read(
     job: sweep.Job, folder: Path, progress: Callable, context: RunContext
 ) -> dict[str, int]:
-    result = contest.play_contest(job, folder, progress, context)
-    posed = [*fixed.load()[:SITUATIONS], *fixed.made_up(4)]
+    result = experiment.play_contest(job, folder, progress, context)
+    posed = [*decision_benchmark.load()[:SITUATIONS], *decision_benchmark.made_up(4)]
     artifacts.write_parquet(
-        folder / "answers.parquet", fixed.answers([Rational(), fixed.Lot()], posed)
+        folder / "answers.parquet",
+        decision_benchmark.answers([Rational(), decision_benchmark.Lot()], posed),
     )
     return result
 
@@ -128,13 +137,15 @@ def _summarize_decisions(folder: Path, result: dict[str, int]) -> dict[str, Any]
     }
     if (folder / "judged.parquet").exists():
         summary["scores"] = (
-            artifacts.read_parquet(folder / "judged.parquet")[list(judge.CRITERIA)].mean().to_dict()
+            artifacts.read_parquet(folder / "judged.parquet")[list(llm_judge.CRITERIA)]
+            .mean()
+            .to_dict()
         )
     return summary
 
 
 def _summarize_contest(folder: Path, result: dict[str, int]) -> dict[str, Any]:
-    rows = contest.hindsight(artifacts.read_parquet(folder / "episodes.parquet"))
+    rows = experiment.hindsight(artifacts.read_parquet(folder / "episodes.parquet"))
     return {
         "rows": result["episodes"],
         "reward by arm": rows.groupby("arm", sort=False)["reward"].mean().to_dict(),

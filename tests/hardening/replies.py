@@ -35,7 +35,7 @@ from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
 from lib.llm.transport import LARGEST, InProcess, completion
 from lib.orchestration.decisions import Episode
-from lib.orchestration.judge import CRITERIA, _scored
+from lib.orchestration.llm_judge import CRITERIA, _scored
 from lib.orchestration.orchestrators import Orchestrator
 from lib.rl import call_protocol
 from lib.rl.expert_pool import Pool, Query

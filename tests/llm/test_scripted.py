@@ -19,9 +19,9 @@ from lib.llm import scripted
 from lib.llm.scripted import STRENGTHS, answer, deciding, malformed_replies, reading, respond
 from lib.llm.scripted.model_strength import INVENTED, WORDS
 from lib.llm.scripted.reading import Trial
-from lib.orchestration import components, replies
-from lib.orchestration.components import Budget, Situation
-from lib.orchestration.world import Foresight
+from lib.orchestration import prompt_components, reply_parser
+from lib.orchestration.environment_copies import Foresight
+from lib.orchestration.prompt_components import Budget, Situation
 from tests.orchestration import zoo
 
 LARGE = STRENGTHS["scripted-large"]
@@ -37,7 +37,9 @@ def situation(domain: str, kind: str, steps: int = 4, looked: int = 0, limit: in
         state, name = past.state(), past.menu.names[step % 3]
         row = past.step(name)
         lines.append(
-            components.interaction_line(step + 1, state, name, row, past.change(row), past.words)
+            prompt_components.interaction_line(
+                step + 1, state, name, row, past.change(row), past.words
+            )
         )
     names, ahead = world.menu.names, 3 if kind == "RO" else 1
     seen = world.look(names[:looked], ahead, 4) if looked else []
@@ -51,17 +53,19 @@ def situation(domain: str, kind: str, steps: int = 4, looked: int = 0, limit: in
         horizon=world.horizon,
         state=world.state(),
         recent=lines,
-        results=[components.result_line(each, world.words) for each in seen],
+        results=[prompt_components.result_line(each, world.words) for each in seen],
         final=looked >= limit or kind == "KO",
         limit=limit,
         steps=ahead,
-        cards=components.knowledge_json(zoo.cards(domain)),
-        tools=components.tools_json(zoo.cards(domain), world.words),
+        cards=prompt_components.knowledge_json(zoo.cards(domain)),
+        tools=prompt_components.tools_json(zoo.cards(domain), world.words),
     )
 
 
 def messages(of: Situation) -> list[dict[str, str]]:
-    return components.assemble(components.render(components.components(of.kind), of))
+    return prompt_components.assemble(
+        prompt_components.render(prompt_components.components(of.kind), of)
+    )
 
 
 def joined(turns: list[dict[str, str]]) -> str:
@@ -100,7 +104,7 @@ def test_every_kind_of_prompt_gets_a_reply_that_can_be_used(domain, kind, looked
     room = 0 if now.final else {"TO": 1, "RO": 3 - looked}[kind]
     for seed in range(20):
         reply = json.dumps(said(prompt(now), STRENGTHS[model], seed))
-        choice = replies.parse(reply, NAMES, NAMES[looked:], room)
+        choice = reply_parser.parse(reply, NAMES, NAMES[looked:], room)
         assert choice.reasoning and (choice.policy is not None or room)
 
 
@@ -136,7 +140,10 @@ def test_a_complaint_is_answered_again():
     turns = [
         *messages(now),
         {"role": "assistant", "content": '{"policy": "no"}'},
-        {"role": "user", "content": components.correction("there is no policy 'no'", NAMES, True)},
+        {
+            "role": "user",
+            "content": prompt_components.correction("there is no policy 'no'", NAMES, True),
+        },
     ]
     for strength in STRENGTHS.values():
         assert said(joined(turns), strength)["policy"] in NAMES
@@ -197,7 +204,7 @@ def chosen(mastery: str, cards: list[dict], **changes) -> str:
         situation("education", "KO"),
         names=("left", "right"),
         state={"mastery": f"{mastery} (the episode ends at 0.80)", "failed questions open": "4"},
-        cards=components.knowledge_json(cards),
+        cards=prompt_components.knowledge_json(cards),
     )
     return said(prompt(now, **{"recent": ()} | changes))["policy"]
 
@@ -235,7 +242,9 @@ def test_importance_decides_between_results():
 
 
 def _lines(seen) -> list[str]:
-    return [components.result_line(each, situation("education", "RO").domain) for each in seen]
+    return [
+        prompt_components.result_line(each, situation("education", "RO").domain) for each in seen
+    ]
 
 
 # How they differ ----------------------------------------------------------------------------------
@@ -286,10 +295,10 @@ def test_each_break_does_to_the_parser_what_real_ones_do(spoil):
     assert broken != json.dumps(reply)
     assert finish == ("length" if spoil.__name__ == "truncated" else "stop")
     if spoil.__name__ in MENDED:
-        assert replies.parse(broken, NAMES, NAMES[1:], 2).policy == "SO-d2"
+        assert reply_parser.parse(broken, NAMES, NAMES[1:], 2).policy == "SO-d2"
     else:
-        with pytest.raises(replies.InvalidReply):
-            replies.parse(broken, NAMES, NAMES[1:], 2)
+        with pytest.raises(reply_parser.InvalidReply):
+            reply_parser.parse(broken, NAMES, NAMES[1:], 2)
 
 
 @pytest.mark.parametrize("model", ["scripted-small", "scripted-medium"])
@@ -335,7 +344,7 @@ def summary_of(steps, old: str, strength=LARGE) -> str:
         for i, name, a, g, p, m in steps
     ]
     now = replace(situation("education", "KO"), recent=lines, summary=old)
-    return respond(joined(components.summary_request(now)), strength, seeds.rng("t"))[0]
+    return respond(joined(prompt_components.summary_request(now)), strength, seeds.rng("t"))[0]
 
 
 def stretch(first: int, n: int, seed: int) -> list[tuple]:
@@ -380,7 +389,9 @@ def test_a_summary_stays_within_its_words():
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
 def test_real_summary_requests_are_answered_with_lines_that_are_read_back(domain, model):
     now = replace(situation(domain, "KO", steps=3), summary="")
-    summary = respond(joined(components.summary_request(now)), STRENGTHS[model], seeds.rng("t"))[0]
+    summary = respond(
+        joined(prompt_components.summary_request(now)), STRENGTHS[model], seeds.rng("t")
+    )[0]
     assert sum(trial.count for trial in remembered(summary).values()) == len(now.recent)
 
 

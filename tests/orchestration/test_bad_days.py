@@ -8,10 +8,10 @@ import pytest
 from lib.llm.client import Client
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import ConfigurationError
-from lib.orchestration import study
-from lib.orchestration.methods import Method
+from lib.orchestration import prompted_experiment
+from lib.orchestration.variants import Method
 from tests.llm.server import completion
-from tests.orchestration.test_study import SCRIPTED, small, trained
+from tests.orchestration.test_prompted_experiment import SCRIPTED, small, trained
 
 __all__ = ["trained"]
 
@@ -63,8 +63,10 @@ def played(server: Server, kind: str, monkeypatch, tmp_path, trained, **changes)
     settings = small(
         zoo={"seeds": 1}, education={"horizon": 8}, llm={"models": {SCRIPTED: model}}, **changes
     )
-    monkeypatch.setattr(study, "make_client", lambda llm, *_: Client(llm, {"scripted": server}))
-    return study.run(
+    monkeypatch.setattr(
+        prompted_experiment, "make_client", lambda llm, *_: Client(llm, {"scripted": server})
+    )
+    return prompted_experiment.run(
         settings, "education", [Method(f"{kind} odd", kind, SCRIPTED)], tmp_path, trained
     )
 
@@ -161,12 +163,14 @@ def test_the_hard_stop_keeps_finished_episodes_and_a_rerun_pays_only_for_the_res
     method = Method("KO odd", "KO", SCRIPTED)
     settings = small(zoo={"seeds": 2}, education={"horizon": 8}, orchestration={"episodes": 1})
     server = Server(completion(GOOD))
-    monkeypatch.setattr(study, "make_client", lambda llm, *_: Broke(llm, {"scripted": server}))
+    monkeypatch.setattr(
+        prompted_experiment, "make_client", lambda llm, *_: Broke(llm, {"scripted": server})
+    )
     Broke.asked = 30 - 12  # the first job of about eight decisions ends, the second does not
     with pytest.raises(BudgetExceeded) as caught:
-        study.run(settings, "education", [method], tmp_path, trained)
+        prompted_experiment.run(settings, "education", [method], tmp_path, trained)
     assert "1 jobs" in " ".join(caught.value.__notes__)
     before = server.asked
-    record = study.run(settings, "education", [method], tmp_path, trained)
+    record = prompted_experiment.run(settings, "education", [method], tmp_path, trained)
     assert record["done"].sum() == 2
     assert server.asked - before <= 9  # one episode, not two

@@ -19,7 +19,7 @@ from lib.envs.education import Education
 from lib.envs.grid import GridRoom
 from lib.experiment import artifacts, seeds
 from lib.orchestration.domains import WORLDS
-from lib.orchestration.world import Menu, World
+from lib.orchestration.environment_copies import Menu, World
 from lib.policy_zoo import evaluate
 from lib.policy_zoo import policies as saved
 from lib.policy_zoo.networks import Network, initial

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lib.orchestration.components import Part
 from lib.orchestration.decisions import Exchange
+from lib.orchestration.prompt_components import Part
 from lib.page import audit
 from lib.scenes import dialogue
 

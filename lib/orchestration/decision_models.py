@@ -11,8 +11,8 @@ from lib.language_models.cache_key import describe_model
 from lib.language_models.cache_key import versions as versions_of_asking
 from lib.language_models.training import decision_traces, released_weights
 from lib.llm.client_factory import opened
-from lib.orchestration import briefs, replies, spoken, taught
-from lib.orchestration.briefs import Rational, Reader
+from lib.orchestration import decision_context, lab_model_reader, llm_reader, reply_parser
+from lib.orchestration.decision_context import Rational, Reader
 
 VERSION = 1  # of which reader a name stands for
 RATIONAL = "rational"
@@ -22,9 +22,9 @@ _NAME = "readers"  # of the cassette and of the purse of endpoints
 
 def versions(name: str, llm: LLMSettings) -> dict[str, int]:
     """The VERSIONs of the code that decides what a reader chooses."""
-    decided_by = {"briefs": briefs.VERSION, "readers": VERSION}
-    if name == taught.NAME:
-        decided_by["lab-orchestrator"] = taught.VERSION
+    decided_by = {"briefs": decision_context.VERSION, "readers": VERSION}
+    if name == lab_model_reader.NAME:
+        decided_by["lab-orchestrator"] = lab_model_reader.VERSION
         decided_by["tasks"] = tasks.VERSION  # the names of policies in the words of the lab
         decided_by["decision situations"] = decision_traces.VERSION
         decided_by["tokenizer"] = tokenizer.VERSION
@@ -32,8 +32,8 @@ def versions(name: str, llm: LLMSettings) -> dict[str, int]:
         decided_by["initial weights"] = checkpoints.VERSION
         decided_by["forward pass"] = kv_cache_forward.VERSION
     elif name != RATIONAL:
-        decided_by["spoken briefs"] = spoken.VERSION
-        decided_by["choices in replies"] = replies.VERSION
+        decided_by["spoken briefs"] = llm_reader.VERSION
+        decided_by["choices in replies"] = reply_parser.VERSION
         decided_by |= versions_of_asking(llm, [name])
     return decided_by
 
@@ -46,11 +46,11 @@ def describe_reader(name: str, lab: LabSettings, llm: LLMSettings) -> dict[str, 
     """
     if name == RATIONAL:
         return {}
-    if name == taught.NAME:
+    if name == lab_model_reader.NAME:
         card = released_weights.card(name)
         return {"weights": card and card["sha256"], "lab": _select_lab_model(lab, name)}
     if name not in llm.models:
-        known = ", ".join((RATIONAL, taught.NAME, *llm.models))
+        known = ", ".join((RATIONAL, lab_model_reader.NAME, *llm.models))
         raise ValueError(f"{name!r} in orchestration.readers is no reader; there are {known}")
     return {"model": describe_model(llm, name)}
 
@@ -85,9 +85,9 @@ def make_reader(
     """
     if name == RATIONAL:
         return Rational()
-    if name == taught.NAME:
-        return taught.Taught(LabSettings.from_handed(description["lab"]))
-    return spoken.Endpoint(name, partial(opened, llm, _NAME, runs, cassettes))
+    if name == lab_model_reader.NAME:
+        return lab_model_reader.Taught(LabSettings.from_handed(description["lab"]))
+    return llm_reader.Endpoint(name, partial(opened, llm, _NAME, runs, cassettes))
 
 
 def reader(name: str, params: Params) -> Reader:

@@ -15,8 +15,8 @@ from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.scripted import STRENGTHS, malformed_replies
 from lib.llm.scripted import judging as rules
-from lib.orchestration.judge import CRITERIA, Scores, judge, prompt, read, step_line
-from lib.orchestration.replies import InvalidReply
+from lib.orchestration.llm_judge import CRITERIA, Scores, judge, prompt, read, step_line
+from lib.orchestration.reply_parser import InvalidReply
 
 SMOKE = config.load("smoke")
 EDUCATION = SMOKE.education

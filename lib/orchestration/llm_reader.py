@@ -14,8 +14,8 @@ from lib.llm.client import Client
 from lib.llm.client_factory import finish
 from lib.llm.errors import ReplyError
 from lib.llm.json_replies import InvalidReply
-from lib.orchestration.briefs import Brief
-from lib.orchestration.replies import parse
+from lib.orchestration.decision_context import Brief
+from lib.orchestration.reply_parser import parse
 
 VERSION = 1  # of what readers behind endpoints are asked and choose
 LETTERS = ascii_uppercase

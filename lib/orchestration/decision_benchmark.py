@@ -4,8 +4,8 @@
 objectives, and steps of the real ones (`source`: made up, or a domain and a world). A pretrained model was asked once
 which option it holds likeliest; its replies are shipped beside them, by the hash of all that it was asked.
 
-    python -m lib.orchestration.fixed            record the pretrained model anew (`make pretrained` first; minutes)
-    python -m lib.orchestration.fixed --pose     make the situations anew, from the zoo of lesson 01
+    python -m lib.orchestration.decision_benchmark            record the pretrained model anew (`make pretrained` first; minutes)
+    python -m lib.orchestration.decision_benchmark --pose     make the situations anew, from the zoo of lesson 01
 
 Left out: free replies of the pretrained model. It follows no long prompt, so it chooses among the options; whether the
 token that it would have said first is one of them is kept, and is what `valid` counts.
@@ -25,8 +25,8 @@ from pydantic import TypeAdapter
 from lib import config
 from lib.config import ROOT, Params
 from lib.experiment import artifacts, seeds
-from lib.orchestration.briefs import Brief, Rational, Reader
-from lib.orchestration.spoken import LETTERS, messages
+from lib.orchestration.decision_context import Brief, Rational, Reader
+from lib.orchestration.llm_reader import LETTERS, messages
 
 VERSION = 1  # of the fixed situations and answers to them
 FOLDER = ROOT / "data/situations"
@@ -105,21 +105,25 @@ class _Kept(Rational):
 
 def real(told: Params, zoo: str | Path) -> list[Posed]:
     """Steps of students and rooms of training, in each place, as the rational reader met them."""
-    from lib.orchestration import (
-        arena,
-        contest,
-    )  # they import readers; whoever replays needs neither
+    from lib.orchestration import (  # they import readers; whoever replays needs neither
+        batched_evaluation,
+        experiment,
+    )
 
     few, out = told.orchestration.model_copy(update={"training": _STUDENTS}), []
     for domain, world in PLACES:
-        menu = contest.make_menu(contest.describe_menu(told, domain, world, 0, zoo), domain, 0, zoo)
-        arenas = contest.make_arenas(
-            arena.environments_of(told, world), few, domain, world, 0, menu
+        menu = experiment.make_menu(
+            experiment.describe_menu(told, domain, world, 0, zoo), domain, 0, zoo
         )
-        cards = arena.cards(arenas["cards"], 1 if domain == "education" else arenas["dev"].horizon)
-        for kind in contest.KINDS:
+        arenas = experiment.make_arenas(
+            batched_evaluation.environments_of(told, world), few, domain, world, 0, menu
+        )
+        cards = batched_evaluation.cards(
+            arenas["cards"], 1 if domain == "education" else arenas["dev"].horizon
+        )
+        for kind in experiment.KINDS:
             kept = _Kept()
-            arenas["dev"].play(arena.Read(kind, kept, cards, few.lookahead))
+            arenas["dev"].play(batched_evaluation.Read(kind, kept, cards, few.lookahead))
             usable = [brief for brief in kept.seen if _decides(brief)]
             rng = seeds.rng("orchestration", "fixed", domain, world, kind)
             chosen = rng.permutation(len(usable))[:REAL]
@@ -202,7 +206,7 @@ class Recorded:
         held = artifacts.read_json(place)
         if held["asked"] != asked(posed):
             raise ValueError(
-                f"{place} holds replies to other situations; record them: python -m lib.orchestration.fixed"
+                f"{place} holds replies to other situations; record them: python -m lib.orchestration.decision_benchmark"
             )
         self.model = held["model"]
         self.replies = {
@@ -258,7 +262,7 @@ def answers(readers: Sequence[Reader], posed: Sequence[Posed]) -> pd.DataFrame:
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.orchestration.fixed",
+        prog="python -m lib.orchestration.decision_benchmark",
         description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
     )

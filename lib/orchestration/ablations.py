@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lib.config import EducationSettings, Params
-from lib.orchestration import methods, results, study
+from lib.orchestration import prompted_experiment, results, variants
 from lib.policy_zoo import evaluate, train
 from lib.policy_zoo.evaluate import Act
 from lib.policy_zoo.recipes import OBJECTIVES
@@ -39,13 +39,13 @@ def memory(params: Params, domain: str, **where) -> Comparison:
     where: of study.run.
     """
     model = params.ablations.model
-    groups = methods.forgetful(model)
+    groups = variants.forgetful(model)
     compared = [each for group in groups.values() for each in group]
     named = {each.name: each.name.replace(f" {model}", "") for each in compared}
     if domain == "minigrid":  # rooms take longest of all
         fewer = min(params.zoo.seeds, params.ablations.room_seeds)
         params = params.model_copy(update={"zoo": params.zoo.model_copy(update={"seeds": fewer})})
-    record = study.run(params, domain, compared, label="remembering less", **where)
+    record = prompted_experiment.run(params, domain, compared, label="remembering less", **where)
     against = {
         named[each.name]: named[group[0].name] for group in groups.values() for each in group[1:]
     }

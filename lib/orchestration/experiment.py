@@ -19,9 +19,9 @@ from lib import envs, stats
 from lib.config import ROOT, Environments, LLMSettings, OrchestrationSettings, Params
 from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.experiment.run_context import RunContext
-from lib.orchestration import arena as arena_room
-from lib.orchestration import readers as reader_names
-from lib.orchestration.arena import (
+from lib.orchestration import batched_evaluation as arena_room
+from lib.orchestration import decision_models as reader_names
+from lib.orchestration.batched_evaluation import (
     Ahead,
     Always,
     Arena,
@@ -34,7 +34,7 @@ from lib.orchestration.arena import (
     cards,
     environments_of,
 )
-from lib.orchestration.briefs import Reader
+from lib.orchestration.decision_context import Reader
 from lib.policy_zoo import networks, planned_policies, policies, recipes, train
 from lib.policy_zoo.recipes import OBJECTIVES, REFERENCES, SINGLE
 

@@ -25,9 +25,9 @@ from lib.experiment import seeds
 from lib.llm.client import Client
 from lib.llm.errors import ReplyError
 from lib.llm.json_replies import InvalidReply, one_object
-from lib.orchestration.components import again, template
 from lib.orchestration.domains import STUDENT
 from lib.orchestration.orchestrators import ANSWERED
+from lib.orchestration.prompt_components import again, template
 
 VERSION = 1  # of what a judge is asked and how its scores are read
 CRITERIA = (

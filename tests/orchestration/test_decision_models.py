@@ -12,9 +12,9 @@ from lib.experiment import artifacts
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.training.decision_traces import LOOK, STATES
 from lib.llm.client import Client
-from lib.orchestration import fixed, readers, taught
-from lib.orchestration.briefs import Brief, Rational
-from lib.orchestration.spoken import Endpoint, messages, schema
+from lib.orchestration import decision_benchmark, decision_models, lab_model_reader
+from lib.orchestration.decision_context import Brief, Rational
+from lib.orchestration.llm_reader import Endpoint, messages, schema
 from tests.llm.server import Answer, Server, certificate, completion, key, settings
 
 __all__ = ["certificate", "key"]
@@ -26,13 +26,13 @@ CARDS = {
 }
 KO = Brief("KO", ("speed", "care"), (0.75, 0.25), ("SO-d1", "SO-d2"), {"left": 3}, "dark", CARDS)
 TO = replace(KO, kind="TO", cards={}, looks={"SO-d1": (0.4, 0.8), "SO-d2": (0.8, 0.1)}, steps=1)
-POSED = fixed.load()
+POSED = decision_benchmark.load()
 BRIEFS = [each.brief for each in POSED]
 
 
 @pytest.fixture(scope="module")
 def lab():
-    return taught.Taught(SMOKE.lab)
+    return lab_model_reader.Taught(SMOKE.lab)
 
 
 # In the lab's words ---------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def test_a_rational_reader_of_the_lab_s_words_picks_what_it_picks_of_the_numbers
     """Nothing that decides is lost on the way to the lab's words, but for weights and gaps that are rounded away."""
     right, lost = 0, []
     for brief in BRIEFS:
-        told, behind = taught.situation(brief)
+        told, behind = lab_model_reader.situation(brief)
         worth = dict(zip(brief.names, brief.worth(), strict=True))
         lost.append(max(worth.values()) - worth[behind[told.ranking[0]]])
         right += lost[-1] < 1e-9
@@ -51,7 +51,7 @@ def test_a_rational_reader_of_the_lab_s_words_picks_what_it_picks_of_the_numbers
 
 def test_ko_to_and_ro_differ_in_which_numbers_stand_there():
     cards, looks, deep = (
-        taught.situation(brief)[0] for brief in (KO, TO, replace(TO, kind="RO", steps=3))
+        lab_model_reader.situation(brief)[0] for brief in (KO, TO, replace(TO, kind="RO", steps=3))
     )
     assert cards.when in STATES and looks.when == LOOK and looks == deep
     assert cards.weights == looks.weights and list(cards.values) == list(looks.values)
@@ -65,7 +65,7 @@ def test_what_a_policy_is_called_changes_no_number():
         names=tuple(called.values()),
         cards={called[name]: pages for name, pages in CARDS.items()},
     )
-    one, two = (taught.situation(brief)[0] for brief in (KO, other))
+    one, two = (lab_model_reader.situation(brief)[0] for brief in (KO, other))
     assert list(one.values.values()) == list(two.values.values()) and list(one.values) != list(
         two.values
     )
@@ -74,12 +74,16 @@ def test_what_a_policy_is_called_changes_no_number():
 def test_the_lab_reader_names_policies_of_the_menu_and_company_changes_no_choice(lab):
     chosen = lab.choose(BRIEFS[:40])
     assert all(name in brief.names for name, brief in zip(chosen, BRIEFS, strict=False))
-    alone = taught.Taught(SMOKE.lab)
+    alone = lab_model_reader.Taught(SMOKE.lab)
     assert [alone.choose([brief])[0] for brief in BRIEFS[:12]] == chosen[:12]
 
 
 def test_the_lab_reader_reads_far_better_than_chance_and_what_the_query_weighs(lab):
-    rows = fixed.answers([lab, fixed.Lot()], POSED).groupby("arm")[["right", "reward"]].mean()
+    rows = (
+        decision_benchmark.answers([lab, decision_benchmark.Lot()], POSED)
+        .groupby("arm")[["right", "reward"]]
+        .mean()
+    )
     assert rows.loc["lab-orchestrator", "right"] > rows.loc["random", "right"] + 0.3
     assert rows.loc["lab-orchestrator", "reward"] > rows.loc["random", "reward"] / 3
     sides = [replace(TO, weights=weights) for weights in ((0.9, 0.1), (0.1, 0.9))]
@@ -95,27 +99,30 @@ def test_the_lab_reader_finds_the_page_of_the_situation(lab):
 def test_a_menu_of_more_policies_than_there_are_names_is_refused():
     names = tuple(f"p{i}" for i in range(40))
     with pytest.raises(ValueError, match="names for"):
-        taught.situation(replace(TO, names=names, looks=dict.fromkeys(names, (0.1, 0.2))))
+        lab_model_reader.situation(replace(TO, names=names, looks=dict.fromkeys(names, (0.1, 0.2))))
 
 
 # Named in the parameters ----------------------------------------------------------------------------
 
 
 def test_a_reader_is_made_by_its_name_and_known_by_what_decides_its_choices():
-    assert readers.reader("rational", SMOKE).choose([TO]) == ["SO-d2"]
-    assert readers.describe_reader("rational", SMOKE.lab, SMOKE.llm) == {}
+    assert decision_models.reader("rational", SMOKE).choose([TO]) == ["SO-d2"]
+    assert decision_models.describe_reader("rational", SMOKE.lab, SMOKE.llm) == {}
     released = artifacts.read_json("data/lab/lab-orchestrator.json")["sha256"]
-    assert readers.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm)["weights"] == released
-    assert readers.reader("scripted-small", SMOKE).backend == "endpoint"
+    assert (
+        decision_models.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm)["weights"]
+        == released
+    )
+    assert decision_models.reader("scripted-small", SMOKE).backend == "endpoint"
     with pytest.raises(ValueError, match="no reader; there are rational"):
-        readers.reader("nobody", SMOKE)
+        decision_models.reader("nobody", SMOKE)
 
 
 def test_a_reader_of_the_lab_is_made_of_what_a_job_holds_of_it(lab):
     described = json.loads(
-        artifacts.to_json(readers.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm))
+        artifacts.to_json(decision_models.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm))
     )
-    of_job = readers.make_reader("lab-orchestrator", described, SMOKE.llm)
+    of_job = decision_models.make_reader("lab-orchestrator", described, SMOKE.llm)
     assert of_job.choose(BRIEFS[:5]) == lab.choose(BRIEFS[:5])
 
 
@@ -123,7 +130,7 @@ def test_released_weights_of_another_recipe_are_no_reader():
     models = dict(SMOKE.lab.models)
     models["lab-orchestrator"] = models["lab-orchestrator"].model_copy(update={"steps": 7})
     with pytest.raises(ModelError, match="not shipped with the recipe"):
-        taught.Taught(SMOKE.lab.model_copy(update={"models": models}))
+        lab_model_reader.Taught(SMOKE.lab.model_copy(update={"models": models}))
 
 
 # An endpoint ----------------------------------------------------------------------------------------
@@ -201,24 +208,27 @@ def test_the_fixed_situations_are_few_rounded_and_there_is_something_to_decide()
             *(page for card in brief.cards.values() for page in card.values()),
         ]
         assert np.allclose(np.round(told, 2), told) and np.ptp(brief.worth()) > 0.01
-    assert [str(p.brief) for p in fixed.made_up(30)] == [
+    assert [str(p.brief) for p in decision_benchmark.made_up(30)] == [
         str(brief) for brief in BRIEFS[:30]
     ]  # made, not edited
 
 
 def test_situations_are_read_as_they_were_written(tmp_path):
-    fixed.write(POSED[:5], tmp_path / "briefs.jsonl")
-    assert fixed.load(tmp_path / "briefs.jsonl") == POSED[:5]
+    decision_benchmark.write(POSED[:5], tmp_path / "briefs.jsonl")
+    assert decision_benchmark.load(tmp_path / "briefs.jsonl") == POSED[:5]
 
 
 def test_the_recorded_model_was_asked_these_situations_and_says_who_it_is():
-    held, spoken = artifacts.read_json(fixed.REPLIES), fixed.Recorded(POSED)
+    held, spoken = (
+        artifacts.read_json(decision_benchmark.REPLIES),
+        decision_benchmark.Recorded(POSED),
+    )
     assert held["licence"] == "Apache-2.0" and len(held["sha256"]) == 64
-    assert fixed.REPLIES.stat().st_size < 1.5e6
+    assert decision_benchmark.REPLIES.stat().st_size < 1.5e6
     chosen = spoken.choose(BRIEFS)
     assert all(name in brief.names for name, brief in zip(chosen, BRIEFS, strict=True))
     with pytest.raises(ValueError, match="other situations"):
-        fixed.Recorded(POSED[:-1])
+        decision_benchmark.Recorded(POSED[:-1])
 
 
 def test_a_recording_holds_the_likelihood_of_each_option(monkeypatch):
@@ -244,7 +254,7 @@ def test_a_recording_holds_the_likelihood_of_each_option(monkeypatch):
 
     few = POSED[:3]
     for likeliest, valid in ((0, True), (29, False)):
-        replies = fixed.record(Known(likeliest), few)["replies"]
+        replies = decision_benchmark.record(Known(likeliest), few)["replies"]
         assert [reply["valid"] for reply in replies] == [valid] * 3
         assert [int(np.argmax(reply["logprobs"])) for reply in replies] == [0 if valid else 1] * 3
         assert [len(reply["logprobs"]) for reply in replies] == [
@@ -259,7 +269,7 @@ def test_answers_count_what_is_given_away_and_what_is_no_policy():
         def choose(self, briefs):
             return ["nobody"] * len(briefs)
 
-    rows = fixed.answers([Rational(), Wrong()], POSED).groupby("arm")
+    rows = decision_benchmark.answers([Rational(), Wrong()], POSED).groupby("arm")
     assert rows["right"].mean().to_dict() == {"rational": 1.0, "wrong": 0.0}
     assert rows["reward"].mean()["rational"] == 0.0 and rows["reward"].mean()["wrong"] < -0.05
     assert rows["malformed"].mean().to_dict() == {"rational": 0.0, "wrong": 1.0}

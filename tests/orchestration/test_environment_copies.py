@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib.experiment import seeds
-from lib.orchestration.world import Foresight, Menu
+from lib.orchestration.environment_copies import Foresight, Menu
 from lib.policy_zoo import evaluate
 from lib.policy_zoo.networks import Mlp, initial
 from lib.policy_zoo.policies import Policy

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lib.llm.json_replies import LONGEST, InvalidReply
-from lib.orchestration.replies import KINDS, Choice, parse
+from lib.orchestration.reply_parser import KINDS, Choice, parse
 
 NAMES = ("SO-d1", "SO-d2", "SO-d3")
 GOOD = '{"reasoning": "gaps are open", "policy": "SO-d2"}'

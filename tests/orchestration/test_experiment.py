@@ -9,10 +9,18 @@ from lib.experiment.run_context import RunContext
 from lib.language_models import kv_cache_forward
 from lib.language_models.training import decision_traces
 from lib.llm import cost_ledger
-from lib.orchestration import arena, briefs, contest, readers, spoken, study, taught
+from lib.orchestration import (
+    batched_evaluation,
+    decision_context,
+    decision_models,
+    experiment,
+    lab_model_reader,
+    llm_reader,
+    prompted_experiment,
+)
 from lib.policy_zoo import networks, planned_policies, policies, ppo, recipes
 from tests.orchestration import zoo
-from tests.orchestration.test_study import trained
+from tests.orchestration.test_prompted_experiment import trained
 
 __all__ = ["trained"]
 
@@ -45,7 +53,7 @@ def find_keys(settings, folder) -> dict[tuple[str, str, int], str]:
     """The key of the job of each domain, world and seed."""
     keys = {}
     for domain, world in PLACES:
-        for job in contest.make_jobs(settings, domain, world, folder):
+        for job in experiment.make_jobs(settings, domain, world, folder):
             keys[domain, world, job.settings["seed"]] = job.key
     return keys
 
@@ -89,32 +97,32 @@ def test_a_setting_changes_the_keys_of_the_places_that_read_it(changes, places, 
 
 @pytest.mark.parametrize("world", ["paper", "ours"])
 def test_a_place_holds_only_the_policies_that_act_in_it(world, trained):
-    (job, _) = contest.make_jobs(small(), "education", world, trained)
+    (job, _) = experiment.make_jobs(small(), "education", world, trained)
     names = ["SO-d1", "SO-d2", "SO-d3"]
     if world == "paper":
         names += ["MO-S", "MO-RM", "MO-MGDA"]
     assert list(job.settings["menu"]["policies"]) == names
-    (rooms, _) = contest.make_jobs(small(), "minigrid", "ours", trained)
+    (rooms, _) = experiment.make_jobs(small(), "minigrid", "ours", trained)
     assert list(rooms.settings["menu"]) == ["slip"]
 
 
 @pytest.mark.parametrize(
     "module, places",
     [
-        (arena, EDUCATION | MINIGRID),
-        (briefs, EDUCATION | MINIGRID),
-        (contest, EDUCATION | MINIGRID),
+        (batched_evaluation, EDUCATION | MINIGRID),
+        (decision_context, EDUCATION | MINIGRID),
+        (experiment, EDUCATION | MINIGRID),
         (envs, EDUCATION | MINIGRID),
-        (readers, EDUCATION | MINIGRID),
+        (decision_models, EDUCATION | MINIGRID),
         (recipes, EDUCATION | MINIGRID),
         (seeds, EDUCATION | MINIGRID),
         (networks, EDUCATION | {PLACES[2]}),
         (policies, EDUCATION | {PLACES[2]}),
         (planned_policies, MINIGRID),
         (ppo, set()),
-        (study, set()),
-        (taught, set()),
-        (spoken, set()),
+        (prompted_experiment, set()),
+        (lab_model_reader, set()),
+        (llm_reader, set()),
     ],
 )
 def test_a_version_that_is_raised_changes_the_keys_of_the_places_that_run_its_code(
@@ -128,8 +136,8 @@ def test_a_version_that_is_raised_changes_the_keys_of_the_places_that_run_its_co
 @pytest.mark.parametrize(
     "reader, modules",
     [
-        ("lab-orchestrator", [taught, decision_traces, kv_cache_forward]),
-        ("scripted-small", [spoken, cost_ledger]),
+        ("lab-orchestrator", [lab_model_reader, decision_traces, kv_cache_forward]),
+        ("scripted-small", [llm_reader, cost_ledger]),
     ],
 )
 def test_the_versions_of_a_reader_stand_in_the_keys_of_those_who_ask_it(
@@ -146,15 +154,15 @@ def test_the_versions_of_a_reader_stand_in_the_keys_of_those_who_ask_it(
 
 @pytest.mark.parametrize(("domain", "world"), PLACES)
 def test_a_job_that_knows_its_settings_alone_plays_every_arm(domain, world, trained, tmp_path):
-    job = contest.make_jobs(small(), domain, world, trained)[0]
+    job = experiment.make_jobs(small(), domain, world, trained)[0]
     context = RunContext.of(small(), trained, tmp_path, tmp_path, 1)
     tables = []
     for folder in (tmp_path / "first", tmp_path / "second"):
-        contest.play_contest(job, folder, lambda done: None, context)
+        experiment.play_contest(job, folder, lambda done: None, context)
         tables.append(artifacts.read_parquet(folder / "episodes.parquet"))
     pd.testing.assert_frame_equal(*tables)
     episodes_by_arm = tables[0].groupby("arm").size()
-    assert (episodes_by_arm == 2).all() and {"RO rational", contest.CEILING} <= set(
+    assert (episodes_by_arm == 2).all() and {"RO rational", experiment.CEILING} <= set(
         episodes_by_arm.index
     )
     assert ("RO rational, every 2" in episodes_by_arm.index) == (world == "ours")

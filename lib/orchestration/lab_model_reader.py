@@ -17,7 +17,7 @@ from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import encode
 from lib.language_models.training import build, released_weights
 from lib.language_models.training.decision_traces import LOOK, STATES, Situation, told
-from lib.orchestration.briefs import Brief
+from lib.orchestration.decision_context import Brief
 from lib.tasks.vocabulary import PEOPLE
 
 VERSION = 1  # of what lab-orchestrator chooses

@@ -29,23 +29,23 @@ from lib.llm.client_factory import export, finish, opened
 from lib.llm.cost_estimate import Planned
 from lib.llm.cost_ledger import BudgetExceeded, Ledger, measured_energy
 from lib.orchestration import (
-    components,
-    controls,
+    baselines,
     decisions,
     domains,
+    environment_copies,
     orchestrators,
-    replies,
-    world,
+    prompt_components,
+    reply_parser,
 )
-from lib.orchestration import methods as method_rows
-from lib.orchestration.components import assemble, render
-from lib.orchestration.controls import Always, Random
+from lib.orchestration import variants as method_rows
+from lib.orchestration.baselines import Always, Random
 from lib.orchestration.decisions import Decider, Decision, Episode
 from lib.orchestration.domains import WORLDS
-from lib.orchestration.judge import judge
-from lib.orchestration.methods import KINDS, Method
+from lib.orchestration.environment_copies import Menu, World
+from lib.orchestration.llm_judge import judge
 from lib.orchestration.orchestrators import Orchestrator
-from lib.orchestration.world import Menu, World
+from lib.orchestration.prompt_components import assemble, render
+from lib.orchestration.variants import KINDS, Method
 from lib.policy_zoo import evaluate, networks, policies, recipes, train
 from lib.policy_zoo.evaluate import evaluation_streams
 from lib.policy_zoo.policies import Policy
@@ -162,18 +162,18 @@ def versions(llm: LLMSettings, method: Method) -> dict[str, int]:
         "policies": policies.VERSION,
         "evaluation": evaluate.VERSION,
         "cost ledger": cost_ledger.VERSION,
-        "worlds": world.VERSION,
+        "worlds": environment_copies.VERSION,
         "domains": domains.VERSION,
         "decisions": decisions.VERSION,
-        "prompts": components.VERSION,
+        "prompts": prompt_components.VERSION,
         "methods": method_rows.VERSION,
         "deciding": VERSION,
     }
     if method.kind not in KINDS:
-        decided_by["controls"] = controls.VERSION
+        decided_by["controls"] = baselines.VERSION
         return decided_by
     decided_by["orchestrators"] = orchestrators.VERSION
-    decided_by["choices in replies"] = replies.VERSION
+    decided_by["choices in replies"] = reply_parser.VERSION
     return decided_by | versions_of_asking(llm, [method.model])
 
 

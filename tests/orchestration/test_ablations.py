@@ -7,12 +7,11 @@ import pandas as pd
 import pytest
 
 from lib import config
-from lib.ablations import policies
-from lib.ablations.policies import PROXY, SHOWN, SWITCHES, TABLE_2
 from lib.config import EducationSettings
 from lib.envs import make_education_rules
-from lib.orchestration import methods, study
-from lib.orchestration.components import components
+from lib.orchestration import ablations, prompted_experiment, variants
+from lib.orchestration.ablations import PROXY, SHOWN, SWITCHES, TABLE_2
+from lib.orchestration.prompt_components import components
 from lib.policy_zoo import evaluate
 from tests.orchestration import zoo
 
@@ -56,7 +55,7 @@ def asked(monkeypatch):
         told.extend(compared)
         return record(compared, domain)
 
-    monkeypatch.setattr(study, "run", run)
+    monkeypatch.setattr(prompted_experiment, "run", run)
     return told
 
 
@@ -65,9 +64,9 @@ def asked(monkeypatch):
 
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
 def test_memory_is_left_out_part_by_part_of_each_orchestrator(asked, domain):
-    made = policies.memory(settings(), domain)
+    made = ablations.memory(settings(), domain)
     left = {method.name.replace(f" {MODEL}", ""): tuple(method.without) for method in asked}
-    for kind in methods.KINDS:
+    for kind in variants.KINDS:
         assert left[kind] == () and left[f"{kind}, no short-term"] == ("mem_s",)
         assert left[f"{kind}, no long-term"] == ("mem_l",) and left[f"{kind}, no memory"] == (
             "mem_s",
@@ -83,17 +82,17 @@ def test_memory_is_left_out_part_by_part_of_each_orchestrator(asked, domain):
     assert {method.model for method in asked} == {MODEL} and made.backend == "scripted"
 
 
-@pytest.mark.parametrize("kind", methods.KINDS)
+@pytest.mark.parametrize("kind", variants.KINDS)
 def test_what_is_left_out_is_a_component_that_the_orchestrator_would_have(kind):
     whole = {component.name for component in components(kind)}
-    for method in methods.forgetful(MODEL)[kind]:
+    for method in variants.forgetful(MODEL)[kind]:
         assert whole - {component.name for component in components(kind, method.without)} == set(
             method.without
         )
 
 
 def test_episodes_are_summed_up_by_hand(asked):
-    made = policies.memory(settings(), "education")
+    made = ablations.memory(settings(), "education")
     for place, method in enumerate(asked):
         row = {
             c: found["value"][method.name.replace(f" {MODEL}", "")]
@@ -152,14 +151,14 @@ def students(monkeypatch):
         ]
         return pd.DataFrame(lines)
 
-    monkeypatch.setattr(policies, "_students", made)
-    monkeypatch.setattr(policies.train, "load", lambda domain, zoo: {})
+    monkeypatch.setattr(ablations, "_students", made)
+    monkeypatch.setattr(ablations.train, "load", lambda domain, zoo: {})
     return told
 
 
 def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are(students):
     usual = settings().education
-    made = policies.rules(settings())
+    made = ablations.rules(settings())
     assert list(made) == list(SHOWN)
     expected = {
         f"{k} {v}": {k: v}
@@ -177,7 +176,7 @@ def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are(students):
 
 def test_a_switch_that_is_on_already_is_left_out(students):
     told = settings(education={"ncc_rule": "exact", "initial": 0.2})
-    policies.rules(told)
+    ablations.rules(told)
     assert not {"ncc_rule exact", "initial 0.2"} & set(students) and "ncc_scope set" in students
 
 
@@ -186,7 +185,7 @@ def test_students_of_changed_rules_are_played_with_as_many_episodes_as_settings_
     told = settings(education={"horizon": 40})
     who = {"random": evaluate.baselines("education", 1)["random"]}
     usual, same, slow = (
-        policies._students(told, c, who, "v") for c in ({}, {}, {"consecutive": 3})
+        ablations._students(told, c, who, "v") for c in ({}, {}, {"consecutive": 3})
     )
     assert len(usual) == told.ablations.students == 4 and usual["unit"].is_unique
     pd.testing.assert_frame_equal(usual, same)
@@ -205,16 +204,16 @@ def lengths(values: dict[str, float]):
 
 
 def test_the_search_finds_no_distance_where_lengths_are_those_of_the_paper(monkeypatch):
-    monkeypatch.setattr(policies, "_students", lengths(TABLE_2))
-    found = policies.search(settings())
+    monkeypatch.setattr(ablations, "_students", lengths(TABLE_2))
+    found = ablations.search(settings())
     assert (found["distance"] == 0).all() and len(found) == 2 * 3 * 3 * 2
 
 
 @pytest.mark.parametrize("name", TABLE_2)
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 def test_the_search_finds_a_distance_where_one_length_is_off(monkeypatch, name, factor):
-    monkeypatch.setattr(policies, "_students", lengths(TABLE_2 | {name: factor * TABLE_2[name]}))
-    assert policies.search(settings())["distance"].to_numpy() == pytest.approx(
+    monkeypatch.setattr(ablations, "_students", lengths(TABLE_2 | {name: factor * TABLE_2[name]}))
+    assert ablations.search(settings())["distance"].to_numpy() == pytest.approx(
         abs(np.log(factor)) / 3
     )
 
@@ -227,8 +226,8 @@ def test_the_search_knows_our_rules_and_puts_the_nearest_first(monkeypatch):
             {name: steps * changes["steps_per_level"] for name, steps in TABLE_2.items()}
         )(params, changes, who, variant)
 
-    monkeypatch.setattr(policies, "_students", made)
-    found, usual = policies.search(settings()), settings().education
+    monkeypatch.setattr(ablations, "_students", made)
+    found, usual = ablations.search(settings()), settings().education
     (mine,) = found[found["ours"]].to_dict("records")
     assert all(
         mine[key] == getattr(usual, key)
@@ -236,5 +235,5 @@ def test_the_search_knows_our_rules_and_puts_the_nearest_first(monkeypatch):
     )
     assert found["distance"].is_monotonic_increasing and (found["steps_per_level"][:18] == 1).all()
     assert found["distance"].iloc[-1] == pytest.approx(np.log(2))
-    other = policies.search(settings(education={"steps_per_level": 3}))
+    other = ablations.search(settings(education={"steps_per_level": 3}))
     assert not other["ours"].any()  # three steps are not among those tried

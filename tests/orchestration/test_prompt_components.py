@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.orchestration import components
-from lib.orchestration.components import (
+from lib.orchestration import prompt_components
+from lib.orchestration.environment_copies import Foresight
+from lib.orchestration.prompt_components import (
     TEMPLATES,
     Budget,
     Situation,
@@ -25,7 +26,6 @@ from lib.orchestration.components import (
     summary_request,
     tools_json,
 )
-from lib.orchestration.world import Foresight
 from lib.policy_zoo.recipes import SINGLE
 from tests.orchestration import zoo
 
@@ -70,7 +70,8 @@ def situation(world, kind: str, **changes) -> Situation:
 def shown(now: Situation, without=()) -> dict[str, str]:
     """The parts of the prompt, by component."""
     return {
-        part.component: part.text for part in render(components.components(now.kind, without), now)
+        part.component: part.text
+        for part in render(prompt_components.components(now.kind, without), now)
     }
 
 
@@ -89,7 +90,7 @@ def student():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_orchestrator_has_the_components_of_table_1_in_the_order_of_the_appendix(kind, world):
-    parts = render(components.components(kind), situation(world, kind))
+    parts = render(prompt_components.components(kind), situation(world, kind))
     assert [part.component for part in parts] == IN_ORDER[kind]
     system, user = assemble(parts)
     assert (system["role"], user["role"]) == ("system", "user")
@@ -108,7 +109,8 @@ def test_a_removed_component_leaves_no_trace_and_the_others_unchanged(kind, gone
     whole, rest = shown(now), shown(now, without=[gone])
     assert rest == {name: text for name, text in whole.items() if name != gone}
     prompt = "\n\n".join(
-        message["content"] for message in assemble(render(components.components(kind, [gone]), now))
+        message["content"]
+        for message in assemble(render(prompt_components.components(kind, [gone]), now))
     )
     assert HEADING[gone] not in prompt and whole[gone] not in prompt
     assert all(text in prompt for text in rest.values())
@@ -302,7 +304,7 @@ def test_what_lies_behind_the_robot_does_not_get_into_the_prompt():
 
 
 def test_without_anything_for_a_role_there_is_no_message_for_it(student):
-    parts = render(components.components("KO", ["instr", "mem_l"]), situation(student, "KO"))
+    parts = render(prompt_components.components("KO", ["instr", "mem_l"]), situation(student, "KO"))
     assert [message["role"] for message in assemble(parts)] == ["user"]
 
 
@@ -311,12 +313,12 @@ def test_without_anything_for_a_role_there_is_no_message_for_it(student):
 )
 def test_an_unknown_orchestrator_or_component_is_named(kind, without):
     with pytest.raises(ValueError, match=without[0] if without else kind):
-        components.components(kind, without)
+        prompt_components.components(kind, without)
 
 
 def test_every_field_of_a_situation_is_in_the_properties_and_every_template_has_a_use():
     assert {field.name for field in fields(Situation)} == set(OWN) | {"domain", "kind", "budget"}
-    used = {each.template for each in components.ORDER} | {"summary.md", "correction.md"}
+    used = {each.template for each in prompt_components.ORDER} | {"summary.md", "correction.md"}
     assert used == {path.name for path in TEXTS}
 
 

@@ -9,8 +9,8 @@ from lib.envs.education import talents
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import CELLS
 from lib.experiment import seeds
-from lib.orchestration import contest
-from lib.orchestration.arena import (
+from lib.orchestration import experiment
+from lib.orchestration.batched_evaluation import (
     Ahead,
     Always,
     Arena,
@@ -23,7 +23,7 @@ from lib.orchestration.arena import (
     dealt,
     environments_of,
 )
-from lib.orchestration.briefs import Brief, Rational
+from lib.orchestration.decision_context import Brief, Rational
 from lib.policy_zoo.planned_policies import FAR, distances, guide
 from tests.orchestration import zoo
 
@@ -138,8 +138,8 @@ def test_the_oracle_in_hindsight_is_passed_by_nobody_on_any_student():
     rows = pd.concat(
         [t.assign(item=np.arange(12), seed=0, group="education", condition="ours") for t in tables]
     )
-    rows = contest.hindsight(rows.reset_index(drop=True))
-    best = rows[rows["arm"] == contest.HINDSIGHT].set_index("item")["reward"]
+    rows = experiment.hindsight(rows.reset_index(drop=True))
+    best = rows[rows["arm"] == experiment.HINDSIGHT].set_index("item")["reward"]
     assert (rows["reward"] <= rows["item"].map(best) + 1e-12).all()
     assert best.mean() > rows[rows["arm"] == "random"]["reward"].mean()
 

@@ -18,7 +18,7 @@ from lib.config import Environments, Params
 from lib.envs.batched_env import BatchedEnv, Transition
 from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
 from lib.experiment import seeds
-from lib.orchestration.briefs import Brief
+from lib.orchestration.decision_context import Brief
 from lib.policy_zoo.planned_policies import SOUGHT, distances, guide
 from lib.policy_zoo.policies import Policy
 from lib.policy_zoo.recipes import OBJECTIVES, SINGLE, make_batch

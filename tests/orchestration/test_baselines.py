@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import chisquare
 
 from lib.experiment import seeds
-from lib.orchestration.controls import Always, Random, RoundRobin
+from lib.orchestration.baselines import Always, Random, RoundRobin
 from lib.orchestration.decisions import Decision, Episode
-from lib.orchestration.world import World
+from lib.orchestration.environment_copies import World
 from lib.policy_zoo.recipes import ACTIONS
 from tests.orchestration import zoo
 

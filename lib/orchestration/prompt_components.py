@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from lib.orchestration.world import Domain, Foresight
+from lib.orchestration.environment_copies import Domain, Foresight
 
 VERSION = 1  # of prompts, templates included
 TEMPLATES = Path(__file__).parent / "templates"

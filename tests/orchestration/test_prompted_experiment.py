@@ -18,18 +18,18 @@ from lib.experiment import seeds
 from lib.experiment.run_context import RunContext
 from lib.llm import cost_ledger, scripted
 from lib.orchestration import (
-    components,
-    controls,
+    baselines,
     decisions,
     domains,
-    judge,
-    methods,
+    environment_copies,
+    llm_judge,
     orchestrators,
-    replies,
-    study,
-    world,
+    prompt_components,
+    prompted_experiment,
+    reply_parser,
+    variants,
 )
-from lib.orchestration.methods import Method
+from lib.orchestration.variants import Method
 from lib.policy_zoo import evaluate, networks, policies, recipes
 from tests.orchestration import zoo
 
@@ -59,9 +59,9 @@ def small(**changes) -> config.Params:
 
 
 def every(domain: str) -> list[Method]:
-    (reference, chance), own = methods.rivals(), {"education": "MO-MGDA", "minigrid": "MO-pseudoS"}
+    (reference, chance), own = variants.rivals(), {"education": "MO-MGDA", "minigrid": "MO-pseudoS"}
     return [
-        *methods.orchestrators(small()),
+        *variants.orchestrators(small()),
         Method("SO-d1", "single"),
         replace(reference, name=own[domain]),
         chance,
@@ -70,7 +70,7 @@ def every(domain: str) -> list[Method]:
 
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
 def test_every_method_plays_every_episode_of_every_seed(domain, trained, tmp_path):
-    record = study.run(small(), domain, every(domain), tmp_path, trained)
+    record = prompted_experiment.run(small(), domain, every(domain), tmp_path, trained)
     ends = record[record["done"]].groupby(["method", "seed"]).size()
     assert (ends == 2).all() and len(ends) == 2 * len(every(domain))
     assert (record.groupby(["method", "seed", "episode"])["step"].diff().dropna() == 1).all()
@@ -83,7 +83,7 @@ def test_a_single_policy_plays_as_it_does_in_the_evaluation_of_the_zoo(domain, t
     from lib.policy_zoo import evaluate, train
 
     settings = small(zoo={"seeds": 1, "episodes": 2})
-    mine = study.run(settings, domain, [Method("SO-d2", "single")], tmp_path, trained)
+    mine = prompted_experiment.run(settings, domain, [Method("SO-d2", "single")], tmp_path, trained)
     actor = train.load(domain, trained)["SO-d2"][0].act
     theirs = evaluate.evaluate(settings, {"SO-d2": [actor]}, domain, zoo.TASK[domain])
     order = ["episode", "step"]
@@ -93,8 +93,8 @@ def test_a_single_policy_plays_as_it_does_in_the_evaluation_of_the_zoo(domain, t
 
 def test_processes_and_one_process_give_the_same_record(trained, tmp_path):
     chosen = every("education")[:4]
-    alone = study.run(small(), "education", chosen, tmp_path / "one", trained)
-    together = study.run(
+    alone = prompted_experiment.run(small(), "education", chosen, tmp_path / "one", trained)
+    together = prompted_experiment.run(
         small(orchestration={"jobs": 2}), "education", chosen, tmp_path / "two", trained
     )
     pd.testing.assert_frame_equal(alone, together)
@@ -102,15 +102,18 @@ def test_processes_and_one_process_give_the_same_record(trained, tmp_path):
 
 def test_a_finished_study_is_read_and_not_run_again(trained, tmp_path, monkeypatch):
     chosen = [Method(f"RO {SCRIPTED}", "RO", SCRIPTED)]
-    first = study.run(small(), "education", chosen, tmp_path, trained)
-    monkeypatch.setattr(study.Bench, "play", None)  # calling it would fail
-    pd.testing.assert_frame_equal(first, study.run(small(), "education", chosen, tmp_path, trained))
+    first = prompted_experiment.run(small(), "education", chosen, tmp_path, trained)
+    monkeypatch.setattr(prompted_experiment.Bench, "play", None)  # calling it would fail
+    pd.testing.assert_frame_equal(
+        first, prompted_experiment.run(small(), "education", chosen, tmp_path, trained)
+    )
 
 
 def find_keys(settings, zoo_folder, domain="education") -> dict[str, str]:
     """The keys of the jobs of every method, by label."""
     return {
-        job.label: job.key for job in study.make_jobs(settings, domain, every(domain), zoo_folder)
+        job.label: job.key
+        for job in prompted_experiment.make_jobs(settings, domain, every(domain), zoo_folder)
     }
 
 
@@ -175,11 +178,11 @@ def test_a_policy_that_is_trained_anew_changes_the_keys_of_the_jobs_in_which_it_
 
 
 VERSIONED = {
-    "everybody": [components, decisions, domains, envs, evaluate, cost_ledger, methods, networks, policies, recipes,
-                  seeds, study, world],
-    "who asks": [orchestrators, replies, scripted],
-    "who does not": [controls],
-    "nobody": [judge],
+    "everybody": [prompt_components, decisions, domains, envs, evaluate, cost_ledger, variants, networks, policies, recipes,
+                  seeds, prompted_experiment, environment_copies],
+    "who asks": [orchestrators, reply_parser, scripted],
+    "who does not": [baselines],
+    "nobody": [llm_judge],
 }  # fmt: skip
 
 
@@ -192,7 +195,7 @@ def test_a_version_that_is_raised_changes_the_keys_of_the_jobs_that_run_its_code
     before = find_keys(small(), trained)
     monkeypatch.setattr(module, "VERSION", 99)
     changed = find_changed_labels(before, find_keys(small(), trained))
-    asking = {label for label in before if label.split("/")[1][:2] in methods.KINDS}
+    asking = {label for label in before if label.split("/")[1][:2] in variants.KINDS}
     expected = {
         "everybody": set(before),
         "who asks": asking,
@@ -204,14 +207,14 @@ def test_a_version_that_is_raised_changes_the_keys_of_the_jobs_that_run_its_code
 
 def test_a_policy_that_is_missing_is_named_before_anything_runs(tmp_path):
     with pytest.raises(policies.PolicyError, match="train the zoo"):
-        study.make_jobs(small(), "education", every("education"), tmp_path)
+        prompted_experiment.make_jobs(small(), "education", every("education"), tmp_path)
 
 
 KILLED = """
 import sys
 from pathlib import Path
-from lib.orchestration import study
-from tests.orchestration.test_study import every, small
+from lib.orchestration import prompted_experiment as study
+from tests.orchestration.test_prompted_experiment import every, small
 runs, zoo = map(Path, sys.argv[1:])
 study.run(small(orchestration={"episodes": 6, "jobs": 2}), "education", every("education"), runs, zoo)
 """
@@ -237,11 +240,13 @@ def kill_after(files: int, runs: Path, trained: Path) -> None:
 
 def test_a_killed_study_goes_on_and_ends_with_the_same_record(trained, tmp_path):
     settings = small(orchestration={"episodes": 6, "jobs": 2})
-    undisturbed = study.run(settings, "education", every("education"), tmp_path / "whole", trained)
+    undisturbed = prompted_experiment.run(
+        settings, "education", every("education"), tmp_path / "whole", trained
+    )
     runs = tmp_path / "killed"
     for files in (2, 12):
         kill_after(files, runs, trained)
-    resumed = study.run(settings, "education", every("education"), runs, trained)
+    resumed = prompted_experiment.run(settings, "education", every("education"), runs, trained)
     pd.testing.assert_frame_equal(undisturbed, resumed)
     assert not list(runs.rglob("episode-*.parquet"))
 
@@ -251,7 +256,7 @@ def test_a_budget_is_never_passed_and_unpaid_decisions_keep_the_last_policy(trai
         llm={"models": {SCRIPTED: {"price_in": 3e-6, "price_out": 1.5e-5}}},
         education={"horizon": 30},
     )
-    record = study.run(
+    record = prompted_experiment.run(
         dear, "education", [Method("limited", "RO", SCRIPTED, budget=0.02)], tmp_path, trained
     )
     spent = record.groupby(["seed", "episode"])["dollars"].sum()
@@ -265,14 +270,16 @@ def test_a_budget_is_never_passed_and_unpaid_decisions_keep_the_last_policy(trai
 
 def decider(method: Method, trained: Path, **changes):
     """Who decides in a method's jobs."""
-    (job, _) = study.make_jobs(small(orchestration=changes), "education", [method], trained)
-    return study.Bench(job.settings, RunContext.of(small(), trained, trained, trained)).decider(
-        None
+    (job, _) = prompted_experiment.make_jobs(
+        small(orchestration=changes), "education", [method], trained
     )
+    return prompted_experiment.Bench(
+        job.settings, RunContext.of(small(), trained, trained, trained)
+    ).decider(None)
 
 
 def test_who_remembers_less_has_less_in_its_prompts(trained):
-    for kind, group in methods.forgetful(SCRIPTED).items():
+    for kind, group in variants.forgetful(SCRIPTED).items():
         assert [method.kind for method in group] == [kind] * 4 and len(
             {method.name for method in group}
         ) == 4
@@ -283,8 +290,8 @@ def test_who_remembers_less_has_less_in_its_prompts(trained):
 
 def test_watching_an_episode_shows_what_the_record_holds(trained, tmp_path):
     method = Method(f"TO {SCRIPTED}", "TO", SCRIPTED)
-    record = study.run(small(), "education", [method], tmp_path, trained)
-    seen = study.watch(small(), "education", method, seed=1, number=1, zoo=trained)
+    record = prompted_experiment.run(small(), "education", [method], tmp_path, trained)
+    seen = prompted_experiment.watch(small(), "education", method, seed=1, number=1, zoo=trained)
     rows = record[(record["seed"] == 1) & (record["episode"] == 1)].sort_values("step")
     assert [decision.policy for decision, _ in seen] == list(rows["choice"])
     assert [decision.context for decision, _ in seen] == list(rows["context"])
@@ -292,9 +299,9 @@ def test_watching_an_episode_shows_what_the_record_holds(trained, tmp_path):
 
 
 def test_the_plan_bounds_what_was_asked(trained, tmp_path):
-    (planned,) = study.plan(small(), trained)
+    (planned,) = prompted_experiment.plan(small(), trained)
     records = [
-        study.run(small(), d, methods.orchestrators(small()), tmp_path, trained)
+        prompted_experiment.run(small(), d, variants.orchestrators(small()), tmp_path, trained)
         for d in zoo.DOMAINS
     ]
     asked = sum(record["calls"].sum() for record in records)
