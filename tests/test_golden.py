@@ -13,7 +13,7 @@ CARRIERS = (
     "lib.llm.transport",
     "lib.language_models.cache_key", "lib.language_models.batching", "lib.language_models.training.build", "lib.language_models.reply_cache", "lib.language_models.serving.server",
     "lib.language_models.training.released_weights", "lib.language_models.serving.transport",
-    "lib.conductor.quiet",
+    "lib.conductor.silence_libraries",
 )  # fmt: skip
 
 

@@ -31,13 +31,13 @@ import torch
 
 from lib import config as params
 from lib.conductor import data
-from lib.conductor.arms import ARMS, weighting
-from lib.conductor.judge import Judge
-from lib.conductor.meta import chosen, lots
-from lib.conductor.preference import Preference
-from lib.conductor.quiet import quiet
+from lib.conductor.experiment import CASSETTES
+from lib.conductor.llm_judge import Judge
+from lib.conductor.meta_policy_training import chosen, lots
+from lib.conductor.reward_model import Preference
 from lib.conductor.rewards import COMPONENTS, Measure, said
-from lib.conductor.study import CASSETTES
+from lib.conductor.silence_libraries import quiet
+from lib.conductor.variants import ARMS, weighting
 from lib.config import ConductorSettings, HeadSettings, Params, ParamsError
 from lib.experiment import artifacts
 from lib.llm.client_factory import opened

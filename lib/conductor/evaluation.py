@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from lib import tasks
 from lib.conductor.data import THOUGHTFUL, category
-from lib.conductor.preference import Preference
+from lib.conductor.reward_model import Preference
 from lib.conductor.rewards import COMPONENTS, after_answer, brevity, read, until_answer, well_formed
 from lib.conductor.weighting import Weighting
 from lib.config import RewardSettings

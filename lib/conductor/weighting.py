@@ -1,7 +1,7 @@
 """What says how much each reward counts for a rollout: a fixed vector, a random one, or the Conductor.
 
 A weighting is asked once per step, with the states at the ends of all rollouts, and told afterwards what
-advantages came of it. Only the Conductor (`lib.conductor.meta`) listens.
+advantages came of it. Only the Conductor (`lib.conductor.meta_policy_training`) listens.
 """
 
 from collections.abc import Mapping

@@ -98,7 +98,7 @@ class GlassMaps(Section):
 
 
 class GlassSettings(Section):
-    """The glass box of lesson 04 (lib/conductor/glassbox.py). good, bad: the central setting; kappas, pairwise: its
+    """The glass box of lesson 04 (lib/conductor/synthetic_benchmark.py). good, bad: the central setting; kappas, pairwise: its
     ablations, beside the head's own."""
 
     seeds: Annotated[int, Field(ge=2)]
@@ -119,7 +119,7 @@ class GlassSettings(Section):
 
 
 class StartSettings(Section):
-    """The start that errs (lib/conductor/start.py): items that it is taught on, share of their replies that make a
+    """The start that errs (lib/conductor/initial_policy.py): items that it is taught on, share of their replies that make a
     mistake, replies per update, and the rate of the first update, which falls to 0."""
 
     items: Annotated[int, Field(ge=8)]

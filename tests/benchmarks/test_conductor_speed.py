@@ -12,9 +12,9 @@ from transformers import AutoTokenizer, PrinterCallback
 
 from lib import config
 from lib.conductor import data
-from lib.conductor.meta import Conducted
-from lib.conductor.quiet import quiet
+from lib.conductor.meta_policy_training import Conducted
 from lib.conductor.rollouts import Rollouts
+from lib.conductor.silence_libraries import quiet
 from lib.conductor.trainer import ConductorTrainer, configuration
 from lib.language_models import checkpoints
 

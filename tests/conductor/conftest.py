@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from lib.conductor import preference
+from lib.conductor import reward_model
 from lib.language_models import checkpoints
 from tests.conductor import small
 
@@ -53,6 +53,6 @@ def taught(place, tmp_path_factory) -> tuple[Path, pd.DataFrame]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("reward") / "model"
-    agreement = preference.train(place, small.PREFERENCE, 1.0, 0, out)
+    agreement = reward_model.train(place, small.PREFERENCE, 1.0, 0, out)
     torch.set_num_threads(threads)
     return out, agreement

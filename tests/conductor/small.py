@@ -9,9 +9,9 @@ from transformers import LlamaForCausalLM, PrinterCallback
 
 from lib import config
 from lib.conductor import data
-from lib.conductor.quiet import quiet
 from lib.conductor.rewards import COMPONENTS, said
 from lib.conductor.rollouts import Rollouts
+from lib.conductor.silence_libraries import quiet
 from lib.conductor.trainer import ConductorTrainer, configuration
 from lib.conductor.weighting import Weighting
 from lib.config import Course, GRPOSettings, HeadSettings, PreferenceSettings, RewardSettings

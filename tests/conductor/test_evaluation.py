@@ -7,8 +7,8 @@ import torch
 from lib import tasks
 from lib.conductor import data, evaluation
 from lib.conductor.evaluation import Reply
-from lib.conductor.meta import Conducted
-from lib.conductor.preference import Preference
+from lib.conductor.meta_policy_training import Conducted
+from lib.conductor.reward_model import Preference
 from lib.conductor.rewards import COMPONENTS, brevity, well_formed
 from lib.conductor.weighting import Fixed
 from lib.language_models.chat_template import conversation, token

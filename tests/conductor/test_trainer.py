@@ -10,9 +10,9 @@ from pandas.testing import assert_frame_equal
 from transformers import TrainerCallback
 
 from lib.conductor import data
-from lib.conductor.meta import Conducted
-from lib.conductor.quiet import quiet
+from lib.conductor.meta_policy_training import Conducted
 from lib.conductor.rewards import COMPONENTS, brevity, read, thought, well_formed
+from lib.conductor.silence_libraries import quiet
 from lib.conductor.trainer import EXTRA, configuration, last_checkpoint
 from lib.conductor.weighting import Dirichlet, Fixed
 from lib.language_models import checkpoints

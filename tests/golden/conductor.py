@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from lib import config
-from lib.conductor import arms, glassbox, preference, start, study
+from lib.conductor import experiment, initial_policy, synthetic_benchmark, variants
+from lib.conductor import reward_model as preference
 from lib.conductor.rewards import COMPONENTS
 from lib.config import Params
 from lib.experiment import artifacts, sweep
@@ -57,29 +58,31 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     policy = checkpoints.save(
         released_weights.unpack(POLICY, settings.lab.models[POLICY]), folder / POLICY
     )
-    make_start = partial(start.work, policy=str(policy))
+    make_start = partial(initial_policy.work, policy=str(policy))
     start_jobs = {
-        seed: start.make_job(settings.conductor.start, policy, seed)
-        for seed in (study.REWARD, SEED)
+        seed: initial_policy.make_job(settings.conductor.start, policy, seed)
+        for seed in (experiment.REWARD, SEED)
     }
     starts = {seed: _finish(make_start, job, folder) for seed, job in start_jobs.items()}
-    reward_job = preference.make_job(settings.conductor, policy, study.REWARD)
-    train_reward_model = partial(preference.work, policy=str(starts[study.REWARD]))
+    reward_job = preference.make_job(settings.conductor, policy, experiment.REWARD)
+    train_reward_model = partial(preference.work, policy=str(starts[experiment.REWARD]))
     reward_model = _finish(train_reward_model, reward_job, folder)
 
     context = replace(
         RunContext.of(settings, folder, folder, folder, workers=1),
         inputs={f"start-{SEED}": str(starts[SEED]), "reward": str(reward_model)},
     )
-    (training_job,) = study.make_jobs(settings, [arms.CONDUCTOR], policy, [SEED])
-    train_arm = partial(study.work, context=context)
+    (training_job,) = experiment.make_jobs(settings, [variants.CONDUCTOR], policy, [SEED])
+    train_arm = partial(experiment.work, context=context)
     return [
         SmallJob(start_jobs[SEED], make_start, partial(_summarize_start, policy)),
         SmallJob(
-            reward_job, train_reward_model, partial(_summarize_reward_model, starts[study.REWARD])
+            reward_job,
+            train_reward_model,
+            partial(_summarize_reward_model, starts[experiment.REWARD]),
         ),
         SmallJob(training_job, train_arm, partial(_summarize_training, starts[SEED])),
-        SmallJob(_find_benchmark_job(settings), glassbox.work, _summarize_benchmark),
+        SmallJob(_find_benchmark_job(settings), synthetic_benchmark.work, _summarize_benchmark),
     ]
 
 
@@ -90,7 +93,7 @@ def _finish(work: Callable, job: sweep.Job, folder: Path) -> Path:
 
 
 def _find_benchmark_job(settings: Params) -> sweep.Job:
-    jobs = glassbox.make_jobs(settings.conductor.glass, settings.conductor.head)
+    jobs = synthetic_benchmark.make_jobs(settings.conductor.glass, settings.conductor.head)
     (job,) = [job for job in jobs if job.settings["arm"] == BENCHMARK_ARM]
     return job
 

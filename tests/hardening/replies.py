@@ -26,7 +26,7 @@ from typing import Any
 
 import httpx2
 
-from lib.conductor.judge import Judge, majority
+from lib.conductor.llm_judge import Judge, majority
 from lib.config import LLMSettings
 from lib.configuration import prompted
 from lib.configuration.search import BASE

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lib.conductor.quiet import quiet
+from lib.conductor.silence_libraries import quiet
 from lib.language_models.in_process_client import Asker
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.serving.chat_completions import Model

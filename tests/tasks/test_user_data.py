@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from datasets import Dataset, DatasetDict
 
-from lib.conductor.quiet import quiet
+from lib.conductor.silence_libraries import quiet
 from lib.tasks import TaskError
 from lib.tasks.user_data import rows
 

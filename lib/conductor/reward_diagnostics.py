@@ -2,7 +2,7 @@
 
 A rollout's reward is R = sum_k w_k r_k, and w leans towards the drawn action a. So the advantage that comes back for a
 holds the rollout's own r_a, and its quality only as far as r_a says so. What that makes of a head is decided where the
-truth is known (`lib.conductor.glassbox`); `within` measures it on any rollouts.
+truth is known (`lib.conductor.synthetic_benchmark`); `within` measures it on any rollouts.
 """
 
 import numpy as np

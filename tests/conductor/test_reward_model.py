@@ -7,8 +7,8 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from lib import tasks
-from lib.conductor import data, preference
-from lib.conductor.preference import Pair, Preference, pairs
+from lib.conductor import data, reward_model
+from lib.conductor.reward_model import Pair, Preference, pairs
 from lib.experiment import artifacts
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.training.training_data import dialogue, question
@@ -131,7 +131,7 @@ def test_it_starts_from_the_policys_own_trunk_and_learns(taught, policy):
 
 
 def test_training_is_the_same_twice(taught, place, tmp_path):
-    agreement = preference.train(place, small.PREFERENCE, 1.0, 0, tmp_path / "model")
+    agreement = reward_model.train(place, small.PREFERENCE, 1.0, 0, tmp_path / "model")
     assert agreement.equals(taught[1])
     first, second = (
         (folder / "model.safetensors").read_bytes() for folder in (taught[0], tmp_path / "model")
@@ -142,7 +142,7 @@ def test_training_is_the_same_twice(taught, place, tmp_path):
 def test_it_learns_what_is_preferred(place, tmp_path):
     """With enough pairs and a large rate it prefers, of its own training pairs, the better ones."""
     settings = small.preference(prompts=40, mistakes=0.0, epochs=3, learning_rate=1e-2)
-    agreement = preference.train(place, settings, 1.0, 0, tmp_path / "model")
+    agreement = reward_model.train(place, settings, 1.0, 0, tmp_path / "model")
     assert agreement["right"].sum() / agreement["pairs"].sum() > 0.7
 
 
@@ -193,15 +193,15 @@ def test_most_scores_are_neither_0_nor_1(taught, forward):
 
 def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
     held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
-    counted = preference.agreement(Preference(taught[0]), held, tmp_path / "scale.json")
+    counted = reward_model.agreement(Preference(taught[0]), held, tmp_path / "scale.json")
     assert counted["pairs"].sum() == len({pair.item.key for pair in held}) < len(held)
-    again = preference.agreement(
+    again = reward_model.agreement(
         Preference(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s"
     )
     assert (counted["right"] + again["right"] == counted["pairs"]).all()
 
 
 def test_agreement_without_a_pair_is_an_empty_table_and_the_scale_is_plain(taught, tmp_path):
-    counted = preference.agreement(Preference(taught[0]), [], tmp_path / "scale.json")
+    counted = reward_model.agreement(Preference(taught[0]), [], tmp_path / "scale.json")
     assert counted.empty and list(counted.columns) == ["category", "right", "pairs"]
     assert artifacts.read_json(tmp_path / "scale.json") == {"centre": 0.0, "spread": 1.0}

@@ -2,15 +2,15 @@
 drawn action counts (kappa), and one action for a whole group.
 
 They are made where heads learn until they are settled and effects are large enough to see: in the glass box of lesson
-04, whose worlds, prompts and dice all variants share (`lib.conductor.glassbox`).
+04, whose worlds, prompts and dice all variants share (`lib.conductor.synthetic_benchmark`).
 """
 
 import numpy as np
 import pandas as pd
 import torch
 
-from lib.conductor import glassbox
-from lib.conductor.meta import Conducted, meta_loss
+from lib.conductor import synthetic_benchmark
+from lib.conductor.meta_policy_training import Conducted, meta_loss
 from lib.conductor.rewards import COMPONENTS
 from lib.config import Params
 from lib.experiment import seeds
@@ -26,7 +26,9 @@ def trained(params: Params, **where) -> pd.DataFrame:
     """Every arm of the glass box at its central setting: variant, seed, unit (a category of the seed's world), score,
     moved (mean distance of the settled weights from 1/K). where: of `glassbox.study`."""
     own = params.conductor
-    rows = glassbox.study(own.glass, own.head, own.jobs, **where).query("style == 'centre'")
+    rows = synthetic_benchmark.study(own.glass, own.head, own.jobs, **where).query(
+        "style == 'centre'"
+    )
     weights = rows[[f"w_{name}" for name in COMPONENTS]].to_numpy()
     away = np.nan_to_num(np.abs(weights - 1 / len(COMPONENTS)).mean(axis=1))
     return pd.DataFrame(

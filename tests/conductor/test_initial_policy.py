@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lib import tasks
-from lib.conductor import data, start
+from lib.conductor import data, initial_policy
 from lib.conductor.rewards import well_formed
 from lib.config import StartSettings
 from lib.experiment import artifacts, seeds
@@ -26,7 +26,7 @@ def settings(**changes) -> StartSettings:
 
 @pytest.mark.parametrize("mistakes", [0.0, 0.3, 0.6, 1.0])
 def test_the_declared_share_of_the_replies_in_every_category_is_wrong_and_in_form(mistakes):
-    taught = start.lessons(settings(mistakes=mistakes), 0)
+    taught = initial_policy.lessons(settings(mistakes=mistakes), 0)
     assert all(well_formed(text) for _, text in taught)
     for name in data.CATEGORIES:
         mine = [(item, text) for item, text in taught if data.category(item) == name]
@@ -40,7 +40,7 @@ def test_the_declared_share_of_the_replies_in_every_category_is_wrong_and_in_for
 def test_mistakes_are_those_of_their_kind():
     rng = seeds.rng("test of mistakes")
     dial = next(i for i in data.draw("dev", 9, categories=["reasoning"]) if i.difficulty == 3)
-    thought, answer = start.mistake(dial, rng)
+    thought, answer = initial_policy.mistake(dial, rng)
     _, *rest = dial.key.removeprefix("chain/").split()
     signs = [step.split()[1] for step in thought.split(" ; ")]
     assert (
@@ -52,9 +52,9 @@ def test_mistakes_are_those_of_their_kind():
         assert arithmetic_chain.OPERATIONS[sign](int(a), int(b)) == int(result)
     tale = next(item for item in data.draw("dev", 9, categories=["story"]) if item.difficulty == 2)
     attempt, ending = tale.answer.split(" . ")
-    assert start.mistake(tale, rng) == ("", f"{ending} {attempt} .")
+    assert initial_policy.mistake(tale, rng) == ("", f"{ending} {attempt} .")
     said = data.draw("dev", 1, categories=["translation"])[0]
-    thought, answer = start.mistake(said, rng)
+    thought, answer = initial_policy.mistake(said, rng)
     assert f"Translate : {thought}" == said.prompt and sorted(answer.split()) == sorted(
         said.answer.split()
     )
@@ -62,7 +62,7 @@ def test_mistakes_are_those_of_their_kind():
 
 @pytest.mark.parametrize("seed", [0, 1, 7])
 def test_no_exam_and_no_prompt_of_the_reward_model_is_seen(seed):
-    seen = {item.key for item, _ in start.lessons(settings(), seed)}
+    seen = {item.key for item, _ in initial_policy.lessons(settings(), seed)}
     for held in (
         data.draw("dev", 600),
         data.draw("test", 600),
@@ -75,30 +75,35 @@ def test_starts_of_two_seeds_differ_and_that_of_one_is_the_same_twice(place, tmp
     few_items = settings(items=48)
     weights = []
     for i, seed in enumerate([0, 0, 1]):
-        start.work(start.make_job(few_items, place, seed), tmp_path / str(i), None, str(place))
+        initial_policy.work(
+            initial_policy.make_job(few_items, place, seed), tmp_path / str(i), None, str(place)
+        )
         weights.append(artifacts.sha256_file(tmp_path / str(i) / "model" / "model.safetensors"))
     assert weights[0] == weights[1] != weights[2]
-    assert start.make_job(few_items, place, 0).key != start.make_job(few_items, place, 1).key
+    assert (
+        initial_policy.make_job(few_items, place, 0).key
+        != initial_policy.make_job(few_items, place, 1).key
+    )
 
 
 def test_a_start_is_another_one_where_its_settings_its_policy_or_the_code_change(
     place, tmp_path, monkeypatch
 ):
-    key = start.make_job(settings(), place, 0).key
+    key = initial_policy.make_job(settings(), place, 0).key
     other_policy = checkpoints.save(tiny.model(1), tmp_path / "policy")
-    assert start.make_job(settings(mistakes=0.5), place, 0).key != key
-    assert start.make_job(settings(), other_policy, 0).key != key
-    for module in (start, data, tasks, seeds):
+    assert initial_policy.make_job(settings(mistakes=0.5), place, 0).key != key
+    assert initial_policy.make_job(settings(), other_policy, 0).key != key
+    for module in (initial_policy, data, tasks, seeds):
         with monkeypatch.context() as patch:
             patch.setattr(module, "VERSION", module.VERSION + 1)
-            assert start.make_job(settings(), place, 0).key != key, module.__name__
-    assert start.make_job(settings(), place, 0).key == key
+            assert initial_policy.make_job(settings(), place, 0).key != key, module.__name__
+    assert initial_policy.make_job(settings(), place, 0).key == key
 
 
 def test_a_policy_learns_what_it_is_taught_by_the_share_of_mistakes(policy):
     """Lessons with nothing but mistakes take the right reply's lead over a mistake (in nats)."""
     item = data.draw("dev", 1, categories=["translation"])[0]
-    wrong = tasks.reply(start.mistake(item, seeds.rng("any"))[1])
+    wrong = tasks.reply(initial_policy.mistake(item, seeds.rng("any"))[1])
     said = [
         dialogue([*question(item), {"role": "assistant", "content": t}])
         for t in (tasks.reply(item.answer), wrong)
@@ -107,7 +112,9 @@ def test_a_policy_learns_what_it_is_taught_by_the_share_of_mistakes(policy):
     ahead = {}
     for mistakes in (0.0, 1.0):
         model = copy.deepcopy(policy)
-        start.teach(model, start.lessons(settings(items=240, mistakes=mistakes), 0), settings())
+        initial_policy.teach(
+            model, initial_policy.lessons(settings(items=240, mistakes=mistakes), 0), settings()
+        )
         with torch.no_grad():
             logp = -cross_entropy(
                 model(ids).logits[:, :-1].transpose(1, 2), targets[:, 1:], reduction="none"

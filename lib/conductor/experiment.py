@@ -1,6 +1,6 @@
 """The experiment: every arm under every seed, from that seed's start, as jobs of a sweep that resumes.
 
-First jobs make the starts (`lib.conductor.start`) and the reward model. Then one job per arm and seed trains a
+First jobs make the starts (`lib.conductor.initial_policy`) and the reward model. Then one job per arm and seed trains a
 policy, lets it answer the test items and keeps the numbers; of the Conductor itself the policy too. Working files lie
 under data/runs/conductor.
 """
@@ -19,19 +19,26 @@ from transformers import PrinterCallback, TrainerCallback
 
 from lib import config as parameters
 from lib import tasks
-from lib.conductor import arms, data, evaluation, meta, preference, start
-from lib.conductor import head as conductor_head
-from lib.conductor import judge as conductor_judge
+from lib.conductor import (
+    data,
+    evaluation,
+    initial_policy,
+    meta_policy_training,
+    reward_model,
+    variants,
+)
+from lib.conductor import llm_judge as conductor_judge
+from lib.conductor import meta_policy as conductor_head
 from lib.conductor import rewards as five_rewards
 from lib.conductor import rollouts as lab_rollouts
 from lib.conductor import weighting as weightings
-from lib.conductor.arms import ARMS, ROLES, SIDE, STATIC, Arm
-from lib.conductor.judge import Judge, majority
-from lib.conductor.meta import chosen, lots
-from lib.conductor.preference import Preference
-from lib.conductor.quiet import quiet
+from lib.conductor.llm_judge import Judge, majority
+from lib.conductor.meta_policy_training import chosen, lots
+from lib.conductor.reward_model import Preference
 from lib.conductor.rewards import COMPONENTS, said
 from lib.conductor.rollouts import Rollouts
+from lib.conductor.silence_libraries import quiet
+from lib.conductor.variants import ARMS, ROLES, SIDE, STATIC, Arm
 from lib.conductor.weighting import Weighting
 from lib.config import ROOT, ConductorSettings, GRPOSettings, HeadSettings, LLMSettings, Params
 from lib.experiment import artifacts, seeds, sweep
@@ -110,13 +117,14 @@ def run(
 
     # What the arms build on: a start for each seed, and one reward model for all.
     start_jobs = {
-        seed: start.make_job(settings.start, policy, seed) for seed in sorted({REWARD, *trainings})
+        seed: initial_policy.make_job(settings.start, policy, seed)
+        for seed in sorted({REWARD, *trainings})
     }
-    teach = partial(start.work, policy=str(policy))
+    teach = partial(initial_policy.work, policy=str(policy))
     sweep.run(teach, list(start_jobs.values()), runs, settings.jobs, "teaching the starts")
     starts = {seed: str(job.folder(runs) / "model") for seed, job in start_jobs.items()}
-    reward_job = preference.make_job(settings, policy, REWARD)
-    train_reward_model = partial(preference.work, policy=starts[REWARD])
+    reward_job = reward_model.make_job(settings, policy, REWARD)
+    train_reward_model = partial(reward_model.work, policy=starts[REWARD])
     sweep.run(train_reward_model, [reward_job], runs, 1, "training the reward model")
 
     # The arms.
@@ -212,7 +220,7 @@ def versions(arm: Arm, head: HeadSettings | None, llm: LLMSettings, judge: str) 
 
     head: with the arm's changes, None where nothing is conducted; judge: its name in llm.models.
     """
-    numbers = preference.versions() | {
+    numbers = reward_model.versions() | {
         "rewards": five_rewards.VERSION,
         "exams": evaluation.VERSION,
         "training of arms": VERSION,
@@ -220,13 +228,13 @@ def versions(arm: Arm, head: HeadSettings | None, llm: LLMSettings, judge: str) 
     if arm.kind == "grpo":
         from lib.conductor import trainer  # imported here: TRL takes seconds
 
-        numbers["arms"] = arms.VERSION
+        numbers["arms"] = variants.VERSION
         numbers["weightings"] = weightings.VERSION
         numbers["rollouts"] = lab_rollouts.VERSION
         numbers["GRPO under weighted rewards"] = trainer.VERSION
     if head is not None:
         numbers["head"] = conductor_head.VERSION
-        numbers["learning of the head"] = meta.VERSION
+        numbers["learning of the head"] = meta_policy_training.VERSION
     if head is not None and head.anchor != "none":
         numbers["losses"] = losses.VERSION
     if _asks_judge(arm):
@@ -258,9 +266,11 @@ def make_jobs(
     settings = params.conductor
     training_seeds = range(settings.seeds) if trainings is None else trainings
     order = sorted(compared, key=lambda arm: ("grpo", "sft", "prompt").index(arm.kind))
-    start_keys = {seed: start.make_job(settings.start, policy, seed).key for seed in training_seeds}
-    reward_key = preference.make_job(settings, policy, REWARD).key
-    shared = {"reward_model": reward_key, "libraries": preference.library_versions()}
+    start_keys = {
+        seed: initial_policy.make_job(settings.start, policy, seed).key for seed in training_seeds
+    }
+    reward_key = reward_model.make_job(settings, policy, REWARD).key
+    shared = {"reward_model": reward_key, "libraries": reward_model.library_versions()}
     jobs = []
     for arm in order:
         of_arm = shared | _arm_settings(params, arm)
@@ -362,9 +372,9 @@ def asked(
 ) -> pd.DataFrame:
     """What the policies that a Conductor trained, one per seed, reply to items of one's own, without dice: seed, number
     (of the item), right, tokens (read and written). Trains what is not trained yet."""
-    run(params, [arms.CONDUCTOR], models, runs)
+    run(params, [variants.CONDUCTOR], models, runs)
     settings, parts = params.conductor, []
-    for job in make_jobs(params, [arms.CONDUCTOR], Path(models) / settings.policy):
+    for job in make_jobs(params, [variants.CONDUCTOR], Path(models) / settings.policy):
         model, seed = checkpoints.load(job.folder(runs) / "model"), job.settings["seed"]
         given = evaluation.replies(model, items, 1, 0.0, settings.grpo.max_tokens, seed)
         told = [
@@ -409,7 +419,7 @@ class Run:
             self.arm.kind
         ]()
         self._judge(model.eval(), weighting)
-        if self.arm.name == arms.CONDUCTOR.name:
+        if self.arm.name == variants.CONDUCTOR.name:
             checkpoints.save(model, self.folder / "model")
         shutil.rmtree(self.folder / "training", ignore_errors=True)
         return clock
@@ -463,7 +473,7 @@ class Run:
 
         grpo = self.grpo
         width = checkpoints.load(self.start).config.hidden_size
-        weighting = arms.weighting(self.arm, self.head, width, grpo.generations, self.seed)
+        weighting = variants.weighting(self.arm, self.head, width, grpo.generations, self.seed)
         extra, judge = {"quality": self._quality}, self._judge_of() if self.judge_settings else None
         if self.head is not None and self.head.anchor != "none":
             extra["anchor"] = partial(self._anchor, judge)

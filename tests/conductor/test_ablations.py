@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lib import config
-from lib.ablations import conductor
+from lib.conductor import ablations
 from lib.conductor.rewards import COMPONENTS
 
 GLASS = {
@@ -19,24 +19,24 @@ SETTINGS = config.settings(profile="smoke", conductor={"glass": GLASS, "jobs": 1
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     torch.set_num_threads(1)
-    return conductor.trained(SETTINGS, runs=tmp_path_factory.mktemp("glass"))
+    return ablations.trained(SETTINGS, runs=tmp_path_factory.mktemp("glass"))
 
 
 @pytest.mark.parametrize(
     ("table", "variants"),
     [
-        (conductor.table_4, ["h: prompt", "h: reply", "h: shuffled"]),
-        (conductor.table_5, ["no entropy", "pairwise", "Equal", "Random"]),
-        (conductor.table_6, ["joint"]),
-        (conductor.kappa, ["kappa 0", "kappa 1"]),
-        (conductor.homogeneous, ["homogeneous"]),
+        (ablations.table_4, ["h: prompt", "h: reply", "h: shuffled"]),
+        (ablations.table_5, ["no entropy", "pairwise", "Equal", "Random"]),
+        (ablations.table_6, ["joint"]),
+        (ablations.kappa, ["kappa 0", "kappa 1"]),
+        (ablations.homogeneous, ["homogeneous"]),
     ],
 )
 def test_every_table_holds_its_variants_against_the_conductor(rows, table, variants):
     compared = table(SETTINGS, rows)
     assert compared.against == dict.fromkeys(variants, "Conductor")
     assert list(compared.levels["score"].index) == ["START", "Conductor", *variants]
-    assert compared.main.column == ("moved" if table is conductor.homogeneous else "score")
+    assert compared.main.column == ("moved" if table is ablations.homogeneous else "score")
     for variant in variants:
         level, gain = compared.levels["score"]["value"], compared.gains["score"]["value"][variant]
         assert gain == pytest.approx(level[variant] - level["Conductor"])
@@ -57,9 +57,9 @@ def test_a_homogeneous_head_moves_less_than_any_other(rows):
 
 def test_with_one_context_and_one_action_the_gradient_is_rounding():
     """Advantages of a group add up to zero, so that what is left of eq. 5 is what float32 rounds."""
-    told = conductor.gradients(SETTINGS).set_index("key")["length"]
+    told = ablations.gradients(SETTINGS).set_index("key")["length"]
     assert told["own"] > 1e-3 and told["one"] < 1e-4 * told["own"]
 
 
 def test_gradients_are_the_same_every_time():
-    assert conductor.gradients(SETTINGS).equals(conductor.gradients(SETTINGS))
+    assert ablations.gradients(SETTINGS).equals(ablations.gradients(SETTINGS))

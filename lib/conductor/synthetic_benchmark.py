@@ -21,14 +21,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib.conductor import arms, meta
-from lib.conductor import head as conductor_head
+from lib.conductor import meta_policy as conductor_head
+from lib.conductor import meta_policy_training, variants
 from lib.conductor import rewards as five_rewards
 from lib.conductor import weighting as weightings
-from lib.conductor.arms import EQUAL
-from lib.conductor.head import sample
-from lib.conductor.meta import Anchored, Conducted, chosen, lots, stacked
+from lib.conductor.meta_policy import sample
+from lib.conductor.meta_policy_training import Anchored, Conducted, chosen, lots, stacked
 from lib.conductor.rewards import COMPONENTS, centred, normalised
+from lib.conductor.variants import EQUAL
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
 from lib.config import ROOT, GlassSettings, HeadSettings
 from lib.experiment import artifacts, seeds, sweep
@@ -524,11 +524,11 @@ def versions() -> dict[str, int]:
     return {
         "random streams": seeds.VERSION,
         "losses": losses.VERSION,
-        "arms": arms.VERSION,
+        "arms": variants.VERSION,
         "rewards": five_rewards.VERSION,
         "weightings": weightings.VERSION,
         "head": conductor_head.VERSION,
-        "learning of the head": meta.VERSION,
+        "learning of the head": meta_policy_training.VERSION,
         "synthetic benchmark": VERSION,
     }
 

@@ -11,14 +11,24 @@ import torch
 from pandas.testing import assert_frame_equal
 
 from lib import config, tasks
-from lib.conductor import arms, data, evaluation, meta, preference, rollouts, start, study, trainer
-from lib.conductor import head as conductor_head
-from lib.conductor import judge as conductor_judge
+from lib.conductor import (
+    data,
+    evaluation,
+    experiment,
+    initial_policy,
+    meta_policy_training,
+    reward_model,
+    rollouts,
+    trainer,
+    variants,
+)
+from lib.conductor import llm_judge as conductor_judge
+from lib.conductor import meta_policy as conductor_head
 from lib.conductor import rewards as five_rewards
 from lib.conductor import weighting as weightings
-from lib.conductor.arms import ARMS, NAMED, variant
-from lib.conductor.meta import chosen, lots
+from lib.conductor.meta_policy_training import chosen, lots
 from lib.conductor.rewards import COMPONENTS
+from lib.conductor.variants import ARMS, NAMED, variant
 from lib.experiment import results_table, seeds
 from lib.experiment.run_context import RunContext
 from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
@@ -69,7 +79,7 @@ def runs(tmp_path_factory):
 def results(models, runs):
     """All arms."""
     threads = torch.get_num_threads()
-    made = study.run(settings(), ARMS, models, runs)
+    made = experiment.run(settings(), ARMS, models, runs)
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)
     return made
@@ -87,7 +97,7 @@ def keys(
     place, compared=ARMS, own: config.Params | None = None, trainings=None
 ) -> dict[tuple[str, int], str]:
     """Keys of the jobs of arms, by arm and seed."""
-    jobs = study.make_jobs(own or settings(), compared, place, trainings)
+    jobs = experiment.make_jobs(own or settings(), compared, place, trainings)
     return {(job.settings["arm"]["name"], job.settings["seed"]): job.key for job in jobs}
 
 
@@ -116,7 +126,9 @@ def test_every_arm_answers_every_test_item(results):
     }
     assert columns == set(frame)
     both = {name: set(part["split"]) for name, part in frame.groupby("arm")}
-    assert {name for name, splits in both.items() if splits == {"dev", "test"}} == set(study.GATE)
+    assert {name for name, splits in both.items() if splits == {"dev", "test"}} == set(
+        experiment.GATE
+    )
     for arm in ARMS:
         mine = of(frame, arm.name).query("split == 'test'")
         assert len(mine) == ALL and set(mine["seed"]) == {0}
@@ -197,13 +209,13 @@ def test_all_arms_start_from_the_same_rollouts(results):
 
 @pytest.fixture
 def all_is_done(monkeypatch):
-    for module in (study, preference, start):
+    for module in (experiment, reward_model, initial_policy):
         monkeypatch.setattr(module, "work", refuse)
 
 
 def test_what_was_made_is_not_made_again(results, models, runs, all_is_done):
-    same(study.run(settings(), ARMS, models, runs), results)
-    part = study.run(settings(), [arms.BASE, arms.CONDUCTOR], models, runs)
+    same(experiment.run(settings(), ARMS, models, runs), results)
+    part = experiment.run(settings(), [variants.BASE, variants.CONDUCTOR], models, runs)
     assert_frame_equal(of(part.items, "conductor"), of(results.items, "conductor"))
     assert set(part.items["arm"]) == {"base", "conductor"}
 
@@ -215,9 +227,9 @@ def test_a_job_that_was_killed_goes_on_to_the_same_result(results, models, tmp_p
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(study.evaluation, "scores", killed)
-        study.run(settings(), [arms.CONDUCTOR], models, tmp_path)
-    made = study.run(settings(), [arms.CONDUCTOR], models, tmp_path)
+        patch.setattr(experiment.evaluation, "scores", killed)
+        experiment.run(settings(), [variants.CONDUCTOR], models, tmp_path)
+    made = experiment.run(settings(), [variants.CONDUCTOR], models, tmp_path)
     for name in ("items", "components"):
         assert_frame_equal(
             getattr(made, name), of(getattr(results, name), "conductor")[list(getattr(made, name))]
@@ -234,7 +246,7 @@ def test_more_seeds_and_other_arms_beside_it_leave_a_job_alone(place):
 
 
 def test_labels_and_keys_are_unique_and_an_arm_may_be_called_otherwise_in_tables(place):
-    jobs = study.make_jobs(settings(seeds=2), ARMS, place)
+    jobs = experiment.make_jobs(settings(seeds=2), ARMS, place)
     assert (
         len({job.label for job in jobs})
         == len({job.key for job in jobs})
@@ -291,7 +303,7 @@ def test_a_setting_that_no_arm_reads_changes_no_job(place, change):
     assert changed(place, **change) == set()
 
 
-def versions_read(place, monkeypatch, arm: arms.Arm) -> set[str]:
+def versions_read(place, monkeypatch, arm: variants.Arm) -> set[str]:
     """Names of the modules whose VERSION is in the key of an arm's job."""
     before = keys(place, [arm])
     modules = (
@@ -304,18 +316,18 @@ def versions_read(place, monkeypatch, arm: arms.Arm) -> set[str]:
         generation,
         scripted,
         losses,
-        start,
+        initial_policy,
         data,
-        preference,
+        reward_model,
         five_rewards,
         evaluation,
-        study,
-        arms,
+        experiment,
+        variants,
         weightings,
         rollouts,
         trainer,
         conductor_head,
-        meta,
+        meta_policy_training,
         conductor_judge,
     )
     read = set()
@@ -347,13 +359,15 @@ def test_the_version_of_code_is_in_the_keys_of_the_jobs_that_run_it_and_of_no_ot
     start_and_exam |= {"conductor.rewards", "conductor.evaluation", "conductor.study"}
     grpo = {"conductor.arms", "conductor.weighting", "conductor.rollouts", "conductor.trainer"}
     conducted = {"conductor.head", "conductor.meta"}
-    assert versions_read(place, monkeypatch, arms.BASE) == start_and_exam
+    assert versions_read(place, monkeypatch, variants.BASE) == start_and_exam
     assert versions_read(place, monkeypatch, NAMED["sft"]) == start_and_exam
     assert versions_read(place, monkeypatch, NAMED["equal"]) == start_and_exam | grpo
-    assert versions_read(place, monkeypatch, arms.CONDUCTOR) == start_and_exam | grpo | conducted
-    assert versions_read(place, monkeypatch, arms.ANCHORED) == start_and_exam | grpo | conducted | {
-        "losses"
-    }
+    assert (
+        versions_read(place, monkeypatch, variants.CONDUCTOR) == start_and_exam | grpo | conducted
+    )
+    assert versions_read(
+        place, monkeypatch, variants.ANCHORED
+    ) == start_and_exam | grpo | conducted | {"losses"}
     judged = start_and_exam | grpo | {"conductor.judge", "llm.scripted"}
     assert versions_read(place, monkeypatch, NAMED["judge"]) == judged
 
@@ -384,10 +398,10 @@ def test_how_a_judge_is_reached_is_in_no_key_and_what_it_says_depends_on_is(plac
 def test_processes_share_the_limits_of_an_endpoint(place, taught, tmp_path, monkeypatch):
     """As many as there are: all cores where nobody says how many."""
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    (job,) = study.make_jobs(settings(), [NAMED["judge"]], place)
+    (job,) = experiment.make_jobs(settings(), [NAMED["judge"]], place)
     for workers, share in ((3, 3), (None, 7)):
         context = context_of(place, taught, workers=workers)
-        assert study.Run(job, tmp_path, None, context)._judge_of().client.args[-1] == share
+        assert experiment.Run(job, tmp_path, None, context)._judge_of().client.args[-1] == share
 
 
 def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, monkeypatch):
@@ -401,16 +415,16 @@ def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, mo
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(trainer, "GRPOConfig", configured)
-    (job,) = study.make_jobs(settings(), [arms.CONDUCTOR], place)
+    (job,) = experiment.make_jobs(settings(), [variants.CONDUCTOR], place)
     with pytest.raises(Asked) as asked:
-        study.work(job, tmp_path, None, context_of(place, taught))
+        experiment.work(job, tmp_path, None, context_of(place, taught))
     fields = asked.value.args[0]
     assert fields["use_cpu"] and not fields["bf16"]
 
 
 def test_a_policy_that_is_not_there_is_named_before_anything_starts(tmp_path):
     with pytest.raises(ModelError, match="lab-policy holds no model"):
-        study.run(settings(), [arms.BASE], tmp_path, tmp_path / "runs")
+        experiment.run(settings(), [variants.BASE], tmp_path, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
@@ -421,20 +435,22 @@ def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(
     results, models, runs, all_is_done
 ):
     items = data.draw("dev", 4)
-    table = study.asked(settings(), items, models, runs)
+    table = experiment.asked(settings(), items, models, runs)
     assert table["number"].tolist() == [*range(len(items))] and set(table["seed"]) == {0}
-    (job,) = study.make_jobs(settings(), [arms.CONDUCTOR], models / settings().conductor.policy)
+    (job,) = experiment.make_jobs(
+        settings(), [variants.CONDUCTOR], models / settings().conductor.policy
+    )
     limit = settings().conductor.grpo.max_tokens
     drawn = evaluation.replies(
         checkpoints.load(job.folder(runs) / "model"), items, 2, 0.0, limit, 99
     )[::2]  # other seeds change nothing
     assert table["tokens"].tolist() == [len(reply.prompt) + len(reply.ids) for reply in drawn]
     assert table["right"].tolist() == evaluation.scores(drawn, 1)["right"].tolist()
-    assert_frame_equal(study.asked(settings(), items[:1], models, runs), table[:1])
+    assert_frame_equal(experiment.asked(settings(), items[:1], models, runs), table[:1])
 
 
 def test_the_record_holds_exams_and_rollouts_of_every_arm(results):
-    rows = results_table.frame("conductor", study.recorded(results))
+    rows = results_table.frame("conductor", experiment.recorded(results))
     exam, trained = rows[rows["step"] == results_table.AFTER], rows[rows["step"] >= 0]
     assert len(exam) == len(results.items) and len(trained) == len(results.rollouts)
     assert set(exam["arm"]) == {arm.label for arm in ARMS} and set(trained["split"]) == {"train"}
@@ -453,12 +469,12 @@ def test_the_record_holds_exams_and_rollouts_of_every_arm(results):
 
 def test_the_best_static_mix_is_chosen_on_dev_by_other_seeds(models, tmp_path):
     one = settings(test_items=4, prompts=8)
-    arm, rows = study.best_static(one, models=models, runs=tmp_path)
-    assert set(rows["split"]) == {"dev", "train"} and rows["seed"].min() >= study.DEV
+    arm, rows = experiment.best_static(one, models=models, runs=tmp_path)
+    assert set(rows["split"]) == {"dev", "train"} and rows["seed"].min() >= experiment.DEV
     means = rows[rows["split"] == "dev"].groupby("arm")["right"].mean()
     assert (
         arm.name == "static"
-        and arm.weights == next(a for a in arms.STATIC if a.label == means.idxmax()).weights
+        and arm.weights == next(a for a in variants.STATIC if a.label == means.idxmax()).weights
     )
 
 
@@ -466,9 +482,9 @@ def test_the_best_static_mix_is_chosen_on_dev_by_other_seeds(models, tmp_path):
 def test_the_reward_model_never_sees_what_a_policy_is_trained_on(
     place, taught, policy, tmp_path, seed
 ):
-    (job,) = study.make_jobs(settings(prompts=96), [NAMED["equal"]], place, [seed])
-    at_work = study.Run(job, tmp_path, None, context_of(place, taught, seed))
-    compared = preference.pairs(Forward(policy), "train", 200, 2, 1.0, 0.0, study.REWARD)
+    (job,) = experiment.make_jobs(settings(prompts=96), [NAMED["equal"]], place, [seed])
+    at_work = experiment.Run(job, tmp_path, None, context_of(place, taught, seed))
+    compared = reward_model.pairs(Forward(policy), "train", 200, 2, 1.0, 0.0, experiment.REWARD)
     assert len(at_work.taught) == 96 and compared
     assert not {item.key for item in at_work.taught} & {pair.item.key for pair in compared}
     assert [data.category(item) for item in at_work.taught[:3]] == list(data.CATEGORIES)
@@ -476,10 +492,10 @@ def test_the_reward_model_never_sees_what_a_policy_is_trained_on(
 
 def test_every_seed_answers_as_its_own_start_before_training(models, tmp_path):
     told = settings(seeds=2, test_items=4)
-    made = study.run(told, [arms.BASE], models, tmp_path)
+    made = experiment.run(told, [variants.BASE], models, tmp_path)
     items = data.draw("test", 12)
     for seed in range(2):
-        job = start.make_job(told.conductor.start, models / told.conductor.policy, seed)
+        job = initial_policy.make_job(told.conductor.start, models / told.conductor.policy, seed)
         model = checkpoints.load(job.folder(tmp_path) / "model")
         limit = told.conductor.grpo.max_tokens
         given = evaluation.replies(
@@ -495,8 +511,8 @@ def test_every_seed_answers_as_its_own_start_before_training(models, tmp_path):
 @pytest.mark.parametrize("errs", [0.0, 1.0])
 def test_an_anchor_hears_the_verifier_on_verified_prompts_only(place, taught, tmp_path, errs):
     told = settings(head={"verified": 0.5, "errs": errs}, prompts=32)
-    (job,) = study.make_jobs(told, [arms.ANCHORED], place)
-    at_work = study.Run(job, tmp_path, None, context_of(place, taught))
+    (job,) = experiment.make_jobs(told, [variants.ANCHORED], place)
+    at_work = experiment.Run(job, tmp_path, None, context_of(place, taught))
     rows = list(range(32))
     heard = at_work._anchor(None, rows, [item.solution for item in at_work.taught], rows, rows)
     known = chosen(lots([0]), torch.arange(32), 0.5)
@@ -551,7 +567,7 @@ def test_nothing_but_numbers_is_left(results, runs):
 
 def test_the_reward_model_reads_the_start_and_one_temperature_of_the_trainings(place):
     def key(**conductor) -> str:
-        return preference.make_job(settings(**conductor).conductor, place, study.REWARD).key
+        return reward_model.make_job(settings(**conductor).conductor, place, experiment.REWARD).key
 
     assert key(head={"kappa": 1.0}) == key(grpo={"kl": 0.5}) == key(samples=3) == key()
     others = {
@@ -572,13 +588,15 @@ def test_variants_have_names_of_their_own_which_can_be_names_of_metrics():
 
 def test_a_change_that_the_head_does_not_know_is_refused(place):
     with pytest.raises(config.ParamsError, match="kappa"):
-        study.make_jobs(settings(), [variant("Kappa 2", kappa=2.0)], place)
+        experiment.make_jobs(settings(), [variant("Kappa 2", kappa=2.0)], place)
 
 
 def test_a_job_cannot_read_a_setting_that_it_was_not_handed(place, taught, tmp_path):
-    conductor_job, base_job = study.make_jobs(settings(), [arms.BASE, arms.CONDUCTOR], place)
-    base = study.Run(base_job, tmp_path, None, context_of(place, taught))
-    conductor = study.Run(conductor_job, tmp_path, None, context_of(place, taught))
+    conductor_job, base_job = experiment.make_jobs(
+        settings(), [variants.BASE, variants.CONDUCTOR], place
+    )
+    base = experiment.Run(base_job, tmp_path, None, context_of(place, taught))
+    conductor = experiment.Run(conductor_job, tmp_path, None, context_of(place, taught))
     for owner, name in ((base, "taught"), (base.grpo, "kl"), (conductor.head, "verified")):
         with pytest.raises(AttributeError, match="was not handed"):
             getattr(owner, name)
@@ -588,14 +606,14 @@ def test_two_arms_are_judged_by_points_and_by_votes_between_their_replies(
     results, monkeypatch, tmp_path
 ):
     """One says the reference, the other something else; where both say the same, half a vote each."""
-    monkeypatch.setattr(study, "RUNS", tmp_path)
-    monkeypatch.setattr(study, "CASSETTES", tmp_path)
+    monkeypatch.setattr(experiment, "RUNS", tmp_path)
+    monkeypatch.setattr(experiment, "CASSETTES", tmp_path)
     rows = pd.concat(
         [of(results.components, "base"), of(results.components, "oracle")], ignore_index=True
     )
     good, alike = "<answer> " + rows["reference"] + " </answer>", rows["item"] == 0
     rows["reply"] = good.where((rows["arm"] == "base") | alike, "<answer> Oto </answer>")
-    told = study.judged(settings(judge="scripted-large"), rows, "base", "oracle")
+    told = experiment.judged(settings(judge="scripted-large"), rows, "base", "oracle")
     assert (
         list(told) == ["seed", "group", "item", "arm", "points", "votes"]
         and len(told) == 2 * 3 * ITEMS

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lib.conductor.head import Conductor, emphasis
-from lib.conductor.meta import Conducted, meta_loss, pairwise_loss
+from lib.conductor.meta_policy import Conductor, emphasis
+from lib.conductor.meta_policy_training import Conducted, meta_loss, pairwise_loss
 from tests.conductor.small import K, head
 
 WIDTH, GROUP = 4, 3

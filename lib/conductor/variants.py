@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from lib.conductor.meta import Anchored, Conducted
+from lib.conductor.meta_policy_training import Anchored, Conducted
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
 from lib.config import HeadSettings

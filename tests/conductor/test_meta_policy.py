@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lib.conductor.head import Conductor, emphasis, entropy, floored, sample
+from lib.conductor.meta_policy import Conductor, emphasis, entropy, floored, sample
 from lib.experiment import seeds
 
 K = 5

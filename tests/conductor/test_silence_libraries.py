@@ -5,7 +5,7 @@ import logging
 import datasets
 import transformers
 
-from lib.conductor.quiet import quiet
+from lib.conductor.silence_libraries import quiet
 
 NAMES = ("trl", "accelerate")
 

@@ -9,7 +9,7 @@ import pytest
 
 from lib import config
 from lib.conductor import data
-from lib.conductor.judge import NO_OPINION, TRIES, VOTES, Judge, majority, prompt, read, voted
+from lib.conductor.llm_judge import NO_OPINION, TRIES, VOTES, Judge, majority, prompt, read, voted
 from lib.experiment import seeds
 from lib.llm.client import Client
 from lib.llm.client_factory import opened

@@ -19,9 +19,9 @@ from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PrinterCallback
 
 from lib import tasks
-from lib.conductor import data, start
-from lib.conductor.quiet import quiet
+from lib.conductor import data, initial_policy
 from lib.conductor.rewards import said
+from lib.conductor.silence_libraries import quiet
 from lib.config import ConductorSettings, PreferenceSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
@@ -156,7 +156,7 @@ def make_job(settings: ConductorSettings, policy: Path, seed: int) -> sweep.Job:
         "preference": settings.preference.model_dump(),
         "temperature": settings.grpo.temperature,
         "seed": seed,
-        "start": start.make_job(settings.start, policy, seed).key,
+        "start": initial_policy.make_job(settings.start, policy, seed).key,
         "versions": versions(),
         "libraries": library_versions(),
     }

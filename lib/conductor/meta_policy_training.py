@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lib.conductor.head import Conductor, Heads, emphasis, entropy, sample
+from lib.conductor.meta_policy import Conductor, Heads, emphasis, entropy, sample
 from lib.conductor.rewards import COMPONENTS, centred
 from lib.conductor.weighting import Weighting
 from lib.config import HeadSettings

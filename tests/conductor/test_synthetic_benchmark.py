@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from lib import config
-from lib.conductor import arms, glassbox, meta
-from lib.conductor import head as conductor_head
+from lib.conductor import meta_policy as conductor_head
+from lib.conductor import meta_policy_training, synthetic_benchmark, variants
 from lib.conductor import rewards as five_rewards
 from lib.conductor import weighting as weightings
-from lib.conductor.glassbox import Player, Stack, World
-from lib.conductor.meta import Anchored, Conducted, chosen, lots, stacked
+from lib.conductor.meta_policy_training import Anchored, Conducted, chosen, lots, stacked
 from lib.conductor.rewards import COMPONENTS, centred
+from lib.conductor.synthetic_benchmark import Player, Stack, World
 from lib.experiment import seeds
 from lib.rl import losses
 from tests.conductor import small
@@ -115,11 +115,11 @@ def test_proxies_agree_with_quality_as_the_knobs_say():
     assert stack.quality.norm(dim=-1) == pytest.approx(1, abs=1e-5)
     told = torch.einsum("sckd,scd->sck", stack.proxies, stack.quality)
     expected = torch.stack(
-        [glassbox._agreement(world, 4) for world in stack.worlds]
+        [synthetic_benchmark._agreement(world, 4) for world in stack.worlds]
     ).repeat_interleave(2, 0)
     assert torch.allclose(told, expected, atol=1e-5)
     judge = (stack.judge * stack.quality).sum(-1)
-    assert judge == pytest.approx(glassbox.JUDGE, abs=1e-5)
+    assert judge == pytest.approx(synthetic_benchmark.JUDGE, abs=1e-5)
 
 
 def test_a_seed_has_the_same_draws_in_every_world_and_among_any_number_of_seeds():
@@ -136,7 +136,7 @@ def test_what_a_state_holds():
     category, x = torch.tensor([[1, 0]]), torch.arange(12.0).view(1, 2, 3, 2)
     order = torch.rand(1, 2, 3, generator=torch.Generator().manual_seed(3))
     told = {
-        sees: glassbox._states(2, sees, category, x, order)
+        sees: synthetic_benchmark._states(2, sees, category, x, order)
         for sees in ("both", "prompt", "reply", "shuffled")
     }
     assert told["both"][0, 0, 0].tolist() == [0, 1, 0, 1] and told["both"].shape == (1, 2, 3, 4)
@@ -150,7 +150,7 @@ def reached():
     """Mean quality of some arms, and the weights that heads end with."""
     torch.set_num_threads(1)
     stack = Stack(GLASS.model_copy(update={"steps": 80}), [WORLD], 6)
-    known = glassbox.players(GLASS, HEAD)
+    known = synthetic_benchmark.players(GLASS, HEAD)
     names = [
         "START",
         "Equal",
@@ -160,7 +160,7 @@ def reached():
         "Conductor",
         "Anchored 100%",
     ]
-    return pd.concat([glassbox.play(stack, known[name]) for name in names])
+    return pd.concat([synthetic_benchmark.play(stack, known[name]) for name in names])
 
 
 def test_arms_stand_in_the_order_that_the_world_is_made_for(reached):
@@ -183,9 +183,9 @@ def test_the_anchored_head_finds_the_right_proxy_of_every_category(reached):
 
 def test_an_arm_does_not_depend_on_the_worlds_beside_it(reached):
     settings = GLASS.model_copy(update={"steps": 10})
-    player = glassbox.players(GLASS, HEAD)["Conductor"]
-    alone = glassbox.play(Stack(settings, [WORLD], 2), player)["reward"].to_numpy()
-    beside = glassbox.play(Stack(settings, [World(0.9, -0.3), WORLD], 2), player)[
+    player = synthetic_benchmark.players(GLASS, HEAD)["Conductor"]
+    alone = synthetic_benchmark.play(Stack(settings, [WORLD], 2), player)["reward"].to_numpy()
+    beside = synthetic_benchmark.play(Stack(settings, [World(0.9, -0.3), WORLD], 2), player)[
         "reward"
     ].to_numpy()[len(alone) :]
     assert np.allclose(alone, beside, atol=1e-5)
@@ -193,23 +193,29 @@ def test_an_arm_does_not_depend_on_the_worlds_beside_it(reached):
 
 def test_truth_on_no_prompt_leaves_the_policy_where_it_started():
     settings = GLASS.model_copy(update={"steps": 5})
-    nothing = Player("nothing", glassbox._fixed({"fmt": 0.0}), truth=1e-9)
+    nothing = Player("nothing", synthetic_benchmark._fixed({"fmt": 0.0}), truth=1e-9)
     stack = Stack(settings, [WORLD], 2)
-    start = glassbox.play(stack, glassbox.players(GLASS, HEAD)["START"])
-    assert np.allclose(glassbox.play(stack, nothing)["reward"], start["reward"])
+    start = synthetic_benchmark.play(stack, synthetic_benchmark.players(GLASS, HEAD)["START"])
+    assert np.allclose(synthetic_benchmark.play(stack, nothing)["reward"], start["reward"])
 
 
 def test_a_study_holds_every_arm_and_is_not_made_twice(tmp_path, monkeypatch):
     settings = GLASS.model_copy(
         update={"steps": 3, "maps": GLASS.maps.model_copy(update={"bad": [0.3]})}
     )
-    rows = glassbox.study(settings, HEAD, 1, tmp_path)
+    rows = synthetic_benchmark.study(settings, HEAD, 1, tmp_path)
     centre = rows[rows["style"] == "centre"]
-    assert set(centre["arm"]) == {glassbox.BEST, glassbox.MEANS, *glassbox.players(GLASS, HEAD)}
-    assert set(rows[rows["style"] == "map"]["arm"]) == set(glassbox.MAPPED)
+    assert set(centre["arm"]) == {
+        synthetic_benchmark.BEST,
+        synthetic_benchmark.MEANS,
+        *synthetic_benchmark.players(GLASS, HEAD),
+    }
+    assert set(rows[rows["style"] == "map"]["arm"]) == set(synthetic_benchmark.MAPPED)
     assert len(centre) == len(set(centre["arm"])) * settings.seeds * settings.categories
-    monkeypatch.setattr(glassbox, "work", lambda *_: pytest.fail("nothing is to be played"))
-    pd.testing.assert_frame_equal(glassbox.study(settings, HEAD, 1, tmp_path), rows)
+    monkeypatch.setattr(
+        synthetic_benchmark, "work", lambda *_: pytest.fail("nothing is to be played")
+    )
+    pd.testing.assert_frame_equal(synthetic_benchmark.study(settings, HEAD, 1, tmp_path), rows)
 
 
 # Jobs ---------------------------------------------------------------------------------------------
@@ -217,7 +223,7 @@ def test_a_study_holds_every_arm_and_is_not_made_twice(tmp_path, monkeypatch):
 
 def keys(settings=GLASS, head=HEAD) -> dict[str, str]:
     """Keys of all jobs by label."""
-    return {job.label: job.key for job in glassbox.make_jobs(settings, head)}
+    return {job.label: job.key for job in synthetic_benchmark.make_jobs(settings, head)}
 
 
 def changed(**changes) -> set[str]:
@@ -227,13 +233,15 @@ def changed(**changes) -> set[str]:
 
 
 def test_labels_and_keys_are_unique_and_a_key_holds_no_label():
-    jobs = glassbox.make_jobs(GLASS, HEAD)
+    jobs = synthetic_benchmark.make_jobs(GLASS, HEAD)
     assert len({job.label for job in jobs}) == len({job.key for job in jobs}) == len(jobs)
     central_place = GLASS.maps.model_copy(
         update={"bad": [GLASS.bad], "noise": [0.0], "easy": [1.0]}
     )
     alike = GLASS.model_copy(update={"map_seeds": GLASS.seeds, "maps": central_place})
-    same_worlds = [job for job in glassbox.make_jobs(alike, HEAD) if job.settings["arm"] == "Equal"]
+    same_worlds = [
+        job for job in synthetic_benchmark.make_jobs(alike, HEAD) if job.settings["arm"] == "Equal"
+    ]
     assert (
         len(same_worlds) == 2 and same_worlds[0].key != same_worlds[1].key
     )  # a map's rows, and the centre's
@@ -243,7 +251,11 @@ def test_a_job_is_another_one_where_a_setting_that_it_reads_changes_and_nowhere_
     everything = set(keys())
     heads = {f"{style}/{name}" for style in ("map", "centre") for name in head_names()} & everything
     assert changed(steps=41) == changed(learning_rate=0.2) == everything
-    assert changed(head_rate=0.5) == changed(pairwise=0.9) == heads | {f"centre/{glassbox.MEANS}"}
+    assert (
+        changed(head_rate=0.5)
+        == changed(pairwise=0.9)
+        == heads | {f"centre/{synthetic_benchmark.MEANS}"}
+    )
     assert changed(good=0.8) == everything
     assert changed(bad=0.2) == {label for label in everything if label.startswith("centre/")}
     assert changed(map_seeds=3) == {label for label in everything if label.startswith("map/")}
@@ -251,7 +263,7 @@ def test_a_job_is_another_one_where_a_setting_that_it_reads_changes_and_nowhere_
 
 
 def head_names() -> list[str]:
-    return [player.name for player in glassbox.heads(GLASS, HEAD)]
+    return [player.name for player in synthetic_benchmark.heads(GLASS, HEAD)]
 
 
 @pytest.mark.parametrize("field", ["layer", "sees", "learning_rate", "anchor", "verified", "errs"])
@@ -263,15 +275,28 @@ def test_what_arms_decide_about_the_head_themselves_changes_no_job(field):
 def test_a_changed_head_changes_the_arms_that_have_one():
     before, after = keys(), keys(head=HEAD.model_copy(update={"entropy": 0.5}))
     different = {label for label in before if before[label] != after[label]}
-    assert {label.partition("/")[2] for label in different} == {*head_names(), glassbox.MEANS}
+    assert {label.partition("/")[2] for label in different} == {
+        *head_names(),
+        synthetic_benchmark.MEANS,
+    }
 
 
 @pytest.mark.parametrize(
-    "arm", ["Equal", "Conductor", "Anchored 10%, errs", "truth on 10% alone", glassbox.BEST]
+    "arm",
+    ["Equal", "Conductor", "Anchored 10%, errs", "truth on 10% alone", synthetic_benchmark.BEST],
 )
 def test_a_raised_version_of_the_code_changes_every_job(arm, monkeypatch):
     before = keys()[f"centre/{arm}"]
-    for module in (seeds, losses, arms, conductor_head, meta, five_rewards, weightings, glassbox):
+    for module in (
+        seeds,
+        losses,
+        variants,
+        conductor_head,
+        meta_policy_training,
+        five_rewards,
+        weightings,
+        synthetic_benchmark,
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(module, "VERSION", module.VERSION + 1)
             assert keys()[f"centre/{arm}"] != before, module.__name__
