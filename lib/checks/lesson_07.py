@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from lib.agent_configuration.rewards import Weights, reward
 from lib.checks import Exercise, Exercises
-from lib.configuration.rewards import Weights, reward
 from lib.experiment import seeds
 
 LEFT = 5 * 16**2 * 3**3 + 4 * 16 * 3**2  # valid structures if `routing` had no second agent

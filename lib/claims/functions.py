@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from lib import stats
+from lib.agent_configuration import action_space
 from lib.claims import records
 from lib.config import ROOT
-from lib.configuration import space
 from lib.envs.education import answer_probability
 from lib.envs.question_bank import TOPICS, load_bank
 from lib.llm import cost_ledger
@@ -91,8 +91,8 @@ FUNCTIONS: Mapping[str, Callable[..., float | Interval]] = {
     "bank_items": bank_items,
     "bank_topics": bank_topics,
     "right_answer": right_answer,
-    "structures": lambda: float(space.total()),
-    "valid_structures": lambda: float(space.valid()),
+    "structures": lambda: float(action_space.total()),
+    "valid_structures": lambda: float(action_space.valid()),
     "cost_entry": cost_entry,
     "training_entry": training_entry,
 }

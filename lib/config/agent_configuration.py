@@ -46,7 +46,7 @@ class RefineSettings(Section):
 
 
 class ConfigurationReward(Section):
-    """Coefficients of ARC's reward, eq. 3 and 4; see lib/configuration/rewards.py."""
+    """Coefficients of ARC's reward, eq. 3 and 4; see lib/agent_configuration/rewards.py."""
 
     alpha: NotNegative
     beta_s: NotNegative

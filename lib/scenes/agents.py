@@ -13,14 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import plots
+from lib.agent_configuration import experiment
+from lib.agent_configuration.action_space import AGENTS, DIMENSIONS, TIERS, WORKFLOWS, Configuration
+from lib.agent_configuration.agent_system import Job, Outcome
+from lib.agent_configuration.agent_team import Note
+from lib.agent_configuration.experiment import TEST_DRAW, opened_place
+from lib.agent_configuration.graph import Graph, graph
+from lib.agent_configuration.questions import questions
 from lib.config import Params
-from lib.configuration import study
-from lib.configuration.graph import Graph, graph
-from lib.configuration.questions import questions
-from lib.configuration.space import AGENTS, DIMENSIONS, TIERS, WORKFLOWS, Configuration
-from lib.configuration.study import TEST_DRAW, opened_place
-from lib.configuration.system import Job, Outcome
-from lib.configuration.team import Note
 from lib.language_models import checkpoints
 from lib.scenes import spoken
 
@@ -242,10 +242,13 @@ def job_of(row: pd.Series, params: Params) -> Job:
 
 
 def played(
-    job: Job, params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = study.RUNS
+    job: Job,
+    params: Params,
+    models: str | Path = checkpoints.MODELS,
+    runs: str | Path = experiment.RUNS,
 ) -> Outcome:
     """A job once more, by the agents' model. Hosted agents answer from the cassette."""
-    with opened_place(study.make_context(params, models, runs), params.configuration) as place:
+    with opened_place(experiment.make_context(params, models, runs), params.configuration) as place:
         return place.system(params.configuration.model).run([job])[0]
 
 

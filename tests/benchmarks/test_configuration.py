@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 
 from lib import config
-from lib.configuration import atoms, search, study
-from lib.configuration.questions import KINDS, questions
-from lib.configuration.space import AGENTS, WORKFLOWS
-from lib.configuration.speakers import Lab
-from lib.configuration.system import Job, System
+from lib.agent_configuration import atoms, experiment, search
+from lib.agent_configuration.action_space import AGENTS, WORKFLOWS
+from lib.agent_configuration.agent_models import Lab
+from lib.agent_configuration.agent_system import Job, System
+from lib.agent_configuration.questions import KINDS, questions
 from lib.language_models import checkpoints
 from lib.language_models.chat_template import call
 from lib.language_models.in_process_client import Asker
@@ -67,7 +67,7 @@ def play(model):
     told = atoms.prompts(atoms.library(config.ROOT / OWN.atoms), "lab")
     loop = Loop()
     with Sandbox() as sandbox:
-        tools = study.toolbox(sandbox)
+        tools = experiment.toolbox(sandbox)
 
         def played(*batches):
             asker = Asker(model)

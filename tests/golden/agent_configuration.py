@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from lib import config
+from lib.agent_configuration import experiment, synthetic_benchmark
+from lib.agent_configuration.variants import NAMED
 from lib.config import ConfigurationSettings, LLMSettings, Params
-from lib.configuration import glassbox, study
-from lib.configuration.arms import NAMED
 from lib.experiment import artifacts, sweep
 from lib.language_models import checkpoints, in_process_client
 from lib.language_models.reply_cache import Memory
@@ -119,17 +119,19 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     for name, card in CARDS.items():
         checkpoints.save(released_weights.unpack(name, settings.lab.models[name]), models / name)
         artifacts.write_json(models / name / "card.json", card)
-    context = study.make_context(settings, models, folder / "runs")
+    context = experiment.make_context(settings, models, folder / "runs")
     work = ask_anew(
-        partial(study.work, context=context, save_every=settings.configuration.save_every)
+        partial(experiment.work, context=context, save_every=settings.configuration.save_every)
     )
-    jobs = study.make_jobs(settings, [NAMED["arc"]], models)
+    jobs = experiment.make_jobs(settings, [NAMED["arc"]], models)
     return [
-        SmallJob(_first(jobs, study.TRAINING), work, summarize_training),
-        SmallJob(_first(jobs, study.SAMPLED_SET), work, summarize_search),
+        SmallJob(_first(jobs, experiment.TRAINING), work, summarize_training),
+        SmallJob(_first(jobs, experiment.SAMPLED_SET), work, summarize_search),
         SmallJob(
-            _first(glassbox.make_jobs(settings.configuration), glassbox.LOOKS),
-            glassbox.work,
+            _first(
+                synthetic_benchmark.make_jobs(settings.configuration), synthetic_benchmark.LOOKS
+            ),
+            synthetic_benchmark.work,
             summarize_benchmark,
         ),
     ]

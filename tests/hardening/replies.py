@@ -26,11 +26,11 @@ from typing import Any
 
 import httpx2
 
+from lib.agent_configuration import prompted_baseline
+from lib.agent_configuration.agent_models import Hosted, answer_of
+from lib.agent_configuration.search import BASE
 from lib.conductor.llm_judge import Judge, majority
 from lib.config import LLMSettings
-from lib.configuration import prompted
-from lib.configuration.search import BASE
-from lib.configuration.speakers import Hosted, answer_of
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
 from lib.llm.transport import LARGEST, InProcess, completion
@@ -40,7 +40,7 @@ from lib.orchestration.orchestrators import Orchestrator
 from lib.rl import call_protocol
 from lib.rl.expert_pool import Pool, Query
 from lib.tasks.synthesis import llm_writer
-from tests.configuration.small import toolbox
+from tests.agent_configuration.small import toolbox
 from tests.hardening.endpoint import answer, served
 from tests.llm.server import completion as scripted
 from tests.llm.server import settings
@@ -247,7 +247,7 @@ async def graded(client: Client) -> None:
 
 async def configured(client: Client) -> None:
     """A configuration by a prompted model, or the declared one in its place."""
-    made, failed = await prompted.choose(client, "mine", [FACT], [])
+    made, failed = await prompted_baseline.choose(client, "mine", [FACT], [])
     assert failed == [0.0] or made == [BASE]
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lib import config
-from lib.configuration.rewards import utility
+from lib.agent_configuration.rewards import utility
 from lib.meeting import deciders
 from lib.meeting.deciders import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
 from lib.outcomes import choosing

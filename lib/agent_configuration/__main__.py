@@ -1,0 +1,105 @@
+"""Ask the agents that ARC configures: `python -m lib.agent_configuration "What is the number of Ana * 38 ?"`.
+
+A policy that lesson 07 trained chooses workflow, tools, budgets and prompts for the question; the agents then work on
+it. Printed are the configuration, how sure the policy was of each part, what every agent left, the answer, and what it
+cost. The lab's agents know the bench's own kinds of questions only; with --model any other of llm.models is set up.
+"""
+
+import argparse
+import sys
+
+import torch
+
+from lib import config
+from lib.agent_configuration import experiment, explain
+from lib.agent_configuration.agent_system import Job, Outcome
+from lib.config import ParamsError
+from lib.llm.cost_ledger import BudgetExceeded
+from lib.llm.errors import CassetteMiss, ConfigurationError
+from lib.tasks import Item
+from lib.tools import SandboxUnavailable
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.agent_configuration",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "question", help='such as "3 + 4 * 2 - 5 = ?" or "What is the home of the friend of Ana ?"'
+    )
+    parser.add_argument(
+        "--policy",
+        default=str(experiment.POLICY),
+        help="folder of a trained policy; default: of lesson 07",
+    )
+    parser.add_argument(
+        "--model", help="a name of llm.models for all agents; default: configuration.model"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the agents' random numbers; default: %(default)s"
+    )
+    parser.add_argument(
+        "--profile", choices=config.PROFILES, default="laptop", help="default: %(default)s"
+    )
+    return parser.parse_args(given)
+
+
+def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, Outcome]:
+    """Why, what, and what came of it. Raises ParamsError for an unknown model, or where there is no policy yet."""
+    everything = config.load(options.profile)
+    settings = everything.configuration
+    model = options.model or settings.model
+    if model not in everything.llm.models:
+        raise ParamsError(f"--model {model}: llm.models has {', '.join(everything.llm.models)}")
+    if not options.question.strip():
+        raise ParamsError("the question is empty; write one, such as '3 + 4 * 2 - 5 = ?'")
+    changed = everything.model_copy(
+        update={"configuration": settings.model_copy(update={"model": model})}
+    )
+    item = Item(options.question, "", "", "asked", 1, f"asked/{options.question}")
+    with experiment.opened_place(experiment.make_context(changed), changed.configuration) as place:
+        policy = experiment.published(options.policy, place)
+        states = torch.from_numpy(place.states([item]))
+        (chosen,) = policy.decide(states).configurations
+        (outcome,) = place.system(model).run([Job(item, chosen, options.seed)])
+        return explain.reasons(policy, states), str(chosen), outcome
+
+
+def main(given: list[str] | None = None) -> int:
+    """Run; mistakes in the input end in one line and the code 2."""
+    options = arguments(given)
+    try:
+        why, chosen, outcome = asked(options)
+    except (
+        BudgetExceeded,
+        CassetteMiss,
+        ConfigurationError,
+        SandboxUnavailable,
+        OSError,
+        ValueError,
+    ) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    print(f"configuration: {chosen}\n")
+    for reason in why:
+        other = f" (then {reason.runner}: {reason.second:.2f})" if reason.runner else ""
+        print(f"  {reason.part:<24} {reason.chosen}: {reason.probability:.2f}{other}")
+    print()
+    for note in outcome.trail:
+        print(f"  {note.role:<10} {note.whole}{' [cut off]' if note.cut else ''}")
+    why_none = f" ({', '.join(dict.fromkeys(outcome.failures))})" if outcome.failures else ""
+    print(f"\nanswer: {outcome.answer if outcome.answer is not None else 'none' + why_none}")
+    print(
+        f"cost: {outcome.calls} calls, {outcome.tokens_in} tokens read, {outcome.tokens_out} written, "
+        f"{outcome.used} calls of tools, ${outcome.dollars:.3g}, {outcome.seconds:.3g} s by the declared clock"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,175 @@
+"""The agent system that a configuration sets up: questions in, outcomes out, many at once.
+
+All episodes of a batch are under way together, so the engine of a lab model always has many sequences to step. What
+an episode gives depends on its question, its configuration and its draw, not on who else is in the batch.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lib.agent_configuration.action_space import Configuration
+from lib.agent_configuration.agent_models import Speaker
+from lib.agent_configuration.agent_team import Note, Team
+from lib.agent_configuration.questions import kind_of, solved
+from lib.agent_configuration.rewards import Weights, reward
+from lib.agent_configuration.workflows import PROGRAMS
+from lib.experiment import seeds
+from lib.llm.event_loop import Loop
+from lib.tasks import Item
+from lib.tools.tool import Tool
+
+VERSION = 1  # of outcomes of episodes
+
+
+@dataclass(frozen=True)
+class Job:
+    """A question under a configuration. draw: which of several tries of the same it is."""
+
+    item: Item
+    configuration: Configuration
+    draw: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job. text: the last turn; calls: of agents, n_steps of the reward; turns: of the model;
+    used: calls of tools; seconds: on the longest way, by the declared clock; cut: calls that a budget truncated."""
+
+    right: bool
+    answer: str | None
+    text: str
+    calls: int
+    turns: int
+    tokens_in: int
+    tokens_out: int
+    dollars: float
+    seconds: float
+    used: int
+    tools: tuple[str, ...]
+    cut: int
+    failures: tuple[str, ...]
+    trail: tuple[Note, ...]
+
+
+class System:
+    """Agents that can be configured. tools: by name; tiers: tokens of the three budgets; prompts: the text of each
+    atom by name, as the speaker is to read it; loop: where calls are awaited."""
+
+    def __init__(
+        self,
+        speaker: Speaker,
+        tools: Mapping[str, Tool],
+        tiers: Sequence[int],
+        prompts: Mapping[str, str],
+        loop: Loop,
+    ) -> None:
+        self.speaker, self.tools, self.tiers, self.prompts = (
+            speaker,
+            dict(tools),
+            tuple(tiers),
+            dict(prompts),
+        )
+        self.loop = loop
+
+    @property
+    def most(self) -> float:
+        """T_max: what three agents may write under the largest budgets."""
+        return 3.0 * max(self.tiers)
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Outcomes of jobs, in order; equal jobs are done once."""
+        return self.loop.run(self.all(jobs))
+
+    async def all(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """The same, for who is on an event loop already."""
+        once = {self._name(job): job for job in jobs}
+        done = dict(
+            zip(
+                once, await asyncio.gather(*(self.solve(job) for job in once.values())), strict=True
+            )
+        )
+        return [done[self._name(job)] for job in jobs]
+
+    async def solve(self, job: Job) -> Outcome:
+        """One job."""
+        configuration = job.configuration
+        told = [[self.prompts[atom] for atom in atoms] for atoms in configuration.atoms]
+        key = int(seeds.key("configuration", "draw", job.item.key, seed=job.draw) >> 2)
+        team = Team(self.speaker, self.tools, configuration, told, self.tiers, key)
+        last = await PROGRAMS[configuration.workflow](team, job.item.prompt)
+        spent = team.spent
+        return Outcome(
+            solved(job.item, last.text),
+            last.answer,
+            last.text,
+            spent.calls,
+            spent.turns,
+            spent.tokens_in,
+            spent.tokens_out,
+            spent.dollars,
+            last.at,
+            len(spent.tools),
+            tuple(spent.tools),
+            spent.cut,
+            tuple(spent.failures),
+            tuple(spent.trail),
+        )
+
+    def rewards(
+        self, jobs: Sequence[Job], outcomes: Sequence[Outcome], weights: Weights
+    ) -> np.ndarray:
+        """R of eq. 3 for each, (n,)."""
+        held = np.array(
+            [[o.right, o.calls, o.tokens_out, o.used] for o in outcomes], float
+        ).reshape(-1, 4)
+        allocated = np.array([job.configuration.allocated for job in jobs])
+        return reward(held[:, 0], held[:, 1], held[:, 2], held[:, 3], allocated, self.most, weights)
+
+    @staticmethod
+    def _name(job: Job) -> tuple:
+        return job.item.prompt, job.configuration, job.draw
+
+
+def table(jobs: Sequence[Job], outcomes: Sequence[Outcome], rewards: np.ndarray) -> pd.DataFrame:
+    """One row per job: the question's family (kind) and difficulty, the configuration part by part, what came of it."""
+    rows = []
+    for job, outcome, paid in zip(jobs, outcomes, rewards, strict=True):
+        c = job.configuration
+        rows.append(
+            {
+                "key": job.item.key,
+                "prompt": job.item.prompt,
+                "kind": kind_of(job.item),
+                "difficulty": job.item.difficulty,
+                "workflow": c.workflow,
+                **dict(
+                    zip(
+                        ("w", "tools1", "tools2", "budget1", "budget2", "budget3"),
+                        c.structure,
+                        strict=True,
+                    )
+                ),
+                "atoms": " | ".join(" , ".join(a) for a in c.atoms),
+                "allocated": c.allocated,
+                "digest": c.digest,
+                "right": float(outcome.right),
+                "reward": float(paid),
+                "calls": outcome.calls,
+                "turns": outcome.turns,
+                "tokens": outcome.tokens_out,
+                "tokens_in": outcome.tokens_in,
+                "dollars": outcome.dollars,
+                "seconds": outcome.seconds,
+                "used": outcome.used,
+                "cut": outcome.cut,
+                "failures": len(outcome.failures),
+                "answered": float(outcome.answer is not None),
+                "answer": outcome.answer or "",
+                "text": outcome.text,
+            }
+        )
+    return pd.DataFrame(rows)

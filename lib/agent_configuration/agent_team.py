@@ -1,0 +1,252 @@
+"""Three agents under a configuration, at work on one question: prompts, tools, budgets, and what it all cost.
+
+Every method is one call of an agent, as appendix A of ARC counts them: the agent may use its tools within the call,
+and everything that it writes in it stays within its budget. A budget truncates: what was not written is not there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from lib import tasks
+from lib.agent_configuration.action_space import Configuration
+from lib.agent_configuration.agent_models import Said, Speaker, answer_of
+from lib.language_models.training.agent_traces import system
+from lib.language_models.training.team_traces import NOTHING, asked, notes
+from lib.tools.tool import Tool
+
+VERSION = 1  # of what agents are shown and write, and what it costs
+FIRST, SECOND, THIRD = 0, 1, 2  # agents: the reasoner, the verifier or worker, the answerer
+MOST_TOOLS = 6  # calls of tools within one call of an agent
+ERROR = "error"  # what a lab model is told of a call that is none
+_TAGS = re.compile(r"</?(?:think|answer|call)>")
+_THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL)
+
+# What a model that was not made for this bench is told about its role, before the atoms of its prompt.
+RULES = {
+    "reasoner": "You work out the answer to a question. Somebody's earlier work may stand behind it: go on from there.",
+    "verifier": "You check somebody's draft of a solution. Your answer is the word right or the word wrong.",
+    "worker": "You do one part of a task: the part behind the word subtask. Your answer is the result of that part.",
+    "answerer": "You give the final answer to a question, from the evidence or the votes that stand behind it.",
+    "router": "You decide what a question needs. Your answer is one word: direct, reason, calculator or search.",
+    "split": "You divide a question into two parts that can be done at once. Your answer: first ... then ...",
+    "plan": "You divide a question into two steps, the second of which uses the first. Your answer: first ... then ...",
+}
+FORM = "Think as briefly as you can, then end with <answer> and your answer and </answer>."
+
+
+@dataclass(frozen=True)
+class Note:
+    """What one call of an agent left. steps: results of tools and thoughts; answer: None where there is none;
+    text: the last turn as it was written; at: seconds since the question was asked, when it was ready."""
+
+    role: str
+    agent: int
+    steps: str
+    answer: str | None
+    text: str
+    at: float
+    cut: bool = False
+
+    @property
+    def whole(self) -> str:
+        """Steps and answer, as the next agent reads them."""
+        return notes([], self.steps, self.answer)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What an agent is shown behind the question, and the notes it stems from."""
+
+    text: str
+    of: tuple[Note, ...]
+
+
+def evidence(note: Note) -> Part:
+    return Part(f"evidence {note.whole}", (note,))
+
+
+def draft(note: Note) -> Part:
+    return Part(f"draft {note.whole}", (note,))
+
+
+def votes(left: Sequence[Note]) -> Part:
+    """The answers of several, without their reasons."""
+    return Part("votes " + " ".join(note.answer or NOTHING for note in left), tuple(left))
+
+
+def journal(left: Sequence[Note]) -> tuple[Part, ...]:
+    """All that one agent left itself, as evidence; nothing at first."""
+    if not left:
+        return ()
+    steps = " ; ".join(note.steps for note in left if note.steps)
+    return (Part(f"evidence {notes([], steps, left[-1].answer)}", tuple(left)),)
+
+
+@dataclass
+class Spent:
+    """What calls cost. calls: of agents; turns: of the model; tools: the names in order; cut: calls that a budget
+    truncated."""
+
+    calls: int = 0
+    turns: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    dollars: float = 0.0
+    cut: int = 0
+    tools: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    trail: list[Note] = field(default_factory=list)
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Spent)))
+
+
+class Team:
+    """Agents for one question. prompts: what each agent is told besides its role, by agent; tiers: tokens of each
+    budget; key: seed of the episode."""
+
+    def __init__(
+        self,
+        speaker: Speaker,
+        tools: Mapping[str, Tool],
+        configuration: Configuration,
+        prompts: Sequence[Sequence[str]],
+        tiers: Sequence[int],
+        key: int,
+    ) -> None:
+        self.speaker, self.configuration, self.prompts, self.key = (
+            speaker,
+            configuration,
+            prompts,
+            key,
+        )
+        self.tools = [
+            {name: tools[name] for name in configuration.tools(agent)} for agent in range(3)
+        ]
+        self.limits = [tiers[configuration.tier(agent)] for agent in range(3)]
+        self.begun: list[Spent] = []
+
+    @property
+    def spent(self) -> Spent:
+        """All calls, in the order in which they began: who is ready first is no matter of the episode's."""
+        return sum(self.begun, Spent())
+
+    # Calls ------------------------------------------------------------------------------------------
+
+    async def answer(self, question: str, *shown: Part, agent: int = THIRD) -> Note:
+        """Who concludes; alone on a question it is the first agent, with tools."""
+        return await self._call("answerer", agent, question, shown)
+
+    async def reason(
+        self,
+        question: str,
+        *shown: Part,
+        agent: int = FIRST,
+        attempt: int = 0,
+        after: Note | None = None,
+    ) -> Note:
+        """Who works it out, from what is shown on. attempt: of several on the same; after: whom it waits for."""
+        return await self._call("reasoner", agent, question, shown, attempt=attempt, after=after)
+
+    async def verify(self, question: str, *shown: Part) -> Note:
+        """Who checks; the answer is right or wrong."""
+        return await self._call("verifier", SECOND, question, shown)
+
+    async def route(self, question: str) -> Note:
+        """Who says what a question needs."""
+        return await self._call("router", THIRD, question, ())
+
+    async def divide(self, question: str, way: str) -> Note:
+        """Who divides the work. way: `SPLIT` or `PLAN`."""
+        return await self._call("router", THIRD, question, (), hint=way)
+
+    async def work(self, question: str, part: str, *shown: Part, agent: int, after: Note) -> Note:
+        """Who does a part of the work, which stems from a plan."""
+        return await self._call(
+            "worker", agent, question, (Part(f"subtask {part}", (after,)), *shown)
+        )
+
+    # How a call goes --------------------------------------------------------------------------------
+
+    async def _call(
+        self,
+        role: str,
+        agent: int,
+        question: str,
+        shown: Sequence[Part],
+        attempt: int = 0,
+        hint: str = "",
+        after: Note | None = None,
+    ) -> Note:
+        messages = [
+            self._system(role, agent, hint),
+            asked(question, *(part.text for part in shown)),
+        ]
+        waited = [*(note for part in shown for note in part.of), *([after] if after else [])]
+        began = max((note.at for note in waited), default=0.0)
+        tools = self.tools[agent] if agent != THIRD else {}
+        results, thoughts, said, left = [], [], Said("", 0, 0), self.limits[agent]
+        spent, written = Spent(calls=1), 0
+        self.begun.append(spent)
+        for turn in range(MOST_TOOLS + 1):
+            said = await self.speaker.say(messages, tools, left - written, self.key + attempt)
+            self._pay(spent, said)
+            written += said.tokens_out
+            thoughts += _thoughts(said.text)
+            if (
+                said.call is None
+                or said.call[0] not in tools
+                or turn == MOST_TOOLS
+                or written >= left
+            ):
+                break
+            name, argument = said.call
+            wrong = ERROR if self.speaker.backend == "lab" else ""
+            result = answer_of(tools[name], argument, self.speaker, wrong)
+            spent.tools.append(name)
+            results.append((self.speaker.worded(argument), result))
+            messages = [*messages, *self.speaker.exchange(said, result)]
+        cut = said.cut or (
+            said.call is not None and written >= left
+        )  # no room to read what the tool would say
+        note = Note(
+            role,
+            agent,
+            notes(results, " ; ".join(thoughts), None) if results or thoughts else "",
+            tasks.answered(said.text),
+            said.text,
+            began + written * self.speaker.pace,
+            cut,
+        )
+        spent.cut += cut
+        spent.trail.append(note)
+        return note
+
+    def _system(self, role: str, agent: int, hint: str) -> dict[str, str]:
+        """The agent's role and prompt; a model that was not made for this bench gets them in whole sentences."""
+        told = self.prompts[agent]
+        if self.speaker.backend == "lab":
+            return system(role, *([hint] if hint else []), *told)
+        return {"role": "system", "content": " ".join([RULES[hint or role], *told, FORM])}
+
+    def _pay(self, spent: Spent, said: Said) -> None:
+        spent.turns += 1
+        spent.tokens_in += said.tokens_in
+        spent.tokens_out += said.tokens_out
+        spent.dollars += (
+            said.tokens_in * self.speaker.price_in + said.tokens_out * self.speaker.price_out
+        )
+        if said.failure and said.failure != "truncated":
+            spent.failures.append(said.failure)
+
+
+def _thoughts(text: str) -> list[str]:
+    """What stands in the thought tags, also where they were never closed; of other models all before the answer."""
+    found = [" ".join(part.split()) for part in _THOUGHT.findall(text)]
+    if not found and "<think>" not in text:
+        free = " ".join(_TAGS.sub(" ", text.split("<answer>")[0].split("<call>")[0]).split())
+        found = [free] if free else []
+    return [part for part in found if part]

@@ -1,0 +1,106 @@
+"""A workflow's graph, read off the program itself: it is run once with a team that only takes notes.
+
+Every call answers with a mark of its own. Where a later call is shown the mark, there is an edge; a call that a router
+sent for was shown nothing and waits all the same (dashed). Programs that branch are run under several replies, and
+what all of those runs have together is the graph.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lib.agent_configuration.action_space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
+from lib.agent_configuration.agent_models import Said
+from lib.agent_configuration.agent_team import Team
+from lib.agent_configuration.workflows import PROGRAMS
+from lib.llm.event_loop import Loop
+from lib.tools.tool import Tool
+
+_MARK = re.compile(r"mark(\d+)")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """nodes: (role, agent) of each call in order; edges: (from, to, whether it was shown); calls: how many calls the
+    runs made, least and most."""
+
+    nodes: tuple[tuple[str, int], ...]
+    edges: frozenset[tuple[int, int, bool]]
+    calls: tuple[int, int]
+
+
+class _Scribe:
+    """A speaker that writes down who is shown what. verdicts, needs: what verifier and router say, in turn; agree:
+    whether all drafts have the same answer."""
+
+    name, backend, price_in, price_out, pace = "scribe", "scripted", 0.0, 0.0, 1.0
+
+    def __init__(self, verdicts: Sequence[str], need: str, agree: bool) -> None:
+        self.verdicts, self.need, self.agree = iter(verdicts), need, agree
+        self.shown: list[set[int]] = []
+
+    async def say(self, messages, tools: Mapping[str, Tool], limit: int, key: int) -> Said:
+        number, content = len(self.shown), messages[-1]["content"]
+        self.shown.append({int(mark) for mark in _MARK.findall(content)})
+        said = messages[0]["content"]
+        thought = f"<think> mark{number} </think>"
+        if "right or the word wrong" in said:
+            return Said(f"{thought} <answer> {next(self.verdicts)} </answer>", 1, 1)
+        if "one word" in said:
+            return Said(f"{thought} <answer> {self.need} </answer>", 1, 1)
+        if "first ... then" in said:
+            return Said(f"{thought} <answer> first mark{number} then mark{number} </answer>", 1, 1)
+        answer = "same" if self.agree else f"mark{number}"
+        return Said(f"{thought} <answer> {answer} </answer>", 1, 1)
+
+
+def _runs(workflow: str, loop: Loop) -> Iterator[tuple[list[tuple[str, int]], list[set[int]]]]:
+    """Roles and what was shown, of every way that the program may go."""
+    structure = repaired((WORKFLOWS.index(workflow), SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
+    for verdicts in (("right",) * 3, ("wrong",) * 3, ("wrong", "right", "right")):
+        for need in ("reason", "search"):
+            for agree in (False, True):
+                scribe = _Scribe(verdicts, need, agree)
+                team = Team(
+                    scribe,
+                    dict.fromkeys(TOOLS),
+                    Configuration(structure),
+                    [(), (), ()],
+                    (1, 2, 10**6),
+                    0,
+                )
+                loop.run(PROGRAMS[workflow](team, "question"))
+                yield [(note.role, note.agent) for note in team.spent.trail], scribe.shown
+
+
+def graph(workflow: str) -> Graph:
+    """The graph of a workflow by name. Raises KeyError for one that there is not."""
+    if workflow not in PROGRAMS:
+        raise KeyError(f"there is no workflow {workflow!r}; there are {', '.join(PROGRAMS)}")
+    loop = Loop()  # a notebook has one already, which may not wait for another
+    try:
+        return _drawn(list(_runs(workflow, loop)))
+    finally:
+        loop.close()
+
+
+def _drawn(runs: Sequence[tuple[list[tuple[str, int]], list[set[int]]]]) -> Graph:
+    """What all runs have together."""
+    nodes: dict[tuple[str, int, int], int] = {}
+    edges: set[tuple[int, int, bool]] = set()
+    counts = []
+    for roles, shown in runs:
+        counts.append(len(roles))
+        ids = [
+            nodes.setdefault((*role, roles[:i].count(role)), len(nodes))
+            for i, role in enumerate(roles)
+        ]
+        for i, sources in enumerate(shown):
+            edges |= {(ids[source], ids[i], True) for source in sources}
+            if i and not sources and roles[i - 1][0] == "router":
+                edges.add((ids[i - 1], ids[i], False))
+    return Graph(
+        tuple((role, agent) for role, agent, _ in nodes),
+        frozenset(edges),
+        (min(counts), max(counts)),
+    )

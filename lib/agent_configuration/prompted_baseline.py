@@ -1,0 +1,123 @@
+"""A language model as policy (ARC's baselines LAP and LAP-FS): it reads what there is to choose from, and chooses.
+
+Zero-shot it sees the space and the question, few-shot also configurations that were tried on training questions and
+what they were paid. Whoever is asked may be any model of `llm.models`; a scripted one is a stand-in and is labelled.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lib.agent_configuration import action_space
+from lib.agent_configuration.action_space import (
+    AGENTS,
+    TIERS,
+    TOOLS,
+    WORKFLOWS,
+    Configuration,
+    SpaceError,
+    repaired,
+)
+from lib.agent_configuration.search import BASE
+from lib.llm.client import Client
+from lib.llm.errors import ReplyError
+from lib.llm.json_replies import InvalidReply, one_object
+from lib.tasks import Item
+
+VERSION = 1  # of what prompted policies are asked, and how replies are read
+ASKED = "Choose a configuration of the agent system for the question."
+ABOUT = {
+    "direct": "one agent answers at once", "reason": "one reasons, another answers",
+    "verify": "one reasons, another checks, a third answers", "routing": "a router picks one of two reasoners",
+    "sectioning": "two parts at once, then put together", "voting": "three attempts, then a vote",
+    "orchestrator": "a plan, then two workers one after the other", "evaluator": "drafts are evaluated and refined",
+    "autonomous": "one agent goes on from its own notes",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Example:
+    """A configuration that was tried on a training question, and its reward."""
+
+    question: str
+    configuration: Configuration
+    reward: float
+
+
+class _Fields(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    workflow: str
+    tools1: list[str] = []
+    tools2: list[str] = []
+    budgets: list[str] = []
+
+
+def messages(question: str, examples: Sequence[Example]) -> list[dict[str, str]]:
+    """What the model is asked."""
+    lines = [
+        ASKED,
+        "Workflows: " + "; ".join(f"{name}: {ABOUT[name]}" for name in WORKFLOWS) + ".",
+        f"Tools of the first and of the second agent: any of {', '.join(TOOLS)}.",
+        f"Budgets of the three agents ({', '.join(AGENTS)}): each of {', '.join(TIERS)}.",
+        "A right answer is paid 5; calls, tokens and tools that nobody uses cost a little.",
+        'Reply with one JSON object: {"workflow": ..., "tools1": [...], "tools2": [...], "budgets": [..., ..., ...]}.',
+    ]
+    for example in examples:
+        lines.append(f"Example. Question: {example.question}")
+        lines.append(
+            f"Configuration: {json.dumps(written(example.configuration))} Reward: {example.reward:.2f}"
+        )
+    return [
+        {"role": "system", "content": "\n".join(lines)},
+        {"role": "user", "content": f"Question: {question}"},
+    ]
+
+
+def written(configuration: Configuration) -> dict[str, object]:
+    """A configuration as a reply would have it."""
+    return {
+        "workflow": configuration.workflow,
+        "tools1": list(configuration.tools(0)),
+        "tools2": list(configuration.tools(1)),
+        "budgets": [TIERS[configuration.tier(agent)] for agent in range(3)],
+    }
+
+
+def parse(text: str) -> Configuration:
+    """The configuration in a reply. Raises InvalidReply where there is no object, SpaceError where it holds none."""
+    try:
+        fields = _Fields.model_validate(one_object(text, _Fields.model_fields)[0])
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SpaceError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    if fields.workflow not in WORKFLOWS:
+        raise SpaceError(
+            f"there is no workflow {fields.workflow!r}; there are {', '.join(WORKFLOWS)}"
+        )
+    unknown = [tier for tier in fields.budgets if tier not in TIERS]
+    if unknown or len(fields.budgets) != len(AGENTS):
+        raise SpaceError(f"budgets are three of {', '.join(TIERS)}, not {fields.budgets}")
+    tiers = [TIERS.index(tier) for tier in fields.budgets]
+    tools = [action_space.bits(fields.tools1), action_space.bits(fields.tools2)]
+    return Configuration(repaired((WORKFLOWS.index(fields.workflow), *tools, *tiers)))
+
+
+async def choose(
+    client: Client, model: str, items: Sequence[Item], examples: Sequence[Example]
+) -> tuple[list[Configuration], list[float]]:
+    """A configuration for each item, and 1.0 where the reply held none and `search.BASE` stands in for it."""
+
+    async def one(number: int, item: Item) -> tuple[Configuration, float]:
+        try:
+            reply = await client.chat(
+                model, messages(item.prompt, examples), seed=number, who="policy"
+            )
+            return parse(reply.text), 0.0
+        except (ReplyError, InvalidReply, SpaceError):
+            return BASE, 1.0
+
+    found = await asyncio.gather(*(one(number, item) for number, item in enumerate(items)))
+    return [made for made, _ in found], [failed for _, failed in found]

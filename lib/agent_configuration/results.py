@@ -1,0 +1,231 @@
+"""The study of lesson 07 as rows of a record: everybody on the same test questions, and what was sampled.
+
+Styles of the record `configuration`: `exam`, everybody under the agents' own model; `larger`, ARC's choices under the
+larger one; `alone`, ARC trained on one kind of question; `sampled`, configurations that nobody chose, by
+workflow; `best`, of each workflow the one that was paid best on training questions. What
+is trained, and random choices, have one run per seed; what is searched or prompted has one.
+"""
+
+import numpy as np
+import pandas as pd
+
+from lib import stats
+from lib.agent_configuration import baselines
+from lib.agent_configuration.action_space import WORKFLOWS
+from lib.agent_configuration.experiment import Results
+from lib.agent_configuration.search import BASE
+from lib.agent_configuration.variants import ALONE, ARMS, NAMED, TESTED
+from lib.config import Params
+from lib.experiment import seeds
+from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
+
+SYSTEM = "configuration"  # of the record
+PROMPTED = ("zero_shot", "few_shot")
+_ROLES = dict.fromkeys(
+    ("arc", "arc_no_sft", "arc_dpo", "grpo", *(arm.name for arm in ALONE)), "paper"
+)
+_ROLES |= dict.fromkeys(("bandit", "episodes", *PROMPTED), "router") | {"oracle": "oracle"}
+
+
+def label(arm: str, params: Params) -> str:
+    """How an arm is called; a prompted policy that is a program is called a stand-in."""
+    name = TESTED[arm] if arm in TESTED else NAMED[arm].label
+    scripted = (
+        arm in PROMPTED and params.llm.models[params.configuration.prompted].backend == "scripted"
+    )
+    return f"{name} (scripted stand-in)" if scripted else name
+
+
+def backend(params: Params) -> str:
+    """Whose decisions the lesson's metrics rest on."""
+    return params.llm.decided_by([params.configuration.model, params.configuration.larger])
+
+
+def stand_in(params: Params) -> str:
+    """For captions: that the agents are scripted, empty where they are models."""
+    return " (agents: scripted stand-in)" if backend(params) == "scripted" else ""
+
+
+def rows(results: Results, params: Params) -> pd.DataFrame:
+    """All rows of the record, as `record.write` takes them; own columns: those of `system.table`, mille (dollars per
+    1,000 questions) and error."""
+    tests, larger = results.tests, params.configuration.larger
+    parts = {
+        "exam": everybody(results, params),
+        "alone": tests[tests["arm"].isin([arm.name for arm in ALONE])],
+        "larger": tests[(tests["arm"] == "arc") & (tests["model"] == larger)],
+        "sampled": sampled(results),
+        "best": best_of_each(results),
+    }
+    every = pd.concat(
+        [part.assign(style=style) for style, part in parts.items()], ignore_index=True
+    )
+    arms = {arm: arm if arm in WORKFLOWS else label(arm, params) for arm in every["arm"].unique()}
+    every = every.rename(columns={"kind": "group", "tokens": "tokens_out"})
+    return every.assign(
+        arm=every["arm"].map(arms),
+        role=every["arm"].map(_ROLES).fillna("constant"),
+        split="test",
+        item=every["group"].astype(str) + "/" + every["prompt"].astype(str),
+        mille=1e3 * every["dollars"],
+        backend=backend(params),
+        error=every["error"].fillna(""),
+    )
+
+
+def everybody(results: Results, params: Params) -> pd.DataFrame:
+    """Test rows of all of `arms.TESTED` under the agents' model, with arm and seed. The best constant, and the best of
+    each kind, are chosen on training questions; the oracle takes, afterwards, the best of all that anybody tried."""
+    tried, tests = (
+        results.searched,
+        results.tests[results.tests["model"] == params.configuration.model],
+    )
+    base = (
+        (tried["digest"] == BASE.digest) & (tried["set"] == "sampled") & (tried["split"] == "test")
+    )
+    climbed = tests[tests["arm"] == "greedy"]
+    found = {arm: part for arm, part in tests.groupby("arm", sort=False) if arm in TESTED}
+    found |= {
+        "base": tried[base],
+        "grid": baselines.constant(tried, "grid"),
+        "by_kind": baselines.by_kind(tried),
+        "best_constant": baselines.best_constant(
+            tried, climbed, float(results.greedy["reward"].iloc[-1])
+        ),
+    }
+    found["oracle"] = baselines.oracle(tried[tried["split"] == "test"], *found.values()).assign(
+        seed=0
+    )
+    parts = [found[arm].assign(arm=arm) for arm in TESTED if arm in found]
+    every = pd.concat(parts, ignore_index=True)
+    return every.assign(seed=every["seed"].fillna(0).astype(int))
+
+
+def sampled(results: Results, split: str = "test") -> pd.DataFrame:
+    """Rows of configurations that were sampled without learning: arm is the workflow, seed the configuration."""
+    tried = results.searched
+    tried = tried[(tried["set"] == "sampled") & (tried["split"] == split)]
+    return tried.assign(arm=tried["workflow"], seed=tried["number"])
+
+
+def best_of_each(results: Results) -> pd.DataFrame:
+    """Test rows, by workflow, of its configuration that was paid best on training questions."""
+    found = [
+        baselines.constant(part) for _, part in results.searched.groupby("workflow", sort=False)
+    ]
+    every = pd.concat(found, ignore_index=True)
+    return every.assign(arm=every["workflow"], seed=0)
+
+
+def episodes(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Training episodes of what was trained on all kinds, and what every update left: with arm (its label), and how
+    many episodes were played until then. Updates of group-relative training are larger, hence fewer."""
+    labels = {arm.name: arm.label for arm in ARMS}
+    key = ["arm", "seed", "update"]
+    played, learned = (
+        part[part["arm"].isin(list(labels))] for part in (results.rollouts, results.learning)
+    )
+    until = played.groupby(key).size().groupby(level=key[:2]).cumsum().rename("episodes")
+    return tuple(part.join(until, on=key).replace({"arm": labels}) for part in (played, learned))
+
+
+# What workflows are worth ---------------------------------------------------------------------------
+
+
+def leads(found: pd.DataFrame) -> pd.DataFrame:
+    """How far the best workflow of each kind of question (highest mean) is ahead of each other one, in accuracy, by
+    kind, best and other. found: rows of the record with one configuration a workflow. Best is picked by the numbers
+    that are shown, so a lead is told with its interval, and leads are not corrected for how many are looked at."""
+    out = {}
+    for kind, part in found.groupby("group", sort=False):
+        means = (
+            part.groupby("arm")["right"]
+            .mean()
+            .round(12)
+            .reindex([w for w in WORKFLOWS if w in set(part["arm"])])
+        )
+        for other in means.sort_values(ascending=False, kind="stable").index[1:]:
+            pair = {"arm": means.idxmax()}, {"arm": other}
+            out[kind, means.idxmax(), other] = stats.gap(part, "right", *pair).iloc[0]
+    return pd.DataFrame(out).T.rename_axis(["kind", "best", "other"])
+
+
+def none_wins_everywhere(found: pd.DataFrame) -> str:
+    """Of the paper's claim that no workflow is best everywhere, given `leads`: it holds if every workflow is clearly
+    behind another one somewhere; it does not if one has the highest mean on all kinds, alone; otherwise it is open."""
+    best, other = (set(found.index.get_level_values(level)) for level in ("best", "other"))
+    if len(best) == 1 and (found["value"] > 0).all():
+        return FAILS
+    beaten = set(found.index[found["lo"] > 0].get_level_values("other"))
+    return UNDECIDED if (best | other) - beaten else HOLDS
+
+
+# How choices adapt (ARC, table 2) -------------------------------------------------------------------
+
+
+def unique(choices: np.ndarray) -> float:
+    """How many workflows there are; choices: (n, 2) of numbers of workflow and kind, here and below."""
+    return float(len(np.unique(choices[:, 0])))
+
+
+def entropy(choices: np.ndarray) -> float:
+    """Of the workflows' shares, in bits."""
+    shares = np.unique(choices[:, 0], return_counts=True)[1] / len(choices)
+    return float(-(shares * np.log2(shares)).sum())
+
+
+def gini(choices: np.ndarray) -> float:
+    """Gini coefficient of the shares of those used: 0 where all are used alike."""
+    shares = np.sort(np.unique(choices[:, 0], return_counts=True)[1] / len(choices))
+    n = len(shares)
+    return float((2 * np.arange(1, n + 1) - n - 1) @ shares / n)
+
+
+def told(choices: np.ndarray) -> float:
+    """Bits that the kind of question tells of the workflow: entropy over all less mean entropy within a kind. Diversity
+    alone is no merit, random choices have most of it; this is what adapts."""
+    inside = [
+        (choices[:, 1] == kind).mean() * entropy(choices[choices[:, 1] == kind])
+        for kind in set(choices[:, 1])
+    ]
+    return max(0.0, entropy(choices) - sum(inside))
+
+
+def by_chance(found: pd.DataFrame, deals: int = 50) -> pd.Series:
+    """What `told` would be, by arm, if kinds had nothing to do with choices: kinds dealt out anew, over seeds."""
+    out = {}
+    for arm, part in found.groupby("arm", sort=False):
+        rng = seeds.rng("configuration", "by chance", arm)
+        runs = [run[["choice", "kind"]].to_numpy(float) for _, run in part.groupby("seed")]
+        shuffled = [
+            np.column_stack([run[:, 0], rng.permutation(run[:, 1])])
+            for run in runs
+            for _ in range(deals)
+        ]
+        out[arm] = float(np.mean([told(each) for each in shuffled]))
+    return pd.Series(out, name="by chance")
+
+
+def adapts(found: pd.DataFrame) -> pd.DataFrame:
+    """Table 2 of ARC by arm, intervals over seeds: workflows, entropy, Gini, what the kind tells, and that by chance.
+    found: exam rows of the record."""
+    numbered = found.assign(
+        choice=pd.factorize(found["workflow"])[0], kind=pd.factorize(found["group"])[0]
+    )
+    columns = {
+        "workflows": unique,
+        "entropy, bits": entropy,
+        "Gini": gini,
+        "told by the kind, bits": told,
+    }
+    parts = {
+        name: stats.statistic(numbered, ["choice", "kind"], each, "arm")
+        for name, each in columns.items()
+    }
+    for part in (
+        parts.values()
+    ):  # who has one run has no interval: resampled questions have fewer workflows
+        part.loc[part["runs"] == 1, ["lo", "hi"]] = np.nan
+    return pd.DataFrame({name: stats.intervals(part) for name, part in parts.items()}).join(
+        by_chance(numbered)
+    )

@@ -1,0 +1,33 @@
+"""One thread, one seed, and an event loop."""
+
+import pytest
+import torch
+
+from lib.agent_configuration import experiment
+from lib.llm.event_loop import Loop
+
+
+@pytest.fixture(autouse=True)
+def torch_as_usual(one_thread):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory):
+    """For studies of a whole file: cassettes of the checkout are left alone, and torch has one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment, "CASSETTES", tmp_path_factory.mktemp("cassettes"))
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def loop():
+    """An event loop of one's own."""
+    made = Loop()
+    yield made
+    made.close()

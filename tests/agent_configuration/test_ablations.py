@@ -1,0 +1,105 @@
+"""Ablations of ARC: which policies are asked for, under which encoder, and what is held against what."""
+
+import pandas as pd
+import pytest
+
+from lib import config
+from lib.agent_configuration import ablations, experiment
+
+SETTINGS = config.load("smoke")
+OWN, OTHER = SETTINGS.configuration.encoder, SETTINGS.ablations.encoder
+PAID = {  # reward by policy
+    "arc_no_sft": 1.0, "arc": 3.0, "arc_dpo": 2.0, "grpo": 0.5, "unmasked_no_sft": 1.5, "unmasked": 4.0,
+    "unmasked_dpo": 0.0,
+}  # fmt: skip
+LEAVES = {
+    "arc": ("arc_no_sft", "arc", "arc_dpo"),
+    "grpo": ("grpo",),
+    "unmasked": ("unmasked_no_sft", "unmasked", "unmasked_dpo"),
+}
+SEEDS, ASKED = 2, ("chain", "facts")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What was trained under which encoder; each reward is told with the agents' model, and one more with another
+    encoder; a larger model is paid 100."""
+    told = []
+
+    def trained(params, compared, label=""):
+        own = params.configuration
+        told.append((own.encoder, [arm.name for arm in compared]))
+        rows = [
+            {
+                "arm": policy,
+                "seed": seed,
+                "model": model,
+                "kind": kind,
+                "prompt": f"{n} ?",
+                "right": 1.0,
+                "tokens": 30,
+                "reward": 100.0 if model == own.larger else PAID[policy] + (own.encoder != OWN),
+            }
+            for arm in compared
+            for policy in LEAVES[arm.name]
+            for model in (own.model, own.larger)
+            for seed in range(SEEDS)
+            for kind in ASKED
+            for n in range(3)
+        ]
+        return pd.DataFrame(rows)
+
+    monkeypatch.setattr(experiment, "trained", trained)
+    return told
+
+
+def rewards(compared) -> dict[str, float]:
+    return compared.levels["reward"]["value"].to_dict()
+
+
+def test_tests_are_those_of_all_trainings_and_of_arc_with_the_other_encoder(asked):
+    found = ablations.tests(SETTINGS)
+    assert asked == [(OWN, ["arc", "grpo", "unmasked"]), (OTHER, ["arc"])] and OWN != OTHER
+    assert set(found["model"]) == {SETTINGS.configuration.model}  # and not the larger one
+    assert set(found[found["encoder"] == OTHER]["arm"]) == set(LEAVES["arc"])
+    units = found[(found["arm"] == "arc") & (found["encoder"] == OWN) & (found["seed"] == 0)][
+        "unit"
+    ]
+    assert (
+        units.is_unique and len(units) == 6
+    )  # questions of two kinds with the same words are two questions
+
+
+def test_with_one_encoder_nothing_is_trained_twice_and_nothing_compared(asked):
+    told = SETTINGS.model_copy(
+        update={"ablations": SETTINGS.ablations.model_copy(update={"encoder": OWN})}
+    )
+    found = ablations.tests(told)
+    assert len(asked) == 1 and set(found["encoder"]) == {OWN}
+    assert ablations.encoders(told, found).against == {}
+
+
+def test_objectives_are_held_against_ppo(asked):
+    compared = ablations.table_4(SETTINGS, ablations.tests(SETTINGS))
+    assert rewards(compared) == {"PPO": 1, "GRPO": 0.5, "PPO, then SFT": 3, "PPO, then DPO": 2}
+    assert compared.against == dict.fromkeys(["GRPO", "PPO, then SFT", "PPO, then DPO"], "PPO")
+    assert compared.gains["reward"]["value"]["PPO, then DPO"] == 1
+
+
+def test_imitation_is_held_against_none_with_masks_and_without(asked):
+    compared = ablations.sft(SETTINGS, ablations.tests(SETTINGS))
+    assert compared.against == {"SFT": "no SFT", "no masks, SFT": "no masks, no SFT"}
+    assert compared.gains["reward"]["value"].to_dict() == {"SFT": 2, "no masks, SFT": 2.5}
+
+
+def test_masks_are_compared_after_imitation(asked):
+    compared = ablations.masks(SETTINGS, ablations.tests(SETTINGS))
+    assert rewards(compared) == {"masks": 3, "no masks": 4} and compared.against == {
+        "no masks": "masks"
+    }
+
+
+def test_encoders_are_compared_in_arc_itself(asked):
+    compared = ablations.encoders(SETTINGS, ablations.tests(SETTINGS))
+    assert rewards(compared) == {OWN: 3, OTHER: 4} and compared.against == {OTHER: OWN}
+    assert compared.backend == SETTINGS.llm.models[SETTINGS.configuration.model].backend == "lab"

@@ -1,0 +1,189 @@
+"""Many questions at once: outcomes in order, equal jobs once, and what they are paid."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from lib.agent_configuration.action_space import Configuration
+from lib.agent_configuration.agent_models import Said
+from lib.agent_configuration.agent_system import Job, System, table
+from lib.agent_configuration.rewards import Weights
+from lib.language_models.chat_template import called
+from lib.tasks import Item
+from tests.agent_configuration.small import ATOMS, CHAIN, LONG, NAMES, TIERS, Asked, Voice, toolbox
+
+DIRECT, REASON = (
+    Configuration((0, 0, 0, 2, 0, 0)),
+    Configuration((1, 3, 0, 2, 0, 1), (tuple(NAMES[:2]), (), (NAMES[5],))),
+)
+SUM = "<call> calculator 4 * 8 </call>"
+
+
+def system(voice: Voice, loop) -> System:
+    return System(voice, toolbox(), TIERS, {atom.name: atom.hint for atom in ATOMS}, loop)
+
+
+def echo(asked: Asked) -> str:
+    """The sum, if it is one digit and one digit; with the key, so that tries differ."""
+    return (
+        f"<think> {asked.key} </think> <answer> {7 if '3 + 4 =' in asked.content else 0} </answer>"
+    )
+
+
+def test_equal_jobs_are_done_once_and_others_are_not(loop):
+    voice = Voice(echo)
+    jobs = [
+        Job(CHAIN, DIRECT),
+        Job(CHAIN, DIRECT),
+        Job(CHAIN, DIRECT, 1),
+        Job(LONG, DIRECT),
+        Job(CHAIN, DIRECT),
+    ]
+    outcomes = system(voice, loop).run(jobs)
+    assert len(voice.heard) == 3
+    assert outcomes[0] == outcomes[1] == outcomes[4] and outcomes[2] != outcomes[0]
+
+
+def test_the_dice_of_a_job_hang_on_its_question_and_its_draw_and_on_nobody_else(loop):
+    alone = system(Voice(echo), loop).run([Job(CHAIN, DIRECT, 3)])
+    crowd = [Job(LONG, DIRECT), Job(CHAIN, DIRECT, 3), Job(CHAIN, REASON, 3), Job(CHAIN, DIRECT)]
+    among = system(Voice(echo), loop).run(crowd)
+    assert alone[0] == among[1]
+    keys = [outcome.trail[0].steps for outcome in among]
+    assert keys[1] == keys[2] and len(set(keys)) == 3 and all(0 <= int(key) < 2**62 for key in keys)
+
+
+def test_agents_are_told_their_atoms_and_have_their_tools_and_budgets(loop):
+    voice = Voice(echo)
+    system(voice, loop).run([Job(CHAIN, REASON)])
+    first, second = voice.heard
+    assert (first.system, first.tools, first.limit) == (
+        "step by step be brief",
+        ("calculator", "search"),
+        30,
+    )
+    assert (second.system, second.tools, second.limit) == ("only the answer", (), 20)
+
+
+def costly(asked: Asked) -> Said:
+    """A reasoner who calls a tool first and is cut, and an answerer."""
+    if asked.role == "answerer":
+        return Said("<answer> 7 </answer>", 100, 4)
+    return (
+        Said(SUM, 10, 6, called(SUM))
+        if asked.number == 1
+        else Said("<think> so", 20, 24, None, True)
+    )
+
+
+def test_an_outcome_adds_up_what_its_calls_cost(loop):
+    (one,) = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop).run([Job(CHAIN, REASON)])
+    assert (one.right, one.answer, one.text) == (True, "7", "<answer> 7 </answer>")
+    assert (one.calls, one.turns, one.tokens_in, one.tokens_out) == (2, 3, 130, 34)
+    assert (one.used, one.tools) == (1, ("calculator",))
+    assert (
+        one.dollars == pytest.approx(0.13 + 3.4)
+        and one.seconds == 17.0
+        and one.cut == 1
+        and one.failures == ()
+    )
+    assert [(note.role, note.agent, note.at) for note in one.trail] == [
+        ("reasoner", 0, 15.0),
+        ("answerer", 2, 17.0),
+    ]
+
+
+def test_an_answer_that_does_not_end_in_its_tags_is_wrong(loop):
+    (one,) = system(Voice(lambda asked: "<answer> 7 </answer> or so"), loop).run(
+        [Job(CHAIN, DIRECT)]
+    )
+    assert not one.right and one.answer is None
+
+
+def test_rewards_take_each_number_from_its_own_column(loop):
+    """Two calls, 34 of 90 tokens, one use of two allotted tools; then nothing used of one; then nothing at all."""
+    made = system(Voice(costly), loop)
+    idle = Configuration((0, 8, 0, 2, 0, 0))
+    jobs = [Job(CHAIN, REASON), Job(CHAIN, idle), Job(LONG, DIRECT)]
+    outcomes = made.run(jobs)
+    weights = Weights(alpha=2, beta_s=3, beta_t=45, eta=7, delta_1=11, delta_2=13, delta_3=17)
+    paid = made.rewards(jobs, outcomes, weights)
+    assert made.most == 90.0
+    assert paid == pytest.approx([2 - 6 - 17 + 7 * (11 + 13), 2 - 3 - 2 - 7 * 17, -3 - 2])
+
+
+def test_the_table_has_a_row_per_job_with_its_parts(loop):
+    made = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop)
+    jobs = [Job(CHAIN, REASON), Job(LONG, DIRECT)]
+    told = table(jobs, made.run(jobs), np.array([1.5, -2.0]))
+    first, second = told.to_dict("records")
+    expected = {
+        "key": "chain/3 + 4",
+        "prompt": "3 + 4 = ?",
+        "kind": "chain",
+        "difficulty": 1,
+        "workflow": "reason",
+        "w": 1,
+        "tools1": 3,
+        "tools2": 0,
+        "budget1": 2,
+        "budget2": 0,
+        "budget3": 1,
+        "atoms": "base/reasoner/steps , base/reasoner/brief |  | base/answerer/only",
+        "allocated": 2,
+        "digest": REASON.digest,
+        "right": 1.0,
+        "reward": 1.5,
+        "calls": 2,
+        "turns": 3,
+        "tokens": 34,
+        "tokens_in": 130,
+        "dollars": pytest.approx(3.53),
+        "seconds": 17.0,
+        "used": 1,
+        "cut": 1,
+        "failures": 0,
+        "answered": 1.0,
+        "answer": "7",
+        "text": "<answer> 7 </answer>",
+    }
+    assert first == expected and list(told.columns) == list(expected)
+    assert (second["key"], second["right"], second["reward"], second["answer"]) == (
+        LONG.key,
+        0.0,
+        -2.0,
+        "7",
+    )
+    facts = Item(
+        "What is the pet of Ana ?",
+        "cat",
+        "the pet of Ana is cat",
+        "facts",
+        1,
+        "facts/pet/Ana",
+        "choice",
+    )
+    jobs = [Job(facts, DIRECT)]
+    assert table(jobs, made.run(jobs), np.zeros(1))["kind"].tolist() == ["choice"]
+
+
+def test_slow_episodes_keep_their_place(loop):
+    voice = Voice(echo, wait=lambda asked: 0.02 if asked.content == LONG.prompt else 0.0)
+    outcomes = system(voice, loop).run([Job(LONG, DIRECT), Job(CHAIN, DIRECT)])
+    assert [o.answer for o in outcomes] == ["0", "7"]
+
+
+def test_an_empty_batch_is_no_outcome_and_a_system_can_be_awaited_on_a_running_loop(loop):
+    made = system(Voice(echo), loop)
+    assert made.run([]) == [] and len(made.rewards([], [], Weights())) == 0
+    assert asyncio.run(made.all([Job(CHAIN, DIRECT)])) == made.run([Job(CHAIN, DIRECT)])
+
+
+def test_the_table_says_that_nothing_was_answered_and_needs_as_many_rewards_as_jobs(loop):
+    jobs = [Job(CHAIN, DIRECT)]
+    outcomes = system(Voice(lambda asked: "no"), loop).run(jobs)
+    told = table(jobs, outcomes, np.zeros(1))
+    assert told[["answered", "answer", "text"]].values.tolist() == [[0.0, "", "no"]]
+    with pytest.raises(ValueError):
+        table(jobs, outcomes, np.zeros(2))

@@ -1,0 +1,243 @@
+"""A call of an agent: what it is told, which tools it has, where its budget ends it, and what it costs."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.agent_configuration.agent_models import Said
+from lib.agent_configuration.agent_team import MOST_TOOLS, Note, journal
+from lib.language_models.chat_template import called
+from tests.agent_configuration.small import Asked, Voice, one_call, run, team, voiced
+
+TIERS = (8, 24, 64)
+SUM = "<call> calculator 4 * 8 </call>"
+DONE = "<answer> 32 </answer>"
+
+
+# Budgets -------------------------------------------------------------------------------------------
+
+
+def spender(*wanted: int):
+    """Who writes so many tokens a turn, or what is left, and calls a tool each time."""
+    left = iter(wanted)
+
+    def reply(asked: Asked) -> Said:
+        wants = next(left)
+        if wants > asked.limit:
+            return Said("", 1, asked.limit, None, True)
+        return Said(SUM, 1, wants, called(SUM))
+
+    return reply
+
+
+def test_what_is_left_of_a_budget_shrinks_from_turn_to_turn_and_what_was_found_before_a_cut_is_kept():
+    voice = Voice(spender(10, 10, 10))
+    last, made = one_call(voice, tiers=TIERS, budget=1)
+    assert [asked.limit for asked in voice.heard] == [24, 14, 4]
+    assert made.spent.tokens_out == 24 and made.spent.cut == 1 and last.cut and last.answer is None
+    assert last.steps == "4 * 8 : 32 ; 4 * 8 : 32" and made.spent.tools == ["calculator"] * 2
+
+
+def test_a_budget_that_is_spent_on_a_tools_call_leaves_nothing_to_run_it_with():
+    """The call is written, but there is no token left to read its result with."""
+    last, made = one_call(Voice(spender(8)), budget=0, tiers=TIERS)
+    assert made.spent.turns == 1 and made.spent.tools == [] and last.cut and last.steps == ""
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=7, max_size=7), st.integers(0, 2))
+def test_no_call_writes_more_than_its_budget_or_is_asked_without_any(wanted, budget):
+    voice = Voice(spender(*wanted))
+    _, made = one_call(voice, budget=budget, tiers=TIERS)
+    limits = [asked.limit for asked in voice.heard]
+    assert made.spent.tokens_out <= TIERS[budget] and min(limits) >= 1
+    assert limits == [TIERS[budget] - sum(wanted[:turn]) for turn in range(len(limits))]
+
+
+@pytest.mark.parametrize(
+    "said, cut", [(Said("<think> 4 *", 1, 8, None, True), 1), (Said(DONE, 1, 8), 0)]
+)
+def test_only_calls_that_were_truncated_count_as_cut(said, cut):
+    last, made = one_call(Voice(voiced(said)), budget=0, tiers=TIERS)
+    assert made.spent.cut == cut and last.cut == bool(cut)
+
+
+# Tools ---------------------------------------------------------------------------------------------
+
+
+def test_a_tool_is_run_and_its_result_is_read():
+    voice = Voice(
+        voiced(SUM, "<call> lookup friend Ana </call>", "<think> so </think> <answer> Bo </answer>")
+    )
+    last, made = one_call(voice)
+    assert [asked.last for asked in voice.heard] == ["Q", "32", "Bo"]
+    assert (
+        made.spent.tools == ["calculator", "lookup"]
+        and made.spent.calls == 1
+        and made.spent.turns == 3
+    )
+    assert (last.steps, last.answer) == ("4 * 8 : 32 ; friend Ana : Bo ; so", "Bo")
+
+
+@pytest.mark.parametrize(
+    "allotted, offered", [(0, ()), (1, ("calculator",)), (6, ("search", "lookup"))]
+)
+def test_only_allotted_tools_are_offered(allotted, offered):
+    voice = Voice(voiced(DONE))
+    one_call(voice, tools=allotted)
+    assert voice.heard[0].tools == offered
+
+
+def test_the_answerer_of_others_has_no_tools_whatever_is_allotted():
+    voice = Voice(voiced("<answer> a </answer>", DONE))
+    run(team(voice, (1, 15, 0, 0, 0, 0)))
+    assert [len(asked.tools) for asked in voice.heard] == [4, 0]
+
+
+def test_a_wrong_call_is_answered_with_error_and_the_agent_goes_on():
+    voice = Voice(
+        voiced("<call> calculator four </call>", "<call> lookup friend </call>", SUM, DONE)
+    )
+    last, made = one_call(voice)
+    assert [asked.last for asked in voice.heard] == ["Q", "error", "error", "32"]
+    assert last.answer == "32" and last.steps == "four : error ; friend : error ; 4 * 8 : 32"
+    assert made.spent.tools == ["calculator", "lookup", "calculator"]
+
+
+# What is left for others ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, steps, answer, whole",
+    [
+        ("<think> 3 + 4 = 7 </think> <answer> 7 </answer>", "3 + 4 = 7", "7", "3 + 4 = 7 answer 7"),
+        ("<answer> 7 </answer>", "", "7", "answer 7"),
+        ("<think> 3 + 4", "3 + 4", None, "3 + 4"),
+        ("<think> a </think> <think>  b\n c </think>", "a ; b c", None, "a ; b c"),
+        ("<think> </think> <answer> 7 </answer>", "", "7", "answer 7"),
+        (
+            "I add them up . <answer> 7 </answer>",
+            "I add them up .",
+            "7",
+            "I add them up . answer 7",
+        ),
+        ("It is 7", "It is 7", None, "It is 7"),
+        ("", "", None, "nothing"),
+        ("<answer> 7", "", None, "nothing"),
+    ],
+)
+def test_a_note_holds_thoughts_and_answer_also_where_they_were_cut(text, steps, answer, whole):
+    last, _ = one_call(Voice(voiced(text)))
+    assert (last.steps, last.answer, last.whole, last.text) == (steps, answer, whole, text)
+
+
+# Costs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "structure, lengths, done",
+    [
+        ((2, 0, 0, 0, 0, 0), {"reasoner": [4], "verifier": [6], "answerer": [2]}, [2, 5, 6]),
+        ((3, 0, 0, 0, 0, 0), {"router": [2], "reasoner": [4], "answerer": [2]}, [1, 3, 4]),
+        ((6, 0, 0, 0, 0, 0), {"router": [2], "worker": [8, 4], "answerer": [2]}, [1, 5, 7, 8]),
+        ((5, 0, 0, 0, 0, 0), {"reasoner": [4, 10, 6], "answerer": [2]}, [2, 5, 3, 6]),
+        ((4, 0, 0, 0, 0, 0), {"router": [2], "worker": [8, 4], "answerer": [2]}, [1, 5, 3, 6]),
+    ],
+    ids=["verify", "routing", "orchestrator", "voting", "sectioning"],
+)
+def test_calls_take_the_sum_of_their_seconds_and_those_at_the_same_time_the_longest(
+    structure, lengths, done
+):
+    """At half a second a token."""
+
+    def reply(asked: Asked) -> Said:
+        said = (
+            "<answer> first a then b </answer>"
+            if asked.role == "router"
+            else "<answer> x </answer>"
+        )
+        return Said(said, 1, lengths[asked.role][asked.number - 1])
+
+    made = team(Voice(reply, pace=0.5), structure, tiers=(100, 100, 100))
+    last = run(made)
+    assert [note.at for note in made.spent.trail] == done and last.at == done[-1]
+
+
+def test_failures_are_recorded_and_truncations_are_not_failures():
+    said = [Said("", 0, 0, failure="timeout"), Said("x", 1, 1, None, True, "truncated")]
+    made = team(Voice(voiced(*said)), (1, 0, 0, 0, 0, 0))
+    last = run(made)
+    assert made.spent.failures == ["timeout"] and made.spent.cut == 1 and last.answer is None
+    assert made.spent.trail[0].whole == "nothing"
+
+
+def test_a_tool_that_is_not_allotted_is_never_run():
+    voice = Voice(voiced(Said("<call> python print </call>", 1, 1, ("python", "print"))))
+    last, made = one_call(voice, tools=1)
+    assert (
+        made.spent.tools == []
+        and made.spent.turns == 1
+        and last.answer is None
+        and last.steps == ""
+    )
+
+
+def test_a_model_of_another_kind_is_told_what_was_wrong():
+    voice = Voice(voiced(Said("", 1, 1, ("calculator", "four")), DONE), backend="endpoint")
+    one_call(voice)
+    assert voice.heard[1].last.startswith("error: calculator cannot give 'four'")
+
+
+def test_an_agent_calls_six_tools_at_the_most():
+    last, made = one_call(Voice(voiced(*[SUM] * 9)), tiers=(8, 24, 10**6))
+    assert made.spent.turns == MOST_TOOLS + 1 == 7 and made.spent.tools == ["calculator"] * 6
+    assert last.answer is None and last.steps == " ; ".join(["4 * 8 : 32"] * 6)
+
+
+def test_a_journal_is_all_steps_and_the_last_answer():
+    told = (("one", "7"), ("", None), ("three", "9"))
+    left = [Note("reasoner", 0, steps, answer, "", 0.0) for steps, answer in told]
+    (part,) = journal(left)
+    assert part.text == "evidence one ; three answer 9" and part.of == tuple(left)
+    assert journal(left[:2])[0].text == "evidence one" and journal([]) == ()
+
+
+def test_a_lab_model_is_told_its_role_and_its_hints():
+    voice = Voice(voiced("<answer> 7 </answer>", DONE))
+    run(
+        team(
+            voice,
+            (1, 0, 0, 0, 0, 0),
+            prompts=(["be brief", "avoid error"], [], ["only the answer"]),
+        ),
+        "3 + 4 = ?",
+    )
+    assert [asked.messages for asked in voice.heard] == [
+        [
+            {"role": "system", "content": "role reasoner be brief avoid error"},
+            {"role": "user", "content": "3 + 4 = ?"},
+        ],
+        [
+            {"role": "system", "content": "role answerer only the answer"},
+            {"role": "user", "content": "question 3 + 4 = ? evidence answer 7"},
+        ],
+    ]
+
+
+def test_tokens_dollars_and_seconds_add_up_over_all_turns():
+    turns = [
+        Said(SUM, 10, 5, ("calculator", "4 * 8")),
+        Said("<answer> 32 </answer>", 20, 3),
+        Said(DONE, 30, 2),
+    ]
+    made = team(Voice(voiced(*turns), prices=(0.001, 0.1), pace=0.5), (1, 1, 0, 2, 0, 2))
+    run(made)
+    assert (made.spent.calls, made.spent.turns, made.spent.tokens_in, made.spent.tokens_out) == (
+        2,
+        3,
+        60,
+        10,
+    )
+    assert made.spent.dollars == pytest.approx(0.06 + 1.0) and [
+        note.at for note in made.spent.trail
+    ] == [4.0, 5.0]

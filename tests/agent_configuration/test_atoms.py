@@ -1,0 +1,182 @@
+"""The library of atoms: what is in it, what is refused, and appendix E's measures by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lib.agent_configuration import atoms
+from lib.agent_configuration.action_space import AGENTS
+from lib.agent_configuration.atoms import Atom, library, measures, prompts
+from lib.agent_configuration.questions import KINDS
+from lib.config import ParamsError
+from lib.language_models.tokenizer import UNK, encode, tokenizer
+from lib.language_models.training import team_traces
+from lib.language_models.training.agent_traces import BRIEF, CHECK, STEPS
+from tests.agent_configuration.small import ATOMS
+
+LIBRARY = library()
+GOOD = "{strategy: verify, hint: be brief, text: Be quick.}"
+
+
+# The library ---------------------------------------------------------------------------------------
+
+
+def test_the_library_loads_with_names_that_say_where_an_atom_stands():
+    assert len({one.name for one in LIBRARY}) == len(LIBRARY) > 20
+    assert all(one.name.startswith(f"{one.family}/{one.role}/") for one in LIBRARY)
+    assert {one.family for one in LIBRARY} == {"base", *(kind.name for kind in KINDS)}
+    assert {one.role for one in LIBRARY} == set(AGENTS)
+    for role in AGENTS:  # no two say the same
+        own = [one for one in LIBRARY if one.role == role]
+        assert len({one.hint for one in own}) == len({one.text for one in own}) == len(own)
+
+
+@pytest.mark.parametrize("one", LIBRARY, ids=[one.name for one in LIBRARY])
+def test_a_hint_is_of_words_that_lab_models_know_and_either_means_something_or_is_known_to_mean_nothing(
+    one,
+):
+    assert tokenizer().convert_tokens_to_ids(UNK) not in encode(one.hint)
+    assert (one.hint in {STEPS, BRIEF, CHECK, *team_traces.USE.values()}) != (
+        one.hint in team_traces.DECOYS
+    )
+
+
+def test_every_decoy_is_told_by_some_atom():
+    """Or a model would be taught to ignore what nobody says."""
+    assert {one.hint for one in LIBRARY} >= set(team_traces.DECOYS)
+
+
+# Files that are none -------------------------------------------------------------------------------
+
+
+def test_a_library_keeps_the_order_of_its_file(tmp_path):
+    path = tmp_path / "atoms.yaml"
+    path.write_text(
+        f"base: {{verifier: {{b: {GOOD}, a: {GOOD}}}}}\nchain: {{reasoner: {{c: {GOOD}}}}}"
+    )
+    made = library(path)
+    assert [one.name for one in made] == ["base/verifier/b", "base/verifier/a", "chain/reasoner/c"]
+    assert (made[0].hint, made[0].text, made[0].strategy) == ("be brief", "Be quick.", "verify")
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        (None, "is no library"),
+        ("base: {reasoner: {a: [", "is no library of atoms that can be read"),
+        ("- base", "it must be a mapping with the family 'base'"),
+        ("chain: {}", "it must be a mapping with the family 'base'"),
+        ("", "it must be a mapping with the family 'base'"),
+        ("base: 7", "base: it must hold names with what they mean, not 7"),
+        ("base: {reasoner: }", "base.reasoner: it must hold names"),
+        (
+            f"base: {{judge: {{a: {GOOD}}}}}",
+            "base: there is no role 'judge'; there are reasoner, verifier, answerer",
+        ),
+        (
+            "base: {reasoner: {a: be brief}}",
+            "base.reasoner.a: it must hold names with what they mean, not 'be brief'",
+        ),
+        (
+            "base: {reasoner: {a: {strategy: verify, hint: be brief}}}",
+            "base.reasoner.a.text: Field required",
+        ),
+        (
+            "base: {reasoner: {a: {hint: be brief, text: Be.}}}",
+            "base.reasoner.a.strategy: Field required",
+        ),
+        (
+            "base: {reasoner: {a: {strategy: luck, hint: h, text: t}}}",
+            "base.reasoner.a.strategy: Input should be",
+        ),
+        (
+            "base: {reasoner: {a: {strategy: verify, hint: '', text: t}}}",
+            "base.reasoner.a.hint: String should have",
+        ),
+        (
+            f"base: {{reasoner: {{a: {GOOD[:-1]}, mood: good}}}}}}",
+            "base.reasoner.a.mood: Extra inputs",
+        ),
+    ],
+)
+def test_a_library_that_is_none_is_refused_with_file_and_place(tmp_path, text, told):
+    path = tmp_path / "atoms.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ParamsError) as error:
+        library(path)
+    assert str(path) in str(error.value) and told in str(error.value)
+
+
+# Appendix E ----------------------------------------------------------------------------------------
+
+EAST, NORTH, DIAGONAL = [1.0, 0.0], [0.0, 1.0], [math.sqrt(0.5), math.sqrt(0.5)]
+
+
+def test_uniqueness_is_one_minus_the_mean_similarity_of_pairs():
+    assert atoms.uniqueness(np.array([EAST, NORTH])) == pytest.approx(1.0)
+    assert atoms.uniqueness(np.array([EAST, EAST, EAST])) == pytest.approx(0.0)
+    assert atoms.uniqueness(np.array([EAST, NORTH, DIAGONAL])) == pytest.approx(
+        1 - 2 * math.sqrt(0.5) / 3
+    )
+    assert math.isnan(atoms.uniqueness(np.array([EAST])))
+
+
+def test_spread_is_large_for_clusters_and_unknown_for_few_atoms():
+    tight = (
+        np.array([EAST, EAST, NORTH, NORTH, DIAGONAL, DIAGONAL]) + np.linspace(0, 1e-4, 6)[:, None]
+    )
+    assert atoms.spread(tight) > 0.99
+    assert math.isnan(atoms.spread(np.array([EAST, NORTH, DIAGONAL]))) and math.isnan(
+        atoms.spread(np.array([EAST]))
+    )
+
+
+def test_measures_of_a_family_are_those_of_its_own_atoms():
+    places = {"e": EAST, "n": NORTH, "d": DIAGONAL}
+    told = measures(
+        [
+            Atom(strategy=strategy, hint="be brief", text=text, family=family, role="reasoner")
+            for text, strategy, family in (
+                ("e", "verify", "base"),
+                ("n", "tools", "base"),
+                ("d", "tools", "chain"),
+                ("e", "tools", "chain"),
+            )
+        ],
+        lambda texts: np.array([places[text] for text in texts]),
+    )
+    assert list(told) == ["base", "chain"]
+    near = math.sqrt(0.5)
+    base, chain = told["base"], told["chain"]
+    assert (base["atoms"], base["uniqueness"], base["coverage"]) == (
+        2,
+        pytest.approx(1),
+        pytest.approx(2 / 6),
+    )
+    assert math.isnan(base["semantic"]) and math.isnan(base["specificity"])
+    assert base["diversity"] == pytest.approx((1 + 2 / 6) / 2)
+    assert (chain["uniqueness"], chain["coverage"]) == (
+        pytest.approx(1 - near),
+        pytest.approx(1 / 6),
+    )
+    assert chain["specificity"] == pytest.approx((1 - near) / 2)
+    assert chain["diversity"] == pytest.approx((1 - near + 1 / 6) / 2)
+
+
+def test_lab_models_get_hints_and_others_sentences():
+    assert prompts(ATOMS[:2], "lab") == {
+        "base/reasoner/steps": "step by step",
+        "base/reasoner/brief": "be brief",
+    }
+    for backend in ("endpoint", "scripted"):
+        assert prompts(ATOMS[:1], backend) == {"base/reasoner/steps": "Go slowly."}
+
+
+def test_roles_say_which_agent_may_be_told_what():
+    assert atoms.roles(ATOMS).astype(int).tolist() == [
+        [1, 1, 1, 1, 0, 0, 0],
+        [0, 0, 0, 0, 1, 0, 0],
+        [0] * 5 + [1, 1],
+    ]

@@ -1,0 +1,249 @@
+"""How the policies learn: every loss by hand, and that a step goes where it should."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from torch import nn
+from torch.distributions import Categorical
+
+from lib.agent_configuration import policies, policy_updates
+from lib.agent_configuration.policies import Steps
+from lib.agent_configuration.policy_updates import Batch, Rules, Side
+from lib.experiment import seeds
+
+INPUTS = 3
+
+
+def dice(*seed: int) -> torch.Generator:
+    return seeds.torch_generator("test", "learn", *seed)
+
+
+def steps(episodes: list[int], places: list[int]) -> Steps:
+    """Prompt decisions, of which only the episode and the place matter."""
+    m = len(episodes)
+    return Steps(torch.tensor(episodes), torch.tensor(places), *(torch.zeros(m) for _ in range(4)))
+
+
+def batch(rewards: list[float], told: Steps | None = None) -> Batch:
+    """Episodes of which only the rewards and the prompt decisions matter."""
+    n = len(rewards)
+    return Batch(*torch.zeros(3, n, 6), told, torch.tensor(rewards), torch.arange(n))
+
+
+class Coin(nn.Module):
+    """A policy over two choices that sees nothing; `judge` takes the choices."""
+
+    def __init__(self, first: float = 0.5) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.tensor([math.log(first), math.log(1 - first)]))
+
+    def judge(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        over = Categorical(logits=self.logits.expand(len(actions), 2))
+        return over.log_prob(actions), over.entropy()
+
+    @property
+    def first(self) -> float:
+        return float(self.logits.softmax(-1)[0].detach())
+
+
+# Returns and advantages ----------------------------------------------------------------------------
+
+
+def test_a_decision_is_paid_less_the_more_decisions_follow():
+    """Two and one prompt decisions: the structure is the first of three and of two; then none; then nine, with
+    appendix F's gamma."""
+    told = batch([8.0, 4.0], steps([0, 1, 0], [0, 0, 1]))
+    first, later = told.returns(0.5)
+    assert told.lengths.tolist() == [2, 1]
+    assert first.tolist() == [8 * 0.25, 4 * 0.5] and later.tolist() == [8 * 0.5, 4.0, 8.0]
+    told = batch([8.0, -4.0])
+    first, later = told.returns(0.5)
+    assert first.tolist() == [8.0, -4.0] and len(later) == 0 and told.lengths.tolist() == [0, 0]
+    first, later = batch([1.0], steps([0] * 9, list(range(9)))).returns(0.95)
+    assert float(first[0]) == pytest.approx(0.6302494)  # five eighths
+    assert later.tolist() == pytest.approx([0.95 ** (8 - place) for place in range(9)])
+
+
+# PPO -----------------------------------------------------------------------------------------------
+
+
+def toy(n: int, grouped: bool) -> tuple[Side, Batch]:
+    """Structures of which those with workflow 3 are paid."""
+    side, at = (
+        Side.of(policies.structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped),
+        torch.ones(n, INPUTS),
+    )
+    drawn = side.policy.draw(at, dice(4))
+    rewards = (drawn.actions[:, 0] == 3).float()
+    return side, Batch(at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(n) // 8)
+
+
+def chance(side: Side, workflow: int) -> float:
+    with torch.no_grad():
+        hidden = side.policy.trunk(torch.ones(1, INPUTS))
+        return float(
+            side.policy.logits(hidden, 0, torch.zeros(1, 0, dtype=torch.int64)).softmax(-1)[
+                0, workflow
+            ]
+        )
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_an_update_makes_what_was_paid_more_likely_and_the_rest_less(grouped):
+    side, told = toy(256, grouped)
+    before = [chance(side, workflow) for workflow in range(9)]
+    for _ in range(4):
+        policy_updates.update(side, None, told, Rules(grouped=grouped))
+    after = [chance(side, workflow) for workflow in range(9)]
+    assert after[3] > before[3] + 0.02 and sum(after) - after[3] < sum(before) - before[3]
+
+
+def test_group_relative_updates_have_no_value_network():
+    side, told = toy(64, True)
+    assert side.value is None
+    said = policy_updates.update(side, None, told, Rules(grouped=True))
+    assert said["structure_value"] == 0.0
+    held = {id(weight) for group in side.optimizer.param_groups for weight in group["params"]}
+    assert held == {id(weight) for weight in side.policy.parameters()}
+
+
+def test_a_value_network_learns_what_episodes_are_paid():
+    """Half of the states are worth 1, the others -1."""
+    side, told = toy(64, False)
+    worth = torch.arange(64) % 2 * 2.0 - 1
+    told = replace(told, states=told.states * worth[:, None], rewards=worth)
+    fits = [
+        policy_updates.update(side, None, told, Rules(epochs=1))["structure_value"]
+        for _ in range(60)
+    ]
+    assert fits[0] > 0.5 and fits[-1] < 0.1
+
+
+def test_prompt_decisions_are_updated_with_their_own_advantages():
+    """One agent, one atom: to tell it is paid, to stop is not, whatever the structure."""
+    roles = np.array([[True], [False], [False]])
+    prompt = policies.PromptPolicy(INPUTS, roles, hidden=16)
+    structure, side = toy(128, False)[0], Side.of(prompt, prompt.inputs, 3e-3)
+    at, chances = torch.ones(128, INPUTS), []
+    for turn in range(3):
+        drawn = structure.policy.draw(at, dice(5, turn))
+        with torch.no_grad():
+            chosen, decided = prompt.draw(at, drawn.actions, dice(6, turn))
+            first = decided.rows(decided.place == 0)
+            chances.append(
+                float(prompt.logits(first.states, first.allowed).softmax(-1)[:, 0].mean())
+            )
+        rewards = torch.tensor([float(len(agents[0])) for agents in chosen])
+        told = Batch(at, drawn.actions, drawn.logp.detach(), decided, rewards, torch.arange(128))
+        said = policy_updates.update(structure, side, told, Rules())
+        assert {"prompt_loss", "prompt_entropy", "prompt_value"} < set(said)
+    assert chances[0] < chances[1] < chances[2]
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_gradients_are_cut_to_their_greatest_norm(scale):
+    """With steps of plain gradient descent at rate 1 the weights move by the gradient itself."""
+    policy = policies.structure_policy(INPUTS, hidden=8)
+    value = policies.Value(INPUTS, 8)
+    weights = [*policy.parameters(), *value.parameters()]
+    side = Side(policy, value, torch.optim.SGD(weights, lr=1.0))
+    before = [weight.detach().clone() for weight in weights]
+    side.step(scale * sum((weight**2).sum() for weight in weights), 0.5)
+    moved = float(
+        sum(((a - b) ** 2).sum() for a, b in zip(before, weights, strict=True)).detach() ** 0.5
+    )
+    free = float(2 * scale * sum((weight**2).sum() for weight in before) ** 0.5)
+    assert moved == pytest.approx(min(0.5, free), rel=1e-3)
+
+
+# The elite, and imitating it -----------------------------------------------------------------------
+
+
+def test_the_elite_is_right_and_among_the_best():
+    """Eleven rewards from 0 to 10: tau of three tenths is 7, four are that good, two of them right."""
+    rewards, right = np.arange(11.0), np.array([1, 0, 1, 0, 1, 0, 1, 1, 0, 0, 1])
+    chosen, tau = policy_updates.elite(right, rewards, 0.3)
+    assert tau == pytest.approx(7.0) and np.flatnonzero(chosen).tolist() == [7, 10]
+    chosen, tau = policy_updates.elite(np.array([0, 1, 1]), np.array([3.0, 1.0, 2.0]), 1.0)
+    assert tau == 1.0 and chosen.tolist() == [False, True, True]
+    for n in (5, 0):
+        assert not policy_updates.elite(np.zeros(n), np.arange(float(n)), 0.3)[0].any()
+
+
+def coin_side(first: float, rate: float = 0.2) -> tuple[Coin, Side]:
+    coin = Coin(first)
+    return coin, Side(coin, None, torch.optim.Adam(coin.parameters(), lr=rate))
+
+
+def test_the_loss_of_imitation_is_minus_log_p_minus_the_entropy_bonus():
+    """-log 0.8 - 0.5 H(0.8)."""
+    _, side = coin_side(0.8)
+    entropy = -0.8 * math.log(0.8) - 0.2 * math.log(0.2)
+    (loss,) = policy_updates.imitate(side, [(torch.zeros(4, dtype=torch.int64),)], 0.5, 10.0)
+    assert loss == pytest.approx(-math.log(0.8) - 0.5 * entropy, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "shown, entropy, end",
+    [
+        ([0, 0, 1, 0], 0.0, pytest.approx(0.75, abs=1e-3)),  # lemma 3.1: the shares that are shown
+        ([0] * 8, 0.0, pytest.approx(1.0, abs=0.05)),
+        (
+            [0] * 8,
+            1.0,
+            pytest.approx(brentq(lambda p: p * math.log(p / (1 - p)) - 1, 0.5, 0.99), abs=1e-3),
+        ),
+    ],
+)
+def test_imitation_moves_towards_what_is_shown_and_an_entropy_bonus_leaves_it_less_certain(
+    shown, entropy, end
+):
+    """The opposite sign would leave it more certain."""
+    coin, side = coin_side(0.5)
+    policy_updates.imitate(side, [(torch.tensor(shown),)] * 150, entropy, 10.0)
+    assert coin.first == end
+
+
+def test_masked_actions_stay_impossible_when_a_policy_imitates():
+    policy = policies.structure_policy(INPUTS, hidden=8)
+    side, at = Side.of(policy, INPUTS, 1e-2, valued=False), torch.ones(1, INPUTS)
+    shown = torch.tensor([[0, 3, 0, 1, 0, 0]])
+    before = float(policy.judge(at, shown)[0].detach())
+    losses = policy_updates.imitate(side, [(at, shown)] * 20, 0.01, 0.5)
+    assert losses[-1] < losses[0] and float(policy.judge(at, shown)[0].detach()) > before + 1
+    assert float(policy.judge(at, torch.tensor([[0, 3, 1, 1, 0, 0]]))[0].detach()) == -math.inf
+
+
+# DPO -----------------------------------------------------------------------------------------------
+
+
+def test_the_preference_loss_is_that_of_the_difference_of_differences():
+    """beta [(1) - (-1)] is 1, and -log sigma(1) = log(1 + 1/e); the second pair has not moved: log 2."""
+    better, worse = torch.tensor([-2.0, -3.0]), torch.tensor([-5.0, -4.0])
+    loss = policy_updates.prefer(
+        better, worse, better - torch.tensor([1.0, 0.0]), worse + torch.tensor([1.0, 0.0]), 0.5
+    )
+    assert float(loss) == pytest.approx((math.log(1 + math.exp(-1)) + math.log(2)) / 2, rel=1e-6)
+
+
+def test_the_first_epochs_loss_is_that_of_the_entropy_alone():
+    """All ratios are 1 and normalised advantages have mean 0, so -0.05 H is left."""
+    side, told = toy(40, False)
+    told = replace(told, rewards=torch.randn(40, generator=dice(3)))
+    said = policy_updates.update(side, None, told, Rules(entropy=0.05, epochs=1))
+    assert said["structure_loss"] == pytest.approx(-0.05 * said["structure_entropy"], abs=1e-6)
+    assert said["structure_entropy"] > 5
+
+
+def test_log_probabilities_of_an_episodes_decisions_are_added():
+    told = steps([2, 0, 2], [0, 0, 1])
+    assert policy_updates.summed(torch.tensor([-1.0, -2.0, -4.0]), told, 4).tolist() == [
+        -2.0,
+        0.0,
+        -5.0,
+        0.0,
+    ]

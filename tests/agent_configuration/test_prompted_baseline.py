@@ -1,0 +1,189 @@
+"""A language model as policy: what it is asked, and what is made of its replies, whatever they are."""
+
+import asyncio
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.agent_configuration import action_space, prompted_baseline
+from lib.agent_configuration.action_space import Configuration, SpaceError
+from lib.agent_configuration.prompted_baseline import Example, messages, parse, written
+from lib.agent_configuration.search import BASE
+from lib.llm import scripted
+from lib.llm.client import Client
+from lib.llm.json_replies import LONGEST, InvalidReply
+from lib.llm.transport import InProcess, completion
+from tests.agent_configuration.small import CHAIN, LONG
+from tests.llm import server
+
+VERIFY = Configuration((2, 5, 1, 2, 1, 0))
+TOLD = {
+    "workflow": "verify",
+    "tools1": ["calculator", "lookup"],
+    "tools2": ["calculator"],
+    "budgets": ["high", "medium", "low"],
+}
+TEXT = json.dumps(TOLD)
+STRUCTURE = st.tuples(*(st.integers(0, size - 1) for size in action_space.SIZES)).map(
+    action_space.repaired
+)
+
+
+# Replies -------------------------------------------------------------------------------------------
+
+
+def test_a_configuration_is_written_as_a_reply_would_have_it():
+    assert written(VERIFY) == TOLD
+    assert written(BASE) == {
+        "workflow": "direct",
+        "tools1": ["calculator", "search", "lookup", "python"],
+        "tools2": [],
+        "budgets": ["high", "low", "high"],
+    }
+
+
+@settings(deadline=None)
+@given(STRUCTURE)
+def test_what_is_written_is_read_again(structure):
+    assert parse(json.dumps(written(Configuration(structure)))) == Configuration(structure)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT,
+        f"```json\n{TEXT}\n```",
+        f"I would choose this.\n{TEXT}\nIt is cheap.",
+        TEXT.replace('"', "'"),
+        TEXT.replace(", ", ",\n").replace("]}", "],}"),
+        TEXT.replace('"workflow"', "workflow"),
+        TEXT[:-1] + ', "why": "it is long"}',
+        TEXT.replace('"lookup"', '"lookup", "calculator"'),
+    ],
+    ids=[
+        "plain",
+        "fenced",
+        "in a text",
+        "single quotes",
+        "trailing comma",
+        "bare key",
+        "more keys",
+        "twice the same",
+    ],
+)
+def test_a_reply_is_read_also_where_it_has_to_be_mended(text):
+    assert parse(text) == VERIFY
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"workflow": "chaos"}, "no workflow 'chaos'; there are direct, reason"),
+        ({"workflow": 2}, "workflow: Input should be a valid string"),
+        ({"tools1": ["browser"]}, "no tool 'browser'"),
+        ({"tools2": "calculator"}, "tools2: Input should be a valid list"),
+        ({"budgets": ["low", "low"]}, "budgets are three of low, medium, high"),
+        ({"budgets": ["low", "huge", "low"]}, "budgets are three of low, medium, high"),
+        ({"budgets": []}, "budgets are three of low, medium, high"),
+        ({"workflow": None}, "workflow: Input should be"),
+    ],
+)
+def test_a_wrong_reply_is_an_error_that_names_what_is_wrong(change, told):
+    with pytest.raises(SpaceError, match=told):
+        parse(json.dumps(TOLD | change))
+
+
+HOPELESS = [
+    "",
+    "verify, please",
+    "{}",
+    "}{",
+    "[1, 2]",
+    "{" * 5_000,
+    " " * LONGEST + TEXT,
+    "{" + "[" * 1_500 + "}",
+]
+
+
+@pytest.mark.parametrize("text", HOPELESS)
+def test_a_reply_without_a_configuration_is_an_error(text):
+    with pytest.raises((InvalidReply, SpaceError)):
+        parse(text)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet='{}[]":,workfldirectbugshm01 ', max_size=60))
+def test_no_reply_breaks_the_reader(text):
+    with suppress(InvalidReply, SpaceError):
+        assert action_space.checked(parse(text).structure)
+
+
+# Choosing ------------------------------------------------------------------------------------------
+
+
+def chosen(reply, items, examples=()):
+    """Configurations and failures from a model in this process."""
+
+    async def work():
+        told = server.settings(
+            backend="scripted", model="scripted-large", max_tokens=200, retries=0
+        )
+        async with Client(told, {"scripted": InProcess(reply)}) as client:
+            return await prompted_baseline.choose(client, "mine", items, examples)
+
+    return asyncio.run(work())
+
+
+def test_every_question_gets_its_own_configuration_in_order_and_the_base_where_a_reply_holds_none():
+    asked, replies = [], ["no idea", TEXT, "", json.dumps(written(BASE))]
+    items = [CHAIN, LONG, CHAIN, LONG]
+
+    def reply(body):
+        asked.append((body["seed"], body["messages"]))
+        return completion("m", replies[body["seed"]], 10, 10)
+
+    assert chosen(reply, items) == ([BASE, VERIFY, BASE, BASE], [1.0, 0.0, 1.0, 0.0])
+    assert sorted(asked, key=lambda pair: pair[0]) == [
+        (i, messages(item.prompt, [])) for i, item in enumerate(items)
+    ]
+
+
+@pytest.mark.parametrize("examples", [(), (Example(CHAIN.prompt, VERIFY, 4.5),)])
+def test_the_scripted_stand_in_replies_with_a_configuration(examples):
+    made, failed = chosen(scripted.answer, [CHAIN, LONG], examples)
+    assert failed == [0.0, 0.0] and made[0] != BASE and (made[0] == VERIFY) == bool(examples)
+
+
+def test_what_a_workflow_lacks_is_ignored_and_tools_may_be_left_out():
+    assert parse(json.dumps(TOLD | {"workflow": "voting"})) == Configuration((5, 5, 0, 2, 0, 0))
+    assert parse('{"workflow": "reason", "budgets": ["low", "low", "high"]}') == Configuration(
+        (1, 0, 0, 0, 0, 2)
+    )
+
+
+def test_the_model_is_told_all_that_there_is_to_choose_from_and_examples_with_their_reward():
+    system, user = messages("3 + 4 = ?", [])
+    assert (system["role"], user) == ("system", {"role": "user", "content": "Question: 3 + 4 = ?"})
+    assert (
+        system["content"].startswith(prompted_baseline.ASKED) and "Example" not in system["content"]
+    )
+    for word in (
+        *action_space.WORKFLOWS,
+        *action_space.TOOLS,
+        *action_space.AGENTS,
+        *action_space.TIERS,
+        *TOLD,
+    ):
+        assert word in system["content"]
+    system, _ = messages(
+        "3 + 4 = ?", [Example("1 + 1 = ?", VERIFY, 4.25), Example("2 + 2 = ?", BASE, -0.5)]
+    )
+    lines = system["content"].split("\n")[-4:]
+    assert (
+        lines[0] == "Example. Question: 1 + 1 = ?"
+        and lines[1] == f"Configuration: {TEXT} Reward: 4.25"
+    )
+    assert lines[2] == "Example. Question: 2 + 2 = ?" and lines[3].endswith(" Reward: -0.50")

@@ -1,0 +1,105 @@
+"""ARC's theorem on a table: it holds where a configuration is always paid the same, and fails where dice fall."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lib.agent_configuration import theorem_3_2
+
+SEEDS = st.integers(0, 10**6)
+
+
+def world(seed: int) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    """Costs, chances to be right, and dice; every number only once."""
+    rng = np.random.default_rng(seed)
+    return -rng.random((6, 8)), rng.random((6, 8)), rng
+
+
+# Lemma 3.1 -----------------------------------------------------------------------------------------
+
+
+def test_the_refined_policy_has_the_shares_of_the_elite():
+    questions, actions = np.array([0, 0, 0, 0, 1, 2, 2]), np.array([1, 1, 2, 0, 0, 2, 2])
+    elite = np.array([True, True, True, False, True, True, False])
+    policy = theorem_3_2.refined(questions, actions, elite, (4, 3))
+    assert policy == pytest.approx(np.array([[0, 2 / 3, 1 / 3], [1, 0, 0], [0, 0, 1], [0, 0, 0]]))
+
+
+# Theorem 3.2 ---------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(SEEDS, st.sampled_from([0.1, 0.3, 0.6]), st.integers(20, 300))
+def test_the_policy_never_leaves_the_elite_and_where_nothing_is_left_to_chance_both_parts_hold(
+    seed, share, rows
+):
+    mean, correct, rng = world(seed)
+    told = theorem_3_2.check(mean, correct, 0.0, share, rows, rng)
+    assert told.outside == 0.0 == theorem_3_2.check(mean, correct, 1.0, share, rows, rng).outside
+    if told.covered:
+        assert told.kept == 1.0 and told.fresh >= told.tau and told.after >= told.tau
+
+
+def test_where_dice_fall_the_elite_were_lucky_and_a_fresh_try_is_paid_less():
+    """And the more so, the more is left to chance."""
+    told = {
+        noise: [
+            theorem_3_2.check(*world(seed)[:2], noise, 0.3, 200, np.random.default_rng(seed))
+            for seed in range(30)
+        ]
+        for noise in (0.0, 0.3, 1.0)
+    }
+    assert (
+        all(one.fresh < one.after for one in told[1.0])
+        and np.mean([one.fresh - one.tau for one in told[1.0]]) < -1
+    )
+    kept = [np.mean([one.kept for one in every]) for every in told.values()]
+    assert kept[0] == 1.0 > kept[1] > kept[2] and kept[2] < 0.2
+
+
+def test_a_tiny_world_by_hand():
+    """One question; the first action is right and costs 1, the second is wrong and free: 4 and 0, half of it elite."""
+    told = theorem_3_2.check(
+        np.array([[-1.0, 0.0]]), np.array([[1.0, 0.0]]), 0.0, 0.4, 4_000, np.random.default_rng(1)
+    )
+    assert (told.tau, told.covered, told.outside, told.after, told.fresh, told.kept) == (
+        4.0,
+        1.0,
+        0.0,
+        4.0,
+        4.0,
+        1.0,
+    )
+    assert told.before == pytest.approx(2.0, abs=0.15)
+
+
+def test_rounding_does_not_break_the_guarantee_where_rewards_are_equal():
+    """As rewards are that differ in the number of calls alone."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        mean, correct = (
+            -0.02 * rng.integers(1, 4, size=(6, 8)),
+            rng.integers(2, size=(6, 8)).astype(float),
+        )
+        assert theorem_3_2.check(mean, correct, 0.0, 0.3, 200, rng).kept == 1.0
+
+
+def test_a_question_without_an_elite_row_is_not_covered():
+    correct = np.array([[1.0, 1.0], [0.0, 0.0]])
+    told = theorem_3_2.check(np.zeros((2, 2)), correct, 0.0, 0.4, 200, np.random.default_rng(0))
+    assert told.covered == 0.5 and told.fresh == 5.0
+
+
+def test_the_buffer_is_paid_what_its_choices_are_worth_on_average():
+    mean, correct, _ = world(3)
+    told = theorem_3_2.check(mean, correct, 1.0, 0.3, 40_000, np.random.default_rng(0))
+    assert told.before == pytest.approx((mean + 5 * correct).mean(), abs=0.05)
+
+
+def test_a_chance_of_one_half_is_the_same_when_it_is_paid_again():
+    """As chances are that were measured in two or four tries."""
+    told = theorem_3_2.check(
+        np.zeros((1, 1)), np.full((1, 1), 0.5), 0.0, 0.3, 50, np.random.default_rng(0)
+    )
+    assert told.after == told.fresh == 5.0 and told.kept == 1.0

@@ -1,0 +1,372 @@
+"""Training without a language model: which workflow solves what is learnt, resumed and refined, and asked for once."""
+
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from lib.agent_configuration import action_space
+from lib.agent_configuration.action_space import Configuration
+from lib.agent_configuration.agent_system import Outcome
+from lib.agent_configuration.policy_updates import Rules, joined
+from lib.agent_configuration.rewards import Weights
+from lib.agent_configuration.training import (
+    KINDS,
+    Plan,
+    Policy,
+    Refining,
+    Training,
+    pairs,
+    prefer_better,
+    refine,
+)
+from lib.experiment import artifacts
+from lib.tasks import Item
+from tests.agent_configuration.small import ATOMS, CHAIN, LONG, NAMES
+
+WANTED = {CHAIN.prompt: "direct", LONG.prompt: "verify"}  # the workflow that solves each question
+ITEMS, STATES = [CHAIN, LONG], np.eye(2, 3, dtype=np.float32)
+BATCH, UPDATES = 8, 3
+
+
+class Fake:
+    """A system without agents: a question is solved by its own workflow, and a step costs. Counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list = []
+
+    def run(self, jobs):
+        self.asked += jobs
+        return [self.outcome(job) for job in jobs]
+
+    def outcome(self, job) -> Outcome:
+        right = WANTED[job.item.prompt] == job.configuration.workflow
+        return Outcome(right, "7", "text", 1 + job.draw, 1, 1, 1, 0.0, 0.0, 0, (), 0, (), ())
+
+    def rewards(self, jobs, outcomes, weights) -> np.ndarray:
+        return np.array([weights.alpha * o.right - weights.beta_s * o.calls for o in outcomes])
+
+
+def training(
+    seed: int = 0,
+    kind: str = "hierarchy",
+    system: Fake | None = None,
+    played: pd.DataFrame | None = None,
+    items: list[Item] = ITEMS,
+    updates: int = UPDATES,
+    batch: int = BATCH,
+    rate: float = 3e-3,
+    grouped: bool = False,
+) -> Training:
+    policy = Policy(kind, STATES.shape[1], ATOMS, seed=seed)
+    plan = Plan(
+        updates * batch, batch, (rate, rate), Rules(grouped=grouped), Weights(), 4 if grouped else 1
+    )
+    return Training(policy, system or Fake(), items, STATES, plan, seed, played)
+
+
+def done(**told) -> Training:
+    made = training(**told)
+    made.run()
+    return made
+
+
+def weights(policy: Policy) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in policy.arrays().items()}
+
+
+@cache
+def learnt() -> Training:
+    """Long enough to know what solves what. Change nothing about it."""
+    return done(updates=8, batch=40, rate=1e-2)
+
+
+# Learning ------------------------------------------------------------------------------------------
+
+
+def chances(policy: Policy) -> np.ndarray:
+    """Of the workflow that solves each question."""
+    with torch.no_grad():
+        hidden = policy.structure.trunk(torch.from_numpy(STATES))
+        over = policy.structure.logits(hidden, 0, torch.zeros(2, 0, dtype=torch.int64)).softmax(-1)
+    return np.array(
+        [over[i, action_space.WORKFLOWS.index(WANTED[item.prompt])] for i, item in enumerate(ITEMS)]
+    )
+
+
+def test_arc_learns_which_workflow_solves_which_question():
+    policy = learnt().policy
+    assert [one.workflow for one in policy.decide(torch.from_numpy(STATES)).configurations] == [
+        "direct",
+        "verify",
+    ]
+    assert chances(Policy("hierarchy", 3, ATOMS)).max() < 0.2 and chances(policy).min() > 0.5
+
+
+@pytest.mark.parametrize(
+    "kind, grouped", [("bandit", False), ("episodes", False), ("hierarchy", True)]
+)
+def test_rivals_learn_as_well(kind, grouped):
+    made = done(kind=kind, updates=7, batch=40, rate=1e-2, grouped=grouped)
+    assert chances(made.policy).min() > 0.2 and (made.structure.value is None) == grouped
+
+
+def test_tries_of_a_group_are_of_one_question_and_of_different_dice():
+    made = done(grouped=True, batch=16, updates=2)
+    for batch, _ in made.buffer:
+        assert batch.groups.tolist() == [i // 4 for i in range(16)]
+    rows = made.rows[0]
+    assert (
+        all(rows["key"][i : i + 4].nunique() == 1 for i in range(0, 16, 4))
+        and rows["key"].nunique() == 2
+    )
+    assert rows["calls"].nunique() == 4  # one more than the draw here
+
+
+def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
+    system = Fake()
+    seen = []
+    made = training(system=system)
+    made.run(lambda training: seen.append(training.step))
+    assert seen == list(range(1, UPDATES + 1)) and len(system.asked) == UPDATES * BATCH
+    assert len(made.rows) == len(made.buffer) == len(made.learned) == UPDATES
+    rows = pd.concat(made.rows)
+    assert rows["update"].tolist() == [i for i in range(UPDATES) for _ in range(BATCH)]
+    assert rows["digest"].tolist() == [job.configuration.digest for job in system.asked]
+    rewards = np.concatenate([batch.rewards.numpy() for batch, _ in made.buffer])
+    assert rewards == pytest.approx(rows["reward"].to_numpy(), rel=1e-6)
+    right = np.concatenate([right for _, right in made.buffer])
+    assert right.tolist() == [
+        WANTED[job.item.prompt] == job.configuration.workflow for job in system.asked
+    ]
+    assert {"structure_loss", "prompt_loss", "update"} < set(made.learned[0])
+
+
+# Policies ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_policy_chooses_valid_configurations_of_the_right_roles(kind):
+    policy = Policy(kind, 3, ATOMS, seed=1)
+    made = policy.decide(
+        torch.from_numpy(STATES).repeat(150, 1), torch.Generator().manual_seed(0)
+    ).configurations
+    roles = {atom.name: atom.role for atom in ATOMS}
+    for one in made:
+        assert action_space.checked(one.structure) == one.structure
+        for agent, atoms in enumerate(one.atoms):
+            assert (
+                all(roles[name] == action_space.AGENTS[agent] for name in atoms)
+                and len(set(atoms)) == len(atoms) <= 3
+            )
+            assert not atoms or agent in action_space.agents(one.workflow)
+    assert len({one.workflow for one in made}) == 9 and len({one.atoms for one in made}) > 20
+
+
+def test_what_a_flat_action_means():
+    """An atom of another role, one that is told twice, and one of an agent that is not there are no atoms."""
+    flat = Policy("bandit", 3, ATOMS)
+    assert flat._flat([2, 1, 2, 0, 1, 2, 2, 1, 2, 5, 0, 1, 7, 0, 6]) == Configuration(
+        (2, 1, 2, 0, 1, 2), ((NAMES[1], NAMES[0]), (NAMES[4],), (NAMES[6], NAMES[5]))
+    )
+    assert flat._flat([0, 1, 2, 0, 1, 2, 0, 1, 1, 5, 0, 0, 7, 0, 6]) == Configuration(
+        (0, 1, 0, 0, 0, 2), ((NAMES[0],), (), ())
+    )
+    assert flat._flat([2, 0, 0, 0, 0, 0, 5, 6, 7, 1, 0, 0, 0, 0, 0]) == Configuration(
+        (2, 0, 0, 0, 0, 0)
+    )
+
+
+# Equal seeds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_policys_first_weights_hang_on_its_seed_alone_and_travel_to_another(kind):
+    one = Policy(kind, 3, ATOMS, seed=3)
+    torch.rand(3)
+    before = torch.get_rng_state()
+    same, other = (Policy(kind, 3, ATOMS, seed=seed) for seed in (3, 4))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert weights(one) == weights(same) != weights(other)
+    assert weights(other.take(one.arrays())) == weights(one)
+    at = torch.from_numpy(STATES)
+    assert one.decide(at).configurations == other.decide(at).configurations
+
+
+@cache
+def whole(kind: str = "hierarchy", seed: int = 0) -> Training:
+    """A training that nobody interrupted. Change nothing about it."""
+    return done(kind=kind, seed=seed)
+
+
+def test_equal_seeds_give_equal_bytes():
+    once, again = whole(), done()
+    assert weights(once.policy) == weights(again.policy) != weights(whole(seed=1).policy)
+    assert once.learned == again.learned and pd.concat(once.rows).equals(pd.concat(again.rows))
+
+
+# Going on ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind, kept", [("hierarchy", 1), ("hierarchy", UPDATES), ("bandit", 2), ("episodes", 2)]
+)
+def test_a_training_that_goes_on_asks_nothing_twice_and_ends_with_the_same_weights(
+    kind, kept, tmp_path
+):
+    rows = whole(kind).rows
+    path = artifacts.write_parquet(
+        tmp_path / "rollouts.parquet", pd.concat(rows[:kept], ignore_index=True)
+    )
+    system = Fake()
+    resumed = done(kind=kind, system=system, played=artifacts.read_parquet(path))
+    assert len(system.asked) == (UPDATES - kept) * BATCH
+    assert (
+        weights(resumed.policy) == weights(whole(kind).policy)
+        and resumed.learned == whole(kind).learned
+    )
+    columns = list(rows[0].columns)
+    assert pd.concat(resumed.rows)[columns].equals(pd.concat(rows)[columns])
+
+
+@pytest.mark.parametrize(
+    "other, items, kept, asked",
+    [
+        (0, [LONG, CHAIN], UPDATES * BATCH, UPDATES * BATCH),
+        (1, ITEMS, UPDATES * BATCH, UPDATES * BATCH),
+        (0, ITEMS, BATCH + BATCH // 2, (UPDATES - 1) * BATCH),
+    ],
+    ids=["other questions", "another seed", "half an update"],
+)
+def test_rows_that_are_not_of_this_training_are_not_believed(other, items, kept, asked):
+    """Two trainings of one seed first draw the same configurations where policies still know nothing."""
+    system, rows = Fake(), pd.concat(whole(seed=other).rows, ignore_index=True)[:kept]
+    made = done(system=system, played=rows, items=items)
+    assert len(system.asked) == asked and weights(made.policy) == weights(done(items=items).policy)
+
+
+# Refinements ---------------------------------------------------------------------------------------
+
+
+def mean_logp(policy: Policy, made: Training) -> float:
+    """Of the structures that were right and in the best three tenths."""
+    told, right = (
+        joined([batch for batch, _ in made.buffer]),
+        np.concatenate([right for _, right in made.buffer]),
+    )
+    elite = torch.from_numpy(right) & (told.rewards >= np.quantile(told.rewards.numpy(), 0.7))
+    with torch.no_grad():
+        return float(policy.structure.judge(told.states[elite], told.structures[elite])[0].mean())
+
+
+SFT = Refining(epochs=4, batch=256, rates=(3e-3, 3e-3))
+
+
+def test_refining_changes_a_copy_and_makes_the_elite_likelier():
+    made, asked = learnt(), len(learnt().system.asked)
+    before = weights(made.policy)
+    policy, about = refine(made, SFT, 0)
+    assert (
+        policy is not made.policy
+        and weights(made.policy) == before
+        and len(made.system.asked) == asked
+    )
+    after = weights(policy)
+    assert {name.split(".")[0] for name in after if after[name] != before[name]} == {
+        "structure",
+        "prompt",
+    }
+    assert mean_logp(policy, made) > mean_logp(made.policy, made) + 0.1
+    rows = pd.concat(made.rows)
+    tau = np.quantile(rows["reward"].astype(np.float32), 0.7)
+    elite = rows[(rows["right"] == 1) & (rows["reward"].astype(np.float32) >= tau)]
+    assert about["tau"] == pytest.approx(tau) and about["elite"] == len(elite)
+    assert about["reward"] == pytest.approx(elite["reward"].mean(), rel=1e-5)
+    again, other = (refine(made, SFT, seed)[0] for seed in range(2))
+    assert weights(again) == after != weights(other)
+
+
+def buffer(*episodes: tuple[str, bool, float]) -> SimpleNamespace:
+    """A training of which only the buffer matters: question, whether right, reward; in two batches."""
+    half = len(episodes) // 2
+    parts = [list(episodes[:half]), list(episodes[half:])]
+    batches = [
+        (
+            SimpleNamespace(rewards=torch.tensor([r for *_, r in part])),
+            np.array([right for _, right, _ in part]),
+        )
+        for part in parts
+    ]
+    rows = [
+        pd.DataFrame({"key": [k for k, *_ in part], "prompt": [f"{k} ?" for k, *_ in part]})
+        for part in parts
+    ]
+    return SimpleNamespace(buffer=batches, rows=rows)
+
+
+def test_pairs_are_of_one_wording_of_a_question_a_good_right_answer_and_a_bad_wrong_one():
+    told = buffer(
+        ("a", True, 4.5),
+        ("a", False, -0.1),
+        ("b", True, 4.9),
+        ("a", True, 3.9),
+        ("c", False, 0.0),
+        ("a", False, 2.1),
+        ("b", False, 2.0),
+        ("a", True, 4.0),
+        ("a", False, 1.0),
+        ("b", False, -1.0),
+    )
+    assert pairs(told, Refining()).tolist() == [[0, 1], [7, 8], [2, 6]]
+    told = buffer(("a", True, 4.5), ("b", False, -1.0), ("a", False, -1.0), ("b", True, 5.0))
+    told.rows[0]["prompt"], told.rows[1]["prompt"] = ["a A : x ?", "b ?"], ["a A : y ?", "b ?"]
+    assert pairs(told, Refining()).tolist() == [[3, 1]]
+
+
+DPO = Refining(epochs=2, batch=16, rates=(1e-3, 1e-3), entropy=0.05, beta=0.05)
+
+
+def test_preferring_changes_a_copy_and_widens_the_gap_between_pairs():
+    made = learnt()
+    before, asked = weights(made.policy), len(made.system.asked)
+    short = SimpleNamespace(policy=made.policy, buffer=made.buffer[:5], rows=made.rows[:5])
+    played, (better, worse) = joined([batch for batch, _ in short.buffer]), pairs(short, DPO).T
+    policy, about = prefer_better(short, DPO, 0)
+    assert weights(made.policy) == before and about == {"pairs": len(better)} and about["pairs"] > 5
+    assert len(made.system.asked) == asked
+
+    def gap(judged: Policy) -> float:
+        with torch.no_grad():
+            logp, _ = judged.structure.judge(played.states, played.structures)
+        return float((logp[better] - logp[worse]).mean())
+
+    assert gap(policy) > gap(made.policy) + 0.1
+    assert weights(prefer_better(short, DPO, 0)[0]) == weights(policy)
+
+
+def test_a_policy_without_masks_repairs_what_it_draws():
+    policy = Policy("hierarchy", 3, ATOMS, masked=False, seed=1)
+    made = policy.decide(torch.from_numpy(STATES).repeat(200, 1), torch.Generator().manual_seed(0))
+    drawn = [tuple(row) for row in made.structures.tolist()]
+    assert [one.structure for one in made.configurations] == [
+        action_space.repaired(row) for row in drawn
+    ]
+    assert any(one.structure != row for one, row in zip(made.configurations, drawn, strict=True))
+
+
+def test_without_an_elite_or_pairs_copies_are_as_they_were():
+    made = done(updates=1)
+    made.buffer = [(batch, np.zeros_like(right)) for batch, right in made.buffer]
+    (refined, elite), (preferred, matched) = refine(made, SFT, 0), prefer_better(made, DPO, 0)
+    assert (elite["elite"], elite["reward"]) == (0, 0.0) and matched == {"pairs": 0}
+    for policy in (refined, preferred):
+        assert policy is not made.policy and weights(policy) == weights(made.policy)
+
+
+def test_a_flat_policy_can_be_refined():
+    made = done(kind="bandit", updates=4, batch=40, rate=1e-2)
+    policy, about = refine(made, SFT, 0)
+    assert about["elite"] > 0 and mean_logp(policy, made) > mean_logp(made.policy, made)
