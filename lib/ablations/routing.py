@@ -1,5 +1,4 @@
-"""Ablations of paying for answers: how CoRL's budget is put into words, what its parts are worth, what one budget for
-all teaches, and what ToolOrchestra learns from prices."""
+"""Ablations of CoRL: how its budget is put into words, what its parts are worth, and what one budget for all teaches."""
 
 from collections.abc import Mapping
 
@@ -10,8 +9,6 @@ from lib.experiment import results_table
 from lib.routing import glassbox
 from lib.routing import study as corl
 from lib.routing.arms import NAMED
-from lib.routing.toolorchestra import arms as orchestra
-from lib.routing.toolorchestra import study as tools
 from lib.stats.ablation_comparison import Comparison, Measure
 
 MILLION = 1e6
@@ -22,7 +19,6 @@ CALLS = Measure("calls", "calls", "")
 BOXED, WITHIN = Measure("reward", "reward"), Measure("within", "share within the budget")
 SPENT, ASKED = Measure("dollars", "price of its calls", "lower"), Measure("asked", "calls", "")
 DEAR = Measure("dear", "calls to the dearest expert", "")
-SECONDS = Measure("milliseconds", "ms", "lower")
 
 
 def prompts(params: Params, results: corl.Results) -> Comparison:
@@ -140,42 +136,6 @@ def _tests(results: corl.Results, arm: str, style: str, word: str | None) -> pd.
     if word is not None:
         part = part[part["label"] == word]
     return part.assign(unit=part["item"], dollars=part["dollars"] * MILLION)
-
-
-def pricing(params: Params, **where) -> dict[str, Comparison]:
-    """ToolOrchestra trained at prices by lot, at list prices alone, and with the sign error in circulation; in
-    the exam at prices by lot, and at the prices of another list. where: of study.run."""
-    compared = [orchestra.NAMED[name] for name in ("paper", "published")] + [orchestra.LISTED]
-    results = tools.run(params, compared, label="training at other prices", **where)
-    labels = {tools.START: "start"} | {arm.name: arm.label for arm in compared}
-    labels["paper"] = "prices by lot"
-    return {exam: _priced(params, results, labels, exam) for exam in ("test", "unseen_prices")}
-
-
-def _priced(params: Params, results: tools.Results, labels, exam: str) -> Comparison:
-    rows = results.episodes[results.episodes["exam"] == exam]
-    rows = rows[rows["arm"].isin(labels)]
-    frame = rows.assign(
-        variant=rows["arm"].map(labels),
-        unit=rows["item"],
-        dollars=rows["dollars"] * MILLION,
-        milliseconds=rows["seconds"] * 1000,
-    )
-    usual = labels["paper"]
-    against = {
-        shown: usual
-        for shown in dict.fromkeys(frame["variant"])
-        if shown not in (usual, labels[tools.START])
-    }
-    where = "prices by lot" if exam == "test" else "prices of another list"
-    return Comparison(
-        f"tool_pricing.{exam}",
-        f"prices in training, in the exam with {where}",
-        frame,
-        against,
-        (MONEY, RIGHT, SECONDS),
-        params.llm.decided_by(params.tools.models.values()),
-    )
 
 
 def controllers(params: Params, **where) -> corl.Results:

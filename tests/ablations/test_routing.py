@@ -1,4 +1,4 @@
-"""Ablations of paying for answers: which episodes are compared with which, in a made-up study."""
+"""Ablations of CoRL: which episodes are compared with which, in a made-up study."""
 
 import pandas as pd
 import pytest
@@ -7,8 +7,6 @@ from lib import config
 from lib.ablations import routing
 from lib.routing import study as corl
 from lib.routing.arms import Budgets
-from lib.routing.toolorchestra import arms as orchestra
-from lib.routing.toolorchestra import study as tools
 
 SETTINGS = config.load("smoke")
 SEEDS, ITEMS = 2, 4
@@ -155,59 +153,3 @@ def test_parts_are_held_against_the_whole():
     assert made.gains["dollars"]["value"]["budget not told"] == 1 and set(
         made.against.values()
     ) == {"CoRL"}
-
-
-# ToolOrchestra ------------------------------------------------------------------------------------
-
-COSTS = {"start": 5.0, "paper": 4.0, "published": 9.0, "listed": 6.0}  # micro-dollars of a question
-
-
-@pytest.fixture
-def priced(monkeypatch):
-    """The exams that each arm sits; those of another list cost ten times as much."""
-    asked = []
-
-    def run(params, compared, label=""):
-        asked.extend(compared)
-        sat = {arm.name: arm.exams for arm in compared} | {
-            tools.START: ("test", "outage", "unseen_prices")
-        }
-        rows = [
-            {
-                "arm": arm,
-                "exam": exam,
-                "seed": seed,
-                "item": item,
-                "right": 1.0,
-                "seconds": 0.001 * COSTS[arm],
-                "dollars": 1e-6 * COSTS[arm] * (10 if exam == "unseen_prices" else 1),
-            }
-            for arm, told in sat.items()
-            for exam in told
-            for seed in range(1 if arm == tools.START else SEEDS)
-            for item in range(ITEMS)
-        ]
-        return type("Results", (), {"episodes": pd.DataFrame(rows)})
-
-    monkeypatch.setattr(tools, "run", run)
-    return asked
-
-
-def test_trainings_at_other_prices_are_held_against_prices_by_lot(priced):
-    made = routing.pricing(SETTINGS)
-    assert [arm.name for arm in priced] == ["paper", "published", "listed"] and priced[
-        2
-    ] is orchestra.LISTED
-    test, unseen = made["test"], made["unseen_prices"]
-    assert test.against == {"sign error": "prices by lot", "list prices only": "prices by lot"}
-    assert unseen.against == {
-        "list prices only": "prices by lot"
-    }  # the other sits the main exams alone
-    assert test.gains["dollars"]["value"]["sign error"] == pytest.approx(5)
-    assert test.gains["milliseconds"]["value"]["list prices only"] == pytest.approx(2)
-    assert unseen.gains["dollars"]["value"]["list prices only"] == pytest.approx(20)
-    assert (
-        test.levels["dollars"]["value"]["start"] == pytest.approx(5)
-        and "start" in unseen.levels["dollars"].index
-    )
-    assert test.name == "tool_pricing.test" and unseen.name == "tool_pricing.unseen_prices"

@@ -1,0 +1,46 @@
+"""Ablation of ToolOrchestra: what an orchestrator learns from the prices that it is trained at."""
+
+from lib.config import Params
+from lib.routing.toolorchestra import arms, study
+from lib.stats.ablation_comparison import Comparison, Measure
+
+MILLION = 1e6
+RIGHT = Measure("right", "accuracy")
+MONEY = Measure("dollars", "$ per million questions", "lower")
+SECONDS = Measure("milliseconds", "ms", "lower")
+
+
+def pricing(params: Params, **where) -> dict[str, Comparison]:
+    """ToolOrchestra trained at prices by lot, at list prices alone, and with the sign error in circulation; in
+    the exam at prices by lot, and at the prices of another list. where: of study.run."""
+    compared = [arms.NAMED[name] for name in ("paper", "published")] + [arms.LISTED]
+    results = study.run(params, compared, label="training at other prices", **where)
+    labels = {study.START: "start"} | {arm.name: arm.label for arm in compared}
+    labels["paper"] = "prices by lot"
+    return {exam: _priced(params, results, labels, exam) for exam in ("test", "unseen_prices")}
+
+
+def _priced(params: Params, results: study.Results, labels, exam: str) -> Comparison:
+    rows = results.episodes[results.episodes["exam"] == exam]
+    rows = rows[rows["arm"].isin(labels)]
+    frame = rows.assign(
+        variant=rows["arm"].map(labels),
+        unit=rows["item"],
+        dollars=rows["dollars"] * MILLION,
+        milliseconds=rows["seconds"] * 1000,
+    )
+    usual = labels["paper"]
+    against = {
+        shown: usual
+        for shown in dict.fromkeys(frame["variant"])
+        if shown not in (usual, labels[study.START])
+    }
+    where = "prices by lot" if exam == "test" else "prices of another list"
+    return Comparison(
+        f"tool_pricing.{exam}",
+        f"prices in training, in the exam with {where}",
+        frame,
+        against,
+        (MONEY, RIGHT, SECONDS),
+        params.llm.decided_by(params.tools.models.values()),
+    )

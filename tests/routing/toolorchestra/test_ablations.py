@@ -1,0 +1,62 @@
+"""Ablation of ToolOrchestra: which episodes are compared with which, in a made-up study."""
+
+import pandas as pd
+import pytest
+
+from lib import config
+from lib.routing.toolorchestra import ablations, arms, study
+
+SETTINGS = config.load("smoke")
+SEEDS, ITEMS = 2, 4
+COSTS = {"start": 5.0, "paper": 4.0, "published": 9.0, "listed": 6.0}  # micro-dollars of a question
+
+
+@pytest.fixture
+def priced(monkeypatch):
+    """The exams that each arm sits; those of another list cost ten times as much."""
+    asked = []
+
+    def run(params, compared, label=""):
+        asked.extend(compared)
+        sat = {arm.name: arm.exams for arm in compared} | {
+            study.START: ("test", "outage", "unseen_prices")
+        }
+        rows = [
+            {
+                "arm": arm,
+                "exam": exam,
+                "seed": seed,
+                "item": item,
+                "right": 1.0,
+                "seconds": 0.001 * COSTS[arm],
+                "dollars": 1e-6 * COSTS[arm] * (10 if exam == "unseen_prices" else 1),
+            }
+            for arm, told in sat.items()
+            for exam in told
+            for seed in range(1 if arm == study.START else SEEDS)
+            for item in range(ITEMS)
+        ]
+        return type("Results", (), {"episodes": pd.DataFrame(rows)})
+
+    monkeypatch.setattr(study, "run", run)
+    return asked
+
+
+def test_trainings_at_other_prices_are_held_against_prices_by_lot(priced):
+    made = ablations.pricing(SETTINGS)
+    assert [arm.name for arm in priced] == ["paper", "published", "listed"] and priced[
+        2
+    ] is arms.LISTED
+    test, unseen = made["test"], made["unseen_prices"]
+    assert test.against == {"sign error": "prices by lot", "list prices only": "prices by lot"}
+    assert unseen.against == {
+        "list prices only": "prices by lot"
+    }  # the other sits the main exams alone
+    assert test.gains["dollars"]["value"]["sign error"] == pytest.approx(5)
+    assert test.gains["milliseconds"]["value"]["list prices only"] == pytest.approx(2)
+    assert unseen.gains["dollars"]["value"]["list prices only"] == pytest.approx(20)
+    assert (
+        test.levels["dollars"]["value"]["start"] == pytest.approx(5)
+        and "start" in unseen.levels["dollars"].index
+    )
+    assert test.name == "tool_pricing.test" and unseen.name == "tool_pricing.unseen_prices"
