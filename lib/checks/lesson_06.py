@@ -4,7 +4,7 @@ import numpy as np
 
 from lib.checks import Exercise, Exercises
 from lib.experiment import seeds
-from lib.routing.toolorchestra import rewards
+from lib.tool_orchestration import rewards
 from lib.tools import Tool
 
 GROUP = rewards.vectors(np.zeros((3, 0)), np.ones(3), np.array([1.0, 2.0, 5.0]), np.zeros(3))

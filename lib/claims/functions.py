@@ -15,8 +15,8 @@ from lib.config import ROOT
 from lib.envs.education import answer_probability
 from lib.envs.question_bank import TOPICS, load_bank
 from lib.llm import cost_ledger
-from lib.routing.toolorchestra import rewards
 from lib.stats import Interval
+from lib.tool_orchestration import rewards
 
 BANK = ROOT / "data/bank/mathe_items.csv"  # the bank that ships with the project
 

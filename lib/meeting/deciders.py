@@ -26,7 +26,7 @@ from lib.experiment import seeds
 from lib.outcomes import choosing, headroom
 from lib.outcomes.choosing import Fold, Plays
 from lib.outcomes.tables import Table
-from lib.routing.toolorchestra.rewards import normalised
+from lib.tool_orchestration.rewards import normalised
 
 VERSION = 1  # of deciders on recorded outcomes
 CONSTANT, MIXTURES, RANDOM, ORACLE = "best constant", "mixtures", "random", "oracle"

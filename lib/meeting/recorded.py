@@ -21,7 +21,7 @@ from lib.meeting.deciders import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, 
 from lib.outcomes import choosing, headroom, tables
 from lib.outcomes.choosing import EQUAL, HALF, Fold, Plays, Scored
 from lib.outcomes.tables import Table
-from lib.routing.toolorchestra import rewards as tool_rewards
+from lib.tool_orchestration import rewards as tool_rewards
 
 VERSION = 1  # of the replay of a table
 RUNS = ROOT / "data/runs/recorded"

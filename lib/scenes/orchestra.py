@@ -9,15 +9,15 @@ import pandas as pd
 from lib import plots
 from lib.config import Params, ToolSettings
 from lib.language_models.tokenizer import encode
-from lib.routing.toolorchestra import assignments, exams, menu, prompted
-from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.desk import Desk, Own
-from lib.routing.toolorchestra.menu import Offer
-from lib.routing.toolorchestra.recorded import LABELS, PAPER
-from lib.routing.toolorchestra.rewards import MICRO, MILLI
-from lib.routing.toolorchestra.study import START, Results
 from lib.scenes import spoken
 from lib.tasks.synthesis import Call, Task, judge
+from lib.tool_orchestration import episode_specs, prompted_baseline, test_sets, tool_menu
+from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.experiment import START, Results
+from lib.tool_orchestration.results import LABELS, PAPER
+from lib.tool_orchestration.rewards import MICRO, MILLI
+from lib.tool_orchestration.tool_environment import Desk, Own
+from lib.tool_orchestration.tool_menu import Offer
 from lib.tools.python import python
 from lib.tools.sandbox import Sandbox
 
@@ -55,7 +55,7 @@ CODES = (
 
 def assigned(results: Results, settings: ToolSettings) -> list[Assignment]:
     """The assignments of the exam `test` at list prices, in the order of its items."""
-    return exams.exam("test", results.offers, results.offers, settings)
+    return test_sets.exam("test", results.offers, results.offers, settings)
 
 
 def example(results: Results, settings: ToolSettings) -> Assignment:
@@ -102,8 +102,11 @@ def tool_table(results: Results, params: Params) -> pd.DataFrame:
         backends.get(of[n], f"model, {of[n]}") if n in of else "function" for n in table["tool"]
     ]
     table.insert(1, "kind", kinds)
-    table.loc[table["tool"] == menu.OFFICE, "good at"] = "an office's own records"
-    at_home, offered = (*menu.LOCAL, menu.OFFICE), ~table["tool"].isin(params.tools.unseen)
+    table.loc[table["tool"] == tool_menu.OFFICE, "good at"] = "an office's own records"
+    at_home, offered = (
+        (*tool_menu.LOCAL, tool_menu.OFFICE),
+        ~table["tool"].isin(params.tools.unseen),
+    )
     return table.assign(
         **{"on the user's machine": table["tool"].isin(at_home), "in training": offered}
     )
@@ -112,7 +115,7 @@ def tool_table(results: Results, params: Params) -> pd.DataFrame:
 def schema(assignment: Assignment) -> str:
     """The first function on a menu, or else the first tool, as OpenAI's API is told of it."""
     desk = Desk(None, {})  # type: ignore[arg-type]  # nobody is asked anything
-    told = prompted.schemas(assignment, desk, lab=False)
+    told = prompted_baseline.schemas(assignment, desk, lab=False)
     places = [i for i, offer in enumerate(assignment.menu.offers) if not offer.model]
     return json.dumps(told[places[0] if places else 0], indent=2)
 
@@ -133,7 +136,7 @@ def sandbox_table() -> pd.DataFrame:
 def office_task() -> Task:
     """A task that reads, writes and has something to say: one with as few calls as any, of a test office."""
     return min(
-        assignments.office("test", 40, 1),
+        episode_specs.office("test", 40, 1),
         key=lambda task: (not _telling(task), len(task.calls), task.id),
     )
 

@@ -22,10 +22,10 @@ from lib.language_models.tokenizer import encode
 from lib.llm.client import Client
 from lib.rl.expert_pool import Pool
 from lib.rl.generators import Lab
-from lib.routing.toolorchestra import assignments, menu
-from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.desk import Desk, Own, roll
-from lib.routing.toolorchestra.menu import FUNCTIONS, Menu, Preference
+from lib.tool_orchestration import episode_specs, tool_menu
+from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.tool_environment import Desk, Own, roll
+from lib.tool_orchestration.tool_menu import FUNCTIONS, Menu, Preference
 from tests.benchmarks.clock import seconds
 
 GOAL = 4.0
@@ -82,9 +82,9 @@ def voice():
 def wanted(n: int) -> list[Assignment]:
     """Questions with all tools that are called on their menu."""
     card = {"dollars_per_1k_tokens": 1e-3, "tokens_per_second": 1e3, "accuracy": []}
-    prices = menu.price_list(config.ROOT / TOOLS.prices)
-    told = menu.offers(prices, {word: card for word in WORDS if word not in FUNCTIONS})
-    questions = tasks.draw("chain", "train", n, assignments.DIFFICULTIES["chain"], seed=0)
+    prices = tool_menu.price_list(config.ROOT / TOOLS.prices)
+    told = tool_menu.offers(prices, {word: card for word in WORDS if word not in FUNCTIONS})
+    questions = tasks.draw("chain", "train", n, episode_specs.DIFFICULTIES["chain"], seed=0)
     rng = seeds.rng("a benchmark")
     return [
         Assignment(

@@ -14,11 +14,11 @@ from lib.experiment import artifacts, sweep
 from lib.experiment.run_context import RunContext
 from lib.language_models import checkpoints
 from lib.language_models.training import released_weights
-from lib.routing.toolorchestra import arms, glassbox, study
+from lib.tool_orchestration import experiment, synthetic_benchmark, variants
 from tests.golden import SmallJob
 from tests.golden.budgeted_routing import LEARN, MODEL, measure_distance
 
-ARM = arms.NAMED["paper"]  # which sits every exam
+ARM = variants.NAMED["paper"]  # which sits every exam
 SHOWN = 8  # rollouts and episodes whose numbers are kept one by one
 BASE, AGENT = "lab-caller", "lab-agent"
 TOOLS = {
@@ -87,21 +87,21 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         )
     context = RunContext.of(settings, models, folder, folder, workers=1)
 
-    lessons_job, trial_job = first_jobs = study.make_first_jobs(settings, models)
-    prepare = partial(study.first_work, context=context)
+    lessons_job, trial_job = first_jobs = experiment.make_first_jobs(settings, models)
+    prepare = partial(experiment.first_work, context=context)
     sweep.run(prepare, [lessons_job], folder / "runs", workers=1)
     start = lessons_job.folder(folder / "runs")
     context = replace(context, inputs={lessons_job.key: str(start)})
 
-    training_job, _ = study.make_jobs(settings, [ARM], first_jobs)
-    train_and_test = partial(study.work, context=context, save_every=settings.tools.save_every)
+    training_job, _ = experiment.make_jobs(settings, [ARM], first_jobs)
+    train_and_test = partial(experiment.work, context=context, save_every=settings.tools.save_every)
     return [
         SmallJob(lessons_job, prepare, partial(summarize_lessons, models / BASE)),
         SmallJob(trial_job, prepare, summarize_trial),
         SmallJob(training_job, train_and_test, partial(summarize_training, start / "model")),
         *(
-            SmallJob(job, glassbox.work, summarize_benchmark)
-            for job in glassbox.make_jobs(settings.tools.glass)
+            SmallJob(job, synthetic_benchmark.work, summarize_benchmark)
+            for job in synthetic_benchmark.make_jobs(settings.tools.glass)
         ),
     ]
 

@@ -45,7 +45,7 @@ from tests.hardening.endpoint import answer, served
 from tests.llm.server import completion as scripted
 from tests.llm.server import settings
 from tests.orchestration import zoo
-from tests.routing.toolorchestra.test_prompted import FACT, given, played, says
+from tests.tool_orchestration.test_prompted_baseline import FACT, given, played, says
 
 SECONDS = 10.0
 MEGABYTES = 400

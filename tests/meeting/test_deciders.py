@@ -12,8 +12,8 @@ from lib.meeting import deciders
 from lib.meeting.deciders import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
 from lib.outcomes import choosing
 from lib.rl.budget_reward import reward as corl_reward
-from lib.routing.toolorchestra.rewards import normalised, vectors
-from lib.routing.toolorchestra.rewards import reward as preferred
+from lib.tool_orchestration.rewards import normalised, vectors
+from lib.tool_orchestration.rewards import reward as preferred
 from tests.outcomes.small import made
 
 SETTINGS = config.load("smoke").recorded.model_copy(update={"updates": 60, "neighbours": 20})

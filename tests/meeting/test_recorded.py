@@ -11,8 +11,8 @@ from lib.meeting import deciders, recorded
 from lib.meeting.deciders import CHECK, CONSTANT, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR
 from lib.outcomes import choosing, headroom, tables
 from lib.outcomes.tables import TableError
-from lib.routing.toolorchestra import rewards
 from lib.stats import Interval
+from lib.tool_orchestration import rewards
 from tests.outcomes.small import made
 
 SETTINGS = config.load("smoke").recorded.model_copy(update={"updates": 20, "draws": 20, "seeds": 5})

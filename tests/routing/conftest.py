@@ -8,7 +8,7 @@ from lib.language_models.in_process_client import Asker
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.serving.chat_completions import Model
 from lib.routing import study
-from lib.routing.toolorchestra import study as tools
+from lib.tool_orchestration import experiment as tools
 from tests.language_models import tiny
 
 

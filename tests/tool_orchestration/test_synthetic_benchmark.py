@@ -9,9 +9,9 @@ from lib import config
 from lib.config import ToolGlassSettings
 from lib.experiment import seeds
 from lib.rl import losses
-from lib.routing.toolorchestra import desk, menu, rewards
-from lib.routing.toolorchestra import glassbox as glass
-from lib.routing.toolorchestra.glassbox import Arm, Menus, Worlds
+from lib.tool_orchestration import rewards, tool_environment, tool_menu
+from lib.tool_orchestration import synthetic_benchmark as glass
+from lib.tool_orchestration.synthetic_benchmark import Arm, Menus, Worlds
 
 TOOLS = config.settings(profile="smoke").tools
 SMALL = TOOLS.glass
@@ -190,10 +190,12 @@ def test_a_setting_changes_the_keys_of_the_jobs_that_read_it_and_of_no_others(ch
     assert {label for label in before if before[label] == after[label]} == kept
 
 
-@pytest.mark.parametrize("module", [seeds, losses, menu, rewards, glass])
+@pytest.mark.parametrize("module", [seeds, losses, tool_menu, rewards, glass])
 def test_a_raised_version_makes_both_jobs_new(module, monkeypatch):
     before = keys()
-    monkeypatch.setattr(desk, "VERSION", desk.VERSION + 1)  # which nothing here uses
+    monkeypatch.setattr(
+        tool_environment, "VERSION", tool_environment.VERSION + 1
+    )  # which nothing here uses
     assert keys() == before
     monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
     assert not keys().items() & before.items()

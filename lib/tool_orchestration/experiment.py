@@ -44,23 +44,23 @@ from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
 from lib.rl.generators import Lab
 from lib.rl.token_ppo import Learner
 from lib.rl.training_log import Logs, spoken
-from lib.routing.toolorchestra import (
-    arms,
-    assignments,
-    desk,
-    exams,
-    menu,
-    prompted,
-    rewards,
-    strategies,
-    warm,
-)
-from lib.routing.toolorchestra.arms import ARMS, Arm
-from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
-from lib.routing.toolorchestra.menu import Menu, Offer, Preference, PriceList, names, seen
 from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, load, sift
+from lib.tool_orchestration import (
+    episode_specs,
+    prompted_baseline,
+    rewards,
+    single_tool_baselines,
+    test_sets,
+    tool_environment,
+    tool_menu,
+    variants,
+)
+from lib.tool_orchestration import sft_warmup as warm
+from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.tool_environment import Desk, Episode, Own, roll
+from lib.tool_orchestration.tool_menu import Menu, Offer, Preference, PriceList, names, seen
+from lib.tool_orchestration.variants import ARMS, Arm
 
 VERSION = 1  # of how orchestrators are trained and tested
 RUNS = ROOT / "data/runs/toolorchestra"
@@ -119,7 +119,7 @@ def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]
     return {
         name: offer
         for name, offer in offers.items()
-        if name == menu.OFFICE or name in seen(settings)
+        if name == tool_menu.OFFICE or name in seen(settings)
     }
 
 
@@ -140,9 +140,9 @@ class Place:
     ) -> None:
         """model_cards: by the orchestrator's word for each model that is a tool."""
         self.context, self.settings, self.desk = context, settings, desk
-        self.offers = menu.offers(prices, model_cards)
+        self.offers = tool_menu.offers(prices, model_cards)
         self.unseen_offers = (
-            menu.offers(unseen_prices, model_cards) if unseen_prices is not None else {}
+            tool_menu.offers(unseen_prices, model_cards) if unseen_prices is not None else {}
         )
 
     @cached_property
@@ -196,7 +196,9 @@ def _open_place_of(job: sweep.Job, context: RunContext):
 
 def _read_price_lists(settings: ToolSettings) -> tuple[PriceList, PriceList]:
     """That of training, and that of the exam at unseen prices."""
-    return menu.price_list(ROOT / settings.prices), menu.price_list(ROOT / settings.unseen_prices)
+    return tool_menu.price_list(ROOT / settings.prices), tool_menu.price_list(
+        ROOT / settings.unseen_prices
+    )
 
 
 def _card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
@@ -283,9 +285,11 @@ def choices(
             whole = Menu(tuple(place.offers[name] for name in tools))
             asked = [
                 Assignment(work, whole, Preference(1.0, 0.0, 0.0))
-                for work in assignments.even(n, split, 29, ())
+                for work in episode_specs.even(n, split, 29, ())
             ]
-            rows = pd.DataFrame(desk.tried(place.desk, asked, tools, f"{split} {attempt}"))
+            rows = pd.DataFrame(
+                tool_environment.tried(place.desk, asked, tools, f"{split} {attempt}")
+            )
             right = (
                 rows.pivot(index="item", columns="tool", values="right")
                 .reindex(columns=tools)
@@ -302,7 +306,7 @@ def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
     trained = (
         len(compared) * settings.seeds * settings.updates * settings.groups * settings.rollouts
     )
-    tested = exams.count(settings) * (1 + len(compared) * settings.seeds)
+    tested = test_sets.count(settings) * (1 + len(compared) * settings.seeds)
     tries = settings.outcome_items + settings.test_items
     # any call of an orchestrator may go to the same model, and be as long as replies may be
     calls = tries + (trained + tested + settings.tries * settings.offices) * (settings.rounds - 1)
@@ -332,19 +336,19 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
         "calls to experts": expert_pool.VERSION,
         "episodes": interleaved_episodes.VERSION,
         "model cards": cards.VERSION,  # which say what a tool is good at
-        "tool menus": menu.VERSION,
-        "assignments": assignments.VERSION,
-        "tools at work": desk.VERSION,
+        "tool menus": tool_menu.VERSION,
+        "assignments": episode_specs.VERSION,
+        "tools at work": tool_environment.VERSION,
         "tool study": VERSION,
     }
     if kind != TRIAL:
         numbers["turns of controllers"] = controller_voices.VERSION
     if kind != LESSONS:
-        numbers["exams"] = exams.VERSION
+        numbers["exams"] = test_sets.VERSION
         numbers["preference rewards"] = rewards.VERSION
-        numbers["arms of tool orchestration"] = arms.VERSION
+        numbers["arms of tool orchestration"] = variants.VERSION
     if kind in (LESSONS, TRIAL):
-        numbers["tool strategies"] = strategies.VERSION
+        numbers["tool strategies"] = single_tool_baselines.VERSION
     if kind == LESSONS:
         numbers["training batches"] = training_batches.VERSION
         numbers["muon"] = muon.VERSION
@@ -352,7 +356,7 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
         numbers["lessons in the protocol"] = corl_warm.VERSION
         numbers["lessons of orchestrators"] = warm.VERSION
     if kind == TRIAL:
-        numbers["prompted orchestrator"] = prompted.VERSION
+        numbers["prompted orchestrator"] = prompted_baseline.VERSION
     if kind in (TRAINING, TESTS_OF_START):
         numbers["training logs"] = training_logs.VERSION
     if kind == TRAINING:
@@ -418,7 +422,7 @@ def make_jobs(
             trained.append(sweep.Job(f"{arm.name}/seed-{seed}", of_arm | {"seed": seed}))
     of_start = _shared_settings(params, TESTS_OF_START) | {
         "arm": None,
-        **_exam_settings(settings, exams.ALL),
+        **_exam_settings(settings, test_sets.ALL),
         "inputs": inputs,
         "seed": 0,
     }
@@ -447,10 +451,10 @@ def _exam_settings(
 ) -> dict[str, Any]:
     """What a job is handed that sits exams; also_read: fields that it reads beside those."""
     fields = [*_READ_BY_EXAMS, *also_read]
-    if exams.ON_GRID in names:
+    if test_sets.ON_GRID in names:
         fields.append("side")
     handed = {"tools": settings.handed(*fields), "exams": list(names)}
-    if exams.AT_UNSEEN_PRICES in names:
+    if test_sets.AT_UNSEEN_PRICES in names:
         _, unseen_prices = _read_price_lists(settings)
         handed["unseen_prices"] = unseen_prices.model_dump()
     return handed
@@ -482,7 +486,7 @@ def _begin(place: Place, shape: LabModel, folder: Path, progress) -> None:
     shape: settings of the base, for its optimisers.
     """
     settings = place.settings
-    corpus = assignments.office_corpus("train", settings.offices, 0)
+    corpus = episode_specs.office_corpus("train", settings.offices, 0)
     base = Path(place.context.models) / settings.base
     lessons, offers = settings.warm, met(place.offers, settings)
     traces = warm.corpus(
@@ -500,31 +504,39 @@ def _begin(place: Place, shape: LabModel, folder: Path, progress) -> None:
 def _solves(place: Place, voice: Lab, tasks: Sequence[Task], attempt: int) -> list[bool]:
     """One try of the start at office tasks, with dice."""
     rng = seeds.rng("toolorchestra", "tries", seed=attempt)
-    asked = assignments.drawn(tasks, place.offers, seen(place.settings), place.settings.spread, rng)
+    asked = episode_specs.drawn(
+        tasks, place.offers, seen(place.settings), place.settings.spread, rng
+    )
     episodes = place.roll(voice, asked, _TEST_KEY - 1 - attempt, place.settings.temperature)
     return [e.right == 1.0 for e in episodes]
 
 
 def _budget(place: Place, voice: Lab, offices: Sequence[Task]) -> float:
     """Dollars that the start does not exceed in `settings.budget` of the training questions."""
-    works = assignments.mixed(96, "train", 10**6, offices)
+    works = episode_specs.mixed(96, "train", 10**6, offices)
     rng = seeds.rng("toolorchestra", "budget")
-    asked = assignments.drawn(works, place.offers, seen(place.settings), place.settings.spread, rng)
+    asked = episode_specs.drawn(
+        works, place.offers, seen(place.settings), place.settings.spread, rng
+    )
     episodes = place.roll(voice, asked, _TEST_KEY - 100, place.settings.temperature)
-    return float(np.quantile([desk.dollars(e, place.own) for e in episodes], place.settings.budget))
+    return float(
+        np.quantile(
+            [tool_environment.dollars(e, place.own) for e in episodes], place.settings.budget
+        )
+    )
 
 
 def _try_tools(place: Place, folder: Path) -> None:
     """Every tool on its own on training questions, and on those of the exam."""
     settings, parts = place.settings, []
     rng = seeds.rng("toolorchestra", "outcomes")
-    works = assignments.even(settings.outcome_items, "train", 11, ())
-    training = assignments.drawn(works, place.offers, seen(settings), settings.spread, rng)
+    works = episode_specs.even(settings.outcome_items, "train", 11, ())
+    training = episode_specs.drawn(works, place.offers, seen(settings), settings.spread, rng)
     for split, asked in (
         ("train", training),
-        ("test", exams.exam("test", place.offers, place.unseen_offers, settings)),
+        ("test", test_sets.exam("test", place.offers, place.unseen_offers, settings)),
     ):
-        rows = desk.tried(place.desk, asked, seen(settings), split)
+        rows = tool_environment.tried(place.desk, asked, seen(settings), split)
         about = [
             {"kind": a.kind, "difficulty": a.difficulty, "menu": " ".join(a.menu.names)}
             for a in asked
@@ -536,9 +548,9 @@ def _try_tools(place: Place, folder: Path) -> None:
 def _prompt(place: Place, folder: Path) -> None:
     """The pilot study: an orchestrator that is only prompted, by function schemas."""
     settings = place.settings
-    asked = exams.exam("pilot", place.offers, place.unseen_offers, settings)
+    asked = test_sets.exam("pilot", place.offers, place.unseen_offers, settings)
     heat = settings.test_temperature
-    episodes = prompted.roll(
+    episodes = prompted_baseline.roll(
         place.desk, settings.agent, asked, settings.rounds, _TEST_KEY - 50, heat
     )
     sat = rows(episodes, names(settings), Own(0.0, 0.0)).assign(exam="pilot", arm=AGENT, seed=0)
@@ -586,7 +598,7 @@ class Run:
         (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
 
     def _exam(self, name: str) -> pd.DataFrame:
-        asked = exams.exam(name, self.place.offers, self.place.unseen_offers, self.settings)
+        asked = test_sets.exam(name, self.place.offers, self.place.unseen_offers, self.settings)
         episodes = self.place.roll(
             self.voice, asked, _TEST_KEY + self.seed, self.settings.test_temperature
         )
@@ -607,8 +619,10 @@ class Run:
             step, key = learner.step, self.seed * 10**6 + learner.step
             assigned = self._draw_assignments(arm, offices, key)
             episodes = self.place.roll(self.voice, assigned, key, settings.temperature)
-            reward = arms.paid(arm, episodes, groups, tools, self.place.own, budget)
-            samples, kept = arms.learned(arm, episodes, groups, reward, settings.least_deviation)
+            reward = variants.paid(arm, episodes, groups, tools, self.place.own, budget)
+            samples, kept = variants.learned(
+                arm, episodes, groups, reward, settings.least_deviation
+            )
             rollouts = rows(episodes, tools, self.place.own)
             logs.add("rollouts", rollouts.assign(update=step, group=groups, reward=reward))
             means = learner.update(samples) if len(samples) > 1 else learner.skip()
@@ -628,11 +642,11 @@ class Run:
     def _draw_assignments(self, arm: Arm, offices: Sequence[Task], key: int) -> list[Assignment]:
         """The assignments of one update, each as often as a group has rollouts."""
         settings = self.settings
-        works = assignments.mixed(settings.groups, "train", key + 10**5, offices)
+        works = episode_specs.mixed(settings.groups, "train", key + 10**5, offices)
         rng = seeds.rng("toolorchestra", "assignments", seed=key)
         spread = arm.spread or settings.spread
-        drawn = assignments.drawn(works, self.place.offers, seen(settings), spread, rng)
-        struck = assignments.struck(drawn, settings.outages, rng)
+        drawn = episode_specs.drawn(works, self.place.offers, seen(settings), spread, rng)
+        struck = episode_specs.struck(drawn, settings.outages, rng)
         return [assignment for assignment in struck for _ in range(settings.rollouts)]
 
 
@@ -645,7 +659,7 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
     the tool that was called first; execution, fidelity, completeness: the criteria of office tasks; with `decode`
     also spoken (see `logs.spoken`).
     """
-    m, wanted = arms.matrix(episodes, tools, own)
+    m, wanted = variants.matrix(episodes, tools, own)
     out = []
     for i, e in enumerate(episodes):
         a = e.assignment

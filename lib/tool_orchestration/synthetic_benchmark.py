@@ -23,7 +23,7 @@ from torch import Tensor
 from lib.config import ROOT, ToolGlassSettings, ToolSettings
 from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.rl import losses
-from lib.routing.toolorchestra import menu, rewards
+from lib.tool_orchestration import rewards, tool_menu
 
 VERSION = 1  # of the synthetic benchmark of tool orchestration
 SYSTEM = "toolorchestra_glass"  # of the record
@@ -47,8 +47,8 @@ GRID = (
     0.75,
     1.0,
 )  # weights on cost, and on latency, beside a weight of 1 on accuracy
-STEADY = {f"cost {w:g}": menu.Preference(1.0, w, 0.0) for w in GRID} | {
-    f"latency {w:g}": menu.Preference(1.0, 0.0, w) for w in GRID[1:]
+STEADY = {f"cost {w:g}": tool_menu.Preference(1.0, w, 0.0) for w in GRID} | {
+    f"latency {w:g}": tool_menu.Preference(1.0, 0.0, w) for w in GRID[1:]
 }
 USUAL, NEWCOMER, DEAR = "usual menus", "a newcomer on the menu", "unseen prices"
 CONDITIONS = (USUAL, NEWCOMER, DEAR)
@@ -171,7 +171,7 @@ class Menus:
 def users(n: int, *name) -> np.ndarray:
     """n users as the lesson draws them, vectors P (n, tools + 3); what they like are known tools."""
     rng = seeds.rng("toolorchestra", "glass", *name)
-    return np.stack([menu.drawn_preference(rng, KNOWN).vector(TOOLS) for _ in range(n)])
+    return np.stack([tool_menu.drawn_preference(rng, KNOWN).vector(TOOLS) for _ in range(n)])
 
 
 # The policy ----------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def versions() -> dict[str, int]:
     return {
         "random streams": seeds.VERSION,
         "losses": losses.VERSION,
-        "tool menus": menu.VERSION,
+        "tool menus": tool_menu.VERSION,
         "preference rewards": rewards.VERSION,
         "synthetic benchmark of tools": VERSION,
     }

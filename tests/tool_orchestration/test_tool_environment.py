@@ -8,14 +8,14 @@ from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import conversation
 from lib.rl import call_protocol
 from lib.rl.expert_pool import Heard
-from lib.routing.toolorchestra import desk as desks
-from lib.routing.toolorchestra.desk import OUTAGE, Episode, Own, roll, tried
-from lib.routing.toolorchestra.menu import OFFICE
-from lib.routing.toolorchestra.strategies import strategy
 from lib.tasks import multi_hop_facts
+from lib.tool_orchestration import tool_environment as desks
+from lib.tool_orchestration.single_tool_baselines import strategy
+from lib.tool_orchestration.tool_environment import OUTAGE, Episode, Own, roll, tried
+from lib.tool_orchestration.tool_menu import OFFICE
 from tests.routing.small import Scripted
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import (
+from tests.tool_orchestration import common
+from tests.tool_orchestration.common import (
     CLOCK,
     answer,
     at_work,

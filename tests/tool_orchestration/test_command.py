@@ -2,8 +2,8 @@
 
 import pytest
 
-from lib.routing.toolorchestra import __main__ as command
 from lib.tasks.synthesis import load
+from lib.tool_orchestration import __main__ as command
 
 
 def test_a_procedure_writes_a_corpus_that_can_be_opened(tmp_path, capsys):

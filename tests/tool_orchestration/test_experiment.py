@@ -18,29 +18,30 @@ from lib.rl import budget_reward as corl_rewards
 from lib.rl import call_protocol, expert_pool, generators, losses, token_ppo, training_log
 from lib.rl import rollout as interleaved_episodes
 from lib.rl import sft_warmup as corl_warm
-from lib.routing.toolorchestra import (
-    arms,
-    assignments,
-    benchmark,
-    desk,
-    exams,
-    glassbox,
-    menu,
-    prompted,
-    rewards,
-    strategies,
-    study,
-    warm,
-)
-from lib.routing.toolorchestra.arms import LISTED, NAMED
-from lib.routing.toolorchestra.desk import Own
-from lib.routing.toolorchestra.menu import names
 from lib.tasks import synthesis
+from lib.tool_orchestration import (
+    episode_specs,
+    experiment,
+    prompted_baseline,
+    rewards,
+    rule_baselines,
+    single_tool_baselines,
+    synthetic_benchmark,
+    test_sets,
+    tool_environment,
+    tool_menu,
+    variants,
+)
+from lib.tool_orchestration import sft_warmup as warm
+from lib.tool_orchestration.tool_environment import Own
+from lib.tool_orchestration.tool_menu import names
+from lib.tool_orchestration.variants import LISTED, NAMED
 from tests.language_models import tiny
 from tests.routing import small
 from tests.routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import (
+from tests.studies import of, refuse, same
+from tests.tool_orchestration import common
+from tests.tool_orchestration.common import (
     NAMES,
     REACHES,
     TOOLS,
@@ -51,7 +52,6 @@ from tests.routing.toolorchestra.common import (
     item,
     offers,
 )
-from tests.studies import of, refuse, same
 
 PAPER, CORL = NAMED["paper"], NAMED["corl"]
 COMPARED = [PAPER, CORL]
@@ -108,17 +108,17 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(models, runs):
-    return study.run(settings(), COMPARED, models, runs)
+    return experiment.run(settings(), COMPARED, models, runs)
 
 
 def test_the_start_and_the_papers_arm_sit_all_exams_and_every_arm_the_main_ones(results):
     frame = results.episodes
-    for arm in (study.START, "paper"):
-        assert set(of(frame, arm)["exam"]) == set(exams.ALL)
-    assert set(of(frame, "corl")["exam"]) == set(exams.MAIN)
+    for arm in (experiment.START, "paper"):
+        assert set(of(frame, arm)["exam"]) == set(test_sets.ALL)
+    assert set(of(frame, "corl")["exam"]) == set(test_sets.MAIN)
     for _, part in frame.groupby(["arm", "seed", "exam"]):
         assert part["item"].tolist() == list(range(len(part)))
-    own = frame[frame["arm"].isin(["paper", "corl", study.START]) & (frame["exam"] == "test")]
+    own = frame[frame["arm"].isin(["paper", "corl", experiment.START]) & (frame["exam"] == "test")]
     assert own.groupby("arm").size().nunique() == 1 and (
         own.groupby("item")[SAME].nunique() == 1
     ).all(None)
@@ -183,7 +183,7 @@ def test_every_seen_tool_was_tried_on_questions_that_it_can_be_asked(results):
 
 
 def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp_path):
-    told = study.choices(settings(), 12, models, tmp_path)
+    told = experiment.choices(settings(), 12, models, tmp_path)
     assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1}
     assert list(told["arm"].unique()) == list(names(settings().tools))
     dev, test = (told[told["split"] == split] for split in ("dev", "test"))
@@ -193,13 +193,13 @@ def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
-    monkeypatch.setattr(study, "work", refuse)
-    monkeypatch.setattr(study, "first_work", refuse)
-    same(study.run(settings(), COMPARED, models, runs), results)
+    monkeypatch.setattr(experiment, "work", refuse)
+    monkeypatch.setattr(experiment, "first_work", refuse)
+    same(experiment.run(settings(), COMPARED, models, runs), results)
 
 
 def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models, runs, tmp_path):
-    same(study.run(settings(), COMPARED, models, tmp_path), results)
+    same(experiment.run(settings(), COMPARED, models, tmp_path), results)
     kept = [
         path.relative_to(runs)
         for path in runs.rglob("*")
@@ -214,8 +214,8 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models
 @pytest.mark.parametrize(
     ("arm", "killed"),
     [
-        (PAPER, (study.Place, "roll", 3)),  # the last checkpoint is of the second update
-        (CORL, (study.Learner, "save", 2)),  # between the tables and the checkpoint
+        (PAPER, (experiment.Place, "roll", 3)),  # the last checkpoint is of the second update
+        (CORL, (experiment.Learner, "save", 2)),  # between the tables and the checkpoint
     ],
     ids=["roll", "save"],
 )
@@ -223,16 +223,16 @@ def test_a_training_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tabl
     arm, killed, results, models, runs, tmp_path, monkeypatch
 ):
     assert resumed(
-        study, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch
+        experiment, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch
     ) == [2]
 
 
-FIRST = {study.START, "tools"}
+FIRST = {experiment.START, "tools"}
 START, ALL = FIRST | {"tests"}, FIRST | {"tests", "paper/seed-0", "corl/seed-0"}
 
 
 def named(where, compared=COMPARED, own=None, **changes) -> dict[str, str]:
-    return keys_by_label(study, own or settings(**changes), compared, where)
+    return keys_by_label(experiment, own or settings(**changes), compared, where)
 
 
 def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
@@ -262,8 +262,8 @@ def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
         ({"outages": 0.5}, START),
         ({"least_deviation": 0.2}, START),
         ({"learn": TOOLS.learn.model_dump() | {"kl": 0.5}}, START),
-        ({"test_items": 13}, {study.START}),
-        ({"test_temperature": 0.5}, {study.START}),
+        ({"test_items": 13}, {experiment.START}),
+        ({"test_temperature": 0.5}, {experiment.START}),
         ({"warm": {"items": 64, "steps": 2, "batch": 16, "lean": 0.5, "seed": 0}}, {"tools"}),
         ({"turn_tokens": 23}, {"tools"}),
         ({"temperature": 0.5}, {"tools"}),
@@ -313,27 +313,27 @@ def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, m
         (expert_pool, set()),
         (call_protocol, set()),
         (interleaved_episodes, set()),
-        (menu, set()),
-        (assignments, set()),
-        (desk, set()),
-        (strategies, set()),
-        (study, set()),
+        (tool_menu, set()),
+        (episode_specs, set()),
+        (tool_environment, set()),
+        (single_tool_baselines, set()),
+        (experiment, set()),
         (generators, {"tools"}),
         (pretraining, {"tools"}),
         (muon, {"tools"}),
         (training_data, {"tools"}),
         (corl_warm, {"tools"}),
         (warm, {"tools"}),
-        (exams, {study.START}),
-        (rewards, {study.START}),
-        (arms, {study.START}),
-        (prompted, ALL - {"tools"}),
+        (test_sets, {experiment.START}),
+        (rewards, {experiment.START}),
+        (variants, {experiment.START}),
+        (prompted_baseline, ALL - {"tools"}),
         (training_log, FIRST),
         (token_ppo, START),
         (losses, START),
         (corl_rewards, ALL - {"corl/seed-0"}),  # who alone is paid by it
-        (glassbox, ALL),
-        (benchmark, ALL),  # which every lesson computes anew
+        (synthetic_benchmark, ALL),
+        (rule_baselines, ALL),  # which every lesson computes anew
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -369,17 +369,17 @@ def test_other_weights_make_new_keys_where_they_are_used(models, tmp_path, name,
 
 
 def test_the_plan_says_what_endpoints_may_cost():
-    assert study.plan(settings(), COMPARED)
+    assert experiment.plan(settings(), COMPARED)
     own = settings(llm={"models": {"nano": HOSTED}})
-    assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(
-        settings(), COMPARED
-    )
+    assert "$" in experiment.plan(own, COMPARED) and experiment.plan(
+        own, COMPARED
+    ) != experiment.plan(settings(), COMPARED)
 
 
 def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
     def asked(arm):
         run = SimpleNamespace(settings=settings().tools, place=SimpleNamespace(offers=offers()))
-        drawn = study.Run._draw_assignments(run, arm, common.offices(), 7)
+        drawn = experiment.Run._draw_assignments(run, arm, common.offices(), 7)
         return [offer for assignment in drawn for offer in assignment.menu.offers]
 
     listed, lot = asked(LISTED), asked(PAPER)
@@ -396,7 +396,7 @@ def test_rows_by_hand():
     )
     with at_work() as made:
         episode = common.played(made, assigned, *turns, own=own)
-        (row,) = study.rows([episode], NAMES, own, lab.decode).to_dict("records")
+        (row,) = experiment.rows([episode], NAMES, own, lab.decode).to_dict("records")
     assert (row["item"], row["kind"], row["difficulty"], row["right"], row["answered"]) == (
         0,
         "big",
@@ -423,7 +423,7 @@ def test_rows_by_hand():
 def test_the_start_sits_its_exams_untrained(results, models, runs):
     """And the arms did not: their weights have moved."""
     trained = [checkpoints.load(folder / "model") for folder in find_jobs(runs, "/seed-0")]
-    (start_folder,) = find_jobs(runs, study.START)
+    (start_folder,) = find_jobs(runs, experiment.START)
     start = checkpoints.load(start_folder / "model")
     told = [small.weights(model) for model in [*trained, start]]
     assert len(told) == 3 and not any(
@@ -435,7 +435,7 @@ def test_the_start_sits_its_exams_untrained(results, models, runs):
 def test_a_wrong_price_list_is_named_before_anything_starts(models, tmp_path):
     (tmp_path / "wrong.yaml").write_text("calls: {}\nmodels: {}\n")
     with pytest.raises(ParamsError, match="wrong.yaml"):
-        study.run(
+        experiment.run(
             settings(prices=str(tmp_path / "wrong.yaml")), COMPARED, models, tmp_path / "runs"
         )
     assert not (tmp_path / "runs").exists()

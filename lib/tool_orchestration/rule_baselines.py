@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from lib.routing.toolorchestra import rewards
+from lib.tool_orchestration import rewards
 
 VERSION = 1  # of the rivals of orchestrators and their scores
 ALWAYS = "always "

@@ -12,12 +12,12 @@ from lib.config import ROOT
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import call as called
 from lib.rl.expert_pool import Heard, Query
-from lib.routing.toolorchestra import assignments, menu, warm
-from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.desk import Desk, Episode, Own, roll
-from lib.routing.toolorchestra.menu import Menu, Offer, Preference
 from lib.tasks import Item
 from lib.tasks.synthesis import Task
+from lib.tool_orchestration import episode_specs, sft_warmup, tool_menu
+from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.tool_environment import Desk, Episode, Own, roll
+from lib.tool_orchestration.tool_menu import Menu, Offer, Preference
 from tests.language_models import tiny
 from tests.routing import small
 from tests.routing.small import Choir, Scripted
@@ -25,7 +25,7 @@ from tests.routing.small import Choir, Scripted
 TOOLS = small.EVERYTHING.tools
 TRAINING, UNSEEN = TOOLS.prices, TOOLS.unseen_prices
 MODELS = tuple(TOOLS.models)
-NAMES = (*menu.FUNCTIONS, *MODELS)
+NAMES = (*tool_menu.FUNCTIONS, *MODELS)
 SEEN = tuple(name for name in NAMES if name not in TOOLS.unseen)
 FREE = Own(0.0, 0.0)
 NOBODY = Preference(1.0, 0.0, 0.0)
@@ -69,7 +69,7 @@ def cards() -> dict[str, dict[str, Any]]:
 @cache
 def offers(path: str = TRAINING) -> dict[str, Offer]:
     """Everything on offer at list prices. Do not change it."""
-    return menu.offers(menu.price_list(ROOT / path), cards())
+    return tool_menu.offers(tool_menu.price_list(ROOT / path), cards())
 
 
 def item(kind: str, difficulty: int = 1, seed: int = 0, split: str = "train") -> Item:
@@ -81,7 +81,7 @@ def item(kind: str, difficulty: int = 1, seed: int = 0, split: str = "train") ->
 @cache
 def offices(split: str = "train") -> tuple[Task, ...]:
     """Office tasks of all domains and difficulties."""
-    return assignments.office_corpus(split, 24, 0).tasks
+    return episode_specs.office_corpus(split, 24, 0).tasks
 
 
 def office(changes: bool) -> Task:
@@ -105,18 +105,18 @@ def given(
     told = Menu(tuple(offers()[name].times(*factors) for name in names))
     if not isinstance(work, Item):
         functions = tuple(f.name for f in work.domain.functions)
-        told = Menu(told.offers, functions, offers()[menu.OFFICE].times(*factors))
+        told = Menu(told.offers, functions, offers()[tool_menu.OFFICE].times(*factors))
     return Assignment(work, told, preference, outage)
 
 
 def call(tool: str, argument: str) -> str:
     """A whole turn that calls."""
-    return f"{warm.thought('chain', 1)} {called(tool, argument)}"
+    return f"{sft_warmup.thought('chain', 1)} {called(tool, argument)}"
 
 
 def answer(text: Any) -> str:
     """A whole turn that answers."""
-    return f"{warm.thought('chain', 0)} {tasks.reply(str(text))}"
+    return f"{sft_warmup.thought('chain', 0)} {tasks.reply(str(text))}"
 
 
 class Singers(Choir):
@@ -159,6 +159,6 @@ def told(episode: Episode) -> list[str]:
 def schooled() -> LlamaForCausalLM:
     """A few seconds of the first lesson: it calls, answers, and breaks the form now and then. Do not change it."""
     model = tiny.model(0, spread=3.0, hidden=24, layers=2, intermediate=32)
-    traces = warm.corpus(400, offers(), 4.0, 0.5, offices()[:24], 5)
+    traces = sft_warmup.corpus(400, offers(), 4.0, 0.5, offices()[:24], 5)
     small.taught(model, traces, 140)
     return model.eval()

@@ -14,9 +14,9 @@ import numpy as np
 
 from lib.rl import budget_reward as corl
 from lib.rl.token_ppo import Sample
-from lib.routing.toolorchestra import desk, exams, rewards
-from lib.routing.toolorchestra.desk import Episode, Own
-from lib.routing.toolorchestra.rewards import Kept
+from lib.tool_orchestration import rewards, test_sets, tool_environment
+from lib.tool_orchestration.rewards import Kept
+from lib.tool_orchestration.tool_environment import Episode, Own
 
 VERSION = 1  # of what an arm pays and learns from
 
@@ -33,7 +33,7 @@ class Arm:
     strict: bool = True
     changes: Mapping[str, Any] = field(default_factory=dict)
     spread: float | None = None
-    exams: tuple[str, ...] = exams.MAIN
+    exams: tuple[str, ...] = test_sets.MAIN
 
     @property
     def decided_by(self) -> dict[str, Any]:
@@ -52,14 +52,14 @@ class Arm:
 
 
 ARMS = (
-    Arm("paper", "ToolOrchestra", "paper", exams=exams.ALL),
+    Arm("paper", "ToolOrchestra", "paper", exams=test_sets.ALL),
     Arm("published", "sign error", "published"),
     Arm("lenient", "failures kept", "paper", strict=False),
     Arm("corl", "CoRL's reward", "corl", changes={"advantages": "gae"}),
 )
 NAMED = {arm.name: arm for arm in ARMS}
 LISTED = Arm(
-    "listed", "list prices only", "paper", spread=1.0, exams=(*exams.MAIN, "unseen_prices")
+    "listed", "list prices only", "paper", spread=1.0, exams=(*test_sets.MAIN, "unseen_prices")
 )
 NORMALISE: dict[str, rewards.Normalise] = {
     "paper": rewards.normalised,
@@ -72,7 +72,7 @@ def matrix(
 ) -> tuple[np.ndarray, np.ndarray]:
     """M and P of episodes, (n, tools + 3) each."""
     calls = np.array([[_count(e, name) for name in tools] for e in episodes], dtype=float)
-    spent = np.array([desk.dollars(e, own) for e in episodes])
+    spent = np.array([tool_environment.dollars(e, own) for e in episodes])
     m = rewards.vectors(
         calls, np.array([e.right for e in episodes]), spent, np.array([e.seconds for e in episodes])
     )

@@ -13,13 +13,13 @@ import pytest
 
 from lib import config, stats
 from lib.experiment import results_table
-from lib.routing.toolorchestra import recorded
-from lib.routing.toolorchestra.desk import Own
-from lib.routing.toolorchestra.menu import names
-from lib.routing.toolorchestra.recorded import UNITS
-from lib.routing.toolorchestra.study import AGENT, START, Results
 from lib.scenes import orchestra
-from tests.routing.toolorchestra.common import offers
+from lib.tool_orchestration import results as recorded
+from lib.tool_orchestration.experiment import AGENT, START, Results
+from lib.tool_orchestration.results import UNITS
+from lib.tool_orchestration.tool_environment import Own
+from lib.tool_orchestration.tool_menu import names
+from tests.tool_orchestration.common import offers
 
 PAPER, LENIENT, CORL = "paper", "lenient", "corl"
 OURS = "ToolOrchestra"

@@ -1,8 +1,8 @@
 """Ablation of ToolOrchestra: what an orchestrator learns from the prices that it is trained at."""
 
 from lib.config import Params
-from lib.routing.toolorchestra import arms, study
 from lib.stats.ablation_comparison import Comparison, Measure
+from lib.tool_orchestration import experiment, variants
 
 MILLION = 1e6
 RIGHT = Measure("right", "accuracy")
@@ -13,14 +13,14 @@ SECONDS = Measure("milliseconds", "ms", "lower")
 def pricing(params: Params, **where) -> dict[str, Comparison]:
     """ToolOrchestra trained at prices by lot, at list prices alone, and with the sign error in circulation; in
     the exam at prices by lot, and at the prices of another list. where: of study.run."""
-    compared = [arms.NAMED[name] for name in ("paper", "published")] + [arms.LISTED]
-    results = study.run(params, compared, label="training at other prices", **where)
-    labels = {study.START: "start"} | {arm.name: arm.label for arm in compared}
+    compared = [variants.NAMED[name] for name in ("paper", "published")] + [variants.LISTED]
+    results = experiment.run(params, compared, label="training at other prices", **where)
+    labels = {experiment.START: "start"} | {arm.name: arm.label for arm in compared}
     labels["paper"] = "prices by lot"
     return {exam: _priced(params, results, labels, exam) for exam in ("test", "unseen_prices")}
 
 
-def _priced(params: Params, results: study.Results, labels, exam: str) -> Comparison:
+def _priced(params: Params, results: experiment.Results, labels, exam: str) -> Comparison:
     rows = results.episodes[results.episodes["exam"] == exam]
     rows = rows[rows["arm"].isin(labels)]
     frame = rows.assign(
@@ -33,7 +33,7 @@ def _priced(params: Params, results: study.Results, labels, exam: str) -> Compar
     against = {
         shown: usual
         for shown in dict.fromkeys(frame["variant"])
-        if shown not in (usual, labels[study.START])
+        if shown not in (usual, labels[experiment.START])
     }
     where = "prices by lot" if exam == "test" else "prices of another list"
     return Comparison(

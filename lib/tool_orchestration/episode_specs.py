@@ -11,9 +11,16 @@ import numpy as np
 
 from lib import tasks
 from lib.experiment import seeds
-from lib.routing.toolorchestra.menu import OFFICE, SIGNS, Menu, Offer, Preference, drawn_preference
 from lib.tasks import Item
 from lib.tasks.synthesis import Corpus, Task, synthesize
+from lib.tool_orchestration.tool_menu import (
+    OFFICE,
+    SIGNS,
+    Menu,
+    Offer,
+    Preference,
+    drawn_preference,
+)
 
 VERSION = 1  # of the work that is drawn, with menus and users
 SHARES = {"chain": 0.35, "big": 0.15, "facts": 0.28, "office": 0.22}  # of work by kind (decision)

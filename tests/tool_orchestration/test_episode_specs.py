@@ -7,20 +7,20 @@ import pytest
 
 from lib import tasks
 from lib.experiment import seeds
-from lib.routing.toolorchestra import assignments
-from lib.routing.toolorchestra.assignments import DIFFICULTIES, SHARES, TOOLS, Assignment
-from lib.routing.toolorchestra.menu import LOCAL, OFFICE
 from lib.tasks import Item
 from lib.tasks.synthesis import Task
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import SEEN, given, item, offers, offices
+from lib.tool_orchestration import episode_specs
+from lib.tool_orchestration.episode_specs import DIFFICULTIES, SHARES, TOOLS, Assignment
+from lib.tool_orchestration.tool_menu import LOCAL, OFFICE
+from tests.tool_orchestration import common
+from tests.tool_orchestration.common import SEEN, given, item, offers, offices
 
 N, SPREAD = 400, 4.0
 
 
 def drawn(n: int = N, seed: int = 0) -> list[Assignment]:
-    works = assignments.mixed(n, "train", seed, offices())
-    return assignments.drawn(works, offers(), SEEN, SPREAD, seeds.rng("a test", seed=seed))
+    works = episode_specs.mixed(n, "train", seed, offices())
+    return episode_specs.drawn(works, offers(), SEEN, SPREAD, seeds.rng("a test", seed=seed))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_equal_seeds_give_equal_assignments_and_others_others():
 
 @pytest.mark.parametrize("split", tasks.SPLITS)
 def test_all_work_is_of_its_split_and_of_all_difficulties(split):
-    told = assignments.mixed(N, split, 3, offices(split))
+    told = episode_specs.mixed(N, split, 3, offices(split))
     assert {w.split for w in told} == {split}
     for kind, difficulties in DIFFICULTIES.items():
         assert {w.difficulty for w in told if isinstance(w, Item) and w.category == kind} == set(
@@ -113,21 +113,21 @@ def test_all_work_is_of_its_split_and_of_all_difficulties(split):
 
 
 def test_offices_are_as_many_as_asked_for_mixed_and_the_same_again():
-    told = assignments.office("test", 20, 1)
+    told = episode_specs.office("test", 20, 1)
     assert len(told) == len({t.id for t in told}) == 20 and {t.split for t in told} == {"test"}
     assert len({t.domain.name for t in told}) == 4 and {t.difficulty for t in told} == {1, 2, 3}
-    assert told == assignments.office("test", 20, 1)
-    assert [t.id for t in told] != [t.id for t in assignments.office("test", 20, 2)]
+    assert told == episode_specs.office("test", 20, 1)
+    assert [t.id for t in told] != [t.id for t in episode_specs.office("test", 20, 2)]
 
 
 def test_outages_are_only_where_another_tool_would_do(many):
     able = sum(len(a.capable) > 1 for a in many)
     half, none = (
-        sum(a.outage > 0 for a in assignments.struck(many, s, seeds.rng("a test")))
+        sum(a.outage > 0 for a in episode_specs.struck(many, s, seeds.rng("a test")))
         for s in (0.5, 0.0)
     )
     assert none == 0 and 0.35 * able < half < 0.65 * able
-    told = assignments.struck(many, 1.0, seeds.rng("a test"))
+    told = episode_specs.struck(many, 1.0, seeds.rng("a test"))
     assert [a.outage > 0 for a in told] == [len(a.capable) > 1 for a in many]
     for before, after in zip(many, told, strict=True):
         several = before.kind == "facts" and before.difficulty > 1
@@ -143,21 +143,21 @@ def test_outages_are_only_where_another_tool_would_do(many):
 
 
 def test_where_no_tool_is_good_at_a_question_there_is_a_menu_all_the_same():
-    told = assignments.menu_for(
+    told = episode_specs.menu_for(
         item("chain", 6), offers(), ["search", "lab-nano"], 1.0, seeds.rng("a test")
     )
     assert set(told.names) == {"search", "lab-nano"}
 
 
 def test_kinds_come_in_their_shares():
-    told = assignments.mixed(2000, "train", 0, offices())
+    told = episode_specs.mixed(2000, "train", 0, offices())
     counts = Counter(w.category if isinstance(w, Item) else "office" for w in told)
     assert {kind: counts[kind] / 2000 for kind in SHARES} == pytest.approx(SHARES, abs=0.035)
     assert sum(SHARES.values()) == pytest.approx(1)
 
 
 def test_a_pipeline_that_falls_short_says_so(monkeypatch):
-    made = assignments.synthesize
-    monkeypatch.setattr(assignments, "synthesize", lambda **told: made(**told | {"databases": 4}))
+    made = episode_specs.synthesize
+    monkeypatch.setattr(episode_specs, "synthesize", lambda **told: made(**told | {"databases": 4}))
     with pytest.raises(tasks.TaskError, match="test, not 200"):
-        assignments.office_corpus("test", 200, 0)
+        episode_specs.office_corpus("test", 200, 0)

@@ -14,10 +14,10 @@ from lib.llm.errors import ReplyError
 from lib.llm.json_replies import arguments, words
 from lib.rl import call_protocol
 from lib.rl.rollout import Exchange, draws
-from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.desk import Desk, Episode, judged
-from lib.routing.toolorchestra.menu import Offer
 from lib.tasks import Item
+from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.tool_environment import Desk, Episode, judged
+from lib.tool_orchestration.tool_menu import Offer
 from lib.tools import Tool
 
 VERSION = 1  # of the episodes of an orchestrator that is only prompted

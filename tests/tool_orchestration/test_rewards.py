@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.rl.losses import group_advantages
-from lib.routing.toolorchestra import rewards
+from lib.tool_orchestration import rewards
 
 SHARE = st.floats(0, 1)
 AMOUNT = st.floats(1e-7, 10)

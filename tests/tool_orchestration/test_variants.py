@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from lib.routing.toolorchestra import arms, desk, rewards
-from lib.routing.toolorchestra.arms import NAMED
-from lib.routing.toolorchestra.desk import Own
-from lib.routing.toolorchestra.menu import Preference
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import (
+from lib.tool_orchestration import rewards, tool_environment, variants
+from lib.tool_orchestration.tool_environment import Own
+from lib.tool_orchestration.tool_menu import Preference
+from lib.tool_orchestration.variants import NAMED
+from tests.tool_orchestration import common
+from tests.tool_orchestration.common import (
     NAMES,
     answer,
     at_work,
@@ -42,13 +42,13 @@ def episodes():
 
 
 def spent(episodes) -> tuple[np.ndarray, np.ndarray]:
-    return np.array([desk.dollars(e, OWN) for e in episodes]), np.array(
+    return np.array([tool_environment.dollars(e, OWN) for e in episodes]), np.array(
         [e.seconds for e in episodes]
     )
 
 
 def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
-    m, wanted = arms.matrix(episodes, NAMES, OWN)
+    m, wanted = variants.matrix(episodes, NAMES, OWN)
     dollars, seconds = spent(episodes)
     at, py = NAMES.index("calculator"), NAMES.index("python")
     assert m.shape == wanted.shape == (5, len(NAMES) + 3)
@@ -77,7 +77,9 @@ def test_the_paper_and_the_published_error_by_hand(episodes):
     for name, sign in (("paper", -1), ("published", 1)):
         costs = [between(sign * x, -x.max(), -x.min()) for x in (dollars, seconds)]
         expected = outcome * (liked + outcome + 0.5 * costs[0] + 0.25 * costs[1])
-        assert arms.paid(NAMED[name], episodes, [7] * 5, NAMES, OWN, 0.0) == pytest.approx(expected)
+        assert variants.paid(NAMED[name], episodes, [7] * 5, NAMES, OWN, 0.0) == pytest.approx(
+            expected
+        )
 
 
 def test_corl_pays_what_is_right_and_within_the_budget(episodes):
@@ -87,12 +89,14 @@ def test_corl_pays_what_is_right_and_within_the_budget(episodes):
         (dollars[0], [1, 0, 0, 0, 0]),
         (dollars.max(), [1, 1, 0, 1, 0]),
     ):
-        assert arms.paid(NAMED["corl"], episodes, [0] * 5, NAMES, OWN, budget).tolist() == expected
+        assert (
+            variants.paid(NAMED["corl"], episodes, [0] * 5, NAMES, OWN, budget).tolist() == expected
+        )
 
 
 def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes):
     for name in ("paper", "published"):
-        samples, kept = arms.learned(
+        samples, kept = variants.learned(
             NAMED[name], episodes, [3] * 5, REWARDS, rewards.LEAST_DEVIATION
         )
         assert kept.rows.tolist() == [0, 1, 2] and (
@@ -106,23 +110,23 @@ def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes)
 
 
 def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):
-    samples, kept = arms.learned(
+    samples, kept = variants.learned(
         NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS, rewards.LEAST_DEVIATION
     )
     assert [s.ids for s in samples] == [e.ids for e in episodes] and kept.agreeing == 0
-    samples, kept = arms.learned(
+    samples, kept = variants.learned(
         NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS * [1, 1, 1, 0, 0], 0.1
     )
     assert [s.ids for s in samples] == [e.ids for e in episodes[:3]] and kept.agreeing == 2
     paid = [
-        arms.paid(NAMED[n], episodes, [0] * 5, NAMES, OWN, 0.0).tolist()
+        variants.paid(NAMED[n], episodes, [0] * 5, NAMES, OWN, 0.0).tolist()
         for n in ("paper", "lenient")
     ]
     assert paid[0] == paid[1]
 
 
 def test_under_corls_reward_everything_is_learned_from(episodes):
-    samples, kept = arms.learned(
+    samples, kept = variants.learned(
         NAMED["corl"], episodes, [0, 0, 1, 1, 1], np.zeros(5), rewards.LEAST_DEVIATION
     )
     assert [(s.ids, s.group) for s in samples] == [
@@ -143,5 +147,5 @@ def test_calls_of_an_office_have_no_place_in_the_vector():
             answer(task.answer),
         )
     assert name == "lookup" and episode.right == 1.0
-    m, _ = arms.matrix([episode], NAMES, OWN)
+    m, _ = variants.matrix([episode], NAMES, OWN)
     assert m[0, :-3].tolist() == [0] * len(NAMES) and offers()["lookup"].name in NAMES

@@ -1,4 +1,4 @@
-"""Write office tasks: `python -m lib.routing.toolorchestra --out offices.json`.
+"""Write office tasks: `python -m lib.tool_orchestration --out offices.json`.
 
 By a procedure in the lab's words, or with --writer by any model of llm.models in params.yaml, about --topic after
 --topic: schema, records, functions, tasks, harder tasks, each checked by doing it in SQLite. What a model writes is
@@ -26,7 +26,7 @@ CASSETTES = config.ROOT / "data/cassettes"
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.routing.toolorchestra",
+        prog="python -m lib.tool_orchestration",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -18,11 +18,11 @@ from lib.language_models.tokenizer import EOS, encode
 from lib.language_models.training.training_data import IGNORED, Dialogue
 from lib.rl import call_protocol
 from lib.rl.sft_warmup import result, steps
-from lib.routing.toolorchestra.assignments import Assignment, drawn, mixed
-from lib.routing.toolorchestra.menu import SIGNS, Offer
-from lib.routing.toolorchestra.strategies import golden, strategy
 from lib.tasks import Item, multi_hop_facts
 from lib.tasks.synthesis import Task
+from lib.tool_orchestration.episode_specs import Assignment, drawn, mixed
+from lib.tool_orchestration.single_tool_baselines import golden, strategy
+from lib.tool_orchestration.tool_menu import SIGNS, Offer
 
 VERSION = 1  # of the traces of the protocol
 SKILL = 2  # operations of a chain that the orchestrator works out itself

@@ -15,9 +15,9 @@ from lib import stats
 from lib.config import ROOT, Params, ToolSettings
 from lib.experiment import results_table
 from lib.rl import losses
-from lib.routing.toolorchestra import benchmark, menu, rewards
-from lib.routing.toolorchestra.arms import NAMED
-from lib.routing.toolorchestra.study import AGENT, START, Results
+from lib.tool_orchestration import rewards, rule_baselines, tool_menu
+from lib.tool_orchestration.experiment import AGENT, START, Results
+from lib.tool_orchestration.variants import NAMED
 
 SYSTEM = "toolorchestra"
 PAPER, SIGN, LENIENT, CORL = (
@@ -37,10 +37,10 @@ WORST = (
     2.0  # reference of the hypervolume: so many times what the start spends, in money and in time
 )
 _RULES = {
-    benchmark.BEST: "constant",
-    benchmark.BY_KIND: "router",
-    benchmark.RANDOM: "constant",
-    benchmark.ORACLE: "oracle",
+    rule_baselines.BEST: "constant",
+    rule_baselines.BY_KIND: "router",
+    rule_baselines.RANDOM: "constant",
+    rule_baselines.ORACLE: "oracle",
 }
 _NONE = pd.DataFrame(columns=["value", "lo", "hi"], dtype=float)  # estimates
 _WORDS = [
@@ -144,7 +144,9 @@ def _hits(names: Iterable[list[str]], aims: Iterable[set[str]]) -> np.ndarray:
 
 def cheaper(results: Results, settings: ToolSettings) -> list[str]:
     """Tools that cost less on the second price list than on the first."""
-    lists = (menu.price_list(ROOT / path) for path in (settings.prices, settings.unseen_prices))
+    lists = (
+        tool_menu.price_list(ROOT / path) for path in (settings.prices, settings.unseen_prices)
+    )
     one, two = ({**told.calls, **told.models} for told in lists)
     return [name for name in one if name in results.tools and two[name].dollars < one[name].dollars]
 
@@ -154,7 +156,7 @@ def rules(results: Results) -> pd.DataFrame:
     part = results.episodes
     start = part[(part["arm"] == START) & (part["exam"] == "test") & (part["kind"] != "office")]
     about = start[["item", "kind", "difficulty"]]
-    found = benchmark.baselines(results.tried, start.sort_values("item"), results.tools)
+    found = rule_baselines.baselines(results.tried, start.sort_values("item"), results.tools)
     parts = [
         table.drop(columns="tool")
         .merge(about, on="item")
@@ -168,7 +170,7 @@ def rules(results: Results) -> pd.DataFrame:
 
 def best_always(results: Results) -> str:
     """The tool that was right most often on training questions."""
-    return benchmark.ordered(results.tried[results.tried["split"] == "train"])[0]
+    return rule_baselines.ordered(results.tried[results.tried["split"] == "train"])[0]
 
 
 def scores(

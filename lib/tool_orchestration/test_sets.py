@@ -16,9 +16,10 @@ from itertools import product
 
 from lib.config import ToolSettings
 from lib.experiment import seeds
-from lib.routing.toolorchestra import assignments
-from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.menu import (
+from lib.tasks.synthesis import Task
+from lib.tool_orchestration import episode_specs
+from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.tool_menu import (
     FUNCTIONS,
     OFFICE,
     Menu,
@@ -27,7 +28,6 @@ from lib.routing.toolorchestra.menu import (
     drawn_preference,
     seen,
 )
-from lib.tasks.synthesis import Task
 
 VERSION = 1  # of the assignments of exams
 MAIN = ("test", "outage")
@@ -72,17 +72,17 @@ def grid(side: int) -> list[Preference]:
 
 @cache
 def _offices(n: int) -> tuple[Task, ...]:
-    return tuple(assignments.office("test", n, 1))
+    return tuple(episode_specs.office("test", n, 1))
 
 
 def _works(settings: ToolSettings) -> list:
-    n = max(1, round(settings.test_items * assignments.SHARES["office"]))
-    return assignments.even(settings.test_items, "test", 7, _offices(n))
+    n = max(1, round(settings.test_items * episode_specs.SHARES["office"]))
+    return episode_specs.even(settings.test_items, "test", 7, _offices(n))
 
 
 def _test(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "test")
-    return assignments.drawn(_works(settings), offers, seen(settings), settings.spread, rng)
+    return episode_specs.drawn(_works(settings), offers, seen(settings), settings.spread, rng)
 
 
 def _pilot(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
@@ -92,7 +92,7 @@ def _pilot(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assig
     for work in _works(settings):
         if not isinstance(work, Task) and work.category in ("chain", "facts"):
             function = FUNCTIONS[int(rng.integers(len(FUNCTIONS)))]
-            told = tuple(offers[name] for name in (*models[: assignments.TOOLS[1] - 1], function))
+            told = tuple(offers[name] for name in (*models[: episode_specs.TOOLS[1] - 1], function))
             out.append(
                 Assignment(work, Menu(tuple(told[i] for i in rng.permutation(len(told)))), FRUGAL)
             )
@@ -114,9 +114,9 @@ def _unseen_tools(offers: Offers, unseen: Offers, settings: ToolSettings) -> lis
             known if rng.random() < 0.5 else [n for n in known if n not in good]
         )  # or it is the only good one
         if new:
-            known_offers = assignments.menu_for(work, offers, rivals, settings.spread, rng).offers
-            newcomer = assignments.menu_for(work, offers, new, settings.spread, rng).offers[0]
-            met = [*known_offers[: assignments.TOOLS[1] - 1], newcomer]
+            known_offers = episode_specs.menu_for(work, offers, rivals, settings.spread, rng).offers
+            newcomer = episode_specs.menu_for(work, offers, new, settings.spread, rng).offers[0]
+            met = [*known_offers[: episode_specs.TOOLS[1] - 1], newcomer]
             dealt = tuple(met[i] for i in rng.permutation(len(met)))
             who = drawn_preference(rng, [offer.name for offer in dealt])
             out.append(Assignment(work, Menu(dealt), who))
@@ -146,14 +146,14 @@ def _outage(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assi
     rng = seeds.rng("toolorchestra", "exam", "outage")
     works = [w for w in _works(settings) if not isinstance(w, Task)]
     menus = [
-        assignments.drawn(works, offers, seen(settings), settings.spread, rng)
+        episode_specs.drawn(works, offers, seen(settings), settings.spread, rng)
         for _ in range(_DRAWS)
     ]
     first = (
         next((a for a in several if len(a.capable) > 1), None)
         for several in zip(*menus, strict=True)
     )
-    return assignments.struck([a for a in first if a is not None], 1.0, rng)
+    return episode_specs.struck([a for a in first if a is not None], 1.0, rng)
 
 
 def _simplex(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:

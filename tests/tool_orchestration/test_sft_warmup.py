@@ -11,12 +11,12 @@ from lib.experiment import seeds
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import called, conversation, token
 from lib.language_models.training.training_data import IGNORED
-from lib.routing.toolorchestra import assignments, study, warm
-from lib.routing.toolorchestra.menu import Preference
 from lib.tasks import answered
 from lib.tasks.synthesis import Task, judge
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import NAMES, UNK, given, item, offers, offices
+from lib.tool_orchestration import episode_specs, experiment, sft_warmup
+from lib.tool_orchestration.tool_menu import Preference
+from tests.tool_orchestration import common
+from tests.tool_orchestration.common import NAMES, UNK, given, item, offers, offices
 
 OPEN, CLOSE = "<response>", "</response>"
 
@@ -24,9 +24,11 @@ OPEN, CLOSE = "<response>", "</response>"
 @pytest.fixture(scope="module")
 def traces():
     """Assignments with their traces."""
-    rng, works = seeds.rng("a test"), assignments.mixed(300, "train", 0, offices())
-    told = [warm.shuffled(a, rng) for a in assignments.drawn(works, offers(), NAMES, 4.0, rng)]
-    return [(a, warm.trace(a, 0.5, rng)) for a in told]
+    rng, works = seeds.rng("a test"), episode_specs.mixed(300, "train", 0, offices())
+    told = [
+        sft_warmup.shuffled(a, rng) for a in episode_specs.drawn(works, offers(), NAMES, 4.0, rng)
+    ]
+    return [(a, sft_warmup.trace(a, 0.5, rng)) for a in told]
 
 
 def turns(assigned, dialogue) -> list[tuple[str, str]]:
@@ -99,11 +101,11 @@ def test_after_a_missing_reply_another_tool_is_tried_where_there_is_one(traces):
 
 def test_short_chains_are_sometimes_worked_out_and_never_wrongly(traces):
     own = [(a, t) for a, t in traces if a.kind == "chain" and not calls(a, t)]
-    assert own and all(a.difficulty <= warm.SKILL for a, _ in own)
+    assert own and all(a.difficulty <= sft_warmup.SKILL for a, _ in own)
     for assigned, told in own:
         ((said, _),) = turns(assigned, told)
         assert answered(said) == assigned.work.answer and said.count(";") == assigned.difficulty
-    short = [a for a, _ in traces if a.kind == "chain" and a.difficulty <= warm.SKILL]
+    short = [a for a, _ in traces if a.kind == "chain" and a.difficulty <= sft_warmup.SKILL]
     assert 0.1 < len(own) / len(short) < 0.45
 
 
@@ -125,7 +127,7 @@ def test_chances_lean_to_the_cheap_the_fast_and_the_liked():
 
     def chances(*who) -> np.ndarray:
         told = given(item("facts", 1), *names, preference=Preference(*who))
-        return warm.chances(told, told.usable, 0.5)
+        return sft_warmup.chances(told, told.usable, 0.5)
 
     for who, key in (((0, 1, 0), "typical_dollars"), ((0, 0, 1), "typical_seconds")):
         told, amounts = chances(*who), [getattr(offers()[n], key) for n in names]
@@ -144,7 +146,7 @@ def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
     )  # all different
     told = replace(told, menu=replace(told.menu, offers=priced))
     for _ in range(20):
-        after = warm.shuffled(told, rng)
+        after = sft_warmup.shuffled(told, rng)
         pairs = list(zip(told.menu.offers, after.menu.offers, strict=True))
         assert [replace(b, skills=a.skills) for a, b in pairs] == [
             a for a, _ in pairs
@@ -163,6 +165,6 @@ def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
 
 def test_no_trace_has_a_tool_that_is_kept_for_the_tests():
     """Neither on a menu, nor among what a user likes, nor in a call."""
-    told = warm.corpus(300, study.met(offers(), common.TOOLS), 4.0, 0.5, offices(), 0)
+    told = sft_warmup.corpus(300, experiment.met(offers(), common.TOOLS), 4.0, 0.5, offices(), 0)
     words = set(lab.decode([i for trace in told for i in trace.ids]).split())
     assert not set(common.TOOLS.unseen) & words and set(common.SEEN) <= words

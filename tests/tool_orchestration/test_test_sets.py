@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.config import ROOT, ToolSettings, validate
-from lib.routing.toolorchestra import exams, menu
-from lib.routing.toolorchestra.menu import OBJECTIVES
 from lib.tasks import Item
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import TOOLS, UNSEEN, offers
+from lib.tool_orchestration import test_sets, tool_menu
+from lib.tool_orchestration.tool_menu import OBJECTIVES
+from tests.tool_orchestration import common
+from tests.tool_orchestration.common import TOOLS, UNSEEN, offers
 
 ITEMS = 60
 
@@ -22,12 +22,12 @@ def settings(**changes) -> ToolSettings:
 
 
 def exam(name: str, **changes):
-    return exams.exam(name, offers(), offers(UNSEEN), settings(**changes))
+    return test_sets.exam(name, offers(), offers(UNSEEN), settings(**changes))
 
 
 @pytest.fixture(scope="module")
 def all_exams():
-    return {name: exam(name) for name in exams.ALL}
+    return {name: exam(name) for name in test_sets.ALL}
 
 
 def names(assigned) -> set[str]:
@@ -51,8 +51,8 @@ def test_unseen_tools_are_on_no_menu_but_those_of_their_exam(all_exams):
 def test_there_are_at_most_as_many_episodes_as_announced(n, side):
     own = settings(test_items=n, side=side)
     assert sum(
-        len(exams.exam(name, offers(), offers(UNSEEN), own)) for name in exams.ALL
-    ) <= exams.count(own)
+        len(test_sets.exam(name, offers(), offers(UNSEEN), own)) for name in test_sets.ALL
+    ) <= test_sets.count(own)
 
 
 def test_an_unseen_tool_is_good_at_the_question_and_every_other_time_the_only_one(all_exams):
@@ -96,22 +96,22 @@ def test_an_outage_leaves_a_tool_that_is_good_at_the_question(all_exams):
 
 @pytest.mark.parametrize("side", [2, 3, 4, 5, 9])
 def test_the_grid_is_on_the_simplex_with_its_corners_and_no_point_twice(side):
-    told = [tuple(getattr(who, name) for name in OBJECTIVES) for who in exams.grid(side)]
+    told = [tuple(getattr(who, name) for name in OBJECTIVES) for who in test_sets.grid(side)]
     assert len(told) == len(set(told)) == side * (side + 1) // 2
     assert np.allclose(np.sum(told, axis=1), 1) and min(min(point) for point in told) == 0
     assert {(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)} <= set(told)
-    assert not any(who.tools for who in exams.grid(side))
+    assert not any(who.tools for who in test_sets.grid(side))
 
 
 def test_every_user_of_the_grid_gets_the_same_questions_and_menus(all_exams):
-    told, users = all_exams["simplex"], exams.grid(3)
+    told, users = all_exams["simplex"], test_sets.grid(3)
     n = len(told) // len(users)
     assert [a.preference for a in told] == [who for who in users for _ in range(n)]
     base = [a for a in all_exams["test"] if isinstance(a.work, Item)]
     for k in range(len(users)):
         part = told[k * n : (k + 1) * n]
         assert [(a.work, a.menu) for a in part] == [
-            (a.work, a.menu) for a in base[:: exams.GRID_SHARE]
+            (a.work, a.menu) for a in base[:: test_sets.GRID_SHARE]
         ]
 
 
@@ -125,6 +125,8 @@ def test_a_tool_that_is_free_can_have_another_price(tmp_path):
     (tmp_path / "free.yaml").write_text(
         text.replace("python: {dollars: 5.0e-7", "python: {dollars: 0.0")
     )
-    free = menu.offers(menu.price_list(tmp_path / "free.yaml"), common.cards())
+    free = tool_menu.offers(tool_menu.price_list(tmp_path / "free.yaml"), common.cards())
     assert free["python"].dollars == 0
-    assert len(exams.exam("unseen_prices", free, offers(UNSEEN), settings())) == len(exam("test"))
+    assert len(test_sets.exam("unseen_prices", free, offers(UNSEEN), settings())) == len(
+        exam("test")
+    )

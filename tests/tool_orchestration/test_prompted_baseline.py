@@ -9,11 +9,11 @@ import pytest
 from lib.llm.client import Reply
 from lib.llm.errors import ReplyError
 from lib.rl import call_protocol
-from lib.routing.toolorchestra import prompted
-from lib.routing.toolorchestra.desk import Desk
-from lib.routing.toolorchestra.menu import Preference
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import CLOCK, Singers, given, item, offers
+from lib.tool_orchestration import prompted_baseline
+from lib.tool_orchestration.tool_environment import Desk
+from lib.tool_orchestration.tool_menu import Preference
+from tests.tool_orchestration import common
+from tests.tool_orchestration.common import CLOCK, Singers, given, item, offers
 
 BIG, FACT = item("big", 3), item("facts", 1)
 RELATION, PLACE = FACT.key.split("/")[1:]
@@ -47,7 +47,7 @@ class Prompted(Singers):
 def played(assigned, *turns, rounds: int = 4, backend: str = "endpoint"):
     pool = Prompted(*turns, backend=backend)
     with Desk(pool, CLOCK) as desk:
-        (episode,) = prompted.roll(desk, "agent", [assigned], rounds, 0, 0.0)
+        (episode,) = prompted_baseline.roll(desk, "agent", [assigned], rounds, 0, 0.0)
     return episode, pool
 
 
@@ -131,7 +131,7 @@ def test_episodes_side_by_side_hear_their_own():
         return says("", ("calculator", {"expression": messages[1]["content"].removesuffix(" = ?")}))
 
     with Desk(pool := Prompted(say=say), CLOCK) as desk:
-        episodes = prompted.roll(
+        episodes = prompted_baseline.roll(
             desk, "agent", [given(w, "calculator", "python") for w in works], 3, 0, 0.0
         )
     assert [e.right for e in episodes] == [1.0] * 4 and len(set(pool.keys)) == 8
@@ -156,5 +156,5 @@ def test_a_lab_model_is_offered_lines_of_words():
     assert all(
         list(each["function"]["parameters"]["properties"]) == ["words"] for each in pool.offered[0]
     )
-    assert pool.told[0][0] == {"role": "system", "content": prompted.LAB_SYSTEM}
+    assert pool.told[0][0] == {"role": "system", "content": prompted_baseline.LAB_SYSTEM}
     assert episode.exchanges[0].heard.text == FACT.answer

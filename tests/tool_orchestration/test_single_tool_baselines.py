@@ -4,12 +4,12 @@ import pytest
 
 from lib import tasks
 from lib.rl import call_protocol
-from lib.routing.toolorchestra.desk import tried
-from lib.routing.toolorchestra.strategies import golden, strategy
 from lib.tasks import multi_hop_facts
 from lib.tasks.synthesis import judge
-from tests.routing.toolorchestra import common
-from tests.routing.toolorchestra.common import at_work, given, item, offices
+from lib.tool_orchestration.single_tool_baselines import golden, strategy
+from lib.tool_orchestration.tool_environment import tried
+from tests.tool_orchestration import common
+from tests.tool_orchestration.common import at_work, given, item, offices
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from lib import config
-from lib.routing.toolorchestra import ablations, arms, study
+from lib.tool_orchestration import ablations, experiment, variants
 
 SETTINGS = config.load("smoke")
 SEEDS, ITEMS = 2, 4
@@ -19,7 +19,7 @@ def priced(monkeypatch):
     def run(params, compared, label=""):
         asked.extend(compared)
         sat = {arm.name: arm.exams for arm in compared} | {
-            study.START: ("test", "outage", "unseen_prices")
+            experiment.START: ("test", "outage", "unseen_prices")
         }
         rows = [
             {
@@ -33,12 +33,12 @@ def priced(monkeypatch):
             }
             for arm, told in sat.items()
             for exam in told
-            for seed in range(1 if arm == study.START else SEEDS)
+            for seed in range(1 if arm == experiment.START else SEEDS)
             for item in range(ITEMS)
         ]
         return type("Results", (), {"episodes": pd.DataFrame(rows)})
 
-    monkeypatch.setattr(study, "run", run)
+    monkeypatch.setattr(experiment, "run", run)
     return asked
 
 
@@ -46,7 +46,7 @@ def test_trainings_at_other_prices_are_held_against_prices_by_lot(priced):
     made = ablations.pricing(SETTINGS)
     assert [arm.name for arm in priced] == ["paper", "published", "listed"] and priced[
         2
-    ] is arms.LISTED
+    ] is variants.LISTED
     test, unseen = made["test"], made["unseen_prices"]
     assert test.against == {"sign error": "prices by lot", "list prices only": "prices by lot"}
     assert unseen.against == {

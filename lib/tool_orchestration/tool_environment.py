@@ -18,11 +18,11 @@ from lib.language_models.chat_template import called
 from lib.rl import call_protocol, rollout
 from lib.rl.expert_pool import Heard, Pool, Query
 from lib.rl.generators import Voice
-from lib.routing.toolorchestra.assignments import Assignment
-from lib.routing.toolorchestra.menu import Offer
-from lib.routing.toolorchestra.strategies import strategy
 from lib.tasks import Item, multi_hop_facts
 from lib.tasks.synthesis import CallError, Database, Verdict, judge
+from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.single_tool_baselines import strategy
+from lib.tool_orchestration.tool_menu import Offer
 from lib.tools.calculator import calculator
 from lib.tools.lookup import lookup
 from lib.tools.python import python
