@@ -42,12 +42,12 @@ rows = evaluate.as_record(evaluate.episodes(steps, "education"), "education", sm
 assert "MO-worst" in measure.mean(rows, "reward", "arm").index, "the policy was not measured"
 told = {each.name: each.objective.told(recipes.OBJECTIVES["education"]) for each in recipes.recipes(smoke, "education")}
 assert told["MO-worst"].startswith("the worst of"), told
-from tests.routing.test_baselines import BUDGETS, modest
-from lib.routing import baselines
+from tests.budgeted_routing.test_baselines import BUDGETS, modest
+from lib.budgeted_routing import baselines
 found = baselines.compare(modest(40, 0), modest(20, 1), BUDGETS)
 assert "always the dearest" in set(found["router"]), "the router was not compared"
-from lib.routing import rows
-from tests.routing.made import study
+from lib.budgeted_routing import rows
+from tests.budgeted_routing.made import study
 assert "always the dearest" in set(rows.rows(study())["arm"]), "the router is not in the record"
 """
 
@@ -66,7 +66,7 @@ def test_a_reward_a_policy_and_a_router_are_added_in_three_files(copy):
         "lib/policy_zoo/recipes.py": lambda text: text.replace(
             '"MO-RM": RewardMachine()}', '"MO-RM": RewardMachine(), "MO-worst": WorstFirst()}'
         ).replace("RewardMachine, Vector", "RewardMachine, Vector, WorstFirst"),
-        "lib/routing/baselines.py": lambda text: text + ROUTER,
+        "lib/budgeted_routing/baselines.py": lambda text: text + ROUTER,
     }
     for name, edit in edits.items():
         before = (copy / name).read_text()

@@ -55,7 +55,7 @@ class LeaningSettings(WarmSettings):
 
 
 class RoutingGlassSettings(Section):
-    """CoRL's world whose optimum is known (lib/routing/glassbox.py).
+    """CoRL's world whose optimum is known (lib/budgeted_routing/synthetic_benchmark.py).
 
     seeds: controllers, each in a world of its own; batch: episodes per update, a multiple of three budgets; epochs:
     passes over them; kl: pull to the start; hidden: units of a controller; queries: that a controller is judged on;

@@ -21,7 +21,7 @@ def explain_run(name: str, root: Path) -> str:
 
     Returns:
         "runs for the first time", or what changed, such as
-        "runs again: lib/routing changed; routing.updates.soft 60 -> 80". Empty where that cannot be found out.
+        "runs again: lib/budgeted_routing changed; routing.updates.soft 60 -> 80". Empty where that cannot be found out.
     """
     try:
         return _compare_with_lock(name, root)
@@ -49,7 +49,7 @@ def _compare_with_lock(name: str, root: Path) -> str:
 
 
 def _changed_files(stage) -> list[str]:
-    """Such as ["lib/llm, lib/routing changed", "lib/policy_zoo is a new dependency"]."""
+    """Such as ["lib/llm, lib/budgeted_routing changed", "lib/policy_zoo is a new dependency"]."""
     new, changed = [], []
     for dependency in stage.deps:
         if _is_settings(dependency):

@@ -30,8 +30,8 @@ from lib.language_models.checkpoints import ModelError
 from lib.language_models.training import team_traces
 from lib.language_models.training.training_data import dialogue
 from tests.agent_configuration import small as common
+from tests.budgeted_routing import small
 from tests.language_models import tiny
-from tests.routing import small
 from tests.studies import Killed, dying, of, refuse, same
 
 ARC = NAMED["arc"]

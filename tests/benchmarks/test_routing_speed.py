@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from lib import config, tasks
+from lib.budgeted_routing import experiment
+from lib.budgeted_routing.budget_episodes import Task, roll
 from lib.language_models import checkpoints
 from lib.language_models.in_process_client import Asker
 from lib.language_models.kv_cache_forward import Forward
@@ -25,8 +27,6 @@ from lib.llm.client import Client
 from lib.rl import call_protocol
 from lib.rl.expert_pool import TRIES, Pool, Query, drawn
 from lib.rl.generators import Lab
-from lib.routing import study
-from lib.routing.rollouts import Task, roll
 from tests.benchmarks.clock import seconds
 
 GOAL = 5.0
@@ -119,7 +119,7 @@ def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_af
 
 def test_ten_seeds_pay_once_for_what_experts_say(pools, tmp_path):
     """Every seed asks experts by lot about questions by lot, in tries by lot, from a pool as the lesson's."""
-    pool = study.train_items(ROUTING.model_copy(update={"train_items": 120}))
+    pool = experiment.train_items(ROUTING.model_copy(update={"train_items": 120}))
     rng = np.random.default_rng(0)
     names, draws = (
         list(ROUTING.experts),

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from lib import config
+from lib.budgeted_routing import experiment, synthetic_benchmark, variants
 from lib.config import LLMSettings, Params, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext
 from lib.language_models import checkpoints
 from lib.language_models.training import released_weights
 from lib.rl import budget_reward, losses, token_ppo
-from lib.routing import arms, glassbox, study
 from tests.golden import SmallJob
 
-ARM = arms.NAMED["number"]  # whose prompts and budgets nothing else here has
+ARM = variants.NAMED["number"]  # whose prompts and budgets nothing else here has
 SHOWN = 8  # rollouts and tests whose numbers are kept one by one
 EXPERTS = {"lab-nano": "nano", "lab-mini": "mini", "lab-large": "large"}
 DOLLARS = {"lab-nano": 0.0002, "lab-mini": 0.0005, "lab-large": 0.002}  # per thousand tokens
@@ -62,16 +62,18 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         artifacts.write_json(models / name / "card.json", {"dollars_per_1k_tokens": dollars})
     context = RunContext.of(settings, models, folder, folder, workers=1)
 
-    first_jobs = study.make_first_jobs(settings, models)
-    prepare = partial(study.first_work, context=context)
+    first_jobs = experiment.make_first_jobs(settings, models)
+    prepare = partial(experiment.first_work, context=context)
     sweep.run(prepare, first_jobs, folder / "runs", workers=1)
     context = replace(
         context, inputs={job.key: str(job.folder(folder / "runs")) for job in first_jobs}
     )
 
     trial_job, lessons_job = first_jobs
-    training_job, start_job = study.make_jobs(settings, [ARM], first_jobs)
-    train_and_test = partial(study.work, context=context, save_every=settings.routing.save_every)
+    training_job, start_job = experiment.make_jobs(settings, [ARM], first_jobs)
+    train_and_test = partial(
+        experiment.work, context=context, save_every=settings.routing.save_every
+    )
     controller = lessons_job.folder(folder / "runs") / "model"
     return [
         SmallJob(trial_job, prepare, summarize_trial),
@@ -105,7 +107,7 @@ def make_benchmark_job(settings: RoutingSettings) -> sweep.Job:
         "losses": losses.VERSION,
         "reward within a budget": budget_reward.VERSION,
         "token PPO": token_ppo.VERSION,
-        "synthetic benchmark of budgets": glassbox.VERSION,
+        "synthetic benchmark of budgets": synthetic_benchmark.VERSION,
     }
     handed = settings.handed("glass", "learn")
     return sweep.Job(
@@ -116,7 +118,7 @@ def make_benchmark_job(settings: RoutingSettings) -> sweep.Job:
 
 def run_benchmark(job: sweep.Job, folder: Path, progress) -> int:
     settings = RoutingSettings.from_handed(job.settings["routing"])
-    rows = glassbox.study(settings, [settings.glass.central])
+    rows = synthetic_benchmark.study(settings, [settings.glass.central])
     artifacts.write_parquet(folder / "rows.parquet", rows)
     return len(rows)
 

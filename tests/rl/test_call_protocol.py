@@ -11,7 +11,7 @@ from lib import tasks
 from lib.language_models.tokenizer import TAGS, UNK, encode, tokenizer
 from lib.rl import call_protocol, sft_warmup
 from lib.rl.call_protocol import Answer, Call, Malformed, digits, heard, instruction, parse
-from tests.routing.small import EXPERTS, SMOKE
+from tests.budgeted_routing.small import EXPERTS, SMOKE
 
 CALLS = {
     "<call> lab-mini <t> 3 + 4 = ? </t> </call>": Call("lab-mini", "3 + 4 = ?"),

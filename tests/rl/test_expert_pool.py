@@ -12,9 +12,9 @@ from lib.llm.errors import ConfigurationError
 from lib.llm.transport import completion
 from lib.rl import call_protocol, expert_pool
 from lib.rl.expert_pool import Heard, Pool, Query
+from tests.budgeted_routing.small import endpoint, inside, serving
 from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key
 from tests.llm.server import completion as served
-from tests.routing.small import endpoint, inside, serving
 
 __all__ = ["certificate", "key"]
 

@@ -17,8 +17,8 @@ from lib.language_models.training.training_data import IGNORED, Dialogue, tensor
 from lib.rl import call_protocol, sft_warmup
 from lib.rl.call_protocol import Answer, Call
 from lib.tasks import Item, answered
+from tests.budgeted_routing.small import EXPERTS, SMOKE
 from tests.language_models import tiny
-from tests.routing.small import EXPERTS, SMOKE
 
 ROUNDS = 4
 QUESTIONS = {"chain": [1, 2, 7, 8], "facts": [1, 2, 3], "passage": [1, 3], "big": [1, 2]}

@@ -20,9 +20,9 @@ from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS, PAD
 from lib.rl.losses import group_advantages
 from lib.rl.token_ppo import Learner, Sample, batch
+from tests.budgeted_routing import small
+from tests.budgeted_routing.small import learner, samples, weights
 from tests.language_models import tiny
-from tests.routing import small
-from tests.routing.small import learner, samples, weights
 
 KINDS = [("gae", "shared"), ("gae", "apart"), ("group", "shared")]
 kinds = pytest.mark.parametrize(("advantages", "value"), KINDS, ids=["gae", "gae apart", "group"])

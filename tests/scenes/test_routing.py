@@ -6,7 +6,7 @@ import pandas as pd
 
 from lib.rl import call_protocol
 from lib.scenes import routing
-from tests.routing.made import ACTS, PRICE, L, M, N, episode, study
+from tests.budgeted_routing.made import ACTS, PRICE, L, M, N, episode, study
 
 
 def odd_episode() -> pd.DataFrame:

@@ -18,9 +18,9 @@ from lib.tool_orchestration import episode_specs, sft_warmup, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_environment import Desk, Episode, Own, roll
 from lib.tool_orchestration.tool_menu import Menu, Offer, Preference
+from tests.budgeted_routing import small
+from tests.budgeted_routing.small import Choir, Scripted
 from tests.language_models import tiny
-from tests.routing import small
-from tests.routing.small import Choir, Scripted
 
 TOOLS = small.EVERYTHING.tools
 TRAINING, UNSEEN = TOOLS.prices, TOOLS.unseen_prices

@@ -36,9 +36,9 @@ from lib.tool_orchestration import sft_warmup as warm
 from lib.tool_orchestration.tool_environment import Own
 from lib.tool_orchestration.tool_menu import names
 from lib.tool_orchestration.variants import LISTED, NAMED
+from tests.budgeted_routing import small
+from tests.budgeted_routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
 from tests.language_models import tiny
-from tests.routing import small
-from tests.routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
 from tests.studies import of, refuse, same
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import (

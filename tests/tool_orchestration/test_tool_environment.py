@@ -13,7 +13,7 @@ from lib.tool_orchestration import tool_environment as desks
 from lib.tool_orchestration.single_tool_baselines import strategy
 from lib.tool_orchestration.tool_environment import OUTAGE, Episode, Own, roll, tried
 from lib.tool_orchestration.tool_menu import OFFICE
-from tests.routing.small import Scripted
+from tests.budgeted_routing.small import Scripted
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import (
     CLOCK,

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from lib.budgeted_routing import experiment as study
 from lib.conductor.silence_libraries import quiet
 from lib.language_models.in_process_client import Asker
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.serving.chat_completions import Model
-from lib.routing import study
 from lib.tool_orchestration import experiment as tools
 from tests.language_models import tiny
 

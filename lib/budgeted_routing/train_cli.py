@@ -1,9 +1,9 @@
-"""Train a controller of one's own: `python -m lib.routing MODEL --data FILE --out FOLDER`.
+"""Train a controller of one's own: `python -m lib.budgeted_routing MODEL --data FILE --out FOLDER`.
 
 MODEL is a folder with any causal language model of Hugging Face that follows instructions; the experts are those of
 `routing.experts` in params.yaml, usually endpoints. Settings are those of params.yaml at `paper` (CoRL, appendix A)
 unless --profile or --set say otherwise. An answer is right where it equals the reference. With --out of an earlier run
-it goes on from the last checkpoint. On several GPUs: `accelerate launch -m lib.routing ...`; every process then writes
+it goes on from the last checkpoint. On several GPUs: `accelerate launch -m lib.budgeted_routing ...`; every process then writes
 its share of the episodes. What is under way is told at once and every ten seconds, for a large model takes minutes to
 one update.
 """
@@ -22,6 +22,8 @@ import pandas as pd
 import torch
 
 from lib import config, tasks
+from lib.budgeted_routing.budget_episodes import Task, roll
+from lib.budgeted_routing.experiment import CASSETTES, NAME, episode_rows, samples
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds
 from lib.language_models.serving.transport import lab
@@ -33,8 +35,6 @@ from lib.rl import call_protocol
 from lib.rl.expert_pool import Pool
 from lib.rl.generators import Hub
 from lib.rl.token_ppo import Learner
-from lib.routing.rollouts import Task, roll
-from lib.routing.study import CASSETTES, NAME, episode_rows, samples
 from lib.tasks import Item, TaskError, user_data
 
 PAUSE = 10.0  # seconds between two lines about what is under way
@@ -44,7 +44,7 @@ BUDGETS = {"low": 0.001, "medium": 0.006, "high": 1000.0}  # dollars per questio
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.routing",
+        prog="python -m lib.budgeted_routing",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

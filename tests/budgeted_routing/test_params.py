@@ -3,9 +3,9 @@
 import pytest
 
 from lib import config
+from lib.budgeted_routing import experiment
 from lib.config import ParamsError
-from lib.routing import study
-from tests.routing.small import EVERYTHING, changed
+from tests.budgeted_routing.small import EVERYTHING, changed
 
 
 @pytest.mark.parametrize("profile", config.PROFILES)
@@ -62,7 +62,7 @@ def test_experts_that_a_lab_controller_has_no_word_for_are_refused_by_name(tmp_p
     """Nothing is written before that is said."""
     own = changed(routing={"experts": {"lab-huge": "large", "lab-mini": "mini"}})
     with pytest.raises(ParamsError, match=r"routing.experts names \['lab-huge'\].*lab-nano"):
-        study.run(own, models=tmp_path, runs=tmp_path / "runs")
+        experiment.run(own, models=tmp_path, runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from lib.budgeted_routing.budget_episodes import Episode, roll
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import conversation
 from lib.rl import call_protocol
@@ -12,9 +13,18 @@ from lib.rl import rollout as playing
 from lib.rl.expert_pool import Heard, Query, drawn
 from lib.rl.generators import Hub, Lab
 from lib.rl.rollout import draws
-from lib.routing.rollouts import Episode, roll
-from tests.routing import small
-from tests.routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task, worked
+from tests.budgeted_routing import small
+from tests.budgeted_routing.small import (
+    EXPERTS,
+    PRICES,
+    Choir,
+    Scripted,
+    answer,
+    call,
+    items,
+    task,
+    worked,
+)
 
 ITEMS = items(6)
 ITEM = ITEMS[0]

@@ -9,6 +9,16 @@ import torch
 from pandas.testing import assert_frame_equal
 
 from lib import config, tasks
+from lib.budgeted_routing import (
+    baselines,
+    budget_episodes,
+    experiment,
+    expert_outcomes,
+    synthetic_benchmark,
+    variants,
+)
+from lib.budgeted_routing.budget_episodes import roll
+from lib.budgeted_routing.variants import NAMED, variant
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext
@@ -30,13 +40,10 @@ from lib.rl import expert_pool as expert_pool
 from lib.rl import rollout as interleaved_episodes
 from lib.rl.expert_pool import TRIES, Heard
 from lib.rl.generators import Lab
-from lib.routing import arms, baselines, glassbox, outcomes, rollouts, study
-from lib.routing.arms import NAMED, variant
-from lib.routing.rollouts import roll
+from tests.budgeted_routing import small
+from tests.budgeted_routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
+from tests.budgeted_routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task
 from tests.language_models import tiny
-from tests.routing import small
-from tests.routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
-from tests.routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task
 from tests.studies import of, refuse, same
 
 CORL, HARD = NAMED["corl"], NAMED["hard"]
@@ -93,7 +100,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(models, runs):
-    return study.run(settings(), COMPARED, models, runs)
+    return experiment.run(settings(), COMPARED, models, runs)
 
 
 def test_every_arm_is_tested_on_every_question_under_every_budget_of_its(results):
@@ -142,7 +149,7 @@ def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_bu
         set(told.words) == set(call_protocol.WORDS)
         and told.words["high"] == settings().routing.high
     )
-    price = outcomes.prices(table[table["split"] == "train"], EXPERTS, settings().routing)
+    price = expert_outcomes.prices(table[table["split"] == "train"], EXPERTS, settings().routing)
     assert (
         told.calls == price
         and told.words["low"] == price["lab-nano"]
@@ -150,7 +157,8 @@ def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_bu
     )
     assert results.alone.groupby("split").size().to_dict() == {"train": TRIES * 24, "test": ITEMS}
     assert (
-        set(results.alone["strategy"]) == {outcomes.ITSELF} and results.alone["dollars"].eq(0).all()
+        set(results.alone["strategy"]) == {expert_outcomes.ITSELF}
+        and results.alone["dollars"].eq(0).all()
     )
     assert results.token_price == pytest.approx(2e-6)  # of its base
 
@@ -171,21 +179,23 @@ def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models
     (trained,) = find_jobs(runs, "/corl/seed-0")
     own, model = settings(), checkpoints.load(trained / "model")
     voice = Lab(model, own.routing.turn_tokens, own.routing.response_tokens)
-    asked = arms.examined(CORL.style, study.test_items(own.routing), results.budgets, own.routing)
-    with study.opened_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
+    asked = variants.examined(
+        CORL.style, experiment.test_items(own.routing), results.budgets, own.routing
+    )
+    with experiment.opened_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
         played = [
-            roll(voice, pool, asked, own.routing.rounds, study._TEST_KEY, heat)
+            roll(voice, pool, asked, own.routing.rounds, experiment._TEST_KEY, heat)
             for heat in (0.0, 1.0)
         ]
     again = pd.concat(
-        [study.episode_rows(each, lab.decode, ITEMS) for each in played], ignore_index=True
+        [experiment.episode_rows(each, lab.decode, ITEMS) for each in played], ignore_index=True
     )
     assert_frame_equal(of(results.episodes, "corl")[list(again)], again, check_exact=True)
 
 
 def test_questions_of_tests_are_as_many_of_each_kind_and_learned_by_nobody():
     own = small.SMOKE.model_copy(update={"test_items": 14})
-    told = study.test_items(own)
+    told = experiment.test_items(own)
     assert [item.category for item in told] == [
         *["chain"] * 4,
         *["facts"] * 4,
@@ -193,23 +203,23 @@ def test_questions_of_tests_are_as_many_of_each_kind_and_learned_by_nobody():
         *["big"] * 3,
     ]
     assert {item.split for item in told} == {"test"} and len({item.key for item in told}) == 14
-    learned = study.train_items(own)
+    learned = experiment.train_items(own)
     assert {item.split for item in learned} == {"train"} and len(learned) == own.train_items
     assert len({item.category for item in learned}) == 4
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
-    monkeypatch.setattr(study, "work", refuse)
-    monkeypatch.setattr(study, "first_work", refuse)
-    same(study.run(settings(), COMPARED, models, runs), results)
+    monkeypatch.setattr(experiment, "work", refuse)
+    monkeypatch.setattr(experiment, "first_work", refuse)
+    same(experiment.run(settings(), COMPARED, models, runs), results)
 
 
 @pytest.mark.parametrize(
     ("arm", "killed", "left"),
     [
-        (HARD, (study.Learner, "update", 4), [2, 3]),  # the last checkpoint is of the second
-        (CORL, (study.Learner, "save", 2), [2, 3]),  # between the tables and the checkpoint
-        (CORL, (study.Run, "_test", 1), []),
+        (HARD, (experiment.Learner, "update", 4), [2, 3]),  # the last checkpoint is of the second
+        (CORL, (experiment.Learner, "save", 2), [2, 3]),  # between the tables and the checkpoint
+        (CORL, (experiment.Run, "_test", 1), []),
     ],
     ids=["update", "save", "test"],
 )
@@ -218,7 +228,7 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
 ):
     """The controller that plays on has to be the one of the checkpoint: the engine has weights of its own."""
     assert (
-        resumed(study, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch)
+        resumed(experiment, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch)
         == left
     )
 
@@ -226,7 +236,7 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
 def test_another_seed_trains_and_tests_differently_and_leaves_the_first_alone(
     results, models, runs
 ):
-    both = study.run(settings(seeds=2), [CORL], models, runs)
+    both = experiment.run(settings(seeds=2), [CORL], models, runs)
     assert_frame_equal(of(both.rollouts, "corl"), of(results.rollouts, "corl"))
     one, two = (of(both.rollouts, "corl", seed) for seed in range(2))
     assert len(one) == len(two) and one["difficulty"].tolist() != two["difficulty"].tolist()
@@ -249,7 +259,7 @@ LEARN, UPDATED = OWN.learn.model_dump(), OWN.updates
 
 def named(where, compared=COMPARED, own=None, **changes) -> dict[str, str]:
     """Keys by label, without the experts that lead it."""
-    keys = keys_by_label(study, own or settings(**changes), compared, where)
+    keys = keys_by_label(experiment, own or settings(**changes), compared, where)
     return {label.split("/", 1)[1]: key for label, key in keys.items()}
 
 
@@ -348,17 +358,17 @@ def test_another_base_makes_all_keys_new(models, tmp_path):
         (sft_warmup, TRIAL),
         (call_protocol, TRIAL),
         (expert_pool, CONTROLLER),
-        (outcomes, CONTROLLER),
-        (study, set()),
+        (expert_outcomes, CONTROLLER),
+        (experiment, set()),
         (generators, FIRST),
         (interleaved_episodes, FIRST),
-        (rollouts, FIRST),
+        (budget_episodes, FIRST),
         (budget_reward, FIRST),
-        (arms, FIRST),
+        (variants, FIRST),
         (training_log, FIRST),
         (token_ppo, START),
         (losses, START),
-        (glassbox, ALL),
+        (synthetic_benchmark, ALL),
         (baselines, ALL),  # which every lesson computes anew
         (scripted, ALL),  # no expert here is a script
     ],
@@ -377,7 +387,7 @@ def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_key(models):
     assert (
         before.items() <= more.items() and len(more) == len(before) + 2 * 3
     )  # start, controller and the main arm
-    assert named(models, [CORL]).items() <= before.items() <= named(models, arms.ARMS).items()
+    assert named(models, [CORL]).items() <= before.items() <= named(models, variants.ARMS).items()
     assert named(models, [dataclasses.replace(CORL, label="otherwise"), HARD]) == before
     assert named(models, other_seeds=2) == before
 
@@ -386,7 +396,7 @@ def test_a_start_beyond_the_seeds_of_other_arms_is_tested_as_the_main_arm_alone(
     few, many = (named(models, seeds=2, other_seeds=n) for n in (1, 2))
     assert {label for label in few if few[label] != many[label]} == {"start/seed-1"}
     own = settings(seeds=2)
-    jobs = study.make_jobs(own, COMPARED, study.make_first_jobs(own, models))
+    jobs = experiment.make_jobs(own, COMPARED, experiment.make_first_jobs(own, models))
     styles = {
         job.label.split("/", 1)[1]: [test["style"] for test in job.settings["tests"]]
         for job in jobs
@@ -396,10 +406,10 @@ def test_a_start_beyond_the_seeds_of_other_arms_is_tested_as_the_main_arm_alone(
 
 
 def test_two_experts_are_jobs_of_their_own(models):
-    own, two = settings(), study.two(settings())
+    own, two = settings(), experiment.two(settings())
     assert (
-        not keys_by_label(study, own, [CORL], models).keys()
-        & keys_by_label(study, two, [CORL], models).keys()
+        not keys_by_label(experiment, own, [CORL], models).keys()
+        & keys_by_label(experiment, two, [CORL], models).keys()
     )
 
 
@@ -410,29 +420,29 @@ def test_a_model_that_is_not_there_is_named_before_anything_starts(held, lacking
     for name in held:
         (tmp_path / name).symlink_to(models / name)
     with pytest.raises(ModelError, match=lacking):
-        study.run(settings(), COMPARED, tmp_path, tmp_path / "runs")
+        experiment.run(settings(), COMPARED, tmp_path, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
 def test_processes_share_the_limits_of_an_endpoint(models, runs, results, monkeypatch):
     """As many as there are: all cores where nobody says how many."""
-    told, real = [], study.opened
-    monkeypatch.setattr(study, "opened", lambda *a: told.append(a[4]) or real(*a))
+    told, real = [], experiment.opened
+    monkeypatch.setattr(experiment, "opened", lambda *a: told.append(a[4]) or real(*a))
     monkeypatch.setattr(sweep.os, "cpu_count", lambda: 7)
     for jobs in (3, None):
         own = settings(jobs=jobs)
         context = RunContext.of(own, models, runs, runs, jobs)
-        with study.opened_pool(context, own.routing) as pool:
+        with experiment.opened_pool(context, own.routing) as pool:
             assert pool.experts == EXPERTS
     assert told == [3, 7]
 
 
 def test_the_plan_says_what_endpoints_may_cost():
-    assert study.plan(settings(), COMPARED)
+    assert experiment.plan(settings(), COMPARED)
     own = settings(**experts(**HOSTED))
-    assert "$" in study.plan(own, COMPARED) and study.plan(own, COMPARED) != study.plan(
-        settings(), COMPARED
-    )
+    assert "$" in experiment.plan(own, COMPARED) and experiment.plan(
+        own, COMPARED
+    ) != experiment.plan(settings(), COMPARED)
 
 
 def test_rows_by_hand():
@@ -451,7 +461,7 @@ def test_rows_by_hand():
     episodes = roll(
         voice, Choir(reply), [task(wanted[0], 5e-5, "medium"), task(wanted[1], 1e-4, "low")], 3, 0
     )
-    one, two = study.episode_rows(episodes).to_dict("records")
+    one, two = experiment.episode_rows(episodes).to_dict("records")
     sizes = [len(e.ids) for e in episodes]
     own = [sum(len(lab.encode(x.said)) for x in e.exchanges) for e in episodes]
     assert one == {
@@ -490,7 +500,7 @@ def test_rows_by_hand():
         "written": own[1],
         "tokens": sizes[1],
     }
-    assert study.spoken(episodes[0], lab.decode) == [
+    assert experiment.spoken(episodes[0], lab.decode) == [
         ("prompt", f"budget medium {wanted[0].prompt}", 0.0),
         ("controller", call("lab-nano"), 0.0),
         ("lab-nano", "<response> 4 </response>", 1e-5),
@@ -498,7 +508,7 @@ def test_rows_by_hand():
         ("lab-mini", "<response> 4 </response>", 4e-5),
         ("controller", answer(wanted[0].answer), 0.0),
     ]
-    assert study.spoken(episodes[1], lab.decode) == [
+    assert experiment.spoken(episodes[1], lab.decode) == [
         ("prompt", f"budget low {wanted[1].prompt}", 0.0),
         ("controller", "= 3", 0.0),
         ("nobody", "<response> error </response>", 0.0),
@@ -514,10 +524,10 @@ def test_samples_are_the_episodes_with_their_rewards_in_groups():
         task(item, 1.0, word) for item, word in zip(items(6), call_protocol.WORDS * 2, strict=True)
     ]
     episodes = roll(Scripted(call("lab-nano"), answer(4)), Choir(), wanted, 3, 0)
-    told = study.samples(episodes, 3)
+    told = experiment.samples(episodes, 3)
     assert [s.stratum for s in told] == [0, 1, 2, 0, 1, 2]
     assert [s.group for s in told] == [0, 0, 0, 1, 1, 1] and [
-        s.group for s in study.samples(episodes)
+        s.group for s in experiment.samples(episodes)
     ] == [*range(6)]
     for sample, episode in zip(told, episodes, strict=True):
         assert (sample.ids, sample.mask, sample.reward) == (
@@ -540,11 +550,11 @@ def test_one_controller_of_every_arm_is_kept_and_no_checkpoint(results, runs):
 
 def test_a_change_that_the_trainer_does_not_know_is_refused(models, runs, results):
     with pytest.raises(ParamsError, match="colour"):
-        study.run(settings(), [variant("Blue", colour="blue")], models, runs)
+        experiment.run(settings(), [variant("Blue", colour="blue")], models, runs)
 
 
 def test_a_variant_with_groups_asks_every_question_several_times(models, runs, results):
-    own = study.run(
+    own = experiment.run(
         settings(batch=16, updates={"soft": 1}),
         [variant("Group", advantages="group")],
         models,
@@ -560,5 +570,5 @@ def test_a_variant_with_groups_asks_every_question_several_times(models, runs, r
 
 def test_rows_count_questions_over_budgets():
     episodes = roll(Scripted(answer(1)), Choir(), [task(item) for item in items(3)] * 2, 2, 0)
-    assert study.episode_rows(episodes, questions=3)["item"].tolist() == [0, 1, 2, 0, 1, 2]
-    assert study.episode_rows(episodes)["item"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert experiment.episode_rows(episodes, questions=3)["item"].tolist() == [0, 1, 2, 0, 1, 2]
+    assert experiment.episode_rows(episodes)["item"].tolist() == [0, 1, 2, 3, 4, 5]

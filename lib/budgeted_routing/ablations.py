@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from lib.budgeted_routing import experiment as corl
+from lib.budgeted_routing import synthetic_benchmark
+from lib.budgeted_routing.variants import NAMED
 from lib.config import Params
 from lib.experiment import results_table
-from lib.routing import glassbox
-from lib.routing import study as corl
-from lib.routing.arms import NAMED
 from lib.stats.ablation_comparison import Comparison, Measure
 
 MILLION = 1e6
@@ -80,7 +80,7 @@ def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
     start = rows[rows["role"] == "start"]
     own = {
         arm.fixed: rows[(rows["arm"] == arm.name) & (rows["condition"] == arm.fixed)]
-        for arm in glassbox.FIXED
+        for arm in synthetic_benchmark.FIXED
     }
     out = {
         budget: _boxed(
@@ -100,8 +100,8 @@ def parts(rows: pd.DataFrame) -> Comparison:
     """What the budget in prompt and reward, and advantages whitened under each, are worth in the glass box of lesson
     05, over all budgets. rows: the record `corl_glass`."""
     rows = rows[(rows["step"] == results_table.AFTER) & (rows["heat"] == 0.0)]
-    rows = rows[rows["arm"].isin([arm.name for arm in glassbox.PARTS])]
-    changed = [arm.name for arm in glassbox.PARTS[1:]]
+    rows = rows[rows["arm"].isin([arm.name for arm in synthetic_benchmark.PARTS])]
+    changed = [arm.name for arm in synthetic_benchmark.PARTS[1:]]
     kinds = {name: part for name, part in rows.groupby("arm", sort=False)}
     return _boxed(
         "corl_parts",

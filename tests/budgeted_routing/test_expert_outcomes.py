@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from lib import tasks
+from lib.budgeted_routing import expert_outcomes
 from lib.rl.expert_pool import Heard, drawn
-from lib.routing import outcomes
-from tests.routing.small import EXPERTS, PRICES, Choir, items, worked
+from tests.budgeted_routing.small import EXPERTS, PRICES, Choir, items, worked
 
 ITEMS = items(12, [1, 2, 3, 4, 5, 6])
 COLUMNS = [
@@ -26,7 +26,7 @@ COLUMNS = [
 
 def tried(reply, wanted=ITEMS, tries: int = 1):
     pool = Choir(reply)
-    return outcomes.tried(pool, wanted, "test", tries), pool
+    return expert_outcomes.tried(pool, wanted, "test", tries), pool
 
 
 def test_every_expert_is_tried_on_every_item_one_try_after_another():
@@ -72,7 +72,7 @@ def test_a_reply_that_is_no_answer_is_wrong_and_paid(said):
 
 def test_a_model_by_itself_costs_nothing_and_is_the_same_in_every_try(lab_asker):
     wanted = tasks.spread({"chain": [1], "facts": [1]}, "test", 6)
-    table = outcomes.alone(lab_asker, wanted, "test", 2)
+    table = expert_outcomes.alone(lab_asker, wanted, "test", 2)
     assert list(table) == [
         *COLUMNS[:5],
         "strategy",
@@ -87,7 +87,9 @@ def test_a_model_by_itself_costs_nothing_and_is_the_same_in_every_try(lab_asker)
         table[table["try"] == t].drop(columns="try").reset_index(drop=True) for t in (0, 1)
     )
     assert first.equals(second) and set(table["dollars"]) == {0.0} and (table["tokens"] > 0).all()
-    assert set(table["strategy"]) == {outcomes.ITSELF} and table["kind"].unique().tolist() == [
+    assert set(table["strategy"]) == {expert_outcomes.ITSELF} and table[
+        "kind"
+    ].unique().tolist() == [
         "chain",
         "facts",
     ]
@@ -109,9 +111,9 @@ def test_headroom_is_what_choosing_wins_within_each_budget():
         for t in range(2)
         for name, of, price in (("cheap", 0, 1.0), ("dear", 1, 3.0))
     ]
-    found = outcomes.headrooms(pd.DataFrame(told), {"low": 2.0, "high": 9.0})
+    found = expert_outcomes.headrooms(pd.DataFrame(told), {"low": 2.0, "high": 9.0})
     assert found["value"].tolist() == [0.5, 0.0, 0.5] and list(found.index) == [
-        outcomes.FREE,
+        expert_outcomes.FREE,
         "low",
         "high",
     ]

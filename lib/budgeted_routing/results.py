@@ -7,11 +7,11 @@ the same replies.
 
 import pandas as pd
 
+from lib.budgeted_routing import baselines
+from lib.budgeted_routing.baselines import ITSELF, ROUTERS
+from lib.budgeted_routing.experiment import START, Results
+from lib.budgeted_routing.variants import NAMED
 from lib.experiment import results_table
-from lib.routing import baselines
-from lib.routing.arms import NAMED
-from lib.routing.baselines import ITSELF, ROUTERS
-from lib.routing.study import START, Results
 
 SYSTEM = "corl"
 LABELS = {name: arm.label for name, arm in NAMED.items()}

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lib.budgeted_routing import expert_outcomes, variants
+from lib.budgeted_routing.variants import ARMS, NAMED, Budgets, drawn, examined, numbered, variant
 from lib.page.lesson import _KEY
 from lib.rl import call_protocol
 from lib.rl.budget_reward import cost_reward
-from lib.routing import arms, outcomes
-from lib.routing.arms import ARMS, NAMED, Budgets, drawn, examined, numbered, variant
-from tests.routing.small import EXPERTS, SMOKE, items
+from tests.budgeted_routing.small import EXPERTS, SMOKE, items
 
 WORDS = {"low": 1e-5, "medium": 4e-5, "high": 1e3}
 CALLS = {"lab-nano": 1e-5, "lab-mini": 4e-5, "lab-large": 2e-4}
@@ -34,12 +34,14 @@ def test_prices_are_quantiles_over_the_questions_that_an_expert_answers_right():
         (table, 0.5, [0.055, 0.275, 1.375]),
         (never, 1.0, [100, 500, 2_500]),
     ):
-        told = outcomes.prices(asked, EXPERTS, SMOKE.model_copy(update={"quantile": quantile}))
+        told = expert_outcomes.prices(
+            asked, EXPERTS, SMOKE.model_copy(update={"quantile": quantile})
+        )
         assert list(told) == list(EXPERTS) and list(told.values()) == pytest.approx(prices)
 
 
 def test_low_affords_the_cheapest_medium_the_middle_and_high_anything():
-    told = outcomes.budgets(CALLS, SMOKE)
+    told = expert_outcomes.budgets(CALLS, SMOKE)
     assert told == {"low": 1e-5, "medium": 4e-5, "high": SMOKE.high}
     affords = {
         word: [cost_reward(price, budget) for price in CALLS.values()]
@@ -74,7 +76,7 @@ def test_budgets_in_numbers_are_dollars_in_units_and_the_prompt_says_which():
         and 20 < np.median(units) < 40
         and len(set(units)) > 40
     )
-    assert numbered(ITEMS[0], 40, BUDGETS) == arms.Task(
+    assert numbered(ITEMS[0], 40, BUDGETS) == variants.Task(
         ITEMS[0], "number", "040", pytest.approx(4e-5)
     )
 
@@ -96,7 +98,7 @@ def test_every_question_is_asked_under_every_budget_in_order(name):
 
 def test_a_variant_changes_the_trainer_and_nothing_else():
     made = variant("KL 0.1, whole", kl=0.1, average="token")
-    assert made == arms.Arm(
+    assert made == variants.Arm(
         "kl-0-1-whole", "KL 0.1, whole", "soft", {"kl": 0.1, "average": "token"}
     )
     other = variant("No baseline", "hard", lam=0.5)

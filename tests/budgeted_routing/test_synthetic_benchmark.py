@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from lib import config, stats
+from lib.budgeted_routing import synthetic_benchmark
+from lib.budgeted_routing.synthetic_benchmark import BUDGETS, CORL, Strategy, World
 from lib.config import ParamsError
 from lib.experiment import results_table, seeds
 from lib.rl import losses
-from lib.routing import glassbox
-from lib.routing.glassbox import BUDGETS, CORL, Strategy, World
-from tests.routing.small import SMOKE, changed
+from tests.budgeted_routing.small import SMOKE, changed
 
 CENTRAL = SMOKE.glass.central
 
@@ -30,10 +30,10 @@ def glass(**changes):
 
 def queries(world: World, own, name="test", n=40):
     """What is seen of n queries for each controller, and what follows for their kinds."""
-    drawn = glassbox.draws(own, name, n)[..., : own.kinds + 1].repeat(
+    drawn = synthetic_benchmark.draws(own, name, n)[..., : own.kinds + 1].repeat(
         len(world.right) // own.seeds, 1, 1
     )
-    kind, seen = glassbox.queries(world, own.kinds, drawn)
+    kind, seen = synthetic_benchmark.queries(world, own.kinds, drawn)
     return kind, seen, world.belief(seen)
 
 
@@ -65,7 +65,9 @@ def test_a_strategy_is_worth_what_it_is_by_hand():
     second = torch.zeros(1, 3, 1, 3, 2, 3)
     second[..., 0] = 1.0
     second[:, :, :, 1, 0] = torch.eye(3)[2]
-    found = glassbox.value(tiny(), BELIEF, Strategy(torch.eye(3)[1].expand(1, 3, 1, 3), second))
+    found = synthetic_benchmark.value(
+        tiny(), BELIEF, Strategy(torch.eye(3)[1].expand(1, 3, 1, 3), second)
+    )
     assert found["right"].flatten().tolist() == pytest.approx([0.48 + 0.44 * 0.9] * 3)
     assert found["reward"].flatten().tolist() == pytest.approx(
         [0.48, 0.48 + 0.44 * 0.9, 0.48 + 0.44 * 0.9]
@@ -83,8 +85,12 @@ def test_the_optimum_is_the_best_of_all_strategies_there_are(tells):
         second[:, :, :, 0, :, 0] = 1.0
         second[:, :, :, 1:, 0, wrong], second[:, :, :, 1:, 1, fine] = 1.0, 1.0
         strategy = Strategy(torch.eye(3)[first].expand(1, 3, 1, 3), second)
-        best = torch.maximum(best, glassbox.value(world, BELIEF, strategy)["reward"].flatten())
-    found = glassbox.value(world, BELIEF, glassbox.optimum(world, BELIEF))["reward"]
+        best = torch.maximum(
+            best, synthetic_benchmark.value(world, BELIEF, strategy)["reward"].flatten()
+        )
+    found = synthetic_benchmark.value(world, BELIEF, synthetic_benchmark.optimum(world, BELIEF))[
+        "reward"
+    ]
     torch.testing.assert_close(found.flatten(), best)
 
 
@@ -95,28 +101,28 @@ def test_the_optimum_is_the_best_of_all_strategies_there_are(tells):
 def test_nothing_beats_the_optimum_on_any_query(complementarity, spread, noise, tells, seed):
     """Neither strategies by lot, nor constants, nor who never looks; and who is told the kind is never below it."""
     own = glass(seeds=2, tells=tells)
-    world = glassbox.worlds(
+    world = synthetic_benchmark.worlds(
         own, [{"complementarity": complementarity, "spread": spread, "noise": noise}]
     )
     _, seen, belief = queries(world, own)
-    rivals = glassbox.rivals(world, belief)
-    best = glassbox.value(world, belief, rivals["optimum"])["reward"]
-    controller = glassbox.Controllers(own, 1)
+    rivals = synthetic_benchmark.rivals(world, belief)
+    best = synthetic_benchmark.value(world, belief, rivals["optimum"])["reward"]
+    controller = synthetic_benchmark.Controllers(own, 1)
     with torch.no_grad():
         controller.actor.normal_(generator=seeds.torch_generator("test", "glass", seed=seed))
     own = controller.strategy(seen)
     for strategy in (*rivals.values(), anything(world, belief.shape[1], seed), own, own.likeliest):
-        assert (glassbox.value(world, belief, strategy)["reward"] <= best + 1e-5).all()
-    assert (glassbox.clairvoyant(world, belief)["reward"] >= best - 1e-5).all()
+        assert (synthetic_benchmark.value(world, belief, strategy)["reward"] <= best + 1e-5).all()
+    assert (synthetic_benchmark.clairvoyant(world, belief)["reward"] >= best - 1e-5).all()
 
 
 def test_the_best_without_a_look_is_above_every_constant_by_the_known_chances():
     own = glass()
-    world = glassbox.worlds(own, [CENTRAL])
+    world = synthetic_benchmark.worlds(own, [CENTRAL])
     blind = torch.full((own.seeds, 1, own.kinds), 1 / own.kinds)
     found = {
-        n: glassbox.value(world, blind, s)["reward"]
-        for n, s in glassbox.rivals(world, blind).items()
+        n: synthetic_benchmark.value(world, blind, s)["reward"]
+        for n, s in synthetic_benchmark.rivals(world, blind).items()
     }
     constants = torch.stack(
         [found[name] for name in ("itself", "specialist 1", "specialist 2", "specialist 3")]
@@ -131,7 +137,7 @@ def test_the_best_without_a_look_is_above_every_constant_by_the_known_chances():
 
 def test_beliefs_follow_from_the_density_of_what_is_seen():
     own = glass()
-    world = glassbox.worlds(own, [CENTRAL | {"noise": 0.7}])
+    world = synthetic_benchmark.worlds(own, [CENTRAL | {"noise": 0.7}])
     kind, seen, belief = queries(world, own)
     density = np.stack(
         [
@@ -156,20 +162,20 @@ def test_what_cannot_be_a_world_is_refused():
 
 def played(own, arm=CORL, rows=6_000):
     """A stack of controllers with weights of some kind, and many of their episodes."""
-    world = glassbox.worlds(own, [CENTRAL])
-    controllers = glassbox.Controllers(own, 1)
+    world = synthetic_benchmark.worlds(own, [CENTRAL])
+    controllers = synthetic_benchmark.Controllers(own, 1)
     with torch.no_grad():
         controllers.actor.normal_(generator=seeds.torch_generator("test", "glass", "actor"))
-    drawn = glassbox.draws(own, "rows", rows)
-    return world, controllers, drawn, glassbox.play(world, controllers, arm, drawn)
+    drawn = synthetic_benchmark.draws(own, "rows", rows)
+    return world, controllers, drawn, synthetic_benchmark.play(world, controllers, arm, drawn)
 
 
 def test_what_is_played_agrees_with_what_is_counted_out():
     """Mean rewards of drawn episodes, with the beliefs of the queries that they met, within four standard errors."""
     own = glass(seeds=2)
     world, controllers, drawn, episodes = played(own)
-    seen = glassbox.queries(world, own.kinds, drawn[..., : own.kinds + 1])[1]
-    expected = glassbox.value(world, world.belief(seen), controllers.strategy(seen))
+    seen = synthetic_benchmark.queries(world, own.kinds, drawn[..., : own.kinds + 1])[1]
+    expected = synthetic_benchmark.value(world, world.belief(seen), controllers.strategy(seen))
     for number in range(len(BUDGETS)):
         rows = slice(number, None, len(BUDGETS))
         found, wanted = episodes.reward[:, rows], expected["reward"][:, number, rows]
@@ -192,7 +198,7 @@ def test_the_reply_is_no_token_of_the_controllers_own():
 def test_right_is_paid_within_the_budget_only_unless_the_reward_knows_none():
     own = glass(seeds=2)
     world, _, _, bound = played(own, rows=600)
-    loose = played(own, glassbox.Arm("loose", bound=False), rows=600)[3]
+    loose = played(own, synthetic_benchmark.Arm("loose", bound=False), rows=600)[3]
     dollars = torch.gather(world.price, 1, bound.did.flatten(1)).view_as(bound.did).sum(-1)
     beyond = dollars > world.limit[torch.arange(600) % 3]
     assert beyond.any() and not bound.reward[beyond].any()
@@ -218,7 +224,7 @@ def test_a_stack_is_whitened_as_the_lab_whitens_each_part_of_it(parts, seed):
     values = torch.tensor(rng.standard_normal((2, 6 * parts, 3)))
     mask = torch.tensor(rng.random((2, 6 * parts, 3)) < 0.7)
     mask[:, :, 0] = True
-    found = glassbox.whitened(values, mask, parts)
+    found = synthetic_benchmark.whitened(values, mask, parts)
     assert not found[~mask].any()
     for group, part in product(range(2), range(parts)):
         own = mask[group, part::parts]
@@ -229,12 +235,12 @@ def test_a_stack_is_whitened_as_the_lab_whitens_each_part_of_it(parts, seed):
 
 def test_gradients_are_bounded_for_every_controller_by_itself():
     own = glass()
-    controllers = glassbox.Controllers(own, 1)
+    controllers = synthetic_benchmark.Controllers(own, 1)
     for each in controllers.parameters():
         each.grad = torch.ones_like(each)
         each.grad[0] *= 1e-4
     before = [each.grad.clone() for each in controllers.parameters()]
-    glassbox.bounded(controllers, 1.0)
+    synthetic_benchmark.bounded(controllers, 1.0)
     after = [each.grad for each in controllers.parameters()]
     lengths = sum(each.flatten(1).square().sum(1) for each in after).sqrt()
     torch.testing.assert_close(lengths[1:], torch.ones(own.seeds - 1))
@@ -249,7 +255,7 @@ def test_at_the_start_all_choices_are_equally_likely_and_nothing_is_expected():
     read = torch.randn(
         own.seeds, 5, own.kinds + 3 + 5, generator=seeds.torch_generator("test", "glass", "read")
     )
-    logs, values = glassbox.Controllers(own, 1)(read)
+    logs, values = synthetic_benchmark.Controllers(own, 1)(read)
     torch.testing.assert_close(logs.exp(), torch.full_like(logs, 0.2))
     assert not values.any()
 
@@ -260,7 +266,9 @@ def test_a_controller_learns_the_same_alone_and_in_any_stack():
     made = []
     for count, together in ((2, cells[:1]), (3, cells)):
         own = glass(seeds=count, updates=2)
-        made.append(glassbox.train(glassbox.worlds(own, together), own, SMOKE.learn))
+        made.append(
+            synthetic_benchmark.train(synthetic_benchmark.worlds(own, together), own, SMOKE.learn)
+        )
     for alone, stacked in zip(made[0].parameters(), made[1].parameters(), strict=True):
         torch.testing.assert_close(alone, stacked[:2], rtol=1e-3, atol=1e-4)
     assert any(not torch.allclose(each[:3], each[3:]) for each in made[1].parameters())
@@ -272,7 +280,9 @@ def studied() -> pd.DataFrame:
     own = changed(
         routing={"glass": config.load("laptop").routing.glass.model_dump() | {"seeds": 8}}
     ).routing
-    return results_table.frame(glassbox.SYSTEM, glassbox.study(own, [CENTRAL], looks=[0, 10]))
+    return results_table.frame(
+        synthetic_benchmark.SYSTEM, synthetic_benchmark.study(own, [CENTRAL], looks=[0, 10])
+    )
 
 
 def test_training_comes_near_the_optimum_and_passes_whoever_does_not_look(studied):
@@ -316,8 +326,10 @@ def test_the_rows_hold_every_arm_once_under_every_budget_in_every_world(studied)
 
 
 def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
-    own, knobs = changed(routing={"glass": {"updates": 1}}).routing, list(glassbox.KNOBS)
-    runs = [results_table.frame(glassbox.SYSTEM, glassbox.run(own)) for _ in "ab"]
+    own, knobs = changed(routing={"glass": {"updates": 1}}).routing, list(synthetic_benchmark.KNOBS)
+    runs = [
+        results_table.frame(synthetic_benchmark.SYSTEM, synthetic_benchmark.run(own)) for _ in "ab"
+    ]
     pd.testing.assert_frame_equal(*runs)
     cells = set(runs[0][knobs].drop_duplicates().itertuples(index=False, name=None))
     assert cells == {
@@ -325,9 +337,9 @@ def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
         tuple(CENTRAL[knob] for knob in knobs),
     }
     central = results_table.where(runs[0], **CENTRAL)
-    assert {arm.name for arm in glassbox.PARTS} <= set(central["arm"])
+    assert {arm.name for arm in synthetic_benchmark.PARTS} <= set(central["arm"])
     others = runs[0].drop(central.index)
-    assert not {arm.name for arm in glassbox.PARTS[1:]} & set(others["arm"]) and set(
+    assert not {arm.name for arm in synthetic_benchmark.PARTS[1:]} & set(others["arm"]) and set(
         others["step"]
     ) == {results_table.AFTER}
 

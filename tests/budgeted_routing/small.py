@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from lib import config as params
 from lib import tasks
+from lib.budgeted_routing.budget_episodes import Task
 from lib.config import LearnSettings, Params, RoutingSettings
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import conversation
@@ -22,7 +23,6 @@ from lib.llm.transport import InProcess
 from lib.rl import call_protocol, sft_warmup
 from lib.rl.expert_pool import Heard, Pool, Query
 from lib.rl.token_ppo import Learner, Sample
-from lib.routing.rollouts import Task
 from lib.tasks import Item
 from tests.language_models import tiny
 from tests.llm import server

@@ -3,15 +3,15 @@
 import pytest
 
 from lib import stats
+from lib.budgeted_routing import results
+from lib.budgeted_routing.baselines import ITSELF, ROUTERS
 from lib.experiment import results_table
-from lib.routing import rows
-from lib.routing.baselines import ITSELF, ROUTERS
-from tests.routing.made import ACTS, PRICE, WORDS, study
+from tests.budgeted_routing.made import ACTS, PRICE, WORDS, study
 
 
 @pytest.fixture(scope="module")
 def told():
-    return rows.rows(study())
+    return results.rows(study())
 
 
 def test_everybody_meets_the_same_questions_under_every_word(told):
@@ -57,7 +57,7 @@ def test_trainings_stand_by_update(told):
 
 
 def test_nothing_that_chooses_once_passes_the_oracle(told):
-    assert rows.oracle_dominates(told)
+    assert results.oracle_dominates(told)
     broken = told.copy()
     broken.loc[(broken["role"] == "oracle") & (broken["item"] == "0"), "reward"] = 0.0
-    assert not rows.oracle_dominates(broken)
+    assert not results.oracle_dominates(broken)

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from lib import config
-from lib.ablations import routing
-from lib.routing import study as corl
-from lib.routing.arms import Budgets
+from lib.budgeted_routing import ablations
+from lib.budgeted_routing import experiment as corl
+from lib.budgeted_routing.variants import Budgets
 
 SETTINGS = config.load("smoke")
 SEEDS, ITEMS = 2, 4
@@ -56,7 +56,7 @@ def results() -> corl.Results:
 
 
 def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
-    made = routing.prompts(SETTINGS, results())
+    made = ablations.prompts(SETTINGS, results())
     assert made.against == {
         "hard, start": "soft, start",
         "soft, trained": "soft, start",
@@ -73,7 +73,7 @@ def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
 
 
 def test_budgets_are_compared_high_with_low_under_the_training_of_each_prompt():
-    made = routing.budgets(SETTINGS, results())
+    made = ablations.budgets(SETTINGS, results())
     assert made.against == {"soft, high": "soft, low", "hard, high": "hard, low"}
     assert (
         made.gains["calls"]["value"]["soft, high"] == 3 - 1
@@ -86,7 +86,7 @@ def test_the_trainings_that_are_compared_are_asked_for(monkeypatch):
     monkeypatch.setattr(
         corl, "run", lambda params, compared, **where: ([arm.name for arm in compared], where)
     )
-    assert routing.controllers(SETTINGS, runs="r") == (["corl", "hard"], {"runs": "r"})
+    assert ablations.controllers(SETTINGS, runs="r") == (["corl", "hard"], {"runs": "r"})
 
 
 def test_experts_by_script_make_a_comparison_a_scripted_one():
@@ -94,7 +94,7 @@ def test_experts_by_script_make_a_comparison_a_scripted_one():
     told = SETTINGS.model_copy(
         update={"routing": SETTINGS.routing.model_copy(update={"experts": experts})}
     )
-    assert routing.prompts(told, results()).backend == "scripted"
+    assert ablations.prompts(told, results()).backend == "scripted"
 
 
 def box() -> pd.DataFrame:
@@ -130,7 +130,7 @@ def box() -> pd.DataFrame:
 
 
 def test_one_budget_stands_beside_the_start_under_it_and_the_high_one_beside_the_low():
-    made = routing.fixed(box())
+    made = ablations.fixed(box())
     assert (
         made["low"].gains["dollars"]["value"]["trained"] == -3
         and made["high"].gains["dollars"]["value"]["trained"] == 2
@@ -149,7 +149,7 @@ def test_parts_are_held_against_the_whole():
         .replace({"arm": {"high budget alone": "whitened over all budgets"}})
     )
     bound = rows[rows["arm"] == "CoRL"].assign(arm="budget not in the reward")
-    made = routing.parts(pd.concat([rows, bound]).assign(heat=0.0))
+    made = ablations.parts(pd.concat([rows, bound]).assign(heat=0.0))
     assert made.gains["dollars"]["value"]["budget not told"] == 1 and set(
         made.against.values()
     ) == {"CoRL"}

@@ -5,8 +5,8 @@ import json
 
 import pandas as pd
 
-from lib.routing.arms import Budgets
-from lib.routing.study import Results
+from lib.budgeted_routing.experiment import Results
+from lib.budgeted_routing.variants import Budgets
 
 KINDS = ("short", "short", "middle", "middle", "long", "long")  # of the six questions
 PRICE = {"lab-nano": 1e-6, "lab-mini": 2e-6, "lab-large": 4e-6}

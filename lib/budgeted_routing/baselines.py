@@ -27,8 +27,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+from lib.budgeted_routing.expert_outcomes import ITSELF
 from lib.experiment import seeds
-from lib.routing.outcomes import ITSELF
 
 VERSION = 1  # of what routers choose
 NEIGHBOURS = 15

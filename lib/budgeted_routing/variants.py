@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from lib.budgeted_routing.budget_episodes import Task
 from lib.config import RoutingSettings
 from lib.rl import call_protocol
 from lib.rl.expert_pool import TRIES
 from lib.rl.sft_warmup import NUMBERS
-from lib.routing.rollouts import Task
 from lib.tasks import Item
 
 VERSION = 1  # of the tasks that a training draws and a test asks

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.routing import baselines
-from lib.routing.baselines import ITSELF, ROUTERS, Tried
+from lib.budgeted_routing import baselines
+from lib.budgeted_routing.baselines import ITSELF, ROUTERS, Tried
 
 STRATEGIES = (ITSELF, "small", "small in pieces", "large", "large in pieces")
 EXPERTS = (1, 3)

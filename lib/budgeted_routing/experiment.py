@@ -18,6 +18,11 @@ import transformers
 
 from lib import config as parameters
 from lib import tasks
+from lib.budgeted_routing import budget_episodes as budgeted_episodes
+from lib.budgeted_routing import expert_outcomes, variants
+from lib.budgeted_routing.budget_episodes import Episode, Task, roll
+from lib.budgeted_routing.expert_outcomes import CASSETTES, NAME, RUNS
+from lib.budgeted_routing.variants import ARMS, Arm, Budgets
 from lib.config import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
@@ -40,11 +45,6 @@ from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
 from lib.rl.generators import Lab
 from lib.rl.token_ppo import Learner, Sample
 from lib.rl.training_log import Logs, spoken
-from lib.routing import arms, outcomes
-from lib.routing import rollouts as budgeted_episodes
-from lib.routing.arms import ARMS, Arm, Budgets
-from lib.routing.outcomes import CASSETTES, NAME, RUNS
-from lib.routing.rollouts import Episode, Task, roll
 from lib.tasks import Item
 
 VERSION = 1  # of how controllers are trained and tested
@@ -204,7 +204,7 @@ def versions(kind: str, llm: LLMSettings, names: Sequence[str] = ()) -> dict[str
         }
     numbers = asked_models.versions(llm, names) | {
         "calls to experts": expert_pool.VERSION,
-        "trials of experts": outcomes.VERSION,
+        "trials of experts": expert_outcomes.VERSION,
         "routing study": VERSION,
     }
     if kind == TRIAL:
@@ -215,7 +215,7 @@ def versions(kind: str, llm: LLMSettings, names: Sequence[str] = ()) -> dict[str
         "episodes": interleaved_episodes.VERSION,
         "episodes under a budget": budgeted_episodes.VERSION,
         "reward within a budget": budget_reward.VERSION,
-        "routing arms": arms.VERSION,
+        "routing arms": variants.VERSION,
         "training logs": training_logs.VERSION,
     }
     if kind == TRAINING:
@@ -331,7 +331,7 @@ def _start_settings(params: Params, seed: int) -> dict[str, Any]:
         "arm": None,
         "routing": settings.handed(*fields),
         "order": _order(settings),
-        "tests": _plan_tests(settings, [arms.NAMED[name] for name in tested_as]),
+        "tests": _plan_tests(settings, [variants.NAMED[name] for name in tested_as]),
         "versions": versions(TESTS_OF_START, params.llm, list(settings.experts.values())),
     }
 
@@ -392,9 +392,11 @@ def first_work(job: sweep.Job, folder: Path, progress, context: RunContext) -> d
         return {"steps": settings.warm.steps}
     questions = [(train_items(settings), "train", TRIES), (test_items(settings), "test", 1)]
     with opened_pool(context, settings) as pool:
-        tried = pd.concat([outcomes.tried(pool, *part) for part in questions], ignore_index=True)
+        tried = pd.concat(
+            [expert_outcomes.tried(pool, *part) for part in questions], ignore_index=True
+        )
     base = asker(job.settings["models"]["base"], context.models)
-    alone = pd.concat([outcomes.alone(base, *part) for part in questions], ignore_index=True)
+    alone = pd.concat([expert_outcomes.alone(base, *part) for part in questions], ignore_index=True)
     artifacts.write_parquet(folder / "experts.parquet", tried)
     artifacts.write_parquet(folder / "alone.parquet", alone)
     return {"questions": settings.train_items + settings.test_items}
@@ -414,9 +416,9 @@ def known_budgets(
     experts: the table of the trial; with_numbers: whether a budget may be a number too.
     """
     train = experts[experts["split"] == "train"]
-    price = outcomes.prices(train, list(settings.experts), settings)
+    price = expert_outcomes.prices(train, list(settings.experts), settings)
     unit = settings.unit if with_numbers else None
-    return Budgets(outcomes.budgets(price, settings), price, unit)
+    return Budgets(expert_outcomes.budgets(price, settings), price, unit)
 
 
 # Trainings ----------------------------------------------------------------------------------------
@@ -479,7 +481,7 @@ class Run:
     def _test(self, style: str, temperature: float) -> pd.DataFrame:
         """Every test question in a style of prompts, under every budget of that style."""
         items = test_items(self.settings)
-        asked = arms.examined(style, items, self.budgets, self.settings)
+        asked = variants.examined(style, items, self.budgets, self.settings)
         episodes = roll(
             self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY + self.seed, temperature
         )
@@ -518,7 +520,7 @@ class Run:
             len(items), -(-settings.batch // group)
         )
         budget_rng = seeds.rng("routing", "budgets", seed=seed)
-        asked = arms.drawn(arm, [items[i] for i in chosen], self.budgets, budget_rng)
+        asked = variants.drawn(arm, [items[i] for i in chosen], self.budgets, budget_rng)
         return [task for task in asked for _ in range(group)][: settings.batch]
 
     @staticmethod

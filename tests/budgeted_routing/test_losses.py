@@ -9,7 +9,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from lib.language_models.tokenizer import tokenizer
 from lib.rl.token_ppo import divergence, policy_loss
-from tests.routing import small
+from tests.budgeted_routing import small
 
 CLIP = 0.2
 ONE = torch.tensor([[True]])

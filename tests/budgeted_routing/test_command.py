@@ -1,4 +1,4 @@
-"""`python -m lib.routing`: a controller of one's own, with a tiny model folder and experts without a model."""
+"""`python -m lib.budgeted_routing`: a controller of one's own, with a tiny model folder and experts without a model."""
 
 import json
 import re
@@ -13,16 +13,16 @@ import pandas as pd
 import pytest
 
 from lib import config
+from lib.budgeted_routing import train_cli as command
 from lib.config import ParamsError
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
 from lib.llm.client import Client
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.transport import InProcess
-from lib.routing import own as command
 from lib.tasks import Item
+from tests.budgeted_routing import small
 from tests.language_models import tiny
-from tests.routing import small
 from tests.studies import Killed, dying, refuse
 
 SMALL = [
@@ -292,7 +292,16 @@ def test_a_training_that_stops_says_why_and_how_to_go_on(
 def test_the_first_line_stands_there_before_anything_large_is_read(tmp_path):
     """A library that is slow to read, as all are on a cold disk: what asks for it finds a line on the terminal."""
     (tmp_path / "torch.py").write_text("import sys\nsys.exit('torch is asked for')")
-    asked = [sys.executable, "-m", "lib.routing", "model", "--data", "none.jsonl", "--out", "out"]
+    asked = [
+        sys.executable,
+        "-m",
+        "lib.budgeted_routing",
+        "model",
+        "--data",
+        "none.jsonl",
+        "--out",
+        "out",
+    ]
     done = subprocess.run(
         asked,
         cwd=tmp_path,
