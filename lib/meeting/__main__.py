@@ -16,8 +16,8 @@ from lib import config, plots, stats
 from lib.experiment import artifacts, results_table
 from lib.meeting import recorded
 from lib.meeting.deciders import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
-from lib.outcomes import headroom, tables
-from lib.outcomes.choosing import EQUAL
+from lib.recorded_outcomes import headroom, tables
+from lib.recorded_outcomes.model_selection import EQUAL
 
 FREE = (
     CHECK,

@@ -23,9 +23,9 @@ from torch import nn
 
 from lib.config import RecordedSettings
 from lib.experiment import seeds
-from lib.outcomes import choosing, headroom
-from lib.outcomes.choosing import Fold, Plays
-from lib.outcomes.tables import Table
+from lib.recorded_outcomes import headroom, model_selection
+from lib.recorded_outcomes.model_selection import Fold, Plays
+from lib.recorded_outcomes.tables import Table
 from lib.tool_orchestration.rewards import normalised
 
 VERSION = 1  # of deciders on recorded outcomes
@@ -281,7 +281,9 @@ def stopped(table: Table, fold: Fold) -> Plays:
                 dollars.append(np.where(done, table.dollars[:, a], limit + table.dollars[:, b]))
                 names.append(f"{table.models[a]} up to its {share:.0%} > {table.models[b]}")
     return (
-        Plays(np.array(right), np.array(dollars), tuple(names)) if names else choosing.alone(table)
+        Plays(np.array(right), np.array(dollars), tuple(names))
+        if names
+        else model_selection.alone(table)
     )
 
 
@@ -299,7 +301,7 @@ def oracle(table: Table) -> Plays:
 
 
 PLAYERS: Mapping[str, Callable | None] = {  # who chooses; None: needs more than the table
-    MIXTURES: choosing.alone,
+    MIXTURES: model_selection.alone,
     NEAREST: None,
     LOGISTIC: None,
     **dict.fromkeys(REWARDS),

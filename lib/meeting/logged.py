@@ -15,8 +15,8 @@ import pandas as pd
 from lib.config import RecordedSettings
 from lib.experiment import seeds
 from lib.meeting import deciders
-from lib.outcomes import choosing, headroom
-from lib.outcomes.tables import Table
+from lib.recorded_outcomes import headroom, model_selection
+from lib.recorded_outcomes.tables import Table
 
 VERSION = 1  # of estimates from logs
 ESTIMATORS = ("naive", "direct", "ips", "snips", "dr")
@@ -30,7 +30,7 @@ def estimates(table: Table, settings: RecordedSettings) -> pd.DataFrame:
     The policy is a logistic router, the log's author a softer nearest-neighbour one that throws a die on EXPLORED of
     the items; test items are held out of both.
     """
-    fold = choosing.rotated(choosing.parts(table, settings.folds, 0))[0]
+    fold = model_selection.rotated(model_selection.parts(table, settings.folds, 0))[0]
     seen = headroom.standardised(table.seen, fold.known)
     cost = _RATE * table.dollars[fold.known].mean(0) / table.dollars.mean()
     policy = (deciders.logistic(seen, table.right, fold.known) - cost).argmax(1)

@@ -18,9 +18,9 @@ from lib.config.recorded_outcomes import PriceSettings
 from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.meeting import deciders
 from lib.meeting.deciders import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
-from lib.outcomes import choosing, headroom, tables
-from lib.outcomes.choosing import EQUAL, HALF, Fold, Plays, Scored
-from lib.outcomes.tables import Table
+from lib.recorded_outcomes import headroom, model_selection, tables
+from lib.recorded_outcomes.model_selection import EQUAL, HALF, Fold, Plays, Scored
+from lib.recorded_outcomes.tables import Table
 from lib.tool_orchestration import rewards as tool_rewards
 
 VERSION = 1  # of the replay of a table
@@ -79,7 +79,7 @@ def versions() -> dict[str, int]:
         "random streams": seeds.VERSION,
         "statistics": stats.VERSION,
         "outcome tables": tables.VERSION,
-        "choices": choosing.VERSION,
+        "choices": model_selection.VERSION,
         "headroom": headroom.VERSION,
         "deciders": deciders.VERSION,
         "rewards of ToolOrchestra": tool_rewards.VERSION,
@@ -124,14 +124,19 @@ def replayed(
     """rows, drawn, levels and aiq of a table. folds: of its items, instead of settings.seeds partings by group."""
     rows, levels, met = [], [], []
     for parting in range(1 if folds else settings.seeds):
-        parted = folds or choosing.rotated(choosing.parts(table, settings.folds, parting))
+        parted = folds or model_selection.rotated(
+            model_selection.parts(table, settings.folds, parting)
+        )
         plays = deciders.plays_of(table, settings, parting, parted, arms)
         found = {
-            arm: choosing.scored(table, parted, own, settings.ahead) for arm, own in plays.items()
+            arm: model_selection.scored(table, parted, own, settings.ahead)
+            for arm, own in plays.items()
         }
         every = found | simple(table, parted)
         rows.append(
-            pd.concat([choosing.frame(table, each, arm, ROLES[arm]) for arm, each in every.items()])
+            pd.concat(
+                [model_selection.frame(table, each, arm, ROLES[arm]) for arm, each in every.items()]
+            )
         )
         levels.append(promised(table, found, parted).assign(parting=parting))
         if CORL in plays:
@@ -139,7 +144,7 @@ def replayed(
         met.append(found)
     scored = np.unique(np.concatenate([fold.test for fold in parted]))
     aiq = {
-        arm: choosing.aiq_gap(
+        arm: model_selection.aiq_gap(
             table, [each[arm] for each in met], [each[MIXTURES] for each in met], settings.draws
         )
         for arm in met[0]
@@ -169,10 +174,10 @@ def simple(table: Table, folds: Sequence[Fold]) -> dict[str, Scored]:
     held = np.full(len(table), np.nan)
     held[np.concatenate([fold.test for fold in folds])] = 0.0
     made = {
-        CONSTANT: choosing.constants(table, folds),
+        CONSTANT: model_selection.constants(table, folds),
         RANDOM: [table.right.mean(1) + held, table.dollars.mean(1) + held],
     }
-    levels = len(choosing.LEVELS)
+    levels = len(model_selection.LEVELS)
     return {
         arm: Scored(*(np.tile(each, (levels, 1)) for each in (q, c, c)), np.stack([q, c]), ())
         for arm, (q, c) in made.items()
@@ -186,7 +191,7 @@ def promised(table: Table, found: Mapping[str, Scored], folds: Sequence[Fold]) -
     large = groups.map(groups.value_counts()) >= LEAST
     made = []
     for arm, each in found.items():
-        for level, share in enumerate(choosing.LEVELS):
+        for level, share in enumerate(model_selection.LEVELS):
             paid, kept = each.dollars[level, test], each.promised[level, test]
             by_group = (
                 pd.DataFrame({"paid": paid, "kept": kept})[large.to_numpy()]
@@ -247,7 +252,7 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
         spent=here.spent,
         **stacked,
     )
-    part, n = choosing.parts(here, 3, 0), len(here)
+    part, n = model_selection.parts(here, 3, 0), len(here)
     return table, [
         Fold(np.flatnonzero(part > 0), np.flatnonzero(part == 0), np.arange(n, len(table)))
     ]
@@ -305,9 +310,9 @@ def against(
         for name in (arm, other)
     )
     quality = stats.grouped_interval((one["right"] - two["right"]).to_numpy(), groups)
-    half = choosing.over_partings(spread, np.log(mine["dollars"] / others["dollars"])).hi
+    half = model_selection.over_partings(spread, np.log(mine["dollars"] / others["dollars"])).hi
     return {
-        "quality": choosing.over_partings(quality, mine["right"] - others["right"]),
+        "quality": model_selection.over_partings(quality, mine["right"] - others["right"]),
         "ratio": stats.Interval(ratio, ratio * float(np.exp(-half)), ratio * float(np.exp(half))),
     }
 

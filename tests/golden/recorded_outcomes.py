@@ -10,7 +10,7 @@ from lib import config
 from lib.config import RecordedSettings
 from lib.experiment import artifacts, sweep
 from lib.meeting import logged, recorded
-from lib.outcomes import tables
+from lib.recorded_outcomes import tables
 from tests.golden import SmallJob
 
 # All that the jobs read, so that a change to params.yaml is no change here.

@@ -25,9 +25,9 @@ from lib.experiment import artifacts
 from lib.language_models import checkpoints
 from lib.language_models.tokenizer import tokenizer
 from lib.llm.replay_cache import Cassette
-from lib.outcomes import tables
 from lib.policy_zoo import policies
 from lib.policy_zoo.networks import Mlp, initial
+from lib.recorded_outcomes import tables
 from lib.run import clean, stage
 from tests.language_models.tiny import model
 from tests.test_doctor import LOCK

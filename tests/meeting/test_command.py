@@ -3,7 +3,7 @@
 import pytest
 
 from lib.meeting.__main__ import main
-from tests.outcomes.small import long, made
+from tests.recorded_outcomes.small import long, made
 
 
 @pytest.mark.parametrize("dice, said", [(False, "Yes: "), (True, "No, and no router is likely to")])

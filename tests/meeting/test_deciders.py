@@ -10,15 +10,15 @@ from lib import config
 from lib.agent_configuration.rewards import utility
 from lib.meeting import deciders
 from lib.meeting.deciders import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
-from lib.outcomes import choosing
+from lib.recorded_outcomes import model_selection
 from lib.rl.budget_reward import reward as corl_reward
 from lib.tool_orchestration.rewards import normalised, vectors
 from lib.tool_orchestration.rewards import reward as preferred
-from tests.outcomes.small import made
+from tests.recorded_outcomes.small import made
 
 SETTINGS = config.load("smoke").recorded.model_copy(update={"updates": 60, "neighbours": 20})
 TABLE = made()
-FOLDS = choosing.rotated(choosing.parts(TABLE, 4, 0))
+FOLDS = model_selection.rotated(model_selection.parts(TABLE, 4, 0))
 ROWS = torch.arange(40)[None]
 
 
@@ -76,8 +76,10 @@ def test_a_network_finds_who_is_good_at_what():
     """Two cheap models are right where the feature says; a dear one nearly always. The optimum asks the cheap ones."""
     longer = SETTINGS.model_copy(update={"updates": 150})
     plays = deciders.plays_of(TABLE, longer, 0, FOLDS, [CORL, deciders.ARC, MIXTURES])
-    met = {arm: choosing.scored(TABLE, FOLDS, own, SETTINGS.ahead) for arm, own in plays.items()}
-    half = choosing.LEVELS.index(0.5)
+    met = {
+        arm: model_selection.scored(TABLE, FOLDS, own, SETTINGS.ahead) for arm, own in plays.items()
+    }
+    half = model_selection.LEVELS.index(0.5)
     for arm in (CORL, deciders.ARC):
         assert met[arm].right[half].mean() > met[MIXTURES].right[half].mean() + 0.1, arm
         assert met[arm].equal[1].mean() < 0.3 * TABLE.dollars[:, 2].mean(), arm

@@ -5,7 +5,7 @@ import pytest
 
 from lib import config
 from lib.meeting import logged
-from tests.outcomes.small import made
+from tests.recorded_outcomes.small import made
 
 
 def test_estimates_by_hand():

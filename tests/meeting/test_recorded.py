@@ -9,11 +9,11 @@ from lib.config.recorded_outcomes import PriceSettings
 from lib.experiment import artifacts, results_table, seeds
 from lib.meeting import deciders, recorded
 from lib.meeting.deciders import CHECK, CONSTANT, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR
-from lib.outcomes import choosing, headroom, tables
-from lib.outcomes.tables import TableError
+from lib.recorded_outcomes import headroom, model_selection, tables
+from lib.recorded_outcomes.tables import TableError
 from lib.stats import Interval
 from lib.tool_orchestration import rewards
-from tests.outcomes.small import made
+from tests.recorded_outcomes.small import made
 
 SETTINGS = config.load("smoke").recorded.model_copy(update={"updates": 20, "draws": 20, "seeds": 5})
 OPEN = pd.Series(dict.fromkeys(headroom.QUESTIONS, headroom.OPEN))
@@ -98,7 +98,7 @@ def test_tables_without_common_models_cannot_be_shifted():
 
 def test_shares_of_strong_calls_begin_and_end_with_the_models_alone():
     table = made().among(["cheap", "dear"])
-    folds = choosing.rotated(choosing.parts(table, 4, 0))
+    folds = model_selection.rotated(model_selection.parts(table, 4, 0))
     plays = deciders.plays_of(table, SETTINGS, 0, folds, [LOGISTIC])[LOGISTIC]
     curve = recorded.shares(table, plays, folds)
     assert (
@@ -159,7 +159,7 @@ def test_a_shipped_table_reads_the_files_and_the_prices_that_its_job_holds(monke
 
 
 @pytest.mark.parametrize(
-    "module", [choosing, deciders, headroom, recorded, rewards, seeds, stats, tables]
+    "module", [model_selection, deciders, headroom, recorded, rewards, seeds, stats, tables]
 )
 def test_a_version_that_is_raised_plays_every_table_again(module, monkeypatch):
     before = find_keys()

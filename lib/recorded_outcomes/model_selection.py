@@ -15,7 +15,7 @@ import pandas as pd
 
 from lib import stats
 from lib.experiment import seeds
-from lib.outcomes.tables import Table, TableError
+from lib.recorded_outcomes.tables import Table, TableError
 
 VERSION = 1  # of choices among plays and their scores
 LEVELS = (

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib.outcomes import choosing, headroom
-from tests.outcomes.small import made
+from lib.recorded_outcomes import headroom, model_selection
+from tests.recorded_outcomes.small import made
 
 OPEN, CLOSED = headroom.OPEN, headroom.CLOSED
 
@@ -30,7 +30,7 @@ def test_models_that_are_good_at_different_items_leave_something_to_win():
 
 def test_the_gate_learns_from_train_alone():
     table = made(300)
-    fold = choosing.rotated(choosing.parts(table, 4, 0))[0]
+    fold = model_selection.rotated(model_selection.parts(table, 4, 0))[0]
     told = headroom.informed(table, fold)
     turned = table.right.copy()
     turned[np.ix_(fold.test, told.pool)] = 1 - turned[np.ix_(fold.test, told.pool)]

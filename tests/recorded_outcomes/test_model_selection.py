@@ -8,23 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import stats
-from lib.outcomes import choosing, headroom
-from lib.outcomes.choosing import Fold, Plays
-from lib.outcomes.tables import TableError
+from lib.recorded_outcomes import headroom, model_selection
+from lib.recorded_outcomes.model_selection import Fold, Plays
+from lib.recorded_outcomes.tables import TableError
 from lib.stats import Interval
-from tests.outcomes.small import made
+from tests.recorded_outcomes.small import made
 
 TABLE = made()
-FOLDS = choosing.rotated(choosing.parts(TABLE, 4, 0))
+FOLDS = model_selection.rotated(model_selection.parts(TABLE, 4, 0))
 
 
 @given(st.integers(3, 6), st.integers(0, 50))
 @settings(max_examples=30, deadline=None)
 def test_parts_keep_groups_whole_and_every_item_is_scored_once(folds, seed):
-    of = choosing.parts(TABLE, folds, seed)
+    of = model_selection.parts(TABLE, folds, seed)
     for group in set(TABLE.groups.tolist()):
         assert len(set(of[group == TABLE.groups])) == 1
-    rotated = choosing.rotated(of)
+    rotated = model_selection.rotated(of)
     assert sorted(np.concatenate([fold.test for fold in rotated])) == list(range(len(TABLE)))
     for fold in rotated:
         sets = [set(TABLE.groups[rows]) for rows in (fold.train, fold.dev, fold.test)]
@@ -32,11 +32,13 @@ def test_parts_keep_groups_whole_and_every_item_is_scored_once(folds, seed):
 
 
 def test_another_seed_parts_otherwise_and_two_groups_are_too_few():
-    assert (choosing.parts(TABLE, 4, 0) != choosing.parts(TABLE, 4, 1)).any()
+    assert (model_selection.parts(TABLE, 4, 0) != model_selection.parts(TABLE, 4, 1)).any()
     with pytest.raises(TableError, match="2 groups cannot be parted"):
-        choosing.parts(replace(TABLE, groups=np.where(np.arange(len(TABLE)) % 2, "a", "b")), 4, 0)
+        model_selection.parts(
+            replace(TABLE, groups=np.where(np.arange(len(TABLE)) % 2, "a", "b")), 4, 0
+        )
     with pytest.raises(TableError, match="at least 3"):
-        choosing.parts(TABLE, 2, 0)
+        model_selection.parts(TABLE, 2, 0)
 
 
 def test_outcomes_of_test_items_change_no_choice():
@@ -46,7 +48,8 @@ def test_outcomes_of_test_items_change_no_choice():
         TABLE, right=np.where(np.isin(np.arange(len(TABLE)), fold.test)[:, None], 0.0, TABLE.right)
     )
     one, other = (
-        choosing.scored(table, [fold], [headroom.checked(table)], 0.01) for table in (TABLE, turned)
+        model_selection.scored(table, [fold], [headroom.checked(table)], 0.01)
+        for table in (TABLE, turned)
     )
     assert (
         one.picked == other.picked
@@ -56,11 +59,11 @@ def test_outcomes_of_test_items_change_no_choice():
 
 
 def test_mixtures_of_constants_promise_what_their_hull_buys_on_dev():
-    fold, alone = FOLDS[0], choosing.alone(TABLE)
+    fold, alone = FOLDS[0], model_selection.alone(TABLE)
     everywhere = Fold(fold.train, fold.dev, fold.known)  # scored where it was chosen
-    found = choosing.scored(TABLE, [everywhere], [alone], 0.0)
+    found = model_selection.scored(TABLE, [everywhere], [alone], 0.0)
     right, dollars = TABLE.right[fold.known].mean(0), TABLE.dollars[fold.known].mean(0)
-    for level, budget in enumerate(choosing.promises(TABLE, fold.known)):
+    for level, budget in enumerate(model_selection.promises(TABLE, fold.known)):
         reached = found.right[level, fold.known].mean()
         assert reached == pytest.approx(stats.hull_at(dollars, right, budget))
         assert found.dollars[level, fold.known].mean() <= budget + 1e-9
@@ -68,20 +71,20 @@ def test_mixtures_of_constants_promise_what_their_hull_buys_on_dev():
 
 def test_at_equal_quality_the_best_constant_stays_where_nothing_beats_it_on_dev():
     worse = Plays(np.zeros((1, len(TABLE))), np.full((1, len(TABLE)), 0.1), ("never right",))
-    found = choosing.scored(TABLE, FOLDS, [worse] * 4, 0.01)
+    found = model_selection.scored(TABLE, FOLDS, [worse] * 4, 0.01)
     for fold in FOLDS:
-        top = choosing.best(TABLE, fold.known)
+        top = model_selection.best(TABLE, fold.known)
         assert (found.equal[0, fold.test] == TABLE.right[fold.test, top]).all()
         assert (found.equal[1, fold.test] == TABLE.dollars[fold.test, top]).all()
 
 
 def test_a_cheaper_play_that_is_as_right_replaces_the_constant_and_one_that_is_dearer_does_not():
-    top = choosing.best(TABLE, np.arange(len(TABLE)))
+    top = model_selection.best(TABLE, np.arange(len(TABLE)))
     for price, kept in ((0.1, False), (10.0, True)):
         plays = Plays(
             TABLE.right[:, top][None] + 0.05, TABLE.dollars[:, top][None] * price, ("twin",)
         )
-        found = choosing.scored(TABLE, FOLDS, [plays] * 4, 0.04)
+        found = model_selection.scored(TABLE, FOLDS, [plays] * 4, 0.04)
         ratio = found.equal[1].mean() / TABLE.dollars[:, top].mean()
         assert (ratio < 0.2) != kept, ratio
 
@@ -92,29 +95,29 @@ def test_what_learns_from_train_chooses_no_knob_there():
     lucky = Plays(
         on_train[None], np.full((1, len(TABLE)), 1e-3), ("right on train alone",), learned=True
     )
-    found = choosing.scored(TABLE, [fold], [lucky], 0.0)
+    found = model_selection.scored(TABLE, [fold], [lucky], 0.0)
     assert found.picked[0] in TABLE.models
 
 
 def test_aiq_is_the_mean_height_and_a_curve_against_itself_has_no_gap():
-    assert choosing.curve_height(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 0.0, 1.0)[
+    assert model_selection.curve_height(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 0.0, 1.0)[
         0
     ] == pytest.approx(0.5)
-    assert choosing.curve_height(np.array([0.2, 0.2]), np.array([1.0, 0.0]), 0.0, 1.0)[
+    assert model_selection.curve_height(np.array([0.2, 0.2]), np.array([1.0, 0.0]), 0.0, 1.0)[
         0
     ] == pytest.approx(0.2)
-    found = choosing.scored(TABLE, FOLDS, [choosing.alone(TABLE)] * 4, 0.01)
-    gap = choosing.aiq_gap(TABLE, [found], [found], 20)
+    found = model_selection.scored(TABLE, FOLDS, [model_selection.alone(TABLE)] * 4, 0.01)
+    gap = model_selection.aiq_gap(TABLE, [found], [found], 20)
     assert (gap.value, gap.lo, gap.hi) == (0, 0, 0)
 
 
 def test_an_interval_holds_what_the_lot_of_partings_adds():
     items = Interval(0.5, 0.4, 0.6)
-    assert choosing.over_partings(items, [0.3]) == items  # one lot says nothing of others
-    assert choosing.over_partings(items, [0.5] * 5) == items
+    assert model_selection.over_partings(items, [0.3]) == items  # one lot says nothing of others
+    assert model_selection.over_partings(items, [0.5] * 5) == items
     values = np.array([0.4, 0.5, 0.6, 0.45, 0.55])
     lot = 2.776 * values.std(ddof=1) / 5**0.5  # Student's t with 4 degrees of freedom
-    found = choosing.over_partings(items, values)
+    found = model_selection.over_partings(items, values)
     assert found.value == 0.5 and found.hi - 0.5 == pytest.approx(
         (0.1**2 + lot**2) ** 0.5, rel=1e-3
     )

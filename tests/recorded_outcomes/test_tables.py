@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lib import config
-from lib.outcomes import tables
-from lib.outcomes.tables import TableError
-from tests.outcomes.small import long, made
+from lib.recorded_outcomes import tables
+from lib.recorded_outcomes.tables import TableError
+from tests.recorded_outcomes.small import long, made
 
 PRICES = config.load("smoke").recorded.prices
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from lib.experiment.seeds import rng
-from lib.outcomes.tables import Table
+from lib.recorded_outcomes.tables import Table
 
 
 def made(n: int = 240, groups: int = 12, skilled: float = 0.95, dice: bool = False) -> Table:

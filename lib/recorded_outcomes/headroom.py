@@ -21,8 +21,16 @@ from sklearn.neighbors import NearestNeighbors
 
 from lib import stats
 from lib.experiment import seeds
-from lib.outcomes.choosing import Fold, Plays, best, constants, over_partings, rotated, scored
-from lib.outcomes.tables import Table
+from lib.recorded_outcomes.model_selection import (
+    Fold,
+    Plays,
+    best,
+    constants,
+    over_partings,
+    rotated,
+    scored,
+)
+from lib.recorded_outcomes.tables import Table
 
 VERSION = 1  # of what could be won
 QUESTIONS = {

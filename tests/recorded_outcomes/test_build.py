@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib.outcomes import build
+from lib.recorded_outcomes import build
 
 
 def test_reduced_vectors_keep_who_is_near_whom_and_do_not_depend_on_signs():

@@ -1,4 +1,4 @@
-"""Makes `data/outcomes` from tables of facts and the prompts behind them: `python -m lib.outcomes.build SOURCE`.
+"""Makes `data/outcomes` from tables of facts and the prompts behind them: `python -m lib.recorded_outcomes.build SOURCE`.
 
 Facts only are kept: who was asked what, whether it was right, what it cost or how long it was. Prompts are not
 shipped. With `--model`, a folder of all-MiniLM-L6-v2, sentence embeddings of them are computed (mean of the last
@@ -132,7 +132,9 @@ def embeddings(source: Path, table: str, folder: Path, kept: pd.Series) -> pd.Da
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the tables and, with --model, the embeddings."""
-    parser = argparse.ArgumentParser(prog="python -m lib.outcomes.build", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.recorded_outcomes.build", description=main.__doc__
+    )
     parser.add_argument(
         "source", type=Path, help="folder with the tables of facts and *_prompts.jsonl"
     )
