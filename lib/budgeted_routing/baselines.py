@@ -6,7 +6,7 @@ of CoRL at the budget that they are tested at, from outcomes on training questio
 controller, which is free, and asks experts from cheap to dear until a scorer trusts the reply; whom it asks at all
 and how much trust is enough it learns (FrugalGPT, Chen et al. 2023), and it pays for all asked.
 
-`lib.meeting.deciders` has rivals of the same names on any table of items and models, where nothing but right and cost
+`lib.routers.methods` has rivals of the same names on any table of items and models, where nothing but right and cost
 is known; these know strategies and replies, and each chooses for one budget.
 """
 

@@ -18,7 +18,7 @@ class PriceSettings(Section):
 
 
 class RecordedSettings(Section):
-    """Lesson 08: decision makers on recorded outcomes (lib/recorded_outcomes, lib/meeting/recorded.py).
+    """Lesson 08: decision makers on recorded outcomes (lib/recorded_outcomes, lib/routers/experiment.py).
 
     items: of a table at most, the same share of every group; jobs: processes; folds: parts of whole groups, of which
     each is scored once; seeds: partings, each with trainings of its own; updates, batch, learning_rate: of a network;

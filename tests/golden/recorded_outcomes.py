@@ -9,8 +9,8 @@ from typing import Any
 from lib import config
 from lib.config import RecordedSettings
 from lib.experiment import artifacts, sweep
-from lib.meeting import logged, recorded
 from lib.recorded_outcomes import tables
+from lib.routers import experiment, logged_policies
 from tests.golden import SmallJob
 
 # All that the jobs read, so that a change to params.yaml is no change here.
@@ -29,22 +29,24 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     """A table whose dollars are recorded, one whose are assumed by size, one whose are listed."""
     settings = config.settings(profile="smoke", recorded=SETTINGS).recorded
     agents, by_size, listed = (
-        recorded.make_job(settings, name) for name in (LOGGED, "gsm", "gsm8k")
+        experiment.make_job(settings, name) for name in (LOGGED, "gsm", "gsm8k")
     )
-    versions = agents.settings["versions"] | {"estimates from logs": logged.VERSION}
+    versions = agents.settings["versions"] | {"estimates from logs": logged_policies.VERSION}
     agents = replace(agents, settings=agents.settings | {"versions": versions})
     return [
         SmallJob(agents, _play_and_estimate, _summarize_estimates),
-        SmallJob(by_size, recorded.play_table, _summarize_table),
-        SmallJob(listed, recorded.play_table, _summarize_table),
+        SmallJob(by_size, experiment.play_table, _summarize_table),
+        SmallJob(listed, experiment.play_table, _summarize_table),
     ]
 
 
 def _play_and_estimate(job: sweep.Job, folder: Path, progress: Callable) -> dict[str, Any]:
-    result = recorded.play_table(job, folder, progress)
+    result = experiment.play_table(job, folder, progress)
     settings = RecordedSettings.from_handed(job.settings["settings"])
     table = tables.thinned(tables.SHIPPED[job.settings["table"]](None), settings.items)
-    artifacts.write_parquet(folder / "estimates.parquet", logged.estimates(table, settings))
+    artifacts.write_parquet(
+        folder / "estimates.parquet", logged_policies.estimates(table, settings)
+    )
     return result
 
 

@@ -7,10 +7,10 @@ import pytest
 from lib import config, stats
 from lib.config.recorded_outcomes import PriceSettings
 from lib.experiment import artifacts, results_table, seeds
-from lib.meeting import deciders, recorded
-from lib.meeting.deciders import CHECK, CONSTANT, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR
 from lib.recorded_outcomes import headroom, model_selection, tables
 from lib.recorded_outcomes.tables import TableError
+from lib.routers import experiment, methods
+from lib.routers.methods import CHECK, CONSTANT, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR
 from lib.stats import Interval
 from lib.tool_orchestration import rewards
 from tests.recorded_outcomes.small import made
@@ -21,8 +21,8 @@ OPEN = pd.Series(dict.fromkeys(headroom.QUESTIONS, headroom.OPEN))
 
 @pytest.fixture(scope="module")
 def played() -> dict[str, pd.DataFrame]:
-    return recorded.replayed(
-        made(), SETTINGS, [MIXTURES, NEAREST, LOGISTIC, deciders.CORL, POOR, CHECK, ORACLE]
+    return experiment.replayed(
+        made(), SETTINGS, [MIXTURES, NEAREST, LOGISTIC, methods.CORL, POOR, CHECK, ORACLE]
     )
 
 
@@ -34,24 +34,25 @@ def test_rows_are_a_record_with_every_item_once_averaged_over_partings(played):
 
 
 def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
-    found = recorded.compared(
+    found = experiment.compared(
         results_table.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, OPEN
     )
-    assert found.loc[LOGISTIC, "verdict"] == found.loc[CHECK, "verdict"] == recorded.CHEAPER
+    assert found.loc[LOGISTIC, "verdict"] == found.loc[CHECK, "verdict"] == experiment.CHEAPER
     assert (
-        found.loc[LOGISTIC, "ratio"].hi < 0.6 and found.loc[MIXTURES, "verdict"] != recorded.CHEAPER
+        found.loc[LOGISTIC, "ratio"].hi < 0.6
+        and found.loc[MIXTURES, "verdict"] != experiment.CHEAPER
     )
     assert CONSTANT not in found.index
 
 
 def test_a_closed_question_gets_no_verdict(played):
     closed = OPEN.where(OPEN.index != "money", headroom.CLOSED)
-    found = recorded.compared(
+    found = experiment.compared(
         results_table.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, closed
     )
     assert (
         found.loc[LOGISTIC, "verdict"] == headroom.CLOSED
-        and found.loc[CHECK, "verdict"] == recorded.CHEAPER
+        and found.loc[CHECK, "verdict"] == experiment.CHEAPER
     )
 
 
@@ -66,7 +67,7 @@ def test_a_closed_question_gets_no_verdict(played):
     ],
 )
 def test_verdicts_by_hand(quality, ratio, said):
-    assert recorded.verdict(Interval(*quality), Interval(*ratio), 0.02) == said
+    assert experiment.verdict(Interval(*quality), Interval(*ratio), 0.02) == said
 
 
 def test_promises_are_made_on_dev_and_broken_ones_are_counted(played):
@@ -83,36 +84,36 @@ def test_promises_are_made_on_dev_and_broken_ones_are_counted(played):
 def test_a_shift_scores_the_second_table_alone_and_leaves_out_what_both_have():
     here, there = made(), made(120)
     there.items[60:] = [f"x{i}" for i in range(60)]
-    table, (fold,) = recorded.shifted(here, there)
+    table, (fold,) = experiment.shifted(here, there)
     assert len(table) == 240 + 60 and (fold.test >= 240).all() and len(fold.test) == 60
     assert set(table.groups[fold.train]).isdisjoint(table.groups[fold.dev])
     assert table.items[fold.test].tolist() == there.items[60:].tolist()
-    found = recorded.replayed(table, SETTINGS, [MIXTURES, LOGISTIC], [fold])
+    found = experiment.replayed(table, SETTINGS, [MIXTURES, LOGISTIC], [fold])
     assert set(found["rows"]["item"]) == set(there.items[60:].tolist()) and found["aiq"].empty
 
 
 def test_tables_without_common_models_cannot_be_shifted():
     with pytest.raises(TableError, match="share 1 models"):
-        recorded.shifted(made(), made().among(["dear"]))
+        experiment.shifted(made(), made().among(["dear"]))
 
 
 def test_shares_of_strong_calls_begin_and_end_with_the_models_alone():
     table = made().among(["cheap", "dear"])
     folds = model_selection.rotated(model_selection.parts(table, 4, 0))
-    plays = deciders.plays_of(table, SETTINGS, 0, folds, [LOGISTIC])[LOGISTIC]
-    curve = recorded.shares(table, plays, folds)
+    plays = methods.plays_of(table, SETTINGS, 0, folds, [LOGISTIC])[LOGISTIC]
+    curve = experiment.shares(table, plays, folds)
     assert (
         curve["share"].iloc[[0, -1]].tolist() == [0, 1] and curve["share"].is_monotonic_increasing
     )
     assert curve["right"].iloc[-1] == table.right[:, 1].mean()
     falls = pd.DataFrame({"share": [0.0, 0.5, 0.6, 1.0], "right": [0.2, 0.6, 0.4, 0.8]})
-    assert "refused: quality falls" in recorded.threshold(falls)
-    assert recorded.threshold(falls.drop(index=2)) == pytest.approx(0.375)
+    assert "refused: quality falls" in experiment.threshold(falls)
+    assert experiment.threshold(falls.drop(index=2)) == pytest.approx(0.375)
 
 
 def find_keys(settings=SETTINGS) -> dict[str, str]:
     """The key of the job of each shipped table."""
-    return {name: recorded.make_job(settings, name).key for name in tables.SHIPPED}
+    return {name: experiment.make_job(settings, name).key for name in tables.SHIPPED}
 
 
 def find_changed_tables(settings) -> set[str]:
@@ -159,7 +160,7 @@ def test_a_shipped_table_reads_the_files_and_the_prices_that_its_job_holds(monke
 
 
 @pytest.mark.parametrize(
-    "module", [model_selection, deciders, headroom, recorded, rewards, seeds, stats, tables]
+    "module", [model_selection, methods, headroom, experiment, rewards, seeds, stats, tables]
 )
 def test_a_version_that_is_raised_plays_every_table_again(module, monkeypatch):
     before = find_keys()
@@ -169,9 +170,9 @@ def test_a_version_that_is_raised_plays_every_table_again(module, monkeypatch):
 
 def test_a_job_runs_once(tmp_path):
     brief = SETTINGS.model_copy(update={"items": 60, "updates": 2, "seeds": 1, "jobs": 1})
-    first = recorded.run(brief, ["swe-multimodal"], tmp_path)
+    first = experiment.run(brief, ["swe-multimodal"], tmp_path)
     marks = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")}
-    again = recorded.run(brief, ["swe-multimodal"], tmp_path)
+    again = experiment.run(brief, ["swe-multimodal"], tmp_path)
     assert len(marks) == 1 and marks == {
         path: path.stat().st_mtime_ns for path in tmp_path.rglob("done.json")
     }

@@ -1,4 +1,4 @@
-"""Does routing beat the best constant here? `python -m lib.meeting TABLE.csv` answers for anybody's table.
+"""Does routing beat the best constant here? `python -m lib.routers TABLE.csv` answers for anybody's table.
 
 A row for each item and model: item, group, model, correct, dollars, and either embeddings e0, e1, ... or a prompt.
 Printed are what choosing could win at most, what each decision maker wins at equal quality and at half the money, with
@@ -14,10 +14,10 @@ import pandas as pd
 
 from lib import config, plots, stats
 from lib.experiment import artifacts, results_table
-from lib.meeting import recorded
-from lib.meeting.deciders import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.recorded_outcomes import headroom, tables
 from lib.recorded_outcomes.model_selection import EQUAL
+from lib.routers import experiment
+from lib.routers.methods import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 
 FREE = (
     CHECK,
@@ -43,7 +43,7 @@ def plane(rows: pd.DataFrame, name: str):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read a table, let everybody meet on it, say what came of it; 2 where the table cannot be used."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.meeting", description=__doc__.split("\n")[0]
+        prog="python -m lib.routers", description=__doc__.split("\n")[0]
     )
     parser.add_argument(
         "table",
@@ -66,14 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table = tables.read(options.table)
         folds = min(settings.folds, len(set(table.groups)))
         gate = headroom.gate(table, settings.folds, range(options.partings), settings.ahead)
-        made = recorded.replayed(table, settings.model_copy(update={"folds": folds}))
+        made = experiment.replayed(table, settings.model_copy(update={"folds": folds}))
         rows = made["rows"]
     except tables.TableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     rows = results_table.frame("recorded", rows)
     report(
-        table, gate, recorded.compared(rows, made["drawn"], settings.margin, gate["question is"])
+        table, gate, experiment.compared(rows, made["drawn"], settings.margin, gate["question is"])
     )
     out = options.out or options.table.with_suffix(".png")
     artifacts.write_bytes(out, plots.png(plane(rows, table.name)))
@@ -98,7 +98,7 @@ def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None
         "equal quality; half, half_quality: right answers at half the money, less mixtures and less the constant:"
     )
     print(found.to_string())
-    won = [arm for arm in found.index[found["verdict"] == recorded.CHEAPER] if arm not in FREE]
+    won = [arm for arm in found.index[found["verdict"] == experiment.CHEAPER] if arm not in FREE]
     asked = {name: gate.loc[name, "question is"] for name in gate.index}
     if won:
         print(f"\nYes: {', '.join(won)} cost less than the best constant at equal quality.")
@@ -108,7 +108,7 @@ def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None
         )
     else:
         print("\nNot these routers, though there is something to win.")
-    checked = [arm for arm in (CHECK, POOR) if found.loc[arm, "verdict"] == recorded.CHEAPER]
+    checked = [arm for arm in (CHECK, POOR) if found.loc[arm, "verdict"] == experiment.CHEAPER]
     print(
         f"With a check between a cheap and a dear model: {', '.join(checked) or 'none'} would be cheaper."
     )

@@ -14,9 +14,9 @@ import pandas as pd
 
 from lib.config import RecordedSettings
 from lib.experiment import seeds
-from lib.meeting import deciders
 from lib.recorded_outcomes import headroom, model_selection
 from lib.recorded_outcomes.tables import Table
+from lib.routers import methods
 
 VERSION = 1  # of estimates from logs
 ESTIMATORS = ("naive", "direct", "ips", "snips", "dr")
@@ -33,7 +33,7 @@ def estimates(table: Table, settings: RecordedSettings) -> pd.DataFrame:
     fold = model_selection.rotated(model_selection.parts(table, settings.folds, 0))[0]
     seen = headroom.standardised(table.seen, fold.known)
     cost = _RATE * table.dollars[fold.known].mean(0) / table.dollars.mean()
-    policy = (deciders.logistic(seen, table.right, fold.known) - cost).argmax(1)
+    policy = (methods.logistic(seen, table.right, fold.known) - cost).argmax(1)
     author = probabilities(
         headroom.nearest(seen, table.right, fold.known, settings.neighbours) - cost
     )

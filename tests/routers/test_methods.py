@@ -8,10 +8,10 @@ import torch
 
 from lib import config
 from lib.agent_configuration.rewards import utility
-from lib.meeting import deciders
-from lib.meeting.deciders import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
 from lib.recorded_outcomes import model_selection
 from lib.rl.budget_reward import reward as corl_reward
+from lib.routers import methods
+from lib.routers.methods import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
 from lib.tool_orchestration.rewards import normalised, vectors
 from lib.tool_orchestration.rewards import reward as preferred
 from tests.recorded_outcomes.small import made
@@ -30,7 +30,7 @@ def paid(make, knob: float) -> tuple[np.ndarray, float]:
 
 @pytest.mark.parametrize("knob", [0.1, 0.5, 0.9])
 def test_corl_is_paid_as_in_lesson_05(knob):
-    given, budget = paid(deciders.corl, knob)
+    given, budget = paid(methods.corl, knob)
     wanted = [
         [corl_reward(r, c, budget) for r, c in zip(*pair, strict=True)]
         for pair in zip(TABLE.right[:40], TABLE.dollars[:40], strict=True)
@@ -40,7 +40,7 @@ def test_corl_is_paid_as_in_lesson_05(knob):
 
 @pytest.mark.parametrize("knob", [0.0, 0.3, 1.0])
 def test_toolorchestra_is_paid_as_in_lesson_06(knob):
-    given, _ = paid(deciders.toolorchestra, knob)
+    given, _ = paid(methods.toolorchestra, knob)
     right, dollars, items = (
         TABLE.right[:40].ravel(),
         TABLE.dollars[:40].ravel(),
@@ -53,18 +53,18 @@ def test_toolorchestra_is_paid_as_in_lesson_06(knob):
 
 @pytest.mark.parametrize("knob", [0.0, 0.5, 1.0])
 def test_arc_is_paid_by_its_utility(knob):
-    given, weight = paid(deciders.arc, knob)
+    given, weight = paid(methods.arc, knob)
     wanted = utility(TABLE.right[:40], TABLE.dollars[:40] / TABLE.dollars.mean(), weight)
     assert np.allclose(given, wanted, atol=1e-4)
 
 
 def test_a_cheaper_right_answer_is_never_paid_less():
     cheaper = replace(TABLE, dollars=TABLE.dollars * np.array([0.5, 1.0, 1.0]))
-    for make in (deciders.corl, deciders.arc):
+    for make in (methods.corl, methods.arc):
         rows, knobs = torch.arange(len(TABLE))[None], torch.full((1, len(TABLE), 1), 0.5)
         before = make(TABLE)
         after = make(cheaper)
-        if make is deciders.corl:  # the same budget in dollars
+        if make is methods.corl:  # the same budget in dollars
             assert after.value(0.5) <= before.value(0.5)
             continue
         unit = cheaper.dollars.mean() / TABLE.dollars.mean()
@@ -75,12 +75,12 @@ def test_a_cheaper_right_answer_is_never_paid_less():
 def test_a_network_finds_who_is_good_at_what():
     """Two cheap models are right where the feature says; a dear one nearly always. The optimum asks the cheap ones."""
     longer = SETTINGS.model_copy(update={"updates": 150})
-    plays = deciders.plays_of(TABLE, longer, 0, FOLDS, [CORL, deciders.ARC, MIXTURES])
+    plays = methods.plays_of(TABLE, longer, 0, FOLDS, [CORL, methods.ARC, MIXTURES])
     met = {
         arm: model_selection.scored(TABLE, FOLDS, own, SETTINGS.ahead) for arm, own in plays.items()
     }
     half = model_selection.LEVELS.index(0.5)
-    for arm in (CORL, deciders.ARC):
+    for arm in (CORL, methods.ARC):
         assert met[arm].right[half].mean() > met[MIXTURES].right[half].mean() + 0.1, arm
         assert met[arm].equal[1].mean() < 0.3 * TABLE.dollars[:, 2].mean(), arm
 
@@ -91,14 +91,14 @@ def test_outcomes_that_are_held_out_change_nothing_that_is_decided(arm):
     turned = TABLE.right.copy()
     turned[fold.test] = 1 - turned[fold.test]
     one, other = (
-        deciders.plays_of(table, SETTINGS, 0, [fold], [arm])[arm][0]
+        methods.plays_of(table, SETTINGS, 0, [fold], [arm])[arm][0]
         for table in (TABLE, replace(TABLE, right=turned))
     )
     assert (one.dollars == other.dollars).all() and one.names == other.names
 
 
 def test_the_oracle_is_right_wherever_anybody_is_and_pays_no_more():
-    plays = deciders.plays_of(TABLE, SETTINGS, 0, FOLDS)
+    plays = methods.plays_of(TABLE, SETTINGS, 0, FOLDS)
     best = plays[ORACLE][0]
     for arm, own in plays.items():
         for each in own:
@@ -109,7 +109,7 @@ def test_the_oracle_is_right_wherever_anybody_is_and_pays_no_more():
 
 def test_who_is_stopped_loses_what_it_spent_by_hand():
     fold = FOLDS[0]
-    plays = deciders.stopped(TABLE, fold)
+    plays = methods.stopped(TABLE, fold)
     at = next(
         i
         for i, name in enumerate(plays.names)
@@ -125,13 +125,13 @@ def test_who_is_stopped_loses_what_it_spent_by_hand():
 
 def test_nobody_predicts_where_there_is_nothing_to_see_and_nobody_stops_where_money_tells_nothing():
     blind = replace(TABLE, seen=np.zeros((len(TABLE), 1)), spent=False)
-    assert set(deciders.plays_of(blind, SETTINGS, 0, FOLDS)) & {NEAREST, LOGISTIC, STOP} == set()
-    assert {POOR, CHECK, CORL} <= set(deciders.plays_of(blind, SETTINGS, 0, FOLDS))
+    assert set(methods.plays_of(blind, SETTINGS, 0, FOLDS)) & {NEAREST, LOGISTIC, STOP} == set()
+    assert {POOR, CHECK, CORL} <= set(methods.plays_of(blind, SETTINGS, 0, FOLDS))
 
 
 def test_the_same_seed_plays_the_same_and_another_need_not():
     one, again, other = (
-        deciders.plays_of(TABLE, SETTINGS, seed, FOLDS, [CORL])[CORL][0].dollars
+        methods.plays_of(TABLE, SETTINGS, seed, FOLDS, [CORL])[CORL][0].dollars
         for seed in (0, 0, 1)
     )
     assert (one == again).all() and (one != other).any()

@@ -16,11 +16,11 @@ from lib import stats
 from lib.config import ROOT, RecordedSettings
 from lib.config.recorded_outcomes import PriceSettings
 from lib.experiment import artifacts, results_table, seeds, sweep
-from lib.meeting import deciders
-from lib.meeting.deciders import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.recorded_outcomes import headroom, model_selection, tables
 from lib.recorded_outcomes.model_selection import EQUAL, HALF, Fold, Plays, Scored
 from lib.recorded_outcomes.tables import Table
+from lib.routers import methods
+from lib.routers.methods import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.tool_orchestration import rewards as tool_rewards
 
 VERSION = 1  # of the replay of a table
@@ -81,7 +81,7 @@ def versions() -> dict[str, int]:
         "outcome tables": tables.VERSION,
         "choices": model_selection.VERSION,
         "headroom": headroom.VERSION,
-        "deciders": deciders.VERSION,
+        "deciders": methods.VERSION,
         "rewards of ToolOrchestra": tool_rewards.VERSION,
         "replay": VERSION,
     }
@@ -127,7 +127,7 @@ def replayed(
         parted = folds or model_selection.rotated(
             model_selection.parts(table, settings.folds, parting)
         )
-        plays = deciders.plays_of(table, settings, parting, parted, arms)
+        plays = methods.plays_of(table, settings, parting, parted, arms)
         found = {
             arm: model_selection.scored(table, parted, own, settings.ahead)
             for arm, own in plays.items()
