@@ -43,7 +43,7 @@ repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESS
 	@echo "reports: $$(pwd -P)/reports/$(or $(LESSON),index).html"
 
 replicate: $(STAMP) ## the lessons once more under another seed and class of processor, compared (LESSONS="05 08", SEED=2)
-	@$(RUN) PROFILE=$(PROFILE) python -m lib.claims.replicate $(LESSONS) $(if $(SEED),--seed $(SEED))
+	@$(RUN) PROFILE=$(PROFILE) python -m lib.scoreboard.replicate_cli $(LESSONS) $(if $(SEED),--seed $(SEED))
 	@$(DVC) repro --quiet --single-item --force 10_scoreboard index  # what they say of it
 
 lab: $(STAMP) ## step through the notebooks in JupyterLab
@@ -72,7 +72,7 @@ doctor: ## explain a stuck or half-broken checkout, with remedies
 	@if $(BIN)/python -c "" 2>/dev/null; then $(BIN)/python lib/doctor.py; else $(PYTHON) lib/doctor.py; fi
 
 metrics: $(STAMP) ## what the lessons measured, one metric a line (LESSON: of that one)
-	@$(RUN) python -m lib.page.metrics --lesson "$(LESSON)"
+	@$(RUN) python -m lib.scoreboard.lesson_metrics --lesson "$(LESSON)"
 
 clean: ## remove what the pipeline made (training too); .venv, figures and metrics stay
 	@rm -rf data/zoo data/models data/records data/runs data/replies data/notebooks data/settings.json reports/notebooks reports/lessons \

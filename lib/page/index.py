@@ -20,10 +20,10 @@ from PIL import Image
 from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.page import audit
-from lib.page import metrics as measured
 from lib.page.audit import ReportError
 from lib.page.html import fill
 from lib.plots.tables import listed, number
+from lib.scoreboard import lesson_metrics as measured
 
 CARD = {
     "lesson",

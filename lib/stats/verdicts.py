@@ -6,7 +6,7 @@
     undecided       anything else; `told` says what effect these runs could have told
     untestable      an interval of no width: nothing varied, so nothing was tested
 
-Left out: claims of the papers, which are `lib.claims`.
+Left out: claims of the papers, which are `lib.scoreboard`.
 """
 
 import numpy as np

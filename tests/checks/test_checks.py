@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from lib.checks import UNANSWERED, Exercise, Exercises
-from lib.claims.verdicts import together
 from lib.policy_zoo import policies
 from lib.policy_zoo.recipes import SINGLE
+from lib.scoreboard.verdicts import together
 from lib.teaching import exercises
 from tests.orchestration import zoo as tiny
 

@@ -18,7 +18,6 @@ import pandas as pd
 from transformers.utils import logging
 
 from lib import config, doctor, tasks
-from lib.claims import entries
 from lib.config import ROOT
 from lib.envs import question_bank
 from lib.experiment import artifacts
@@ -29,6 +28,7 @@ from lib.policy_zoo import policies
 from lib.policy_zoo.networks import Mlp, initial
 from lib.recorded_outcomes import tables
 from lib.run import clean, stage
+from lib.scoreboard import claim
 from tests.language_models.tiny import model
 from tests.test_doctor import LOCK
 
@@ -343,7 +343,7 @@ READERS = {
     "claims": Reader(
         "claims.yaml",
         lambda f: shutil.copy(ROOT / "data/claims/claims.yaml", f),
-        lambda f: entries.read(f / "claims.yaml"),
+        lambda f: claim.read(f / "claims.yaml"),
         own=YAML_OWN,
     ),
     "params": Reader(

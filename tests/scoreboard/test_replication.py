@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from lib.claims import replicate, replication
-from lib.claims.replication import ReplicationError, Run, compared
 from lib.config import ROOT
 from lib.experiment import artifacts
+from lib.scoreboard import replicate_cli, replication
+from lib.scoreboard.replication import ReplicationError, Run, compared
 
 LESSON = "05_budgeted_routing"
 
@@ -130,17 +130,17 @@ def test_committed_metrics_replicate_themselves():
 
 
 def test_lessons_are_named_by_how_they_begin():
-    assert replicate.lessons(ROOT, ["05", "08"]) == [LESSON, "08_recorded_outcomes"]
-    assert len(replicate.lessons(ROOT, [])) == 11
+    assert replicate_cli.lessons(ROOT, ["05", "08"]) == [LESSON, "08_recorded_outcomes"]
+    assert len(replicate_cli.lessons(ROOT, [])) == 11
     with pytest.raises(ReplicationError, match="no lesson 77"):
-        replicate.lessons(ROOT, ["77"])
+        replicate_cli.lessons(ROOT, ["77"])
 
 
 def test_the_work_copy_is_a_project_of_its_own(tmp_path):
-    place = replicate.work_copy(ROOT, tmp_path / "copy")
+    place = replicate_cli.work_copy(ROOT, tmp_path / "copy")
     kept = artifacts.write_text(place / "data/runs/kept", "x")
     artifacts.write_text(place / "lib/gone.py", "")
-    replicate.work_copy(ROOT, place)
+    replicate_cli.work_copy(ROOT, place)
     assert (
         kept.exists()
         and not (place / "lib/gone.py").exists()

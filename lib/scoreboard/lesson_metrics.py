@@ -1,6 +1,6 @@
 """What the lessons measured, for a terminal: one metric a line, value and interval, lesson by lesson.
 
-`python -m lib.page.metrics [--lesson 05] [--json]`, or `make metrics`. The files are those that `dvc metrics` reads,
+`python -m lib.scoreboard.lesson_metrics [--lesson 05] [--json]`, or `make metrics`. The files are those that `dvc metrics` reads,
 whose own table is as wide as there are metrics. Left out: what a metric means, which its lesson says.
 """
 
@@ -44,7 +44,7 @@ def read(folder: str | Path = FOLDER, lesson: str = "") -> dict[str, dict[str, M
 
 def replicated(folder: str | Path = FOLDER) -> str:
     """What `make replicate` found, in a sentence or two; without its file, that nobody knows. Figures and what to
-    expect of them: `lib.claims.replication`."""
+    expect of them: `lib.scoreboard.replication`."""
     file = Path(folder) / REPLICATION
     told = artifacts.read_json(file) if file.exists() else {}
     if not told.get("pairs"):
@@ -82,7 +82,9 @@ def _shown(value: Any) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print what the lessons measured, one metric a line."""
-    parser = argparse.ArgumentParser(prog="python -m lib.page.metrics", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.scoreboard.lesson_metrics", description=main.__doc__
+    )
     parser.add_argument(
         "--lesson", default="", help="only lessons whose names begin so, such as 05"
     )

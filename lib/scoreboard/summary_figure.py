@@ -14,10 +14,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lib import plots
-from lib.claims import verdicts
-from lib.claims.metrics import Metrics, Missing
 from lib.plots.tables import listed
 from lib.plots.theme import rows_of_names
+from lib.scoreboard import verdicts
+from lib.scoreboard.metrics import Metrics, Missing
 from lib.stats import Interval, interval_arithmetic
 
 PANELS = {  # rung: its title, what 0 is, and what 1 is

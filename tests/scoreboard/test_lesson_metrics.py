@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lib.experiment import artifacts
-from lib.page import metrics
+from lib.scoreboard import lesson_metrics
 
 ONE = {
     "corl.right": 0.123456,
@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 
 def test_every_metric_has_a_line_with_its_interval_in_columns(folder, capsys):
-    assert metrics.main(["--folder", str(folder)]) == 0
+    assert lesson_metrics.main(["--folder", str(folder)]) == 0
     assert capsys.readouterr().out == (
         "05_routing\n"
         "  backend        lab\n"
@@ -41,7 +41,7 @@ def test_every_metric_has_a_line_with_its_interval_in_columns(folder, capsys):
 
 
 def test_one_lesson_for_a_program_at_full_precision(folder, capsys):
-    assert metrics.main(["--folder", str(folder), "--lesson", "05", "--json"]) == 0
+    assert lesson_metrics.main(["--folder", str(folder), "--lesson", "05", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert list(told) == ["05_routing"]
     assert told["05_routing"]["corl.right"] == {"value": 0.123456, "lo": 0.1, "hi": 0.2}
@@ -49,15 +49,15 @@ def test_one_lesson_for_a_program_at_full_precision(folder, capsys):
 
 
 def test_nothing_is_lost_of_what_the_lessons_keep():
-    for name, told in metrics.read().items():
+    for name, told in lesson_metrics.read().items():
         flat = {}
         for key, metric in told.items():
             flat |= {key: metric["value"]} | {
                 f"{key}_{end}": metric[end] for end in ("lo", "hi") if end in metric
             }
-        assert flat == artifacts.read_json(metrics.FOLDER / f"{name}.json")
+        assert flat == artifacts.read_json(lesson_metrics.FOLDER / f"{name}.json")
 
 
 def test_a_lesson_that_is_none_is_named_with_those_that_are(folder, capsys):
-    assert metrics.main(["--folder", str(folder), "--lesson", "11"]) == 1
+    assert lesson_metrics.main(["--folder", str(folder), "--lesson", "11"]) == 1
     assert "'11'" in (told := capsys.readouterr().err) and "05_routing, 06_tools" in told

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lib.claims.errors import ClaimError
 from lib.config import ROOT
 from lib.experiment import artifacts
+from lib.scoreboard.errors import ClaimError
 from lib.stats import Interval
 from lib.stats.interval_arithmetic import holding
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from lib.claims import expressions
-from lib.claims.errors import ClaimError
-from lib.claims.functions import FUNCTIONS
-from lib.claims.records import FUNCTIONS as ASKS
 from lib.config import ROOT, from_yaml
+from lib.scoreboard import expressions
+from lib.scoreboard.errors import ClaimError
+from lib.scoreboard.paper_formulas import FUNCTIONS
+from lib.scoreboard.result_queries import FUNCTIONS as ASKS
 
 PAPERS = {  # in the order of the lessons
     "po": "policy orchestration",

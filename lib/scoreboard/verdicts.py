@@ -17,11 +17,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lib.claims import expressions
-from lib.claims.entries import HEADROOM, Claim
-from lib.claims.errors import ClaimError
-from lib.claims.functions import FUNCTIONS
-from lib.claims.metrics import Metrics, Missing
+from lib.scoreboard import expressions
+from lib.scoreboard.claim import HEADROOM, Claim
+from lib.scoreboard.errors import ClaimError
+from lib.scoreboard.metrics import Metrics, Missing
+from lib.scoreboard.paper_formulas import FUNCTIONS
 from lib.stats import Interval, interval_arithmetic
 from lib.stats.random_effects import read_off
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lib.claims import costs
 from lib.llm import cost_ledger
 from lib.orchestration import prompted_experiment, results, variants
+from lib.scoreboard import costs
 from tests.orchestration.test_prompted_experiment import SCRIPTED, small, trained
 
 __all__ = ["trained"]

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from lib.claims import chance
-from lib.claims.entries import KINDS, PAPERS, RUNGS
-from lib.claims.verdicts import (
+from lib.plots.tables import listed
+from lib.scoreboard import multiple_testing
+from lib.scoreboard.claim import KINDS, PAPERS, RUNGS
+from lib.scoreboard.verdicts import (
     CLOSED,
     COMPARED,
     EQUIVALENT,
@@ -15,7 +16,6 @@ from lib.claims.verdicts import (
     UNTESTABLE,
     Verdict,
 )
-from lib.plots.tables import listed
 
 WORDS = {  # of one claim, and of several
     HOLDS: ("holds", "hold"), FAILS: ("does not hold", "do not hold"), EQUIVALENT: ("is equivalent", "are equivalent"),
@@ -62,9 +62,9 @@ def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
         "backend": "scripted" if any(v.stand_in for v in judged) else "lab",
         "claims.total": len(verdicts),
         "claims.stand_in": sum(v.stand_in for v in judged),
-        "claims.chance.asked": len(chance.asked(verdicts)),
-        "claims.chance.expected": chance.expected(verdicts),
-        "claims.chance.kept": len(chance.survivors(verdicts)),
+        "claims.chance.asked": len(multiple_testing.asked(verdicts)),
+        "claims.chance.expected": multiple_testing.expected(verdicts),
+        "claims.chance.kept": len(multiple_testing.survivors(verdicts)),
     }
     for key in NAMES:
         out[f"claims.{key}"] = of(verdicts, key)
@@ -103,7 +103,7 @@ def finding(verdicts: Sequence[Verdict]) -> str:
         f", {open_} unexplained" if open_ else ""
     )
     directions = [v for v in verdicts if v.claim.kind == "direction"]
-    kept = len(chance.survivors(verdicts))
+    kept = len(multiple_testing.survivors(verdicts))
     return (
         f"Of {len(directions)} claimed directions {outcome(directions)}; with all asked at once {kept} of them hold. "
         f"Arithmetic of printed numbers, {sum(v.claim.arithmetic for v in verdicts)} formulas, is no evidence. Of "

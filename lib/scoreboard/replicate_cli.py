@@ -2,7 +2,7 @@
 
 The work copy lies in `data/replica/seed-N` and is a project of its own (lib, notebooks, parameters, inputs, the same
 lab zoo), so nothing of the first run is touched. DVC runs it: it knows what a lesson needs, and what is up to date when
-an interrupted replication goes on. A lesson is compared as soon as it is done; `lib.claims.replication` does that.
+an interrupted replication goes on. A lesson is compared as soon as it is done; `lib.scoreboard.replication` does that.
 Left out: replies of endpoints, which are asked, and paid, anew.
 """
 
@@ -14,11 +14,10 @@ import sys
 import time
 from pathlib import Path
 
-from lib.claims import replication
 from lib.config import ROOT, from_yaml
 from lib.experiment import artifacts
 from lib.experiment.seeds import ROOT_SEED
-from lib.page import metrics
+from lib.scoreboard import lesson_metrics, replication
 
 INSTRUCTIONS = {
     "ATEN_CPU_CAPABILITY": "default",
@@ -83,7 +82,7 @@ def replicate(root: Path, wanted: list[str], seed: int) -> dict:
         told = replication.compared(replication.read(root), replication.read(place))
         told |= {"root_seed": seed, "instructions": INSTRUCTIONS["ATEN_CPU_CAPABILITY"]}
         artifacts.write_json(
-            root / "reports/metrics" / metrics.REPLICATION, dict(sorted(told.items()))
+            root / "reports/metrics" / lesson_metrics.REPLICATION, dict(sorted(told.items()))
         )
         print(f"[replicate] {line(told, name)}", flush=True)
     return told
@@ -135,7 +134,7 @@ def _dvc(place: Path, seed: int, *arguments: str) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the lessons once more under another root seed, and compare."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.claims.replicate", description=main.__doc__
+        prog="python -m lib.scoreboard.replicate_cli", description=main.__doc__
     )
     parser.add_argument(
         "lessons", nargs="*", help="beginnings of lessons' names, such as 05 08; default all"
@@ -155,7 +154,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; finished lessons are kept, run again to go on", file=sys.stderr)
         return INTERRUPTED
-    print(metrics.replicated(options.root / "reports/metrics"))
+    print(lesson_metrics.replicated(options.root / "reports/metrics"))
     return 0
 
 

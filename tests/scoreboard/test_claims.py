@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.claims import (
-    board,
-    chance,
-    entries,
-    everybody,
-    expressions,
-    lists,
-    metrics,
-    pictures,
-    records,
-    tally,
-    verdicts,
-)
-from lib.claims.errors import ClaimError
-from lib.claims.functions import FUNCTIONS
-from lib.claims.metrics import Metrics, Missing
 from lib.experiment import results_table
 from lib.page import audit
+from lib.scoreboard import claim as entries
+from lib.scoreboard import (
+    claim_cards,
+    counts,
+    expressions,
+    figures,
+    metrics,
+    multiple_testing,
+    result_queries,
+    summary_figure,
+    tables,
+    verdicts,
+)
+from lib.scoreboard.errors import ClaimError
+from lib.scoreboard.metrics import Metrics, Missing
+from lib.scoreboard.paper_formulas import FUNCTIONS
 from lib.stats import Interval, interval_arithmetic
 
 CLAIMS = entries.read()
@@ -437,9 +437,9 @@ def test_a_rival_with_another_menu_is_no_rival():
     )
     arms = {name: {"arm": [name]} for name in rows["arm"]}
     for other in ("a", "b", "alone"):
-        records._same_menu(rows, [arms["a"], arms[other]])
+        result_queries._same_menu(rows, [arms["a"], arms[other]])
     with pytest.raises(Missing, match="another menu"):
-        records._same_menu(rows, [arms["a"], arms["c"]])
+        result_queries._same_menu(rows, [arms["a"], arms["c"]])
 
 
 def test_every_claim_of_the_lab_names_its_gate_where_its_lesson_measures_one():
@@ -475,36 +475,36 @@ def test_in_the_lab_of_lessons_6_and_7_claims_say_that_runs_are_weak():
 
 
 def place(value, half, rung="glass", **changes):
-    row = everybody.Row(rung, "CoRL", "05_x", "above", "top")
+    row = summary_figure.Row(rung, "CoRL", "05_x", "above", "top")
     held = {
         "above": value,
         "above_lo": value - half,
         "above_hi": value + half,
         "top": 0.5,
     } | changes
-    return everybody.places(Metrics({"05_x": held}), [row])
+    return summary_figure.places(Metrics({"05_x": held}), [row])
 
 
 def test_a_share_is_what_was_won_of_what_could_be():
     (found,) = place(0.25, 0.1)
     assert (found.share.value, found.share.lo, found.share.hi) == pytest.approx((0.5, 0.3, 0.7))
-    assert everybody.known([found]) == {"glass.above": "CoRL (0.50)"}
-    assert everybody.known(place(0.05, 0.1)) == {"glass.level": "CoRL (0.10)"}
-    assert everybody.known(place(-0.25, 0.1)) == {"glass.below": "CoRL (-0.50)"}
-    assert everybody.known(place(0.25, 0.1, top=0.0)) == {"glass.closed": "CoRL"}
-    assert everybody.places(Metrics({"05_x": {}}), [found.row]) == []
+    assert summary_figure.known([found]) == {"glass.above": "CoRL (0.50)"}
+    assert summary_figure.known(place(0.05, 0.1)) == {"glass.level": "CoRL (0.10)"}
+    assert summary_figure.known(place(-0.25, 0.1)) == {"glass.below": "CoRL (-0.50)"}
+    assert summary_figure.known(place(0.25, 0.1, top=0.0)) == {"glass.closed": "CoRL"}
+    assert summary_figure.places(Metrics({"05_x": {}}), [found.row]) == []
 
 
 def test_everybody_is_measured_at_laptop_on_all_rungs():
-    found = everybody.places(LAPTOP)
-    assert len(found) == len(everybody.ROWS) and {each.row.rung for each in found} == set(
-        everybody.PANELS
+    found = summary_figure.places(LAPTOP)
+    assert len(found) == len(summary_figure.ROWS) and {each.row.rung for each in found} == set(
+        summary_figure.PANELS
     )
-    assert len(everybody.figure(found).axes) == 3
+    assert len(summary_figure.figure(found).axes) == 3
     drawn = [each.row.who for each in found if not each.closed]
     names = [
         label.get_text()
-        for axes in everybody.figure(found).axes
+        for axes in summary_figure.figure(found).axes
         for label in axes.get_yticklabels()
     ]
     assert [" ".join(name.split()) for name in names] == drawn
@@ -548,28 +548,30 @@ def with_margin(name, value, half):
 
 
 def test_an_interval_that_ends_at_zero_has_the_probability_of_one_side():
-    assert chance.probability(with_margin("a", 1.0, 1.0)) == pytest.approx(0.025)
+    assert multiple_testing.probability(with_margin("a", 1.0, 1.0)) == pytest.approx(0.025)
 
 
 def test_holm_by_hand():
     """p = 0.025 (half-width = value), and far below. With two: 0.0125 is asked of the clearest, then 0.025."""
     clear, edge = with_margin("clear", 1.0, 0.2), with_margin("edge", 1.0, 1.0 - 1e-9)
-    assert chance.survivors([edge]) == {"po-edge"}
-    assert chance.survivors([clear, edge]) == {"po-clear", "po-edge"}
+    assert multiple_testing.survivors([edge]) == {"po-edge"}
+    assert multiple_testing.survivors([clear, edge]) == {"po-clear", "po-edge"}
     weak = [with_margin(f"w{n}", 1.0, 0.95) for n in range(3)]
-    assert chance.survivors([clear, *weak]) == {"po-clear"}
-    assert chance.expected([clear, *weak]) == pytest.approx(4 * 0.025)
+    assert multiple_testing.survivors([clear, *weak]) == {"po-clear"}
+    assert multiple_testing.expected([clear, *weak]) == pytest.approx(4 * 0.025)
 
 
 def test_of_several_tests_the_least_clear_one_counts():
     strong, weak = (with_margin("a", 1.0, half).parts[0] for half in (0.1, 0.9))
     both = verdicts.Verdict(claim(), "holds", (strong, weak), (), "")
-    assert chance.probability(both) == pytest.approx(chance.probability(with_margin("b", 1.0, 0.9)))
+    assert multiple_testing.probability(both) == pytest.approx(
+        multiple_testing.probability(with_margin("b", 1.0, 0.9))
+    )
     either = verdicts.Verdict(
         claim(test=["{a.score} > 0", "{b.score} > 0"], need=1), "holds", (strong, weak), (), ""
     )
-    assert chance.probability(either) == pytest.approx(
-        2 * chance.probability(with_margin("b", 1.0, 0.1))
+    assert multiple_testing.probability(either) == pytest.approx(
+        2 * multiple_testing.probability(with_margin("b", 1.0, 0.1))
     )
 
 
@@ -593,7 +595,7 @@ def thin(keep_intervals):
 )
 def test_every_run_however_small_gives_a_board_tables_and_figures(found):
     all_ = verdicts.judge(CLAIMS, found)
-    markup, plain = board.markup(all_)
+    markup, plain = claim_cards.markup(all_)
     assert audit.problems(markup) == [] and len(plain.splitlines()) == len(CLAIMS)
     for name in (
         "rungs",
@@ -604,31 +606,31 @@ def test_every_run_however_small_gives_a_board_tables_and_figures(found):
         "magnitudes",
         "by_chance",
     ):
-        table = getattr(lists, name)(all_)
+        table = getattr(tables, name)(all_)
         assert len(table) and len(table.columns), name
-    assert lists.limits(all_) and tally.finding(all_)
-    assert everybody.figure(everybody.places(found))
-    assert pictures.tally_figure(all_).axes and pictures.clearness_figure(all_).axes
+    assert tables.limits(all_) and counts.finding(all_)
+    assert summary_figure.figure(summary_figure.places(found))
+    assert figures.tally_figure(all_).axes and figures.clearness_figure(all_).axes
     assert not any(
-        isinstance(v, float) and not math.isfinite(v) for v in tally.metrics(all_).values()
+        isinstance(v, float) and not math.isfinite(v) for v in counts.metrics(all_).values()
     )
 
 
 def test_counts_add_up():
     found = verdicts.judge(CLAIMS, LAPTOP)
-    told = tally.metrics(found)
+    told = counts.metrics(found)
     by_verdict = sum(told[f"claims.{key}"] for key in verdicts.NAMES)
     by_paper = sum(
         told[f"claims.{paper}.{key}"] for paper in entries.PAPERS for key in verdicts.NAMES
     )
     by_kind = sum(told[f"claims.{kind}.{key}"] for kind in entries.KINDS for key in verdicts.NAMES)
     assert by_verdict == by_paper == by_kind == told["claims.total"] == len(CLAIMS)
-    assert set(tally.KEY_METRICS) <= set(told)
+    assert set(counts.KEY_METRICS) <= set(told)
     assert all(told[f"claims.by_id.{c.id}"] in verdicts.NAMES for c in CLAIMS)
 
 
 def test_every_claim_is_a_card_that_can_be_filtered_and_is_shown_without_scripts():
-    markup, _ = board.markup(verdicts.judge(CLAIMS, LAPTOP))
+    markup, _ = claim_cards.markup(verdicts.judge(CLAIMS, LAPTOP))
     assert markup.count("<li id=") == len(CLAIMS)
     assert "<form hidden" in markup and 'aria-live="polite"' in markup
     assert not any(f"{each} hidden" in markup for each in ("<li", "<ul"))
@@ -637,10 +639,10 @@ def test_every_claim_is_a_card_that_can_be_filtered_and_is_shown_without_scripts
 def test_what_a_glass_box_decided_says_so_and_is_counted_apart():
     glass, lab = judged(rung="glass"), judged()
     assert (
-        "tested in a glass box" in board.markup([glass])[0]
-        and "tested in small" in board.markup([lab])[0]
+        "tested in a glass box" in claim_cards.markup([glass])[0]
+        and "tested in small" in claim_cards.markup([lab])[0]
     )
-    told = tally.metrics([glass, lab, judged(rung="glass", test="{b.score} > {a.score}")])
+    told = counts.metrics([glass, lab, judged(rung="glass", test="{b.score} > {a.score}")])
     assert [told[f"claims.rung.{key}"] for key in ("glass.holds", "glass.fails", "lab.holds")] == [
         1,
         1,
@@ -662,13 +664,16 @@ def test_sixteen_directions_are_decided_in_the_glass_boxes_of_tools_and_configur
 
 def test_a_card_escapes_what_the_file_says():
     v = judged(statement="One <b>is</b> & stays.", place="Table <1>")
-    assert "<b>is" not in board.markup([v])[0] and "One &lt;b&gt;is" in board.markup([v])[0]
+    assert (
+        "<b>is" not in claim_cards.markup([v])[0]
+        and "One &lt;b&gt;is" in claim_cards.markup([v])[0]
+    )
 
 
 def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(results_table, "RECORDS", tmp_path)
     with pytest.raises(Missing, match="no record of made"):
-        records.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b")
+        result_queries.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b")
     rows = [
         {
             "arm": arm,
@@ -685,11 +690,13 @@ def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
     made["right"] = made["right"].astype(float)
     made.loc[0, "right"] += 0.1
     results_table.write("made", made, tmp_path)
-    found = records.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b", "seed=0|1|2")
+    found = result_queries.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b", "seed=0|1|2")
     assert found.lo > 0.9 and found.excludes(0)
-    assert not records.FUNCTIONS["mean"]("made.right", "arm=b, item=0").known  # nothing varied
+    assert not result_queries.FUNCTIONS["mean"](
+        "made.right", "arm=b, item=0"
+    ).known  # nothing varied
     for wrong in ("colour=red", "arm"):
         with pytest.raises(ClaimError, match="no condition"):
-            records.FUNCTIONS["mean"]("made.right", wrong)
+            result_queries.FUNCTIONS["mean"]("made.right", wrong)
     with pytest.raises(ClaimError, match="misspelled"):
-        records.FUNCTIONS["gap"]("made.right", "arm=z", "arm=b")
+        result_queries.FUNCTIONS["gap"]("made.right", "arm=z", "arm=b")

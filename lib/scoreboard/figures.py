@@ -6,10 +6,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import plots
-from lib.claims import chance, tally
-from lib.claims.board import SIGNS
-from lib.claims.entries import PAPERS
-from lib.claims.verdicts import (
+from lib.scoreboard import counts as tally
+from lib.scoreboard import multiple_testing
+from lib.scoreboard.claim import PAPERS
+from lib.scoreboard.claim_cards import SIGNS
+from lib.scoreboard.verdicts import (
     CLOSED,
     COMPARED,
     EQUIVALENT,
@@ -61,7 +62,7 @@ def tally_figure(verdicts: Sequence[Verdict]) -> Figure:
 
 def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
     """Every direction by how many standard errors it is met; rings hold with all of them asked at once."""
-    kept = chance.survivors(verdicts)
+    kept = multiple_testing.survivors(verdicts)
     note = f"Dashed: an interval of 95 % ends at 0. Ring: holds with all asked at once (Holm). Drawn at {_FURTHEST:g}: "
     note += f"{_FURTHEST:g} and more."
     with plots.theme():
@@ -69,17 +70,18 @@ def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
         axes = figure.subplots()
         for place, paper in enumerate(PAPERS):
             mine = sorted(
-                (v for v in chance.asked(verdicts) if v.claim.paper == paper), key=chance.clearness
+                (v for v in multiple_testing.asked(verdicts) if v.claim.paper == paper),
+                key=multiple_testing.clearness,
             )
             for rank, v in enumerate(mine):
-                x = max(-_FURTHEST, min(_FURTHEST, chance.clearness(v)))
+                x = max(-_FURTHEST, min(_FURTHEST, multiple_testing.clearness(v)))
                 y = place + 0.5 * ((rank % 5) - 2) / 5
                 axes.plot(
                     x, y, "D" if v.stand_in else "o", color=_SHADES_DARK[v.verdict], markersize=6
                 )
                 if v.claim.id in kept:
                     axes.plot(x, y, "o", color="none", markeredgecolor="black", markersize=11)
-        reach = chance.REACH
+        reach = multiple_testing.REACH
         for x, style in ((-reach, "--"), (0, "-"), (reach, "--")):
             axes.axvline(x, color=plots.GREY, linestyle=style, linewidth=1)
         for x, text in ((-_FURTHEST, "against the claim"), (_FURTHEST, "for the claim")):
@@ -95,6 +97,6 @@ def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
 
 def clearness_message(verdicts: Sequence[Verdict]) -> str:
     """What asking all at once leaves, as a title."""
-    holding = [v for v in chance.asked(verdicts) if v.verdict == HOLDS]
-    kept = len(chance.survivors(verdicts))
+    holding = [v for v in multiple_testing.asked(verdicts) if v.verdict == HOLDS]
+    kept = len(multiple_testing.survivors(verdicts))
     return f"Of {len(holding)} directions that hold one by one, {kept} hold with all of them asked at once"

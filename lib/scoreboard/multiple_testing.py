@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from lib import stats
-from lib.claims.verdicts import COMPARED, UNTESTABLE, Part, Verdict
+from lib.scoreboard.verdicts import COMPARED, UNTESTABLE, Part, Verdict
 
 ALPHA = 0.025  # what an interval of 95 % leaves on one side
 REACH = float(norm.ppf(1 - ALPHA))

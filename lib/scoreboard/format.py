@@ -2,8 +2,8 @@
 
 import math
 
-from lib.claims.verdicts import COMPARED, Part, Verdict
 from lib.plots.tables import NOTHING, number
+from lib.scoreboard.verdicts import COMPARED, Part, Verdict
 from lib.stats import Interval
 
 

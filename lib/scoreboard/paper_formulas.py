@@ -10,11 +10,11 @@ import numpy as np
 
 from lib import stats
 from lib.agent_configuration import action_space
-from lib.claims import records
 from lib.config import ROOT
 from lib.envs.education import answer_probability
 from lib.envs.question_bank import TOPICS, load_bank
 from lib.llm import cost_ledger
+from lib.scoreboard import result_queries
 from lib.stats import Interval
 from lib.tool_orchestration import rewards
 
@@ -81,7 +81,7 @@ def right_answer(ability: float, difficulty: float, discrimination: float) -> fl
 
 
 FUNCTIONS: Mapping[str, Callable[..., float | Interval]] = {
-    **records.FUNCTIONS,
+    **result_queries.FUNCTIONS,
     "hypervolume": hypervolume,
     "sparsity": sparsity,
     "llm_dollars": llm_dollars,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lib.claims.errors import ClaimError
+from lib.scoreboard.errors import ClaimError
 from lib.stats import Interval, interval_arithmetic
 
 Key = tuple[str, str]  # lesson ("" for the claim's own), key

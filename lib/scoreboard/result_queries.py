@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 
 from lib import stats
-from lib.claims.errors import ClaimError
-from lib.claims.metrics import Missing
 from lib.experiment import results_table
+from lib.scoreboard.errors import ClaimError
+from lib.scoreboard.metrics import Missing
 from lib.stats import Interval
 
 

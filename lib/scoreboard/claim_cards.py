@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from lib.claims import chance, told
-from lib.claims.entries import KINDS, PAPERS, RUNGS
-from lib.claims.verdicts import (
+from lib.scoreboard import format, multiple_testing
+from lib.scoreboard.claim import KINDS, PAPERS, RUNGS
+from lib.scoreboard.verdicts import (
     CLOSED,
     COMPARED,
     EQUIVALENT,
@@ -45,7 +45,7 @@ _PLACE = Path(__file__).parent / "cards"
 
 def markup(verdicts: Sequence[Verdict]) -> tuple[str, str]:
     """The board as HTML, and as plain text where there is no browser."""
-    survivors = chance.survivors(verdicts)
+    survivors = multiple_testing.survivors(verdicts)
     cards = "\n".join(_card(v, v.claim.id in survivors) for v in verdicts)
     style, script = (
         (_PLACE / name).read_text(encoding="utf-8") for name in ("board.css", "board.js")
@@ -93,7 +93,7 @@ def _card(v: Verdict, survives: bool) -> str:
     attributes = " ".join(f'data-{key}="{escape(value)}"' for key, value in data.items())
     by = f' <span class="by">{STAND_IN}</span>' if v.stand_in else ""
     many = " · holds with all asked at once" if survives else ""
-    rows = [("paper", told.printed(v)), *_ours(v)] if v.parts or claim.number is not None else []
+    rows = [("paper", format.printed(v)), *_ours(v)] if v.parts or claim.number is not None else []
     numbers = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows)
     kind = "arithmetic of printed numbers, no evidence" if claim.arithmetic else claim.kind
     return (
@@ -116,7 +116,9 @@ def _rung(v: Verdict) -> str:
 def _ours(v: Verdict) -> list[tuple[str, str]]:
     """What comes out, in a line each; of many tests the first few, because all stand with their expressions."""
     name = "ours" if v.claim.reads() else "comes out"
-    shown = [("" if place else name, told.ours(part)) for place, part in enumerate(v.parts[:SHOWN])]
+    shown = [
+        ("" if place else name, format.ours(part)) for place, part in enumerate(v.parts[:SHOWN])
+    ]
     return shown + ([("", f"and {len(v.parts) - SHOWN} more")] if len(v.parts) > SHOWN else [])
 
 
@@ -147,11 +149,11 @@ def _tests(v: Verdict) -> str:
     quoted = ", ".join(f"{name} = {value:g}" for name, value in claim.quotes.items())
     lines = "".join(
         f"<li><code>{escape(part.test)}</code><br>{SIGNS[part.verdict]} {escape(NAMES[part.verdict])}: "
-        f"{escape(told.ours(part))}</li>"
+        f"{escape(format.ours(part))}</li>"
         for part in v.parts
     )
     extra = f"<p>Printed in the paper: {escape(quoted)}</p>" if quoted else ""
-    slack = f", tolerance {told.decimal(claim.tolerance)}" if claim.tolerance else ""
+    slack = f", tolerance {format.decimal(claim.tolerance)}" if claim.tolerance else ""
     return (
         f"<details><summary>How it is tested ({escape(whose)}{slack}{need})</summary>"
         f'{extra}<ul class="tests">{lines}</ul></details>'

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from lib.claims import chance, tally, told
-from lib.claims.entries import PAPERS, RUNGS
-from lib.claims.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
 from lib.plots.tables import listed, number
+from lib.scoreboard import counts, format, multiple_testing
+from lib.scoreboard.claim import PAPERS, RUNGS
+from lib.scoreboard.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
 
 _WHOSE = {"paper": "the paper's", "ours": "ours", "nobody yet": "not explained yet"}
 _TINY = 1e-4  # probabilities below are not worth their digits
@@ -31,7 +31,7 @@ def rungs(verdicts: Sequence[Verdict]) -> pd.DataFrame:
         on = {RUNGS[rung]: [v for v in mine if v.claim.rung == rung] for rung in RUNGS}
         rows.append(
             {"paper": name}
-            | {rung: tally.outcome(some) if some else "not asked" for rung, some in on.items()}
+            | {rung: counts.outcome(some) if some else "not asked" for rung, some in on.items()}
         )
     return _table(rows, ("paper", *RUNGS.values()))
 
@@ -60,7 +60,7 @@ def failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:
         {
             "claim": v.claim.statement,
             "where": _where(v),
-            "comes out": "; ".join(told.ours(part) for part in v.parts if part.verdict == FAILS),
+            "comes out": "; ".join(format.ours(part) for part in v.parts if part.verdict == FAILS),
             "fault": _WHOSE[v.whose],
             "why": v.claim.blame.why if v.claim.blame else "",
         }
@@ -103,8 +103,8 @@ def magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:
                 {
                     "what": v.claim.statement,
                     "where": _where(v),
-                    "paper's": told.printed(v),
-                    "ours": told.estimate(v.parts[0].left),
+                    "paper's": format.printed(v),
+                    "ours": format.estimate(v.parts[0].left),
                     "ours / paper's": number(value / v.claim.number, 2),
                 }
             )
@@ -113,8 +113,12 @@ def magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 def by_chance(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Directions that hold, from the clearest on, and whether they do with all of them asked at once."""
-    kept = chance.survivors(verdicts)
-    holding = [(chance.probability(v), v) for v in chance.asked(verdicts) if v.verdict == HOLDS]
+    kept = multiple_testing.survivors(verdicts)
+    holding = [
+        (multiple_testing.probability(v), v)
+        for v in multiple_testing.asked(verdicts)
+        if v.verdict == HOLDS
+    ]
     rows = [
         {
             "claim": v.claim.statement,
