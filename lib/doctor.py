@@ -295,7 +295,9 @@ def orphans(root: Path) -> Iterator[Finding]:
     listed = _processes()
     commands = {pid: command for pid, _, command in listed}
     for pid, parent, command in listed:
-        if "-m lib.kernel" not in command or "lib.run" in commands.get(parent, ""):
+        if "-m lib.reports.execute.kernel" not in command or "lib.reports.execute" in commands.get(
+            parent, ""
+        ):
             continue
         place = Path(
             f"/proc/{pid}/cwd"

@@ -210,7 +210,7 @@ def test_a_downloaded_archive_is_told_that_there_is_no_git(checkout):
     not Path("/proc/self/cwd").exists(), reason="tells checkouts apart through /proc"
 )
 def test_a_kernel_without_a_runner_is_named(checkout):
-    script = "import time; time.sleep(60)  # python -m lib.kernel -f x"
+    script = "import time; time.sleep(60)  # python -m lib.reports.execute.kernel -f x"
     kernel = subprocess.Popen([sys.executable, "-c", script], cwd=checkout)
     try:
         time.sleep(0.2)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from lib.run import stage
-from tests.test_run import DRAWS, drawn, project
+from lib.reports.execute import dvc_stage
+from tests.reports.execute.test_execute_lesson import DRAWS, drawn, project
 
 ROOT = Path(__file__).resolve().parents[1]
 STAGES = YAML(typ="safe", pure=True).load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-LESSONS = sorted(stage.lessons(ROOT))
+LESSONS = sorted(dvc_stage.lessons(ROOT))
 # No result depends on them: they keep libraries off the network and let a child process die with its parent.
 WITHOUT_RESULTS = {"lib/__init__.py", "lib/experiment/process_group.py"}
 
@@ -46,7 +46,7 @@ def starting_files(command: str, root: Path) -> list[Path]:
     """What `python -m MODULE ...` runs first, and the notebook of a lesson."""
     module, *arguments = command.removeprefix("python -m ").split()
     files = [*module_files(module, root), *module_files(f"{module}.__main__", root)]
-    if module == "lib.run":
+    if module == "lib.reports.execute":
         files.append(root / f"notebooks/{arguments[0]}.ipynb")
     return files
 
@@ -85,7 +85,7 @@ def imported_names(tree: ast.Module, path: Path, root: Path) -> Iterator[str]:
 
 
 def started_names(tree: ast.Module) -> Iterator[str]:
-    """Strings such as "lib.kernel", which another process is started with."""
+    """Strings such as "lib.reports.execute.kernel", which another process is started with."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Constant)
@@ -132,8 +132,8 @@ LIBRARY = {
     "lib/checks/__init__.py": "",
     "lib/checks/lesson_00.py": "from lib.checks import Exercise",
     "lib/checks/lesson_01.py": "",
-    "lib/run/__init__.py": "",
-    "lib/run/__main__.py": "import lib.run",
+    "lib/reports/execute/__init__.py": "",
+    "lib/reports/execute/__main__.py": "import lib.reports.execute",
 }
 
 
@@ -157,7 +157,7 @@ def library(tmp_path) -> Path:
 
 
 def test_imports_are_followed_wherever_they_stand_and_prose_imports_nothing(library):
-    lesson = {"lib/checks/__init__.py", "lib/checks/lesson_00.py", "lib/run"}
+    lesson = {"lib/checks/__init__.py", "lib/checks/lesson_00.py", "lib/reports/execute"}
     code = {
         "lib/policy_zoo",
         "lib/envs",
@@ -165,7 +165,7 @@ def test_imports_are_followed_wherever_they_stand_and_prose_imports_nothing(libr
         "lib/experiment/seeds.py",
         "lib/worker.py",
     }
-    assert imported_packages("python -m lib.run 00_one", library) == lesson | code
+    assert imported_packages("python -m lib.reports.execute 00_one", library) == lesson | code
     assert imported_packages("python -m lib.policy_zoo.policy_cards --out x", library) == {
         "lib/policy_zoo",
         "lib/envs",

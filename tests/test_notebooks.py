@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.run import clean
+from lib.reports.execute import strip_outputs
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("[0-9]*.ipynb"))
 LONGEST, USUAL = 55, 10  # lines of a code cell, as the formatter breaks them
@@ -18,7 +18,9 @@ def path(request) -> Path:
 
 
 def test_a_notebook_is_its_own_clean_copy(path):
-    assert clean.to_text(clean.clean(clean.read(path))) == path.read_text(encoding="utf-8")
+    assert strip_outputs.to_text(strip_outputs.clean(strip_outputs.read(path))) == path.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_code_cells_are_short_and_prose_is_not_outnumbered(path):

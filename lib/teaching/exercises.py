@@ -16,7 +16,7 @@ from lib import checks
 from lib.checks import Exercises
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.run import clean
+from lib.reports.execute import strip_outputs
 
 TAG = "exercise"
 INTRO = "## Exercises\n\nPut your answer in place of `None` and run the cell. What is not right yet gets a hint."
@@ -61,9 +61,9 @@ def with_exercises(
     notebook: nbformat.NotebookNode, number: str, exercises: Exercises
 ) -> nbformat.NotebookNode:
     """A clean copy of a notebook that ends with these exercises and no others."""
-    copy = clean.clean(notebook)
+    copy = strip_outputs.clean(notebook)
     copy.cells = [cell for cell in copy.cells if not is_exercise(cell)] + cells(number, exercises)
-    return clean.clean(copy)
+    return strip_outputs.clean(copy)
 
 
 def write(folder: Path) -> list[Path]:
@@ -71,7 +71,9 @@ def write(folder: Path) -> list[Path]:
     changed = []
     for number, exercises in load().items():
         for path in sorted(folder.glob(f"{number}_*.ipynb")):
-            text = clean.to_text(with_exercises(clean.read(path), number, exercises))
+            text = strip_outputs.to_text(
+                with_exercises(strip_outputs.read(path), number, exercises)
+            )
             if text != path.read_text(encoding="utf-8"):
                 changed.append(artifacts.write_text(path, text))
     return changed

@@ -13,7 +13,7 @@ import nbformat
 
 from lib.config import ROOT, from_yaml
 from lib.experiment import artifacts
-from lib.page import html
+from lib.reports import html
 
 SOURCE, TARGET = "data/glossary.yaml", "reports/glossary.html"
 

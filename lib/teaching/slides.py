@@ -17,8 +17,8 @@ from jinja2 import Environment, FileSystemLoader
 
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.page import audit, html, markdown
-from lib.page.audit import ReportError
+from lib.reports import accessibility_check, html, markdown
+from lib.reports.accessibility_check import ReportError
 from lib.teaching.exercises import is_exercise
 
 TEMPLATES = Path(__file__).with_name("template")
@@ -122,7 +122,7 @@ def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
     made = environment.get_template("slides.html.j2").render(
         slides=deck.slides, name=name, title=first, css=html.stylesheet(), own=own, script=script
     )
-    audit.check(made, f"the slides of {name}")
+    accessibility_check.check(made, f"the slides of {name}")
     return made + "\n"
 
 

@@ -17,7 +17,7 @@ import nbformat
 
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.run import clean
+from lib.reports.execute import strip_outputs
 from lib.teaching import exercises
 
 SOLUTION = "solution"
@@ -34,7 +34,7 @@ beside it. `make student` wrote this file, and never overwrites one that you hav
 def copy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """A student's copy of a lesson."""
     cells = []
-    for cell in clean.clean(notebook).cells:
+    for cell in strip_outputs.clean(notebook).cells:
         if SOLUTION in cell.metadata.get("tags", []):
             continue
         begins = cell.cell_type == "markdown" and _SECTION.search(cell.source)
@@ -49,7 +49,7 @@ def workbook(root: Path) -> nbformat.NotebookNode:
     cells = [nbformat.v4.new_markdown_cell(_OPENING)]
     for number, known in exercises.load().items():
         for path in sorted((root / "notebooks").glob(f"{number}_*.ipynb")):
-            title = clean.read(path).cells[0].source.split("\n", 1)[0].lstrip("# ")
+            title = strip_outputs.read(path).cells[0].source.split("\n", 1)[0].lstrip("# ")
             cells.append(nbformat.v4.new_markdown_cell(f"## {number} {title}"))
             own = exercises.cells(number, known)[1:]
             needs = sorted({name for each in known for name in each.needs})
@@ -71,7 +71,7 @@ def _notes() -> nbformat.NotebookNode:
 def _made(cells: list[nbformat.NotebookNode]) -> nbformat.NotebookNode:
     notebook = nbformat.v4.new_notebook()
     notebook.cells = cells
-    return clean.clean(notebook)
+    return strip_outputs.clean(notebook)
 
 
 def write(root: Path, target: Path, force: bool = False) -> tuple[list[Path], list[Path]]:
@@ -80,7 +80,7 @@ def write(root: Path, target: Path, force: bool = False) -> tuple[list[Path], li
     What was written is remembered by its hash, so that a copy nobody touched follows its lesson.
     """
     made = {
-        path.name: copy(clean.read(path))
+        path.name: copy(strip_outputs.read(path))
         for path in sorted((root / "notebooks").glob("[0-9]*.ipynb"))
     }
     made[f"{WORKBOOK}.ipynb"] = workbook(root)
@@ -88,7 +88,7 @@ def write(root: Path, target: Path, force: bool = False) -> tuple[list[Path], li
     known = artifacts.read_json(record) if record.exists() else {}
     written, kept = [], []
     for name, notebook in made.items():
-        path, text = target / name, clean.to_text(notebook)
+        path, text = target / name, strip_outputs.to_text(notebook)
         if path.exists() and not force and artifacts.sha256_file(path) != known.get(name):
             kept.append(path)
             continue

@@ -25,7 +25,7 @@ from lib.agent_configuration.questions import KINDS, questions
 from lib.agent_configuration.search import BASE
 from lib.agent_configuration.variants import TESTED
 from lib.experiment import results_table
-from lib.scenes import agents
+from lib.reports.lesson_figures import agents
 from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
 
 PARAMS = config.load("smoke")

@@ -8,7 +8,7 @@ import pytest
 
 from lib.budgeted_routing import expert_outcomes, variants
 from lib.budgeted_routing.variants import ARMS, NAMED, Budgets, drawn, examined, numbered, variant
-from lib.page.lesson import _KEY
+from lib.reports.lesson import _KEY
 from lib.rl import call_protocol
 from lib.rl.budget_reward import cost_reward
 from tests.budgeted_routing.small import EXPERTS, SMOKE, items

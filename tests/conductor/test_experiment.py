@@ -36,7 +36,7 @@ from lib.language_models.checkpoints import ModelError
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.training import training_data
 from lib.llm import scripted
-from lib.page.lesson import _KEY
+from lib.reports.lesson import _KEY
 from lib.rl import losses
 from tests.studies import of, refuse, same
 

@@ -9,7 +9,7 @@ import pytest
 
 from lib import config
 from lib.config import PROFILES, ROOT, ParamsError
-from lib.page.lesson import Lesson
+from lib.reports.lesson import Lesson
 
 TEXT = (ROOT / "params.yaml").read_text(encoding="utf-8")
 

@@ -27,7 +27,7 @@ from lib.llm.replay_cache import Cassette
 from lib.policy_zoo import policies
 from lib.policy_zoo.networks import Mlp, initial
 from lib.recorded_outcomes import tables
-from lib.run import clean, stage
+from lib.reports.execute import dvc_stage, strip_outputs
 from lib.scoreboard import claim
 from tests.language_models.tiny import model
 from tests.test_doctor import LOCK
@@ -36,7 +36,7 @@ LONGEST = 20  # seconds for a file, on a busy machine
 _ERRORS = (
     ValueError,
     OSError,
-    stage.RunError,
+    dvc_stage.RunError,
     tasks.TaskError,
 )  # BankError, PolicyError and their like are ValueErrors
 
@@ -126,7 +126,7 @@ TABLE = "item,group,model,correct,dollars\n" + "".join(
     f"{i},g{i},{m},1,0.5\n" for i in range(4) for m in "ab"
 )
 REPLY = '{"key": "k", "request": {}, "response": {}}\n'
-STAGES = "stages:\n  00_x:\n    cmd: python -m lib.run 00_x\n    outs: [a]\n"
+STAGES = "stages:\n  00_x:\n    cmd: python -m lib.reports.execute 00_x\n    outs: [a]\n"
 BANK = "id;difficulty_level;topic_name\n1;3;Statistics\n2;4;Optimization\n"
 ANSWERS = "Student ID;Question ID;Type of Answer\n1;1;0\n2;2;1\n"
 HOLDER = '{"write": {}, "read": {}}'
@@ -355,18 +355,18 @@ READERS = {
     "notebook": Reader(
         "00_x.ipynb",
         _notebook,
-        lambda f: clean.clean_folder(f, f.parent / "cleaned"),
+        lambda f: strip_outputs.clean_folder(f, f.parent / "cleaned"),
         own=NOTEBOOK_OWN,
     ),
     "settings": Reader(
         "data/settings.json",
         _text("data/settings.json", '{"zoo": {}}'),
-        lambda f: stage.parameters(stage.Stage("x", ("zoo",), ()), f),
+        lambda f: dvc_stage.parameters(dvc_stage.Stage("x", ("zoo",), ()), f),
         takes=("UTF-16",),
         own={"no section": b'{"z": 1}'},
     ),
     "dvc.yaml": Reader(
-        "dvc.yaml", _text("dvc.yaml", STAGES), lambda f: stage.find("00_x", f), own=YAML_OWN
+        "dvc.yaml", _text("dvc.yaml", STAGES), lambda f: dvc_stage.find("00_x", f), own=YAML_OWN
     ),
     "dvc.lock": Reader(
         "dvc.lock", _text("dvc.lock", LOCK), _healthy("dvc.lock"), takes=("half",), own=YAML_OWN

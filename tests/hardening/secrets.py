@@ -28,7 +28,7 @@ from lib.experiment import artifacts
 from lib.llm.client import Client
 from lib.llm.replay_cache import Cassette
 from lib.llm.spending_limit import Purse
-from lib.page.lesson import Lesson
+from lib.reports.lesson import Lesson
 from tests.hardening.endpoint import answer, served
 from tests.llm.server import KEY, KEY_VARIABLE, completion, settings
 from tests.llm.test_client import ECHOES, said_by

@@ -17,7 +17,7 @@ INTERRUPTED = ("00_tour", "01_policy_zoo")
 SIGNS = {  # what is killed, and what shows that it is under way: a process, or what was printed
     "make": "make repro",
     "the pipeline": "dvc repro",
-    "a kernel": "lib.kernel",
+    "a kernel": "lib.reports.execute.kernel",
     "a sweep's process": "popen_loky",
     "a stage's end": "] done in",
 }

@@ -16,7 +16,7 @@ import pytest
 
 from lib.experiment import artifacts
 from lib.experiment.sweep import Job
-from lib.run import stage
+from lib.reports.execute import dvc_stage
 
 from .checkout import Checkout, files_at
 from .kills import INTERRUPTED, PROC
@@ -245,8 +245,12 @@ def test_a_lesson_whose_code_changed_runs_again_says_why_and_trains_nothing(inte
 
 def made_by(checkout: Checkout, *names: str) -> list[str]:
     """What the stages of some lessons promise, and the two that all lessons stand on."""
-    stages = stage.lessons(checkout.folder)
-    return [stage.SETTINGS, stage.SOURCES, *(out for name in names for out in stages[name].outs)]
+    stages = dvc_stage.lessons(checkout.folder)
+    return [
+        dvc_stage.SETTINGS,
+        dvc_stage.SOURCES,
+        *(out for name in names for out in stages[name].outs),
+    ]
 
 
 def test_it_works_in_a_downloaded_archive_without_git(copy, first):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
-import lib.scenes.agents  # its names are registered
-import lib.scenes.orchestra  # and these
-import lib.scenes.routing  # noqa: F401  and these
+import lib.reports.lesson_figures.agents  # its names are registered
+import lib.reports.lesson_figures.orchestra  # and these
+import lib.reports.lesson_figures.routing  # noqa: F401  and these
 from lib import plots
 from lib.config import ROOT
 from lib.experiment.seeds import rng

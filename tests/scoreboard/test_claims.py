@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.experiment import results_table
-from lib.page import audit
+from lib.reports import accessibility_check
 from lib.scoreboard import claim as entries
 from lib.scoreboard import (
     claim_cards,
@@ -596,7 +596,7 @@ def thin(keep_intervals):
 def test_every_run_however_small_gives_a_board_tables_and_figures(found):
     all_ = verdicts.judge(CLAIMS, found)
     markup, plain = claim_cards.markup(all_)
-    assert audit.problems(markup) == [] and len(plain.splitlines()) == len(CLAIMS)
+    assert accessibility_check.problems(markup) == [] and len(plain.splitlines()) == len(CLAIMS)
     for name in (
         "rungs",
         "directions",

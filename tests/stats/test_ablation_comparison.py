@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from lib.ablations import shown
-from lib.page.lesson import _KEY
 from lib.plots import png
+from lib.reports import ablation_report
+from lib.reports.lesson import _KEY
 from lib.stats.ablation_comparison import (
     BETTER,
     OTHER,
@@ -194,7 +194,7 @@ def everything() -> list[Comparison]:
 
 
 def test_the_table_has_levels_and_gains_by_hand():
-    table = shown.table(everything()[0])
+    table = ablation_report.table(everything()[0])
     assert (
         table.index.tolist() == ["Conductor", "up", "down", "unsure"]
         and table["beside"]["up"] == "Conductor"
@@ -206,7 +206,7 @@ def test_the_table_has_levels_and_gains_by_hand():
 
 
 def test_the_whole_is_counted_right():
-    table = shown.overview(everything())
+    table = ablation_report.overview(everything())
     assert table["changes"].tolist() == [3, 1, 2] and table["measure"].tolist() == [
         "score",
         "steps",
@@ -214,8 +214,10 @@ def test_the_whole_is_counted_right():
     ]
     assert table[BETTER].tolist() == [1, 1, 0] and table[WORSE].tolist() == [1, 0, 0]
     assert table[OTHER].tolist() == [0, 0, 2] and table[UNCLEAR].tolist() == [1, 0, 0]
-    assert list(shown.counts(everything()).values()) == [6, 5, 2, 1]
-    assert "near (how far: -80 % steps (scripted stand-in decides))" in shown.overall(everything())
+    assert list(ablation_report.counts(everything()).values()) == [6, 5, 2, 1]
+    assert "near (how far: -80 % steps (scripted stand-in decides))" in ablation_report.overall(
+        everything()
+    )
 
 
 def test_shares_are_of_what_a_change_is_held_against():
@@ -228,11 +230,11 @@ def test_shares_are_of_what_a_change_is_held_against():
 
 def test_figures_can_be_drawn_of_what_a_smoke_run_holds():
     one_seed = compared(rows("old", [[0.0]]), rows("new", [[1.0]]))
-    assert shown.counts([one_seed])["changes.clear"] == 0
+    assert ablation_report.counts([one_seed])["changes.clear"] == 0
     drawn: list[Figure] = [
-        shown.figure(one_seed),
-        shown.side_by_side([one_seed]),
-        shown.side_by_side(everything()),
+        ablation_report.figure(one_seed),
+        ablation_report.side_by_side([one_seed]),
+        ablation_report.side_by_side(everything()),
     ]
     assert all(map(png, drawn)) and "0 of 1 change clearly moves score" in " ".join(
         drawn[0].get_suptitle().split()
@@ -244,8 +246,10 @@ def test_rules_are_a_row_each_and_keep_or_change_an_order():
         "SO": levels({"as it is": 1.0, "rule a": 2.0, "rule b": 4.0}, STEPS),
         "MO": levels({"as it is": 3.0, "rule a": 3.5, "rule b": 3.0}, STEPS),
     }
-    figure, table = shown.rules(every)
+    figure, table = ablation_report.rules(every)
     assert table.index.tolist() == ["as it is", "rule a", "rule b"] and table["SO"][
         "rule b"
     ].value == pytest.approx(3)
-    assert png(figure) and shown.order(every).endswith("SO < MO, stays under 1 of 2 rules.")
+    assert png(figure) and ablation_report.order(every).endswith(
+        "SO < MO, stays under 1 of 2 rules."
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from lib.run import clean
+from lib.reports.execute import strip_outputs
 from lib.teaching import exercises
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ def test_a_notebook_holds_the_exercises_of_lib_checks_and_writing_them_again_cha
     known = exercises.load(number)[number]
     shutil.copy(path, tmp_path)
     assert exercises.write(tmp_path) == [], "run `python -m lib.teaching.exercises`"
-    cells = clean.read(path).cells
+    cells = strip_outputs.read(path).cells
     tail = [cell for cell in cells if exercises.is_exercise(cell)]
     assert cells[-len(tail) :] == tail and len(tail) == 2 + 2 * len(list(known))
     assert sum("## Exercises" in cell.source for cell in cells) == 1, (
@@ -34,7 +34,7 @@ def test_a_notebook_holds_the_exercises_of_lib_checks_and_writing_them_again_cha
 def test_a_reader_needs_nothing_but_the_exercise_cells_and_what_they_name(path):
     cells = [
         cell
-        for cell in clean.read(path).cells
+        for cell in strip_outputs.read(path).cells
         if exercises.is_exercise(cell) and cell.cell_type == "code"
     ]
     known = {"check", "answer"}
@@ -56,9 +56,9 @@ def test_exercises_replace_older_ones_and_touch_nothing_else(tmp_path):
         nbformat.v4.new_code_cell("lesson.finish()"),
     ]
     path = tmp_path / "05_mine.ipynb"
-    path.write_text(clean.to_text(old), encoding="utf-8")
+    path.write_text(strip_outputs.to_text(old), encoding="utf-8")
     assert exercises.write(tmp_path) == [path]
-    sources = [cell.source for cell in clean.read(path).cells]
+    sources = [cell.source for cell in strip_outputs.read(path).cells]
     assert sources[:3] == ["# Mine", "lesson.finish()", exercises.INTRO]
     assert "an older question" not in sources and 'check("05.1", answer)' in sources[5]
 

@@ -8,7 +8,7 @@ import pytest
 from bs4 import BeautifulSoup
 from ruamel.yaml import YAML
 
-from lib.page.audit import problems
+from lib.reports.accessibility_check import problems
 from lib.teaching import glossary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,5 +78,5 @@ def test_a_term_is_explained_in_one_to_three_sentences(term):
 
 
 def test_the_pages_of_lessons_link_to_the_glossary():
-    template = (ROOT / "lib/page/template/page/index.html.j2").read_text(encoding="utf-8")
+    template = (ROOT / "lib/reports/template/page/index.html.j2").read_text(encoding="utf-8")
     assert 'href="glossary.html"' in template

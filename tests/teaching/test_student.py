@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from lib.run import clean
+from lib.reports.execute import strip_outputs
 from lib.teaching import exercises, student
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ def root(tmp_path) -> Path:
 
 
 def test_a_copy_has_no_outputs_no_solutions_and_a_place_for_notes_after_every_section(root):
-    copy = student.copy(clean.read(root / "notebooks/05_one.ipynb"))
+    copy = student.copy(strip_outputs.read(root / "notebooks/05_one.ipynb"))
     kept = [
         "# A lesson",
         "x = 1",

@@ -13,7 +13,7 @@ import pytest
 
 from lib import config, stats
 from lib.experiment import results_table
-from lib.scenes import orchestra
+from lib.reports.lesson_figures import orchestra
 from lib.tool_orchestration import results as recorded
 from lib.tool_orchestration.experiment import AGENT, START, Results
 from lib.tool_orchestration.results import UNITS

@@ -18,8 +18,8 @@ from bs4 import BeautifulSoup
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 
-from lib.page import audit, markdown
-from lib.page.audit import ReportError
+from lib.reports import accessibility_check, markdown
+from lib.reports.accessibility_check import ReportError
 
 if TYPE_CHECKING:  # a kernel that writes a side page or the front page needs no notebook; importing it takes seconds
     from nbformat import NotebookNode
@@ -62,14 +62,14 @@ def page(
     made, _ = exporter.from_notebook_node(notebook, {"report": report})
     if cells.problems:
         raise ReportError(f"{name or 'the page'} is refused:\n  " + "\n  ".join(cells.problems))
-    audit.check(made, f"the template of {name or 'the page'}")
+    accessibility_check.check(made, f"the template of {name or 'the page'}")
     return made
 
 
 def side_page(body: str, title: str) -> str:
     """A small complete page in the same style, for what a report shows in a frame."""
     made = fill("side.html.j2", body=body, title=title)
-    audit.check(made, f"the page {title!r}")
+    accessibility_check.check(made, f"the page {title!r}")
     return made
 
 
@@ -113,7 +113,7 @@ class Cells:
     def _checked(self, cell: NotebookNode, number: int, make) -> str:
         try:
             made = make()
-            wrong = audit.problems(made)
+            wrong = accessibility_check.problems(made)
         except (markdown.FormulaError, ReportError) as error:
             made, wrong = "", [str(error)]
         first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import plots, stats
-from lib.page.lesson import Lesson
-from lib.page.words import plain, signed
+from lib.reports.lesson import Lesson
+from lib.reports.wording import plain, signed
 from lib.stats.ablation_comparison import BETTER, OTHER, UNCLEAR, WORSE, Comparison, metrics
 
 STAND_IN = "scripted stand-in"

@@ -9,7 +9,7 @@ import pandas as pd
 from lib import plots
 from lib.config import Params, ToolSettings
 from lib.language_models.tokenizer import encode
-from lib.scenes import spoken
+from lib.reports.lesson_figures import spoken
 from lib.tasks.synthesis import Call, Task, judge
 from lib.tool_orchestration import episode_specs, prompted_baseline, test_sets, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment

@@ -14,11 +14,11 @@ import nbformat
 
 from lib.config import from_yaml
 from lib.experiment import artifacts
-from lib.run import clean
+from lib.reports.execute import strip_outputs
 
 SETTINGS = "data/settings.json"
 SOURCES = "data/notebooks"
-_COMMAND = "python -m lib.run "
+_COMMAND = "python -m lib.reports.execute "
 
 
 class RunError(Exception):
@@ -103,7 +103,7 @@ def notebook(stage: Stage, root: Path) -> nbformat.NotebookNode:
         raise RunError(
             f"{SOURCES}/{stage.name}.ipynb is missing; write notebooks/{stage.name}.ipynb, then `dvc repro clean`"
         )
-    return clean.read(path)
+    return strip_outputs.read(path)
 
 
 def assigned_names(nb: nbformat.NotebookNode) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ import json
 
 import pandas as pd
 
+from lib.reports.lesson_figures import routing
 from lib.rl import call_protocol
-from lib.scenes import routing
 from tests.budgeted_routing.made import ACTS, PRICE, L, M, N, episode, study
 
 

@@ -19,9 +19,9 @@ from PIL import Image
 
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.page import audit, html, lesson, markdown
-from lib.page.lesson import Lesson
 from lib.plots.tables import interval_table, number, table_html, with_interval
+from lib.reports import accessibility_check, html, lesson, markdown
+from lib.reports.lesson import Lesson
 from lib.stats import Interval
 
 ALT = "A line that rises from one to three and falls to two"
@@ -294,7 +294,7 @@ def test_intervals_are_written_beside_their_values():
 
 
 NOTEBOOK = """
-from lib.page.lesson import Lesson
+from lib.reports.lesson import Lesson
 lesson = Lesson("01_zoo", title="The zoo", profile="smoke", parameters=[1], root={root!r})
 ---
 import numpy as np, pandas as pd
@@ -358,10 +358,13 @@ def test_real_code_is_shown_folded_with_its_place_below_its_equation(zoo, shown,
     zoo.source(Lesson.finding, Interval, equation=CLIP)
     (markup,) = shown
     assert markup.index("<math") < markup.index("<details") and markup.count("<details") == 2
-    assert audit.problems(markup) == [] and "open" not in re.search(r"<details[^>]*>", markup)[0]
-    place = re.search(r"<code>Lesson.finding</code>, lib/page/lesson.py:(\d+)</summary>", markup)
+    assert (
+        accessibility_check.problems(markup) == []
+        and "open" not in re.search(r"<details[^>]*>", markup)[0]
+    )
+    place = re.search(r"<code>Lesson.finding</code>, lib/reports/lesson.py:(\d+)</summary>", markup)
     text = BeautifulSoup(markup, "html.parser").find("details").find("pre").get_text()
-    lines = (ROOT / "lib/page/lesson.py").read_text().splitlines()
+    lines = (ROOT / "lib/reports/lesson.py").read_text().splitlines()
     assert (
         text.splitlines()[0]
         == lines[int(place[1]) - 1].strip()

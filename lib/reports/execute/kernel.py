@@ -1,6 +1,6 @@
 """The kernel process of an executed notebook: an ordinary IPython kernel that dies with its runner.
 
-Only `lib.run` starts it. Without the first line a runner that is killed would leave a kernel behind
+Only `lib.reports.execute` starts it. Without the first line a runner that is killed would leave a kernel behind
 that keeps training and keeps writing.
 """
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from pygments.styles import get_style_by_name
 
-from lib.page import html
-from lib.page.audit import ReportError, problems
-from lib.page.markdown import Document, FormulaError, mathml, to_html
 from lib.plots import styles
+from lib.reports import html
+from lib.reports.accessibility_check import ReportError, problems
+from lib.reports.markdown import Document, FormulaError, mathml, to_html
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 VOID = {"meta", "img", "source", "br", "hr", "link", "input", "wbr", "area", "base", "col", "embed"}

@@ -29,7 +29,7 @@ from papermill.execute import execute_notebook
 from papermill.translators import PythonTranslator, papermill_translators
 from traitlets import Instance
 
-from lib.run.progress import Progress
+from lib.reports.execute.progress import Progress
 
 ENGINE = "bench"
 INJECTED = "injected-parameters"
@@ -97,7 +97,7 @@ class _ThisInterpreter(KernelSpecManager):
     """Whatever kernel a notebook names: the interpreter that runs us."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        argv = [sys.executable, "-m", "lib.kernel", "-f", "{connection_file}"]
+        argv = [sys.executable, "-m", "lib.reports.execute.kernel", "-f", "{connection_file}"]
         # output of child processes goes to the terminal: in a notebook its order would be chance
         return KernelSpec(
             argv=[*argv, "--IPKernelApp.capture_fd_output=False"],

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from lib import plots
+from lib.reports.lesson_figures import spoken
 from lib.rl import call_protocol
-from lib.scenes import spoken
 
 MILLION = 1e6
 plots.register(

@@ -9,10 +9,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib.config import ROOT
-from lib.page import index, lesson
-from lib.page.audit import ReportError, problems
-from lib.page.index import commit, front_page
-from lib.page.lesson import Lesson
+from lib.reports import front_page as index
+from lib.reports import lesson
+from lib.reports.accessibility_check import ReportError, problems
+from lib.reports.front_page import commit, front_page
+from lib.reports.lesson import Lesson
 from lib.stats import Interval
 
 ALT = "A line that rises & then falls again"

@@ -2,7 +2,7 @@
 
 A clean copy holds sources, tags and attachments: no outputs, counts, widget state or editor
 metadata, no blank cells (JupyterLab adds one at the end), and cell ids derived from place and
-content. `python -m lib.run.clean` is the pipeline's stage `clean`.
+content. `python -m lib.reports.execute.strip_outputs` is the pipeline's stage `clean`.
 """
 
 import argparse
@@ -70,7 +70,9 @@ def clean_folder(source: Path, target: Path) -> list[Path]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Write clean copies of the notebooks."""
-    parser = argparse.ArgumentParser(prog="python -m lib.run.clean", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lib.reports.execute.strip_outputs", description=main.__doc__
+    )
     parser.add_argument(
         "--source", type=Path, default=Path("notebooks"), help="default: %(default)s"
     )

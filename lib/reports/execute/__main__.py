@@ -1,4 +1,4 @@
-"""The command line of the runner: `python -m lib.run LESSON [--timeout SECONDS]`."""
+"""The command line of the runner: `python -m lib.reports.execute LESSON [--timeout SECONDS]`."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ def _terminate(*_) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Execute one lesson with the parameters that its stage in dvc.yaml declares."""
-    parser = argparse.ArgumentParser(prog="python -m lib.run", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m lib.reports.execute", description=main.__doc__)
     parser.add_argument("lesson", help="name of a stage in dvc.yaml, such as 01_policy_zoo")
     parser.add_argument(
         "--timeout", type=float, default=3600.0, help="seconds per cell, default %(default)g"
@@ -28,8 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
     if "DVC_STAGE" in os.environ:  # under the pipeline: a killed dvc leaves no runner behind
         die_with_parent()
     signal.signal(signal.SIGTERM, _terminate)
-    from lib.run.lesson import run  # imported late: `--help` and typing errors answer at once
-    from lib.run.stage import RunError
+    from lib.reports.execute.dvc_stage import RunError
+    from lib.reports.execute.execute_lesson import (
+        run,  # imported late: `--help` and typing errors answer at once
+    )
 
     try:
         run(options.lesson, options.root.resolve(), options.timeout)

@@ -4,8 +4,8 @@ import pytest
 
 from lib.orchestration.decisions import Exchange
 from lib.orchestration.prompt_components import Part
-from lib.page import audit
-from lib.scenes import dialogue
+from lib.reports import accessibility_check
+from lib.reports.lesson_figures import dialogue
 
 QUERY = Part("query", "user", "# Query\nPick one.")
 STATE = Part("state", "user", "# State\n- mastery: <script>alert(1)</script> 0.40")
@@ -49,7 +49,7 @@ def test_pages_load_nothing_and_run_nothing(report):
         dialogue.exchange_html([Exchange((STATE,), "{}", "picked")], "said"),
         dialogue.explorer({"RO": [[QUERY, memory("a")], [QUERY, memory("b")]]}, "prompts"),
     ]
-    assert not [problem for page in pages for problem in audit.problems(page)]
+    assert not [problem for page in pages for problem in accessibility_check.problems(page)]
     assert not any("<script" in page or " onclick" in page for page in pages)
 
 

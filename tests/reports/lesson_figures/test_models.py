@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from lib.language_models.generation import Generation
 from lib.language_models.tokenizer import encode
-from lib.scenes import models
+from lib.reports.lesson_figures import models
 
 
 def test_a_reply_is_shown_token_by_token_and_escaped():

@@ -1,6 +1,6 @@
 """The front page: what was done, what was found, what to read first; then a card for every lesson.
 
-`python -m lib.page.index` reads what the lessons left (`reports/lessons`, `reports/metrics`,
+`python -m lib.reports.front_page` reads what the lessons left (`reports/lessons`, `reports/metrics`,
 `reports/figures`) and writes one file that opens from disk and loads nothing. It computes nothing:
 a number on it is a number in a lesson's metrics file, or counts lessons. What was not made, such as the
 scoreboard, has no place on it. Left out: the parameters' values, which stand in the reports.
@@ -19,10 +19,10 @@ from PIL import Image
 
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.page import audit
-from lib.page.audit import ReportError
-from lib.page.html import fill
 from lib.plots.tables import listed, number
+from lib.reports import accessibility_check
+from lib.reports.accessibility_check import ReportError
+from lib.reports.html import fill
 from lib.scoreboard import lesson_metrics as measured
 
 CARD = {
@@ -143,7 +143,7 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
         glossary=GLOSSARY if (reports / GLOSSARY).is_file() else None,
         commit=commit(repository),
     )
-    audit.check(made, "the front page")
+    accessibility_check.check(made, "the front page")
     return made
 
 
@@ -310,7 +310,7 @@ def _git(repository: str | Path, *arguments: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Write the front page; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.page.index", description="Write the front page."
+        prog="python -m lib.reports.front_page", description="Write the front page."
     )
     parser.add_argument(
         "--out", type=Path, default=ROOT / "reports/index.html", help="where it goes"

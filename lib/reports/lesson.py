@@ -116,9 +116,9 @@ class Lesson:
         equation: what the code computes, in LaTeX, shown above it. Raises TypeError for what has no code of its own,
         FormulaError for an equation that cannot be shown.
         """
-        from lib.page import (
-            markdown,
-        )  # imported late: few cells need the reader of formulas and code
+        from lib.reports import (
+            markdown,  # imported late: few cells need the reader of formulas and code
+        )
 
         colour = (
             markdown.code_block if _running() else _coloured
@@ -180,7 +180,7 @@ class Lesson:
         same rows lie beside it as JSON.
         """
         _check_name(name, "side table")
-        from lib.page import html  # imported late: few lessons have such a page
+        from lib.reports import html  # imported late: few lessons have such a page
 
         table = table_html(df, caption)
         page = html.side_page(table, caption)

@@ -12,12 +12,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from lib import plots
-from lib.page import html, index, lesson
-from lib.page.lesson import Lesson
 from lib.plots.tables import table_html
-from lib.scenes import spoken
+from lib.reports import front_page, html, lesson
+from lib.reports.lesson import Lesson
+from lib.reports.lesson_figures import spoken
 from lib.stats import Interval
-from tests.page.browser import Browser, find
+from tests.reports.browser import Browser, find
 
 REMEDY = "install Chromium (apt-get install chromium, brew install --cask chromium) or name one in CHROMIUM"
 PHONE, DESKTOP = 390, 1100
@@ -76,7 +76,7 @@ def front(tmp_path_factory) -> str:
             made.finish(
                 "front", ["education.RO.scripted-large.dollars_per_question", "claims.total"]
             )
-    return index.front_page(root, root)
+    return front_page.front_page(root, root)
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,12 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from lib.run import clean
+from lib.reports.execute import strip_outputs
 
 _CELL_FILE = re.compile(r"(?:/[^\s'\"<>]*)?/ipykernel_\d+/\d+\.py")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,16}")
 _EMBEDDED = re.compile(r"(data:[\w/+.-]+;base64,[A-Za-z0-9+/=\s]+)")
-_KERNEL = {"kernelspec": clean.KERNEL, "language_info": {"name": "python"}}
+_KERNEL = {"kernelspec": strip_outputs.KERNEL, "language_info": {"name": "python"}}
 _WIDGETS = ("application/vnd.jupyter.widget-view+json", "application/vnd.jupyter.widget-state+json")
 
 

@@ -16,12 +16,12 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from lib.experiment import artifacts
-from lib.run import clean, engine, stage
-from lib.run.lesson import run
-from lib.run.progress import Progress
-from lib.run.reasons import explain_run
-from lib.run.scrub import Scrubber, scrub
-from lib.run.stage import RunError
+from lib.reports.execute import dvc_stage, papermill_engine, strip_outputs
+from lib.reports.execute.dvc_stage import RunError
+from lib.reports.execute.execute_lesson import run
+from lib.reports.execute.normalise_outputs import Scrubber, scrub
+from lib.reports.execute.progress import Progress
+from lib.reports.execute.rerun_reasons import explain_run
 
 ROOT = Path(__file__).resolve().parents[1]
 PARAMETERS = "profile = None  # which scale\nzoo = None  # how to train"
@@ -43,13 +43,13 @@ def project(
     cells += [new_code_cell(source) for source in sources]
     (root / "notebooks").mkdir(parents=True)
     nbformat.write(new_notebook(cells=cells), root / "notebooks/00_tiny.ipynb")
-    clean.clean_folder(root / "notebooks", root / "data/notebooks")
+    strip_outputs.clean_folder(root / "notebooks", root / "data/notebooks")
     artifacts.write_json(root / "data/settings.json", SETTINGS)
     outs = "[reports/notebooks/00_tiny.ipynb, reports/00_tiny.html]"
     params = f"[data/settings.json: [{sections}]]"
     artifacts.write_text(
         root / "dvc.yaml",
-        f"stages:\n  00_tiny:\n    cmd: python -m lib.run 00_tiny\n    params: {params}\n    outs: {outs}\n",
+        f"stages:\n  00_tiny:\n    cmd: python -m lib.reports.execute 00_tiny\n    params: {params}\n    outs: {outs}\n",
     )
     return root
 
@@ -62,7 +62,7 @@ def outputs(root: Path) -> str:
 
 def start(root: Path, **options) -> subprocess.Popen:
     """The runner as a process of its own."""
-    command = [sys.executable, "-m", "lib.run", "00_tiny", "--root", str(root)]
+    command = [sys.executable, "-m", "lib.reports.execute", "00_tiny", "--root", str(root)]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     )
@@ -145,9 +145,9 @@ def test_annotated_parameters_count_what_they_call_does_not_and_without_their_ce
             new_code_cell("a: int = 1\nb = max(1, 2)\nprint(a)", metadata={"tags": ["parameters"]})
         ]
     )
-    assert stage.assigned_names(nb) == ("a", "b")
+    assert dvc_stage.assigned_names(nb) == ("a", "b")
     with pytest.raises(RunError, match="exactly one code cell tagged `parameters`, this one has 0"):
-        stage.assigned_names(new_notebook(cells=[new_code_cell("a = 1")]))
+        dvc_stage.assigned_names(new_notebook(cells=[new_code_cell("a = 1")]))
 
 
 # a run that ends well
@@ -438,10 +438,10 @@ def test_a_folder_for_temporary_files_that_is_too_long_for_sockets_is_no_error(t
 
 
 def test_where_no_folder_is_short_enough_for_sockets_it_is_said(monkeypatch):
-    monkeypatch.setattr(engine.tempfile, "gettempdir", lambda: "/tmp/" + "x" * 120)
+    monkeypatch.setattr(papermill_engine.tempfile, "gettempdir", lambda: "/tmp/" + "x" * 120)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(OSError, match="too long for a socket"):
-        engine.scratch_place()
+        papermill_engine.scratch_place()
 
 
 SWEEPING = """
@@ -496,10 +496,10 @@ def notebook_with_traces(place: int = 0) -> nbformat.NotebookNode:
 
 
 def test_a_clean_copy_has_sources_tags_and_nothing_else_however_often_it_was_run_and_saved():
-    assert clean.to_text(clean.clean(notebook_with_traces(0))) == clean.to_text(
-        clean.clean(notebook_with_traces(5))
-    )
-    nb = clean.clean(notebook_with_traces(3))
+    assert strip_outputs.to_text(
+        strip_outputs.clean(notebook_with_traces(0))
+    ) == strip_outputs.to_text(strip_outputs.clean(notebook_with_traces(5)))
+    nb = strip_outputs.clean(notebook_with_traces(3))
     assert [cell.source for cell in nb.cells] == ["# Title", "1 + 1"]
     assert nb.cells[1].outputs == [] and nb.cells[1].execution_count is None
     assert nb.cells[1].metadata == {"tags": ["a", "b"]} and set(nb.metadata) == {
@@ -512,16 +512,16 @@ def test_a_clean_copy_has_sources_tags_and_nothing_else_however_often_it_was_run
 def test_a_change_of_a_cell_changes_its_id_and_no_other():
     nb, changed = notebook_with_traces(), notebook_with_traces()
     changed.cells[1].source = "1 + 2"
-    before, after = ([cell.id for cell in clean.clean(one).cells] for one in (nb, changed))
+    before, after = ([cell.id for cell in strip_outputs.clean(one).cells] for one in (nb, changed))
     assert before[0] == after[0] and before[1] != after[1]
-    alike = clean.clean(new_notebook(cells=[new_code_cell("x"), new_code_cell("x")]))
+    alike = strip_outputs.clean(new_notebook(cells=[new_code_cell("x"), new_code_cell("x")]))
     assert len({cell.id for cell in alike.cells}) == 2
 
 
 def test_copies_without_an_original_are_removed(tmp_path):
     root = project(tmp_path)
     artifacts.write_text(root / "data/notebooks/old.ipynb", "{}")
-    clean.clean_folder(root / "notebooks", root / "data/notebooks")
+    strip_outputs.clean_folder(root / "notebooks", root / "data/notebooks")
     assert [path.name for path in (root / "data/notebooks").iterdir()] == ["00_tiny.ipynb"]
 
 
@@ -532,7 +532,7 @@ def test_copies_without_an_original_are_removed(tmp_path):
 def test_a_broken_notebook_is_named(tmp_path, content):
     (tmp_path / "05_broken.ipynb").write_text(content)
     with pytest.raises(ValueError, match=r"05_broken.ipynb is not a notebook"):
-        clean.read(tmp_path / "05_broken.ipynb")
+        strip_outputs.read(tmp_path / "05_broken.ipynb")
 
 
 # scrubbing
@@ -606,7 +606,7 @@ def test_a_report_that_is_half_written_is_ignored(tmp_path, content):
 
 
 def test_lines_appear_while_a_cell_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr("lib.run.progress.EVERY_LOG", 0.02)
+    monkeypatch.setattr("lib.reports.execute.progress.EVERY_LOG", 0.02)
     stream = io.StringIO()
     with Progress("01_zoo", ["a"], {}, tmp_path / "p", stream) as progress:
         progress.begin("a")
@@ -637,7 +637,7 @@ REASONS = [
 
 
 def test_why_a_sweep_runs_jobs_again_stands_above_the_progress_line(tmp_path, monkeypatch):
-    monkeypatch.setattr("lib.run.progress.EVERY_TERMINAL", 0.02)
+    monkeypatch.setattr("lib.reports.execute.progress.EVERY_TERMINAL", 0.02)
     report, terminal = tmp_path / "progress.json", Terminal()
     with Progress("05_routing", ["a"], {}, report, terminal) as progress:
         progress.begin("a")
@@ -682,7 +682,7 @@ for rate in (1, 2):
 TINY_PIPELINE = """
 stages:
   00_tiny:
-    cmd: python -m lib.run 00_tiny
+    cmd: python -m lib.reports.execute 00_tiny
     params: [data/settings.json: [profile, zoo]]
     deps: [lib/policy_zoo, lib/experiment/seeds.py]
 """
@@ -739,7 +739,11 @@ def test_what_changed_since_the_last_run_is_named(pipeline):
     )
     assert explain_run("00_tiny", pipeline) == "runs again: lib/envs is a new dependency"
     commit(pipeline)
-    replace(pipeline / "dvc.yaml", "lib.run 00_tiny", "lib.run 00_tiny --timeout 60")
+    replace(
+        pipeline / "dvc.yaml",
+        "lib.reports.execute 00_tiny",
+        "lib.reports.execute 00_tiny --timeout 60",
+    )
     assert explain_run("00_tiny", pipeline) == "runs again: another command"
 
 

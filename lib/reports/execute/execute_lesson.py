@@ -17,12 +17,12 @@ from typing import Any
 from nbformat import NotebookNode
 
 from lib.experiment import artifacts
-from lib.page.audit import ReportError
-from lib.run import clean, engine, stage
-from lib.run.progress import Progress, duration
-from lib.run.reasons import explain_run
-from lib.run.scrub import Scrubber, scrub
-from lib.run.stage import RunError, Stage
+from lib.reports.accessibility_check import ReportError
+from lib.reports.execute import dvc_stage, papermill_engine, strip_outputs
+from lib.reports.execute.dvc_stage import RunError, Stage
+from lib.reports.execute.normalise_outputs import Scrubber, scrub
+from lib.reports.execute.progress import Progress, duration
+from lib.reports.execute.rerun_reasons import explain_run
 
 EXCERPT = 12  # lines of a failing cell shown on the terminal
 TRACEBACK = 25  # lines of its traceback
@@ -35,10 +35,10 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
     timeout: seconds per cell. Raises RunError for anything that a reader of the terminal can mend, and OSError
     where nothing can be written.
     """
-    declared = stage.find(name, root)
-    parameters = stage.parameters(declared, root)
-    notebook = stage.notebook(declared, root)
-    stage.check(declared, notebook)
+    declared = dvc_stage.find(name, root)
+    parameters = dvc_stage.parameters(declared, root)
+    notebook = dvc_stage.notebook(declared, root)
+    dvc_stage.check(declared, notebook)
     if (
         "DVC_STAGE" in os.environ
     ):  # somebody who typed `make repro` did not ask for this lesson by name
@@ -47,17 +47,17 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
             print(f"[{name}] {reason}", flush=True)
     staged = _staged(name, root)
     with tempfile.TemporaryDirectory(
-        prefix="bench-", dir=engine.scratch_place(), ignore_cleanup_errors=True
+        prefix="bench-", dir=papermill_engine.scratch_place(), ignore_cleanup_errors=True
     ) as scratch:
         session = _session(name, notebook, parameters, root, timeout, Path(scratch))
         try:
             with session.progress:
-                executed = engine.execute(
-                    root / stage.SOURCES / f"{name}.ipynb", parameters, session
+                executed = papermill_engine.execute(
+                    root / dvc_stage.SOURCES / f"{name}.ipynb", parameters, session
                 )
-        except engine.CellFailure as failure:
+        except papermill_engine.CellFailure as failure:
             raise RunError(_explain(failure, session, name, root)) from None
-        except engine.KernelStartError as error:
+        except papermill_engine.KernelStartError as error:
             raise RunError(f"{name}: {error}") from error
     page = _publish(declared, scrub(executed, root), staged, root)
     _remember(name, parameters, session.progress, root)
@@ -74,9 +74,9 @@ def _session(
     tagged = next(
         cell.id for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])
     )
-    cells.insert(cells.index(tagged) + 1, engine.INJECTED)
+    cells.insert(cells.index(tagged) + 1, papermill_engine.INJECTED)
     report = scratch / "progress.json"
-    environment = engine.environment(
+    environment = papermill_engine.environment(
         root,
         BENCH_PROGRESS=str(report),
         BENCH_REPORTS=str(root / "reports/failed" / name),
@@ -84,7 +84,9 @@ def _session(
         IPYTHONDIR=str(scratch / "ipython"),  # a reader's own start-up files change no report
     )
     known = _timings(name, root).get(str(parameters.get("profile")), {}).get("cells", {})
-    return engine.Session(root, scratch, timeout, environment, Progress(name, cells, known, report))
+    return papermill_engine.Session(
+        root, scratch, timeout, environment, Progress(name, cells, known, report)
+    )
 
 
 def _timings(name: str, root: Path) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def _keep(notebook: NotebookNode, name: str, root: Path) -> str:
     """Where the notebook is kept as far as it came, or why it is not: that is never the error to tell."""
     try:
         path = artifacts.write_text(
-            root / "reports/failed" / f"{name}.ipynb", clean.to_text(notebook)
+            root / "reports/failed" / f"{name}.ipynb", strip_outputs.to_text(notebook)
         )
     except OSError as error:
         return f"not kept ({error.strerror})"
@@ -126,7 +128,7 @@ def _keep(notebook: NotebookNode, name: str, root: Path) -> str:
 
 
 def _publish(declared: Stage, notebook: NotebookNode, staged: Path, root: Path) -> Path:
-    from lib.page import html  # imported late: a lesson that fails needs no page
+    from lib.reports import html  # imported late: a lesson that fails needs no page
 
     name = declared.name
     own = (f"reports/notebooks/{name}.ipynb", f"reports/{name}.html")
@@ -145,7 +147,7 @@ def _publish(declared: Stage, notebook: NotebookNode, staged: Path, root: Path) 
         raise RunError(
             f"{name} ran, but its page was refused: {error}\nexecuted notebook: {kept}"
         ) from error
-    for out, content in zip(own, (clean.to_text(notebook), rendered), strict=True):
+    for out, content in zip(own, (strip_outputs.to_text(notebook), rendered), strict=True):
         artifacts.write_text(_made(out, staged, root), content)
     _swap(staged, root / "reports")
     return root / own[1]
@@ -169,7 +171,9 @@ def _swap(staged: Path, reports: Path) -> None:
     shutil.rmtree(staged)
 
 
-def _explain(failure: engine.CellFailure, session: engine.Session, name: str, root: Path) -> str:
+def _explain(
+    failure: papermill_engine.CellFailure, session: papermill_engine.Session, name: str, root: Path
+) -> str:
     """The failing cell, the end of its traceback, and where to look on."""
     notebook = scrub(session.notebook, root)
     source = notebook.cells[failure.place].source.splitlines()

@@ -22,7 +22,7 @@ from lib.agent_configuration.graph import Graph, graph
 from lib.agent_configuration.questions import questions
 from lib.config import Params
 from lib.language_models import checkpoints
-from lib.scenes import spoken
+from lib.reports.lesson_figures import spoken
 
 plots.register(
     {  # arms, workflows, kinds of questions, agents, errors, the theorem

@@ -1,4 +1,4 @@
-"""Execute one notebook as its pipeline stage declares it: `python -m lib.run 01_policy_zoo`.
+"""Execute one notebook as its pipeline stage declares it: `python -m lib.reports.execute 01_policy_zoo`.
 
 `stage` reads what the stage declares and holds it against the notebook, `clean` makes the copies that
 stages depend on, `reasons` says why DVC runs the stage, `engine` drives the kernel through papermill,
