@@ -60,7 +60,7 @@ pretrained: $(STAMP) ## unpack a pretrained model of 135 million weights to serv
 	@$(RUN) python -m lib.language_models.training.smollm_baseline
 
 student: $(STAMP) ## copies of the notebooks for a class, without outputs and solutions, in student/
-	@$(RUN) python -m lib.teaching.student
+	@$(RUN) python -m lib.teaching.student_copies
 
 slides: $(STAMP) ## executed lessons as offline slides in reports/slides (LESSON: that one)
 	@$(RUN) python -m lib.teaching.slides $(LESSON)

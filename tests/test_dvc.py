@@ -28,7 +28,7 @@ WITHOUT_RESULTS = {"lib/__init__.py", "lib/experiment/process_group.py"}
 def imported_packages(command: str, root: Path = ROOT) -> set[str]:
     """Packages of lib whose code a stage's command runs, directly or by way of others.
 
-    A package is a folder of lib, or a file that stands alone in it; of lib/checks it is a single file, because the
+    A package is a folder of lib, or a file that stands alone in it; of lib/teaching/exercises_by_lesson it is a single file, because the
     exercises of one lesson are no business of another.
     """
     todo, files = starting_files(command, root), set()
@@ -129,9 +129,9 @@ LIBRARY = {
     "lib/plots/__init__.py": "",
     "lib/experiment/seeds.py": "",
     "lib/worker.py": "",
-    "lib/checks/__init__.py": "",
-    "lib/checks/lesson_00.py": "from lib.checks import Exercise",
-    "lib/checks/lesson_01.py": "",
+    "lib/teaching/exercises_by_lesson/__init__.py": "",
+    "lib/teaching/exercises_by_lesson/lesson_00.py": "from lib.teaching.exercises_by_lesson import Exercise",
+    "lib/teaching/exercises_by_lesson/lesson_01.py": "",
     "lib/reports/execute/__init__.py": "",
     "lib/reports/execute/__main__.py": "import lib.reports.execute",
 }
@@ -149,7 +149,7 @@ def library(tmp_path) -> Path:
             "cell_type": "code",
             "source": ["%matplotlib inline\n", "from lib.policy_zoo import train"],
         },
-        {"cell_type": "code", "source": ["from lib.checks import lesson_00"]},
+        {"cell_type": "code", "source": ["from lib.teaching.exercises_by_lesson import lesson_00"]},
     ]
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "notebooks/00_one.ipynb").write_text(json.dumps({"cells": cells}))
@@ -157,7 +157,11 @@ def library(tmp_path) -> Path:
 
 
 def test_imports_are_followed_wherever_they_stand_and_prose_imports_nothing(library):
-    lesson = {"lib/checks/__init__.py", "lib/checks/lesson_00.py", "lib/reports/execute"}
+    lesson = {
+        "lib/teaching/exercises_by_lesson/__init__.py",
+        "lib/teaching/exercises_by_lesson/lesson_00.py",
+        "lib/reports/execute",
+    }
     code = {
         "lib/policy_zoo",
         "lib/envs",

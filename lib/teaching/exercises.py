@@ -1,6 +1,6 @@
 """The exercises as cells of the notebooks, and their worked solutions for whoever teaches.
 
-`python -m lib.teaching.exercises` writes the exercises of `lib.checks` to the end of every notebook, in one
+`python -m lib.teaching.exercises` writes the exercises of `lib.teaching.exercises_by_lesson` to the end of every notebook, in one
 form: the question with how hard, how important and how long, then a cell to answer in. Cells that it wrote
 before carry the tag `exercise` and are replaced. With `--solutions 05_budgeted_routing` it changes nothing
 and prints the worked solutions of that lesson.
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import nbformat
 
-from lib import checks
-from lib.checks import Exercises
 from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.reports.execute import strip_outputs
+from lib.teaching import exercises_by_lesson
+from lib.teaching.exercises_by_lesson import Exercises
 
 TAG = "exercise"
 INTRO = "## Exercises\n\nPut your answer in place of `None` and run the cell. What is not right yet gets a hint."
@@ -26,7 +26,7 @@ def numbers() -> list[str]:
     """The lessons that have exercises: 00, 01, ..."""
     return sorted(
         path.stem.removeprefix("lesson_")
-        for path in Path(checks.__file__).parent.glob("lesson_*.py")
+        for path in Path(exercises_by_lesson.__file__).parent.glob("lesson_*.py")
     )
 
 
@@ -35,7 +35,10 @@ def load(number: str | None = None) -> dict[str, Exercises]:
     wanted = numbers() if number is None else [number]
     if not set(wanted) <= set(numbers()):
         raise ValueError(f"lesson {number!r} has no exercises; there are {', '.join(numbers())}")
-    return {each: import_module(f"lib.checks.lesson_{each}").EXERCISES for each in wanted}
+    return {
+        each: import_module(f"lib.teaching.exercises_by_lesson.lesson_{each}").EXERCISES
+        for each in wanted
+    }
 
 
 def cells(number: str, exercises: Exercises) -> list[nbformat.NotebookNode]:
@@ -43,7 +46,7 @@ def cells(number: str, exercises: Exercises) -> list[nbformat.NotebookNode]:
     new = nbformat.v4
     out = [
         new.new_markdown_cell(INTRO),
-        new.new_code_cell(f"from lib.checks.lesson_{number} import check"),
+        new.new_code_cell(f"from lib.teaching.exercises_by_lesson.lesson_{number} import check"),
     ]
     for each in exercises:
         out += [new.new_markdown_cell(each.markdown()), new.new_code_cell(each.code())]

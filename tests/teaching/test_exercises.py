@@ -1,4 +1,4 @@
-"""The exercises in the notebooks are those of lib.checks, in one form, at the end."""
+"""The exercises in the notebooks are those of lib.teaching.exercises_by_lesson, in one form, at the end."""
 
 import ast
 import shutil
@@ -26,7 +26,7 @@ def test_a_notebook_holds_the_exercises_of_lib_checks_and_writing_them_again_cha
     tail = [cell for cell in cells if exercises.is_exercise(cell)]
     assert cells[-len(tail) :] == tail and len(tail) == 2 + 2 * len(list(known))
     assert sum("## Exercises" in cell.source for cell in cells) == 1, (
-        "exercises that are not in lib.checks"
+        "exercises that are not in lib.teaching.exercises_by_lesson"
     )
 
 

@@ -4,7 +4,7 @@ A copy has no outputs, a cell for notes at the end of every section, and the exe
 cells tagged `solution` are left out. `student/exercises.ipynb` gathers the exercises of all lessons. Findings
 are sentences that code makes from results, so they appear once a student has run the lesson.
 
-What is hidden and what is not: no file of `student/` holds a solution, but answers are checked by `lib.checks`,
+What is hidden and what is not: no file of `student/` holds a solution, but answers are checked by `lib.teaching.exercises_by_lesson`,
 which stands in the same checkout and can be read. This keeps honest people from stumbling over an answer; it
 is no examination. Files that a student has worked in are not overwritten unless asked to.
 """
@@ -101,7 +101,7 @@ def write(root: Path, target: Path, force: bool = False) -> tuple[list[Path], li
 def main(arguments: list[str] | None = None) -> None:
     """Write copies of the notebooks without outputs and solutions, for a class."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.teaching.student", description=main.__doc__
+        prog="python -m lib.teaching.student_copies", description=main.__doc__
     )
     parser.add_argument(
         "--force", action="store_true", help="overwrite copies that were worked in, too"
@@ -114,7 +114,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     for path in kept:
         print(f"kept, because it was worked in: {path.name}")
-    print("they check answers with lib.checks, which holds the solutions for whoever looks there")
+    print(
+        "they check answers with lib.teaching.exercises_by_lesson, which holds the solutions for whoever looks there"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Exercises of the scoreboard: differences, verdicts of several tests, many tests at once, a verdict of one's own."""
 
-from lib.checks import Exercise, Exercises
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 GRID = [round(0.1 * i, 1) for i in range(-5, 6)]
 

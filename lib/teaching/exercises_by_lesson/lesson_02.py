@@ -2,12 +2,12 @@
 
 import math
 
-from lib.checks import Exercise, Exercises
 from lib.config import Params
 from lib.llm import cost_ledger
 from lib.orchestration import baselines, prompted_experiment
 from lib.orchestration.decisions import Decision, Episode
 from lib.policy_zoo import train
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 CLAUDE = cost_ledger.PRICES["Claude 3.7 Sonnet"]
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from lib.agent_configuration.rewards import Weights, reward
-from lib.checks import Exercise, Exercises
 from lib.experiment import seeds
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 LEFT = 5 * 16**2 * 3**3 + 4 * 16 * 3**2  # valid structures if `routing` had no second agent
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from lib import stats
-from lib.checks import Exercise, Exercises
 from lib.experiment import seeds
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 
 def worst_first(reward: np.ndarray, observation: np.ndarray) -> np.ndarray:

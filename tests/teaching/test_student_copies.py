@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from lib.reports.execute import strip_outputs
-from lib.teaching import exercises, student
+from lib.teaching import exercises, student_copies
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -35,14 +35,14 @@ def root(tmp_path) -> Path:
 
 
 def test_a_copy_has_no_outputs_no_solutions_and_a_place_for_notes_after_every_section(root):
-    copy = student.copy(strip_outputs.read(root / "notebooks/05_one.ipynb"))
+    copy = student_copies.copy(strip_outputs.read(root / "notebooks/05_one.ipynb"))
     kept = [
         "# A lesson",
         "x = 1",
-        student.NOTES,
+        student_copies.NOTES,
         "## One",
         "print(41)",
-        student.NOTES,
+        student_copies.NOTES,
         "## Two\n\nand more",
     ]
     assert [cell.source for cell in copy.cells] == kept
@@ -55,7 +55,7 @@ def test_a_copy_has_no_outputs_no_solutions_and_a_place_for_notes_after_every_se
 
 
 def test_the_workbook_asks_every_exercise_of_every_lesson_and_runs_from_top_to_bottom(capsys):
-    book = student.workbook(ROOT)
+    book = student_copies.workbook(ROOT)
     code = "\n".join(cell.source for cell in book.cells if cell.cell_type == "code")
     present = {path.stem[:2] for path in NOTEBOOKS}
     asked = [
@@ -68,20 +68,23 @@ def test_the_workbook_asks_every_exercise_of_every_lesson_and_runs_from_top_to_b
 
 def test_a_copy_that_was_worked_in_is_kept_and_another_follows_its_lesson(root):
     target = root / "student"
-    student.write(root, target)
+    student_copies.write(root, target)
     (target / "05_one.ipynb").write_text("mine", encoding="utf-8")
     shutil.copy(ROOT / "notebooks/00_tour.ipynb", root / "notebooks/06_two.ipynb")
-    _, kept = student.write(root, target)
+    _, kept = student_copies.write(root, target)
     assert kept == [target / "05_one.ipynb"] and (target / "05_one.ipynb").read_text() == "mine"
     assert "The tour" in (target / "06_two.ipynb").read_text(encoding="utf-8")
-    assert student.write(root, target, force=True)[1] == []
+    assert student_copies.write(root, target, force=True)[1] == []
     assert "# A lesson" in (target / "05_one.ipynb").read_text(encoding="utf-8")
 
 
 def test_whoever_makes_copies_is_told_what_they_do_not_hide(root, capsys):
-    student.main(["--root", str(root)])
+    student_copies.main(["--root", str(root)])
     said = capsys.readouterr().out
-    assert "3 notebooks" in said and "lib.checks, which holds the solutions" in said
+    assert (
+        "3 notebooks" in said
+        and "lib.teaching.exercises_by_lesson, which holds the solutions" in said
+    )
 
 
 def test_git_ignores_the_copies_and_the_slides():

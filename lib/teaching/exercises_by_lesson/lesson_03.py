@@ -1,8 +1,8 @@
 """Exercises of the model zoo: chains of steps, mixtures, votes, and a router of one's own."""
 
 from lib import tasks
-from lib.checks import Exercise, Exercises
 from lib.tasks import Item
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 REACH = {
     "nano": 2,

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from lib.checks import UNANSWERED, Exercise, Exercises
 from lib.policy_zoo import policies
 from lib.policy_zoo.recipes import SINGLE
 from lib.scoreboard.verdicts import together
 from lib.teaching import exercises
+from lib.teaching.exercises_by_lesson import UNANSWERED, Exercise, Exercises
 from tests.orchestration import zoo as tiny
 
 LESSONS = exercises.load()

@@ -3,8 +3,8 @@
 from itertools import pairwise
 
 from lib import stats
-from lib.checks import Exercise, Exercises
 from lib.rl.budget_reward import reward
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 BUDGET = 0.006
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lib.checks import Exercise, Exercises
 from lib.experiment import seeds
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 RATE = 10.0  # right answers that a dollar is worth
 

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from lib.checks import Exercise, Exercises
 from lib.conductor import rewards
 from lib.rl import losses
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 SHORT, LONG = (
     "<think> 3 + 4 is 7 </think> <answer> 7 </answer>",

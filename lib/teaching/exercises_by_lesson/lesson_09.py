@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from lib.checks import Exercise, Exercises
 from lib.experiment import seeds
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 
 def holm(p: np.ndarray) -> np.ndarray:

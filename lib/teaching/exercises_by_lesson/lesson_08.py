@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lib.checks import Exercise, Exercises
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 
 def stopping(spent, right, dear_right, dear_dollars, limit):

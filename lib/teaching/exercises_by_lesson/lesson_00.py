@@ -3,9 +3,9 @@
 import numpy as np
 
 from lib import stats
-from lib.checks import Exercise, Exercises
 from lib.experiment import seeds
 from lib.llm import cost_ledger
+from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 CLAUDE = cost_ledger.PRICES["Claude 3.7 Sonnet"]
 CORNERS = np.array([[1.0, 0.0], [0.0, 1.0]])
