@@ -36,7 +36,7 @@ $(STAMP): requirements.lock
 setup: $(STAMP) ## install what is needed into .venv
 
 repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESSON: that one and what it needs)
-	@$(RUN) python lib/doctor.py --fix --quiet
+	@$(RUN) python scripts/doctor.py --fix --quiet
 	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings || \
 		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings  # once more, to hear why
 	@$(DVC) repro $(LESSON) $(if $(LESSON),glossary)
@@ -69,7 +69,7 @@ solutions: $(STAMP) ## worked solutions of the exercises, for whoever teaches (L
 	@$(RUN) python -m lib.teaching.exercises --solutions $(or $(LESSON),all)
 
 doctor: ## explain a stuck or half-broken checkout, with remedies
-	@if $(BIN)/python -c "" 2>/dev/null; then $(BIN)/python lib/doctor.py; else $(PYTHON) lib/doctor.py; fi
+	@if $(BIN)/python -c "" 2>/dev/null; then $(BIN)/python scripts/doctor.py; else $(PYTHON) scripts/doctor.py; fi
 
 metrics: $(STAMP) ## what the lessons measured, one metric a line (LESSON: of that one)
 	@$(RUN) python -m lib.scoreboard.lesson_metrics --lesson "$(LESSON)"

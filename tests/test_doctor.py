@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import doctor
+from scripts import doctor
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = """\
@@ -259,7 +259,7 @@ def test_jobs_under_names_of_an_earlier_version_are_counted_and_left_alone(check
 
 def test_it_needs_nothing_but_the_standard_library():
     program = (
-        "import sys; sys.path.insert(0, 'lib'); import doctor; "
+        "import sys; sys.path.insert(0, 'scripts'); import doctor; "
         "print(sorted(m for m in sys.modules if m == 'lib'))"
     )
     done = subprocess.run(

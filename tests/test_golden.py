@@ -8,13 +8,29 @@ from tests.golden import SYSTEMS, runner
 
 # Modules that carry settings, files and messages and decide no number of a job.
 CARRIERS = (
-    "lib.reports.execute.kernel", "lib.experiment.process_group", "lib.config", "lib.experiment.results_table", "lib.experiment.artifacts", "lib.experiment.run_context", "lib.experiment.sweep",
-    "lib.llm.replay_cache", "lib.llm.client", "lib.llm.errors", "lib.llm.event_loop", "lib.llm.client_factory", "lib.llm.spending_limit",
+    "lib.reports.execute.kernel",
+    "lib.experiment.process_group",
+    "lib.config",
+    "lib.experiment.results_table",
+    "lib.experiment.artifacts",
+    "lib.experiment.run_context",
+    "lib.experiment.sweep",
+    "lib.llm.replay_cache",
+    "lib.llm.client",
+    "lib.llm.errors",
+    "lib.llm.event_loop",
+    "lib.llm.client_factory",
+    "lib.llm.spending_limit",
     "lib.llm.transport",
-    "lib.language_models.cache_key", "lib.language_models.batching", "lib.language_models.training.build", "lib.language_models.reply_cache", "lib.language_models.serving.server",
-    "lib.language_models.training.released_weights", "lib.language_models.serving.transport",
+    "lib.language_models.cache_key",
+    "lib.language_models.batching",
+    "lib.language_models.training.build",
+    "lib.language_models.reply_cache",
+    "lib.language_models.serving.server",
+    "lib.language_models.training.released_weights",
+    "lib.language_models.serving.transport",
     "lib.conductor.silence_libraries",
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module", params=SYSTEMS)

@@ -1,4 +1,5 @@
-"""`python -m lib.budgeted_routing`: says at once that it begins, for to read the programs of `lib.budgeted_routing.train_cli` takes seconds."""
+"""`python -m lib.budgeted_routing`: says at once that it begins, for to read the programs of
+`lib.budgeted_routing.train_cli` takes seconds."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""Ablations of CoRL: how its budget is put into words, what its parts are worth, and what one budget for all teaches."""
+"""Ablations of CoRL: how its budget is put into words, what its parts are worth, and what one budget for all
+teaches."""
 
 from collections.abc import Mapping
 

@@ -19,7 +19,8 @@ COLUMNS = ["seed", "right", "within", "reward", "dollars", "calls", "malformed",
 
 
 def rows(results: Results) -> pd.DataFrame:
-    """All of a study as rows of `lib.experiment.results_table`; also within (r_c), kind and budget (dollars), and difficulty."""
+    """All of a study as rows of `lib.experiment.results_table`; also within (r_c), kind and budget (dollars), and
+    difficulty."""
     parts = [_tests(results), _trainings(results), _rivals(results)]
     return pd.concat([results_table.frame(SYSTEM, part) for part in parts], ignore_index=True)
 

@@ -3,9 +3,9 @@
 MODEL is a folder with any causal language model of Hugging Face that follows instructions; the experts are those of
 `routing.experts` in params.yaml, usually endpoints. Settings are those of params.yaml at `paper` (CoRL, appendix A)
 unless --profile or --set say otherwise. An answer is right where it equals the reference. With --out of an earlier run
-it goes on from the last checkpoint. On several GPUs: `accelerate launch -m lib.budgeted_routing ...`; every process then writes
-its share of the episodes. What is under way is told at once and every ten seconds, for a large model takes minutes to
-one update.
+it goes on from the last checkpoint. On several GPUs: `accelerate launch -m lib.budgeted_routing ...`; every process
+then writes its share of the episodes. What is under way is told at once and every ten seconds, for a large model
+takes minutes to one update.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def questions(path: str | Path) -> list[Item]:
-    """Rows of a file as items. Raises TaskError for what `lib.tasks.user_data.rows` refuses, and for prompts of messages."""
+    """Rows of a file as items. Raises TaskError for what `lib.tasks.user_data.rows` refuses, and for prompts of
+    messages."""
     table = user_data.rows(path)
     texts = table["prompt"].map(lambda prompt: isinstance(prompt, str))
     if not texts.all():

@@ -87,5 +87,6 @@ def asked(found: Dataset, chats: bool) -> Dataset:
 
 
 def load(place: str | Path) -> Dataset:
-    """A dataset of one's own: the rows of `lib.tasks.user_data.rows`, which says what they need and raises TaskError."""
+    """A dataset of one's own: the rows of `lib.tasks.user_data.rows`, which says what they need and raises
+    TaskError."""
     return Dataset.from_dict(user_data.rows(place).to_dict("list"))

@@ -98,8 +98,8 @@ class GlassMaps(Section):
 
 
 class GlassSettings(Section):
-    """The glass box of lesson 04 (lib/conductor/synthetic_benchmark.py). good, bad: the central setting; kappas, pairwise: its
-    ablations, beside the head's own."""
+    """The glass box of lesson 04 (lib/conductor/synthetic_benchmark.py). good, bad: the central setting; kappas,
+    pairwise: its ablations, beside the head's own."""
 
     seeds: Annotated[int, Field(ge=2)]
     steps: Count
@@ -119,8 +119,8 @@ class GlassSettings(Section):
 
 
 class StartSettings(Section):
-    """The start that errs (lib/conductor/initial_policy.py): items that it is taught on, share of their replies that make a
-    mistake, replies per update, and the rate of the first update, which falls to 0."""
+    """The start that errs (lib/conductor/initial_policy.py): items that it is taught on, share of their replies that
+    make a mistake, replies per update, and the rate of the first update, which falls to 0."""
 
     items: Annotated[int, Field(ge=8)]
     mistakes: Share

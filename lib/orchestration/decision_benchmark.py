@@ -4,8 +4,9 @@
 objectives, and steps of the real ones (`source`: made up, or a domain and a world). A pretrained model was asked once
 which option it holds likeliest; its replies are shipped beside them, by the hash of all that it was asked.
 
-    python -m lib.orchestration.decision_benchmark            record the pretrained model anew (`make pretrained` first; minutes)
-    python -m lib.orchestration.decision_benchmark --pose     make the situations anew, from the zoo of lesson 01
+    python -m lib.orchestration.decision_benchmark            record the pretrained model anew (`make pretrained`
+    first; minutes) python -m lib.orchestration.decision_benchmark --pose     make the situations anew, from the zoo
+    of lesson 01
 
 Left out: free replies of the pretrained model. It follows no long prompt, so it chooses among the options; whether the
 token that it would have said first is one of them is kept, and is what `valid` counts.
@@ -162,8 +163,9 @@ def asked(posed: Sequence[Posed]) -> str:
 
 
 def record(hosted, posed: Sequence[Posed]) -> dict[str, Any]:
-    """Ask a pretrained model (`lib.language_models.training.smollm_baseline.Hosted`) everything: of each situation the log-probabilities of
-    its options as the first token of a reply, and whether the likeliest token of all is one of them."""
+    """Ask a pretrained model (`lib.language_models.training.smollm_baseline.Hosted`) everything: of each situation
+    the log-probabilities of its options as the first token of a reply, and whether the likeliest token of all is one
+    of them."""
     import torch
 
     options = [hosted.tokenizer.encode(sign, add_special_tokens=False)[0] for sign in LETTERS]
@@ -206,7 +208,8 @@ class Recorded:
         held = artifacts.read_json(place)
         if held["asked"] != asked(posed):
             raise ValueError(
-                f"{place} holds replies to other situations; record them: python -m lib.orchestration.decision_benchmark"
+                f"{place} holds replies to other situations; record them: "
+                "python -m lib.orchestration.decision_benchmark"
             )
         self.model = held["model"]
         self.replies = {

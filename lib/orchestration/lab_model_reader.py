@@ -1,8 +1,9 @@
 """lab-orchestrator as a reader of briefs: a small language model that was taught to rank policies by what is told.
 
-A brief is written as a decision situation in the lab's own words (`lib.language_models.training.decision_traces`), under names that are dealt
-anew, so nothing that the model could remember of a policy helps it. Of a card it is shown the page of the situation at
-hand. It picks the name that it holds most likely; names that are not on the menu cannot be picked.
+A brief is written as a decision situation in the lab's own words (`lib.language_models.training.decision_traces`),
+under names that are dealt anew, so nothing that the model could remember of a policy helps it. Of a card it is shown
+the page of the situation at hand. It picks the name that it holds most likely; names that are not on the menu cannot
+be picked.
 """
 
 from collections.abc import Sequence

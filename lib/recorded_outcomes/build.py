@@ -1,4 +1,5 @@
-"""Makes `data/outcomes` from tables of facts and the prompts behind them: `python -m lib.recorded_outcomes.build SOURCE`.
+"""Makes `data/outcomes` from tables of facts and the prompts behind them: `python -m lib.recorded_outcomes.build
+SOURCE`.
 
 Facts only are kept: who was asked what, whether it was right, what it cost or how long it was. Prompts are not
 shipped. With `--model`, a folder of all-MiniLM-L6-v2, sentence embeddings of them are computed (mean of the last

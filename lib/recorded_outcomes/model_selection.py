@@ -212,8 +212,8 @@ def _mixed(
 
 
 def frame(table: Table, found: Scored, arm: str, role: str) -> pd.DataFrame:
-    """Rows for `lib.experiment.results_table`: at equal quality, and at half of the best constant's money. right may be a share, that of
-    a coin's outcomes."""
+    """Rows for `lib.experiment.results_table`: at equal quality, and at half of the best constant's money. right may
+    be a share, that of a coin's outcomes."""
     half = LEVELS.index(0.5)
     made = {EQUAL: found.equal, HALF: np.stack([found.right[half], found.dollars[half]])}
     common = {

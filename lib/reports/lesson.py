@@ -237,8 +237,8 @@ class Lesson:
 
 
 def _read(of: Callable | type) -> tuple[str, str, str]:
-    """An object's name, its place (lib/policy_zoo/ppo.py:210) and its code from the first column on. Raises TypeError, naming
-    it, where there is none."""
+    """An object's name, its place (lib/policy_zoo/ppo.py:210) and its code from the first column on. Raises
+    TypeError, naming it, where there is none."""
     try:
         (lines, first), file = inspect.getsourcelines(of), Path(inspect.getfile(of))
     except (TypeError, OSError) as error:

@@ -1,8 +1,9 @@
 """The pool of experts: models of `llm.models` under the names that the controller writes, and their prices.
 
-Lab models are asked as all lessons ask them, and remember what they said (`lib.language_models.in_process_client`); any other model, an
-endpoint among them, through the client. A call that fails (a timeout, a server in trouble, a reply that is none) is
-an outcome, not an exception: the controller hears `error` and the episode goes on; what was billed is charged.
+Lab models are asked as all lessons ask them, and remember what they said (`lib.language_models.in_process_client`);
+any other model, an endpoint among them, through the client. A call that fails (a timeout, a server in trouble, a
+reply that is none) is an outcome, not an exception: the controller hears `error` and the episode goes on; what was
+billed is charged.
 """
 
 from __future__ import annotations
@@ -179,7 +180,8 @@ def askers(llm: LLMSettings, names: Collection[str], root: str | Path) -> dict[s
 
 @cache
 def load_lab_once(models: str, llm_json: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
-    """`lib.language_models.serving.transport.lab`, once per process, whose threads keep the models from one job to the next.
+    """`lib.language_models.serving.transport.lab`, once per process, whose threads keep the models from one job to
+    the next.
 
     models: folder of the lab models; llm_json: the settings, as of `RunContext`.
     """

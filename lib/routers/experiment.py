@@ -44,9 +44,10 @@ _READ = (
 
 @dataclass(frozen=True)
 class Found:
-    """rows: for `lib.experiment.results_table`, see `choosing.frame`, means over partings; drawn: table, arm, condition, parting, and its
-    mean right and dollars; levels: table, arm, parting, level, promised, dollars, right and
-    over_groups, the share of groups that spend more than promised; aiq: table, arm, value, lo, hi, above mixtures;
+    """rows: for `lib.experiment.results_table`, see `choosing.frame`, means over partings; drawn: table, arm,
+    condition, parting, and its mean right and dollars; levels: table, arm, parting, level, promised, dollars, right
+    and over_groups, the share of groups that spend more than promised; aiq: table, arm, value, lo, hi, above
+    mixtures;
     gate: as `headroom.gate`, by table; told: what `headroom.described` says, by table."""
 
     rows: pd.DataFrame

@@ -1,6 +1,7 @@
 """What orchestration costs: Table 3 of policy orchestration in three versions.
 
-Formulas and prices are those of `lib.llm.cost_ledger` (A.6). What the paper prints is checked claim by claim in `data/claims`.
+Formulas and prices are those of `lib.llm.cost_ledger` (A.6). What the paper prints is checked claim by claim in
+`data/claims`.
 """
 
 import pandas as pd

@@ -1,7 +1,7 @@
 """What the lessons measured, for a terminal: one metric a line, value and interval, lesson by lesson.
 
-`python -m lib.scoreboard.lesson_metrics [--lesson 05] [--json]`, or `make metrics`. The files are those that `dvc metrics` reads,
-whose own table is as wide as there are metrics. Left out: what a metric means, which its lesson says.
+`python -m lib.scoreboard.lesson_metrics [--lesson 05] [--json]`, or `make metrics`. The files are those that `dvc
+metrics` reads, whose own table is as wide as there are metrics. Left out: what a metric means, which its lesson says.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 """Estimates from records: means, paired gaps, ratios, changes, distances to mixtures; one rule for all intervals.
 
-Every function takes rows of a record (`lib.experiment.results_table`), the column that is measured and the columns `by` which estimates
-are wanted, and returns a frame with that index: value, lo, hi (95 %), runs, items, p (of no effect) and told (the
-smallest effect that these runs could have told, with 80 % power). A unit is one seed x item x try; tries of one item
-are averaged, differences are taken inside a unit. One number has one interval wherever it is shown: nothing is drawn
-at random but in `statistic`, whose stream is named by the quantity.
+Every function takes rows of a record (`lib.experiment.results_table`), the column that is measured and the columns
+`by` which estimates are wanted, and returns a frame with that index: value, lo, hi (95 %), runs, items, p (of no
+effect) and told (the smallest effect that these runs could have told, with 80 % power). A unit is one seed x item x
+try; tries of one item are averaged, differences are taken inside a unit. One number has one interval wherever it is
+shown: nothing is drawn at random but in `statistic`, whose stream is named by the quantity.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

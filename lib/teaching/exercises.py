@@ -1,6 +1,7 @@
 """The exercises as cells of the notebooks, and their worked solutions for whoever teaches.
 
-`python -m lib.teaching.exercises` writes the exercises of `lib.teaching.exercises_by_lesson` to the end of every notebook, in one
+`python -m lib.teaching.exercises` writes the exercises of `lib.teaching.exercises_by_lesson` to the end of every
+notebook, in one
 form: the question with how hard, how important and how long, then a cell to answer in. Cells that it wrote
 before carry the tag `exercise` and are replaced. With `--solutions 05_budgeted_routing` it changes nothing
 and prints the worked solutions of that lesson.

@@ -4,9 +4,10 @@ A copy has no outputs, a cell for notes at the end of every section, and the exe
 cells tagged `solution` are left out. `student/exercises.ipynb` gathers the exercises of all lessons. Findings
 are sentences that code makes from results, so they appear once a student has run the lesson.
 
-What is hidden and what is not: no file of `student/` holds a solution, but answers are checked by `lib.teaching.exercises_by_lesson`,
-which stands in the same checkout and can be read. This keeps honest people from stumbling over an answer; it
-is no examination. Files that a student has worked in are not overwritten unless asked to.
+What is hidden and what is not: no file of `student/` holds a solution, but answers are checked by
+`lib.teaching.exercises_by_lesson`, which stands in the same checkout and can be read. This keeps honest people from
+stumbling over an answer; it is no examination. Files that a student has worked in are not overwritten unless asked
+to.
 """
 
 import argparse

@@ -599,16 +599,35 @@ def test_an_arm_more_changes_no_other_nor_does_what_tables_call_it(keys):
 
 
 EPISODES = (
-    "lib.experiment.seeds", "lib.tasks", "lib.tools", "lib.language_models.tokenizer", "lib.language_models.chat_template", "lib.language_models.kv_cache_forward",
-    "lib.language_models.generation", "lib.language_models.in_process_client", "lib.language_models.serving.chat_completions", "lib.language_models.training.agent_traces", "lib.language_models.training.team_traces",
-    "lib.agent_configuration.action_space", "lib.agent_configuration.questions", "lib.agent_configuration.atoms", "lib.agent_configuration.agent_models",
-    "lib.agent_configuration.agent_team", "lib.agent_configuration.workflows", "lib.agent_configuration.agent_system", "lib.agent_configuration.rewards",
+    "lib.experiment.seeds",
+    "lib.tasks",
+    "lib.tools",
+    "lib.language_models.tokenizer",
+    "lib.language_models.chat_template",
+    "lib.language_models.kv_cache_forward",
+    "lib.language_models.generation",
+    "lib.language_models.in_process_client",
+    "lib.language_models.serving.chat_completions",
+    "lib.language_models.training.agent_traces",
+    "lib.language_models.training.team_traces",
+    "lib.agent_configuration.action_space",
+    "lib.agent_configuration.questions",
+    "lib.agent_configuration.atoms",
+    "lib.agent_configuration.agent_models",
+    "lib.agent_configuration.agent_team",
+    "lib.agent_configuration.workflows",
+    "lib.agent_configuration.agent_system",
+    "lib.agent_configuration.rewards",
     "lib.agent_configuration.experiment",
-)  # fmt: skip
+)
 LEARNING = (
-    "lib.rl.losses", "lib.agent_configuration.variants", "lib.agent_configuration.encoders", "lib.agent_configuration.policies",
-    "lib.agent_configuration.policy_updates", "lib.agent_configuration.training",
-)  # fmt: skip
+    "lib.rl.losses",
+    "lib.agent_configuration.variants",
+    "lib.agent_configuration.encoders",
+    "lib.agent_configuration.policies",
+    "lib.agent_configuration.policy_updates",
+    "lib.agent_configuration.training",
+)
 JOBS_BY_MODULE = dict.fromkeys(EPISODES) | dict.fromkeys(LEARNING, TRAINED)  # None is all jobs
 JOBS_BY_MODULE |= {
     "lib.agent_configuration.search": {*PARTS, "greedy", "prompted"},

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from transformers.utils import logging
 
-from lib import config, doctor, tasks
+from lib import config, tasks
 from lib.config import ROOT
 from lib.envs import question_bank
 from lib.experiment import artifacts
@@ -29,6 +29,7 @@ from lib.policy_zoo.networks import Mlp, initial
 from lib.recorded_outcomes import tables
 from lib.reports.execute import dvc_stage, strip_outputs
 from lib.scoreboard import claim
+from scripts import doctor
 from tests.language_models.tiny import model
 from tests.test_doctor import LOCK
 

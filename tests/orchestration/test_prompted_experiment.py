@@ -178,12 +178,25 @@ def test_a_policy_that_is_trained_anew_changes_the_keys_of_the_jobs_in_which_it_
 
 
 VERSIONED = {
-    "everybody": [prompt_components, decisions, domains, envs, evaluate, cost_ledger, variants, networks, policies, recipes,
-                  seeds, prompted_experiment, environment_copies],
+    "everybody": [
+        prompt_components,
+        decisions,
+        domains,
+        envs,
+        evaluate,
+        cost_ledger,
+        variants,
+        networks,
+        policies,
+        recipes,
+        seeds,
+        prompted_experiment,
+        environment_copies,
+    ],
     "who asks": [orchestrators, reply_parser, scripted],
     "who does not": [baselines],
     "nobody": [llm_judge],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,8 @@ def make_cards(settings: Params, domain: str, episodes: int = 8) -> list[dict]:
 
 
 def write(root: Path, domain: str, cards_of_menu: Sequence[dict], seeds: int = 2) -> None:
-    """The tiny zoo of a domain on disk, as `lib.policy_zoo.train` and lesson 01 leave one: policies, references, cards."""
+    """The tiny zoo of a domain on disk, as `lib.policy_zoo.train` and lesson 01 leave one: policies, references,
+    cards."""
     card_of = {card["name"]: card for card in cards_of_menu}
     for name in (*SINGLE, *REFERENCES[domain]):
         actor = policies(domain)[name] if name in SINGLE else policy(domain, name, (), 1.0)

@@ -256,7 +256,7 @@ def made_by(checkout: Checkout, *names: str) -> list[str]:
 def test_it_works_in_a_downloaded_archive_without_git(copy, first):
     """What `make repro` does first, and the cheap stages; the lessons never ask git."""
     checkout = copy("archive", with_git=False)
-    checkout.run("python", "lib/doctor.py", "--fix", "--quiet")
+    checkout.run("python", "scripts/doctor.py", "--fix", "--quiet")
     assert ran(checkout.dvc("repro", "clean"))[-1] == "clean"
     assert checkout.hashes("data/notebooks") == first.checkout.hashes("data/notebooks")
 

@@ -42,8 +42,8 @@ def ship(
 ) -> Path:
     """Keep a trained model and its card under `root`; returns the place of the weights.
 
-    recipe: see `lib.language_models.training.build.recipe`; attempt: which training met the target; curve: step, loss (nats per token),
-    accuracy, one row per evaluation. Raises ValueError where half precision cannot hold a weight.
+    recipe: see `lib.language_models.training.build.recipe`; attempt: which training met the target; curve: step, loss
+    (nats per token), accuracy, one row per evaluation. Raises ValueError where half precision cannot hold a weight.
     """
     weights = {key: held.detach().half().numpy() for key, held in model.named_parameters()}
     broken = [key for key, held in weights.items() if not np.isfinite(held).all()]

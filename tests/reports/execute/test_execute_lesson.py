@@ -49,7 +49,8 @@ def project(
     params = f"[data/settings.json: [{sections}]]"
     artifacts.write_text(
         root / "dvc.yaml",
-        f"stages:\n  00_tiny:\n    cmd: python -m lib.reports.execute 00_tiny\n    params: {params}\n    outs: {outs}\n",
+        "stages:\n  00_tiny:\n    cmd: python -m lib.reports.execute 00_tiny\n"
+        f"    params: {params}\n    outs: {outs}\n",
     )
     return root
 
