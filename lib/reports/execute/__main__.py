@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lib.experiment.process_group import die_with_parent
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 INTERRUPTED, TERMINATED = 130, 143  # what a shell expects after Ctrl-C and after a polite kill
 
 

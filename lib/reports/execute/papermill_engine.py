@@ -263,7 +263,7 @@ papermill_translators.register("python", _Readable)
 
 def environment(root: Path, **extra: str) -> dict[str, str]:
     """What the kernel sees: this process's environment, pinned where it could change a result."""
-    code = Path(__file__).resolve().parents[2]  # the same place, but for a test's small project
+    code = Path(__file__).resolve().parents[3]  # the same place, but for a test's small project
     paths = dict.fromkeys([str(root), str(code), os.environ.get("PYTHONPATH", "")])
     pinned = {**FIXED_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     return {**os.environ, **pinned, **extra}

@@ -43,7 +43,7 @@ from tests.llm.server import certificate, key
 
 __all__ = ["certificate", "key"]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KEY = "sk-planted-51c0ffee"
 _PROCESS = """
 import time

@@ -23,7 +23,7 @@ from lib.reports.execute.normalise_outputs import Scrubber, scrub
 from lib.reports.execute.progress import Progress
 from lib.reports.execute.rerun_reasons import explain_run
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 PARAMETERS = "profile = None  # which scale\nzoo = None  # how to train"
 SETTINGS = {
     "profile": "smoke",
