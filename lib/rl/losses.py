@@ -1,7 +1,8 @@
 """Losses and advantages that several trainers share, each of them once.
 
 The clipped objective, generalised advantage estimates, advantages within a group, and whitening: for policies in
-rooms (`zoo.ppo`), controllers of language models (`routing.learn`), configurations (`configuration.learn`) and the
+rooms (`policy_zoo.ppo`), controllers of language models (`rl.token_ppo`), configurations
+(`agent_configuration.policy_updates`) and the
 Conductor. Training loops, averages over a batch and penalties differ, and stay where they are.
 """
 

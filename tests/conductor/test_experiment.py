@@ -55,7 +55,7 @@ def settings(**conductor) -> config.Params:
         "save_every": 2,
     }
     base = {
-        "seeds": 1,
+        "experiment.seeds": 1,
         "jobs": 1,
         "prompts": PROMPTS,
         "test_items": ITEMS,
@@ -295,7 +295,7 @@ def test_a_setting_changes_the_jobs_of_the_arms_that_read_it_and_no_others(place
         {"side_seeds": 2},
         {"gate": 0.5},
         {"margin": 0.5},
-        {"glass": {"seeds": 9, "steps": 9, "good": 0.5}},
+        {"glass": {"experiment.seeds": 9, "steps": 9, "good": 0.5}},
     ],
     ids=str,
 )
@@ -343,22 +343,22 @@ def test_the_version_of_code_is_in_the_keys_of_the_jobs_that_run_it_and_of_no_ot
     place, monkeypatch
 ):
     start_and_exam = {
-        "seeds",
+        "experiment.seeds",
         "tasks",
-        "models.tokenizer",
-        "models.dialogue",
-        "models.corpus",
-        "models.forward",
+        "language_models.tokenizer",
+        "language_models.chat_template",
+        "language_models.training.training_data",
+        "language_models.kv_cache_forward",
     }
     start_and_exam |= {
-        "models.generation",
-        "conductor.start",
+        "language_models.generation",
+        "conductor.initial_policy",
         "conductor.data",
-        "conductor.preference",
+        "conductor.reward_model",
     }
-    start_and_exam |= {"conductor.rewards", "conductor.evaluation", "conductor.study"}
-    grpo = {"conductor.arms", "conductor.weighting", "conductor.rollouts", "conductor.trainer"}
-    conducted = {"conductor.head", "conductor.meta"}
+    start_and_exam |= {"conductor.rewards", "conductor.evaluation", "conductor.experiment"}
+    grpo = {"conductor.variants", "conductor.weighting", "conductor.rollouts", "conductor.trainer"}
+    conducted = {"conductor.meta_policy", "conductor.meta_policy_training"}
     assert versions_read(place, monkeypatch, variants.BASE) == start_and_exam
     assert versions_read(place, monkeypatch, NAMED["sft"]) == start_and_exam
     assert versions_read(place, monkeypatch, NAMED["equal"]) == start_and_exam | grpo
@@ -367,8 +367,8 @@ def test_the_version_of_code_is_in_the_keys_of_the_jobs_that_run_it_and_of_no_ot
     )
     assert versions_read(
         place, monkeypatch, variants.ANCHORED
-    ) == start_and_exam | grpo | conducted | {"losses"}
-    judged = start_and_exam | grpo | {"conductor.judge", "llm.scripted"}
+    ) == start_and_exam | grpo | conducted | {"rl.losses"}
+    judged = start_and_exam | grpo | {"conductor.llm_judge", "llm.scripted"}
     assert versions_read(place, monkeypatch, NAMED["judge"]) == judged
 
 
