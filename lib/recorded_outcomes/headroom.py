@@ -34,7 +34,7 @@ from lib.recorded_outcomes.tables import Table
 
 VERSION = 1  # of what could be won
 QUESTIONS = {
-    "accuracy": 0.05,
+    "accuracy": stats.MIN_HEADROOM,
     "money": 0.10,
     "check": 0.10,
 }  # the least that leaves something to ask

@@ -33,7 +33,6 @@ RUNGS = {  # how near to reality the test of a claim is
     "lab": "small language models, and tools that run",
     "recorded": "recorded outcomes of real models",
 }
-HEADROOM = 0.05  # accuracy; a question with less to win is closed
 FILE = ROOT / "data/claims/claims.yaml"
 END = "..."  # how YAML says that a document is over
 _COMPARED = {  # how a test of each kind may compare
@@ -62,9 +61,9 @@ class Claim(BaseModel):
     test it. tolerance: of a formula's equality, in its unit. quotes: numbers that the paper prints, by the name
     under which tests use them. stand_in: the metrics do not say that scripted stand-ins decided, but they did. blame:
     of a formula that fails. gate: metrics that say what choosing could win there, of `lesson` or as `lesson: key`;
-    where the lower end of one is below `HEADROOM`, or its word is closed, so is the question. start: the same test of
-    what was there before training; where it holds too, training is not shown to have done it. rung: of `RUNGS`; a claim
-    that is judged on several has an entry for each. note: what a reader should know besides.
+    where the lower end of one is below `stats.MIN_HEADROOM`, or its word is closed, so is the question. start: the same
+    test of what was there before training; where it holds too, training is not shown to have done it. rung: of `RUNGS`;
+    a claim that is judged on several has an entry for each. note: what a reader should know besides.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

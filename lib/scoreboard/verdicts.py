@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lib.scoreboard import expressions
-from lib.scoreboard.claim import HEADROOM, Claim
+from lib.scoreboard.claim import Claim
 from lib.scoreboard.errors import ClaimError
 from lib.scoreboard.metrics import Metrics, Missing
 from lib.scoreboard.paper_formulas import FUNCTIONS
-from lib.stats import Interval, interval_arithmetic
+from lib.stats import MIN_HEADROOM, Interval, interval_arithmetic
 from lib.stats.random_effects import read_off
 
 HOLDS, FAILS, UNDECIDED, COMPARED, UNTESTABLE = (
@@ -166,9 +166,12 @@ def shut(metrics: Metrics, lesson: str, key: str) -> str:
         found = metrics.estimate(lesson, key)
     except Missing as missing:
         return str(missing)  # what nobody measured is not open
-    if found.known and found.lo >= HEADROOM:
+    if found.known and found.lo >= MIN_HEADROOM:
         return ""
-    return f"choosing could win {found.value:.3f} over the best constant, at least {found.lo:.3f}; {HEADROOM} is asked"
+    return (
+        f"choosing could win {found.value:.3f} over the best constant, at least {found.lo:.3f}; "
+        f"{MIN_HEADROOM} is asked"
+    )
 
 
 def _weak(claim: Claim, metrics: Metrics) -> list[str]:

@@ -16,7 +16,7 @@ from lib.stats.estimates import (
     share,
     statistic,
 )
-from lib.stats.headroom import OPEN, headroom
+from lib.stats.headroom import MIN_HEADROOM, headroom, is_open
 from lib.stats.intervals import (
     DRAWS,
     FEW,

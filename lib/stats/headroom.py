@@ -5,7 +5,13 @@ import pandas as pd
 
 from lib.stats.estimates import gap
 
-OPEN = 0.05  # accuracy that choosing has to win for sure, or the question is closed
+# A question is open where the lower end of the headroom's interval reaches this: accuracy, or utility in [0, 1].
+MIN_HEADROOM = 0.05
+
+
+def is_open(estimates: pd.DataFrame) -> pd.Series:
+    """Whether choosing could win enough to be worth a comparison, for each estimate of a headroom (see `headroom`)."""
+    return estimates["lo"] >= MIN_HEADROOM
 
 
 def headroom(dev: pd.DataFrame, test: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -55,7 +55,7 @@ def settings(**conductor) -> config.Params:
         "save_every": 2,
     }
     base = {
-        "experiment.seeds": 1,
+        "seeds": 1,
         "jobs": 1,
         "prompts": PROMPTS,
         "test_items": ITEMS,
@@ -295,7 +295,7 @@ def test_a_setting_changes_the_jobs_of_the_arms_that_read_it_and_no_others(place
         {"side_seeds": 2},
         {"gate": 0.5},
         {"margin": 0.5},
-        {"glass": {"experiment.seeds": 9, "steps": 9, "good": 0.5}},
+        {"glass": {"seeds": 9, "steps": 9, "good": 0.5}},
     ],
     ids=str,
 )
