@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from lib.config import ROOT
 from lib.experiment import artifacts
@@ -68,7 +69,10 @@ def run_small_job(small_job: SmallJob, folder: Path) -> tuple[dict[str, Any], se
     sys.setprofile(note_call)
     threading.setprofile(note_call)
     try:
-        result = small_job.work(small_job.job, folder, lambda done: None)
+        with threadpool_limits(
+            1
+        ):  # as in a sweep's processes: sums depend on the number of threads
+            result = small_job.work(small_job.job, folder, lambda done: None)
     finally:
         sys.setprofile(None)
         threading.setprofile(None)

@@ -410,10 +410,10 @@ def test_an_export_without_a_last_line_end_is_whole(tmp_path):
 RECORDER = """
 import asyncio, sys
 from lib.llm.replay_cache import Cassette
-from tests.llm import server, test_cassette
+from tests.llm import server, test_replay_cache
 folder, url, first, last = sys.argv[1:]
 numbers = range(int(first), int(last))
-chats = [test_cassette.asked(f"question {n}", n) for n in numbers]
+chats = [test_replay_cache.asked(f"question {n}", n) for n in numbers]
 replies, _ = asyncio.run(server.together(url, chats, {"cassette": Cassette(folder, "tape", "record")}))
 print(sum(reply.text == f"question {n} with {n}" for n, reply in zip(numbers, replies)))
 """

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lib.plots import intervals, png
+from lib.plots import png, points
 from lib.plots.sliders import controls, play
 from lib.stats import Interval
 
 
 def bar(step: int, weight: float = 0.5):
-    return intervals({"RO": Interval(step * weight, np.nan, np.nan)}, f"Step {step}", "value")
+    return points({"RO": Interval(step * weight, np.nan, np.nan)}, f"Step {step}", "value")
 
 
 def strip():
-    return intervals({"RO": Interval(7.0, np.nan, np.nan)}, "The strip", "value")
+    return points({"RO": Interval(7.0, np.nan, np.nan)}, "The strip", "value")
 
 
 SLIDERS = {"step": range(1, 4), "weight": [0.5, 1.0]}
