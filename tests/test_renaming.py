@@ -14,7 +14,7 @@ KEYS = """
 import json, sys
 from pathlib import Path
 from lib import config as params
-from lib.language_models import build
+from lib.language_models.training import build
 from tests.golden import SYSTEMS, runner
 
 keys = {}

@@ -15,6 +15,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from lib.scoreboard.errors import ClaimError
@@ -53,14 +54,28 @@ class Parsed:
 
 
 def parse(text: str, quotes: Collection[str] = (), functions: Collection[str] = ()) -> Parsed:
-    """Read a test. Raises ClaimError for what is not of the language, and for a metric that stands in it twice,
-    because intervals are combined as those of independent estimates."""
+    """Read a test, once for each text in this process.
+
+    Args:
+        text: Such as "{reward.corl} > {reward.constant}".
+        quotes: Names of the paper's numbers that it may use.
+        functions: Names of the functions that it may call.
+
+    Raises:
+        ClaimError: It is not of the language, or a metric stands in it twice: intervals are combined as those of
+            independent estimates.
+    """
+    return _parse_once(text, frozenset(quotes), frozenset(functions))
+
+
+@lru_cache(maxsize=4096)
+def _parse_once(text: str, quotes: frozenset[str], functions: frozenset[str]) -> Parsed:
     if len(text) > LONGEST:
         raise ClaimError(
             f"{text[:60]!r}... has {len(text):,} characters; a test has at most {LONGEST}"
         )
     plain = unicodedata.normalize(
-        "NFKC", " ".join([_BRACES.sub("", text), *quotes])
+        "NFKC", " ".join([_BRACES.sub("", text), *sorted(quotes)])
     )  # as Python reads names
     if taken := _METRIC.search(plain):
         raise ClaimError(

@@ -700,3 +700,14 @@ def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
             result_queries.FUNCTIONS["mean"]("made.right", wrong)
     with pytest.raises(ClaimError, match="misspelled"):
         result_queries.FUNCTIONS["gap"]("made.right", "arm=z", "arm=b")
+
+
+def test_a_test_is_parsed_once_however_often_claims_are_read_and_judged():
+    expressions._parse_once.cache_clear()
+    all_claims = [entries.read(), entries.read()][1]
+    texts = {
+        (text, frozenset(each.quotes)) for each in all_claims for text in (*each.test, each.start)
+    }
+    for each in all_claims:
+        each.reads()
+    assert 200 < expressions._parse_once.cache_info().misses <= len(texts)
