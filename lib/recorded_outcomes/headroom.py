@@ -31,15 +31,16 @@ from lib.recorded_outcomes.model_selection import (
     scored,
 )
 from lib.recorded_outcomes.tables import Table
+from lib.stats.verdicts import NOT_OPEN
 
-VERSION = 1  # of what could be won
+VERSION = 2  # of what could be won; 2: "not open" is the word for a question below the bound
 QUESTIONS = {
     "accuracy": stats.MIN_HEADROOM,
     "money": 0.10,
     "check": 0.10,
 }  # the least that leaves something to ask
 CEILING = 0.95  # a constant above it leaves nothing to tell apart
-OPEN, CLOSED = "open", "closed"
+OPEN = "open"
 POOL = 5  # best models on the items that are learned from, among which the gate's router chooses
 RATES = np.concatenate(
     [[0.0], np.geomspace(2e-3, 3, 20)]
@@ -217,7 +218,7 @@ def gate(table: Table, folds: int, runs: Sequence[int], margin: float) -> pd.Dat
     }
     out = pd.DataFrame(rows, index=["value", "lo", "hi", "quality_hi"]).T.rename_axis("question")
     still = (out["lo"] >= pd.Series(QUESTIONS)) & (out["quality_hi"] >= 0)
-    out["question is"] = np.where(still & (table.right.mean(0).max() <= CEILING), OPEN, CLOSED)
+    out["question is"] = np.where(still & (table.right.mean(0).max() <= CEILING), OPEN, NOT_OPEN)
     return out.drop(columns="quality_hi")
 
 

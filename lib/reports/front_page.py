@@ -49,14 +49,14 @@ KNOWN = {  # what is known of a decision maker, by the word of the scoreboard's 
     "above": "Beats the best fixed choice",
     "level": "Not told apart from it",
     "below": "Below it",
-    "closed": "Too little to win for anybody",
+    "not_open": "Too little to win for anybody",
 }
 VERDICTS = {  # what became of a claim: key in the scoreboard's metrics, words for it
     "holds": "hold",
-    "fails": "do not hold",
+    "does_not_hold": "do not hold",
     "equivalent": "equivalent",
     "undecided": "undecided",
-    "closed": "closed",
+    "not_open": "not open",
     "untestable": "not testable",
 }
 RUNGS = {  # how near to reality a claim was tested: its title, and what it is

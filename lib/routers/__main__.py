@@ -102,7 +102,7 @@ def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None
     asked = {name: gate.loc[name, "question is"] for name in gate.index}
     if won:
         print(f"\nYes: {', '.join(won)} cost less than the best constant at equal quality.")
-    elif asked["money"] == headroom.CLOSED and asked["accuracy"] == headroom.CLOSED:
+    elif asked["money"] == headroom.NOT_OPEN and asked["accuracy"] == headroom.NOT_OPEN:
         print(
             "\nNo, and no router is likely to: what could be won without a check is too little to ask for."
         )

@@ -21,6 +21,7 @@ from lib.recorded_outcomes.model_selection import EQUAL, HALF, Fold, Plays, Scor
 from lib.recorded_outcomes.tables import Table
 from lib.routers import methods
 from lib.routers.methods import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
+from lib.stats.verdicts import UNDECIDED
 from lib.tool_orchestration import rewards as tool_rewards
 
 VERSION = 1  # of the replay of a table
@@ -270,8 +271,8 @@ def compared(
     By arm: `quality`, right answers less the best constant's, and `ratio`, dollars over its dollars, both at equal
     quality; `half`, right answers at half the money less those of mixtures there, and `half_quality` less those of the
     best constant at its full price. verdict: see `verdict`; "cheaper" also where half the money is as right, a second
-    look, added after a first run at equal quality, so that two chances stand behind that word. gate: open or closed by
-    question, whose arms get no verdict where it is closed.
+    look, added after a first run at equal quality, so that two chances stand behind that word. gate: open or
+    not open by question, whose arms get no verdict where it is not.
     """
     equal, half = (
         (results_table.where(rows, condition=name), drawn[drawn["condition"] == name])
@@ -287,9 +288,13 @@ def compared(
             found = [verdict(each["quality"], each["ratio"], margin) for each in (told, later)]
             told["half_quality"] = later["quality"]
             question = "check" if arm in (CHECK, POOR) else "money"
-            closed = gate[question] == headroom.CLOSED and arm != ORACLE
+            closed = gate[question] == headroom.NOT_OPEN and arm != ORACLE
             made[arm] = told | {
-                "verdict": headroom.CLOSED if closed else CHEAPER if CHEAPER in found else found[0]
+                "verdict": headroom.NOT_OPEN
+                if closed
+                else CHEAPER
+                if CHEAPER in found
+                else found[0]
             }
     return pd.DataFrame(made).T.rename_axis("arm")
 
@@ -326,7 +331,7 @@ def verdict(quality: stats.Interval, ratio: stats.Interval, margin: float) -> st
     if ratio.lo > 1:
         return "dearer"
     enough = ratio.hi <= 1 - headroom.QUESTIONS["money"]
-    return CHEAPER if enough and quality.lo > -margin else "not told apart"
+    return CHEAPER if enough and quality.lo > -margin else UNDECIDED
 
 
 def shares(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.DataFrame:

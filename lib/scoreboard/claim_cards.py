@@ -12,17 +12,18 @@ from pathlib import Path
 from lib.scoreboard import format, multiple_testing
 from lib.scoreboard.claim import KINDS, PAPERS, RUNGS
 from lib.scoreboard.verdicts import (
-    CLOSED,
     COMPARED,
     EQUIVALENT,
     FAILS,
     HOLDS,
     NAMES,
+    NOT_OPEN,
     STAND_IN,
     UNDECIDED,
     UNTESTABLE,
     Verdict,
 )
+from lib.stats.verdicts import slug
 
 SIGNS = {
     HOLDS: "✓",
@@ -31,7 +32,7 @@ SIGNS = {
     COMPARED: "≈",
     UNTESTABLE: "–",
     EQUIVALENT: "=",
-    CLOSED: "×",
+    NOT_OPEN: "×",
 }
 SHOWN = 3  # tests of a claim whose numbers stand on its card
 _BLAME = {
@@ -66,7 +67,9 @@ def _form(verdicts: Sequence[Verdict]) -> str:
     menus = [
         _menu("paper", "Paper", PAPERS),
         _menu("kind", "Kind", {kind: kind for kind in KINDS}),
-        _menu("verdict", "Verdict", {key: name for key, name in NAMES.items() if key in there}),
+        _menu(
+            "verdict", "Verdict", {slug(key): name for key, name in NAMES.items() if key in there}
+        ),
         _menu("rung", "Rung", RUNGS),
         _menu("by", "Decided by", {"scripted": f"a {STAND_IN}", "other": "anything else"}),
     ]
@@ -88,7 +91,12 @@ def _menu(name: str, label: str, options: Mapping[str, str]) -> str:
 
 def _card(v: Verdict, survives: bool) -> str:
     claim = v.claim
-    data = {"paper": claim.paper, "kind": claim.kind, "verdict": v.verdict, "rung": claim.rung}
+    data = {
+        "paper": claim.paper,
+        "kind": claim.kind,
+        "verdict": slug(v.verdict),
+        "rung": claim.rung,
+    }
     data |= {"by": "scripted" if v.stand_in else "other"}
     attributes = " ".join(f'data-{key}="{escape(value)}"' for key, value in data.items())
     by = f' <span class="by">{STAND_IN}</span>' if v.stand_in else ""

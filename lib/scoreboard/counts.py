@@ -6,20 +6,21 @@ from lib.plots.tables import listed
 from lib.scoreboard import multiple_testing
 from lib.scoreboard.claim import KINDS, PAPERS, RUNGS
 from lib.scoreboard.verdicts import (
-    CLOSED,
     COMPARED,
     EQUIVALENT,
     FAILS,
     HOLDS,
     NAMES,
+    NOT_OPEN,
     UNDECIDED,
     UNTESTABLE,
     Verdict,
 )
+from lib.stats.verdicts import slug
 
 WORDS = {  # of one claim, and of several
     HOLDS: ("holds", "hold"), FAILS: ("does not hold", "do not hold"), EQUIVALENT: ("is equivalent", "are equivalent"),
-    UNDECIDED: ("is undecided", "are undecided"), CLOSED: ("is closed", "are closed"),
+    UNDECIDED: ("is undecided", "are undecided"), NOT_OPEN: ("is not open", "are not open"),
     UNTESTABLE: ("cannot be tested", "cannot be tested"),
 }  # fmt: skip
 
@@ -40,7 +41,7 @@ def of(verdicts: Sequence[Verdict], verdict: str, kind: str | None = None) -> in
 
 def outcome(verdicts: Sequence[Verdict]) -> str:
     """What became of claims, in words: every verdict that there is, the untestable ones last."""
-    order = (HOLDS, FAILS, EQUIVALENT, UNDECIDED, CLOSED, UNTESTABLE)
+    order = (HOLDS, FAILS, EQUIVALENT, UNDECIDED, NOT_OPEN, UNTESTABLE)
     found = {key: of(verdicts, key) for key in order}
     said = [f"{n} {WORDS[key][n != 1]}" for key, n in found.items() if n]
     return listed(said, "none")
@@ -67,14 +68,14 @@ def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
         "claims.chance.kept": len(multiple_testing.survivors(verdicts)),
     }
     for key in NAMES:
-        out[f"claims.{key}"] = of(verdicts, key)
+        out[f"claims.{slug(key)}"] = of(verdicts, key)
         for paper, row in counts(verdicts).items():
-            out[f"claims.{paper}.{key}"] = row[key]
+            out[f"claims.{paper}.{slug(key)}"] = row[key]
         for kind in KINDS:
-            out[f"claims.{kind}.{key}"] = of(verdicts, key, kind)
+            out[f"claims.{kind}.{slug(key)}"] = of(verdicts, key, kind)
         for rung in RUNGS:
             mine = [v for v in verdicts if v.claim.kind == "direction" and v.claim.rung == rung]
-            out[f"claims.rung.{rung}.{key}"] = of(mine, key)
+            out[f"claims.rung.{rung}.{slug(key)}"] = of(mine, key)
     out["claims.arithmetic"] = sum(v.claim.arithmetic for v in verdicts)
     for who in ("paper", "ours", "nobody yet"):
         out[f"claims.formula.blame_{who.split()[0]}"] = sum(v.whose == who for v in verdicts)
@@ -84,12 +85,12 @@ def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
 KEY_METRICS = (
     "claims.total",
     "claims.formula.holds",
-    "claims.formula.fails",
+    "claims.formula.does_not_hold",
     "claims.direction.holds",
-    "claims.direction.fails",
+    "claims.direction.does_not_hold",
     "claims.direction.equivalent",
     "claims.direction.undecided",
-    "claims.direction.closed",
+    "claims.direction.not_open",
     "claims.direction.untestable",
     "claims.chance.kept",
 )

@@ -11,12 +11,12 @@ from lib.scoreboard import multiple_testing
 from lib.scoreboard.claim import PAPERS
 from lib.scoreboard.claim_cards import SIGNS
 from lib.scoreboard.verdicts import (
-    CLOSED,
     COMPARED,
     EQUIVALENT,
     FAILS,
     HOLDS,
     NAMES,
+    NOT_OPEN,
     UNDECIDED,
     UNTESTABLE,
     Verdict,
@@ -28,7 +28,7 @@ _SHADES = {
     UNDECIDED: "#E8D9A0",
     UNTESTABLE: "#DDDDDD",
     EQUIVALENT: "#009E73",
-    CLOSED: "#AAAAAA",
+    NOT_OPEN: "#AAAAAA",
 }
 plots.register({f"{SIGNS[key]} {NAMES[key]}": (shade, "o") for key, shade in _SHADES.items()})
 _SHADES_DARK = {
@@ -36,7 +36,7 @@ _SHADES_DARK = {
     FAILS: "#D55E00",
     UNDECIDED: "#7A7526",
     EQUIVALENT: "#009E73",
-    CLOSED: "#777777",
+    NOT_OPEN: "#777777",
 }  # of marks, which are small
 _FURTHEST = 10.0  # standard errors; what is clearer is drawn there
 

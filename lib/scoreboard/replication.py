@@ -24,14 +24,15 @@ from scipy.stats import norm
 
 from lib.config import from_yaml
 from lib.experiment import artifacts
+from lib.stats.verdicts import FAILS, HOLDS, NOT_OPEN, UNDECIDED
 
 EXPECTED = 0.95  # of coverage
 _Z = float(norm.ppf(0.975))
 _ROUNDING = 1e-9  # numbers that differ by less, in half-widths, are equal
 _FAR = 99.0  # half-widths, where one point stands beside another
 _WORST = 20  # metrics that are named
-_OPPOSITE = {"holds": "does not hold", "does not hold": "holds"}
-_OLD = {"fails": "does not hold"}  # another word for the same
+_OPPOSITE = {HOLDS: FAILS, FAILS: HOLDS}
+_OLD = {"fails": FAILS, "closed": NOT_OPEN, "not told apart": UNDECIDED}  # words of earlier runs
 
 Metrics = Mapping[str, Any]
 

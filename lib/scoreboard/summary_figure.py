@@ -273,7 +273,7 @@ def known(found: Sequence[Place]) -> dict[str, str]:
             word: [f"{each.row.who} ({each.share.value:.2f})" for each in mine if _up(each) == sign]
             for word, sign in (("above", 1), ("level", 0), ("below", -1))
         }
-        lots["closed"] = [each.row.who for each in mine if each.closed]
+        lots["not_open"] = [each.row.who for each in mine if each.closed]
         out |= {f"{rung}.{word}": "; ".join(who) for word, who in lots.items() if who}
     return out
 

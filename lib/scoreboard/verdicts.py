@@ -4,7 +4,7 @@
     does not hold  a formula outside; a direction with its whole interval on the other side
     undecided      the interval holds zero, or a single run gives none
     equivalent     inside a margin that a lesson wrote down before it ran
-    closed         there was too little to win by choosing for any method to show it
+    not open       there was too little to win by choosing for any method to show it
     compared       a magnitude, ours beside the paper's; neither a success nor a failure
     not testable   nothing here can test it, the run that could has not been made, or its interval has no width
 
@@ -24,30 +24,23 @@ from lib.scoreboard.metrics import Metrics, Missing
 from lib.scoreboard.paper_formulas import FUNCTIONS
 from lib.stats import MIN_HEADROOM, Interval, interval_arithmetic
 from lib.stats.random_effects import read_off
+from lib.stats.verdicts import EQUIVALENT, FAILS, HOLDS, NOT_OPEN, UNDECIDED, UNTESTABLE
 
-HOLDS, FAILS, UNDECIDED, COMPARED, UNTESTABLE = (
-    "holds",
-    "fails",
-    "undecided",
-    "compared",
-    "untestable",
-)
-EQUIVALENT, CLOSED = "equivalent", "closed"
+COMPARED = "compared"  # of a magnitude, which is no verdict
 NAMES = {
-    HOLDS: "holds",
-    FAILS: "does not hold",
-    EQUIVALENT: "equivalent",
+    HOLDS: HOLDS,
+    FAILS: FAILS,
+    EQUIVALENT: EQUIVALENT,
     UNDECIDED: "undecided at this scale",
-    CLOSED: "closed: too little to win",
+    NOT_OPEN: "not open: too little to win",
     COMPARED: "compared, not judged",
     UNTESTABLE: "not testable here",
 }
 STAND_IN = "scripted stand-in"
 _ADOPTED = {  # what lessons say, and what it means here
-    "holds": HOLDS, "does not hold": FAILS, "undecided": UNDECIDED, "no difference": UNDECIDED,
-    "no cases": UNTESTABLE, "equivalent": EQUIVALENT, "closed": CLOSED, "untestable": UNTESTABLE,
-}  # fmt: skip
-_STRENGTH = {FAILS: 0, UNTESTABLE: 1, CLOSED: 2, UNDECIDED: 3, EQUIVALENT: 4, HOLDS: 5}
+    word: word for word in (HOLDS, FAILS, EQUIVALENT, UNDECIDED, NOT_OPEN, UNTESTABLE)
+} | {"no difference": UNDECIDED, "no cases": UNTESTABLE}
+_STRENGTH = {FAILS: 0, UNTESTABLE: 1, NOT_OPEN: 2, UNDECIDED: 3, EQUIVALENT: 4, HOLDS: 5}
 _SIGNAL = {  # what training gained in lessons whose lab runs may be too weak to read anything off
     "06_tool_orchestration": "trained.preference_score_minus.start"
 }
@@ -90,7 +83,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim. backends: who decided what its metrics measure; question: "open", "closed", or empty
+    """What became of a claim. backends: who decided what its metrics measure; question: "open", "not open", or empty
     where nobody measured what choosing could win."""
 
     claim: Claim
@@ -148,14 +141,14 @@ def _judge(claim: Claim, metrics: Metrics) -> Verdict:
         verdict, reasons = UNTESTABLE, ["the start does so before any training"]
     if verdict in (HOLDS, FAILS, UNDECIDED, EQUIVALENT):
         verdict, reasons = (
-            (CLOSED, why_closed[:1]) if why_closed else (verdict, reasons + _weak(claim, metrics))
+            (NOT_OPEN, why_closed[:1]) if why_closed else (verdict, reasons + _weak(claim, metrics))
         )
-    question = "" if not claim.gate else CLOSED if why_closed else "open"
+    question = "" if not claim.gate else NOT_OPEN if why_closed else "open"
     return Verdict(claim, verdict, parts, backends, "; ".join(dict.fromkeys(reasons)), question)
 
 
 def shut(metrics: Metrics, lesson: str, key: str) -> str:
-    """Why a question is closed; empty where it is open. A lesson's own word goes before the number."""
+    """Why a question is not open; empty where it is. A lesson's own word goes before the number."""
     try:
         if key.endswith(".is"):
             return (

@@ -4,27 +4,33 @@
     does not hold   the whole interval lies on the other side
     equivalent      the interval holds zero and lies inside a margin that was written down before the run
     undecided       anything else; `told` says what effect these runs could have told
+    not open        too little could be won by choosing (`lib.stats.headroom`), so nothing was asked
     untestable      an interval of no width: nothing varied, so nothing was tested
 
-Left out: claims of the papers, which are `lib.scoreboard`.
+These are the words of lessons, scoreboard and front page; a metric's key has them with underscores (`slug`). Left out:
+claims of the papers, which are `lib.scoreboard`.
 """
 
 import numpy as np
 import pandas as pd
 
-HOLDS, FAILS, EQUIVALENT, UNDECIDED, UNTESTABLE = (
-    "holds",
-    "does not hold",
-    "equivalent",
-    "undecided",
-    "untestable",
-)
+HOLDS = "holds"
+FAILS = "does not hold"
+EQUIVALENT = "equivalent"
+UNDECIDED = "undecided"
+NOT_OPEN = "not open"
+UNTESTABLE = "untestable"
 _WORDS = {
     HOLDS: "clearly above 0",
     FAILS: "clearly below",
     EQUIVALENT: "equivalent",
-    UNDECIDED: "not told apart",
+    UNDECIDED: UNDECIDED,
 }
+
+
+def slug(verdict: str) -> str:
+    """A verdict as part of a metric's key or an attribute: "does not hold" is "does_not_hold"."""
+    return verdict.replace(" ", "_")
 
 
 def verdict(estimates: pd.DataFrame, margin: float | None = None) -> pd.Series:
@@ -55,7 +61,7 @@ def holm(estimates: pd.DataFrame, level: float = 0.05) -> pd.Series:
 
 
 def words(estimates: pd.DataFrame, margin: float | None = None) -> str:
-    """Which of several estimates are clear, as one sentence: `clearly above 0: a, b; not told apart: c.`"""
+    """Which of several estimates are clear, as one sentence: `clearly above 0: a, b; undecided: c.`"""
     found = verdict(estimates, margin)
     names = [
         " ".join(map(str, name)) if isinstance(name, tuple) else str(name)

@@ -8,7 +8,7 @@ import pytest
 from lib.recorded_outcomes import headroom, model_selection
 from tests.recorded_outcomes.small import made
 
-OPEN, CLOSED = headroom.OPEN, headroom.CLOSED
+OPEN, NOT_OPEN = headroom.OPEN, headroom.NOT_OPEN
 
 
 def test_three_coins_leave_an_oracle_a_lead_and_a_router_nothing():
@@ -17,7 +17,7 @@ def test_three_coins_leave_an_oracle_a_lead_and_a_router_nothing():
     assert told["oracle"] - told["constant"] > 0.3
     found = headroom.gate(table, 4, range(2), 0.01)
     assert (
-        found.loc["accuracy", "question is"] == CLOSED
+        found.loc["accuracy", "question is"] == NOT_OPEN
         and abs(found.loc["accuracy", "value"]) < 0.06
     )
 

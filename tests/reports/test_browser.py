@@ -48,7 +48,7 @@ def line() -> Figure:
 def front(tmp_path_factory) -> str:
     """The front page of lessons that show everything it can show: a scoreboard, stand-ins, two profiles."""
     root = tmp_path_factory.mktemp("reports")
-    claims = {"total": 30, "holds": 11, "fails": 8, "undecided": 7, "untestable": 4}
+    claims = {"total": 30, "holds": 11, "does_not_hold": 8, "undecided": 7, "untestable": 4}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lesson, "_show", lambda markup, plain: None)
         for name in ("00_tour", "02_orchestration", "07_agent_configuration", "10_scoreboard"):

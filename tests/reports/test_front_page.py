@@ -20,18 +20,18 @@ ALT = "A line that rises & then falls again"
 CLAIMS = {
     "claims.total": 33,
     "claims.holds": 11,
-    "claims.fails": 8,
+    "claims.does_not_hold": 8,
     "claims.undecided": 7,
     "claims.untestable": 4,
     "claims.equivalent": 2,
-    "claims.closed": 1,
+    "claims.not_open": 1,
 }
 KNOWN = {
     "known.glass.above": "CoRL, low budget (0.92)",
     "known.glass.below": "ARC (-0.37)",
-    "known.lab.closed": "KO, students",
+    "known.lab.not_open": "KO, students",
     "claims.rung.glass.holds": 5,
-    "claims.rung.glass.closed": 2,
+    "claims.rung.glass.not_open": 2,
 }
 
 

@@ -46,12 +46,12 @@ def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
 
 
 def test_a_closed_question_gets_no_verdict(played):
-    closed = OPEN.where(OPEN.index != "money", headroom.CLOSED)
+    closed = OPEN.where(OPEN.index != "money", headroom.NOT_OPEN)
     found = experiment.compared(
         results_table.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, closed
     )
     assert (
-        found.loc[LOGISTIC, "verdict"] == headroom.CLOSED
+        found.loc[LOGISTIC, "verdict"] == headroom.NOT_OPEN
         and found.loc[CHECK, "verdict"] == experiment.CHEAPER
     )
 
@@ -60,8 +60,8 @@ def test_a_closed_question_gets_no_verdict(played):
     "quality, ratio, said",
     [
         ((0.0, -0.01, 0.01), (0.5, 0.4, 0.6), "cheaper"),
-        ((0.0, -0.03, 0.03), (0.5, 0.4, 0.6), "not told apart"),
-        ((0.0, -0.01, 0.01), (0.95, 0.93, 0.97), "not told apart"),
+        ((0.0, -0.03, 0.03), (0.5, 0.4, 0.6), "undecided"),
+        ((0.0, -0.01, 0.01), (0.95, 0.93, 0.97), "undecided"),
         ((-0.1, -0.12, -0.08), (0.5, 0.4, 0.6), "worse"),
         ((0.1, 0.08, 0.12), (1.5, 1.4, 1.6), "dearer"),
     ],

@@ -107,11 +107,11 @@ def test_every_formula_that_fails_says_whose_fault_it_is_and_no_other_does():
     wrong = [
         v.claim.id
         for v in found
-        if v.claim.kind == "formula" and bool(v.claim.blame) != (v.verdict == "fails")
+        if v.claim.kind == "formula" and bool(v.claim.blame) != (v.verdict == "does not hold")
     ]
     assert wrong == []
     assert not any(v.whose == "nobody yet" for v in found)
-    assert {v.verdict for v in found if v.claim.kind == "formula"} == {"holds", "fails"}
+    assert {v.verdict for v in found if v.claim.kind == "formula"} == {"holds", "does not hold"}
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_metrics_file_that_is_broken_is_named(tmp_path):
     "test, verdict",
     [
         ("{a.score} > {b.score}", "holds"),  # 0.08 [0.03, 0.13]
-        ("{b.score} > {a.score}", "fails"),
+        ("{b.score} > {a.score}", "does not hold"),
         ("{b.score} < {a.score}", "holds"),
         ("{c.score} > {b.score}", "undecided"),  # 0.09 [-0.02, ...]
         ("{once} > {b.score}", "undecided"),
@@ -365,11 +365,11 @@ def test_a_direction_is_decided_by_its_interval(test, verdict):
     "test, tolerance, verdict",
     [
         ("1 + 1 == 2.04", 0.05, "holds"),
-        ("1 + 1 == 2.06", 0.05, "fails"),
+        ("1 + 1 == 2.06", 0.05, "does not hold"),
         ("0.04655 == 0.0466", 0.00005, "holds"),  # half a unit of the last digit is within
-        ("2 > 2", 0.0, "fails"),
+        ("2 > 2", 0.0, "does not hold"),
         ("2 >= 2", 0.0, "holds"),
-        ("2 <= 1", 0.0, "fails"),
+        ("2 <= 1", 0.0, "does not hold"),
         ("{once} == 0.5", 0.0, "holds"),  # a metric without an interval is a number
     ],
 )
@@ -388,10 +388,10 @@ def test_a_magnitude_is_compared_and_never_judged():
         (["holds", "holds"], "all", "holds"),
         (["holds", "undecided"], "all", "undecided"),
         (["undecided", "untestable"], "all", "untestable"),
-        (["holds", "untestable", "fails"], "all", "fails"),
-        (["holds", "undecided", "fails"], 2, "undecided"),
-        (["holds", "fails", "fails"], 1, "holds"),
-        (["fails", "untestable"], 1, "untestable"),
+        (["holds", "untestable", "does not hold"], "all", "does not hold"),
+        (["holds", "undecided", "does not hold"], 2, "undecided"),
+        (["holds", "does not hold", "does not hold"], 1, "holds"),
+        (["does not hold", "untestable"], 1, "untestable"),
     ],
 )
 def test_the_weakest_test_that_is_needed_decides(several, need, verdict):
@@ -409,19 +409,24 @@ def test_a_quantity_that_is_divided_by_zero_is_a_reason():
     assert judged(held, kind="formula", test="1 / {zero} > 0").verdict == "untestable"
 
 
-@pytest.mark.parametrize("lo, verdict", [(0.05, "holds"), (0.04, "closed"), (math.nan, "closed")])
+@pytest.mark.parametrize(
+    "lo, verdict", [(0.05, "holds"), (0.04, "not open"), (math.nan, "not open")]
+)
 def test_a_question_with_too_little_to_win_is_closed(lo, verdict):
     held = {"05_x": {**MEASURED["05_x"], "gate": 0.3, "gate_lo": lo, "gate_hi": 0.4}}
     assert judged(held, gate="gate").verdict == verdict
-    assert judged(held, gate="gate").question == ("open" if verdict == "holds" else "closed")
-    assert judged(gate="gate.nobody.measured").verdict == "closed" and judged().question == ""
+    assert judged(held, gate="gate").question == ("open" if verdict == "holds" else "not open")
+    assert judged(gate="gate.nobody.measured").verdict == "not open" and judged().question == ""
 
 
 def test_gates_of_other_lessons_and_words_count_and_one_shut_gate_is_enough():
     open_ = {"gate": 0.3, "gate_lo": 0.2, "gate_hi": 0.4}
-    held = {"05_x": MEASURED["05_x"], "03_y": open_ | {"gate.a.is": "open", "gate.b.is": "closed"}}
+    held = {
+        "05_x": MEASURED["05_x"],
+        "03_y": open_ | {"gate.a.is": "open", "gate.b.is": "not open"},
+    }
     assert judged(held, gate=["03_y: gate", "03_y: gate.a.is"]).verdict == "holds"
-    assert judged(held, gate=["03_y: gate", "03_y: gate.b.is"]).verdict == "closed"
+    assert judged(held, gate=["03_y: gate", "03_y: gate.b.is"]).verdict == "not open"
 
 
 def test_what_the_start_does_already_is_not_shown_by_training():
@@ -467,7 +472,9 @@ def test_in_the_lab_of_lessons_6_and_7_claims_say_that_runs_are_weak():
         and v.claim.reads()[0][0][:2] in ("06", "07")
         and v.claim.kind == "direction"
     ]
-    judged_ = [v for v in told if v.verdict in ("holds", "fails", "undecided", "equivalent")]
+    judged_ = [
+        v for v in told if v.verdict in ("holds", "does not hold", "undecided", "equivalent")
+    ]
     assert judged_ and all("weak" in v.reason for v in judged_)
 
 
@@ -491,7 +498,7 @@ def test_a_share_is_what_was_won_of_what_could_be():
     assert summary_figure.known([found]) == {"glass.above": "CoRL (0.50)"}
     assert summary_figure.known(place(0.05, 0.1)) == {"glass.level": "CoRL (0.10)"}
     assert summary_figure.known(place(-0.25, 0.1)) == {"glass.below": "CoRL (-0.50)"}
-    assert summary_figure.known(place(0.25, 0.1, top=0.0)) == {"glass.closed": "CoRL"}
+    assert summary_figure.known(place(0.25, 0.1, top=0.0)) == {"glass.not_open": "CoRL"}
     assert summary_figure.places(Metrics({"05_x": {}}), [found.row]) == []
 
 
@@ -643,7 +650,9 @@ def test_what_a_glass_box_decided_says_so_and_is_counted_apart():
         and "tested in small" in claim_cards.markup([lab])[0]
     )
     told = counts.metrics([glass, lab, judged(rung="glass", test="{b.score} > {a.score}")])
-    assert [told[f"claims.rung.{key}"] for key in ("glass.holds", "glass.fails", "lab.holds")] == [
+    assert [
+        told[f"claims.rung.{key}"] for key in ("glass.holds", "glass.does_not_hold", "lab.holds")
+    ] == [
         1,
         1,
         1,
@@ -657,7 +666,7 @@ def test_sixteen_directions_are_decided_in_the_glass_boxes_of_tools_and_configur
     decided = [
         v
         for v in found
-        if v.claim.paper in ("toolorchestra", "arc") and v.verdict in ("holds", "fails")
+        if v.claim.paper in ("toolorchestra", "arc") and v.verdict in ("holds", "does not hold")
     ]
     assert len(decided) >= 16
 

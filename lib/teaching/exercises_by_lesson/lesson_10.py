@@ -9,12 +9,12 @@ def careful(low: float, high: float, margin: float) -> str:
     """What an interval of a difference says of the claim that it is more than `margin`."""
     if low > margin:
         return "holds"
-    return "fails" if high <= margin else "undecided"
+    return "does not hold" if high <= margin else "undecided"
 
 
 def hasty(low: float, high: float, margin: float) -> str:
     """The mistake: the middle of the interval decides."""
-    return "holds" if (low + high) / 2 > margin else "fails"
+    return "holds" if (low + high) / 2 > margin else "does not hold"
 
 
 def _is_careful(answer) -> bool | str:
@@ -45,12 +45,12 @@ EXERCISES = Exercises(
         "10.2",
         "easy",
         3,
-        "A claim has three tests, of which two must hold. One holds, one is undecided, one fails. What is its "
+        "A claim has three tests, of which two must hold. One holds, one is undecided, one does not hold. What is its "
         "verdict? Answer with a word of `verdicts.NAMES`, in quotes.",
         hint="the weakest of the two best decides",
         answer="undecided",
         worked="The two best are a test that holds and one that is undecided. Until that one is decided nobody knows.",
-        wrong="fails",
+        wrong="does not hold",
     ),
     Exercise(
         "10.3",
@@ -71,8 +71,8 @@ EXERCISES = Exercises(
         12,
         "Write a judge: a function of low, high and margin, where [low, high] is the interval of a paired difference "
         "and the claim is that the difference is more than the margin. It returns `holds` where all of the interval "
-        "agrees, `fails` where none of it does, and otherwise `undecided`.",
-        hint="holds: low > margin; fails: high <= margin",
+        "agrees, `does not hold` where none of it does, and otherwise `undecided`.",
+        hint="holds: low > margin; does not hold: high <= margin",
         answer=careful,
         worked="An interval that holds the margin settles nothing; to call that a failure is as wrong as to call it a "
         "success.",
