@@ -108,7 +108,7 @@ def test_with_a_scoreboard_the_claims_stand_as_it_counted_them(reports, add):
     add("10_scoreboard", **CLAIMS)
     said = words(front_page(reports, reports))
     assert "33 claims of the papers" in said and "From lesson 10" in said
-    assert "11 hold 8 do not hold 2 equivalent 7 undecided 1 closed 4 not testable" in said
+    assert "11 hold 8 do not hold 2 equivalent 7 undecided 1 not open 4 not testable" in said
     assert "What is now known" not in said
 
 
@@ -118,7 +118,7 @@ def test_what_is_known_stands_before_anything_else_rung_by_rung_and_whether_it_w
     add("10_scoreboard", **CLAIMS, **KNOWN)
     said = words(front_page(reports, reports))
     glass = "In the glass box worlds so small that the optimum is known Beats the best fixed choice CoRL, low budget "
-    glass += "(0.92) Below it ARC (-0.37) Directions that papers claim: 5 hold, 2 closed."
+    glass += "(0.92) Below it ARC (-0.37) Directions that papers claim: 5 hold, 2 not open."
     lab = "In the lab small models and policies that are trained here Too little to win for anybody KO, students"
     assert said.index(glass) < said.index(lab) < said.index("A small decision maker")
     assert "On recorded outcomes" not in said and "Not replicated yet" in said
