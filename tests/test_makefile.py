@@ -74,4 +74,4 @@ def test_who_replicates_reads_what_came_of_it_on_the_pages(tmp_path):
     assert made(tmp_path, "replicate", "LESSONS=05").returncode == 0
     asked = [line.split("|")[-1] for line in (tmp_path / "told").read_text().splitlines()]
     pages = "-m dvc repro --quiet --single-item --force 10_scoreboard index"
-    assert asked[-2:] == ["-m lib.scoreboard.replicate_cli 05", pages]
+    assert asked[-2:] == ["-m lib replicate 05", pages]

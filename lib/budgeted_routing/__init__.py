@@ -9,5 +9,5 @@ learn       the trainer: PPO with GAE, or GRPO's group advantages
 warm        what the controller is taught first: the protocol
 arms, outcomes, study   what is compared, what experts can do, and in which jobs
 baselines   constants, random, cascade, trained routers, oracle
-own         training on a model and questions of one's own, `python -m lib.budgeted_routing --help`
+own         training on a model and questions of one's own, `python -m lib train corl --help`
 """

@@ -10,5 +10,5 @@
     data, arms, evaluation, study   what is compared, on what, how, and in which jobs
     sceptic     does the Conductor's advantage know anything about quality?
 
-`python -m lib.conductor --help` trains one arm on a model and a dataset of one's own.
+`python -m lib train maestro --help` trains one arm on a model and a dataset of one's own.
 """

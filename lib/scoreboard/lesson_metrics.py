@@ -1,6 +1,6 @@
 """What the lessons measured, for a terminal: one metric a line, value and interval, lesson by lesson.
 
-`python -m lib.scoreboard.lesson_metrics [--lesson 05] [--json]`, or `make metrics`. The files are those that `dvc
+`python -m lib metrics [--lesson 05] [--json]`, or `make metrics`. The files are those that `dvc
 metrics` reads, whose own table is as wide as there are metrics. Left out: what a metric means, which its lesson says.
 """
 
@@ -82,9 +82,7 @@ def _shown(value: Any) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print what the lessons measured, one metric a line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lib.scoreboard.lesson_metrics", description=main.__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m lib metrics", description=main.__doc__)
     parser.add_argument(
         "--lesson", default="", help="only lessons whose names begin so, such as 05"
     )
@@ -103,7 +101,3 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # `make metrics | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,6 +1,6 @@
 """The exercises as cells of the notebooks, and their worked solutions for whoever teaches.
 
-`python -m lib.teaching.exercises` writes the exercises of `lib.teaching.exercises_by_lesson` to the end of every
+`python -m lib exercises` writes the exercises of `lib.teaching.exercises_by_lesson` to the end of every
 notebook, in one
 form: the question with how hard, how important and how long, then a cell to answer in. Cells that it wrote
 before carry the tag `exercise` and are replaced. With `--solutions 05_budgeted_routing` it changes nothing
@@ -85,9 +85,7 @@ def write(folder: Path) -> list[Path]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the exercises into the notebooks, or print a lesson's worked solutions."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lib.teaching.exercises", description=main.__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m lib exercises", description=main.__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / "notebooks", help=argparse.SUPPRESS)
     parser.add_argument("--solutions", metavar="LESSON", help="such as 05_budgeted_routing, or all")
     options = parser.parse_args(arguments)
@@ -102,7 +100,3 @@ def main(arguments: list[str] | None = None) -> None:
     for exercises in found.values():
         for each in exercises:
             print(f"{each.id} ({each.facts})\n{each.question}\n\n{each.solution()}\n")
-
-
-if __name__ == "__main__":
-    main()

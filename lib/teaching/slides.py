@@ -141,7 +141,7 @@ def write(name: str, root: Path = ROOT) -> Path:
 
 def main(arguments: list[str] | None = None) -> int:
     """Render executed lessons as slides in reports/slides; all that were run, if none is named."""
-    parser = argparse.ArgumentParser(prog="python -m lib.teaching.slides", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m lib slides", description=main.__doc__)
     parser.add_argument("lessons", nargs="*", help="such as 05_budgeted_routing")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -162,7 +162,3 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{'error' if options.lessons else 'left out'}: {error}", file=sys.stderr)
             failed += 1
     return 1 if failed and (options.lessons or not made) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -101,9 +101,7 @@ def write(root: Path, target: Path, force: bool = False) -> tuple[list[Path], li
 
 def main(arguments: list[str] | None = None) -> None:
     """Write copies of the notebooks without outputs and solutions, for a class."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lib.teaching.student_copies", description=main.__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m lib student", description=main.__doc__)
     parser.add_argument(
         "--force", action="store_true", help="overwrite copies that were worked in, too"
     )
@@ -118,7 +116,3 @@ def main(arguments: list[str] | None = None) -> None:
     print(
         "they check answers with lib.teaching.exercises_by_lesson, which holds the solutions for whoever looks there"
     )
-
-
-if __name__ == "__main__":
-    main()

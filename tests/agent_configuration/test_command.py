@@ -1,4 +1,4 @@
-"""`python -m lib.agent_configuration`: a question of one's own, with a policy of a tiny study and tiny lab models."""
+"""`python -m lib ask`: a question of one's own, with a policy of a tiny study and tiny lab models."""
 
 import re
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lib import config
-from lib.agent_configuration import __main__ as command
+from lib.agent_configuration import ask_command as command
 from lib.agent_configuration import experiment, explain
 from lib.agent_configuration.action_space import DIMENSIONS
 from lib.agent_configuration.agent_system import System
@@ -208,10 +208,7 @@ def test_another_model_works_under_the_same_configuration(ask, capsys):
 def test_a_command_that_cannot_be_read_is_refused_by_the_parser(given, capsys):
     with pytest.raises(SystemExit) as ended:
         command.main(given)
-    assert (
-        ended.value.code == 2
-        and "usage: python -m lib.agent_configuration" in capsys.readouterr().err
-    )
+    assert ended.value.code == 2 and "usage: python -m lib ask" in capsys.readouterr().err
 
 
 def test_without_lab_models_the_remedy_is_told(tmp_path, ask, capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""`python -m lib.budgeted_routing`: a controller of one's own, with a tiny model folder and experts without a model."""
+"""`python -m lib train corl`: a controller of one's own, with a tiny model folder and experts without a model."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from lib import config
-from lib.budgeted_routing import train_cli as command
+from lib.budgeted_routing import train_command as command
 from lib.config import ParamsError
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
@@ -295,7 +295,9 @@ def test_the_first_line_stands_there_before_anything_large_is_read(tmp_path):
     asked = [
         sys.executable,
         "-m",
-        "lib.budgeted_routing",
+        "lib",
+        "train",
+        "corl",
         "model",
         "--data",
         "none.jsonl",

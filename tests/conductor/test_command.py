@@ -1,4 +1,4 @@
-"""`python -m lib.conductor`: the code path of the paper's scale, with a tiny model folder."""
+"""`python -m lib train maestro`: the code path of the paper's scale, with a tiny model folder."""
 
 import json
 
@@ -7,8 +7,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from lib import config
-from lib.conductor import __main__ as command
 from lib.conductor import data
+from lib.conductor import train_command as command
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
 from tests.language_models import tiny

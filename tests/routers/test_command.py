@@ -1,8 +1,8 @@
-"""`python -m lib.routers TABLE.csv`: an answer where there is one, a reason where a table cannot be used."""
+"""`python -m lib router evaluate TABLE.csv`: an answer where there is one, a reason where a table cannot be used."""
 
 import pytest
 
-from lib.routers.__main__ import main
+from lib.routers.evaluate_command import main
 from tests.recorded_outcomes.small import long, made
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.scoreboard import replicate_cli, replication
+from lib.scoreboard import replicate_command, replication
 from lib.scoreboard.replication import ReplicationError, Run, compared
 
 LESSON = "05_budgeted_routing"
@@ -130,17 +130,17 @@ def test_committed_metrics_replicate_themselves():
 
 
 def test_lessons_are_named_by_how_they_begin():
-    assert replicate_cli.lessons(ROOT, ["05", "08"]) == [LESSON, "08_recorded_outcomes"]
-    assert len(replicate_cli.lessons(ROOT, [])) == 11
+    assert replicate_command.lessons(ROOT, ["05", "08"]) == [LESSON, "08_recorded_outcomes"]
+    assert len(replicate_command.lessons(ROOT, [])) == 11
     with pytest.raises(ReplicationError, match="no lesson 77"):
-        replicate_cli.lessons(ROOT, ["77"])
+        replicate_command.lessons(ROOT, ["77"])
 
 
 def test_the_work_copy_is_a_project_of_its_own(tmp_path):
-    place = replicate_cli.work_copy(ROOT, tmp_path / "copy")
+    place = replicate_command.work_copy(ROOT, tmp_path / "copy")
     kept = artifacts.write_text(place / "data/runs/kept", "x")
     artifacts.write_text(place / "lib/gone.py", "")
-    replicate_cli.work_copy(ROOT, place)
+    replicate_command.work_copy(ROOT, place)
     assert (
         kept.exists()
         and not (place / "lib/gone.py").exists()

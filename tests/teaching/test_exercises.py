@@ -21,7 +21,7 @@ def test_a_notebook_holds_the_exercises_of_lib_checks_and_writing_them_again_cha
     number = path.stem[:2]
     known = exercises.load(number)[number]
     shutil.copy(path, tmp_path)
-    assert exercises.write(tmp_path) == [], "run `python -m lib.teaching.exercises`"
+    assert exercises.write(tmp_path) == [], "run `python -m lib exercises`"
     cells = strip_outputs.read(path).cells
     tail = [cell for cell in cells if exercises.is_exercise(cell)]
     assert cells[-len(tail) :] == tail and len(tail) == 2 + 2 * len(list(known))

@@ -3,7 +3,7 @@
 import pytest
 
 from lib.tasks.synthesis import load
-from lib.tool_orchestration import __main__ as command
+from lib.tool_orchestration import make_tasks_command as command
 
 
 def test_a_procedure_writes_a_corpus_that_can_be_opened(tmp_path, capsys):

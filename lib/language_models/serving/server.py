@@ -1,6 +1,6 @@
 """Lab models behind OpenAI's API, so that any client of it can ask them:
 
-    python -m lib.language_models.serving.server --port 8000
+    python -m lib models serve --port 8000
     curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
         -d '{"model": "lab-nano", "messages": [{"role": "user", "content": "47 * 38"}]}'
 
@@ -436,7 +436,7 @@ def _is_address(host: str) -> bool:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m lib.language_models.serving.server",
+        prog="python -m lib models serve",
         description=f"Serve the lab models at OpenAI's API. {KEY_VARIABLE} holds the key that clients must show.",
     )
     parser.add_argument(
@@ -510,7 +510,3 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,9 +1,9 @@
 """Train the lab zoo anew, say whether it behaves like the shipped one, and ship it if told so.
 
-    python -m lib.language_models.training.retrain_check              train with the shipped seed, compare
-    python -m lib.language_models.training.retrain_check --seed 1     with another one
-    python -m lib.language_models.training.retrain_check --ship       keep what was trained as the shipped zoo
-    python -m lib.language_models.training.retrain_check lab-facts    one model, and those that it is made of
+    python -m lib models retrain              train with the shipped seed, compare
+    python -m lib models retrain --seed 1     with another one
+    python -m lib models retrain --ship       keep what was trained as the shipped zoo
+    python -m lib models retrain lab-facts    one model, and those that it is made of
 
 What a model was taught is asked of both zoos on the same items, some thousands a skill; the differences stand in
 `data/lab/alike.json`, a row for every model, skill, seed and class of processor instructions that was tried. It is
@@ -266,7 +266,7 @@ def only(settings: LabSettings, names: Sequence[str]) -> LabSettings:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command. Returns 1 where a training misses its target or the zoos are not alike."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.language_models.training.retrain_check",
+        prog="python -m lib models retrain",
         description=__doc__.split("\n")[0],
     )
     parser.add_argument("models", nargs="*", help="which; default: all")
@@ -320,7 +320,3 @@ def _go(own: LabSettings, settings: LabSettings, ships: bool) -> int:
         f"largest difference {largest:.3f}; {len(apart)} of {len(table)} skills are not within {MARGIN}"
     )
     return int(len(apart) > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

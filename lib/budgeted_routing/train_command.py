@@ -1,4 +1,4 @@
-"""Train a controller of one's own: `python -m lib.budgeted_routing MODEL --data FILE --out FOLDER`.
+"""Train a controller of one's own: `python -m lib train corl MODEL --data FILE --out FOLDER`.
 
 MODEL is a folder with any causal language model of Hugging Face that follows instructions; the experts are those of
 `routing.experts` in params.yaml, usually endpoints. Settings are those of params.yaml at `paper` (CoRL, appendix A)
@@ -44,7 +44,7 @@ BUDGETS = {"low": 0.001, "medium": 0.006, "high": 1000.0}  # dollars per questio
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m lib.budgeted_routing",
+        prog="python -m lib train corl",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

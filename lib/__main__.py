@@ -1,0 +1,107 @@
+"""One command for everything that a user runs: `python -m lib COMMAND --help`.
+
+Each command is a module of the package that does the work, and is imported when it is asked for. Left out: what only
+the pipeline runs (`lib.reports.execute`), and `scripts/doctor.py`, which works before anything is installed.
+"""
+
+from importlib import import_module
+
+import typer
+
+# The command's own parser reads everything behind its name, --help included.
+PASS_ON = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "help_option_names": [],
+}
+COMMANDS = {  # module and one line of help, by the words of the command
+    "train corl": (
+        "lib.budgeted_routing.train_command",
+        "CoRL: a controller that pays experts, on your model, questions and endpoints.",
+    ),
+    "train maestro": (
+        "lib.conductor.train_command",
+        "MAESTRO: a policy under learned reward weights, on your model and data.",
+    ),
+    "router evaluate": (
+        "lib.routers.evaluate_command",
+        "Whether routing can beat the best constant on your table of outcomes.",
+    ),
+    "models serve": (
+        "lib.language_models.serving.server",
+        "Answer OpenAI clients with the lab models or a folder of your own.",
+    ),
+    "models retrain": (
+        "lib.language_models.training.retrain_check",
+        "Train the lab models anew and compare them with the released ones.",
+    ),
+    "models unpack": (
+        "lib.language_models.training.smollm_baseline",
+        "Unpack SmolLM2-135M-Instruct to serve it beside the lab models.",
+    ),
+    "ask": (
+        "lib.agent_configuration.ask_command",
+        "One question to a team of agents that a trained policy configures.",
+    ),
+    "tasks make": (
+        "lib.tool_orchestration.make_tasks_command",
+        "Write office tasks, by a procedure or by a language model.",
+    ),
+    "replicate": (
+        "lib.scoreboard.replicate_command",
+        "Run lessons under another root seed and compare.",
+    ),
+    "metrics": (
+        "lib.scoreboard.lesson_metrics",
+        "What the lessons measured, one metric a line.",
+    ),
+    "slides": ("lib.teaching.slides", "Offline slides of lessons that ran."),
+    "student": ("lib.teaching.student_copies", "Copies of the notebooks for a class."),
+    "exercises": (
+        "lib.teaching.exercises",
+        "Write the exercises into the notebooks, or print worked solutions.",
+    ),
+}
+GROUPS = {
+    "train": "Train a system on your own model and data.",
+    "router": "Route between your own models.",
+    "models": "Serve, retrain or unpack language models.",
+    "tasks": "Make tasks.",
+}
+
+
+def make_app() -> typer.Typer:
+    """The application with all commands."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        help="Decision models that choose which expert acts next: train, evaluate, serve.",
+    )
+    groups = {}
+    for name, help_line in GROUPS.items():
+        groups[name] = typer.Typer(no_args_is_help=True, help=help_line)
+        app.add_typer(groups[name], name=name)
+    for words, (module, help_line) in COMMANDS.items():
+        group, _, name = words.rpartition(" ")
+        owner = groups[group] if group else app
+        is_slow = group == "train"  # torch and TRL take seconds to import
+        command = make_command(module, is_slow)
+        owner.command(name, help=help_line, context_settings=PASS_ON)(command)
+    return app
+
+
+def make_command(module: str, is_slow: bool):
+    """A command that hands its arguments to the `main` of a module; a slow one says at once that it begins."""
+
+    def run(context: typer.Context) -> None:
+        if is_slow and not {"-h", "--help"} & set(context.args):
+            typer.echo("reading programs ...")
+        raise typer.Exit(import_module(module).main(context.args) or 0)
+
+    return run
+
+
+if __name__ == "__main__":
+    make_app()(prog_name="python -m lib")

@@ -1,0 +1,40 @@
+"""`python -m lib`: one command, whose help names everything that it can do."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from lib.__main__ import COMMANDS, GROUPS, make_app
+from lib.config import ROOT
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(make_app(), list(arguments), prog_name="python -m lib")
+
+
+def test_without_a_command_it_lists_all_commands_and_groups():
+    shown = run("--help").output
+    assert all(words.partition(" ")[0] in shown for words in COMMANDS)
+    for group in GROUPS:
+        names = [words.split()[1] for words in COMMANDS if words.startswith(f"{group} ")]
+        assert names and all(name in run(group, "--help").output for name in names)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_has_a_help_under_its_own_name(words):
+    done = subprocess.run(
+        [sys.executable, "-m", "lib", *words.split(), "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"usage: python -m lib {words}" in " ".join(done.stdout.split())
+
+
+def test_a_command_that_is_none_is_named():
+    done = run("route")
+    assert done.exit_code == 2 and "route" in done.output
