@@ -15,6 +15,15 @@ from lib.reports.accessibility_check import ReportError, problems
 from lib.reports.front_page import commit, front_page
 from lib.reports.lesson import Lesson
 from lib.stats import Interval
+from lib.stats.verdicts import (
+    EQUIVALENT,
+    FAILS,
+    HOLDS,
+    NOT_OPEN,
+    UNDECIDED,
+    UNTESTABLE,
+    slug,
+)
 
 ALT = "A line that rises & then falls again"
 CLAIMS = {
@@ -206,3 +215,10 @@ def test_files_that_do_not_fit_together_are_named(reports, spoil, message):
     spoil(reports)
     with pytest.raises(ReportError, match=message):
         front_page(reports, reports)
+
+
+def test_every_verdict_has_its_colour_in_the_style_sheet():
+    style = (Path(index.__file__).parent / "template/style.css").read_text(encoding="utf-8")
+    assert [key for key in index.VERDICTS if f".{key} {{ --tone:" not in style] == []
+    words = (HOLDS, FAILS, EQUIVALENT, UNDECIDED, NOT_OPEN, UNTESTABLE)
+    assert list(index.VERDICTS) == [slug(word) for word in words]
