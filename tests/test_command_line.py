@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from typer.testing import CliRunner
 
+from lib import EARLIER_COMMANDS
 from lib.__main__ import COMMANDS, GROUPS, make_app
 from lib.config import ROOT
 
@@ -38,3 +40,22 @@ def test_every_command_has_a_help_under_its_own_name(words):
 def test_a_command_that_is_none_is_named():
     done = run("route")
     assert done.exit_code == 2 and "route" in done.output
+
+
+@pytest.mark.parametrize("module", EARLIER_COMMANDS)
+def test_an_earlier_command_names_the_new_one(module):
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"], cwd=ROOT, capture_output=True, text=True
+    )
+    new = EARLIER_COMMANDS[module]
+    assert done.returncode == 1 and f"python -m {module} is now: python -m {new}" in done.stderr
+    words = new.removeprefix("lib ")
+    assert words in COMMANDS or find_spec(new)
+
+
+def test_a_library_that_has_an_option_m_of_its_own_is_left_alone():
+    code = "import lib; print('fine')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "-m", "x"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stdout == "fine\n"
