@@ -45,12 +45,12 @@ def test_a_command_that_is_none_is_named():
 @pytest.mark.parametrize("module", EARLIER_COMMANDS)
 def test_an_earlier_command_names_the_new_one(module):
     done = subprocess.run(
-        [sys.executable, "-m", module, "--help"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", f"lib.{module}", "--help"], cwd=ROOT, capture_output=True, text=True
     )
     new = EARLIER_COMMANDS[module]
-    assert done.returncode == 1 and f"python -m {module} is now: python -m {new}" in done.stderr
-    words = new.removeprefix("lib ")
-    assert words in COMMANDS or find_spec(new)
+    assert done.returncode == 1 and f"python -m lib.{module} is now: {new} (" in done.stderr
+    target = new.removeprefix("python -m ")
+    assert target.removeprefix("lib ") in COMMANDS or find_spec(target)
 
 
 def test_a_library_that_has_an_option_m_of_its_own_is_left_alone():
