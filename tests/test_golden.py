@@ -97,3 +97,15 @@ def test_a_forgotten_version_is_reported_with_the_functions_to_look_at(system_ru
     assert all(
         "a VERSION was raised" in problem for problem in runner.compare(system, raised, executed)
     )
+
+
+def test_a_function_that_was_renamed_or_documented_has_the_same_fingerprint_and_an_edited_one_another():
+    def compiled(text: str):
+        names: dict = {}
+        exec(text, names)
+        return next(each for each in names.values() if hasattr(each, "__code__")).__code__
+
+    before = compiled("def gae(rewards):\n    'Sums.'\n    total = rewards + 1\n    return total")
+    renamed = compiled("def f(x):\n    'Says more.'\n    y = x + 1  # a comment\n    return y")
+    edited = compiled("def gae(rewards):\n    'Sums.'\n    total = rewards + 2\n    return total")
+    assert runner.fingerprint(before) == runner.fingerprint(renamed) != runner.fingerprint(edited)

@@ -1,13 +1,12 @@
-"""CoRL: a controller that learns, under a budget, whether to answer, whom to ask, and what.
+"""CoRL: a controller that learns, under a budget, whether to answer, which expert to call, and with what question.
 
-protocol    what controller and experts say to each other, and how it is read
-experts     the pool: who can be asked, at what price
-voices      how a controller's messages become tokens and its turns text
-rollouts    episodes, many at once, with a mask of who wrote what
-rewards     right, and within the budget
-learn       the trainer: PPO with GAE, or GRPO's group advantages
-warm        what the controller is taught first: the protocol
-arms, outcomes, study   what is compared, what experts can do, and in which jobs
-baselines   constants, random, cascade, trained routers, oracle
-own         training on a model and questions of one's own, `python -m lib train corl --help`
+budget_episodes   episodes, many at once, each with a budget
+variants          what is trained and compared
+expert_outcomes   what the experts can do, and at what price
+experiment        all trainings and tests, as jobs
+baselines         constants, random, cascade, trained routers, oracle
+results           the results table of a study
+train_command     training on a model and questions of your own, `python -m lib train corl --help`
+
+The trainer, the call protocol and the pool of experts are shared with ToolOrchestra: `lib.rl`.
 """

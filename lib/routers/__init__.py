@@ -1,5 +1,5 @@
-"""Where the decision makers of all five papers meet: the same tasks, the same prices, quality against cost.
+"""Routers on recorded outcomes: all papers' decision models, simple routers, constants and an oracle on one table.
 
-`chains`: questions of lesson 05 for everyone who can answer or hand on a question. `zoo`: students of lesson 02 for
-everyone who can pick a policy. What a lesson has trained is not trained again.
+`methods` are the routers, `experiment` plays them on every table, `logged_policies` estimates them from logs,
+`evaluate_command` does it for anybody's table: `python -m lib router evaluate TABLE.csv`.
 """

@@ -1,14 +1,14 @@
-"""ToolOrchestra: an orchestrator that learns which tool to call from outcome, cost, latency and what a user prefers.
+"""ToolOrchestra: an orchestrator that learns which tool to call from outcome, cost, latency and a user's preferences.
 
-    rewards      the vector of a rollout, both normalisations, the reward, the filters; and the published error
-    menu         what is on offer in a rollout, at what price and latency, and what the user prefers
-    assignments  a question or an office task with its menu, drawn by lot
-    desk         the tools at work: functions, databases, models; outages
-    strategies   every single tool used by a fixed procedure: baselines, and what traces are made of
-    warm         what the orchestrator is taught first: the protocol
-    arms         what is trained, and by which reward
-    study        everything, in jobs of a sweep
-    benchmark    the preference benchmark, generalisation, the sweep over preferences
+    rewards                the vector of a rollout, both normalisations, the reward, the filters; the published error
+    tool_menu              what is on offer in a rollout, at what price and latency, and what the user prefers
+    episode_specs          a question or an office task with a menu, drawn at random
+    tool_environment       the tools at work: functions, databases, models; outages
+    single_tool_baselines  every single tool used by a fixed procedure: baselines, and what traces are made of
+    sft_warmup             what the orchestrator is taught first: the protocol
+    variants               what is trained, and by which reward
+    experiment             all trainings and tests, as jobs
+    rule_baselines         the preference benchmark, generalisation, the sweep over preferences
 
-The trainer, the voices and the episodes are those of the room around it.
+The trainer, generators and rollouts are shared with CoRL: `lib.rl`.
 """

@@ -1,7 +1,8 @@
 """One small job of every system, with the numbers that it must go on giving.
 
 `tests/golden/SYSTEM.py` says how the small job is run (`small_jobs`); `tests/golden/SYSTEM.json` keeps its settings
-with their VERSIONs, its results and the class of processor that gave them; `tests/test_golden.py` runs it anew.
+with their VERSIONs, its results, the class of processor that gave them and a hash of each function that ran, so that
+a message can name those that were edited since; `tests/test_golden.py` runs it anew.
 
     python -m tests.golden                 compare all, and say what differs
     python -m tests.golden --record NAME   keep what the jobs of a system give now (after a VERSION was raised)

@@ -1,10 +1,9 @@
 """Runs the small jobs of a system, compares them with the recorded ones, and says which functions to look at."""
 
+import hashlib
 import importlib
 import json
 import os
-import re
-import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -84,6 +83,7 @@ def run_small_job(small_job: SmallJob, folder: Path) -> tuple[dict[str, Any], se
         "versions": settings.pop("versions"),
         "settings": settings,
         "results": round_numbers(small_job.summarize(folder, result)),
+        "functions": sorted({fingerprint(code) for code in executed}),
     }
     return measured, executed
 
@@ -156,8 +156,10 @@ def compare(
         elif now["results"] != before["results"] and now["versions"] != before["versions"]:
             problems.append(f"{label}: numbers changed and a VERSION was raised; {again}")
         elif now["results"] != before["results"]:
+            edited = [each for each in code if fingerprint(each) not in before["functions"]]
+            suspects = edited or code
             problems.append(
-                _explain_forgotten(system, label, before["results"], now["results"], code)
+                _explain_forgotten(system, label, before["results"], now["results"], suspects)
             )
     return problems
 
@@ -167,14 +169,18 @@ def _as_json(value: Any) -> Any:
 
 
 def _explain_forgotten(
-    system: str, label: str, before: dict[str, Any], now: dict[str, Any], executed: set[CodeType]
+    system: str,
+    label: str,
+    before: dict[str, Any],
+    now: dict[str, Any],
+    suspects: Iterable[CodeType],
 ) -> str:
     changes = [
         f"{name} {before.get(name)} -> {now.get(name)}"
         for name in now
         if now.get(name) != before.get(name)
     ]
-    functions = changed_functions(system, executed) or sorted(map(_describe, executed))
+    functions = sorted(map(_describe, suspects))
     shown = "".join(f"\n    {function}" for function in functions[:MAX_FUNCTIONS])
     if len(functions) > MAX_FUNCTIONS:
         shown += f"\n    and {len(functions) - MAX_FUNCTIONS} more"
@@ -185,38 +191,20 @@ def _explain_forgotten(
     )
 
 
-def changed_functions(system: str, executed: set[CodeType]) -> list[str]:
-    """Of the code that a job ran the functions that were edited since its numbers were recorded, as git tells.
+def fingerprint(code: CodeType) -> str:
+    """Eight hexadecimal digits of what a function does: its bytecode and constants, without its names and docstring.
 
-    Empty where there is no git, or where nothing that ran was edited.
+    Renaming, moving and formatting change none; another version of Python changes all.
     """
-    try:
-        recorded_at = _git("log", "-1", "--format=%H", "--", f"tests/golden/{system}.json").strip()
-        diff = _git("diff", "--unified=0", recorded_at, "--", "lib") if recorded_at else ""
-    except (OSError, subprocess.CalledProcessError):
-        return []
-    edited: dict[str, set[int]] = {}
-    path = ""
-    for line in diff.splitlines():
-        if line.startswith("+++ b/"):
-            path = line.removeprefix("+++ b/")
-        elif match := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
-            first, count = int(match[1]), int(match[2] or 1)
-            edited.setdefault(path, set()).update(range(first, first + max(count, 1)))
-    return sorted(
-        _describe(code)
-        for code in executed
-        if edited.get(_path(code), set()) & set(_line_numbers(code))
-    )
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout
-
-
-def _line_numbers(code: CodeType) -> set[int]:
-    return {line for _, _, line in code.co_lines() if line is not None}
+    constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
+    if constants and isinstance(constants[0], str):  # a docstring stands first
+        constants = constants[1:]
+    texts = [  # a set of strings has another order in each process
+        repr(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)
+        for constant in constants
+    ]
+    content = code.co_code + "\n".join(texts).encode()
+    return hashlib.sha256(content).hexdigest()[:8]
 
 
 def _path(code: CodeType) -> str:
@@ -224,7 +212,7 @@ def _path(code: CodeType) -> str:
 
 
 def _describe(code: CodeType) -> str:
-    return f"{_path(code)}:{code.co_firstlineno} {code.co_qualname if sys.version_info >= (3, 11) else code.co_name}"
+    return f"{_path(code)}:{code.co_firstlineno} {code.co_qualname}"
 
 
 def executed_modules(executed: set[CodeType]) -> list[str]:
