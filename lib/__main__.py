@@ -62,6 +62,7 @@ COMMANDS = {  # module and one line of help, by the words of the command
         "Write the exercises into the notebooks, or print worked solutions.",
     ),
 }
+EARLIER_OPTIONS = {"--arm": "--variant"}  # and what they are called now
 GROUPS = {
     "train": "Train a system on your own model and data.",
     "router": "Route between your own models.",
@@ -96,11 +97,21 @@ def make_command(module: str, is_slow: bool):
     """A command that hands its arguments to the `main` of a module; a slow one says at once that it begins."""
 
     def run(context: typer.Context) -> None:
+        _refuse_earlier_options(context.args)
         if is_slow and not {"-h", "--help"} & set(context.args):
             typer.echo("reading programs ...")
         raise typer.Exit(import_module(module).main(context.args) or 0)
 
     return run
+
+
+def _refuse_earlier_options(arguments: list[str]) -> None:
+    """Ends a command that was given an option under an earlier name, and says what it is called now."""
+    for argument in arguments:
+        option = argument.partition("=")[0]
+        if option in EARLIER_OPTIONS:
+            typer.echo(f"error: {option} is now called {EARLIER_OPTIONS[option]}", err=True)
+            raise typer.Exit(2)
 
 
 if __name__ == "__main__":

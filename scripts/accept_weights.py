@@ -36,7 +36,9 @@ MAX_TOKENS = 24
 
 def make_prompts(model_settings) -> list[tuple[int, ...]]:
     """Prompts of everything that a model is taught: plain questions, and first turns of agents' traces."""
-    components = [component for component in model_settings.diet if component.style != "brief"]
+    components = [
+        component for component in model_settings.data_mixture if component.style != "brief"
+    ]
     num_each = -(-PROMPTS_PER_MODEL // len(components))
     prompts = []
     for component in components:

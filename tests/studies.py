@@ -13,9 +13,9 @@ def refuse(*_, **__) -> None:
     raise AssertionError("nothing is to be done twice")
 
 
-def of(frame: pd.DataFrame, arm: str, seed: int = 0) -> pd.DataFrame:
+def of(frame: pd.DataFrame, method: str, seed: int = 0) -> pd.DataFrame:
     """The rows of one arm under one seed."""
-    return frame[(frame["arm"] == arm) & (frame["seed"] == seed)].reset_index(drop=True)
+    return frame[(frame["method"] == method) & (frame["seed"] == seed)].reset_index(drop=True)
 
 
 def same(one: Any, other: Any, but: tuple[str, ...] = ()) -> None:

@@ -41,15 +41,13 @@ def system_run(request, tmp_path_factory):
 
 def test_the_small_jobs_give_the_recorded_numbers(system_run):
     system, runs = system_run
-    recorded_on = runner.read(system)["processor"]
-    if recorded_on != runner.processor():
-        pytest.skip(
-            f"recorded on a processor of class {recorded_on}; this one is {runner.processor()}"
-        )
     problems = runner.compare(
         system, [measured for measured, _ in runs], [executed for _, executed in runs]
     )
     assert not problems, "\n".join(problems)
+    classes = [job["results"] for job in runner.read(system)["jobs"]]
+    if not all(runner.processor() in results for results in classes):
+        pytest.skip(f"no numbers are recorded for {runner.processor()}: python -m tests.golden --record {system}")
 
 
 def test_every_module_that_decides_numbers_has_a_version_in_the_key_of_the_job(
@@ -80,8 +78,12 @@ def test_every_module_that_decides_numbers_has_a_version_in_the_key_of_the_job(
         )
 
 
-def test_a_forgotten_version_is_reported_with_the_functions_to_look_at(system_run):
+def test_a_forgotten_version_is_reported_with_the_functions_to_look_at(system_run, monkeypatch):
     system, runs = system_run
+    recorded = runner.read(system)
+    for job, (measured, _) in zip(recorded["jobs"], runs, strict=True):
+        job["results"][runner.processor()] = runner._as_json(measured["results"])
+    monkeypatch.setattr(runner, "read", lambda system: recorded)
     executed = [executed for _, executed in runs]
     changed = [
         measured | {"results": {name: "other" for name in measured["results"]}}

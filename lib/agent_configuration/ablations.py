@@ -8,8 +8,8 @@ from lib.config import ConfigurationSettings, Params
 from lib.stats.ablation_comparison import Comparison, Measure
 
 REWARD = Measure("reward", "reward")
-RIGHT = Measure("right", "accuracy")
-TOKENS = Measure("tokens", "tokens", "lower")
+RIGHT = Measure("correct", "accuracy")
+TOKENS = Measure("tokens_out", "tokens_out", "lower")
 MEASURES = (REWARD, RIGHT, TOKENS)
 
 
@@ -32,7 +32,7 @@ def _on(found: pd.DataFrame, model: str, encoder: str) -> pd.DataFrame:
     """The tests with a model's agents; unit: the question."""
     found = found[found["model"] == model]
     return found.assign(
-        encoder=encoder, unit=found["kind"].astype(str) + "/" + found["prompt"].astype(str)
+        encoder=encoder, unit=found["group"].astype(str) + "/" + found["prompt"].astype(str)
     )
 
 
@@ -67,7 +67,7 @@ def masks(params: Params, found: pd.DataFrame) -> Comparison:
 
 def encoders(params: Params, found: pd.DataFrame) -> Comparison:
     """What questions are read with."""
-    arc = found[found["arm"] == "arc"]
+    arc = found[found["method"] == "arc"]
     frame = arc.assign(variant=arc["encoder"])
     usual = params.configuration.encoder
     against = {name: usual for name in dict.fromkeys(frame["variant"]) if name != usual}
@@ -84,10 +84,10 @@ def encoders(params: Params, found: pd.DataFrame) -> Comparison:
 def _compared(
     params: Params, name: str, about: str, found: pd.DataFrame, named, against
 ) -> Comparison:
-    """Arms under the usual encoder; against: one variant for all others, or one for each."""
-    rows = found[(found["encoder"] == params.configuration.encoder) & found["arm"].isin(named)]
+    """Methods under the usual encoder; against: one variant for all others, or one for each."""
+    rows = found[(found["encoder"] == params.configuration.encoder) & found["method"].isin(named)]
     frame = pd.concat(
-        [rows[rows["arm"] == arm].assign(variant=shown) for arm, shown in named.items()]
+        [rows[rows["method"] == method].assign(variant=shown) for method, shown in named.items()]
     )
     if isinstance(against, str):
         against = {shown: against for shown in named.values() if shown != against}

@@ -39,14 +39,14 @@ class Outcome:
     """What became of a job. text: the last turn; calls: of agents, n_steps of the reward; turns: of the model;
     used: calls of tools; seconds: on the longest way, by the declared clock; cut: calls that a budget truncated."""
 
-    right: bool
+    correct: bool
     answer: str | None
     text: str
     calls: int
     turns: int
     tokens_in: int
     tokens_out: int
-    dollars: float
+    cost_usd: float
     seconds: float
     used: int
     tools: tuple[str, ...]
@@ -110,7 +110,7 @@ class System:
             spent.turns,
             spent.tokens_in,
             spent.tokens_out,
-            spent.dollars,
+            spent.cost_usd,
             last.at,
             len(spent.tools),
             tuple(spent.tools),
@@ -124,7 +124,7 @@ class System:
     ) -> np.ndarray:
         """R of eq. 3 for each, (n,)."""
         held = np.array(
-            [[o.right, o.calls, o.tokens_out, o.used] for o in outcomes], float
+            [[o.correct, o.calls, o.tokens_out, o.used] for o in outcomes], float
         ).reshape(-1, 4)
         allocated = np.array([job.configuration.allocated for job in jobs])
         return reward(held[:, 0], held[:, 1], held[:, 2], held[:, 3], allocated, self.most, weights)
@@ -143,7 +143,7 @@ def table(jobs: Sequence[Job], outcomes: Sequence[Outcome], rewards: np.ndarray)
             {
                 "key": job.item.key,
                 "prompt": job.item.prompt,
-                "kind": kind_of(job.item),
+                "group": kind_of(job.item),
                 "difficulty": job.item.difficulty,
                 "workflow": c.workflow,
                 **dict(
@@ -156,13 +156,13 @@ def table(jobs: Sequence[Job], outcomes: Sequence[Outcome], rewards: np.ndarray)
                 "atoms": " | ".join(" , ".join(a) for a in c.atoms),
                 "allocated": c.allocated,
                 "digest": c.digest,
-                "right": float(outcome.right),
+                "correct": float(outcome.correct),
                 "reward": float(paid),
                 "calls": outcome.calls,
                 "turns": outcome.turns,
-                "tokens": outcome.tokens_out,
+                "tokens_out": outcome.tokens_out,
                 "tokens_in": outcome.tokens_in,
-                "dollars": outcome.dollars,
+                "cost_usd": outcome.cost_usd,
                 "seconds": outcome.seconds,
                 "used": outcome.used,
                 "cut": outcome.cut,

@@ -94,7 +94,7 @@ class Spent:
     turns: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    dollars: float = 0.0
+    cost_usd: float = 0.0
     cut: int = 0
     tools: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -236,7 +236,7 @@ class Team:
         spent.turns += 1
         spent.tokens_in += said.tokens_in
         spent.tokens_out += said.tokens_out
-        spent.dollars += (
+        spent.cost_usd += (
             said.tokens_in * self.speaker.price_in + said.tokens_out * self.speaker.price_out
         )
         if said.failure and said.failure != "truncated":

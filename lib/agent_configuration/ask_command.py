@@ -96,6 +96,6 @@ def main(given: list[str] | None = None) -> int:
     print(f"\nanswer: {outcome.answer if outcome.answer is not None else 'none' + why_none}")
     print(
         f"cost: {outcome.calls} calls, {outcome.tokens_in} tokens read, {outcome.tokens_out} written, "
-        f"{outcome.used} calls of tools, ${outcome.dollars:.3g}, {outcome.seconds:.3g} s by the declared clock"
+        f"{outcome.used} calls of tools, ${outcome.cost_usd:.3g}, {outcome.seconds:.3g} s by the declared clock"
     )
     return 0

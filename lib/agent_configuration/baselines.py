@@ -21,7 +21,7 @@ def by_kind(searched: pd.DataFrame) -> pd.DataFrame:
     """Test rows of the best configuration of each kind of question, chosen on training questions: a rule from labels
     that no policy is told."""
     return pd.concat(
-        [constant(rows) for _, rows in searched.groupby("kind", sort=False)], ignore_index=True
+        [constant(rows) for _, rows in searched.groupby("group", sort=False)], ignore_index=True
     )
 
 
@@ -42,7 +42,7 @@ def oracle(*tested: pd.DataFrame) -> pd.DataFrame:
     """Of each test question the row that was paid most, among all rows on it; of equals the cheaper one. Nothing in
     `tested` is above it on any question, by construction."""
     rows = pd.concat(tested, ignore_index=True)
-    ordered = rows.sort_values(["reward", "dollars"], ascending=[False, True], kind="stable")
+    ordered = rows.sort_values(["reward", "cost_usd"], ascending=[False, True], kind="stable")
     return ordered.drop_duplicates(["key", "prompt"]).sort_index()
 
 

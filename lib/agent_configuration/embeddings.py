@@ -47,8 +47,8 @@ def decision(vectors: np.ndarray, wanted: np.ndarray) -> float:
     heads = [
         cross_val_predict(_network(), vectors, column, cv=_folds()) == column for column in wanted.T
     ]
-    right = np.column_stack(heads)
-    return float((right.mean() + right.all(1).mean()) / 2)
+    correct = np.column_stack(heads)
+    return float((correct.mean() + correct.all(1).mean()) / 2)
 
 
 def overall(scores: dict[str, float]) -> float:
@@ -77,11 +77,11 @@ def labels(tried: pd.DataFrame) -> pd.DataFrame:
     paid = tried.groupby("prompt", sort=False)
     steps = {
         i.prompt: len(i.reference.split(" ; "))
-        for kind in tried["kind"].unique()
+        for kind in tried["group"].unique()
         for i in questions(kind, "train", paid.ngroups)
     }
     out = (
-        paid["kind"]
+        paid["group"]
         .first()
         .to_frame()
         .assign(steps=[float(steps[prompt]) for prompt in paid.groups])
@@ -101,10 +101,10 @@ def scored(vectors: np.ndarray, wanted: pd.DataFrame) -> dict[str, float]:
         )  # few questions: a network may not settle, a label may miss from a fold
         told = [
             classification(vectors, wanted[name]) if wanted[name].nunique() > 1 else 1.0
-            for name in ("kind", "tools")
+            for name in ("group", "tools")
         ]
         found = {
-            "ari": clustering(vectors, (wanted["kind"] + ", " + wanted["tools"]).tolist()),
+            "ari": clustering(vectors, (wanted["group"] + ", " + wanted["tools"]).tolist()),
             "classification": float(np.mean(told)),
             "complexity": complexity(vectors, wanted["steps"]),
             "decision": decision(vectors, wanted[["workflow", "tools", "budget"]].to_numpy(str)),
@@ -114,7 +114,9 @@ def scored(vectors: np.ndarray, wanted: pd.DataFrame) -> dict[str, float]:
 
 def commonest(wanted: pd.DataFrame) -> dict[str, float]:
     """What who knows only how common each label is would score."""
-    share = [float(wanted[name].value_counts(normalize=True).iloc[0]) for name in ("kind", "tools")]
+    share = [
+        float(wanted[name].value_counts(normalize=True).iloc[0]) for name in ("group", "tools")
+    ]
     heads = np.column_stack(
         [wanted[name] == wanted[name].mode()[0] for name in ("workflow", "tools", "budget")]
     )

@@ -23,7 +23,7 @@ _FACTS = {"facts", "mixed"}
 
 def classify(item: Item, configuration: Configuration, outcome: Outcome) -> str:
     """One of `KINDS` for a wrong answer. Raises ValueError for a right one."""
-    if outcome.right:
+    if outcome.correct:
         raise ValueError(
             f"the answer {outcome.answer!r} is right; only wrong ones have a kind of error"
         )
@@ -31,8 +31,8 @@ def classify(item: Item, configuration: Configuration, outcome: Outcome) -> str:
     said = " ; ".join(note.steps for note in outcome.trail)
     if _misconfigured(item, configuration, len(steps)):
         return "configuration"
-    right = {item.answer, worded(item).answer}
-    if any(note.answer in right for note in outcome.trail) or _ends_in(said, right):
+    correct = {item.answer, worded(item).answer}
+    if any(note.answer in correct for note in outcome.trail) or _ends_in(said, correct):
         return "extraction"  # the right answer was there, and another one was given
     if (not said and len(steps) >= _REASONED) or (
         _wrong_operation(steps, said) and not _given_to_a_tool(item, said)
@@ -59,9 +59,9 @@ def _misconfigured(item: Item, configuration: Configuration, steps: int) -> bool
     )
 
 
-def _ends_in(said: str, right: set[str]) -> bool:
+def _ends_in(said: str, correct: set[str]) -> bool:
     """Whether the last step that was written ends in a right answer."""
-    return bool(said) and said.split()[-1] in right
+    return bool(said) and said.split()[-1] in correct
 
 
 def _operations(steps: list[str]) -> list[tuple[str, str, str]]:

@@ -46,7 +46,7 @@ from lib.agent_configuration.prompted_baseline import Example
 from lib.agent_configuration.questions import KINDS
 from lib.agent_configuration.rewards import Weights
 from lib.agent_configuration.training import Plan, Policy, Refining, Training, prefer_better, refine
-from lib.agent_configuration.variants import ALONE, ARMS, NAMED, Arm
+from lib.agent_configuration.variants import ALONE, NAMED, VARIANTS, Variant
 from lib.config import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
@@ -78,7 +78,7 @@ PARTS = 4  # jobs that share the sampled set
 AT_ONCE = 7  # configurations of the sampled set that are tried side by side
 
 # Kinds of jobs, and the fields of the settings that each reads besides the common ones. What a training reads depends
-# on its arm, see `_list_training_fields`.
+# on its variant, see `_list_training_fields`.
 SAMPLED_SET = "searched configurations"
 GREEDY_SEARCH = "greedy search"
 PROMPTED_POLICIES = "prompted policies"
@@ -99,8 +99,8 @@ class Results:
 
     searched: every sampled configuration on training questions (`split` train) and twice on test questions (test and
     again), `system.table` with columns set (grid or sampled) and number; greedy: configurations tried and reward on the
-    way; climbed: where it ended; tests: `system.table` of test questions with arm, seed, model, error; rollouts: the
-    same of training with update; learning: losses and entropies of every update; refined: what SFT and DPO started
+    way; climbed: where it ended; tests: `system.table` of test questions with variant, seed, model, error; rollouts:
+    the same of training with update; learning: losses and entropies of every update; refined: what SFT and DPO started
     from.
     """
 
@@ -223,7 +223,7 @@ def _load_lab_models(models: str, llm_json: str) -> tuple[LLMSettings, dict[str,
 
 def run(
     params: Params,
-    compared: Sequence[Arm] = (*ARMS, *ALONE),
+    compared: Sequence[Variant] = (*VARIANTS, *ALONE),
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "configuring agents",
@@ -254,7 +254,7 @@ def _check(context: RunContext, settings: ConfigurationSettings) -> None:
 
 def trained(
     params: Params,
-    compared: Sequence[Arm],
+    compared: Sequence[Variant],
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "training policies",
@@ -280,14 +280,14 @@ def asked(
 ) -> pd.DataFrame:
     """What agents make of questions of one's own when ARC's policy of each seed configures them: `system.table` with
     seed and number (of the question). Trains what is not trained yet."""
-    arm = NAMED["arc"]
-    trained(params, [arm], models, runs)
-    training_jobs = _select_trainings(make_jobs(params, [arm], Path(models)))
+    variant = NAMED["arc"]
+    trained(params, [variant], models, runs)
+    training_jobs = _select_trainings(make_jobs(params, [variant], Path(models)))
     tables = []
     with opened_place(make_context(params, models, runs), params.configuration) as place:
         states = torch.from_numpy(place.states(items))
         for training_job in training_jobs:
-            policy = Policy(arm.kind, states.shape[1], place.atoms)
+            policy = Policy(variant.kind, states.shape[1], place.atoms)
             policy.take(artifacts.read_tensors(training_job.folder(runs) / "arc.safetensors"))
             chosen = policy.decide(states).configurations
             jobs = [
@@ -304,7 +304,7 @@ def asked(
 def choices(
     params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
 ) -> pd.DataFrame:
-    """A dozen configurations on n dev and n test questions of each kind in independent tries: columns split, arm (a
+    """A dozen configurations on n dev and n test questions of each kind in independent tries: columns split, variant (a
     number), item, try, right, reward, as `measure.headroom` asks for them. Nothing learns from these."""
     parts = []
     with opened_place(make_context(params, models, runs), params.configuration) as place:
@@ -312,12 +312,12 @@ def choices(
         for split, attempt in product(("dev", "test"), range(2)):
             items = place.items(split, n)
             jobs = [Job(item, one, TEST_DRAW + attempt) for one in tried for item in items]
-            rows = place.play(params.configuration.model, jobs)[["right", "reward"]]
+            rows = place.play(params.configuration.model, jobs)[["correct", "reward"]]
             at = {
-                "arm": np.repeat(np.arange(len(tried)), len(items)),
+                "method": np.repeat(np.arange(len(tried)), len(items)),
                 "item": np.tile(np.arange(len(items)), len(tried)),
             }
-            parts.append(rows.assign(split=split, **{"try": attempt}, **at))
+            parts.append(rows.assign(split=split, **{"sample": attempt}, **at))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -334,7 +334,7 @@ def _publish(jobs: Sequence[sweep.Job], params: Params, models: Path, runs: Path
     """Put ARC's policy of the first seed where the command line looks for it."""
     settings = params.configuration
     for job in _select_trainings(jobs):
-        if job.settings["arm"]["name"] == "arc" and job.settings["seed"] == 0:
+        if job.settings["variant"]["name"] == "arc" and job.settings["seed"] == 0:
             arrays = artifacts.read_tensors(job.folder(runs) / "arc.safetensors")
             made_for = _made_for(settings.encoder, ROOT / settings.atoms, models)
             artifacts.write_tensors(runs / POLICY.name / "arc.safetensors", arrays)
@@ -373,7 +373,7 @@ def published(folder: str | Path, place: Place) -> Policy:
 # Jobs ----------------------------------------------------------------------------------------------
 
 
-def make_jobs(params: Params, compared: Sequence[Arm], models: Path) -> list[sweep.Job]:
+def make_jobs(params: Params, compared: Sequence[Variant], models: Path) -> list[sweep.Job]:
     """The sampled set and the trainings first, for they take longest; then random choices, climb, prompted policies."""
     seed_range = range(params.configuration.seeds)
 
@@ -389,11 +389,14 @@ def make_jobs(params: Params, compared: Sequence[Arm], models: Path) -> list[swe
         for part in range(PARTS)
     ]
     trainings = []
-    for arm in compared:
-        handed = decided_by(TRAINING, *_list_training_fields(arm))
+    for variant in compared:
+        handed = decided_by(TRAINING, *_list_training_fields(variant))
         for seed in seed_range:
             trainings.append(
-                sweep.Job(f"{arm.name}/seed-{seed}", handed | {"arm": arm.handed(), "seed": seed})
+                sweep.Job(
+                    f"{variant.name}/seed-{seed}",
+                    handed | {"variant": variant.handed(), "seed": seed},
+                )
             )
     random = [make_job(f"random/seed-{seed}", RANDOM_CHOICES, seed=seed) for seed in seed_range]
     return [
@@ -409,16 +412,16 @@ def _select_trainings(jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
     return [job for job in jobs if job.settings["job"] == TRAINING]
 
 
-def _list_training_fields(arm: Arm) -> list[str]:
-    """The settings that a training of an arm reads, besides those that all jobs read."""
+def _list_training_fields(variant: Variant) -> list[str]:
+    """The settings that a training of a variant reads, besides those that all jobs read."""
     fields = ["encoder", "train_items", "draws"]
-    fields.append("alone_episodes" if arm.only else "episodes")
-    fields.append("grpo" if arm.grouped else "ppo")
-    if arm.refined:
+    fields.append("alone_episodes" if variant.only else "episodes")
+    fields.append("grpo" if variant.grouped else "ppo")
+    if variant.refined:
         fields.append("sft")
-    if arm.refined and not arm.only:
+    if variant.refined and not variant.only:
         fields.append("dpo")
-    if arm.tested_with_larger_model:
+    if variant.tested_with_larger_model:
         fields.append("larger")
     return fields
 
@@ -473,7 +476,7 @@ def versions(kind: str, llm: LLMSettings, asks: Iterable[str]) -> dict[str, int]
             "configuration policies": policies.VERSION,
             "configuration learning": policy_updates.VERSION,
             "configuration training": training.VERSION,
-            "trained arms": variants.VERSION,
+            "trained variants": variants.VERSION,
         }
     return decided_by
 
@@ -495,8 +498,8 @@ def work(
             return _prompt(place, folder)
         if kind == RANDOM_CHOICES:
             return _draw(place, folder, job.settings["seed"])
-        arm = Arm.from_handed(job.settings["arm"])
-        return _train(place, folder, arm, job.settings["seed"], save_every, progress)
+        variant = Variant.from_handed(job.settings["variant"])
+        return _train(place, folder, variant, job.settings["seed"], save_every, progress)
 
 
 # Without learning ----------------------------------------------------------------------------------
@@ -557,7 +560,7 @@ def _climb(place: Place, folder: Path) -> dict[str, Any]:
     artifacts.write_json(folder / "greedy.json", {"structure": best.structure, "atoms": best.atoms})
     tests = _tested(place, [best] * len(place.items("test", settings.test_items)), settings.model)
     artifacts.write_parquet(
-        folder / "tests.parquet", tests.assign(arm="greedy", seed=0, model=settings.model)
+        folder / "tests.parquet", tests.assign(method="greedy", seed=0, model=settings.model)
     )
     return {}
 
@@ -569,7 +572,7 @@ def _tested(place: Place, chosen: Sequence[Configuration], model: str) -> pd.Dat
     jobs = [Job(item, one, TEST_DRAW) for item, one in zip(items, chosen, strict=True)]
     outcomes = agents.run(jobs)
     errors = [
-        "" if o.right else classify(j.item, j.configuration, o)
+        "" if o.correct else classify(j.item, j.configuration, o)
         for j, o in zip(jobs, outcomes, strict=True)
     ]
     return table(jobs, outcomes, agents.rewards(jobs, outcomes, place.weights)).assign(error=errors)
@@ -585,7 +588,7 @@ def _prompt(place: Place, folder: Path) -> dict[str, Any]:
             prompted_baseline.choose(place.open_client(), settings.prompted, items, told)
         )
         tables.append(
-            _tested(place, chosen, settings.model).assign(arm=name, seed=0, failed=failed)
+            _tested(place, chosen, settings.model).assign(method=name, seed=0, failed=failed)
         )
     artifacts.write_parquet(
         folder / "tests.parquet", pd.concat(tables, ignore_index=True).assign(model=settings.model)
@@ -602,7 +605,9 @@ def _draw(place: Place, folder: Path, seed: int) -> dict[str, Any]:
         Configuration(action_space.checked(every[i].tolist()))
         for i in rng.integers(len(every), size=len(items))
     ]
-    tests = _tested(place, chosen, model).assign(arm="random", seed=seed, failed=0.0, model=model)
+    tests = _tested(place, chosen, model).assign(
+        method="random", seed=seed, failed=0.0, model=model
+    )
     artifacts.write_parquet(folder / "tests.parquet", tests)
     return {}
 
@@ -624,10 +629,10 @@ def _examples(place: Place) -> list[Example]:
 # Trainings -----------------------------------------------------------------------------------------
 
 
-def plan_of(settings: ConfigurationSettings, arm: Arm) -> Plan:
-    """How an arm is trained: PPO by appendix F, GRPO by appendix H."""
-    rules = settings.grpo if arm.grouped else settings.ppo
-    episodes = settings.alone_episodes if arm.only else settings.episodes
+def plan_of(settings: ConfigurationSettings, variant: Variant) -> Plan:
+    """How a variant is trained: PPO by appendix F, GRPO by appendix H."""
+    rules = settings.grpo if variant.grouped else settings.ppo
+    episodes = settings.alone_episodes if variant.only else settings.episodes
     return Plan(
         episodes,
         rules.batch,
@@ -639,7 +644,7 @@ def plan_of(settings: ConfigurationSettings, arm: Arm) -> Plan:
             rules.value,
             rules.max_grad_norm,
             rules.epochs,
-            arm.grouped,
+            variant.grouped,
         ),
         Weights(**settings.reward.model_dump()),
         rules.group,
@@ -654,14 +659,14 @@ def refining_of(settings: ConfigurationSettings, which: str) -> Refining:
 
 
 def _train(
-    place: Place, folder: Path, arm: Arm, seed: int, save_every: int, progress
+    place: Place, folder: Path, variant: Variant, seed: int, save_every: int, progress
 ) -> dict[str, Any]:
-    """Train one arm under one seed, refine it where it can be, and test what came of it."""
+    """Train one variant under one seed, refine it where it can be, and test what came of it."""
     settings = place.settings
-    items = place.items("train", settings.train_items, (arm.only,) if arm.only else ())
+    items = place.items("train", settings.train_items, (variant.only,) if variant.only else ())
     states = place.states(items)
-    policy = Policy(arm.kind, states.shape[1], place.atoms, arm.masked, seed)
-    plan, path = plan_of(settings, arm), folder / "rollouts.parquet"
+    policy = Policy(variant.kind, states.shape[1], place.atoms, variant.masked, seed)
+    plan, path = plan_of(settings, variant), folder / "rollouts.parquet"
     known = artifacts.read_parquet(path) if path.exists() else None
     training = Training(policy, place.system(settings.model), items, states, plan, seed, known)
 
@@ -671,17 +676,19 @@ def _train(
             artifacts.write_parquet(path, pd.concat(training.rows, ignore_index=True))
 
     training.run(after)
-    after, said = {arm.name: policy}, {}
-    if arm.refined:
+    after, said = {variant.name: policy}, {}
+    if variant.refined:
         sft, said["sft"] = refine(training, refining_of(settings, "sft"), seed)
-        after = {f"{arm.name}_no_sft": policy, arm.name: sft}
-        if not arm.only:
-            after[f"{arm.name}_dpo"], said["dpo"] = prefer_better(
+        after = {f"{variant.name}_no_sft": policy, variant.name: sft}
+        if not variant.only:
+            after[f"{variant.name}_dpo"], said["dpo"] = prefer_better(
                 training, refining_of(settings, "dpo"), seed
             )
-    tables = [_sat(place, one, name, seed, arm, settings.model) for name, one in after.items()]
-    if arm.tested_with_larger_model:
-        tables.append(_sat(place, after[arm.name], arm.name, seed, arm, settings.larger))
+    tables = [_sat(place, one, name, seed, variant, settings.model) for name, one in after.items()]
+    if variant.tested_with_larger_model:
+        tables.append(
+            _sat(place, after[variant.name], variant.name, seed, variant, settings.larger)
+        )
     artifacts.write_parquet(folder / "tests.parquet", pd.concat(tables, ignore_index=True))
     artifacts.write_parquet(folder / "learning.parquet", pd.DataFrame(training.learned))
     for name, one in after.items():
@@ -689,11 +696,15 @@ def _train(
     return said
 
 
-def _sat(place: Place, policy: Policy, name: str, seed: int, arm: Arm, model: str) -> pd.DataFrame:
+def _sat(
+    place: Place, policy: Policy, name: str, seed: int, variant: Variant, model: str
+) -> pd.DataFrame:
     """The likeliest choices of a policy on the test questions."""
     items = place.items("test", place.settings.test_items)
     chosen = policy.decide(torch.from_numpy(place.states(items))).configurations
-    return _tested(place, chosen, model).assign(arm=name, seed=seed, model=model, only=arm.only)
+    return _tested(place, chosen, model).assign(
+        method=name, seed=seed, model=model, only=variant.only
+    )
 
 
 def _collected(
@@ -702,15 +713,21 @@ def _collected(
     read_as_they_are = partial(read_tables, jobs, runs, identified=False)
     searched, greedy, tests = (read_as_they_are(name) for name in ("searched", "greedy", "tests"))
     trainings = _select_trainings(jobs)
-    only = {job.settings["arm"]["name"]: job.settings["arm"]["only"] for job in trainings}
+    only = {job.settings["variant"]["name"]: job.settings["variant"]["only"] for job in trainings}
     rollouts, learning = (read_tables(trainings, runs, name) for name in ("rollouts", "learning"))
-    rollouts, learning = (each.assign(only=each["arm"].map(only)) for each in (rollouts, learning))
+    rollouts, learning = (
+        each.assign(only=each["method"].map(only)) for each in (rollouts, learning)
+    )
 
     refined = []
     for job, receipt in zip(jobs, receipts, strict=True):
         for how, about in (receipt["result"] or {}).items():
             refined.append(
-                {"arm": job.settings["arm"]["name"], "seed": job.settings["seed"], "how": how}
+                {
+                    "method": job.settings["variant"]["name"],
+                    "seed": job.settings["seed"],
+                    "how": how,
+                }
                 | about
             )
 

@@ -14,7 +14,7 @@ from lib.agent_configuration import baselines
 from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.experiment import Results
 from lib.agent_configuration.search import BASE
-from lib.agent_configuration.variants import ALONE, ARMS, NAMED, TESTED
+from lib.agent_configuration.variants import ALONE, NAMED, TESTED, VARIANTS
 from lib.config import Params
 from lib.experiment import seeds
 from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
@@ -22,16 +22,17 @@ from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
 SYSTEM = "configuration"  # of the record
 PROMPTED = ("zero_shot", "few_shot")
 _ROLES = dict.fromkeys(
-    ("arc", "arc_no_sft", "arc_dpo", "grpo", *(arm.name for arm in ALONE)), "paper"
+    ("arc", "arc_no_sft", "arc_dpo", "grpo", *(variant.name for variant in ALONE)), "paper"
 )
 _ROLES |= dict.fromkeys(("bandit", "episodes", *PROMPTED), "router") | {"oracle": "oracle"}
 
 
-def label(arm: str, params: Params) -> str:
-    """How an arm is called; a prompted policy that is a program is called a stand-in."""
-    name = TESTED[arm] if arm in TESTED else NAMED[arm].label
+def label(variant: str, params: Params) -> str:
+    """How a variant is called; a prompted policy that is a program is called a stand-in."""
+    name = TESTED[variant] if variant in TESTED else NAMED[variant].label
     scripted = (
-        arm in PROMPTED and params.llm.models[params.configuration.prompted].backend == "scripted"
+        variant in PROMPTED
+        and params.llm.models[params.configuration.prompted].backend == "scripted"
     )
     return f"{name} (scripted stand-in)" if scripted else name
 
@@ -52,30 +53,33 @@ def rows(results: Results, params: Params) -> pd.DataFrame:
     tests, larger = results.tests, params.configuration.larger
     parts = {
         "exam": everybody(results, params),
-        "alone": tests[tests["arm"].isin([arm.name for arm in ALONE])],
-        "larger": tests[(tests["arm"] == "arc") & (tests["model"] == larger)],
+        "alone": tests[tests["method"].isin([variant.name for variant in ALONE])],
+        "larger": tests[(tests["method"] == "arc") & (tests["model"] == larger)],
         "sampled": sampled(results),
         "best": best_of_each(results),
     }
     every = pd.concat(
         [part.assign(style=style) for style, part in parts.items()], ignore_index=True
     )
-    arms = {arm: arm if arm in WORKFLOWS else label(arm, params) for arm in every["arm"].unique()}
-    every = every.rename(columns={"kind": "group", "tokens": "tokens_out"})
+    arms = {
+        variant: variant if variant in WORKFLOWS else label(variant, params)
+        for variant in every["method"].unique()
+    }
     return every.assign(
-        arm=every["arm"].map(arms),
-        role=every["arm"].map(_ROLES).fillna("constant"),
+        method=every["method"].map(arms),
+        role=every["method"].map(_ROLES).fillna("constant"),
         split="test",
         item=every["group"].astype(str) + "/" + every["prompt"].astype(str),
-        mille=1e3 * every["dollars"],
+        mille=1e3 * every["cost_usd"],
         backend=backend(params),
         error=every["error"].fillna(""),
     )
 
 
 def everybody(results: Results, params: Params) -> pd.DataFrame:
-    """Test rows of all of `arms.TESTED` under the agents' model, with arm and seed. The best constant, and the best of
-    each kind, are chosen on training questions; the oracle takes, afterwards, the best of all that anybody tried."""
+    """Test rows of all of `variants.TESTED` under the agents' model, with variant and seed. The best constant, and the
+    best of each kind, are chosen on training questions; the oracle takes, afterwards, the best of all that anybody
+    tried."""
     tried, tests = (
         results.searched,
         results.tests[results.tests["model"] == params.configuration.model],
@@ -83,8 +87,10 @@ def everybody(results: Results, params: Params) -> pd.DataFrame:
     base = (
         (tried["digest"] == BASE.digest) & (tried["set"] == "sampled") & (tried["split"] == "test")
     )
-    climbed = tests[tests["arm"] == "greedy"]
-    found = {arm: part for arm, part in tests.groupby("arm", sort=False) if arm in TESTED}
+    climbed = tests[tests["method"] == "greedy"]
+    found = {
+        variant: part for variant, part in tests.groupby("method", sort=False) if variant in TESTED
+    }
     found |= {
         "base": tried[base],
         "grid": baselines.constant(tried, "grid"),
@@ -96,16 +102,16 @@ def everybody(results: Results, params: Params) -> pd.DataFrame:
     found["oracle"] = baselines.oracle(tried[tried["split"] == "test"], *found.values()).assign(
         seed=0
     )
-    parts = [found[arm].assign(arm=arm) for arm in TESTED if arm in found]
+    parts = [found[variant].assign(method=variant) for variant in TESTED if variant in found]
     every = pd.concat(parts, ignore_index=True)
     return every.assign(seed=every["seed"].fillna(0).astype(int))
 
 
 def sampled(results: Results, split: str = "test") -> pd.DataFrame:
-    """Rows of configurations that were sampled without learning: arm is the workflow, seed the configuration."""
+    """Rows of configurations that were sampled without learning: variant is the workflow, seed the configuration."""
     tried = results.searched
     tried = tried[(tried["set"] == "sampled") & (tried["split"] == split)]
-    return tried.assign(arm=tried["workflow"], seed=tried["number"])
+    return tried.assign(method=tried["workflow"], seed=tried["number"])
 
 
 def best_of_each(results: Results) -> pd.DataFrame:
@@ -114,19 +120,19 @@ def best_of_each(results: Results) -> pd.DataFrame:
         baselines.constant(part) for _, part in results.searched.groupby("workflow", sort=False)
     ]
     every = pd.concat(found, ignore_index=True)
-    return every.assign(arm=every["workflow"], seed=0)
+    return every.assign(method=every["workflow"], seed=0)
 
 
 def episodes(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Training episodes of what was trained on all kinds, and what every update left: with arm (its label), and how
+    """Training episodes of what was trained on all kinds, and what every update left: with variant (its label), and how
     many episodes were played until then. Updates of group-relative training are larger, hence fewer."""
-    labels = {arm.name: arm.label for arm in ARMS}
-    key = ["arm", "seed", "update"]
+    labels = {variant.name: variant.label for variant in VARIANTS}
+    key = ["method", "seed", "step"]
     played, learned = (
-        part[part["arm"].isin(list(labels))] for part in (results.rollouts, results.learning)
+        part[part["method"].isin(list(labels))] for part in (results.rollouts, results.learning)
     )
     until = played.groupby(key).size().groupby(level=key[:2]).cumsum().rename("episodes")
-    return tuple(part.join(until, on=key).replace({"arm": labels}) for part in (played, learned))
+    return tuple(part.join(until, on=key).replace({"method": labels}) for part in (played, learned))
 
 
 # What workflows are worth ---------------------------------------------------------------------------
@@ -139,15 +145,15 @@ def leads(found: pd.DataFrame) -> pd.DataFrame:
     out = {}
     for kind, part in found.groupby("group", sort=False):
         means = (
-            part.groupby("arm")["right"]
+            part.groupby("method")["correct"]
             .mean()
             .round(12)
-            .reindex([w for w in WORKFLOWS if w in set(part["arm"])])
+            .reindex([w for w in WORKFLOWS if w in set(part["method"])])
         )
         for other in means.sort_values(ascending=False, kind="stable").index[1:]:
-            pair = {"arm": means.idxmax()}, {"arm": other}
-            out[kind, means.idxmax(), other] = stats.gap(part, "right", *pair).iloc[0]
-    return pd.DataFrame(out).T.rename_axis(["kind", "best", "other"])
+            pair = {"method": means.idxmax()}, {"method": other}
+            out[kind, means.idxmax(), other] = stats.gap(part, "correct", *pair).iloc[0]
+    return pd.DataFrame(out).T.rename_axis(["group", "best", "other"])
 
 
 def none_wins_everywhere(found: pd.DataFrame) -> str:
@@ -156,7 +162,7 @@ def none_wins_everywhere(found: pd.DataFrame) -> str:
     best, other = (set(found.index.get_level_values(level)) for level in ("best", "other"))
     if len(best) == 1 and (found["value"] > 0).all():
         return FAILS
-    beaten = set(found.index[found["lo"] > 0].get_level_values("other"))
+    beaten = set(found.index[found["ci_low"] > 0].get_level_values("other"))
     return UNDECIDED if (best | other) - beaten else HOLDS
 
 
@@ -192,25 +198,25 @@ def told(choices: np.ndarray) -> float:
 
 
 def by_chance(found: pd.DataFrame, deals: int = 50) -> pd.Series:
-    """What `told` would be, by arm, if kinds had nothing to do with choices: kinds dealt out anew, over seeds."""
+    """What `told` would be, by variant, if kinds had nothing to do with choices: kinds dealt out anew, over seeds."""
     out = {}
-    for arm, part in found.groupby("arm", sort=False):
-        rng = seeds.rng("configuration", "by chance", arm)
-        runs = [run[["choice", "kind"]].to_numpy(float) for _, run in part.groupby("seed")]
+    for variant, part in found.groupby("method", sort=False):
+        rng = seeds.rng("configuration", "by chance", variant)
+        runs = [run[["choice", "group"]].to_numpy(float) for _, run in part.groupby("seed")]
         shuffled = [
             np.column_stack([run[:, 0], rng.permutation(run[:, 1])])
             for run in runs
             for _ in range(deals)
         ]
-        out[arm] = float(np.mean([told(each) for each in shuffled]))
+        out[variant] = float(np.mean([told(each) for each in shuffled]))
     return pd.Series(out, name="by chance")
 
 
 def adapts(found: pd.DataFrame) -> pd.DataFrame:
-    """Table 2 of ARC by arm, intervals over seeds: workflows, entropy, Gini, what the kind tells, and that by chance.
-    found: exam rows of the record."""
+    """Table 2 of ARC by variant, intervals over seeds: workflows, entropy, Gini, what the kind tells, and that by
+    chance. found: exam rows of the record."""
     numbered = found.assign(
-        choice=pd.factorize(found["workflow"])[0], kind=pd.factorize(found["group"])[0]
+        choice=pd.factorize(found["workflow"])[0], group=pd.factorize(found["group"])[0]
     )
     columns = {
         "workflows": unique,
@@ -219,13 +225,13 @@ def adapts(found: pd.DataFrame) -> pd.DataFrame:
         "told by the kind, bits": told,
     }
     parts = {
-        name: stats.statistic(numbered, ["choice", "kind"], each, "arm")
+        name: stats.statistic(numbered, ["choice", "group"], each, "method")
         for name, each in columns.items()
     }
     for part in (
         parts.values()
     ):  # who has one run has no interval: resampled questions have fewer workflows
-        part.loc[part["runs"] == 1, ["lo", "hi"]] = np.nan
+        part.loc[part["num_runs"] == 1, ["ci_low", "ci_high"]] = np.nan
     return pd.DataFrame({name: stats.intervals(part) for name, part in parts.items()}).join(
         by_chance(numbered)
     )

@@ -67,7 +67,7 @@ ROLES = np.kron(
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """One way to train. kind: hierarchy, bandit or episodes, as in the lesson; gamma: instead of the lesson's."""
 
     name: str
@@ -76,27 +76,29 @@ class Arm:
     gamma: float | None = None
 
 
-ARC, UNDISCOUNTED = Arm("ARC without SFT"), Arm("ARC, no discount", gamma=1.0)
-ARMS = (
+ARC, UNDISCOUNTED = Variant("ARC without SFT"), Variant("ARC, no discount", gamma=1.0)
+VARIANTS = (
     ARC,
     UNDISCOUNTED,
-    Arm("ARC without masks", masked=False),
-    Arm("RL bandit", kind="bandit"),
-    Arm("RL episodes", kind="episodes"),
+    Variant("ARC without masks", masked=False),
+    Variant("RL bandit", kind="bandit"),
+    Variant("RL episodes", kind="episodes"),
 )
 NAMED = {
-    arm.name.replace(",", "").replace(" ", "-").lower(): arm for arm in ARMS
+    variant.name.replace(",", "").replace(" ", "-").lower(): variant for variant in VARIANTS
 }  # by the label of its job
 
 # Kinds of jobs, and the fields of the settings `glass` that each reads.
 ATLAS, ENUMERATED, LOOKS = "map of worlds", "best constant and optimum", "training and evaluation"
-_CENTRAL_WORLDS = ("seeds", "interaction", "noise", "looks")
-_POLICIES = ("seeds", "batch", "hidden", "blur", "structure_rate", "prompt_rate", "states")
+_CENTRAL_WORLDS = ("seeds", "interaction", "noise", "eval_points")
+_POLICIES = (
+    "seeds", "batch", "hidden", "observation_noise", "structure_rate", "prompt_rate", "states",
+)  # fmt: skip
 _IMITATION = ("sft_after", "sft_rate", "sft_prompt_rate", "sft_batch")
 _FIELDS = {
     ATLAS: (*_POLICIES, "interactions", "noises", "map_seeds", "map_episodes", "map_every"),
     ENUMERATED: _CENTRAL_WORLDS,
-    LOOKS: (*_CENTRAL_WORLDS, *_POLICIES, "dice"),
+    LOOKS: (*_CENTRAL_WORLDS, *_POLICIES, "num_samples"),
 }
 
 
@@ -203,7 +205,7 @@ class Worlds:
         return 1 / (1 + np.exp(-(self.logit(run, kind, shape) + atoms) / self.noise[run]))
 
     def reward(
-        self, right: np.ndarray, run: np.ndarray, kind: np.ndarray, shape: Shape
+        self, correct: np.ndarray, run: np.ndarray, kind: np.ndarray, shape: Shape
     ) -> np.ndarray:
         """R of eq. 3, the lesson's; of a chance its expectation, since R is linear in being right. Tools that help
         with the kind are the ones that agents use."""
@@ -212,7 +214,7 @@ class Worlds:
             3.0 * max(self.settings.tiers),
             rewards.Weights(**self.settings.reward.model_dump()),
         )
-        return rewards.reward(right, shape.steps, shape.tokens, used, shape.allocated, most, told)
+        return rewards.reward(correct, shape.steps, shape.tokens, used, shape.allocated, most, told)
 
 
 @cache
@@ -334,40 +336,42 @@ def _flat_atoms(picked: np.ndarray) -> np.ndarray:
     return (named & ROLES).reshape(-1, len(AGENTS), len(AGENTS), ATOMS).sum(2).astype(bool)
 
 
-def untrained(arm: Arm, runs: int, settings: ConfigurationGlassSettings) -> Trained:
-    """The policies of an arm before any reward; each training has first weights of its own."""
+def untrained(variant: Variant, runs: int, settings: ConfigurationGlassSettings) -> Trained:
+    """The policies of a variant before any reward; each training has first weights of its own."""
     inputs, structures, prompts = len(KINDS), [], []
     for run in range(runs):
         with torch.random.fork_rng():
             torch.manual_seed(
                 int(seeds.key("configuration", "weights", seed=run % settings.seeds) >> 1)
             )
-            if arm.kind == "hierarchy":
-                structures.append(policies.structure_policy(inputs, arm.masked, settings.hidden))
+            if variant.kind == "hierarchy":
+                structures.append(
+                    policies.structure_policy(inputs, variant.masked, settings.hidden)
+                )
                 prompts.append(PromptPolicy(inputs, ROLES, settings.hidden))
             else:
-                flat = {"bandit": policies.bandit, "episodes": policies.stepwise}[arm.kind]
+                flat = {"bandit": policies.bandit, "episodes": policies.stepwise}[variant.kind]
                 structures.append(flat(inputs, ROLES.shape[1], settings.hidden))
     return Trained(ManyParts.of(structures), stacked_prompts(prompts) if prompts else None, [])
 
 
-def _states(run: np.ndarray, kind: np.ndarray, blur: np.ndarray) -> Tensor:
-    """[training ; kind, blurred], (n, 1 + kinds)."""
-    seen = np.eye(len(KINDS))[kind] + blur
+def _states(run: np.ndarray, kind: np.ndarray, noise: np.ndarray) -> Tensor:
+    """[training ; kind, with noise], (n, 1 + kinds)."""
+    seen = np.eye(len(KINDS))[kind] + noise
     return torch.from_numpy(np.concatenate([run[:, None], seen], 1).astype(np.float32))
 
 
 def trained(
-    arm: Arm,
+    variant: Variant,
     worlds: Worlds,
     episodes: int,
     after: Callable[[int, Trained], None] = lambda episode, policy: None,
 ) -> Trained:
-    """Train one arm in every world; after(episodes so far, policies) is called at the start and after each update. All
-    arms meet the same questions by the same dice."""
+    """Train one variant in every world; after(episodes so far, policies) is called at the start and after each update.
+    All variants meet the same questions by the same dice."""
     settings, runs = worlds.settings, len(worlds)
     box, ppo = settings.glass, settings.ppo
-    found = untrained(arm, runs, box)
+    found = untrained(variant, runs, box)
     with torch.random.fork_rng():
         torch.manual_seed(int(seeds.key("configuration", "values") >> 1))
         sides = [
@@ -377,7 +381,7 @@ def trained(
                 *([(found.prompt, found.prompt.inputs, box.prompt_rate)] if found.prompt else []),
             )
         ]
-    gamma = ppo.gamma if arm.gamma is None else arm.gamma
+    gamma = ppo.gamma if variant.gamma is None else variant.gamma
     rules = Rules(ppo.clip, gamma, ppo.entropy, ppo.value, ppo.max_grad_norm, ppo.epochs)
     run = np.repeat(np.arange(runs), box.batch)
     after(0, found)
@@ -385,20 +389,20 @@ def trained(
         rng = seeds.rng("configuration", "glass", "questions", seed=update)
         share = (
             rng.integers(len(KINDS), size=box.batch),
-            box.blur * rng.standard_normal((box.batch, len(KINDS))),
+            box.observation_noise * rng.standard_normal((box.batch, len(KINDS))),
         )
         lots = rng.random(box.batch)
-        kind, blur, lot = (np.concatenate([part] * runs) for part in (*share, lots))
+        kind, noise, lot = (np.concatenate([part] * runs) for part in (*share, lots))
         dice = seeds.torch_generator("configuration", "glass", "choices", seed=update)
-        structures, told, batch = found.decide(_states(run, kind, blur), dice)
+        structures, told, batch = found.decide(_states(run, kind, noise), dice)
         shape = worlds.shape(structures)
-        right = lot < worlds.chance(run, kind, shape, told)
-        paid = torch.from_numpy(worlds.reward(right, run, kind, shape).astype(np.float32))
+        correct = lot < worlds.chance(run, kind, shape, told)
+        paid = torch.from_numpy(worlds.reward(correct, run, kind, shape).astype(np.float32))
         batch = replace(
             batch, rewards=paid, groups=torch.from_numpy(kind), runs=torch.from_numpy(run)
         )
         policy_updates.update(sides[0], sides[1] if found.prompt else None, batch, rules)
-        found.buffer.append((batch, right))
+        found.buffer.append((batch, correct))
         after((update + 1) * box.batch, found)
     return found
 
@@ -414,14 +418,14 @@ class Elite:
     tau: np.ndarray
 
 
-def elite(whole: Batch, right: np.ndarray, share: float, by_kind: bool) -> Elite:
+def elite(whole: Batch, correct: np.ndarray, share: float, by_kind: bool) -> Elite:
     """`learn.elite` of each training: one threshold for all questions, or one for each kind."""
     run, kind, paid = (x.numpy() for x in (whole.runs, whole.groups, whole.rewards))
     tau, chosen = np.zeros((run.max() + 1, len(KINDS))), np.zeros(len(run), bool)
     for r in range(len(tau)):
         for ks in [[k] for k in range(len(KINDS))] if by_kind else [list(range(len(KINDS)))]:
             rows = np.flatnonzero((run == r) & np.isin(kind, ks))
-            some, tau[r, ks] = policy_updates.elite(right[rows], paid[rows], share)
+            some, tau[r, ks] = policy_updates.elite(correct[rows], paid[rows], share)
             chosen[rows[some]] = True
     return Elite(chosen, tau)
 
@@ -478,7 +482,7 @@ def _epochs(
 
 
 class Judge:
-    """The same questions for every arm and look."""
+    """The same questions for every variant and look."""
 
     def __init__(self, worlds: Worlds) -> None:
         self.worlds, self.box = worlds, worlds.settings.glass
@@ -486,8 +490,8 @@ class Judge:
         self.run = np.repeat(np.arange(runs), kinds * states)
         self.kind = np.tile(np.repeat(np.arange(kinds), states), runs)
         rng = seeds.rng("configuration", "glass", "tests")
-        blur = np.concatenate([self.box.blur * rng.standard_normal((kinds * states, kinds))] * runs)
-        self.states = _states(self.run, self.kind, blur)
+        noise = self.box.observation_noise * rng.standard_normal((kinds * states, kinds))
+        self.states = _states(self.run, self.kind, np.concatenate([noise] * runs))
 
     def likeliest(self, found: Trained) -> np.ndarray:
         """The exact expected reward of the likeliest choices, (R, kinds)."""
@@ -496,43 +500,45 @@ class Judge:
 
     def _worth(self, structures: np.ndarray, told: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         shape = self.worlds.shape(structures)
-        right = self.worlds.chance(self.run, self.kind, shape, told)
-        return self.worlds.reward(right, self.run, self.kind, shape), right
+        correct = self.worlds.chance(self.run, self.kind, shape, told)
+        return self.worlds.reward(correct, self.run, self.kind, shape), correct
 
     def _by_kind(self, values: np.ndarray) -> np.ndarray:
         return values.reshape(len(self.worlds), len(KINDS), -1).mean(-1)
 
     def rows(
-        self, arm: str, found: Trained, step: int, kept: Elite | None = None, whole=None
+        self, variant: str, found: Trained, step: int, kept: Elite | None = None, whole=None
     ) -> pd.DataFrame:
         """One row for each training and kind of question: reward, right, asked (calls) and instructions of the
         likeliest choices, the workflow chosen most; drawn: the reward under dice. Of an imitating policy also `margin`,
         drawn less the threshold tau, and `outside`, the share of its draws that no elite episode has."""
         structures, told, _ = found.decide(self.states, None)
-        reward, right = self._worth(structures, told)
+        reward, correct = self._worth(structures, told)
         present, asked = PRESENT[structures[:, 0]], CALLS[structures[:, 0]].sum(1)
         drawn, outside = self._drawn(found, None if kept is None else _known(whole, kept))
         held = {
             "reward": self._by_kind(reward),
-            "right": self._by_kind(right),
+            "correct": self._by_kind(correct),
             "drawn": drawn,
             "asked": self._by_kind(asked),
             "instructions": self._by_kind((told.sum(-1) * present).sum(-1)),
         } | ({} if kept is None else {"margin": drawn - kept.tau, "outside": outside})
         by_kind = structures[:, 0].reshape(len(self.worlds) * len(KINDS), -1)
         chosen = np.array([np.bincount(each).argmax() for each in by_kind])
-        return _framed(held, chosen).assign(arm=arm, role="paper" if step else "start", step=step)
+        return _framed(held, chosen).assign(
+            method=variant, role="paper" if step else "start", step=step
+        )
 
     def _drawn(self, found: Trained, known: set | None) -> tuple[np.ndarray, np.ndarray]:
         total, out = 0.0, 0.0
-        for i in range(self.box.dice):
+        for i in range(self.box.num_samples):
             dice = seeds.torch_generator("configuration", "glass", "looks", seed=i)
             structures, told, _ = found.decide(self.states, dice)
             total = total + self._by_kind(self._worth(structures, told)[0])
             if known is not None:
                 names = _names(self.run, self.kind, structures, told)
                 out = out + self._by_kind(np.array([name not in known for name in names], float))
-        return total / self.box.dice, out / self.box.dice
+        return total / self.box.num_samples, out / self.box.num_samples
 
 
 def _framed(held: dict[str, np.ndarray], workflow: np.ndarray) -> pd.DataFrame:
@@ -552,9 +558,11 @@ def enumerated(worlds: Worlds, step: int) -> pd.DataFrame:
     """The best constant and the optimum, as `Judge.rows`."""
     found = bounds(worlds)
     one = np.repeat(found.structure[:, 0], len(KINDS))
-    constant = _framed({"reward": found.constant}, one).assign(arm="best constant", role="constant")
+    constant = _framed({"reward": found.constant}, one).assign(
+        method="best constant", role="constant"
+    )
     optimum = _framed({"reward": found.optimum}, found.best.ravel()).assign(
-        arm="optimum", role="oracle"
+        method="optimum", role="oracle"
     )
     return pd.concat([constant, optimum], ignore_index=True).assign(step=step)
 
@@ -584,16 +592,16 @@ def _known(whole: Batch, kept: Elite) -> set[bytes]:
 
 
 def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFrame:
-    """Every arm in every world and the map, what is not done yet: a record. Split `test`: looks at the arms by step,
-    which are episodes; imitation from ARC's buffer; the best constant and the optimum, and the regret against that.
-    Split `atlas`: see `atlas`."""
+    """Every variant in every world and the map, what is not done yet: a record. Split `test`: looks at the variants by
+    step, which are episodes; imitation from ARC's buffer; the best constant and the optimum, and the regret against
+    that. Split `atlas`: see `atlas`."""
     jobs = make_jobs(settings)
     sweep.run(work, jobs, runs, settings.jobs, "a world of configurations")
     rows = pd.concat(
         [artifacts.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs],
         ignore_index=True,
     )
-    best = rows[rows["arm"] == "optimum"].set_index(["seed", "item"])["reward"]
+    best = rows[rows["method"] == "optimum"].set_index(["seed", "item"])["reward"]
     test = rows["split"] == "test"
     places = pd.MultiIndex.from_frame(rows.loc[test, ["seed", "item"]])
     rows.loc[test, "regret"] = best.reindex(places).to_numpy() - rows.loc[test, "reward"].to_numpy()
@@ -601,17 +609,17 @@ def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFram
 
 
 def make_jobs(settings: ConfigurationSettings) -> list[sweep.Job]:
-    """The map, the enumeration, and one job for each arm."""
+    """The map, the enumeration, and one job for each variant."""
     jobs = [
         sweep.Job("atlas", _make_settings(settings, ATLAS, _FIELDS[ATLAS], ("ppo",))),
         sweep.Job("enumerated", _make_settings(settings, ENUMERATED, _FIELDS[ENUMERATED])),
     ]
-    for label, arm in NAMED.items():
+    for label, variant in NAMED.items():
         glass_fields, sections = _FIELDS[LOOKS], ("ppo",)
-        if arm == ARC:  # the only one that imitates its elite
+        if variant == ARC:  # the only one that imitates its elite
             glass_fields, sections = (*glass_fields, *_IMITATION), ("ppo", "sft")
         decided_by = _make_settings(settings, LOOKS, glass_fields, sections)
-        jobs.append(sweep.Job(label, decided_by | {"arm": asdict(arm)}))
+        jobs.append(sweep.Job(label, decided_by | {"variant": asdict(variant)}))
     return jobs
 
 
@@ -665,29 +673,29 @@ def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
         ]
         worlds = Worlds.together(worlds)
         if kind == ENUMERATED:
-            rows = enumerated(worlds, glass.looks[-1])
+            rows = enumerated(worlds, glass.eval_points[-1])
         else:
-            rows = looks(Arm(**job.settings["arm"]), worlds, progress)
+            rows = looks(Variant(**job.settings["variant"]), worlds, progress)
         rows = rows.assign(split="test")
     artifacts.write_parquet(folder / "rows.parquet", rows)
 
 
 def looks(
-    arm: Arm, worlds: Worlds, progress: Callable[[float], None] = lambda share: None
+    variant: Variant, worlds: Worlds, progress: Callable[[float], None] = lambda share: None
 ) -> pd.DataFrame:
-    """One arm trained in every world, judged on its way, and imitation where it is ARC."""
+    """One variant trained in every world, judged on its way, and imitation where it is ARC."""
     box, judge, parts = worlds.settings.glass, Judge(worlds), []
 
     def after(episodes: int, found: Trained) -> None:
-        progress(episodes / box.looks[-1])
-        if episodes in box.looks:
-            parts.append(judge.rows(arm.name, found, episodes))
-        if arm != ARC or episodes not in box.sft_after:
+        progress(episodes / box.eval_points[-1])
+        if episodes in box.eval_points:
+            parts.append(judge.rows(variant.name, found, episodes))
+        if variant != ARC or episodes not in box.sft_after:
             return
         whole = policy_updates.joined([batch for batch, _ in found.buffer])
-        right = np.concatenate([right for _, right in found.buffer])
+        correct = np.concatenate([correct for _, correct in found.buffer])
         for name, by_kind in (("SFT, one tau", False), ("SFT, tau per kind", True)):
-            kept = elite(whole, right, worlds.settings.sft.share, by_kind)
+            kept = elite(whole, correct, worlds.settings.sft.share, by_kind)
             parts.append(
                 judge.rows(
                     name,
@@ -698,7 +706,7 @@ def looks(
                 )
             )
 
-    trained(arm, worlds, box.looks[-1], after)
+    trained(variant, worlds, box.eval_points[-1], after)
     return pd.concat(parts, ignore_index=True)
 
 
@@ -729,5 +737,5 @@ def atlas(
     rows = rows.assign(episodes=first.astype(float), passed=stays.any(0).astype(float), gap=gap)
     item = "world " + rows["seed"].astype(str)
     return rows.assign(
-        arm=UNDISCOUNTED.name, role="paper", item=item, condition="", step=results_table.AFTER
+        method=UNDISCOUNTED.name, role="paper", item=item, condition="", step=results_table.AFTER
     )

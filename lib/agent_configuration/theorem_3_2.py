@@ -101,16 +101,16 @@ def tried(searched: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     right, (questions, configurations) each. The chance is of few tries, drawn towards the configuration's mean on that
     kind of question. searched: of `study.Results`."""
     rows = searched[searched["split"].isin(("test", "again"))]
-    near = rows.groupby(["kind", "number"])["right"].transform("mean")
-    rows = rows.assign(rest=rows["reward"] - TASK * rows["right"], near=near, tries=1.0)
+    near = rows.groupby(["group", "number"])["correct"].transform("mean")
+    rows = rows.assign(rest=rows["reward"] - TASK * rows["correct"], near=near, tries=1.0)
     sums = rows.pivot_table(
-        index=["kind", "prompt"],
+        index=["group", "prompt"],
         columns="number",
-        values=["right", "tries", "rest", "near"],
+        values=["correct", "tries", "rest", "near"],
         aggfunc="sum",
     )
     tries = sums["tries"].to_numpy()
-    chance = (sums["right"].to_numpy() + sums["near"].to_numpy() / tries) / (tries + 1)
+    chance = (sums["correct"].to_numpy() + sums["near"].to_numpy() / tries) / (tries + 1)
     return sums["rest"].to_numpy() / tries, chance
 
 

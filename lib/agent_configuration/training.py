@@ -194,9 +194,9 @@ class Training:
         groups = torch.from_numpy(np.repeat(np.arange(different), self.plan.group))
         batch = Batch(states, decision.structures, decision.logp, decision.steps, rewards, groups)
         self.rows.append(rows)
-        self.buffer.append((batch, rows["right"].to_numpy() == 1.0))
+        self.buffer.append((batch, rows["correct"].to_numpy() == 1.0))
         self.learned.append(
-            {"update": self.step}
+            {"step": self.step}
             | policy_updates.update(self.structure, self.prompt, batch, self.plan.rules)
         )
         self.step += 1
@@ -204,13 +204,13 @@ class Training:
     def _played(self, jobs: Sequence[Job]) -> pd.DataFrame:
         """The outcomes of a batch: from the agents, or from the file if they did it before."""
         if self.played is not None:
-            known = self.played[self.played["update"] == self.step].reset_index(drop=True)
+            known = self.played[self.played["step"] == self.step].reset_index(drop=True)
             asked = [[job.item.prompt, job.configuration.digest] for job in jobs]
             if known[["prompt", "digest"]].to_numpy().tolist() == asked:
                 return known
         outcomes = self.system.run(jobs)
         rows = table(jobs, outcomes, self.system.rewards(jobs, outcomes, self.plan.weights))
-        return rows.drop(columns=["text", "answer"]).assign(update=self.step)
+        return rows.drop(columns=["text", "answer"]).assign(step=self.step)
 
 
 # Refinements ---------------------------------------------------------------------------------------
@@ -237,8 +237,8 @@ def refine(training: Training, refining: Refining, seed: int) -> tuple[Policy, d
     Returns another policy, and the threshold, the elite's size and its mean reward.
     """
     policy = _copied(training.policy)
-    rewards, right = _told(training)
-    chosen, tau = policy_updates.elite(right, rewards, refining.share)
+    rewards, correct = _told(training)
+    chosen, tau = policy_updates.elite(correct, rewards, refining.share)
     about = {
         "tau": tau,
         "elite": int(chosen.sum()),
@@ -278,9 +278,9 @@ def _epochs(
 
 def pairs(training: Training, refining: Refining) -> np.ndarray:
     """(pairs, 2) rows of the buffer: of one question, a right one paid `good` or more and a wrong one `bad` or less."""
-    rewards, right = _told(training)
+    rewards, correct = _told(training)
     keys = pd.concat(training.rows, ignore_index=True)["prompt"].to_numpy()
-    better, worse = right & (rewards >= refining.good), ~right & (rewards <= refining.bad)
+    better, worse = correct & (rewards >= refining.good), ~correct & (rewards <= refining.bad)
     found = [
         (i, j)
         for key in dict.fromkeys(keys[better].tolist())
@@ -345,4 +345,4 @@ def _copied(policy: Policy) -> Policy:
 def _told(training: Training) -> tuple[np.ndarray, np.ndarray]:
     """Rewards and correctness of the whole buffer, (n,) each."""
     rewards = np.concatenate([batch.rewards.numpy() for batch, _ in training.buffer])
-    return rewards, np.concatenate([right for _, right in training.buffer]).astype(bool)
+    return rewards, np.concatenate([correct for _, correct in training.buffer]).astype(bool)

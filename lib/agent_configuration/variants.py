@@ -6,11 +6,11 @@ from typing import Any, Self
 
 from lib.agent_configuration.questions import KINDS
 
-VERSION = 1  # of what follows the training of an arm
+VERSION = 1  # of what follows the training of a variant
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """One training. kind: of `training.KINDS`; masked: whether a hierarchy masks; grouped: group-relative advantages
     (GRPO) instead of PPO with value networks; only: the one kind of question that it learns from, all if empty."""
 
@@ -37,22 +37,22 @@ class Arm:
 
     @classmethod
     def from_handed(cls, values: Mapping[str, Any]) -> Self:
-        """The arm as a job sees it."""
+        """The variant as a job sees it."""
         return cls(label="", **values)
 
 
-ARMS = (
-    Arm("arc", "ARC", "hierarchy"),
-    Arm("bandit", "RL bandit", "bandit"),
-    Arm("episodes", "RL episodes", "episodes"),
-    Arm("grpo", "ARC by GRPO", "hierarchy", grouped=True),
+VARIANTS = (
+    Variant("arc", "ARC", "hierarchy"),
+    Variant("bandit", "RL bandit", "bandit"),
+    Variant("episodes", "RL episodes", "episodes"),
+    Variant("grpo", "ARC by GRPO", "hierarchy", grouped=True),
 )
 ALONE = tuple(
-    Arm(f"only-{kind.name}", f"ARC on {kind.name} alone", "hierarchy", only=kind.name)
+    Variant(f"only-{kind.name}", f"ARC on {kind.name} alone", "hierarchy", only=kind.name)
     for kind in KINDS
 )
-UNMASKED = Arm("unmasked", "ARC without masks", "hierarchy", masked=False)
-NAMED = {arm.name: arm for arm in (*ARMS, *ALONE)}
+UNMASKED = Variant("unmasked", "ARC without masks", "hierarchy", masked=False)
+NAMED = {variant.name: variant for variant in (*VARIANTS, *ALONE)}
 
 # What is tested under one name each; a trained hierarchy leaves three policies.
 TESTED = {

@@ -14,11 +14,11 @@ from lib.stats.ablation_comparison import Comparison, Measure
 
 MILLION = 1e6
 REWARD = Measure("reward", "reward")
-RIGHT = Measure("right", "accuracy")
-MONEY = Measure("dollars", "$ per million questions", "lower")
+RIGHT = Measure("correct", "accuracy")
+MONEY = Measure("cost_usd", "$ per million questions", "lower")
 CALLS = Measure("calls", "calls", "")
 BOXED, WITHIN = Measure("reward", "reward"), Measure("within", "share within the budget")
-SPENT, ASKED = Measure("dollars", "price of its calls", "lower"), Measure("asked", "calls", "")
+SPENT, ASKED = Measure("cost_usd", "price of its calls", "lower"), Measure("asked", "calls", "")
 DEAR = Measure("dear", "calls to the dearest expert", "")
 
 
@@ -32,8 +32,8 @@ def prompts(params: Params, results: corl.Results) -> Comparison:
         ("hard", "trained"): "hard",
     }
     parts = [
-        _tests(results, arm, style, "low").assign(variant=f"{style}, {when}")
-        for (style, when), arm in arms.items()
+        _tests(results, method, style, "low").assign(variant=f"{style}, {when}")
+        for (style, when), method in arms.items()
     ]
     against = {
         "hard, start": "soft, start",
@@ -55,8 +55,8 @@ def budgets(params: Params, results: corl.Results) -> Comparison:
     """Trained under soft and under hard prompts: the high budget held against the low one (Figure 3)."""
     arms = {"soft": "corl", "hard": "hard"}
     parts = [
-        _tests(results, arm, style, word).assign(variant=f"{style}, {word}")
-        for style, arm in arms.items()
+        _tests(results, method, style, word).assign(variant=f"{style}, {word}")
+        for style, method in arms.items()
         for word in ("low", "high")
     ]
     against = {f"{style}, high": f"{style}, low" for style in arms}
@@ -77,11 +77,11 @@ def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
 
     rows: the record `corl_glass`.
     """
-    rows = rows[(rows["step"] == results_table.AFTER) & (rows["heat"] == 1.0)]
+    rows = rows[(rows["step"] == results_table.AFTER) & (rows["temperature"] == 1.0)]
     start = rows[rows["role"] == "start"]
     own = {
-        arm.fixed: rows[(rows["arm"] == arm.name) & (rows["condition"] == arm.fixed)]
-        for arm in synthetic_benchmark.FIXED
+        method.fixed: rows[(rows["method"] == method.name) & (rows["condition"] == method.fixed)]
+        for method in synthetic_benchmark.FIXED
     }
     out = {
         budget: _boxed(
@@ -100,10 +100,10 @@ def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
 def parts(rows: pd.DataFrame) -> Comparison:
     """What the budget in prompt and reward, and advantages whitened under each, are worth in the glass box of lesson
     05, over all budgets. rows: the record `corl_glass`."""
-    rows = rows[(rows["step"] == results_table.AFTER) & (rows["heat"] == 0.0)]
-    rows = rows[rows["arm"].isin([arm.name for arm in synthetic_benchmark.PARTS])]
-    changed = [arm.name for arm in synthetic_benchmark.PARTS[1:]]
-    kinds = {name: part for name, part in rows.groupby("arm", sort=False)}
+    rows = rows[(rows["step"] == results_table.AFTER) & (rows["temperature"] == 0.0)]
+    rows = rows[rows["method"].isin([method.name for method in synthetic_benchmark.PARTS])]
+    changed = [method.name for method in synthetic_benchmark.PARTS[1:]]
+    kinds = {name: part for name, part in rows.groupby("method", sort=False)}
     return _boxed(
         "corl_parts",
         "the budget in prompt, reward and advantages",
@@ -117,7 +117,7 @@ def _boxed(
 ) -> Comparison:
     """Rows of the glass box by variant; a seed is a world of its own, of which every budget has a row."""
     parts = [
-        part.groupby("seed")[["reward", "right", "within", "dollars", "asked", "dear"]]
+        part.groupby("seed")[["reward", "correct", "within", "cost_usd", "asked", "dear"]]
         .mean()
         .assign(variant=variant)
         for variant, part in variants.items()
@@ -127,16 +127,16 @@ def _boxed(
     return Comparison(name, about, frame.assign(unit=frame["seed"]), against, measures, "policy")
 
 
-def _tests(results: corl.Results, arm: str, style: str, word: str | None) -> pd.DataFrame:
-    """Test episodes without dice, of the seeds that every arm has."""
-    part = results.episodes[results.episodes["arm"] == arm]
+def _tests(results: corl.Results, method: str, style: str, word: str | None) -> pd.DataFrame:
+    """Test episodes without dice, of the seeds that every method has."""
+    part = results.episodes[results.episodes["method"] == method]
     part = part[
-        part["seed"] <= results.episodes.loc[results.episodes["arm"] == "hard", "seed"].max()
+        part["seed"] <= results.episodes.loc[results.episodes["method"] == "hard", "seed"].max()
     ]
     part = part[(part["temperature"] == part["temperature"].min()) & (part["style"] == style)]
     if word is not None:
-        part = part[part["label"] == word]
-    return part.assign(unit=part["item"], dollars=part["dollars"] * MILLION)
+        part = part[part["condition"] == word]
+    return part.assign(unit=part["item"], cost_usd=part["cost_usd"] * MILLION)
 
 
 def controllers(params: Params, **where) -> corl.Results:

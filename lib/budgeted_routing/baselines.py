@@ -43,14 +43,14 @@ class Tried:
 
     strategies: tuple[str, ...]
     experts: tuple[int, ...]
-    right: np.ndarray
-    dollars: np.ndarray
+    correct: np.ndarray
+    cost_usd: np.ndarray
     prompts: tuple[str, ...]
     replies: np.ndarray
 
     def reward(self, budget: float) -> np.ndarray:
         """r of eq. 7, (n, m)."""
-        return self.right * (self.dollars <= budget)
+        return self.correct * (self.cost_usd <= budget)
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -60,7 +60,7 @@ class Tried:
     @property
     def cheap_first(self) -> np.ndarray:
         """Strategies by mean price."""
-        return np.argsort(self.dollars.mean(0), kind="stable")
+        return np.argsort(self.cost_usd.mean(0), kind="stable")
 
 
 Route = Callable[[Tried, Tried, float, int], "Outcome"]  # train, test, budget in dollars, seed
@@ -71,8 +71,8 @@ ROUTERS: dict[str, Route] = {}  # every router by its name, in the order of the 
 class Outcome:
     """What a router made of n test questions: right, dollars (n,), and the strategy chosen for each."""
 
-    right: np.ndarray
-    dollars: np.ndarray
+    correct: np.ndarray
+    cost_usd: np.ndarray
     chosen: np.ndarray
 
 
@@ -89,27 +89,29 @@ def router(name: str) -> Callable[[Route], Route]:
 def asked(test: Tried, columns: np.ndarray) -> Outcome:
     """What comes of asking one strategy for each question; columns: (n,) places of strategies."""
     at = np.arange(len(columns)), columns
-    return Outcome(test.right[at], test.dollars[at], np.array(test.strategies)[columns])
+    return Outcome(test.correct[at], test.cost_usd[at], np.array(test.strategies)[columns])
 
 
 def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequence[str]) -> Tried:
     """One part of the tables of a study: experts (`outcomes.tried`), and the base that answers itself
     (`outcomes.alone`), a row per question and try."""
     mine = tried[tried["split"] == split]
-    own = alone[alone["split"] == split].sort_values(["item", "try"])
-    names = (ITSELF, *dict.fromkeys(mine["strategy"]))
+    own = alone[alone["split"] == split].sort_values(["item", "sample"])
+    names = (ITSELF, *dict.fromkeys(mine["method"]))
     wide = {
-        column: mine.pivot(index=["item", "try"], columns="strategy", values=column)
-        for column in ("right", "dollars", "reply")
+        column: mine.pivot(index=["item", "sample"], columns="method", values=column)
+        for column in ("correct", "cost_usd", "reply")
     }
-    right, dollars = (
+    correct, cost_usd = (
         np.column_stack([own[column], wide[column][list(names[1:])]]).astype(float)
-        for column in ("right", "dollars")
+        for column in ("correct", "cost_usd")
     )
-    prompts = tuple(mine.drop_duplicates(["item", "try"]).sort_values(["item", "try"])["prompt"])
+    prompts = tuple(
+        mine.drop_duplicates(["item", "sample"]).sort_values(["item", "sample"])["prompt"]
+    )
     columns = tuple(names.index(expert) for expert in experts)
     replies = np.column_stack([own["reply"].to_numpy(dtype=object), wide["reply"][list(experts)]])
-    return Tried(names, columns, right, dollars, prompts, replies)
+    return Tried(names, columns, correct, cost_usd, prompts, replies)
 
 
 def compare(train: Tried, test: Tried, budgets: Mapping[str, float], seed: int = 0) -> pd.DataFrame:
@@ -126,16 +128,16 @@ def compare(train: Tried, test: Tried, budgets: Mapping[str, float], seed: int =
 
 
 def _rows(found: Outcome, name: str, label: str, budget: float) -> pd.DataFrame:
-    within = (found.dollars <= budget).astype(float)
+    within = (found.cost_usd <= budget).astype(float)
     columns = {
-        "right": found.right,
-        "dollars": found.dollars,
+        "correct": found.correct,
+        "cost_usd": found.cost_usd,
         "within": within,
-        "reward": found.right * within,
+        "reward": found.correct * within,
     }
     columns |= {"chosen": found.chosen}
     return pd.DataFrame(
-        {"router": name, "label": label, "item": np.arange(len(found.right))} | columns
+        {"method": name, "condition": label, "item": np.arange(len(found.correct))} | columns
     )
 
 
@@ -233,9 +235,9 @@ def _trust(train: Tried, test: Tried) -> tuple[np.ndarray, np.ndarray]:
         learn, new = features(texts, others)
         out = np.zeros(len(texts))
         for some, rest in KFold(min(FOLDS, len(texts))).split(learn):
-            out[rest] = chance(learn[some], train.right[some, m], learn[rest])
+            out[rest] = chance(learn[some], train.correct[some, m], learn[rest])
         held.append(out)
-        applied.append(chance(learn, train.right[:, m], new))
+        applied.append(chance(learn, train.correct[:, m], new))
     return np.array(held), np.array(applied)
 
 
@@ -248,8 +250,8 @@ def _cascade(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
     ways = list(product(lists, THRESHOLDS))
     learned = [_escalated(train, trust[0], *way, budget) for way in ways]
     best = max(range(len(ways)), key=lambda i: (learned[i][2].mean(), -learned[i][1].mean()))
-    right, dollars, _, last = _escalated(test, trust[1], *ways[best], budget)
-    return Outcome(right, dollars, last)
+    correct, cost_usd, _, last = _escalated(test, trust[1], *ways[best], budget)
+    return Outcome(correct, cost_usd, last)
 
 
 def _escalated(
@@ -257,7 +259,7 @@ def _escalated(
 ):
     """Ask some stages in order until trust (stages, n) reaches the threshold: right, dollars, reward, last asked."""
     n = len(part.prompts)
-    asking, right, dollars, last = (
+    asking, correct, cost_usd, last = (
         np.ones(n, bool),
         np.zeros(n),
         np.zeros(n),
@@ -265,18 +267,18 @@ def _escalated(
     )
     for e in stages:
         m = part.stages[e]
-        dollars += asking * part.dollars[:, m]
-        right = np.where(asking, part.right[:, m], right)
+        cost_usd += asking * part.cost_usd[:, m]
+        correct = np.where(asking, part.correct[:, m], correct)
         last[asking] = part.strategies[m]
         asking = asking & (trust[e] < threshold)
-    return right, dollars, right * (dollars <= budget), last
+    return correct, cost_usd, correct * (cost_usd <= budget), last
 
 
 @router("oracle")
 def _oracle(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
     """The cheapest strategy that is paid, for every question; the cheapest of all where none is."""
     paid, order = test.reward(budget), test.cheap_first
-    rows = zip(paid, test.dollars, strict=True)
+    rows = zip(paid, test.cost_usd, strict=True)
     return asked(
         test, np.array([min(order, key=lambda m: (-row[m], cost[m])) for row, cost in rows])
     )

@@ -32,12 +32,12 @@ class Episode(rollout.Episode):
     @property
     def within(self) -> float:
         """r_c of eq. 5."""
-        return cost_reward(self.dollars, self.task.budget)
+        return cost_reward(self.cost_usd, self.task.budget)
 
     @property
     def reward(self) -> float:
         """r of eq. 7."""
-        return reward(self.right, self.dollars, self.task.budget)
+        return reward(self.correct, self.cost_usd, self.task.budget)
 
 
 Judge = Callable[[Item, str], float]
@@ -65,7 +65,7 @@ def roll(
         if episode.exchanges:  # none where the question alone fills the window
             said, answer = episode.exchanges[-1].said, episode.answer
             handed_on = answer is not None and answer != tasks.answered(said)
-            episode.right = judge(episode.task.item, tasks.reply(answer) if handed_on else said)
+            episode.correct = judge(episode.task.item, tasks.reply(answer) if handed_on else said)
     return rolled
 
 

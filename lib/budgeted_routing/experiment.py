@@ -1,6 +1,6 @@
 """The experiment: what experts can do, a controller that speaks the protocol, every training under every seed.
 
-First one job tries the experts, and one of every seed teaches a controller the protocol. Then one job per arm and
+First one job tries the experts, and one of every seed teaches a controller the protocol. Then one job per variant and
 seed trains and is tested, and one tests that seed's controller as it was before. All are jobs of a sweep that
 resumes; a training goes on from its last checkpoint. Working files lie under data/runs/routing.
 """
@@ -22,7 +22,7 @@ from lib.budgeted_routing import budget_episodes as budgeted_episodes
 from lib.budgeted_routing import expert_outcomes, variants
 from lib.budgeted_routing.budget_episodes import Episode, Task, roll
 from lib.budgeted_routing.expert_outcomes import CASSETTES, NAME, RUNS
-from lib.budgeted_routing.variants import ARMS, Arm, Budgets
+from lib.budgeted_routing.variants import VARIANTS, Budgets, Variant
 from lib.config import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext, read_tables
@@ -50,8 +50,8 @@ from lib.tasks import Item
 VERSION = 1  # of how controllers are trained and tested
 START = "start"  # the controller before it is trained
 GROUP = 8  # episodes of one question, for group advantages
-MAIN = "corl"  # the arm that has `seeds` seeds; the others have `other_seeds`
-DRAWN = (MAIN, "hard")  # arms that are tested with draws too
+MAIN = "corl"  # the variant that has `seeds` seeds; the others have `ablation_seeds`
+DRAWN = (MAIN, "hard")  # variants that are tested with draws too
 _TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
 
 # Kinds of jobs, and the fields of the settings that each is handed.
@@ -65,9 +65,9 @@ _READ_BY_TRIAL = ("questions", "experts", "expert_temperature", "train_items", "
 _READ_BY_LESSONS = ("questions", "rounds", "warm")
 _READ_BY_TESTS = (
     "questions", "experts", "expert_temperature", "test_items", "rounds", "turn_tokens", "response_tokens", "quantile",
-    "high",
+    "high_budget_usd",
 )  # fmt: skip
-_READ_BY_TESTS_WITH_NUMBERS = ("unit", "numbers")
+_READ_BY_TESTS_WITH_NUMBERS = ("budget_unit_usd", "numeric_budgets")
 _READ_BY_TRAINING = ("temperature", "train_items", "batch")
 
 
@@ -75,7 +75,7 @@ _READ_BY_TRAINING = ("temperature", "train_items", "batch")
 class Results:
     """What a study left.
 
-    experts: on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with arm, seed, style and
+    experts: on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with variant, seed, style and
     temperature; rollouts: the same of training, with update; alone: the controller's base answering by itself what
     experts were tried on; learning: what the trainer says of every update; budgets: what the words mean; token_price:
     dollars per token of the controller itself, which no budget counts.
@@ -92,7 +92,7 @@ class Results:
 
 def run(
     params: Params,
-    compared: Sequence[Arm] = ARMS,
+    compared: Sequence[Variant] = VARIANTS,
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "training controllers",
@@ -107,7 +107,7 @@ def run(
     lab(params.llm, models)
     price = model_cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
 
-    # The trial of the experts, and the controllers that the arms build on.
+    # The trial of the experts, and the controllers that the variants build on.
     context = RunContext.of(params, models, runs, CASSETTES, settings.jobs)
     first_jobs = make_first_jobs(params, Path(models))
     jobs = make_jobs(params, compared, first_jobs)
@@ -115,7 +115,7 @@ def run(
         prepare = partial(first_work, context=context)
         sweep.run(prepare, first_jobs, runs, settings.jobs, "experts and controllers")
 
-        # The arms.
+        # The variants.
         context = replace(context, inputs={job.key: str(job.folder(runs)) for job in first_jobs})
         train_and_test = partial(work, context=context, save_every=settings.save_every)
         sweep.run(train_and_test, jobs, runs, settings.jobs, label)
@@ -136,11 +136,11 @@ def run(
 
 
 def two(params: Params) -> Params:
-    """The same with two experts, the cheapest and the dearest, and with the seeds of other arms (CoRL, 4.3)."""
+    """The same with two experts, the cheapest and the dearest, and with the seeds of other variants (CoRL, 4.3)."""
     names = list(params.routing.experts)
     kept = {name: params.routing.experts[name] for name in (names[0], names[-1])}
     routing = params.routing.model_copy(
-        update={"experts": kept, "seeds": params.routing.other_seeds}
+        update={"experts": kept, "seeds": params.routing.ablation_seeds}
     )
     return params.model_copy(update={"routing": routing})
 
@@ -153,16 +153,20 @@ def _check(settings: RoutingSettings) -> None:
         )
 
 
-def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
+def plan(params: Params, compared: Sequence[Variant] = VARIANTS) -> str:
     """How many calls the study makes at most, and what endpoints among the experts may cost: a sentence."""
     settings = params.routing
-    times = {arm.name: _seeds(settings, arm) for arm in compared}
+    times = {variant.name: _seeds(settings, variant) for variant in compared}
     trained = (
-        sum(settings.updates[arm.style] * times[arm.name] for arm in compared) * settings.batch
+        sum(settings.updates[variant.style] * times[variant.name] for variant in compared)
+        * settings.batch
     )
-    numbers = len(settings.numbers)
-    tested = sum(times[arm.name] * (2 * 3 + numbers * (arm.style == "number")) for arm in compared)
-    start = settings.seeds * (4 * 3 + numbers)
+    num_budgets = len(settings.numeric_budgets)
+    tested = sum(
+        times[variant.name] * (2 * 3 + num_budgets * (variant.style == "number"))
+        for variant in compared
+    )
+    start = settings.seeds * (4 * 3 + num_budgets)
     tries = TRIES * settings.train_items + settings.test_items
     # any call of a controller may go to the same expert, and be as long as replies may be
     calls = tries + (trained + (tested + start) * settings.test_items) * (settings.rounds - 1)
@@ -173,8 +177,8 @@ def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
     return announcement(params.llm, shares)
 
 
-def _seeds(settings: RoutingSettings, arm: Arm) -> int:
-    return settings.seeds if arm.name == MAIN else min(settings.seeds, settings.other_seeds)
+def _seeds(settings: RoutingSettings, variant: Variant) -> int:
+    return settings.seeds if variant.name == MAIN else min(settings.seeds, settings.ablation_seeds)
 
 
 # Jobs ---------------------------------------------------------------------------------------------
@@ -215,7 +219,7 @@ def versions(kind: str, llm: LLMSettings, names: Sequence[str] = ()) -> dict[str
         "episodes": interleaved_episodes.VERSION,
         "episodes under a budget": budgeted_episodes.VERSION,
         "reward within a budget": budget_reward.VERSION,
-        "routing arms": variants.VERSION,
+        "routing variants": variants.VERSION,
         "training logs": training_logs.VERSION,
     }
     if kind == TRAINING:
@@ -262,31 +266,32 @@ def _order(settings: RoutingSettings) -> dict[str, list[str]]:
 
 
 def make_jobs(
-    params: Params, compared: Sequence[Arm], first_jobs: Sequence[sweep.Job]
+    params: Params, compared: Sequence[Variant], first_jobs: Sequence[sweep.Job]
 ) -> list[sweep.Job]:
-    """One job per arm and seed, and one for the start of every seed: short ones last, which run side by side.
+    """One job per variant and seed, and one for the start of every seed: short ones last, which run side by side.
 
     The experts that they ask are in the key of the trial that they build on.
 
     Args:
         params: All settings; a job is handed those that it reads.
-        compared: The arms.
+        compared: The variants.
         first_jobs: Of `make_first_jobs`.
 
     Raises:
-        ParamsError: An arm changes the trainer to something that cannot be.
+        ParamsError: A variant changes the trainer to something that cannot be.
     """
     settings = params.routing
     trial, *lessons = (job.key for job in first_jobs)
     words = "+".join(settings.experts)
     jobs = []
-    for arm in sorted(compared, key=lambda arm: -settings.updates[arm.style]):
-        trained = _training_settings(params, arm)
-        for seed in range(_seeds(settings, arm)):
+    for variant in sorted(compared, key=lambda variant: -settings.updates[variant.style]):
+        trained = _training_settings(params, variant)
+        for seed in range(_seeds(settings, variant)):
             inputs = {"trial": trial, "controller": lessons[seed]}
             jobs.append(
                 sweep.Job(
-                    f"{words}/{arm.name}/seed-{seed}", trained | {"seed": seed, "inputs": inputs}
+                    f"{words}/{variant.name}/seed-{seed}",
+                    trained | {"seed": seed, "inputs": inputs},
                 )
             )
     for seed in range(settings.seeds):
@@ -298,37 +303,40 @@ def make_jobs(
     return jobs
 
 
-def _training_settings(params: Params, arm: Arm) -> dict[str, Any]:
-    """What a job is handed of an arm and of the parameters."""
+def _training_settings(params: Params, variant: Variant) -> dict[str, Any]:
+    """What a job is handed of a variant and of the parameters."""
     settings = params.routing
     learn = parameters.validate(
-        settings.learn.model_dump() | dict(arm.changes), LearnSettings, f"the arm {arm.name}"
+        settings.learn.model_dump() | dict(variant.changes),
+        LearnSettings,
+        f"the variant {variant.name}",
     )
     fields = [*_READ_BY_TESTS, *_READ_BY_TRAINING]
-    if arm.style == "number":
+    if variant.style == "number":
         fields += _READ_BY_TESTS_WITH_NUMBERS
     return {
         "job": TRAINING,
-        "arm": arm.decided_by,
+        "variant": variant.decided_by,
         "routing": settings.handed(*fields),
         "order": _order(settings),
         "learn": learn.model_dump(),
-        "updates": settings.updates[arm.style],
-        "tests": _plan_tests(settings, [arm]),
+        "updates": settings.updates[variant.style],
+        "tests": _plan_tests(settings, [variant]),
         "versions": versions(TRAINING, params.llm, list(settings.experts.values())),
     }
 
 
 def _start_settings(params: Params, seed: int) -> dict[str, Any]:
-    """What a job is handed that tests the start of a seed: as the main arm, and beside other arms as those are."""
+    """What a job is handed that tests the start of a seed: as the main variant, and beside other variants as those
+    are."""
     settings = params.routing
-    tested_as = [MAIN, "hard", "number"] if seed < settings.other_seeds else [MAIN]
+    tested_as = [MAIN, "hard", "number"] if seed < settings.ablation_seeds else [MAIN]
     fields = [*_READ_BY_TESTS]
     if "number" in tested_as:
         fields += _READ_BY_TESTS_WITH_NUMBERS
     return {
         "job": TESTS_OF_START,
-        "arm": None,
+        "variant": None,
         "routing": settings.handed(*fields),
         "order": _order(settings),
         "tests": _plan_tests(settings, [variants.NAMED[name] for name in tested_as]),
@@ -336,15 +344,16 @@ def _start_settings(params: Params, seed: int) -> dict[str, Any]:
     }
 
 
-def _plan_tests(settings: RoutingSettings, tested: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Style and temperature of every test: as in use, and of some arms as in training, beside what that leads to."""
+def _plan_tests(settings: RoutingSettings, tested: Sequence[Variant]) -> list[dict[str, Any]]:
+    """Style and temperature of every test: as in use, and of some variants as in training, beside what that leads
+    to."""
     tests = []
-    for arm in tested:
+    for variant in tested:
         temperatures = [settings.test_temperature]
-        if arm.name in DRAWN:
+        if variant.name in DRAWN:
             temperatures.append(settings.temperature)
         tests += [
-            {"style": arm.style, "temperature": temperature}
+            {"style": variant.style, "temperature": temperature}
             for temperature in dict.fromkeys(temperatures)
         ]
     return tests
@@ -373,7 +382,7 @@ def _train_items(questions: str, n: int) -> list[Item]:
 
 
 def train_items(settings: RoutingSettings) -> list[Item]:
-    """The questions that all arms and seeds train on, and routers too; what experts say to them is remembered."""
+    """The questions that all variants and seeds train on, and routers too; what experts say to them is remembered."""
     return _train_items(json.dumps(settings.questions), settings.train_items)
 
 
@@ -417,8 +426,8 @@ def known_budgets(
     """
     train = experts[experts["split"] == "train"]
     price = expert_outcomes.prices(train, list(settings.experts), settings)
-    unit = settings.unit if with_numbers else None
-    return Budgets(expert_outcomes.budgets(price, settings), price, unit)
+    unit_usd = settings.budget_unit_usd if with_numbers else None
+    return Budgets(expert_outcomes.budgets(price, settings), price, unit_usd)
 
 
 # Trainings ----------------------------------------------------------------------------------------
@@ -427,7 +436,7 @@ def known_budgets(
 def work(
     job: sweep.Job, folder: Path, progress, context: RunContext, save_every: int
 ) -> dict[str, float]:
-    """Train and test one arm under one seed, or test the start.
+    """Train and test one variant under one seed, or test the start.
 
     save_every: updates between checkpoints, which changes no result.
     """
@@ -466,7 +475,7 @@ class Run:
         """Train, test, keep the numbers and, of one seed, the weights."""
         is_training = self.job.settings["job"] == TRAINING
         if is_training:
-            self._train(Arm.from_settings(self.job.settings["arm"]))
+            self._train(Variant.from_settings(self.job.settings["variant"]))
         tests = [
             self._test(test["style"], test["temperature"]) for test in self.job.settings["tests"]
         ]
@@ -489,7 +498,7 @@ class Run:
             temperature=temperature, style=style
         )
 
-    def _train(self, arm: Arm) -> None:
+    def _train(self, variant: Variant) -> None:
         settings = self.settings
         learn = LearnSettings.from_handed(self.job.settings["learn"])
         total = self.job.settings["updates"]
@@ -497,21 +506,21 @@ class Run:
         logs = Logs(self.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
         while learner.step < total:
-            asked = self._draw_tasks(arm, learner)
+            asked = self._draw_tasks(variant, learner)
             key = self.seed * 10**6 + learner.step
             episodes = roll(
                 self.voice, self.pool, asked, settings.rounds, key, settings.temperature
             )
-            logs.add("rollouts", episode_rows(episodes).assign(update=learner.step))
+            logs.add("rollouts", episode_rows(episodes).assign(step=learner.step))
             means = learner.update(samples(episodes, self._group(learn)))
             self.voice.refresh()
-            logs.add("learning", pd.DataFrame([{"update": learner.step} | means]))
+            logs.add("learning", pd.DataFrame([{"step": learner.step} | means]))
             self.progress(0.9 * learner.step / total)
             if learner.step % self.save_every == 0:
                 logs.save()
         logs.save()
 
-    def _draw_tasks(self, arm: Arm, learner: Learner) -> list[Task]:
+    def _draw_tasks(self, variant: Variant, learner: Learner) -> list[Task]:
         """The questions of one update; with group advantages every one stands there several times."""
         settings, seed = self.settings, self.seed * 10**6 + learner.step
         group = self._group(learner.settings)
@@ -520,7 +529,7 @@ class Run:
             len(items), -(-settings.batch // group)
         )
         budget_rng = seeds.rng("routing", "budgets", seed=seed)
-        asked = variants.drawn(arm, [items[i] for i in chosen], self.budgets, budget_rng)
+        asked = variants.drawn(variant, [items[i] for i in chosen], self.budgets, budget_rng)
         return [task for task in asked for _ in range(group)][: settings.batch]
 
     @staticmethod
@@ -563,16 +572,16 @@ def episode_rows(
         [
             {
                 "item": i % (questions or len(episodes)),
-                "kind": e.task.item.category,
+                "group": e.task.item.category,
                 "difficulty": e.task.item.difficulty,
-                "label": e.task.label,
+                "condition": e.task.label,
                 "budget": e.task.budget,
-                "right": e.right,
+                "correct": e.correct,
                 "within": e.within,
                 "reward": e.reward,
-                "dollars": e.dollars,
+                "cost_usd": e.cost_usd,
                 "calls": len(e.calls),
-                "called": " ".join(e.calls),
+                "chosen": " ".join(e.calls),
                 "malformed": sum(bool(x.malformed) for x in e.exchanges),
                 "failures": sum(bool(x.heard and x.heard.failure) for x in e.exchanges),
                 "turns": len(e.exchanges),

@@ -41,10 +41,10 @@ def tried(pool: Pool, items: Sequence[Item], split: str, tries: int = 1) -> pd.D
     )
     told = [
         {
-            "strategy": expert,
-            "try": t,
-            "right": tasks.score(items[i], heard.text),
-            "dollars": heard.dollars,
+            "method": expert,
+            "sample": t,
+            "correct": tasks.score(items[i], heard.text),
+            "cost_usd": heard.cost_usd,
             "calls": 1,
             "reply": heard.text,
         }
@@ -59,7 +59,7 @@ def _about(item: Item, number: int, split: str) -> dict[str, object]:
     return {
         "split": split,
         "item": number,
-        "kind": item.category,
+        "group": item.category,
         "difficulty": item.difficulty,
         "prompt": item.prompt,
     }
@@ -72,10 +72,10 @@ def prices(
     questions that it answers right (over all, where there are none). table: of the questions that are learned from."""
     found = {}
     for expert in experts:
-        rows = table[table["strategy"] == expert]
-        useful = rows[rows["right"] == 1]
+        rows = table[table["method"] == expert]
+        useful = rows[rows["correct"] == 1]
         found[expert] = float(
-            np.quantile((useful if len(useful) else rows)["dollars"], settings.quantile)
+            np.quantile((useful if len(useful) else rows)["cost_usd"], settings.quantile)
         )
     return found
 
@@ -86,7 +86,11 @@ def budgets(price: Mapping[str, float], settings: RoutingSettings) -> dict[str, 
     experts = sorted(price, key=price.__getitem__)
     middle = experts[len(experts) // 2]
     return dict(
-        zip(call_protocol.WORDS, (price[experts[0]], price[middle], settings.high), strict=True)
+        zip(
+            call_protocol.WORDS,
+            (price[experts[0]], price[middle], settings.high_budget_usd),
+            strict=True,
+        )
     )
 
 
@@ -123,10 +127,10 @@ def headrooms(rows: pd.DataFrame, worth: Mapping[str, float]) -> pd.DataFrame:
     Indexed by question (FREE, then the words); besides constant, the best one on dev."""
     found = {}
     for word, budget in {FREE: np.inf, **worth}.items():
-        paid = rows.assign(arm=rows["strategy"], paid=rows["right"] * (rows["dollars"] <= budget))
+        paid = rows.assign(paid=rows["correct"] * (rows["cost_usd"] <= budget))
         dev, test = (paid[paid["split"] == split] for split in ("dev", "test"))
         found[word] = stats.headroom(dev, test, "paid").assign(
-            constant=dev.groupby("arm")["paid"].mean().idxmax()
+            constant=dev.groupby("method")["paid"].mean().idxmax()
         )
     return pd.concat(found, names=["question"]).droplevel(1)
 
@@ -142,12 +146,12 @@ def alone(model: Asker, items: Sequence[Item], split: str, tries: int = 1) -> pd
     rows = []
     for i, (item, said) in enumerate(zip(items, finish(together()), strict=True)):
         row = {
-            "strategy": ITSELF,
-            "right": tasks.score(item, said.text),
-            "dollars": 0.0,
+            "method": ITSELF,
+            "correct": tasks.score(item, said.text),
+            "cost_usd": 0.0,
             "calls": 0,
             "reply": said.text,
         }
         row["tokens"] = said.tokens_in + said.tokens_out
-        rows += [_about(item, i, split) | row | {"try": t} for t in range(tries)]
+        rows += [_about(item, i, split) | row | {"sample": t} for t in range(tries)]
     return pd.DataFrame(rows)

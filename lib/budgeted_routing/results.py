@@ -14,8 +14,8 @@ from lib.budgeted_routing.variants import NAMED
 from lib.experiment import results_table
 
 SYSTEM = "corl"
-LABELS = {name: arm.label for name, arm in NAMED.items()}
-COLUMNS = ["seed", "right", "within", "reward", "dollars", "calls", "malformed", "failures"]
+LABELS = {name: method.label for name, method in NAMED.items()}
+COLUMNS = ["seed", "correct", "within", "reward", "cost_usd", "calls", "malformed", "failures"]
 
 
 def rows(results: Results) -> pd.DataFrame:
@@ -32,27 +32,27 @@ def write(results: Results) -> pd.DataFrame:
 
 def _of(part: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Columns that all episodes of controllers have."""
-    return part[[*COLUMNS, "difficulty", "budget"]].assign(
-        arm=part["arm"].map(LABELS).fillna(part["arm"]),
-        role=part["arm"].map(lambda arm: "start" if arm == START else "paper"),
+    return part[[*COLUMNS, "group", "condition", "difficulty", "budget"]].assign(
+        method=part["method"].map(LABELS).fillna(part["method"]),
+        role=part["method"].map(lambda method: "start" if method == START else "paper"),
         item=part["item"].astype(str),
-        group=part["kind"],
-        condition=part["label"],
-        own_dollars=part["tokens"] * results.token_price,
-        chosen=part["called"].str.split(),
+        own_cost_usd=part["tokens"] * results.token_price,
+        chosen=part["chosen"].str.split(),
     )
 
 
 def _tests(results: Results) -> pd.DataFrame:
     part = results.episodes
-    return _of(part, results).assign(split="test", style=part["style"], heat=part["temperature"])
+    return _of(part, results).assign(
+        split="test", style=part["style"], temperature=part["temperature"]
+    )
 
 
 def _trainings(results: Results) -> pd.DataFrame:
     """Rollouts, by update."""
     part = results.rollouts
-    styles = part["arm"].map(lambda arm: NAMED[arm].style if arm in NAMED else "")
-    return _of(part, results).assign(split="train", style=styles, step=part["update"])
+    styles = part["method"].map(lambda method: NAMED[method].style if method in NAMED else "")
+    return _of(part, results).assign(split="train", style=styles, step=part["step"])
 
 
 def _rivals(results: Results) -> pd.DataFrame:
@@ -75,21 +75,19 @@ def _rivals(results: Results) -> pd.DataFrame:
     roles = dict.fromkeys(experts, "expert") | dict.fromkeys(ROUTERS, "router")
     roles |= {ITSELF: "constant", "best constant": "constant", "oracle": "oracle"}
     works = (table["chosen"] == ITSELF) | (
-        table["router"] == "cascade"
+        table["method"] == "cascade"
     )  # the cascade asks itself first
-    return table[["right", "within", "reward", "dollars"]].assign(
-        arm=table["router"],
-        role=table["router"].map(roles).fillna("router"),
+    return table[["method", "condition", "correct", "within", "reward", "cost_usd"]].assign(
+        role=table["method"].map(roles).fillna("router"),
         seed=0,
         split="test",
         item=table["item"].astype(str),
-        group=table["item"].map(about["kind"]),
+        group=table["item"].map(about["group"]),
         difficulty=table["item"].map(about["difficulty"]),
-        condition=table["label"],
-        budget=table["label"].map(results.budgets.words),
+        budget=table["condition"].map(results.budgets.words),
         style="soft",
-        heat=0.0,
-        own_dollars=table["item"].map(own) * works,
+        temperature=0.0,
+        own_cost_usd=table["item"].map(own) * works,
         calls=(table["chosen"] != ITSELF).astype(int),
         malformed=0,
         failures=0,
@@ -100,10 +98,10 @@ def _rivals(results: Results) -> pd.DataFrame:
 def oracle_dominates(record_rows: pd.DataFrame) -> bool:
     """Whether on no test question and under no budget a single strategy or a router that chooses one is paid more than
     the oracle. What asks several, the cascade and the controllers, may hear the right reply second."""
-    tests = record_rows[(record_rows["split"] == "test") & (record_rows["heat"] == 0)]
+    tests = record_rows[(record_rows["split"] == "test") & (record_rows["temperature"] == 0)]
     best = tests[tests["role"] == "oracle"].set_index(["item", "condition"])["reward"]
     others = tests[
-        tests["role"].isin(["expert", "constant", "router"]) & (tests["arm"] != "cascade")
+        tests["role"].isin(["expert", "constant", "router"]) & (tests["method"] != "cascade")
     ]
     most = others.groupby(["item", "condition"])["reward"].max()
     return bool((most <= best.reindex(most.index)).all())

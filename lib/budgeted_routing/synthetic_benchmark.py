@@ -37,24 +37,25 @@ class World:
     """Worlds of G controllers. Option 0 is to answer: by oneself at first, with the reply afterwards; the others call.
 
     right: (G, K, 1 + E), chances on every kind; price: (G, 1 + E), of a call; limit: (B,), what a budget allows;
-    noise: (G, 1, 1), deviation of what is seen of a kind; tells: chance that a reply looks as right as it is.
+    noise: (G, 1, 1), deviation of what is seen of a kind; reply_signal_accuracy: chance that a reply looks as right as
+    it is.
     """
 
-    right: Tensor
+    correct: Tensor
     price: Tensor
     limit: Tensor
     noise: Tensor
-    tells: float
+    reply_signal_accuracy: float
 
     def __post_init__(self):
         if (
-            not 0.5 <= self.tells <= 1
-            or (self.right < 0).any()
-            or (self.right > 1).any()
+            not 0.5 <= self.reply_signal_accuracy <= 1
+            or (self.correct < 0).any()
+            or (self.correct > 1).any()
             or (self.price < 0).any()
         ):
             raise ValueError(
-                "chances must lie in [0, 1], `tells` in [0.5, 1], and prices must not be negative"
+                "chances must lie in [0, 1], `reply_signal_accuracy` in [0.5, 1], and prices must not be negative"
             )
         if (self.noise <= 0).any():
             raise ValueError(f"noise must be above 0, got {float(self.noise.min()):g}")
@@ -62,8 +63,9 @@ class World:
     @property
     def looks(self) -> Tensor:
         """(G, K, 1 + E, 2, 2): chance of (reply wrong or right, looks wrong or right); option 0 has no reply."""
-        chance = torch.stack([1 - self.right, self.right], -1)
-        told = torch.tensor([[self.tells, 1 - self.tells], [1 - self.tells, self.tells]])
+        chance = torch.stack([1 - self.correct, self.correct], -1)
+        p = self.reply_signal_accuracy
+        told = torch.tensor([[p, 1 - p], [1 - p, p]])
         held = chance[..., None] * told
         held[:, :, 0] = chance[:, :, 0, :, None] / 2  # nothing is seen of one's own answer
         return held
@@ -74,30 +76,38 @@ class World:
 
 
 def worlds(glass: RoutingGlassSettings, cells: Sequence[Mapping[str, float]]) -> World:
-    """A stack of worlds, cell after cell and in it seed after seed; a seed has the same jitter in every cell.
+    """A stack of worlds, cell after cell and in it seed after seed; a seed has the same accuracy noise in all cells.
 
     cells: values of KNOBS. complementarity: 0, specialists are alike on all kinds, to 1, each has a kind of its own;
     spread: the power that prices are raised to, 0 for equal prices; noise: of what is seen of a kind.
     """
     shape = (glass.kinds, 1 + len(glass.prices))
-    jitter = [
+    accuracy_noise = [
         seeds.rng("routing", "glass", "world", seed=s).standard_normal(shape)
         for s in range(glass.seeds)
     ]
-    right, price, noise = [], [], []
+    correct, price, noise = [], [], []
     for cell in cells:
-        chance = np.full(shape, glass.specialist - glass.reach * cell["complementarity"])
-        chance[:, 0], chance[:, -1] = glass.alone, glass.generalist
+        chance = np.full(
+            shape, glass.specialist - glass.specialist_advantage * cell["complementarity"]
+        )
+        chance[:, 0], chance[:, -1] = glass.self_accuracy, glass.generalist
         for expert in range(len(glass.prices) - 1):
             chance[expert % glass.kinds, 1 + expert] = (
-                glass.specialist + glass.reach * cell["complementarity"]
+                glass.specialist + glass.specialist_advantage * cell["complementarity"]
             )
-        right += [np.clip(chance + glass.jitter * each, 0.02, 0.98) for each in jitter]
+        correct += [
+            np.clip(chance + glass.accuracy_noise * each, 0.02, 0.98) for each in accuracy_noise
+        ]
         price += [[0.0, *(np.array(glass.prices) ** cell["spread"])]] * glass.seeds
         noise += [cell["noise"]] * glass.seeds
     limit = torch.tensor([glass.budgets[name] for name in BUDGETS])
-    stacked = [torch.tensor(np.array(each), dtype=torch.float32) for each in (right, price, noise)]
-    return World(stacked[0], stacked[1], limit, stacked[2][:, None, None], glass.tells)
+    stacked = [
+        torch.tensor(np.array(each), dtype=torch.float32) for each in (correct, price, noise)
+    ]
+    return World(
+        stacked[0], stacked[1], limit, stacked[2][:, None, None], glass.reply_signal_accuracy
+    )
 
 
 # Strategies, counted out ---------------------------------------------------------------------------
@@ -130,7 +140,7 @@ def paths(world: World, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     seen = torch.einsum("gnk,gkaos->gnas", belief, looks)
     handed = torch.einsum("gnk,gkas->gnas", belief, looks[..., 1, :])[..., None]
     called = torch.einsum(
-        "gkas,gkb->gkasb", looks.sum(3), world.right[..., 1:]
+        "gkas,gkb->gkasb", looks.sum(3), world.correct[..., 1:]
     )  # small, so it goes first
     again = torch.einsum("gnk,gkasb->gnasb", belief, called)
     return seen, torch.cat([handed, again], -1), world.price[:, :, None] + world.price[:, None, :]
@@ -139,30 +149,32 @@ def paths(world: World, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def value(world: World, belief: Tensor, strategy: Strategy) -> dict[str, Tensor]:
     """Exact means of a strategy on queries with these beliefs, (G, B, n): right, reward, dollars, within (the budget),
     asked (calls) and dear (calls of the last expert)."""
-    seen, right, dollars = paths(world, belief)
+    seen, correct, cost_usd = paths(world, belief)
     taken = strategy.first[..., None, None] * strategy.second  # (G, B, n, 1 + E, 2, 1 + E)
-    paid = paid_paths(world, right, dollars)
-    option = torch.arange(dollars.shape[1])
+    paid = paid_paths(world, correct, cost_usd)
+    option = torch.arange(cost_usd.shape[1])
     called, dear = (option > 0).float(), (option == option[-1]).float()
     walked = (taken * seen[:, None, ..., None]).sum(4)  # (G, B, n, first, second)
     return {
-        "right": (taken * right[:, None]).sum((3, 4, 5)),
+        "correct": (taken * correct[:, None]).sum((3, 4, 5)),
         "reward": (taken * paid).sum((3, 4, 5)),
-        "dollars": torch.einsum("gbnac,gac->gbn", walked, dollars),
+        "cost_usd": torch.einsum("gbnac,gac->gbn", walked, cost_usd),
         "within": torch.einsum(
             "gbnac,gbac->gbn",
             walked,
-            budget_reward.cost_reward(dollars[:, None], world.limit[:, None, None]),
+            budget_reward.cost_reward(cost_usd[:, None], world.limit[:, None, None]),
         ),
         "asked": torch.einsum("gbnac,ac->gbn", walked, called[:, None] + called * called[:, None]),
         "dear": torch.einsum("gbnac,ac->gbn", walked, dear[:, None] + dear * called[:, None]),
     }
 
 
-def paid_paths(world: World, right: Tensor, dollars: Tensor) -> Tensor:
+def paid_paths(world: World, correct: Tensor, cost_usd: Tensor) -> Tensor:
     """What every path adds to the reward under every budget, (G, B, n, 1 + E, 2, 1 + E)."""
     return budget_reward.reward(
-        right[:, None], dollars[:, None, None, :, None, :], world.limit[:, None, None, None, None]
+        correct[:, None],
+        cost_usd[:, None, None, :, None, :],
+        world.limit[:, None, None, None, None],
     )
 
 
@@ -172,8 +184,8 @@ def optimum(world: World, belief: Tensor) -> Strategy:
 
     With the same belief in every kind for all queries (n = 1) it is the best that never looks at a query.
     """
-    _, right, dollars = paths(world, belief)
-    paid = paid_paths(world, right, dollars)
+    _, correct, cost_usd = paths(world, belief)
+    paid = paid_paths(world, correct, cost_usd)
     paid[:, :, :, 0, :, 1:] = -1.0  # who has answered calls nobody
     best, second = paid.max(-1)
     first = best.sum(-1).argmax(-1)
@@ -282,7 +294,7 @@ class Controllers(nn.Module):
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """A training. told: the budget stands in the prompt; bound: the reward knows the budget (eq. 7), or only right
     answers (r_p); whiten: advantages within each "budget", over the whole "batch", or not at all (""); fixed: the one
     budget of all its episodes (CoRL, section 5), drawn anew for each where it is ""."""
@@ -294,15 +306,16 @@ class Arm:
     fixed: str = ""
 
 
-CORL = Arm("CoRL")
+CORL = Variant("CoRL")
 PARTS = (
     CORL,
-    Arm("whitened over all budgets", whiten="batch"),
-    Arm("budget not told", told=False),
-    Arm("budget not in the reward", bound=False),
+    Variant("whitened over all budgets", whiten="batch"),
+    Variant("budget not told", told=False),
+    Variant("budget not in the reward", bound=False),
 )
 FIXED = tuple(
-    Arm(f"{name} budget alone", told=False, whiten="batch", fixed=name) for name in ("low", "high")
+    Variant(f"{name} budget alone", told=False, whiten="batch", fixed=name)
+    for name in ("low", "high")
 )
 
 
@@ -321,7 +334,7 @@ class Episodes:
 
 
 def draws(glass: RoutingGlassSettings, name: str, n: int, number: int = 0) -> Tensor:
-    """Uniform numbers (seeds, n, K + 6): the same for every arm and cell, so that all are compared in pairs."""
+    """Uniform numbers (seeds, n, K + 6): the same for every variant and cell, so that all are compared in pairs."""
     width = glass.kinds + _DRAWS
     keys = seeds.keys("routing", "glass", name, number, n=glass.seeds)
     return torch.tensor(
@@ -337,18 +350,22 @@ def queries(world: World, kinds: int, drawn: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def play(world: World, controllers: Controllers, arm: Arm, drawn: Tensor) -> Episodes:
+def play(world: World, controllers: Controllers, variant: Variant, drawn: Tensor) -> Episodes:
     """An episode for each row of drawn (G, r, K + 6); row i is under budget number i % 3, in training and whitening."""
     kinds, (groups, rows) = controllers.kinds, drawn.shape[:2]
     kind, seen = queries(world, kinds, drawn[..., : kinds + 1])
     drawn_budget = torch.arange(rows) % len(BUDGETS)
-    budget = torch.full_like(drawn_budget, BUDGETS.index(arm.fixed)) if arm.fixed else drawn_budget
+    budget = (
+        torch.full_like(drawn_budget, BUDGETS.index(variant.fixed))
+        if variant.fixed
+        else drawn_budget
+    )
     budget = budget.expand(groups, rows)
-    chance = torch.gather(world.right, 1, kind[..., None].expand(-1, -1, controllers.options))
+    chance = torch.gather(world.correct, 1, kind[..., None].expand(-1, -1, controllers.options))
     dice = drawn[..., kinds + 1 :].unbind(-1)
 
     def choose(called: Tensor, looks: Tensor, die: Tensor) -> tuple[Tensor, ...]:
-        read = controllers.reading(seen, (budget + 1) * arm.told, called, looks)
+        read = controllers.reading(seen, (budget + 1) * variant.told, called, looks)
         logs, values = controllers(read)
         did = (logs.exp().cumsum(-1) < die[..., None]).sum(-1).clamp(max=controllers.options - 1)
         return read, did, torch.gather(logs, 2, did[..., None])[..., 0], values
@@ -357,18 +374,18 @@ def play(world: World, controllers: Controllers, arm: Arm, drawn: Tensor) -> Epi
     before = choose(nobody, nobody.float(), dice[0])
     first = before[1]
     called = first > 0
-    right = dice[1] < torch.gather(chance, 2, first[..., None])[..., 0]
-    looks = torch.where((dice[2] < world.tells) == right, 1.0, -1.0) * called
+    correct = dice[1] < torch.gather(chance, 2, first[..., None])[..., 0]
+    looks = torch.where((dice[2] < world.reply_signal_accuracy) == correct, 1.0, -1.0) * called
     again_read, second, again_old, again_values = choose(first, looks, dice[3])
     second = second * called  # who has answered calls nobody
     again = dice[4] < torch.gather(chance, 2, second[..., None])[..., 0]
-    right = torch.where(second > 0, again, right)
-    dollars = torch.gather(world.price, 1, first) + torch.gather(world.price, 1, second)
-    limit = world.limit[budget] if arm.bound else torch.full_like(dollars, torch.inf)
+    correct = torch.where(second > 0, again, correct)
+    cost_usd = torch.gather(world.price, 1, first) + torch.gather(world.price, 1, second)
+    limit = world.limit[budget] if variant.bound else torch.full_like(cost_usd, torch.inf)
     both = zip(before, (again_read, second, again_old, again_values), strict=True)
     read, did, old, values = (torch.stack(each, 2) for each in both)
     mask = torch.stack([torch.ones_like(called), torch.zeros_like(called), called], -1)
-    paid = budget_reward.reward(right.float(), dollars, limit)
+    paid = budget_reward.reward(correct.float(), cost_usd, limit)
     return Episodes(read, did, mask, placed(old, mask), placed(values, mask), paid)
 
 
@@ -381,19 +398,26 @@ def train(
     world: World,
     glass: RoutingGlassSettings,
     settings: LearnSettings,
-    arm: Arm = CORL,
+    variant: Variant = CORL,
     watch: Callable[[int, Controllers], None] | None = None,
 ) -> Controllers:
     """Train a stack of controllers by PPO. settings: the lab's, for clip, GAE, averages and weights; watch: called
     with the number of updates so far and the controllers, before the first and after each."""
-    cells = len(world.right) // glass.seeds
+    cells = len(world.correct) // glass.seeds
     controllers = Controllers(glass, cells)
     optimiser = torch.optim.Adam(controllers.parameters(), lr=glass.learning_rate)
     for update in range(glass.updates):
         if watch is not None:
             watch(update, controllers)
         drawn = draws(glass, "episodes", glass.batch, update).repeat(cells, 1, 1)
-        step(controllers, optimiser, play(world, controllers, arm, drawn), glass, settings, arm)
+        step(
+            controllers,
+            optimiser,
+            play(world, controllers, variant, drawn),
+            glass,
+            settings,
+            variant,
+        )
         for group in optimiser.param_groups:  # falls to 0, as the lab's
             group["lr"] = glass.learning_rate * (1 - (update + 1) / glass.updates)
     if watch is not None:
@@ -407,7 +431,7 @@ def step(
     episodes: Episodes,
     glass: RoutingGlassSettings,
     settings: LearnSettings,
-    arm: Arm,
+    variant: Variant,
 ) -> None:
     """One update, some passes over its episodes in parts: eq. 4, the penalty for leaving the start, and V's error."""
     mask, by = episodes.mask, settings.average
@@ -419,8 +443,8 @@ def step(
         settings.lam,
     )
     advantages, returns = (each.view(mask.shape) for each in estimated)
-    if arm.whiten:
-        advantages = whitened(advantages, mask, len(BUDGETS) if arm.whiten == "budget" else 1)
+    if variant.whiten:
+        advantages = whitened(advantages, mask, len(BUDGETS) if variant.whiten == "budget" else 1)
     held = [
         each.split(glass.minibatch, 1)
         for each in (episodes.read, episodes.did, mask.float(), episodes.old, advantages, returns)
@@ -484,7 +508,10 @@ def run(settings: RoutingSettings) -> pd.DataFrame:
         cell = dict(zip(KNOBS, values, strict=True))
         grid += [cell] * (cell != glass.central)
     looks = sorted({0, *np.geomspace(1, glass.updates, 10).round().astype(int).tolist()})
-    todo = [([glass.central], arm, looks * (arm in (CORL, *FIXED))) for arm in (*PARTS, *FIXED)]
+    todo = [
+        ([glass.central], variant, looks * (variant in (CORL, *FIXED)))
+        for variant in (*PARTS, *FIXED)
+    ]
     todo += [(grid[at : at + _TOGETHER], CORL, []) for at in range(0, len(grid), _TOGETHER)]
     with ThreadPoolExecutor(
         os.cpu_count()
@@ -497,13 +524,13 @@ def run(settings: RoutingSettings) -> pd.DataFrame:
 def study(
     settings: RoutingSettings,
     cells: Sequence[Mapping[str, float]],
-    arm: Arm = CORL,
+    variant: Variant = CORL,
     looks: Sequence[int] = (),
 ) -> pd.DataFrame:
     """Train one controller for every seed and cell, and judge it exactly on queries of its own: rows of a record.
 
-    One row for each seed, budget and arm: means over the queries, by known chances. heat 0: the likeliest choice, 1:
-    drawn ones; step: updates so far where `looks` asks, else after all. Beside CoRL stand its rivals and START.
+    One row for each seed, budget and variant: means over the queries, by known chances. heat 0: the likeliest choice,
+    1: drawn ones; step: updates so far where `looks` asks, else after all. Beside CoRL stand its rivals and START.
     """
     glass = settings.glass
     world = worlds(glass, cells)
@@ -515,25 +542,29 @@ def study(
         name: str,
         role: str,
         told: Mapping[str, Tensor],
-        heat: float = 0.0,
+        temperature: float = 0.0,
         step: int = results_table.AFTER,
     ) -> None:
-        found.append(_rows(glass, cells, told).assign(arm=name, role=role, heat=heat, step=step))
+        found.append(
+            _rows(glass, cells, told).assign(
+                method=name, role=role, temperature=temperature, step=step
+            )
+        )
 
     def look(update: int, controllers: Controllers) -> None:
         if update in looks:
-            strategy = controllers.strategy(seen, arm.told).likeliest
-            add(arm.name, "paper", value(world, belief, strategy), step=update)
+            strategy = controllers.strategy(seen, variant.told).likeliest
+            add(variant.name, "paper", value(world, belief, strategy), step=update)
 
-    if arm is CORL:
+    if variant is CORL:
         start = Controllers(glass, len(cells)).strategy(seen[:, :1])  # the same for all queries
-        add("start", "start", value(world, belief, start), heat=1.0)
+        add("start", "start", value(world, belief, start), temperature=1.0)
         for name, strategy in rivals(world, belief).items():
             add(name, _ROLES.get(name, "expert"), value(world, belief, strategy))
         add("told the kind", "oracle", clairvoyant(world, belief))
-    strategy = train(world, glass, settings.learn, arm, look).strategy(seen, arm.told)
-    for heat, each in ((0.0, strategy.likeliest), (1.0, strategy)):
-        add(arm.name, "paper", value(world, belief, each), heat=heat)
+    strategy = train(world, glass, settings.learn, variant, look).strategy(seen, variant.told)
+    for temperature, each in ((0.0, strategy.likeliest), (1.0, strategy)):
+        add(variant.name, "paper", value(world, belief, each), temperature=temperature)
     return pd.concat(found, ignore_index=True)
 
 

@@ -117,9 +117,9 @@ def budgets(given: list[str]) -> dict[str, float]:
     """What each word is worth. Raises ParamsError for another word or no number."""
     out = dict(BUDGETS)
     for one in given:
-        word, _, dollars = one.partition("=")
+        word, _, cost_usd = one.partition("=")
         try:
-            out[word] = float(dollars) if word in out else float("nan")
+            out[word] = float(cost_usd) if word in out else float("nan")
         except ValueError:
             out[word] = float("nan")
         if not out[word] >= 0:
@@ -207,7 +207,7 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
             )
         learner.restore(checkpoint)
         known = artifacts.read_parquet(out / "rollouts.parquet")
-        tables.append(known[known["update"] < learner.step])  # it is written before the checkpoint
+        tables.append(known[known["step"] < learner.step])  # it is written before the checkpoint
 
     if rank == 0:  # every call may go to the same expert
         calls = (total - learner.step) * settings.batch * (settings.rounds - 1)
@@ -245,7 +245,7 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
                 episodes = roll(
                     voice, pool, asked, settings.rounds, key, settings.temperature, exact
                 )
-                tables.append(episode_rows(episodes).assign(update=learner.step))
+                tables.append(episode_rows(episodes).assign(step=learner.step))
                 clock.doing = f"{now}: learning from {share} episodes"
                 learner.update(samples(episodes))
                 if rank == 0:
@@ -272,10 +272,10 @@ def _experts(everything: config.Params) -> tuple[config.LLMSettings, dict]:
 
 def told(rows: pd.DataFrame) -> str:
     """One update in a line."""
-    means = rows[["reward", "right", "within", "calls", "malformed"]].mean()
+    means = rows[["reward", "correct", "within", "calls", "malformed"]].mean()
     return (
         ", ".join(f"{name} {value:.2f}" for name, value in means.items())
-        + f", ${rows['dollars'].mean():.2g}"
+        + f", ${rows['cost_usd'].mean():.2g}"
     )
 
 
@@ -294,8 +294,8 @@ def main(given: list[str] | None = None) -> int:
         )
         return 130
     if int(os.environ.get("RANK", "0")) == 0:
-        by_word = rollouts.groupby("label")[
-            ["reward", "right", "within", "calls", "dollars"]
+        by_word = rollouts.groupby("condition")[
+            ["reward", "correct", "within", "calls", "cost_usd"]
         ].mean()
         print(by_word.round(4).to_string())
         print(f"controller: {Path(options.out) / 'controller'}")

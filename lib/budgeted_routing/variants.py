@@ -17,7 +17,7 @@ VERSION = 1  # of the tasks that a training draws and a test asks
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """One kind of training.
 
     style: of the prompt, which also says how many updates it has; changes: to the trainer's settings.
@@ -34,49 +34,51 @@ class Arm:
         return {"name": self.name, "style": self.style}
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, str]) -> "Arm":
-        """The arm of a job, which needs no label."""
+    def from_settings(cls, values: Mapping[str, str]) -> "Variant":
+        """The variant of a job, which needs no label."""
         return cls(label="", **values)
 
 
-ARMS = (
-    Arm("corl", "CoRL", "soft"),
-    Arm("number", "CoRL, budget as a number", "number"),
-    Arm("hard", "CoRL, hard prompts", "hard"),
+VARIANTS = (
+    Variant("corl", "CoRL", "soft"),
+    Variant("number", "CoRL, budget as a number", "number"),
+    Variant("hard", "CoRL, hard prompts", "hard"),
 )
-NAMED = {arm.name: arm for arm in ARMS}
+NAMED = {variant.name: variant for variant in VARIANTS}
 
 
-def variant(label: str, base: str = "corl", **changes: Any) -> Arm:
-    """An arm like another with other settings of the trainer, for `study.run`; named after its label."""
+def make_variant(label: str, base: str = "corl", **changes: Any) -> Variant:
+    """A variant like another with other settings of the trainer, for `study.run`; named after its label."""
     of = NAMED[base]
     name = "-".join("".join(c if c.isalnum() else " " for c in label.lower()).split())
-    return Arm(name, label, of.style, {**of.changes, **changes})
+    return Variant(name, label, of.style, {**of.changes, **changes})
 
 
 @dataclass(frozen=True)
 class Budgets:
     """Dollars: of each word, of one call to each expert (cheapest first), and of one unit of a number.
 
-    unit: None where no budget is a number.
+    unit_usd: None where no budget is a number.
     """
 
     words: Mapping[str, float]
     calls: Mapping[str, float]
-    unit: float | None
+    unit_usd: float | None
 
 
-def drawn(arm: Arm, items: list[Item], budgets: Budgets, rng: np.random.Generator) -> list[Task]:
+def drawn(
+    variant: Variant, items: list[Item], budgets: Budgets, rng: np.random.Generator
+) -> list[Task]:
     """Training questions, each in a try and under a budget by lot (CoRL, 3.3)."""
     tries = rng.integers(TRIES, size=len(items)).tolist()
-    asked = _budgeted(arm, items, budgets, rng)
+    asked = _budgeted(variant, items, budgets, rng)
     return [replace(task, attempt=attempt) for task, attempt in zip(asked, tries, strict=True)]
 
 
 def _budgeted(
-    arm: Arm, items: list[Item], budgets: Budgets, rng: np.random.Generator
+    variant: Variant, items: list[Item], budgets: Budgets, rng: np.random.Generator
 ) -> list[Task]:
-    if arm.style == "number":
+    if variant.style == "number":
         units = [
             int(call_protocol.digits(unit))
             for unit in np.exp(rng.uniform(*np.log(NUMBERS), size=len(items)))
@@ -86,14 +88,14 @@ def _budgeted(
         call_protocol.WORDS[i] for i in rng.integers(len(call_protocol.WORDS), size=len(items))
     ]
     return [
-        Task(item, arm.style, word, budgets.words[word])
+        Task(item, variant.style, word, budgets.words[word])
         for item, word in zip(items, words, strict=True)
     ]
 
 
 def numbered(item: Item, unit: float, budgets: Budgets) -> Task:
     """A question under a budget in numbers."""
-    return Task(item, "number", call_protocol.digits(unit), unit * budgets.unit)
+    return Task(item, "number", call_protocol.digits(unit), unit * budgets.unit_usd)
 
 
 def examined(
@@ -101,7 +103,9 @@ def examined(
 ) -> list[Task]:
     """Test questions in a style of prompts, each under every budget of that style."""
     if style == "number":
-        return [numbered(item, unit, budgets) for unit in settings.numbers for item in items]
+        return [
+            numbered(item, unit, budgets) for unit in settings.numeric_budgets for item in items
+        ]
     return [
         Task(item, style, word, budgets.words[word])
         for word in call_protocol.WORDS

@@ -23,8 +23,8 @@ STATIC = ("Equal", "Random")  # weights that learn nothing, for Table 5's second
 
 
 def trained(params: Params, **where) -> pd.DataFrame:
-    """Every arm of the glass box at its central setting: variant, seed, unit (a category of the seed's world), score,
-    moved (mean distance of the settled weights from 1/K). where: of `glassbox.study`."""
+    """Every method of the glass box at its central setting: variant, seed, unit (a category of the seed's world),
+    score, moved (mean distance of the settled weights from 1/K). where: of `glassbox.study`."""
     own = params.conductor
     rows = synthetic_benchmark.study(own.glass, own.head, own.jobs, **where).query(
         "style == 'centre'"
@@ -33,7 +33,7 @@ def trained(params: Params, **where) -> pd.DataFrame:
     away = np.nan_to_num(np.abs(weights - 1 / len(COMPONENTS)).mean(axis=1))
     return pd.DataFrame(
         {
-            "variant": rows["arm"],
+            "variant": rows["method"],
             "seed": rows["seed"],
             "unit": rows["item"],
             "score": rows["reward"],

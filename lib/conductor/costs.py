@@ -14,9 +14,9 @@ PASSES = 5 * FORWARD + BACKWARD  # generate, read, learn, reference, reward mode
 
 
 def operations(rollouts: pd.DataFrame, weights: int, width: int) -> pd.DataFrame:
-    """Operations of a training, one row per arm and seed: `grpo`, and `conductor`, what its head adds.
+    """Operations of a training, one row per method and seed: `grpo`, and `conductor`, what its head adds.
 
-    rollouts: with columns arm, seed, asked, tokens, action; weights: of the policy, which the reward model shares;
+    rollouts: with columns method, seed, asked, tokens, action; weights: of the policy, which the reward model shares;
     width: of its states. Thought and reference are counted as long as the completion.
     """
     head = (width + 1) * len(COMPONENTS)
@@ -24,13 +24,13 @@ def operations(rollouts: pd.DataFrame, weights: int, width: int) -> pd.DataFrame
         2 * FORWARD + FORWARD + BACKWARD
     )  # drawn from, looked at, and one update (once each)
     rows = []
-    for (arm, seed), part in rollouts.groupby(["arm", "seed"], sort=False):
-        tokens = part["asked"].sum() + part["tokens"].sum()
+    for (method, seed), part in rollouts.groupby(["method", "seed"], sort=False):
+        tokens = part["tokens_in"].sum() + part["tokens_out"].sum()
         grpo = weights * (PASSES + FORWARD) * tokens
         conducted = (part["action"] >= 0).sum()
         rows.append(
             {
-                "arm": arm,
+                "method": method,
                 "seed": seed,
                 "grpo": float(grpo),
                 "conductor": float(per_rollout * conducted),
@@ -39,25 +39,25 @@ def operations(rollouts: pd.DataFrame, weights: int, width: int) -> pd.DataFrame
     return pd.DataFrame(rows)
 
 
-def overhead(counted: pd.DataFrame, arm: str, without: str) -> pd.DataFrame:
-    """By seed: `head`, what the head adds to its own training; `whole`, operations of `arm` over those of `without`,
+def overhead(counted: pd.DataFrame, method: str, without: str) -> pd.DataFrame:
+    """By seed: `head`, what the head adds to its own training; `whole`, operations of `method` over those of `without`,
     which also holds what longer or shorter replies do (Table 2)."""
-    table = counted.set_index(["arm", "seed"])
-    ours, theirs = table.loc[arm], table.loc[without]
+    table = counted.set_index(["method", "seed"])
+    ours, theirs = table.loc[method], table.loc[without]
     whole = (ours["grpo"] + ours["conductor"]) / theirs["grpo"]
     return pd.DataFrame({"head": ours["conductor"] / ours["grpo"], "whole": whole}).reset_index()
 
 
 def clocked(clock: pd.DataFrame) -> pd.DataFrame:
-    """Wall time per GRPO step by arm, and what of it the weighting took; not for a report's bytes.
+    """Wall time per GRPO step by method, and what of it the weighting took; not for a report's bytes.
 
     A training that was interrupted counts what it did after it was resumed. `no opinion`: replies on which a judge
     had none.
     """
     trained = clock[clock["steps"] > 0]
-    sums = trained.groupby("arm", sort=False)[["steps", "training", "weighing"]].sum()
+    sums = trained.groupby("method", sort=False)[["steps", "training", "weighing"]].sum()
     out = pd.DataFrame({"seconds per step": sums["training"] / sums["steps"]})
     out["weighing, ms per step"] = 1000 * sums["weighing"] / sums["steps"]
     out["weighing over the rest"] = sums["weighing"] / (sums["training"] - sums["weighing"])
-    out["no opinion"] = trained.groupby("arm", sort=False)["no opinion"].sum()
+    out["no opinion"] = trained.groupby("method", sort=False)["no opinion"].sum()
     return out.reset_index()

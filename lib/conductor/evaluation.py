@@ -70,22 +70,23 @@ def replies(
 
 
 def scores(given: Sequence[Reply], samples: int) -> pd.DataFrame:
-    """One row per item: category, item (number), score, right (mean verifier score), novel (share of replies
-    said for the first time), tokens, well_formed."""
+    """One row per item: group (category), item (number), correct (mean score of the replies: right and,
+    where stories are asked for, new), verified (mean verifier score), novel (fraction of replies written for the first
+    time), tokens_out, well_formed."""
     rows = []
     for number in range(len(given) // samples):
         group = given[number * samples : (number + 1) * samples]
         name, texts = category(group[0].item), [reply.text for reply in group]
-        right = np.array([tasks.score(reply.item, reply.text) for reply in group])
+        verified = np.array([tasks.score(reply.item, reply.text) for reply in group])
         first = np.array([text not in texts[:j] for j, text in enumerate(texts)])
         rows.append(
             {
-                "category": name,
+                "group": name,
                 "item": number,
-                "score": float((right * first if name in NOVEL else right).mean()),
-                "right": float(right.mean()),
+                "correct": float((verified * first if name in NOVEL else verified).mean()),
+                "verified": float(verified.mean()),
                 "novel": float(first.mean()),
-                "tokens": float(np.mean([len(reply.ids) for reply in group])),
+                "tokens_out": float(np.mean([len(reply.ids) for reply in group])),
                 "well_formed": float(np.mean([well_formed(text) for text in texts])),
             }
         )
@@ -103,7 +104,7 @@ def components(
 ) -> pd.DataFrame:
     """What the rewards measure on replies, one row each.
 
-    Columns: category, the five by name (ppl and ent in nats), prompt, reference and reply as text, right
+    Columns: group (category), the five by name (ppl and ent in nats), prompt, reference and reply as text, right
     (verifier), thinks (whether there is a thought), and the settled weights `w_...` where there is a weighting.
     """
     told = [encode(until_answer(reply.text)) for reply in given]
@@ -120,11 +121,11 @@ def components(
             [question(reply.item) for reply in given], [reply.text for reply in given]
         ),
     }
-    frame = pd.DataFrame({"category": [category(reply.item) for reply in given]} | columns)
+    frame = pd.DataFrame({"group": [category(reply.item) for reply in given]} | columns)
     frame[["prompt", "reference", "reply"]] = [
         (r.item.prompt, r.item.answer, r.text) for r in given
     ]
-    frame["right"] = [tasks.score(reply.item, reply.text) for reply in given]
+    frame["correct"] = [tasks.score(reply.item, reply.text) for reply in given]
     frame["thinks"] = ["<think>" in reply.text for reply in given]
     if weighting is not None:
         with torch.no_grad():

@@ -1,8 +1,8 @@
-"""The experiment: every arm under every seed, from that seed's start, as jobs of a sweep that resumes.
+"""The experiment: every variant under every seed, from that seed's start, as jobs of a sweep that resumes.
 
-First jobs make the starts (`lib.conductor.initial_policy`) and the reward model. Then one job per arm and seed trains a
-policy, lets it answer the test items and keeps the numbers; of the Conductor itself the policy too. Working files lie
-under data/runs/conductor.
+First jobs make the starts (`lib.conductor.initial_policy`) and the reward model. Then one job per variant and seed
+trains a policy, lets it answer the test items and keeps the numbers; of the Conductor itself the policy too. Working
+files lie under data/runs/conductor.
 """
 
 import shutil
@@ -38,7 +38,7 @@ from lib.conductor.reward_model import Preference
 from lib.conductor.rewards import COMPONENTS, said
 from lib.conductor.rollouts import Rollouts
 from lib.conductor.silence_libraries import quiet
-from lib.conductor.variants import ARMS, ROLES, SIDE, STATIC, Arm
+from lib.conductor.variants import ROLES, SIDE, STATIC, VARIANTS, Variant
 from lib.conductor.weighting import Weighting
 from lib.config import ROOT, ConductorSettings, GRPOSettings, HeadSettings, LLMSettings, Params
 from lib.experiment import artifacts, seeds, sweep
@@ -50,7 +50,7 @@ from lib.llm.client_factory import export, opened
 from lib.rl import losses
 from lib.tasks import Item
 
-VERSION = 1  # of how an arm is trained and tested
+VERSION = 1  # of how a variant is trained and tested
 RUNS = ROOT / "data/runs/conductor"
 CASSETTES = ROOT / "data/cassettes"
 NAME = "conductor"  # of the cassette and of the purse
@@ -58,7 +58,7 @@ GATE = ("base", "oracle")  # judged on dev too
 REWARD = 0  # whose start the reward model judges, and is made from
 DEV = 1_000  # the first seed of trainings that only choose among static mixes: prompts and dice of their own
 
-# Fields of the settings that jobs are handed: for every exam; of the GRPO settings, by the kind of the arm; of the
+# Fields of the settings that jobs are handed: for every exam; of the GRPO settings, by the kind of the variant; of the
 # head, where there is one, and where somebody verifies what it emphasised.
 _READ_FOR_EXAMS = ("categories", "test_items", "samples", "rewards")
 _READ_OF_GRPO = {
@@ -82,7 +82,7 @@ _READ_OF_AN_ANCHOR = ("verified", "errs")
 
 @dataclass(frozen=True)
 class Results:
-    """What a study left, with columns arm and seed in every table.
+    """What a study left, with columns variant and seed in every table.
 
     items: one row per test item (`evaluation.scores`); components: per reply (`evaluation.components`);
     rollouts: per training rollout (`ConductorTrainer.rollouts`); agreement: of the reward model with
@@ -98,7 +98,7 @@ class Results:
 
 def run(
     params: Params,
-    compared: Sequence[Arm] = ARMS,
+    compared: Sequence[Variant] = VARIANTS,
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "training policies",
@@ -115,7 +115,7 @@ def run(
     checkpoints.load(policy)  # says what is wrong before any process starts
     trainings = range(settings.seeds) if trainings is None else trainings
 
-    # What the arms build on: a start for each seed, and one reward model for all.
+    # What the variants build on: a start for each seed, and one reward model for all.
     start_jobs = {
         seed: initial_policy.make_job(settings.start, policy, seed)
         for seed in sorted({REWARD, *trainings})
@@ -127,7 +127,7 @@ def run(
     train_reward_model = partial(reward_model.work, policy=starts[REWARD])
     sweep.run(train_reward_model, [reward_job], runs, 1, "training the reward model")
 
-    # The arms.
+    # The variants.
     jobs = make_jobs(params, compared, policy, trainings, exam)
     inputs = {f"start-{seed}": folder for seed, folder in starts.items()}
     inputs["reward"] = str(reward_job.folder(runs) / "model")
@@ -139,7 +139,7 @@ def run(
 
     clock = [
         {
-            "arm": job.settings["arm"]["name"],
+            "method": job.settings["variant"]["name"],
             "seed": job.settings["seed"],
             "seconds": receipt["seconds"],
         }
@@ -155,80 +155,76 @@ def run(
     )
 
 
-def best_static(params: Params, **where) -> tuple[Arm, pd.DataFrame]:
-    """The best fixed reward, chosen on dev items by trainings of their own seeds, as an arm; and their scores: arm,
-    seed, item, group, right. Equal weights stand in the comparison anyway. where: of `run`."""
+def best_static(params: Params, **where) -> tuple[Variant, pd.DataFrame]:
+    """The best fixed reward, chosen on dev items by trainings of their own seeds, as a variant; and their scores:
+    variant, seed, item, group, right. Equal weights stand in the comparison anyway. where: of `run`."""
     seeds_ = range(DEV, DEV + params.conductor.static_seeds)
     tried = run(
         params, STATIC, label="choosing a static mix", trainings=seeds_, exam="dev", **where
     )
     rows = recorded(tried)
-    best = rows[rows["split"] == "dev"].groupby("arm", sort=False)["right"].mean().idxmax()
-    won = next(arm for arm in STATIC if arm.label == best)
+    best = rows[rows["split"] == "dev"].groupby("method", sort=False)["correct"].mean().idxmax()
+    won = next(variant for variant in STATIC if variant.label == best)
     return replace(won, name="static", label="Best static"), rows
 
 
 def recorded(results: Results, style: str = "mixed") -> pd.DataFrame:
-    """Rows of the record `conductor`: what every arm replied to exam items, and every rollout of its training.
+    """Rows of the record `conductor`: what every variant replied to exam items, and every rollout of its training.
 
-    On the exam (step -1) one row per arm, seed and item: right, mean score of its replies; tokens_out; own columns
-    novel, truth (verifier, the same story as often as it is told), and of the first reply the five rewards as measured,
-    thinks, and the settled weights w_.... In training (split `train`) one per rollout: right, what the verifier says;
-    reward, the policy's advantage; r_..., normalised rewards; action, the reward that was emphasised.
+    On the test set (step -1) one row per variant, seed and item: correct, the mean score of its replies; tokens_out;
+    besides novel, verified (by the verifier alone, a repeated story counted each time), and of the first reply the five
+    rewards as measured, thinks, and the mean weights w_.... In training (split `train`) one per rollout: correct, what
+    the verifier says; advantage, the policy's; r_..., normalised rewards; action, the reward that was emphasised.
+    reward is correct in both: the task's reward, not the weighted one that a policy is trained with.
     """
-    named = {arm.name: arm.label for arm in (*ARMS, *SIDE)} | {
+    named = {variant.name: variant.label for variant in (*VARIANTS, *SIDE)} | {
         "static": "Best static",
         "means": "Conductor's mean weights",
     }
     held = [*COMPONENTS, "thinks", *(f"w_{name}" for name in COMPONENTS)]
-    key = ["arm", "seed", "split", "item"]
+    key = ["method", "seed", "split", "item"]
     shown = results.components[[*key, *(name for name in held if name in results.components)]]
     exam = results.items.merge(shown, on=key, validate="one_to_one")
-    exam = exam.rename(
-        columns={"right": "truth", "score": "right", "category": "group", "tokens": "tokens_out"}
-    )
-    exam = exam.assign(calls=1, reward=exam["right"])
+    exam = exam.assign(calls=1, reward=exam["correct"])
     trained = results.rollouts
     if len(trained):
-        trained = trained.rename(
-            columns={"quality": "right", "category": "group", "tokens": "tokens_out"}
-        )
-        trained = trained.rename(
-            columns={"advantage": "reward", "asked": "tokens_in", "prompt": "item"}
-        )
-        trained["action"] = [COMPONENTS[a] if a >= 0 else "" for a in trained["action"]]
         trained = trained.assign(
-            split="train", calls=1, **{"try": trained.groupby(["arm", "seed", "step"]).cumcount()}
+            split="train",
+            calls=1,
+            reward=trained["correct"],
+            sample=trained.groupby(["method", "seed", "step"]).cumcount(),
         )
     both = pd.concat(
-        [exam.assign(step=-1, tokens_in=0, action="", **{"try": 0}), trained], ignore_index=True
+        [exam.assign(step=-1, tokens_in=0, action="", sample=0), trained], ignore_index=True
     )
-    both["role"] = both["arm"].map(ROLES).fillna("constant")
+    both["role"] = both["method"].map(ROLES).fillna("constant")
     both["malformed"] = 0 if "well_formed" not in both else (both["well_formed"] < 1).astype(int)
-    counts = ["tokens_in", "tokens_out", "step", "try", "calls"]
+    counts = ["tokens_in", "tokens_out", "step", "sample", "calls"]
     both[counts] = both[counts].fillna(0).round().astype(int)
-    own = both["arm"].map(named).fillna(both["arm"])
-    words = {"arm": own, "item": both["item"].astype(str), "style": style, "backend": "lab"}
+    own = both["method"].map(named).fillna(both["method"])
+    words = {"method": own, "item": both["item"].astype(str), "style": style, "backend": "lab"}
     return both.assign(**words).drop(columns=["well_formed"])
 
 
 # Jobs ---------------------------------------------------------------------------------------------
 
 
-def versions(arm: Arm, head: HeadSettings | None, llm: LLMSettings, judge: str) -> dict[str, int]:
-    """The VERSIONs of the code that decides the numbers of an arm.
+def versions(
+    variant: Variant, head: HeadSettings | None, llm: LLMSettings, judge: str
+) -> dict[str, int]:
+    """The VERSIONs of the code that decides the numbers of a variant.
 
-    head: with the arm's changes, None where nothing is conducted; judge: its name in llm.models.
+    head: with the variant's changes, None where nothing is conducted; judge: its name in llm.models.
     """
     numbers = reward_model.versions() | {
         "rewards": five_rewards.VERSION,
         "exams": evaluation.VERSION,
-        "training of arms": VERSION,
+        "training of variants": VERSION,
     }
-    if arm.kind == "grpo":
+    if variant.kind == "grpo":
         from lib.conductor import trainer  # imported here: TRL takes seconds
 
-        numbers["arms"] = variants.VERSION
+        numbers["variants"] = variants.VERSION
         numbers["weightings"] = weightings.VERSION
         numbers["rollouts"] = lab_rollouts.VERSION
         numbers["GRPO under weighted rewards"] = trainer.VERSION
@@ -237,7 +233,7 @@ def versions(arm: Arm, head: HeadSettings | None, llm: LLMSettings, judge: str) 
         numbers["learning of the head"] = meta_policy_training.VERSION
     if head is not None and head.anchor != "none":
         numbers["losses"] = losses.VERSION
-    if _asks_judge(arm):
+    if _asks_judge(variant):
         numbers["judge"] = conductor_judge.VERSION
         if llm.models[judge].backend == "scripted":
             numbers["scripted models"] = scripted.VERSION
@@ -246,61 +242,61 @@ def versions(arm: Arm, head: HeadSettings | None, llm: LLMSettings, judge: str) 
 
 def make_jobs(
     params: Params,
-    compared: Sequence[Arm],
+    compared: Sequence[Variant],
     policy: Path,
     trainings: Sequence[int] | None = None,
     exam: str = "test",
 ) -> list[sweep.Job]:
-    """One job per arm and seed, the longest first.
+    """One job per variant and seed, the longest first.
 
     Args:
         params: All settings; a job is handed those that it reads.
-        compared: The arms.
+        compared: The variants.
         policy: Folder of the model that the starts are made from.
         trainings: Seeds, the first `conductor.seeds` by default.
         exam: The split whose items policies are judged on.
 
     Raises:
-        ParamsError: An arm changes the head to something that cannot be.
+        ParamsError: A variant changes the head to something that cannot be.
     """
     settings = params.conductor
     training_seeds = range(settings.seeds) if trainings is None else trainings
-    order = sorted(compared, key=lambda arm: ("grpo", "sft", "prompt").index(arm.kind))
+    order = sorted(compared, key=lambda variant: ("grpo", "sft", "prompt").index(variant.kind))
     start_keys = {
         seed: initial_policy.make_job(settings.start, policy, seed).key for seed in training_seeds
     }
     reward_key = reward_model.make_job(settings, policy, REWARD).key
     shared = {"reward_model": reward_key, "libraries": reward_model.library_versions()}
     jobs = []
-    for arm in order:
-        of_arm = shared | _arm_settings(params, arm)
-        of_arm["exams"] = ["dev", "test"] if exam == "test" and arm.name in GATE else [exam]
+    for variant in order:
+        of_arm = shared | _arm_settings(params, variant)
+        of_arm["exams"] = ["dev", "test"] if exam == "test" and variant.name in GATE else [exam]
         for seed in training_seeds:
-            label = f"{'+'.join(settings.categories)}/{arm.name}/seed-{seed}"
+            label = f"{'+'.join(settings.categories)}/{variant.name}/seed-{seed}"
             jobs.append(sweep.Job(label, of_arm | {"seed": seed, "start": start_keys[seed]}))
     return jobs
 
 
-def _arm_settings(params: Params, arm: Arm) -> dict[str, Any]:
-    """What a job is handed of an arm: its own settings, and of the parameters those that it reads."""
+def _arm_settings(params: Params, variant: Variant) -> dict[str, Any]:
+    """What a job is handed of a variant: its own settings, and of the parameters those that it reads."""
     settings = params.conductor
     fields = [*_READ_FOR_EXAMS]
-    if arm.kind != "prompt":
+    if variant.kind != "prompt":
         fields.append("prompts")
-    head = _change_head(settings.head, arm) if arm.conducted else None
+    head = _change_head(settings.head, variant) if variant.conducted else None
     decided_by = {
-        "job": "arm",
-        "arm": arm.decided_by,
+        "job": "variant",
+        "variant": variant.decided_by,
         "conductor": settings.handed(*fields),
-        "grpo": settings.grpo.handed(*_READ_OF_GRPO[arm.kind]),
-        "versions": versions(arm, head, params.llm, settings.judge),
+        "grpo": settings.grpo.handed(*_READ_OF_GRPO[variant.kind]),
+        "versions": versions(variant, head, params.llm, settings.judge),
     }
     if head is not None:
         head_fields = [*_READ_OF_THE_HEAD]
         if head.anchor != "none":
             head_fields += _READ_OF_AN_ANCHOR
         decided_by["head"] = head.handed(*head_fields)
-    if _asks_judge(arm):
+    if _asks_judge(variant):
         decided_by["judge"] = {
             "name": settings.judge,
             "model": describe_model(params.llm, settings.judge),
@@ -308,19 +304,21 @@ def _arm_settings(params: Params, arm: Arm) -> dict[str, Any]:
     return decided_by
 
 
-def _change_head(head: HeadSettings, arm: Arm) -> HeadSettings:
-    """The settings of the head with the arm's changes. Raises ParamsError for one that cannot be."""
-    return parameters.validate(head.model_dump() | arm.changes, HeadSettings, f"the arm {arm.name}")
+def _change_head(head: HeadSettings, variant: Variant) -> HeadSettings:
+    """The settings of the head with the variant's changes. Raises ParamsError for one that cannot be."""
+    return parameters.validate(
+        head.model_dump() | variant.changes, HeadSettings, f"the variant {variant.name}"
+    )
 
 
-def _asks_judge(arm: Arm) -> bool:
+def _asks_judge(variant: Variant) -> bool:
     """Whether a judge pays its policy or its head."""
-    paid = isinstance(arm.weights, Mapping) and "judge" in arm.weights
-    return paid or arm.changes.get("anchor") == "judge"
+    paid = isinstance(variant.weights, Mapping) and "judge" in variant.weights
+    return paid or variant.changes.get("anchor") == "judge"
 
 
 def work(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, float]:
-    """Train one arm under one seed and judge it; leaves items, components and rollouts in `folder`."""
+    """Train one variant under one seed and judge it; leaves items, components and rollouts in `folder`."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     with quiet():
@@ -330,16 +328,16 @@ def work(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[st
 # Afterwards ---------------------------------------------------------------------------------------
 
 
-def judged(params: Params, components: pd.DataFrame, arm: str, rival: str) -> pd.DataFrame:
-    """What the judge of the parameters makes of the first test replies of two arms, by majority of three votes: points
-    (1 for a good reply), and votes between the two replies to an item, of which both or neither get 1/2.
+def judged(params: Params, components: pd.DataFrame, variant: str, rival: str) -> pd.DataFrame:
+    """What the judge of the parameters makes of the first test replies of two variants, by majority of three votes:
+    points (1 for a good reply), and votes between the two replies to an item, of which both or neither get 1/2.
 
-    components: of `Results`; arm, rival: names. Returns arm, seed, group, item, points, votes.
+    components: of `Results`; variant, rival: names. Returns variant, seed, group, item, points, votes.
     """
     rows = components[components["split"] == "test"]
-    keys = ["seed", "category", "item", "prompt", "reference"]
-    both = rows[rows["arm"] == arm].merge(
-        rows[rows["arm"] == rival], on=keys, suffixes=("", "_rival")
+    keys = ["seed", "group", "item", "prompt", "reference"]
+    both = rows[rows["method"] == variant].merge(
+        rows[rows["method"] == rival], on=keys, suffixes=("", "_rival")
     )
     client = partial(opened, params.llm, NAME, RUNS, CASSETTES)
     ask = partial(
@@ -355,10 +353,10 @@ def judged(params: Params, components: pd.DataFrame, arm: str, rival: str) -> pd
     finally:
         export(params.llm, NAME, CASSETTES)
     won = np.array([0.5 if vote is None else float(vote) for vote in votes])
-    seen = both[["seed", "category", "item"]].rename(columns={"category": "group"})
-    sides = ((arm, points, won), (rival, against, 1 - won))
+    seen = both[["seed", "group", "item"]]
+    sides = ((variant, points, won), (rival, against, 1 - won))
     told = [
-        seen.assign(arm=name, points=[float(p is True) for p in good], votes=v)
+        seen.assign(method=name, points=[float(p is True) for p in good], votes=v)
         for name, good, v in sides
     ]
     return pd.concat(told, ignore_index=True)
@@ -380,7 +378,7 @@ def asked(
         told = [
             (tasks.score(one.item, said(one.text)), len(one.prompt) + len(one.ids)) for one in given
         ]
-        table = pd.DataFrame(told, columns=["right", "tokens"])
+        table = pd.DataFrame(told, columns=["correct", "tokens"])
         parts.append(table.assign(seed=seed, number=range(len(given))))
     return pd.concat(parts, ignore_index=True)
 
@@ -391,7 +389,10 @@ class Run:
     def __init__(self, job: sweep.Job, folder: Path, progress, context: RunContext) -> None:
         self.settings = ConductorSettings.from_handed(job.settings["conductor"])
         self.grpo = GRPOSettings.from_handed(job.settings["grpo"])
-        self.arm, self.seed = Arm.from_settings(job.settings["arm"]), job.settings["seed"]
+        self.variant, self.seed = (
+            Variant.from_settings(job.settings["variant"]),
+            job.settings["seed"],
+        )
         self.judge_settings = job.settings.get("judge")
         self.head, self.layer, self.sees = (
             None,
@@ -416,10 +417,10 @@ class Run:
     def go(self) -> dict[str, float]:
         """Train, judge, keep the numbers."""
         model, weighting, clock = {"prompt": self._start, "sft": self._sft, "grpo": self._grpo}[
-            self.arm.kind
+            self.variant.kind
         ]()
         self._judge(model.eval(), weighting)
-        if self.arm.name == variants.CONDUCTOR.name:
+        if self.variant.name == variants.CONDUCTOR.name:
             checkpoints.save(model, self.folder / "model")
         shutil.rmtree(self.folder / "training", ignore_errors=True)
         return clock
@@ -473,7 +474,7 @@ class Run:
 
         grpo = self.grpo
         width = checkpoints.load(self.start).config.hidden_size
-        weighting = variants.weighting(self.arm, self.head, width, grpo.generations, self.seed)
+        weighting = variants.weighting(self.variant, self.head, width, grpo.generations, self.seed)
         extra, judge = {"quality": self._quality}, self._judge_of() if self.judge_settings else None
         if self.head is not None and self.head.anchor != "none":
             extra["anchor"] = partial(self._anchor, judge)
@@ -486,7 +487,7 @@ class Run:
                 grpo,
                 self.folder / "training",
                 self.seed,
-                self.arm.aggregation,
+                self.variant.aggregation,
                 use_cpu=True,
                 bf16=False,
             ),  # where the lab's engine writes
@@ -508,7 +509,7 @@ class Run:
         return trainer.model, weighting, trainer.clock | {"no opinion": lost}
 
     def _quality(self, completions, row, **_) -> list[float]:
-        """What the verifier thinks: logged in every arm, paid in none but the oracle."""
+        """What the verifier thinks: logged in every variant, paid in none but the oracle."""
         return [
             tasks.score(self.taught[i], said(each))
             for i, each in zip(row, completions, strict=True)
@@ -542,12 +543,12 @@ class Run:
 
     def _erring(self, row: int, reply: str) -> float:
         """The verifier's word, turned round for a share of replies, always the same ones."""
-        right = tasks.score(self.taught[row], reply)
+        correct = tasks.score(self.taught[row], reply)
         wrong = (
             seeds.uniform(seeds.key("conductor", "errs", row, reply, seed=self.seed), 0)
             < self.head.errs
         )
-        return 1 - right if wrong else right
+        return 1 - correct if wrong else correct
 
     def _judge(self, model, weighting: Weighting | None) -> None:
         settings, grpo = self.settings, self.grpo
@@ -565,7 +566,7 @@ class Run:
                 grpo.temperature,
                 grpo.max_tokens,
                 self.seed,
-                self.arm.begin,
+                self.variant.begin,
             )
             scored.append(evaluation.scores(given, settings.samples).assign(split=split))
             first = evaluation.components(

@@ -12,19 +12,19 @@ from lib.conductor.rewards import COMPONENTS
 
 
 def observed(rollouts: pd.DataFrame, group: int) -> pd.DataFrame:
-    """Correlations within groups, one row per arm and seed: of the advantage with `quality`, what the verifier says;
+    """Correlations within groups, one row per method and seed: of the advantage with `quality`, what the verifier says;
     and where emphases were drawn with `level`, the step's mean of the emphasised reward, which says nothing about the
     rollout, and `own`, the rollout's score in it above that mean.
 
     rollouts: rows of the record `conductor` with split `train`, groups beside each other.
     """
     rows, names = [], [f"r_{name}" for name in COMPONENTS]
-    for (arm, seed), part in rollouts.groupby(["arm", "seed"], sort=False):
-        advantage = part["reward"].to_numpy(dtype=float)
+    for (method, seed), part in rollouts.groupby(["method", "seed"], sort=False):
+        advantage = part["advantage"].to_numpy(dtype=float)
         row = {
-            "arm": arm,
+            "method": method,
             "seed": seed,
-            "quality": within(advantage, part["right"].to_numpy(dtype=float), group),
+            "quality": within(advantage, part["correct"].to_numpy(dtype=float), group),
         }
         if (part["action"] != "").all():
             here = np.arange(len(part)), [COMPONENTS.index(name) for name in part["action"]]

@@ -237,8 +237,8 @@ def agreement(model: Preference, held: Sequence[Pair], scale: Path) -> pd.DataFr
     prompt are not independent. Writes centre and spread of all scores to `scale`."""
     if not held:  # so few prompts may hold no pair that the verifier tells apart
         artifacts.write_json(scale, {"centre": 0.0, "spread": 1.0})
-        return pd.DataFrame({"category": [], "right": [], "pairs": []}).astype(
-            {"right": int, "pairs": int}
+        return pd.DataFrame({"group": [], "correct": [], "pairs": []}).astype(
+            {"correct": int, "pairs": int}
         )
     held = list({pair.item.key: pair for pair in reversed(held)}.values())
     prompts = [question(pair.item) for pair in held]
@@ -250,11 +250,11 @@ def agreement(model: Preference, held: Sequence[Pair], scale: Path) -> pd.DataFr
         scale, {"centre": float(every.mean()), "spread": max(float(every.std()), 1e-3)}
     )
     found = pd.DataFrame(
-        {"category": [data.category(p.item) for p in held], "right": (better > worse).numpy()}
+        {"group": [data.category(p.item) for p in held], "correct": (better > worse).numpy()}
     )
-    counts = found.groupby("category")["right"].agg(right="sum", pairs="size").reset_index()
+    counts = found.groupby("group")["correct"].agg(correct="sum", pairs="size").reset_index()
     return counts.sort_values(
-        "category", key=lambda c: c.map(list(data.CATEGORIES).index), ignore_index=True
+        "group", key=lambda c: c.map(list(data.CATEGORIES).index), ignore_index=True
     )
 
 

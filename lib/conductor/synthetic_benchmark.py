@@ -51,8 +51,8 @@ MAPPED = (
 )
 RUNS = ROOT / "data/runs/glass"
 
-# Fields of the settings that jobs are handed: of every arm, of arms with a head, and of the best static mix, which is
-# chosen in a quarter as many worlds as there are seeds.
+# Fields of the settings that jobs are handed: of every method, of methods with a head, and of the best static mix,
+# which is chosen in a quarter as many worlds as there are seeds.
 _READ_BY_ALL = (
     "steps",
     "categories",
@@ -64,7 +64,8 @@ _READ_BY_ALL = (
 )
 _READ_WITH_A_HEAD = ("head_rate", "kappas", "pairwise")
 _READ_BY_BEST = ("seeds",)
-# Without the head's learning rate, which is `head_rate` here, and what it sees and who pays it, which arms differ in.
+# Without the head's learning rate, which is `head_rate` here, and what it sees and who pays it, which methods differ
+# in.
 _READ_OF_THE_HEAD = (
     "kappa", "floor", "temperature", "every", "entropy", "pairwise", "joint", "homogeneous", "centred",
 )  # fmt: skip
@@ -88,7 +89,7 @@ class World:
 
 @dataclass(frozen=True)
 class Player:
-    """One arm.
+    """One method.
 
     make: its weighting, given the stack of worlds; sees: what h holds of prompt and reply (`both`, `prompt`, `reply`,
     `shuffled`: of another rollout), as layers differ in; checker: who tells an anchored head the quality (`verifier`;
@@ -127,7 +128,7 @@ class PaidByOthers(Anchored):
 
 
 class Stack:
-    """Worlds times seeds side by side. Seed s has the same directions, prompts and dice in every world and arm."""
+    """Worlds times seeds side by side. Seed s has the same directions, prompts and dice in every world and method."""
 
     def __init__(
         self, settings: GlassSettings, worlds: Sequence[World], n: int, split: str = "test"
@@ -230,7 +231,7 @@ class Rollouts:
 
 
 def play(stack: Stack, player: Player) -> pd.DataFrame:
-    """Train one arm in all worlds of a stack and judge it; rows of a record, one per world, seed, category.
+    """Train one method in all worlds of a stack and judge it; rows of a record, one per world, seed, category.
 
     reward: expected quality of the trained policy's replies (its own softmax, no dice), in deviations of quality;
     w_...: the settled weights on the candidates of the exam, as often as the policy would choose them.
@@ -342,7 +343,7 @@ def _judged(
         columns=["condition", "good", "bad", "noise", "easy", "seed", "group"],
     )
     rows = rows.assign(
-        arm=player.name, role=player.role, reward=value.flatten().numpy(), split=stack.split
+        method=player.name, role=player.role, reward=value.flatten().numpy(), split=stack.split
     )
     rows["item"] = [
         f"{seed}-{group}" for seed, group in zip(rows["seed"], rows["group"], strict=True)
@@ -501,7 +502,7 @@ def best_static(settings: GlassSettings, worlds: Sequence[World]) -> Player:
 
 
 def centre(settings: GlassSettings) -> World:
-    """The setting at which all arms meet."""
+    """The setting at which all methods meet."""
     return World(settings.good, settings.bad)
 
 
@@ -520,11 +521,11 @@ def places(settings: GlassSettings) -> list[World]:
 
 
 def versions() -> dict[str, int]:
-    """The VERSIONs of the code that decides what an arm reaches."""
+    """The VERSIONs of the code that decides what a method reaches."""
     return {
         "random streams": seeds.VERSION,
         "losses": losses.VERSION,
-        "arms": variants.VERSION,
+        "variants": variants.VERSION,
         "rewards": five_rewards.VERSION,
         "weightings": weightings.VERSION,
         "head": conductor_head.VERSION,
@@ -534,37 +535,37 @@ def versions() -> dict[str, int]:
 
 
 def make_jobs(settings: GlassSettings, head: HeadSettings) -> list[sweep.Job]:
-    """One job for each arm at the centre, and for each mapped arm on the maps."""
+    """One job for each method at the centre, and for each mapped method on the maps."""
     central_arms = (BEST, MEANS, *players(settings, head))
     map_jobs = [
-        _make_job("map", arm, places(settings), settings.map_seeds, settings, head)
-        for arm in MAPPED
+        _make_job("map", method, places(settings), settings.map_seeds, settings, head)
+        for method in MAPPED
     ]
     central_jobs = [
-        _make_job("centre", arm, [centre(settings)], settings.seeds, settings, head)
-        for arm in central_arms
+        _make_job("centre", method, [centre(settings)], settings.seeds, settings, head)
+        for method in central_arms
     ]
     return [*map_jobs, *central_jobs]
 
 
 def _make_job(
     style: str,
-    arm: str,
+    method: str,
     worlds: Sequence[World],
     num_seeds: int,
     settings: GlassSettings,
     head: HeadSettings,
 ) -> sweep.Job:
-    with_head = arm == MEANS or arm in {player.name for player in heads(settings, head)}
+    with_head = method == MEANS or method in {player.name for player in heads(settings, head)}
     fields = [*_READ_BY_ALL]
     if with_head:
         fields += _READ_WITH_A_HEAD
-    if arm == BEST:
+    if method == BEST:
         fields += _READ_BY_BEST
     decided_by = {
         "job": "synthetic benchmark",
         "style": style,
-        "arm": arm,
+        "variant": method,
         "seeds": num_seeds,
         "worlds": [asdict(world) for world in worlds],
         "glass": settings.handed(*fields),
@@ -573,11 +574,11 @@ def _make_job(
     }
     if with_head:
         decided_by["head"] = head.handed(*_READ_OF_THE_HEAD)
-    return sweep.Job(f"{style}/{arm}", decided_by)
+    return sweep.Job(f"{style}/{method}", decided_by)
 
 
 def work(job: sweep.Job, folder: Path, progress) -> int:
-    """Play one arm; leaves its rows in `folder`."""
+    """Play one method; leaves its rows in `folder`."""
     torch.set_num_threads(1)
     settings = GlassSettings.from_handed(job.settings["glass"])
     worlds = [World(**knobs) for knobs in job.settings["worlds"]]
@@ -589,23 +590,24 @@ def work(job: sweep.Job, folder: Path, progress) -> int:
 
 
 def _make_player(job_settings: Mapping[str, Any], stack: Stack) -> Player:
-    """The arm of a job, from no more settings than it was handed."""
-    arm = job_settings["arm"]
-    if arm == BEST:
+    """The method of a job, from no more settings than it was handed."""
+    method = job_settings["variant"]
+    if method == BEST:
         return best_static(stack.settings, stack.worlds)
     if "head" not in job_settings:
-        return {player.name: player for player in [*constants(), *direct()]}[arm]
+        return {player.name: player for player in [*constants(), *direct()]}[method]
     head = HeadSettings.from_handed(job_settings["head"])
     conductors = {player.name: player for player in heads(stack.settings, head)}
-    if arm == MEANS:
+    if method == MEANS:
         return at_means(play(stack, conductors["Conductor"]))
-    return conductors[arm]
+    return conductors[method]
 
 
 def study(
     settings: GlassSettings, head: HeadSettings, workers: int | None = None, runs: str | Path = RUNS
 ) -> pd.DataFrame:
-    """Rows of the record `conductor_glass`: all arms at the centre (style `centre`), some on the maps (style `map`)."""
+    """Rows of the record `conductor_glass`: all methods at the centre (style `centre`), some on the maps (style
+    `map`)."""
     jobs = make_jobs(settings, head)
     sweep.run(work, jobs, runs, workers, "playing in the glass box")
     rows = [artifacts.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs]

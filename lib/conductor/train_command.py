@@ -1,4 +1,5 @@
-"""Train one arm on a model and a dataset of one's own: `python -m lib train maestro MODEL --data FILE --out FOLDER`.
+"""Train one variant on a model and a dataset of one's own: `python -m lib train maestro MODEL --data FILE --out
+FOLDER`.
 
 The settings are those of params.yaml at `paper` (MAESTRO, Tables 7 and 8) unless --profile or --set say
 otherwise. Started again with the same --out, it goes on from the last checkpoint. Nothing is downloaded: model,
@@ -8,7 +9,7 @@ FILE is .jsonl, .csv, .parquet or a saved dataset with the columns prompt and re
 must ask for the form <think> ... </think> <answer> ... </answer>; a prompt that is text becomes one user message where
 the tokenizer has a chat template. The reward model is a sequence classification model with one output; its scores
 become sigmoid((s - centre) / spread), so put {"centre": ..., "spread": ...} beside it as scale.json, or large scores
-all look alike. --arm anchored pays the head by exact agreement with the reference, on head.verified of the prompts.
+all look alike. --variant anchored pays the head by exact agreement with the reference, on head.verified of the prompts.
 
 On several GPUs, with generation on a vLLM server (pip install vllm there; six and two as in the paper):
 
@@ -37,7 +38,7 @@ from lib.conductor.meta_policy_training import chosen, lots
 from lib.conductor.reward_model import Preference
 from lib.conductor.rewards import COMPONENTS, Measure, said
 from lib.conductor.silence_libraries import quiet
-from lib.conductor.variants import ARMS, weighting
+from lib.conductor.variants import VARIANTS, weighting
 from lib.config import ConductorSettings, HeadSettings, Params, ParamsError
 from lib.experiment import artifacts
 from lib.llm.client_factory import opened
@@ -45,7 +46,11 @@ from lib.tasks import user_data
 from lib.tasks.item import answered, same
 
 SHORTEST = 5  # tokens; replies that are shorter on average mean that the model is not asked as it should be
-KNOWN = {arm.name: arm for arm in ARMS if arm.kind == "grpo" and arm.name != "oracle"}
+KNOWN = {
+    variant.name: variant
+    for variant in VARIANTS
+    if variant.kind == "grpo" and variant.name != "oracle"
+}
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
@@ -69,8 +74,10 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         required=True,
         help="folder of a sequence classification model, one output",
     )
-    parser.add_argument("--arm", choices=KNOWN, default="conductor", help="default: %(default)s")
-    parser.add_argument("--judge", help="name of llm.models in params.yaml; for --arm judge")
+    parser.add_argument(
+        "--variant", choices=KNOWN, default="conductor", help="default: %(default)s"
+    )
+    parser.add_argument("--judge", help="name of llm.models in params.yaml; for --variant judge")
     parser.add_argument(
         "--profile", choices=params.PROFILES, default="paper", help="default: %(default)s"
     )
@@ -98,7 +105,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     all_of = params.load(options.profile)
     content = params.changed("conductor", all_of.conductor.model_dump(), options.changes)
     settings = params.validate(content, ConductorSettings, "with --set")
-    arm, out = KNOWN[options.arm], Path(options.out)
+    variant, out = KNOWN[options.variant], Path(options.out)
     user_data.model(options.model)
     dataset = data.load(options.data)
     rollouts = settings.grpo.prompts_per_step * settings.grpo.generations
@@ -107,7 +114,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         raise ParamsError(
             f"{rollouts} rollouts a step cannot be shared by {processes} processes; --set grpo.prompts_per_step"
         )
-    head = settings.head.model_copy(update=dict(arm.changes))
+    head = settings.head.model_copy(update=dict(variant.changes))
     if head.joint and processes > 1:
         raise ParamsError("head.joint learns in one process only; --set head.joint=false")
     tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
@@ -131,11 +138,15 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         other |= {"use_vllm": True, "vllm_mode": "server"}
     trainer = ConductorTrainer(
         options.model,
-        configuration(settings.grpo, out, options.seed, arm.aggregation, **other),
+        configuration(settings.grpo, out, options.seed, variant.aggregation, **other),
         dataset,
         tokenizer,
         weighting(
-            arm, head, config.get_text_config().hidden_size, settings.grpo.generations, options.seed
+            variant,
+            head,
+            config.get_text_config().hidden_size,
+            settings.grpo.generations,
+            options.seed,
         ),
         Preference(options.reward_model, _device()),
         settings.rewards,
@@ -160,11 +171,13 @@ def _device() -> str:
 def _extra(
     options, all_of: Params, settings: ConductorSettings, head: HeadSettings, out: Path
 ) -> dict[str, Measure]:
-    """The reward that an arm has beside the five: a judge's, or what an anchored head is paid by."""
+    """The reward that a variant has beside the five: a judge's, or what an anchored head is paid by."""
     judge = (
-        _judge(options, all_of, settings, out) if "judge" in (options.arm, head.anchor) else None
+        _judge(options, all_of, settings, out)
+        if "judge" in (options.variant, head.anchor)
+        else None
     )
-    if options.arm == "judge":
+    if options.variant == "judge":
         return {"judge": judge}
     if head.anchor == "none":
         return {}
@@ -205,10 +218,8 @@ def summary(rollouts: pd.DataFrame) -> pd.DataFrame:
         "first fifth": rollouts["step"] < max(1, steps / 5),
         "last fifth": rollouts["step"] >= steps * 4 / 5,
     }
-    columns = ["tokens", *COMPONENTS, *(f"w_{name}" for name in COMPONENTS)]
-    parts = {
-        name: rollouts[where].groupby("category")[columns].mean() for name, where in ends.items()
-    }
+    columns = ["tokens_out", *COMPONENTS, *(f"w_{name}" for name in COMPONENTS)]
+    parts = {name: rollouts[where].groupby("group")[columns].mean() for name, where in ends.items()}
     return pd.concat(parts, names=["steps"])
 
 
@@ -229,7 +240,7 @@ def main(given: list[str] | None = None) -> int:
         return 130
     if int(os.environ.get("RANK", "0")) == 0:
         print(summary(rollouts).round(3).to_string())
-        length = rollouts["tokens"].mean()
+        length = rollouts["tokens_out"].mean()
         if length < SHORTEST:
             print(
                 f"warning: replies have {length:.1f} tokens on average; is this model asked in the form that it knows "

@@ -40,6 +40,7 @@ from lib.experiment import artifacts, seeds
 VERSION = 1  # of GRPO under weighted rewards
 EXTRA = "conductor.safetensors"  # in a checkpoint: the weighting and the reference model
 ROLLOUTS = "rollouts.parquet"
+VERIFIER = "quality"  # the extra reward that only measures: what the verifier says of a reply
 ANCHOR = "anchor"  # the extra reward that pays an anchored head and nobody else
 
 
@@ -161,7 +162,7 @@ class ConductorTrainer(GRPOTrainer):
         )
         self.weighing += time.perf_counter() - started
         self._note(inputs, measured, rewards, self._by_name(settled), action)
-        self.told = {"prompt": torch.as_tensor(self.pending["prompt"])}
+        self.told = {"prompt": torch.as_tensor(self.pending["item"])}
         self.told["rewards"] = rewards[:, [self.names.index(name) for name in self.weighting.names]]
         if ANCHOR in self.names:
             self.told["quality"] = measured[:, self.names.index(ANCHOR)]
@@ -204,14 +205,15 @@ class ConductorTrainer(GRPOTrainer):
         tokens = self.tokens[1]
         columns = {
             "step": np.full(len(measured), self.state.global_step),
-            "category": gather_object([row["category"] for row in inputs]),
-            "prompt": gather_object([row.get("row", -1) for row in inputs]),
-            "asked": gather_object([len(ids) for ids in self.tokens[0]]),
-            "tokens": gather_object([len(ids) for ids in tokens]),
+            "group": gather_object([row["category"] for row in inputs]),
+            "item": gather_object([row.get("row", -1) for row in inputs]),
+            "tokens_in": gather_object([len(ids) for ids in self.tokens[0]]),
+            "tokens_out": gather_object([len(ids) for ids in tokens]),
             "truncated": gather_object([ids[-1] not in ends for ids in tokens]),
-            "action": np.full(len(measured), -1) if action is None else action.cpu().numpy(),
+            "action": _name_actions(action, len(measured)),
         }
-        columns |= {name: measured[:, i].cpu().numpy() for i, name in enumerate(self.names)}
+        for i, name in enumerate(self.names):  # what the verifier says is the schema's column
+            columns["correct" if name == VERIFIER else name] = measured[:, i].cpu().numpy()
         columns |= {f"r_{name}": rewards[:, i].cpu().numpy() for i, name in enumerate(self.names)}
         columns |= {
             f"w_{name}": settled[:, i].cpu().numpy() for i, name in enumerate(COMPONENTS)
@@ -287,3 +289,10 @@ class _Keeper(TrainerCallback):
     def on_save(self, args, state, control, **_):
         if state.is_world_process_zero:
             self.trainer.keep(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+def _name_actions(action: torch.Tensor | None, count: int) -> list[str]:
+    """Which reward was emphasised in each of `count` rollouts; empty where no head draws one."""
+    if action is None:
+        return [""] * count
+    return [COMPONENTS[index] for index in action.tolist()]

@@ -1,6 +1,6 @@
 """What is compared: ways to get a better policy out of one start, with the same GRPO settings where there are any.
 
-An ablation is an arm with other settings: `variant("kappa 1", kappa=1.0)`.
+An ablation is a variant with other settings: `make_variant("kappa 1", kappa=1.0)`.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from lib.conductor.rewards import COMPONENTS
 from lib.conductor.weighting import Dirichlet, Fixed, Weighting
 from lib.config import HeadSettings
 
-VERSION = 1  # of what weighs the rewards of an arm
+VERSION = 1  # of what weighs the rewards of a variant
 EQUAL = dict.fromkeys(COMPONENTS, 1 / len(COMPONENTS))
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """One way.
 
     name: in metrics; label: in tables; kind: `prompt` trains nothing; weights: fixed ones by reward, or
@@ -53,63 +53,63 @@ class Arm:
         return values
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, Any]) -> "Arm":
-        """The arm of a job, which needs no label."""
+    def from_settings(cls, values: Mapping[str, Any]) -> "Variant":
+        """The variant of a job, which needs no label."""
         return cls(label="", **values)
 
 
-def weighting(arm: Arm, head: HeadSettings, width: int, group: int, seed: int) -> Weighting:
-    """What weighs the rewards in an arm; head: with the arm's changes; width: of the policy's states."""
-    if arm.conducted:
+def weighting(variant: Variant, head: HeadSettings, width: int, group: int, seed: int) -> Weighting:
+    """What weighs the rewards in a variant; head: with the variant's changes; width: of the policy's states."""
+    if variant.conducted:
         return (Conducted if head.anchor == "none" else Anchored)(width, head, group, seed)
-    return Dirichlet(seed) if arm.weights == "random" else Fixed(arm.weights)
+    return Dirichlet(seed) if variant.weights == "random" else Fixed(variant.weights)
 
 
-def constant(name: str, rows: pd.DataFrame) -> Arm:
-    """Fixed weights, the mean of those that the Conductor ended with; rows: of the record (arm, step, w_...)."""
-    ended = rows[rows["arm"].eq(CONDUCTOR.label) & rows["step"].eq(-1)]
-    return Arm(
+def constant(name: str, rows: pd.DataFrame) -> Variant:
+    """Fixed weights, the mean of those that the Conductor ended with; rows: of the record (variant, step, w_...)."""
+    ended = rows[rows["method"].eq(CONDUCTOR.label) & rows["step"].eq(-1)]
+    return Variant(
         name,
         "Conductor's mean weights",
         weights={k: float(ended[f"w_{k}"].mean()) for k in COMPONENTS},
     )
 
 
-def variant(label: str, **changes) -> Arm:
+def make_variant(label: str, **changes) -> Variant:
     """The Conductor with changes to conductor.head, such as kappa=1.0, layer="first" or joint=True."""
     name = "_".join(
         ["conductor", *(f"{key}_{value}".replace(".", "p") for key, value in changes.items())]
     )
-    return Arm(name, label, weights="conductor", changes=changes)
+    return Variant(name, label, weights="conductor", changes=changes)
 
 
-BASE = Arm("base", "Base", "prompt")
-CONDUCTOR = Arm("conductor", "Conductor", weights="conductor")
-ANCHORED = Arm("anchored", "Anchored", weights="conductor", changes={"anchor": "verifier"})
-ORACLE = Arm("oracle", "Oracle (verifier)", weights={"quality": 1.0})
-ARMS: tuple[Arm, ...] = (
+BASE = Variant("base", "Base", "prompt")
+CONDUCTOR = Variant("conductor", "Conductor", weights="conductor")
+ANCHORED = Variant("anchored", "Anchored", weights="conductor", changes={"anchor": "verifier"})
+ORACLE = Variant("oracle", "Oracle (verifier)", weights={"quality": 1.0})
+VARIANTS: tuple[Variant, ...] = (
     BASE,
-    Arm("cot", "CoT", "prompt", begin="<think>"),
-    Arm("sft", "SFT", "sft"),
-    Arm("nover", "NOVER (ppl)", weights={"ppl": 1.0}),
-    Arm("em", "EM (-ent)", weights={"ent": -1.0}),
-    Arm("len", "Len", weights={"len": 1.0}),
-    Arm("pref", "Pref", weights={"pref": 1.0}),
-    Arm("equal", "Equal", weights=EQUAL),
-    Arm("random", "Random", weights="random"),
-    Arm("gdpo", "GDPO", weights=EQUAL, aggregation="normalize_then_sum"),
+    Variant("cot", "CoT", "prompt", begin="<think>"),
+    Variant("sft", "SFT", "sft"),
+    Variant("nover", "NOVER (ppl)", weights={"ppl": 1.0}),
+    Variant("em", "EM (-ent)", weights={"ent": -1.0}),
+    Variant("len", "Len", weights={"len": 1.0}),
+    Variant("pref", "Pref", weights={"pref": 1.0}),
+    Variant("equal", "Equal", weights=EQUAL),
+    Variant("random", "Random", weights="random"),
+    Variant("gdpo", "GDPO", weights=EQUAL, aggregation="normalize_then_sum"),
     CONDUCTOR,
     ANCHORED,
-    Arm("judge", "Judge", weights={"judge": 1.0}, stand_in=True),
+    Variant("judge", "Judge", weights={"judge": 1.0}, stand_in=True),
     ORACLE,
 )
-NAMED = {arm.name: arm for arm in ARMS}
+NAMED = {variant.name: variant for variant in VARIANTS}
 HEADLINE = tuple(NAMED[name] for name in ("base", "equal", "conductor", "anchored", "oracle"))
 SIDE = (  # the Conductor without its context, or with less of it
     NAMED["random"],
-    variant("h: prompt", sees="prompt"),
-    variant("h: another rollout's", sees="shuffled"),
-    variant("h: first layer", layer="first"),
+    make_variant("h: prompt", sees="prompt"),
+    make_variant("h: another rollout's", sees="shuffled"),
+    make_variant("h: first layer", layer="first"),
 )
 STATIC = tuple(
     NAMED[name] for name in ("nover", "em", "len", "pref")

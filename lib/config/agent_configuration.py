@@ -59,27 +59,28 @@ class ConfigurationReward(Section):
 
 class ConfigurationGlassSettings(Section):
     """The glass box of lesson 07. seeds: worlds, each with a training; interaction: how much of what a configuration
-    brings depends on the kind of question, against what does not; noise: temperature of its logit; looks: episodes
-    after which policies are judged, in rising order; sft_after: those after which the elite is imitated; batch:
-    episodes of an update; hidden: width of the networks; blur: deviation of what a policy sees of the kind; the rates
-    and sft_batch: of the updates; states, dice: per kind, what policies are judged on, and how often they draw; for the
-    map interactions, noises, map_seeds of each cell, map_episodes, judged every map_every."""
+    brings depends on the kind of question, against what does not; noise: temperature of its logit; eval_points:
+    episodes after which policies are evaluated, in rising order; sft_after: those after which the elite is imitated;
+    batch: episodes of an update; hidden: width of the networks; observation_noise: its standard deviation in what a
+    policy observes of the kind; the rates and sft_batch: of the updates; states: per kind, that policies are evaluated
+    on; num_samples: actions sampled at each of them; for the map interactions, noises, map_seeds of each cell,
+    map_episodes, judged every map_every."""
 
     seeds: Annotated[int, Field(ge=2)]
     interaction: NotNegative
     noise: Positive
-    looks: Annotated[list[Count], Field(min_length=1)]
+    eval_points: Annotated[list[Count], Field(min_length=1)]
     sft_after: list[Count]
     batch: Annotated[int, Field(ge=2)]
     hidden: Count
-    blur: NotNegative
+    observation_noise: NotNegative
     structure_rate: Positive
     prompt_rate: Positive
     sft_rate: Positive
     sft_prompt_rate: Positive
     sft_batch: Count
     states: Count
-    dice: Count
+    num_samples: Count
     interactions: Annotated[list[NotNegative], Field(min_length=1)]
     noises: Annotated[list[Positive], Field(min_length=1)]
     map_seeds: Annotated[int, Field(ge=2)]
@@ -88,16 +89,16 @@ class ConfigurationGlassSettings(Section):
 
     @model_validator(mode="after")
     def _fits(self):
-        if sorted(set(self.looks)) != self.looks:
-            raise ValueError(f"looks must rise, got {self.looks}")
+        if sorted(set(self.eval_points)) != self.eval_points:
+            raise ValueError(f"eval_points must rise, got {self.eval_points}")
         odd = [
             n
-            for n in (*self.looks, *self.sft_after, self.map_every, self.map_episodes)
+            for n in (*self.eval_points, *self.sft_after, self.map_every, self.map_episodes)
             if n % self.batch
         ]
-        if odd or set(self.sft_after) - set(self.looks):
+        if odd or set(self.sft_after) - set(self.eval_points):
             raise ValueError(
-                f"looks are after whole updates of {self.batch} episodes, and SFT after a look; got {odd}"
+                f"eval_points, and sft_after among them, are after whole updates of {self.batch} episodes; got {odd}"
             )
         if self.interaction not in self.interactions or self.noise not in self.noises:
             raise ValueError(

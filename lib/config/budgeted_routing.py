@@ -47,11 +47,11 @@ class WarmSettings(Section):
     seed: Annotated[int, Field(ge=0)]
 
 
-class LeaningSettings(WarmSettings):
-    """The same for an orchestrator with tools; lean: how much the chances of tools depend on preferences there, from 0
-    (not at all) to below 1."""
+class ToolWarmSettings(WarmSettings):
+    """The same for an orchestrator with tools; preference_bias: how much the chances of tools depend on preferences
+    there, from 0 (not at all) to below 1."""
 
-    lean: Annotated[float, Field(ge=0, lt=1)]
+    preference_bias: Annotated[float, Field(ge=0, lt=1)]
 
 
 class RoutingGlassSettings(Section):
@@ -59,10 +59,11 @@ class RoutingGlassSettings(Section):
 
     seeds: controllers, each in a world of its own; batch: episodes per update, a multiple of three budgets; epochs:
     passes over them; kl: pull to the start; hidden: units of a controller; queries: that a controller is judged on;
-    kinds: of queries; alone, specialist, generalist: chances of a right answer, of specialists on average over own and
-    other kinds; reach: by how much a specialist's chances then lie above or below at full complementarity; jitter:
-    deviation of all chances between worlds; prices: of a call to each expert, the generalist last; budgets: what each
-    allows in an episode; tells: how often a reply looks as right as it is; central: the setting that is judged; map:
+    kinds: of queries; self_accuracy, specialist, generalist: chances of a right answer, of the controller itself, of
+    specialists midway between own and other kinds, and of the generalist; specialist_advantage: by how much a
+    specialist's chances then lie above or below at full complementarity; accuracy_noise: standard deviation of all
+    chances between worlds; prices: of a call to each expert, the generalist last; budgets: what each allows in an
+    episode; reply_signal_accuracy: how often a reply looks as right as it is; central: the setting that is judged; map:
     values of the same knobs that are crossed.
     """
 
@@ -76,14 +77,14 @@ class RoutingGlassSettings(Section):
     hidden: Count
     queries: Count
     kinds: Annotated[int, Field(ge=2)]
-    alone: Share
+    self_accuracy: Share
     specialist: Share
     generalist: Share
-    reach: Share
-    jitter: NotNegative
+    specialist_advantage: Share
+    accuracy_noise: NotNegative
     prices: Annotated[list[Positive], Field(min_length=2)]
     budgets: dict[Literal["low", "medium", "high"], Positive]
-    tells: Annotated[float, Field(ge=0.5, le=1)]
+    reply_signal_accuracy: Annotated[float, Field(ge=0.5, le=1)]
     central: dict[Literal["complementarity", "spread", "noise"], NotNegative]
     map: dict[
         Literal["complementarity", "spread", "noise"],
@@ -111,22 +112,21 @@ class RoutingGlassSettings(Section):
 class RoutingSettings(Section):
     """Lesson 05: a controller that pays experts, under a budget (CoRL).
 
-    experts: the controller's word for each, cheapest first, and its name in llm.models; base: the lab model
-    that the controller is made of; seeds: of the main arm, other_seeds: of all others; margin: reward that counts as
-    none; questions: families, and the difficulties of each; rounds: M, turns of the controller per question;
-    turn_tokens, response_tokens: the most that a turn writes, and hears; unit: dollars of one unit of a budget in
-    numbers; quantile: which price of the calls that an expert answers right is the budget that affords it; high: the
-    largest budget, dollars; train_items: questions that all arms, seeds and routers learn from; numbers: budgets in
-    units that the controller with numbers is tested at; batch: episodes per update; updates: by style of the prompt;
-    save_every: updates between checkpoints; glass:
-    the small world.
+    experts: the controller's word for each, cheapest first, and its name in llm.models; base: the lab model that the
+    controller is made of; seeds: of the main method, ablation_seeds: of all others; equivalence_margin: reward that
+    counts as none; questions: families, and the difficulties of each; rounds: M, turns of the controller per question;
+    turn_tokens, response_tokens: the most that a turn writes, and hears; budget_unit_usd: dollars of one unit of a
+    budget in numbers; quantile: which price of the calls that an expert answers right is the budget that affords it;
+    high_budget_usd: the largest budget; train_items: questions that all methods, seeds and routers learn from;
+    numeric_budgets: in units, that the controller with numbers is tested at; batch: episodes per update; updates: by
+    style of the prompt; save_every: updates between checkpoints; glass: the small world.
     """
 
     experts: dict[Name, str]
     base: str
     seeds: Count
-    other_seeds: Count
-    margin: Positive
+    ablation_seeds: Count
+    equivalence_margin: Positive
     jobs: Count | None
     questions: Annotated[dict[Name, Annotated[list[int], Field(min_length=1)]], Field(min_length=1)]
     rounds: Annotated[int, Field(ge=2)]
@@ -135,12 +135,12 @@ class RoutingSettings(Section):
     temperature: Positive
     expert_temperature: NotNegative
     test_temperature: NotNegative
-    unit: Positive
+    budget_unit_usd: Positive
     quantile: Annotated[float, Field(gt=0, le=1)]
-    high: Positive
+    high_budget_usd: Positive
     train_items: Annotated[int, Field(ge=8)]
     test_items: Annotated[int, Field(ge=6)]
-    numbers: Annotated[list[Positive], Field(min_length=2)]
+    numeric_budgets: Annotated[list[Positive], Field(min_length=2)]
     warm: WarmSettings
     learn: LearnSettings
     batch: Annotated[int, Field(ge=2)]
@@ -161,11 +161,11 @@ class RoutingSettings(Section):
 
 class ToolGlassSettings(Section):
     """The glass box of lesson 06. seeds: worlds, each with a training; updates: of a training, at which it is looked
-    at, in rising order, the last its end; careless_updates: of the two arms that write malformed calls; groups,
+    at, in rising order, the last its end; careless_updates: of the two methods that write malformed calls; groups,
     rollouts: questions of an update and rollouts of each; epochs, clip, learning_rate: of the update; menu: tools on
     one; prices: how far list prices lie apart, spreads: the same on the map; spread: factor within which a menu's
-    prices vary; blur: deviation of described skills; careless: the start's chance of a malformed call; users: to learn
-    from; test_users, menus: to be judged on; least_deviation: of a group's rewards."""
+    prices vary; observation_noise: in described skills; careless: the start's chance of a malformed call; users: to
+    learn from; test_users, menus: to be judged on; least_deviation: of a group's rewards."""
 
     seeds: Annotated[int, Field(ge=2)]
     updates: Annotated[list[Count], Field(min_length=1)]
@@ -179,7 +179,7 @@ class ToolGlassSettings(Section):
     prices: Annotated[float, Field(gt=1)]
     spreads: Annotated[list[Annotated[float, Field(gt=1)]], Field(min_length=1)]
     spread: Annotated[float, Field(ge=1)]
-    blur: NotNegative
+    observation_noise: NotNegative
     careless: Annotated[float, Field(gt=0, lt=1)]
     users: Count
     test_users: Count
@@ -202,7 +202,7 @@ class ToolSettings(Section):
     response_tokens: the most that a turn writes, and hears; offices: office tasks to learn from; groups, rollouts:
     examples per update and rollouts of each; outages: share of examples in which a tool fails; least_deviation: of a
     group's rewards, with less it is left out; tries: of the start at an office task, which is dropped if none
-    succeeds; budget: quantile of what the start spends, for the arm that CoRL's reward pays; side: points on each
+    succeeds; budget: quantile of what the start spends, for the method that CoRL's reward pays; side: points on each
     side of the simplex of preferences; outcome_items: questions on which every tool is tried before anything is
     learned; agent: of llm.models, an orchestrator that is only prompted, for the pilot study; glass: the small world.
     """
@@ -222,7 +222,7 @@ class ToolSettings(Section):
     temperature: Positive
     test_temperature: NotNegative
     model_temperature: NotNegative
-    warm: LeaningSettings
+    warm: ToolWarmSettings
     offices: Annotated[int, Field(ge=8)]
     tries: Count
     groups: Count

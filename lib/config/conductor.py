@@ -131,12 +131,12 @@ class StartSettings(Section):
 class ConductorSettings(Section):
     """Lesson 04: policies trained under every way to weigh five rewards.
 
-    policy: the lab model that all start from; judge: who scores replies for the arm that a judge pays;
-    categories: what is learned and judged; prompts: to learn from, all categories together; test_items: per
-    category; samples: replies per test item; start: what makes it err; static_seeds: trainings of every fixed reward
-    that choose the best on dev; apart, apart_seeds: the category that is trained alone as well, and how often;
-    side_seeds: trainings of the Conductor without its context; gate:
-    what the verifier-paid arm must gain in a category that counts; margin: what is no difference of score.
+    policy: the lab model that all start from; judge: who scores replies for the method that a judge pays; categories:
+    what is learned and judged; prompts: to learn from, all categories together; test_items: per category; samples:
+    replies per test item; start: what makes it err; static_seeds: trainings of every fixed reward that choose the best
+    on dev; single_category, single_category_seeds: the category that is trained alone as well, and how often;
+    ablation_seeds: trainings of the Conductor without its context; gate: what the verifier-paid method must gain in a
+    category that counts; equivalence_margin: what is no difference of score.
     """
 
     policy: str
@@ -144,11 +144,11 @@ class ConductorSettings(Section):
     seeds: Count
     static_seeds: Count
     categories: Annotated[list[Literal["reasoning", "story", "translation"]], Field(min_length=1)]
-    apart: Literal["reasoning", "story", "translation"]
-    apart_seeds: Count
-    side_seeds: Count
+    single_category: Literal["reasoning", "story", "translation"]
+    single_category_seeds: Count
+    ablation_seeds: Count
     gate: Share
-    margin: Positive
+    equivalence_margin: Positive
     jobs: Count | None
     prompts: Annotated[int, Field(ge=8)]
     test_items: Annotated[int, Field(ge=4)]

@@ -100,7 +100,7 @@ class LLMSettings(Models):
     """The language models and what they may cost."""
 
     cassette: Literal["off", "record", "replay"]
-    max_dollars: NotNegative
+    max_usd: NotNegative
     models: dict[Name, ModelSettings]
 
     def decided_by(self, names: Iterable[str]) -> str:
@@ -154,7 +154,7 @@ class LabModel(Section):
     attempts: Annotated[int, Field(ge=1, le=10)]
     window: Annotated[int, Field(ge=64)]
     target: Target
-    diet: Annotated[list[Course], Field(min_length=1)]
+    data_mixture: Annotated[list[Course], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _divides(self):
@@ -168,8 +168,9 @@ class LabModel(Section):
 class LabSettings(Models):
     """The lab models: how they are made, measured and priced.
 
-    choice_items: per split, to measure what choosing could win; alike_items: per skill, when two trainings are
-    compared; live: the model that is trained in sight, live_steps: its updates, None as many as its recipe says.
+    choice_items: per split, to measure what choosing could win; retrain_check_items: per skill, when two
+    trainings are compared; demo_model: the model that a lesson trains while the reader watches, demo_steps: its
+    updates, None for its own `steps`.
     """
 
     seed: Annotated[int, Field(ge=0)]
@@ -177,9 +178,9 @@ class LabSettings(Models):
     test_items: Count
     probe_items: Annotated[int, Field(ge=20)]
     choice_items: Annotated[int, Field(ge=8)]
-    alike_items: Count
-    live: Name
-    live_steps: Count | None
+    retrain_check_items: Count
+    demo_model: Name
+    demo_steps: Count | None
     dollars_per_teraflop: Positive
     flops_per_second: Positive
     seconds_per_token: NotNegative
@@ -189,11 +190,13 @@ class LabSettings(Models):
     def _bases(self):
         for name, model in self.models.items():
             self._check_base(name, model)
-        if self.live not in self.models:
-            raise ValueError(f"live is {self.live!r}, which is none of {sorted(self.models)}")
-        if self.models[self.live].base:
+        if self.demo_model not in self.models:
             raise ValueError(
-                f"live is {self.live!r}, which starts from another model; take one that starts from none"
+                f"demo_model is {self.demo_model!r}, which is none of {sorted(self.models)}"
+            )
+        if self.models[self.demo_model].base:
+            raise ValueError(
+                f"demo_model is {self.demo_model!r}, which starts from another model; take one that starts from none"
             )
         return self
 

@@ -3,7 +3,7 @@
 import copy
 import os
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,39 @@ from lib.config.llm import LabSettings, LLMSettings
 from lib.config.policy_zoo import OrchestrationSettings, TourSettings, ZooParams
 from lib.config.recorded_outcomes import AblationSettings, RecordedSettings
 from lib.config.types import PROFILES, ROOT, ParamsError, Section
+
+# Parameters that were renamed: path of the earlier name (`*` is any model), and the name that is in its place now.
+EARLIER_NAMES = {
+    "lab.alike_items": "retrain_check_items",
+    "lab.live": "demo_model",
+    "lab.live_steps": "demo_steps",
+    "lab.models.*.diet": "data_mixture",
+    "llm.max_dollars": "max_usd",
+    "orchestration.copies": "rollout_copies",
+    "orchestration.sparing": "decision_intervals",
+    "orchestration.depths": "lookahead_depths",
+    "orchestration.margin": "equivalence_margin",
+    "orchestration.ours": "custom_environments",
+    "conductor.margin": "equivalence_margin",
+    "conductor.apart": "single_category",
+    "conductor.side_seeds": "ablation_seeds",
+    "routing.other_seeds": "ablation_seeds",
+    "routing.margin": "equivalence_margin",
+    "routing.unit": "budget_unit_usd",
+    "routing.high": "high_budget_usd",
+    "routing.numbers": "numeric_budgets",
+    "routing.glass.alone": "self_accuracy",
+    "routing.glass.reach": "specialist_advantage",
+    "routing.glass.jitter": "accuracy_noise",
+    "routing.glass.tells": "reply_signal_accuracy",
+    "tools.warm.lean": "preference_bias",
+    "tools.glass.blur": "observation_noise",
+    "configuration.glass.looks": "eval_points",
+    "configuration.glass.blur": "observation_noise",
+    "configuration.glass.dice": "num_samples",
+    "recorded.ahead": "min_dev_gain",
+    "recorded.margin": "equivalence_margin",
+}
 
 
 class Params(ZooParams):
@@ -155,8 +188,29 @@ def _explain(error: ValidationError, profile: str) -> ParamsError:
     return ParamsError(f"params.yaml (profile {profile}): {told}")
 
 
+def refuse_earlier_names(content: Any) -> None:
+    """Raise ParamsError where sections, by name, hold a parameter under an earlier name; it names the new one."""
+    renamed = []
+    for pattern, new in EARLIER_NAMES.items():
+        found: list[tuple[tuple[str, ...], Any]] = [((), content)]
+        for key in pattern.split("."):
+            found = [
+                ((*path, str(name)), value)
+                for path, mapping in found
+                if isinstance(mapping, dict)
+                for name, value in mapping.items()
+                if key in ("*", name)
+            ]
+        for path, _ in found:
+            renamed.append(f"{'.'.join(path)} is now called {'.'.join((*path[:-1], new))}")
+    if renamed:
+        raise ParamsError(f"params.yaml: {'; '.join(renamed)}")
+
+
 def validate(content: dict[str, Any], model: type[Section] = Params, where: str = "") -> Any:
     """`content` as a typed section. Raises ParamsError naming each wrong key, its value and the rule."""
+    if model is Params:
+        refuse_earlier_names(content)
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -191,6 +245,9 @@ def changed(section: str, content: dict[str, Any], changes: Sequence[str]) -> di
         for room in rooms:
             place = place.get(room) if isinstance(place, dict) else None
         if not sign or not isinstance(place, dict) or last not in place:
+            refuse_earlier_names(
+                reduce(lambda inner, name: {name: inner}, (last, *reversed(rooms), section), None)
+            )
             raise ParamsError(
                 f"--set {key}: write KEY=VALUE with a key of `{section}` in params.yaml"
             )

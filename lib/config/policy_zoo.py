@@ -135,8 +135,8 @@ class CeilingSettings(Section):
     then: list[Count]
 
 
-class OursSettings(Section):
-    """Worlds of ours in which deciding matters: what they change in the paper's, by section."""
+class CustomEnvironmentSettings(Section):
+    """Environments of this project in which deciding matters: what they change in the paper's, by section."""
 
     education: dict[str, int | float]
     minigrid: dict[str, int | float]
@@ -155,18 +155,18 @@ class OrchestrationSettings(Section):
     probes: Annotated[int, Field(ge=0, le=10)]
     candidates: Annotated[int, Field(ge=1, le=10)]
     lookahead: Annotated[int, Field(ge=1, le=20)]
-    copies: Annotated[int, Field(ge=1, le=256)]
+    rollout_copies: Annotated[int, Field(ge=1, le=256)]
     fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
     weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
     students: Annotated[int, Field(ge=2)]
     training: Annotated[int, Field(ge=2)]
     readers: Annotated[list[str], Field(min_length=1)]
-    sparing: list[Count]
-    depths: list[Count]
-    margin: Positive
+    decision_intervals: list[Count]
+    lookahead_depths: list[Count]
+    equivalence_margin: Positive
     contrasts: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
     ceiling: dict[Literal["education", "minigrid"], CeilingSettings]
-    ours: OursSettings
+    custom_environments: CustomEnvironmentSettings
 
     @model_validator(mode="after")
     def _weighs_something(self):

@@ -22,9 +22,9 @@ class RecordedSettings(Section):
 
     items: of a table at most, the same share of every group; jobs: processes; folds: parts of whole groups, of which
     each is scored once; seeds: partings, each with trainings of its own; updates, batch, learning_rate: of a network;
-    neighbours: of the nearest-neighbour router; ahead: accuracy by which a method must beat the best constant on dev to
-    take its place at equal quality; margin: accuracy that counts as none on test; draws: logs that estimators are tried
-    on, and resamples of a curve.
+    neighbours: of the nearest-neighbour router; min_dev_gain: accuracy by which a method must beat the best constant on
+    dev to take its place at equal quality; equivalence_margin: accuracy that counts as none on test; draws: logs that
+    estimators are tried on, and resamples of a curve.
     """
 
     items: Annotated[int, Field(ge=50)]
@@ -35,8 +35,8 @@ class RecordedSettings(Section):
     batch: Annotated[int, Field(ge=2)]
     learning_rate: Positive
     neighbours: Count
-    ahead: NotNegative
-    margin: Positive
+    min_dev_gain: NotNegative
+    equivalence_margin: Positive
     draws: Annotated[int, Field(ge=20)]
     prices: PriceSettings
 

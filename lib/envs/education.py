@@ -181,7 +181,7 @@ class Education(gym.Env):
             "mastery": self.mastery,
             "items": [identity for _, _, identity in chosen],
             "levels": [level + 1 for _, level, _ in chosen],
-            "right": right,
+            "correct": right,
         }
         return self._observation(), reward, terminated, truncated, info
 

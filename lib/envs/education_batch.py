@@ -74,14 +74,18 @@ class EducationBatch(BatchedEnv):
         self.talent[rows] = talents(self.key[rows], self.rules.spread)
         self.unseen[rows] = self.rules.items
         level = np.tile(self.rules.warmup_levels, (rows.size, 1))
-        right = self._answer(rows, level, np.ones(level.shape, dtype=bool))
+        correct = self._answer(rows, level, np.ones(level.shape, dtype=bool))
         self._count(
-            rows, level, right, np.zeros(level.shape, dtype=bool), np.ones(level.shape, dtype=bool)
+            rows,
+            level,
+            correct,
+            np.zeros(level.shape, dtype=bool),
+            np.ones(level.shape, dtype=bool),
         )
         if self.rules.warmup == "ncc":
-            self._apply_ncc(rows, level, right, np.ones(level.shape, dtype=bool))
+            self._apply_ncc(rows, level, correct, np.ones(level.shape, dtype=bool))
         elif self.rules.warmup == "measure":
-            share = right.sum(1) * self.rules.top // level.shape[1]
+            share = correct.sum(1) * self.rules.top // level.shape[1]
             self.mastery[rows] = np.minimum(share, self.rules.goal_steps - 1)
         self.run[rows] = 0
         self.t[rows] = 1
@@ -90,12 +94,12 @@ class EducationBatch(BatchedEnv):
         rows = np.arange(self.num_envs)
         before = self.mastery.copy()
         level, repeated, asked = self._recommend(actions)
-        right = self._answer(rows, level, asked)
-        reward = self._reward(level, repeated, asked, right, before)
-        self._count(rows, level, right, repeated, asked)
+        correct = self._answer(rows, level, asked)
+        reward = self._reward(level, repeated, asked, correct, before)
+        self._count(rows, level, correct, repeated, asked)
         if self.rules.ncc_scope == "set":
             self.run[:] = 0
-        self._apply_ncc(rows, level, right, asked)
+        self._apply_ncc(rows, level, correct, asked)
         terminated = self.mastery >= self.rules.goal_steps
         truncated = (self.t >= self.rules.horizon) & ~terminated
         self.t += 1
@@ -154,18 +158,18 @@ class EducationBatch(BatchedEnv):
         slot = self.t[rows, None] * SLOTS + np.arange(level.shape[1])
         return (seeds.uniform(self.key[rows, None], slot) < p) & asked
 
-    def _count(self, rows, level, right, repeated, asked) -> None:
+    def _count(self, rows, level, correct, repeated, asked) -> None:
         """Book the answers of a set into the counts by level."""
         cell = np.arange(rows.size)[:, None] * LEVELS + level
         self._add(self.asked, rows, cell, asked)
-        self._add(self.right_count, rows, cell, right)
+        self._add(self.right_count, rows, cell, correct)
         self._add(self.unseen, rows, cell, asked & ~repeated, sign=-1)
-        self._add(self.pending, rows, cell, asked & ~right & ~repeated)
-        self._add(self.pending, rows, cell, right & repeated, sign=-1)
-        number = right.sum(axis=1)
+        self._add(self.pending, rows, cell, asked & ~correct & ~repeated)
+        self._add(self.pending, rows, cell, correct & repeated, sign=-1)
+        number = correct.sum(axis=1)
         some = number > 0
         self.last_right_count[rows[some]] = number[some]
-        self.last_right_sum[rows[some]] = (level * right).sum(axis=1)[some]
+        self.last_right_sum[rows[some]] = (level * correct).sum(axis=1)[some]
 
     @staticmethod
     def _add(array: np.ndarray, rows, cell, which, sign: int = 1) -> None:
@@ -173,7 +177,7 @@ class EducationBatch(BatchedEnv):
             -1, LEVELS
         )
 
-    def _apply_ncc(self, rows, level, right, asked) -> None:
+    def _apply_ncc(self, rows, level, correct, asked) -> None:
         """N consecutive correct, question by question; mastery may rise within a set."""
         mastery, run = self.mastery[rows], self.run[rows]
         for slot in range(level.shape[1]):
@@ -181,18 +185,18 @@ class EducationBatch(BatchedEnv):
             counts = asked[:, slot] & (place >= mastery)
             if self.rules.ncc_rule == "exact":
                 counts &= place < mastery + self.rules.steps_per_level
-            run = np.where(counts, np.where(right[:, slot], run + 1, 0), run)
+            run = np.where(counts, np.where(correct[:, slot], run + 1, 0), run)
             rises = run >= self.rules.consecutive
             mastery = np.minimum(mastery + rises, self.rules.top)
             run[rises] = 0
         self.mastery[rows], self.run[rows] = mastery, run
 
-    def _reward(self, level, repeated, asked, right, before) -> np.ndarray:
+    def _reward(self, level, repeated, asked, correct, before) -> np.ndarray:
         number = np.maximum(1, asked.sum(axis=1))
         above = np.maximum(0, level * self.rules.steps_per_level - before[:, None]) * asked
         aptitude = above.sum(axis=1) / np.maximum(1, self.rules.top - before)
-        gap = (repeated & right).sum(axis=1)
-        return np.stack([aptitude, gap, right.sum(axis=1)], axis=1) / number[:, None]
+        gap = (repeated & correct).sum(axis=1)
+        return np.stack([aptitude, gap, correct.sum(axis=1)], axis=1) / number[:, None]
 
     def _observe(self) -> np.ndarray:
         seen = np.array(self.rules.items) - self.unseen

@@ -60,13 +60,13 @@ def _columns_at(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(inside, INNER * (y - 1) + x - 1, np.where(in_room, _WALL, _BEYOND))
 
 
-def _place(ahead: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _place(ahead: np.ndarray, correct: np.ndarray) -> np.ndarray:
     """The board column `ahead` steps ahead and `right` steps to the right of each pose, (64, ...)."""
     pose = np.arange(CELLS * len(HEADINGS)).reshape(-1, *[1] * ahead.ndim)
     cell, heading = pose // len(HEADINGS), pose % len(HEADINGS)
     forward, sideways = _STEP[heading], _STEP[(heading + 1) % len(HEADINGS)]
-    x = cell % INNER + 1 + ahead * forward[..., 0] + right * sideways[..., 0]
-    y = cell // INNER + 1 + ahead * forward[..., 1] + right * sideways[..., 1]
+    x = cell % INNER + 1 + ahead * forward[..., 0] + correct * sideways[..., 0]
+    y = cell // INNER + 1 + ahead * forward[..., 1] + correct * sideways[..., 1]
     return _columns_at(x, y)
 
 

@@ -130,14 +130,14 @@ def calibrated(bank: Bank, answers_path: str | Path) -> tuple[np.ndarray, np.nda
     questions, failed = [], []
     for line, row in _rows(path, ANSWER_COLUMNS, "latin-1"):
         place = f"{path}, line {line}"
-        right = row["Type of Answer"]
-        if right not in ("0", "1"):
+        correct = row["Type of Answer"]
+        if correct not in ("0", "1"):
             raise BankError(
-                f"{place}: Type of Answer must be 0 (wrong) or 1 (right), got {right[:60]!r}"
+                f"{place}: Type of Answer must be 0 (wrong) or 1 (right), got {correct[:60]!r}"
             )
         _integer(row["Student ID"], f"{place}: Student ID")
         questions.append(_integer(row["Question ID"], f"{place}: Question ID"))
-        failed.append(1 - int(right))
+        failed.append(1 - int(correct))
     known = np.isin(questions, bank.ids)
     at = np.searchsorted(bank.ids, np.array(questions)[known])
     answers = np.bincount(at, minlength=len(bank))

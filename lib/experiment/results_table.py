@@ -1,8 +1,8 @@
-"""The record: one row for each task, arm and try of whatever acts, in any system.
+"""The record: one row for each task, method and try of whatever acts, in any system.
 
 Tables, figures, metrics and claims are queries on it, `record.read("corl", split="test")` and then pandas. A
 system declares the columns that it has besides (`extra`); what it does not know stays empty: a missing number is
-NaN, a missing word "". Written and read as Parquet with a schema, so that a row without its arm, a second kind of
+NaN, a missing word "". Written and read as Parquet with a schema, so that a row without its method, a second kind of
 `reward` or a file of another system is an error that names it. Left out: estimates, which are `lib.stats`.
 """
 
@@ -23,7 +23,7 @@ ROLES = ("paper", "router", "expert", "constant", "start", "oracle")
 _WORD, _NUMBER, _COUNT, _NAMES = pa.string(), pa.float64(), pa.int64(), pa.list_(pa.string())
 _TYPES = {
     "system": _WORD,
-    "arm": _WORD,
+    "method": _WORD,
     "role": _WORD,
     "backend": _WORD,
     "seed": _COUNT,
@@ -33,12 +33,12 @@ _TYPES = {
     "group": _WORD,
     "condition": _WORD,
     "style": _WORD,
-    "heat": _NUMBER,
-    "try": _COUNT,
-    "right": _NUMBER,
+    "temperature": _NUMBER,
+    "sample": _COUNT,
+    "correct": _NUMBER,
     "reward": _NUMBER,
-    "dollars": _NUMBER,
-    "own_dollars": _NUMBER,
+    "cost_usd": _NUMBER,
+    "own_cost_usd": _NUMBER,
     "seconds": _NUMBER,
     "tokens_in": _COUNT,
     "tokens_out": _COUNT,
@@ -54,7 +54,7 @@ SCHEMA = pa.schema(
     [pa.field(name, of, nullable=of == _NUMBER) for name, of in _TYPES.items()]
 )  # NaN: not known
 _EMPTY = {_WORD: "", _NUMBER: float("nan"), _COUNT: 0}
-_ASKED = ("arm", "role", "item")  # what every row must have
+_ASKED = ("method", "role", "item")  # what every row must have
 
 
 class RecordError(ValueError):
@@ -64,7 +64,7 @@ class RecordError(ValueError):
 def frame(system: str, rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` as a record of `system`: columns in the schema's order, then its own; absent ones filled.
 
-    rows: at least arm, role and item. right: 0 to 1; reward and outcomes: in the system's units; dollars,
+    rows: at least method, role and item. right: 0 to 1; reward and outcomes: in the system's units; dollars,
     own_dollars: US dollars; heat: temperature. Raises RecordError naming a column that is missing or of another type.
     """
     missing = [name for name in _ASKED if name not in rows]

@@ -63,8 +63,8 @@ def read_tables(
         jobs: Finished jobs.
         runs: Folder of their folders.
         name: Of the Parquet file, without its suffix.
-        without_arm: What the column arm says for a job whose settings name no arm.
-        identified: Whether to add the columns arm and seed from the jobs' settings.
+        without_arm: What the column method says for a job whose settings name no method.
+        identified: Whether to add the columns method and seed from the jobs' settings.
 
     Returns:
         The rows in the order of the jobs; empty where no job left the table.
@@ -79,5 +79,5 @@ def read_tables(
 
 
 def _identity(job: Job, without_arm: str) -> dict[str, Any]:
-    arm = job.settings["arm"]
-    return {"arm": arm["name"] if arm else without_arm, "seed": job.settings["seed"]}
+    method = job.settings["variant"]
+    return {"method": method["name"] if method else without_arm, "seed": job.settings["seed"]}

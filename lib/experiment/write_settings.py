@@ -4,7 +4,7 @@ import argparse
 
 from lib.config.load import load
 from lib.config.types import PROFILES, ParamsError
-from lib.experiment import artifacts
+from lib.experiment import artifacts, earlier_jobs
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -21,6 +21,8 @@ def main(arguments: list[str] | None = None) -> None:
         artifacts.write_json(options.out, load(options.profile).model_dump())
     except ParamsError as error:
         raise SystemExit(f"error: {error}") from None
+    if renamed := earlier_jobs.migrate():
+        print(f"{renamed} finished jobs of an earlier version are kept under today's names")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Replies of lab models, kept by content: what was asked once, by whatever lesson, arm or seed, is not computed again.
+"""Replies of lab models, kept by content: what was asked once, by whatever lesson, method or seed, is not computed
+again.
 
 A reply follows from the weights, the tokens of the conversation, the limit, the temperature, the seed and the stops,
 from the VERSION of the code that generates, and from the class of processor instructions, so these are its key. The

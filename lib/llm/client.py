@@ -64,7 +64,7 @@ class Reply:
     text: str
     tokens_in: int
     tokens_out: int
-    dollars: float
+    cost_usd: float
     kwh: float
     finish_reason: str
     model: str
@@ -117,7 +117,7 @@ class Client:
         """Ask a model. sample: which asking of an equal request this is (votes); who: for the ledger.
 
         Raises ReplyError where nothing usable came, ConfigurationError where no retry can help,
-        CassetteMiss in replay, BudgetExceeded at llm.max_dollars.
+        CassetteMiss in replay, BudgetExceeded at llm.max_usd.
         """
         about = self._model(model)
         body = {
@@ -165,11 +165,11 @@ class Client:
         except ReplyError as error:
             if error.tokens_in:
                 self.ledger.add(
-                    Entry(who, 1, error.tokens_in, error.tokens_out, error.dollars, kwh=error.kwh)
+                    Entry(who, 1, error.tokens_in, error.tokens_out, error.cost_usd, kwh=error.kwh)
                 )
             raise
         self.ledger.add(
-            Entry(who, 1, reply.tokens_in, reply.tokens_out, reply.dollars, kwh=reply.kwh)
+            Entry(who, 1, reply.tokens_in, reply.tokens_out, reply.cost_usd, kwh=reply.kwh)
         )
         return reply
 
@@ -302,7 +302,7 @@ def _read(response: httpx2.Response, model: str, about: ModelSettings, secret: s
     bill = {
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
-        "dollars": tokens_in * about.price_in + tokens_out * about.price_out,
+        "cost_usd": tokens_in * about.price_in + tokens_out * about.price_out,
         "kwh": (tokens_in + tokens_out) * about.kwh_per_token,
     }
     if token_counts.written(content) > DENSEST * (asked.max_tokens + DENSEST):

@@ -31,7 +31,7 @@ def opened(
     ask at once and divide the limits among them; transports: other models in this process, by backend.
     """
     paid = any(model.backend == "endpoint" for model in settings.models.values())
-    purse = Purse(Path(runs) / f"{name}-spent.sqlite", settings.max_dollars) if paid else None
+    purse = Purse(Path(runs) / f"{name}-spent.sqlite", settings.max_usd) if paid else None
     tape = (
         Cassette(Path(cassettes), name, settings.cassette)
         if paid and settings.cassette != "off"

@@ -24,17 +24,17 @@ def estimate(settings: LLMSettings, plan: Sequence[Planned]) -> pd.DataFrame:
     rows = []
     for each in plan:
         model = settings.models[each.model]
-        dollars = each.tokens_in * (model.price_in or 0.0) + each.tokens_out * (
+        cost_usd = each.tokens_in * (model.price_in or 0.0) + each.tokens_out * (
             model.price_out or 0.0
         )
         rows.append(
-            [each.model, model.backend, each.calls, each.tokens_in, each.tokens_out, dollars]
+            [each.model, model.backend, each.calls, each.tokens_in, each.tokens_out, cost_usd]
         )
     table = pd.DataFrame(
-        rows, columns=["model", "backend", "calls", "tokens in", "tokens out", "dollars"]
+        rows, columns=["model", "backend", "calls", "tokens in", "tokens out", "cost_usd"]
     )
     paid = table[table["backend"] == "endpoint"]
-    sums = {name: paid[name].sum() for name in ("calls", "tokens in", "tokens out", "dollars")}
+    sums = {name: paid[name].sum() for name in ("calls", "tokens in", "tokens out", "cost_usd")}
     return pd.concat(
         [table, pd.DataFrame([{"model": "paid to endpoints", "backend": "", **sums}])],
         ignore_index=True,
@@ -46,8 +46,8 @@ def announcement(settings: LLMSettings, plan: Sequence[Planned]) -> str:
     paid = estimate(settings, plan).iloc[-1]
     if not paid["calls"]:
         return "No endpoint is asked; nothing is paid."
-    said = f"At most {paid['calls']:,} calls and ${paid['dollars']:.2f} to endpoints, recorded replies not deducted"
-    limit = settings.max_dollars
-    if paid["dollars"] > limit:
-        return f"{said}; the run stops at llm.max_dollars = ${limit:g} and can be resumed."
-    return f"{said}; llm.max_dollars = ${limit:g} allows it."
+    said = f"At most {paid['calls']:,} calls and ${paid['cost_usd']:.2f} to endpoints, recorded replies not deducted"
+    limit = settings.max_usd
+    if paid["cost_usd"] > limit:
+        return f"{said}; the run stops at llm.max_usd = ${limit:g} and can be resumed."
+    return f"{said}; llm.max_usd = ${limit:g} allows it."

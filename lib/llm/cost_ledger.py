@@ -163,7 +163,7 @@ def regime_costs(steps: int = HORIZON) -> pd.DataFrame:
         for model, price in PRICES.items()
         for name, regime in REGIMES.items()
     ]
-    return pd.DataFrame(rows, columns=["backbone", "regime", "dollars", "kg_co2e"])
+    return pd.DataFrame(rows, columns=["backbone", "regime", "cost_usd", "kg_co2e"])
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Entry:
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    dollars: float = 0.0
+    cost_usd: float = 0.0
     seconds: float = 0.0
     kwh: float = 0.0
 
@@ -228,24 +228,24 @@ class Ledger:
         return math.inf if self.budget is None else self.budget - self._spent - self._held
 
     @contextmanager
-    def hold(self, who: str, dollars: float) -> Iterator[None]:
+    def hold(self, who: str, cost_usd: float) -> Iterator[None]:
         """Keep `dollars` aside while `who` acts. Raises BudgetExceeded before the act if they are not there."""
-        _check(dollars=dollars)
+        _check(cost_usd=cost_usd)
         with self._lock:
-            if dollars > self.left + _ROUNDING * (self.budget or 0):
-                raise BudgetExceeded(who, self.budget, self._spent + self._held, dollars)
-            self._held += dollars
+            if cost_usd > self.left + _ROUNDING * (self.budget or 0):
+                raise BudgetExceeded(who, self.budget, self._spent + self._held, cost_usd)
+            self._held += cost_usd
         try:
             yield
         finally:
             with self._lock:
-                self._held -= dollars
+                self._held -= cost_usd
 
     def add(self, entry: Entry) -> Entry:
         """Book what an act took, within its `hold` or without one. Returns the entry."""
         with self._lock:
             self.entries.append(entry)
-            self._spent += entry.dollars
+            self._spent += entry.cost_usd
         return entry
 
 

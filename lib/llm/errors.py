@@ -27,19 +27,19 @@ class ReplyError(LLMError):
         text: str = "",
         tokens_in: int = 0,
         tokens_out: int = 0,
-        dollars: float = 0.0,
+        cost_usd: float = 0.0,
         kwh: float = 0.0,
     ) -> None:
         if kind not in KINDS:
             raise ValueError(f"unknown kind of reply error {kind!r}; there are {', '.join(KINDS)}")
         super().__init__(
-            kind, message, text, tokens_in, tokens_out, dollars, kwh
+            kind, message, text, tokens_in, tokens_out, cost_usd, kwh
         )  # so it travels between processes
         self.kind, self.text = kind, text
-        self.tokens_in, self.tokens_out, self.dollars, self.kwh = (
+        self.tokens_in, self.tokens_out, self.cost_usd, self.kwh = (
             tokens_in,
             tokens_out,
-            dollars,
+            cost_usd,
             kwh,
         )
 

@@ -1,4 +1,4 @@
-"""The hard stop `llm.max_dollars`, over processes and over resumed runs.
+"""The hard stop `llm.max_usd`, over processes and over resumed runs.
 
 One small SQLite file holds what has been spent. Before each attempt at a paid call the most that it can cost is
 booked (`reserve`), afterwards what it did cost (`settle`). Where nobody knows, because the process was killed or the
@@ -29,8 +29,8 @@ ASKED: ContextVar[token_counts.Asked] = ContextVar("asked")  # by the call under
 class Purse:
     """Dollars that may be spent in all; any number of processes may share the file."""
 
-    def __init__(self, path: str | Path, max_dollars: float) -> None:
-        self.path, self.max_dollars = Path(path), max_dollars
+    def __init__(self, path: str | Path, max_usd: float) -> None:
+        self.path, self.max_usd = Path(path), max_usd
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._transaction() as rows:
             rows.execute(
@@ -43,26 +43,26 @@ class Purse:
         with self._transaction() as rows:
             return self._total(rows)
 
-    def reserve(self, who: str, dollars: float) -> int:
+    def reserve(self, who: str, cost_usd: float) -> int:
         """Book an estimate; returns the ticket to settle it by.
 
         Raises BudgetExceeded where spent + dollars would pass the limit; nothing is booked then. Raises ValueError
         for what is no amount.
         """
-        if math.isnan(dollars) or dollars < 0:
-            raise ValueError(f"{who}: an estimate is a number of dollars >= 0, got {dollars!r}")
+        if math.isnan(cost_usd) or cost_usd < 0:
+            raise ValueError(f"{who}: an estimate is a number of dollars >= 0, got {cost_usd!r}")
         with self._transaction() as rows:
             spent = self._total(rows)
-            if spent + dollars > self.max_dollars:
-                raise BudgetExceeded(f"{who} (llm.max_dollars)", self.max_dollars, spent, dollars)
+            if spent + cost_usd > self.max_usd:
+                raise BudgetExceeded(f"{who} (llm.max_usd)", self.max_usd, spent, cost_usd)
             return rows.execute(
-                "INSERT INTO spent (who, dollars) VALUES (?, ?)", (who, dollars)
+                "INSERT INTO spent (who, dollars) VALUES (?, ?)", (who, cost_usd)
             ).lastrowid
 
-    def settle(self, ticket: int, dollars: float) -> None:
+    def settle(self, ticket: int, cost_usd: float) -> None:
         """Replace a ticket's estimate by what the call really cost, 0 for one that was not billed."""
         with self._transaction() as rows:
-            rows.execute("UPDATE spent SET dollars = ? WHERE ticket = ?", (dollars, ticket))
+            rows.execute("UPDATE spent SET dollars = ? WHERE ticket = ?", (cost_usd, ticket))
 
     @staticmethod
     def _total(rows: sqlite3.Connection) -> float:

@@ -16,7 +16,7 @@ from lib.stats.ablation_comparison import Comparison, Measure
 
 UTILITY = Measure("utility", "mean of the objectives")
 LENGTH = Measure("length", "steps", "lower")
-DOLLARS = Measure("dollars", "$ per episode", "lower")
+DOLLARS = Measure("cost_usd", "$ per episode", "lower")
 TABLE_2 = {"SO-d1": 20.0, "SO-d2": 43.0, "SO-d3": 49.0}  # steps of an episode (PO, Table 2)
 SHOWN = ("SO-d1", "SO-d2", "SO-d3", "MO-S", "random")
 # Every decision on the student's rules that the paper leaves open, and what else it might have been.

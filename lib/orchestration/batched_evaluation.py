@@ -156,13 +156,13 @@ class Arena:
             )
         vectors = total / length[:, None] if self.domain == "education" else total
         own = dict(zip(("d1", "d2", "d3"), vectors.T, strict=True))
-        right = total[:, 0] if self.domain == "minigrid" else np.nan
+        correct = total[:, 0] if self.domain == "minigrid" else np.nan
         return pd.DataFrame(
             {
                 "length": length,
                 **own,
                 "reward": (vectors * self.weights).sum(1),
-                "right": right,
+                "correct": correct,
                 "chosen": chosen,
                 "outcomes": course,
                 "malformed": malformed,
@@ -225,10 +225,10 @@ class Arena:
 
 
 def environments_of(params: Params, world: str) -> Environments:
-    """The environments of a world: the paper's, or those with what `params.orchestration.ours` changes."""
+    """The environments of a world: the paper's, or those with what `orchestration.custom_environments` changes."""
     if world != "ours":
         return params
-    changes = params.orchestration.ours
+    changes = params.orchestration.custom_environments
     return Environments.model_construct(
         education=params.education.model_copy(update=changes.education),
         minigrid=params.minigrid.model_copy(update=changes.minigrid),

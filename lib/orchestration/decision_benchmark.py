@@ -244,14 +244,14 @@ def answers(readers: Sequence[Reader], posed: Sequence[Posed]) -> pd.DataFrame:
             )
             rows.append(
                 {
-                    "arm": reader.name,
+                    "method": reader.name,
                     "role": "router",
                     "backend": reader.backend,
                     "split": "test",
                     "item": str(i),
                     "group": each.source,
                     "condition": each.brief.kind,
-                    "right": float(loss <= _TIED),
+                    "correct": float(loss <= _TIED),
                     "reward": -loss,
                     "calls": 1,
                     "malformed": int(wrong),

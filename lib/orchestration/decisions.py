@@ -43,7 +43,7 @@ class Decision:
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    dollars: float = 0.0
+    cost_usd: float = 0.0
     kwh: float = 0.0
     invalid: int = 0
     repaired: int = 0
@@ -59,7 +59,7 @@ class Decision:
             "calls",
             "tokens_in",
             "tokens_out",
-            "dollars",
+            "cost_usd",
             "kwh",
             "invalid",
             "repaired",

@@ -147,8 +147,8 @@ class RoomWorld(World):
 
 
 def _place(thing: Mapping) -> str:
-    right = thing["right"]
-    side = f"{abs(right)} to the {'right' if right > 0 else 'left'}" if right else "straight"
+    correct = thing["right"]
+    side = f"{abs(correct)} to the {'right' if correct > 0 else 'left'}" if correct else "straight"
     return f"{thing['what']} {thing['ahead']} ahead, {side}"
 
 

@@ -1,7 +1,7 @@
 """Everyone who decides meets the same students and rooms: the record "orchestration", and the contrasts asked of it.
 
-A job is a domain, a world and a seed of the zoo; in it every arm plays the same episodes with the same luck. What an
-arm learns or is told of policies (cards, the bandit, the best policy) comes from students of training, apart from
+A job is a domain, a world and a seed of the zoo; in it every method plays the same episodes with the same luck. What an
+method learns or is told of policies (cards, the bandit, the best policy) comes from students of training, apart from
 those that anyone is judged on. Controls look as deep as the orchestrators, with as many copies and the query's weights.
 """
 
@@ -56,7 +56,7 @@ _ROLES = {
 _READ_EVERYWHERE = (
     "students",
     "training",
-    "copies",
+    "rollout_copies",
     "lookahead",
     "readers",
 )  # fields of the settings
@@ -68,9 +68,9 @@ def run(
     zoo: str | Path = train.ZOO,
     runs: str | Path = RUNS,
 ):
-    """The record "orchestration" of all arms in `places`, (domain, world) each: one row per arm, seed and episode, the
-    arm "oracle" in hindsight among them. condition: the world; style: what its query weighs most; outcomes: what was
-    reached by step. Its own columns: length, d1, d2, d3, malformed."""
+    """The record "orchestration" of all methods in `places`, (domain, world) each: one row per method, seed and
+    episode, the method "oracle" in hindsight among them. condition: the world; style: what its query weighs most;
+    outcomes: what was reached by step. Its own columns: length, d1, d2, d3, malformed."""
     jobs = [job for domain, world in places for job in make_jobs(params, domain, world, zoo)]
     context = RunContext.of(params, zoo, runs, CASSETTES, params.orchestration.jobs)
     sweep.run(
@@ -140,12 +140,12 @@ def make_jobs(
 
 
 def _select_settings(settings: OrchestrationSettings, domain: str, world: str) -> dict[str, Any]:
-    """The fields that a job reads; what of `ours` changes a world is in its environment and its menu."""
+    """The fields that a job reads; what of `custom_environments` changes a world is in its environment and its menu."""
     fields = [*_READ_EVERYWHERE]
     if world == "ours":
-        fields.append("sparing")
+        fields.append("decision_intervals")
     elif domain == "education":
-        fields.append("depths")
+        fields.append("lookahead_depths")
     handed = settings.handed(*fields)
     if _has_far_ceiling(domain, world):
         handed["ceiling"] = {domain: settings.ceiling[domain].model_dump()}
@@ -166,7 +166,7 @@ def describe_menu(
 ) -> dict[str, Any]:
     """What a job holds of its menu: the slip of the guides, or the hashes of the policies by name."""
     if _has_guides(domain, world):
-        return {"slip": params.orchestration.ours.slip}
+        return {"slip": params.orchestration.custom_environments.slip}
     names = SINGLE if world == "ours" else (*SINGLE, *REFERENCES[domain])
     return {
         "policies": {
@@ -190,7 +190,7 @@ def _policy_path(zoo: str | Path, domain: str, name: str, seed: int) -> Path:
 
 
 def play_contest(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, int]:
-    """All arms of one job; leaves `episodes.parquet` in `folder`."""
+    """All methods of one job; leaves `episodes.parquet` in `folder`."""
     torch.set_num_threads(1)
     domain, world, seed = (job.settings[name] for name in ("domain", "world", "seed"))
     environments = recipes.restore_environment(job.settings["environment"], domain)
@@ -206,19 +206,19 @@ def play_contest(job: sweep.Job, folder: Path, progress, context: RunContext) ->
 
     arms, arena = make_contestants(arenas, settings, readers), arenas["test"]
     tables = []
-    for number, (arm, contestant) in enumerate(arms.items()):
+    for number, (method, contestant) in enumerate(arms.items()):
         decider = contestant.decider
         arena.copies = contestant.copies
         rows = arena.play(decider, contestant.interval)
         backend = decider.reader.backend if isinstance(decider, Read) else "policy"
-        tables.append(rows.assign(arm=arm, backend=backend, item=np.arange(len(rows))))
+        tables.append(rows.assign(method=method, backend=backend, item=np.arange(len(rows))))
         progress((number + 1) / len(arms))
 
     rows = pd.concat(tables, ignore_index=True)
     rows["item"] = f"{seed}-" + rows["item"].astype(str)
     rows["role"] = [
         next((r for start, r in _ROLES.items() if a.startswith(start)), "constant")
-        for a in rows["arm"]
+        for a in rows["method"]
     ]
     most = np.array(OBJECTIVES[domain])[arena.weights.argmax(1)]  # in the query of each episode
     style = np.tile(most if world == "ours" else np.full(len(most), "all"), len(arms))
@@ -250,14 +250,14 @@ def make_arenas(
     for use, size in sizes.items():
         streams = seeds.keys("contest", use, domain, seed=seed * 10**6, n=size)
         arenas[use] = Arena(
-            environments, domain, world, menu, streams, copies.get(use, settings.copies)
+            environments, domain, world, menu, streams, copies.get(use, settings.rollout_copies)
         )
     return arenas
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """Who plays as one arm. copies: of each plan that is looked at; interval: steps that a choice holds."""
+    """Who plays as one method. copies: of each plan that is looked at; interval: steps that a choice holds."""
 
     decider: Any
     copies: int
@@ -267,10 +267,10 @@ class Contestant:
 def make_contestants(
     arenas: Mapping[str, Arena], settings: OrchestrationSettings, readers: Sequence[Reader]
 ) -> dict[str, Contestant]:
-    """Every arm by name. arenas: of `make_arenas`; the last of the readers is the one that contrasts ask of."""
+    """Every method by name. arenas: of `make_arenas`; the last of the readers is the one that contrasts ask of."""
     test, steps = arenas["test"], settings.lookahead
     domain, world = test.domain, test.world
-    as_many = settings.copies
+    as_many = settings.rollout_copies
     pages = cards(arenas["cards"], 1 if domain == "education" else test.horizon)
 
     # Constants, whoever looks at nothing, and whoever looks without reading.
@@ -293,12 +293,12 @@ def make_contestants(
     arms[f"RO {last.name}, one copy"] = Contestant(of_last["RO"], copies=1)
     if world == "ours":  # budgets of decisions
         for kind in ("KO", "RO"):
-            for interval in settings.sparing:
+            for interval in settings.decision_intervals:
                 arms[f"{kind} {last.name}, every {interval}"] = Contestant(
                     of_last[kind], as_many, interval
                 )
     elif domain == "education":
-        for depth in settings.depths:
+        for depth in settings.lookahead_depths:
             arms[f"RO {last.name}, {depth} steps"] = Contestant(
                 Read("RO", last, pages, depth), as_many
             )
@@ -313,11 +313,11 @@ def make_contestants(
 
 
 def hindsight(rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` and the arm "oracle": of each episode the best that any arm made of it. An upper bound by construction,
-    and no method: it has seen the dice."""
+    """`rows` and the method "oracle": of each episode the best that any method made of it. An upper bound by
+    construction, and no method: it has seen the dice."""
     best = rows.loc[rows.groupby(["group", "condition", "seed", "item"])["reward"].idxmax()]
     return pd.concat(
-        [rows, best.assign(arm=HINDSIGHT, role="oracle", backend="policy")], ignore_index=True
+        [rows, best.assign(method=HINDSIGHT, role="oracle", backend="policy")], ignore_index=True
     )
 
 
@@ -327,7 +327,7 @@ def hindsight(rows: pd.DataFrame) -> pd.DataFrame:
 def headroom(rows: pd.DataFrame) -> pd.DataFrame:
     """By domain and world: utility of looking far ahead on fresh copies, less that of the best policy on dev students.
     Whoever looks ahead there sees no dice that fall: what it wins could be earned."""
-    return stats.gap(rows, "reward", {"arm": CEILING}, {"arm": BEST}, ["group", "condition"])
+    return stats.gap(rows, "reward", {"method": CEILING}, {"method": BEST}, ["group", "condition"])
 
 
 def contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFrame:
@@ -343,14 +343,16 @@ def contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFra
             pair = mine.assign(
                 seed=0
             )  # pairs are students; what the seeds share is named beside the table
-            one = stats.gap(pair, "reward", {"arm": _arm(a, settings)}, {"arm": _arm(b, settings)})
+            one = stats.gap(
+                pair, "reward", {"method": _arm(a, settings)}, {"method": _arm(b, settings)}
+            )
             found[domain, f"{a}_{b.replace(' ', '-')}"] = one.iloc[0].astype(float)
     frame = (
         pd.DataFrame(found)
         .T.rename_axis(["domain", "contrast"])
-        .astype({"runs": int, "items": int})
+        .astype({"num_runs": int, "num_items": int})
     )
-    return frame.assign(verdict=stats.verdict(frame, settings.margin))
+    return frame.assign(verdict=stats.verdict(frame, settings.equivalence_margin))
 
 
 def _arm(name: str, settings: OrchestrationSettings) -> str:

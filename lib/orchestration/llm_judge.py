@@ -45,7 +45,7 @@ COLUMNS = (
     "mastery",
     "mastery_after",
 )
-_SPENT = ("tokens_in", "tokens_out", "dollars")
+_SPENT = ("tokens_in", "tokens_out", "cost_usd")
 
 Score = Annotated[float, Field(ge=0, le=100)]
 
@@ -61,7 +61,7 @@ Scores = create_model(
 async def judge(
     client: Client, model: str, log: pd.DataFrame, education: EducationSettings
 ) -> pd.DataFrame:
-    """What `model` makes of every episode of a decision record in education, one row each: arm, seed, item, backend,
+    """What `model` makes of every episode of a decision record in education, one row each: method, seed, item, backend,
     the criteria (nan where no reply could be used), calls, malformed, tokens_in, tokens_out, dollars.
 
     log: rows as `study.run` returns them. Raises ValueError for a log that is empty or no record of education; lets
@@ -71,7 +71,10 @@ async def judge(
     scored = await asyncio.gather(
         *(_scored(client, model, prompt(each, education)) for each in held.values())
     )
-    about = [{"arm": arm, "seed": seed, "item": f"{seed}-{number}"} for arm, seed, number in held]
+    about = [
+        {"method": method, "seed": seed, "item": f"{seed}-{number}"}
+        for method, seed, number in held
+    ]
     rows = pd.DataFrame([one | other for one, other in zip(about, scored, strict=True)])
     return rows.assign(backend=client.settings.models[model].backend)
 

@@ -136,7 +136,7 @@ class Orchestrator:
             choice = await self._ask(episode, decision, situation, untried, room)
             if choice is None or choice.policy is not None:
                 return choice
-            seen = world.look(choice.calls, reach.steps, self.settings.copies)
+            seen = world.look(choice.calls, reach.steps, self.settings.rollout_copies)
             lines = [prompt_components.result_line(each, world.words) for each in seen]
             self._note(decision, "\n".join(lines))
             results += lines
@@ -200,7 +200,7 @@ class Orchestrator:
             decision.calls -= 1
             if error.who == who and episode.account.budget is not None:
                 raise Unfunded from error
-            raise  # llm.max_dollars: the run stops here
+            raise  # llm.max_usd: the run stops here
         except ReplyError as error:
             self._account(episode, decision, error)
             raise
@@ -226,10 +226,10 @@ class Orchestrator:
 
     @staticmethod
     def _account(episode: Episode, decision: Decision, said: Reply | ReplyError) -> None:
-        for name in ("tokens_in", "tokens_out", "dollars", "kwh"):
+        for name in ("tokens_in", "tokens_out", "cost_usd", "kwh"):
             setattr(decision, name, getattr(decision, name) + getattr(said, name))
         episode.account.add(
-            Entry("orchestrator", 1, said.tokens_in, said.tokens_out, said.dollars, kwh=said.kwh)
+            Entry("orchestrator", 1, said.tokens_in, said.tokens_out, said.cost_usd, kwh=said.kwh)
         )
 
     # Long-term memory --------------------------------------------------------------------------

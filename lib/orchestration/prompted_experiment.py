@@ -60,8 +60,8 @@ NAME = "orchestration"  # of the cassette and of the purse
 _READ_BY_ALL = ("weights", "memory", "summarise_every", "fallback")
 _READ_FOR_LOOKING = {
     "KO": (),
-    "TO": ("probes", "copies"),
-    "RO": ("candidates", "lookahead", "copies"),
+    "TO": ("probes", "rollout_copies"),
+    "RO": ("candidates", "lookahead", "rollout_copies"),
 }
 
 
@@ -127,7 +127,7 @@ def run(
     """The decision record of `methods` in a domain; what is not there yet is run.
 
     One row per decision: method, kind, model, backend, domain, seed, episode, step, the columns of
-    `Decision.columns` and of `World.step`. Raises BudgetExceeded at llm.max_dollars (finished episodes
+    `Decision.columns` and of `World.step`. Raises BudgetExceeded at llm.max_usd (finished episodes
     stay), LLMError where no endpoint can be used.
     """
     jobs = make_jobs(params, domain, methods, zoo)
@@ -138,7 +138,7 @@ def run(
         num_finished = sum(sweep.finished(job, runs) is not None for job in jobs)
         num_episodes = sum(len(list(job.folder(runs).glob("episode-*.parquet"))) for job in jobs)
         error.add_note(
-            f"llm.max_dollars is reached; {num_finished} jobs and {num_episodes} more episodes are kept: "
+            f"llm.max_usd is reached; {num_finished} jobs and {num_episodes} more episodes are kept: "
             "raise it, run again"
         )
         raise

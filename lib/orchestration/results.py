@@ -12,7 +12,7 @@ from lib import stats
 from lib.orchestration.variants import KINDS
 from lib.policy_zoo import evaluate
 
-PRICE = ("calls", "tokens_in", "tokens_out", "dollars")  # per episode
+PRICE = ("calls", "tokens_in", "tokens_out", "cost_usd")  # per episode
 RATES = ("invalid", "fallback")  # shares of decisions
 
 Rows = dict[str, dict[str, stats.Interval]]
@@ -42,13 +42,13 @@ def _spent(by_seed) -> dict[str, pd.Series]:
 def outcomes(record: pd.DataFrame, domain: str) -> pd.DataFrame:
     """`evaluate.episodes` with dollars, and with utility, the mean of the front columns."""
     table = evaluate.episodes(record, domain)
-    dollars = (
-        record.groupby(["method", "seed", "episode"])["dollars"]
+    cost_usd = (
+        record.groupby(["method", "seed", "episode"])["cost_usd"]
         .sum()
-        .rename("dollars")
+        .rename("cost_usd")
         .reset_index()
     )
-    table = table.merge(dollars, on=["method", "seed", "episode"])
+    table = table.merge(cost_usd, on=["method", "seed", "episode"])
     return table.assign(utility=table[evaluate.front_columns(domain)].mean(axis=1))
 
 
@@ -61,7 +61,8 @@ def key(method: str) -> str:
 
 
 def metrics(rows: Rows, record: pd.DataFrame, domain: str) -> dict[str, float | str]:
-    """Flat metrics such as `education.RO.scripted-large.dollars`, with `_lo` and `_hi`, and each method's backend."""
+    """Flat metrics such as `education.RO.scripted-large.cost_usd`, with `_ci_low` and `_ci_high`, and each
+    method's backend."""
     backends = record.groupby("method")["backend"].first()
     out: dict[str, float | str] = {}
     for method, measured in rows.items():

@@ -8,7 +8,7 @@ import pandas as pd
 
 from lib.stats import Interval
 
-ENDS = ["value", "lo", "hi"]
+ENDS = ["value", "ci_low", "ci_high"]
 Estimates = pd.DataFrame | Mapping[Any, Interval] | Mapping[Any, Mapping[Any, Interval]]
 
 
@@ -34,8 +34,10 @@ def table(given: Estimates, by: Sequence[str] | None = None) -> pd.DataFrame:
     out = frame.reindex(columns=ENDS).astype(float)
     for key, row in zip(keys(out), out.itertuples(index=False), strict=True):
         finite(row.value, f"the value of {told_key(key)}")
-        if np.isfinite(row.lo) != np.isfinite(row.hi):
-            raise ValueError(f"{told_key(key)} has half an interval: lo {row.lo}, hi {row.hi}")
+        if np.isfinite(row.ci_low) != np.isfinite(row.ci_high):
+            raise ValueError(
+                f"{told_key(key)} has half an interval: lo {row.ci_low}, hi {row.ci_high}"
+            )
     if out.index.has_duplicates:
         twice = told_key(out.index[out.index.duplicated()][0])
         raise ValueError(
@@ -61,7 +63,9 @@ def _from_mapping(given: Mapping) -> pd.DataFrame:
         else pd.Index([key[0] for key in flat])
     )
     return pd.DataFrame(
-        [(each.value, each.lo, each.hi) for each in flat.values()], index=index, columns=ENDS
+        [(each.value, each.ci_low, each.ci_high) for each in flat.values()],
+        index=index,
+        columns=ENDS,
     )
 
 
@@ -77,7 +81,7 @@ def told_key(key) -> str:
 
 def ends(frame: pd.DataFrame) -> pd.DataFrame:
     """Both ends (n, 2), which are the value itself where no interval is known."""
-    return pd.DataFrame({end: frame[end].fillna(frame["value"]) for end in ("lo", "hi")})
+    return pd.DataFrame({end: frame[end].fillna(frame["value"]) for end in ("ci_low", "ci_high")})
 
 
 def finite(values, what: str) -> np.ndarray:
@@ -104,7 +108,7 @@ def columns(frame: pd.DataFrame, names: Iterable[str | None]) -> None:
 
 def note(*parts: pd.DataFrame) -> str:
     """What is without an interval, so that no one reads a missing one as a narrow one."""
-    known = pd.concat(parts)["lo"].notna()
+    known = pd.concat(parts)["ci_low"].notna()
     if known.all():
         return "Lines: 95% intervals."
     return (
@@ -119,7 +123,7 @@ def alt(estimates: Estimates, message: str = "") -> str:
     found = table(estimates)
     told = [
         f"{told_key(key)} {row.value:.3g}"
-        + (f" [{row.lo:.3g}, {row.hi:.3g}]" if np.isfinite(row.lo) else "")
+        + (f" [{row.ci_low:.3g}, {row.ci_high:.3g}]" if np.isfinite(row.ci_low) else "")
         for key, row in zip(keys(found), found.itertuples(index=False), strict=True)
     ]
     return (f"{message}. " if message else "") + "; ".join(told) + "."

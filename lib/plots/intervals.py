@@ -105,12 +105,12 @@ def _panel(
     if line is not None:
         axes.axvline(line, color="black", linewidth=0.8, zorder=1)
     for hollow, part in reversed(list(enumerate(drawn))):
-        for row, (lo, hi) in enumerate(zip(part["lo"], part["hi"], strict=True)):
+        for row, (ci_low, ci_high) in enumerate(zip(part["ci_low"], part["ci_high"], strict=True)):
             if np.isfinite(
-                lo
+                ci_low
             ):  # ends that stay visible above and below a mark that is wider than the interval
                 axes.plot(
-                    [lo, hi],
+                    [ci_low, ci_high],
                     [row, row],
                     color=colours[part.index[row]],
                     marker="|",
@@ -175,8 +175,10 @@ def _panel(
 
 def _clearly_best(part: pd.DataFrame, smaller: bool) -> str | None:
     """The row whose interval lies beyond all others; None where intervals touch or are not known."""
-    if len(part) < 2 or part["lo"].isna().any():
+    if len(part) < 2 or part["ci_low"].isna().any():
         return None
-    near, far = (-part["hi"], -part["lo"]) if smaller else (part["lo"], part["hi"])
+    near, far = (
+        (-part["ci_high"], -part["ci_low"]) if smaller else (part["ci_low"], part["ci_high"])
+    )
     best = near.idxmax()
     return best if (near[best] > far.drop(best)).all() else None

@@ -55,9 +55,9 @@ def lines(
     frame = frame.reset_index(drop=True).assign(**{by: frame[by].astype(str).to_numpy()})
     keys = [key for key in dict.fromkeys([panels, by]) if key]
     if seed is None:  # both ends and the value, of which it is the median
-        told = interval_note(frame.reindex(columns=["lo"])).replace("Lines", "Bands")
+        told = interval_note(frame.reindex(columns=["ci_low"])).replace("Lines", "Bands")
         rows = (
-            frame.reindex(columns=[*keys, x, "lo", "value", "hi"])
+            frame.reindex(columns=[*keys, x, "ci_low", "value", "ci_high"])
             .melt([*keys, x], value_name="end")
             .dropna()
         )
@@ -181,12 +181,12 @@ def _band_note(seeds: pd.Series, rng: np.random.Generator | None) -> str:
 
 
 def _readable_steps(axes: Axes) -> None:
-    lo, hi = axes.dataLim.intervalx
-    axes.margins(x=0 if hi > lo else None)
+    low, high = axes.dataLim.intervalx
+    axes.margins(x=0 if high > low else None)
     axes.xaxis.set_major_locator(
         MaxNLocator(5 if len(axes.figure.axes) == 1 else 3, steps=[1, 2, 5, 10])
     )
-    if hi >= 10_000:
+    if high >= 10_000:
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 

@@ -67,8 +67,8 @@ def plane(
     for axes, part in zip(grid, parts, strict=True):
         flat = _flat(xs.loc[[part]], ys.loc[[part]])
         _marks(axes, flat, styles, joined, ringed)
-        span(axes, flat[["x", "x_lo", "x_hi"]].to_numpy(), "x", 0.14)
-        span(axes, flat[["y", "y_lo", "y_hi"]].to_numpy(), "y", 0.12)
+        span(axes, flat[["x", "x_ci_low", "x_ci_high"]].to_numpy(), "x", 0.14)
+        span(axes, flat[["y", "y_ci_low", "y_ci_high"]].to_numpy(), "y", 0.12)
         if line:
             some = [
                 through is None or _in(key, through) or (part, key[0]) in through
@@ -157,10 +157,10 @@ def _marks(
             "gid": "interval",
             "zorder": 3,
         }
-        if row["x_lo"] < row["x_hi"]:
-            axes.plot([row["x_lo"], row["x_hi"]], [row["y"]] * 2, **thin)
-        if row["y_lo"] < row["y_hi"]:
-            axes.plot([row["x"]] * 2, [row["y_lo"], row["y_hi"]], **thin)
+        if row["x_ci_low"] < row["x_ci_high"]:
+            axes.plot([row["x_ci_low"], row["x_ci_high"]], [row["y"]] * 2, **thin)
+        if row["y_ci_low"] < row["y_ci_high"]:
+            axes.plot([row["x"]] * 2, [row["y_ci_low"], row["y_ci_high"]], **thin)
         if _in(key, ringed):
             axes.plot(
                 row["x"],
@@ -254,7 +254,10 @@ def _name(
 
 def _inked(row: pd.Series) -> np.ndarray:
     """Points (18, 2) along both intervals, for labels to avoid."""
-    along, up = np.linspace(row["x_lo"], row["x_hi"], 9), np.linspace(row["y_lo"], row["y_hi"], 9)
+    along, up = (
+        np.linspace(row["x_ci_low"], row["x_ci_high"], 9),
+        np.linspace(row["y_ci_low"], row["y_ci_high"], 9),
+    )
     return np.concatenate(
         [
             np.column_stack([along, np.full(9, row["y"])]),

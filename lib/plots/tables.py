@@ -24,13 +24,13 @@ LONGEST_WORDS = 20  # characters of a text that may be set in a column of any wi
 _NUMBER = re.compile(r"[-−+]?[\d.]+(?:e[-+]?\d+)?%?(?:\s*\[.*\])?|" + NOTHING)
 
 
-def with_interval(value: float, lo: float, hi: float, digits: int = 2) -> str:
+def with_interval(value: float, ci_low: float, ci_high: float, digits: int = 2) -> str:
     """A value with its interval, `0.64 [0.61, 0.66]`; without one (lo or hi not finite) the value alone."""
     if not math.isfinite(value):
         return NOTHING
-    if not (math.isfinite(lo) and math.isfinite(hi)):
+    if not (math.isfinite(ci_low) and math.isfinite(ci_high)):
         return f"{value:.{digits}f}"
-    return f"{value:.{digits}f} [{lo:.{digits}f}, {hi:.{digits}f}]"  # equal decimals: a column is read downwards
+    return f"{value:.{digits}f} [{ci_low:.{digits}f}, {ci_high:.{digits}f}]"
 
 
 def interval_table(
@@ -60,9 +60,11 @@ def interval_table(
 
 def estimates_shown(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of `lib.stats` with one column of estimates in place of value, lo and hi; any other as it is."""
-    if not {"value", "lo", "hi"} <= set(map(str, frame.columns)):
+    if not {"value", "ci_low", "ci_high"} <= set(map(str, frame.columns)):
         return frame
-    rest = frame.drop(columns=["lo", "hi", "p", "told", "runs", "items"], errors="ignore")
+    rest = frame.drop(
+        columns=["ci_low", "ci_high", "p_value", "mde", "num_runs", "num_items"], errors="ignore"
+    )
     return rest.assign(value=stats.intervals(frame))
 
 
@@ -119,7 +121,7 @@ def listed(words: Sequence[str], nothing: str = "nobody") -> str:
 
 
 def _interval(value: Interval, digits: int) -> str:
-    return with_interval(value.value, value.lo, value.hi, digits)
+    return with_interval(value.value, value.ci_low, value.ci_high, digits)
 
 
 def _fixed(value: float, digits: int) -> str:

@@ -175,19 +175,19 @@ FRONTS: dict[str, Callable[[np.ndarray], float]] = {  # of a seed's episodes (n,
 
 
 def union_growth(rows: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
-    """Hypervolume of the union of N episodes against N, beside that of the mean vector, per arm of a record.
+    """Hypervolume of the union of N episodes against N, beside that of the mean vector, per method of a record.
 
-    Columns: arm, episodes (N), value, mean. Episodes of all seeds together, random subsets; no interval.
+    Columns: method, episodes (N), value, mean. Episodes of all seeds together, random subsets; no interval.
     """
     lines = []
-    for arm in arms:
-        part = rows[rows["arm"] == arm]
+    for method in arms:
+        part = rows[rows["method"] == method]
         points = part[["d1", "d2", "d3"]].to_numpy()
         mean = hv_mean(points)
         for n in (n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n <= len(points)):
-            rng = seeds.rng("union", part["group"].iloc[0], arm, n)
+            rng = seeds.rng("union", part["group"].iloc[0], method, n)
             union = stats.hv_union(points, REFERENCE_POINT, n_fixed=n, rng=rng)
-            lines.append({"arm": arm, "episodes": n, "value": union, "mean": mean})
+            lines.append({"method": method, "episodes": n, "value": union, "mean": mean})
     return pd.DataFrame(lines)
 
 
@@ -201,8 +201,8 @@ _ROLES = {
 
 
 def as_record(table: pd.DataFrame, domain: str, task: str) -> pd.DataFrame:
-    """Episodes as rows of the record "zoo": arm, seed, item (every seed meets its own students and rooms), group (the
-    domain), condition (the task), reward (mean of the objectives), right (minigrid: the goal was reached).
+    """Episodes as rows of the record "zoo": method, seed, item (every seed meets its own students and rooms), group
+    (the domain), condition (the task), reward (mean of the objectives), right (minigrid: the goal was reached).
 
     Its own columns: length; d1, d2, d3, the objectives in [0, 1] (`front_columns`); return_d1 .. 3, their sums.
     """
@@ -210,14 +210,14 @@ def as_record(table: pd.DataFrame, domain: str, task: str) -> pd.DataFrame:
     returns = dict(zip(("return_d1", "return_d2", "return_d3"), OBJECTIVES[domain], strict=True))
     arms = table["method"].str.replace(" (hindsight)", "", regex=False)
     rows = pd.DataFrame(
-        {"arm": arms, "seed": table["seed"], "group": domain, "condition": task, "split": "test"}
+        {"method": arms, "seed": table["seed"], "group": domain, "condition": task, "split": "test"}
     )
     rows["role"] = [
         next((r for start, r in _ROLES.items() if a.startswith(start)), "constant") for a in arms
     ]
     rows["item"] = table["seed"].astype(str) + "-" + table["episode"].astype(str)
     rows["backend"], rows["calls"] = "policy", table["length"]
-    rows["right"] = table["goal"] if domain == "minigrid" else np.nan
+    rows["correct"] = table["goal"] if domain == "minigrid" else np.nan
     rows["reward"] = table[list(vectors.values())].mean(axis=1)
     rows["outcomes"] = list(table[list(vectors.values())].to_numpy())
     own = {"length": "length"} | vectors | returns
@@ -240,7 +240,7 @@ def paid_returns(curves: pd.DataFrame, zoo: Mapping[str, Sequence[Policy]]) -> p
     """
     frames = []
     for name, by_seed in zoo.items():
-        rows = curves[curves["arm"] == name]
+        rows = curves[curves["method"] == name]
         settled = rows["steps"] / by_seed[0].about["settings"]["num_envs"] > rows["length"].max()
         rows = rows[settled] if settled.any() else rows
         frames.append(

@@ -27,17 +27,17 @@ from lib.policy_zoo.objectives import Objective
 from lib.rl import losses
 
 VERSION = 1  # of stacked PPO trainings
-Batch = dict[str, Tensor]  # what is known of a minibatch, or of the arms, by name
+Batch = dict[str, Tensor]  # what is known of a minibatch, or of the variants, by name
 
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-5  # stable-baselines3's PPO
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """One policy in training: its name, its random seed, what it is paid for, its settings.
 
     settings that decide array shapes (rollout, minibatch, epochs, num_envs, timesteps) must be equal
-    in all arms of a stack; learning rates, coefficients and limits may differ.
+    in all variants of a stack; learning rates, coefficients and limits may differ.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Arm:
 
 @dataclass
 class Rollout:
-    """What was collected, time first; N = T * E samples per arm after `flat`.
+    """What was collected, time first; N = T * E samples per variant after `flat`.
 
     inputs (K, T, E, ...), action, log_prob (K, T, E); value, reward (K, T, E, V);
     last_value (K, E, V); done (K, T, E): the episode ended with this step.
@@ -64,15 +64,17 @@ class Rollout:
 
 
 class PPO:
-    """Train the arms of a stack in one batched environment of K * E rows (row k * E + e)."""
+    """Train the variants of a stack in one batched environment of K * E rows (row k * E + e)."""
 
-    def __init__(self, arms: Sequence[Arm], network: Network, env: BatchedEnv, domain: str) -> None:
+    def __init__(
+        self, arms: Sequence[Variant], network: Network, env: BatchedEnv, domain: str
+    ) -> None:
         self.arms, self.network, self.env, self.domain = list(arms), network, env, domain
         first = arms[0].settings
         shared = [(a.settings.rollout, a.settings.minibatch, a.settings.epochs) for a in arms]
         if len(set(shared)) > 1 or env.num_envs != len(arms) * first.num_envs:
             raise ValueError(
-                f"arms of one stack need equal shapes and {first.num_envs} rows each, got {shared}"
+                f"variants of one stack need equal shapes and {first.num_envs} rows each, got {shared}"
             )
         self.K, self.E, self.T = len(arms), first.num_envs, first.rollout // first.num_envs
         self.names = list(network.shapes)
@@ -87,12 +89,16 @@ class PPO:
         self.coefficient = column | {
             "target_kl": torch.tensor([[a.settings.target_kl or np.inf] for a in arms])
         }
-        self.merges_equal = self.K == 1 and network.costly  # arms differ in which inputs are equal
+        self.merges_equal = (
+            self.K == 1 and network.costly
+        )  # variants differ in which inputs are equal
         self.updates = 0
         env.seed_with(np.concatenate([streams(domain, a.name, a.seed, self.E) for a in arms]))
         self.observation = env.reset()
         self.running = np.zeros((env.num_envs, env.reward_dim + 1))  # return so far and length
-        self.episodes: list[tuple] = []  # (update, number of the arm, length, return per objective)
+        self.episodes: list[
+            tuple
+        ] = []  # (update, number of the variant, length, return per objective)
 
     # Parameters --------------------------------------------------------------------------------
 
@@ -116,7 +122,7 @@ class PPO:
         return torch.cat([part.flatten(1) for part in parts], dim=1)
 
     def parameters(self, k: int) -> dict[str, np.ndarray]:
-        """Copies of arm k's parameters."""
+        """Copies of variant k's parameters."""
         return {name: value[k].detach().numpy().copy() for name, value in self.params.items()}
 
     # Collecting --------------------------------------------------------------------------------
@@ -152,11 +158,11 @@ class PPO:
     def _per_arm(self, rows: np.ndarray) -> np.ndarray:
         return rows.reshape(self.K, self.E, *rows.shape[1:])
 
-    def _rng(self, arm: Arm, *what: str) -> np.random.Generator:
-        return stream(self.domain, arm.name, arm.seed, *what, self.updates)
+    def _rng(self, variant: Variant, *what: str) -> np.random.Generator:
+        return stream(self.domain, variant.name, variant.seed, *what, self.updates)
 
     def _scalar(self, reward: np.ndarray, observation: np.ndarray) -> Tensor:
-        """What each arm is paid for the vector rewards (K*E, k): (K, E, V)."""
+        """What each variant is paid for the vector rewards (K*E, k): (K, E, V)."""
         reward, observation = self._per_arm(reward), self._per_arm(observation)
         paid = [a.objective(reward[k], observation[k]) for k, a in enumerate(self.arms)]
         return torch.from_numpy(np.stack(paid).astype(np.float32).reshape(self.K, self.E, -1))
@@ -197,12 +203,14 @@ class PPO:
         settings, total = self.arms[0].settings, self.T * self.E
         learning = torch.ones(self.K, 1, dtype=torch.bool)
         orders = [self._rng(a, "minibatches") for a in self.arms]
-        arm = torch.arange(self.K).unsqueeze(1)
+        variant = torch.arange(self.K).unsqueeze(1)
         for _ in range(settings.epochs):
             order = torch.from_numpy(np.stack([rng.permutation(total) for rng in orders]))
             for start in range(0, total, settings.minibatch):
                 index = order[:, start : start + settings.minibatch]
-                learning = self._minibatch({n: x[arm, index] for n, x in samples.items()}, learning)
+                learning = self._minibatch(
+                    {n: x[variant, index] for n, x in samples.items()}, learning
+                )
                 if not learning.any():
                     return
 
@@ -223,7 +231,7 @@ class PPO:
         return logits[:, place], value[:, place]
 
     def _minibatch(self, batch: dict[str, Tensor], learning: Tensor) -> Tensor:
-        """One step of the arms still `learning` (K, 1); returns which of them go on."""
+        """One step of the variants still `learning` (K, 1); returns which of them go on."""
         logits, value = self._forward(batch)
         with torch.no_grad():
             log_probs = logits.log_softmax(-1)
@@ -240,14 +248,14 @@ class PPO:
         return learning
 
     def _gradient(self, logits: Tensor, value: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """d(loss) / d(theta), (K, P). Arms share no parameter, so one backward pass serves all."""
+        """d(loss) / d(theta), (K, P). Variants share no parameter, so one backward pass serves all."""
         (actor,), rest, critic = slopes(logits.detach(), value.detach(), batch, self.coefficient)
         return self._slopes((logits, value), (actor + rest, critic))
 
     @torch.no_grad()
     def _adam(self, gradient: Tensor, learning: Tensor) -> None:
-        """Adam (Kingma and Ba 2015) on the arms that are `learning`; the others stay as they are. One state for all
-        arms, for which torch's plain Adam takes longer and its fused one as long (a benchmark)."""
+        """Adam (Kingma and Ba 2015) on the variants that are `learning`; the others stay as they are. One state for all
+        variants, for which torch's plain Adam takes longer and its fused one as long (a benchmark)."""
         (b1, b2), rows = ADAM_BETAS, learning.squeeze(1)
         whole = (
             self.theta,
@@ -258,7 +266,7 @@ class PPO:
         )
         if rows.all():
             theta, m, v, steps, rate = whole
-        else:  # copies of the learning arms, put back below
+        else:  # copies of the learning variants, put back below
             theta, m, v, steps, rate = (tensor[rows] for tensor in whole)
             gradient = gradient[rows]
         steps += 1
@@ -292,7 +300,7 @@ class PPO:
 
     def curve(self) -> pd.DataFrame:
         """Finished training episodes, as `curve` tells them."""
-        arms = [(arm.name, arm.seed) for arm in self.arms]
+        arms = [(variant.name, variant.seed) for variant in self.arms]
         return curve(self.episodes, arms, self.T * self.E, self.env.reward_dim)
 
     def save(self, path: Path) -> None:
@@ -432,18 +440,18 @@ def booked(
 def curve(
     episodes: Sequence[tuple], arms: Sequence[tuple[str, int]], samples: int, k: int
 ) -> pd.DataFrame:
-    """Finished training episodes: update, arm, length, return_0 and on by objective, seed, steps (per arm, at the
-    update's end).
+    """Finished training episodes: update, variant, length, return_0 and on by objective, seed, steps (per variant, at
+    the update's end).
 
-    episodes: (update, number of the arm, length, return per objective); arms: name and seed; samples:
+    episodes: (update, number of the variant, length, return per objective); variants: name and seed; samples:
     of an update; k: objectives.
     """
     returns = [f"return_{i}" for i in range(k)]
-    frame = pd.DataFrame(list(episodes), columns=["update", "arm", "length", *returns])
+    frame = pd.DataFrame(list(episodes), columns=["update", "method", "length", *returns])
     names, runs = (dict(enumerate(column)) for column in zip(*arms, strict=True))
-    seed = frame["arm"].map(runs)
+    seed = frame["method"].map(runs)
     return frame.assign(
-        arm=frame["arm"].map(names), seed=seed, steps=(frame["update"] + 1) * samples
+        method=frame["method"].map(names), seed=seed, steps=(frame["update"] + 1) * samples
     )
 
 

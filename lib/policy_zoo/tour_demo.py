@@ -17,7 +17,7 @@ VERSION = 1  # of the demonstrations of lesson 00
 
 
 def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) -> pd.DataFrame:
-    """Rewards of one step of each action (arm) on copies of one student after `warm_steps` random sets, as rows of a
+    """Rewards of one step of each action (method) on copies of one student after `warm_steps` random sets, as rows of a
     record: one for each action and copy (item), with a column for each objective.
 
     The copies draw fresh random numbers: none of them sees what will really happen.
@@ -40,9 +40,9 @@ def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) 
     return pd.concat(tried, ignore_index=True)
 
 
-def _rows(rewards: pd.DataFrame, arm: str) -> pd.DataFrame:
-    """Record rows of what an arm that looks at nothing was paid, one for each row of rewards."""
-    fixed = {"arm": arm, "role": "constant", "backend": "simulated", "seed": 0, "try": 0}
+def _rows(rewards: pd.DataFrame, method: str) -> pd.DataFrame:
+    """Record rows of what a method that looks at nothing was paid, one for each row of rewards."""
+    fixed = {"method": method, "role": "constant", "backend": "simulated", "seed": 0, "sample": 0}
     return rewards.assign(
         **fixed, item=rewards.index.astype(str), reward=rewards[list(OBJECTIVES)].mean(axis=1)
     )
@@ -58,17 +58,17 @@ def simplex(points: int) -> np.ndarray:
 def play_mixtures(rules: EducationRules, strategies: np.ndarray, students: int) -> pd.DataFrame:
     """Mean rewards per step of each student under each mixed strategy (n, 3), the same students for all: record rows.
 
-    arm: the strategy, such as "0.25 failed + 0.75 easy". Its own columns: the probability of each action, a column for
-    each objective, length.
+    method: the strategy, such as "0.25 failed + 0.75 easy". Its own columns: the probability of each action, a column
+    for each objective, length.
     """
     played = []
     for weights in strategies:
-        arm = " + ".join(
+        method = " + ".join(
             f"{weight:.2g} {action}"
             for weight, action in zip(weights, ACTIONS, strict=True)
             if weight
         )
-        rows = _played(rules, mixture_policy(weights), arm, students)
+        rows = _played(rules, mixture_policy(weights), method, students)
         played.append(rows.assign(**dict(zip(ACTIONS, weights, strict=True))))
     return pd.concat(played, ignore_index=True)
 
@@ -87,13 +87,13 @@ def play_watchful(rules: EducationRules, students: int) -> pd.DataFrame:
             failed = seen[:, 1 + LEVELS :].sum(1) > 0
             return np.where(failed, way[0], np.where(seen[:, 0] < 0.6 - 1e-6, way[1], way[2]))
 
-        arm = f"{ACTIONS[open_]} if any failed, else {ACTIONS[low]} then {ACTIONS[high]}"
-        played.append(_played(rules, act, arm, students).assign(role="router"))
+        method = f"{ACTIONS[open_]} if any failed, else {ACTIONS[low]} then {ACTIONS[high]}"
+        played.append(_played(rules, act, method, students).assign(role="router"))
     return pd.concat(played, ignore_index=True)
 
 
-def _played(rules: EducationRules, act: Act, arm: str, students: int) -> pd.DataFrame:
-    """Record rows of one episode of each of the students, who are the same for every arm."""
+def _played(rules: EducationRules, act: Act, method: str, students: int) -> pd.DataFrame:
+    """Record rows of one episode of each of the students, who are the same for every method."""
     steps = play(
         EducationBatch(rules, students), act, seeds.keys("tour", "students", n=students)
     ).groupby("episode")
@@ -102,4 +102,4 @@ def _played(rules: EducationRules, act: Act, arm: str, students: int) -> pd.Data
         .mean()
         .set_axis(list(OBJECTIVES), axis=1)
     )
-    return _rows(means.reset_index(drop=True), arm).assign(length=steps.size().to_numpy())
+    return _rows(means.reset_index(drop=True), method).assign(length=steps.size().to_numpy())

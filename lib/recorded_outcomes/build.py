@@ -35,8 +35,8 @@ def openhands(source: Path) -> pd.DataFrame:
     left out by the source's own list."""
     rows = pd.read_parquet(source / "openhands.parquet")
     rows = rows[rows["benchmark"] != "swe-bench-multimodal-unsolveable"]
-    right = rows["resolved"].astype("boolean").astype("float32")
-    return rows.assign(resolved=right).drop(columns="harness_version")
+    correct = rows["resolved"].astype("boolean").astype("float32")
+    return rows.assign(resolved=correct).drop(columns="harness_version")
 
 
 def llmrouter(source: Path) -> pd.DataFrame:

@@ -55,10 +55,10 @@ def described(table: Table) -> dict[str, float]:
     phi: mean correlation of two models' outcomes. cheapest_right: dollars of an item when the cheapest model that is
     right is asked (all wrong: the cheapest).
     """
-    right, dollars = table.right, table.dollars
+    correct, cost_usd = table.correct, table.cost_usd
     top = best(table, np.arange(len(table)))
-    wins = right >= right.max(1, keepdims=True) - 1e-9
-    varied = right[:, right.std(0) > 0]
+    wins = correct >= correct.max(1, keepdims=True) - 1e-9
+    varied = correct[:, correct.std(0) > 0]
     phi = (
         np.corrcoef(varied.T)[np.triu_indices(varied.shape[1], 1)]
         if varied.shape[1] > 1
@@ -68,10 +68,10 @@ def described(table: Table) -> dict[str, float]:
         "items": len(table),
         "groups": len(np.unique(table.groups)),
         "models": len(table.models),
-        "constant": float(right[:, top].mean()),
-        "constant_dollars": float(dollars[:, top].mean()),
-        "oracle": float(right.max(1).mean()),
-        "oracle_dollars": float(np.where(wins, dollars, np.inf).min(1).mean()),
+        "constant": float(correct[:, top].mean()),
+        "constant_cost_usd": float(cost_usd[:, top].mean()),
+        "oracle": float(correct.max(1).mean()),
+        "oracle_cost_usd": float(np.where(wins, cost_usd, np.inf).min(1).mean()),
         "phi": float(phi.mean()),
     }
 
@@ -97,22 +97,22 @@ def informed(table: Table, fold: Fold) -> Informed:
     In the pool are the best models and those on the front of quality and price. Of a few models all are in it; the
     router then sees what methods see, and `more`, but has met the item's group.
     """
-    means = table.right[fold.train].mean(0)
-    by_price = np.argsort(table.dollars[fold.train].mean(0), kind="stable")
+    means = table.correct[fold.train].mean(0)
+    by_price = np.argsort(table.cost_usd[fold.train].mean(0), kind="stable")
     front = [
         i
         for place, i in enumerate(by_price)
         if means[i] > means[by_price[:place]].max(initial=-1.0)
     ]
     pool = np.unique([*np.argsort(-means, kind="stable")[:POOL], *front[-POOL:]])
-    features, known = _features(table, fold, pool), table.right[:, pool]
+    features, known = _features(table, fold, pool), table.correct[:, pool]
     guesses = [
         _ridge(features, known[fold.train], fold.train),
         nearest(features, known, fold.train, _NEAREST),
     ]
     rows = fold.dev[:, None], pool[np.stack([guess[fold.dev].argmax(1) for guess in guesses], 1)]
-    chances = np.zeros_like(table.right)
-    chances[:, pool] = guesses[int(table.right[rows].mean(0).argmax())]
+    chances = np.zeros_like(table.correct)
+    chances[:, pool] = guesses[int(table.correct[rows].mean(0).argmax())]
     return Informed(pool, chances)
 
 
@@ -120,8 +120,8 @@ def _features(table: Table, fold: Fold, pool: np.ndarray) -> np.ndarray:
     """Outcomes and dollars of the models outside the pool, and all that there is to see, standardised on train."""
     others = np.setdiff1d(np.arange(len(table.models)), pool)
     seen = [
-        table.right[:, others],
-        table.dollars[:, others],
+        table.correct[:, others],
+        table.cost_usd[:, others],
         table.seen,
         *([table.more] if len(table.more) else []),
     ]
@@ -142,22 +142,25 @@ def _ridge(features: np.ndarray, target: np.ndarray, train: np.ndarray) -> np.nd
     ) + target.mean(0)
 
 
-def nearest(features: np.ndarray, right: np.ndarray, train: np.ndarray, k: int) -> np.ndarray:
+def nearest(features: np.ndarray, correct: np.ndarray, train: np.ndarray, k: int) -> np.ndarray:
     """Chances (n, m): how often each model was right (n, m) on the k nearest items that were learned from."""
     near = NearestNeighbors(n_neighbors=min(k, len(train))).fit(features[train])
-    return right[train][near.kneighbors(features, return_distance=False)].mean(1)
+    return correct[train][near.kneighbors(features, return_distance=False)].mean(1)
 
 
-def choices(table: Table, chances: np.ndarray, pool: np.ndarray, dollars: np.ndarray) -> Plays:
+def choices(table: Table, chances: np.ndarray, pool: np.ndarray, cost_usd: np.ndarray) -> Plays:
     """argmax over the pool of (chance of being right - rate x expected dollars), at every rate.
 
     chances: (n, m); dollars: (m,), expected, with the mean of the pool as their unit.
     """
-    at, unit = np.arange(len(table)), float(dollars[pool].mean()) or 1.0
-    asked = [pool[(chances[:, pool] - rate * dollars[pool] / unit).argmax(1)] for rate in RATES]
+    at, unit = np.arange(len(table)), float(cost_usd[pool].mean()) or 1.0
+    asked = [pool[(chances[:, pool] - rate * cost_usd[pool] / unit).argmax(1)] for rate in RATES]
     names = tuple(f"rate {rate:.3g}" for rate in RATES)
     return Plays(
-        *(np.stack([values[at, who] for who in asked]) for values in (table.right, table.dollars)),
+        *(
+            np.stack([values[at, who] for who in asked])
+            for values in (table.correct, table.cost_usd)
+        ),
         names,
         True,
     )
@@ -175,27 +178,27 @@ def checked(table: Table, miss: float = 0.0, alarm: float = 0.0, most: int = 24)
         (a, b)
         for a in order
         for b in order
-        if a != b and table.dollars[:, a].mean() <= table.dollars[:, b].mean()
+        if a != b and table.cost_usd[:, a].mean() <= table.cost_usd[:, b].mean()
     ]
     first, second = (np.array(side, dtype=int) for side in zip(*pairs, strict=True))
-    right, dollars = table.right.T, table.dollars.T
-    passed = right[first] * (1 - alarm) + (1 - right[first]) * miss
+    correct, cost_usd = table.correct.T, table.cost_usd.T
+    passed = correct[first] * (1 - alarm) + (1 - correct[first]) * miss
     names = tuple(f"{table.models[a]} > {table.models[b]}" for a, b in pairs)
     return Plays(
-        right[first] * (1 - alarm) + (1 - passed) * right[second],
-        dollars[first] + (1 - passed) * dollars[second],
+        correct[first] * (1 - alarm) + (1 - passed) * correct[second],
+        cost_usd[first] + (1 - passed) * cost_usd[second],
         names,
     )
 
 
 def front_first(table: Table) -> list[int]:
     """Models by how few others are both cheaper and right more often."""
-    right, dollars = table.right.mean(0), table.dollars.mean(0)
-    beaten = ((right[None] >= right[:, None]) & (dollars[None] < dollars[:, None])).sum(1)
-    return np.lexsort((dollars, beaten)).tolist()
+    correct, cost_usd = table.correct.mean(0), table.cost_usd.mean(0)
+    beaten = ((correct[None] >= correct[:, None]) & (cost_usd[None] < cost_usd[:, None])).sum(1)
+    return np.lexsort((cost_usd, beaten)).tolist()
 
 
-def gate(table: Table, folds: int, runs: Sequence[int], margin: float) -> pd.DataFrame:
+def gate(table: Table, folds: int, runs: Sequence[int], min_dev_gain: float) -> pd.DataFrame:
     """By question: value, lo, hi, and whether it is open. Items are parted without regard to groups, which tells the
     gate's router more, and every run parts them anew; intervals are over items and partings."""
     wins, against, saved = [], [], {"money": [], "check": []}
@@ -206,19 +209,21 @@ def gate(table: Table, folds: int, runs: Sequence[int], margin: float) -> pd.Dat
         against.append(constants(table, parted))
         wins.append(_right(table, parted, told) - against[-1][0])
         plays = [
-            choices(table, each.chances, each.pool, table.dollars[fold.train].mean(0))
+            choices(table, each.chances, each.pool, table.cost_usd[fold.train].mean(0))
             for each, fold in zip(told, parted, strict=True)
         ]
-        saved["money"].append(scored(table, parted, plays, margin).equal)
-        saved["check"].append(scored(table, parted, [checked(table)] * folds, margin).equal)
+        saved["money"].append(scored(table, parted, plays, min_dev_gain).equal)
+        saved["check"].append(scored(table, parted, [checked(table)] * folds, min_dev_gain).equal)
     won = over_partings(stats.t_interval(np.mean(wins, axis=0)), np.mean(wins, axis=1))
-    rows = {"accuracy": [won.value, won.lo, won.hi, 0.0]}
+    rows = {"accuracy": [won.value, won.ci_low, won.ci_high, 0.0]}
     rows |= {
         question: _saving(np.array(found), np.array(against)) for question, found in saved.items()
     }
-    out = pd.DataFrame(rows, index=["value", "lo", "hi", "quality_hi"]).T.rename_axis("question")
-    still = (out["lo"] >= pd.Series(QUESTIONS)) & (out["quality_hi"] >= 0)
-    out["question is"] = np.where(still & (table.right.mean(0).max() <= CEILING), OPEN, NOT_OPEN)
+    out = pd.DataFrame(rows, index=["value", "ci_low", "ci_high", "quality_hi"]).T.rename_axis(
+        "question"
+    )
+    still = (out["ci_low"] >= pd.Series(QUESTIONS)) & (out["quality_hi"] >= 0)
+    out["question is"] = np.where(still & (table.correct.mean(0).max() <= CEILING), OPEN, NOT_OPEN)
     return out.drop(columns="quality_hi")
 
 
@@ -227,7 +232,7 @@ def _right(table: Table, folds: Sequence[Fold], told: Sequence[Informed]) -> np.
     out = np.zeros(len(table))
     for fold, each in zip(folds, told, strict=True):
         asked = each.pool[each.chances[fold.test][:, each.pool].argmax(1)]
-        out[fold.test] = table.right[fold.test, asked]
+        out[fold.test] = table.correct[fold.test, asked]
     return out
 
 
@@ -235,11 +240,13 @@ def _saving(equal: np.ndarray, constant: np.ndarray) -> list[float]:
     """1 - dollars / dollars of the best constant with its interval (delta method, items in pairs), and the upper end of
     what quality changed: where that lies below 0, money was saved by being wrong. Both arguments: right and dollars by
     parting, (R, 2, n)."""
-    (right, dollars), (known, own) = equal.mean(0), constant.mean(0)
-    ratio = dollars.mean() / own.mean()
-    half = stats.t_interval((dollars - ratio * own) / own.mean())
-    half = (half.hi - half.lo) / 2
+    (correct, cost_usd), (known, own) = equal.mean(0), constant.mean(0)
+    ratio = cost_usd.mean() / own.mean()
+    half = stats.t_interval((cost_usd - ratio * own) / own.mean())
+    half = (half.ci_high - half.ci_low) / 2
     saved = stats.Interval(1 - ratio, 1 - ratio - half, 1 - ratio + half)
     saved = over_partings(saved, 1 - equal[:, 1].mean(1) / constant[:, 1].mean(1))
-    quality = over_partings(stats.t_interval(right - known), (equal[:, 0] - constant[:, 0]).mean(1))
-    return [saved.value, saved.lo, saved.hi, quality.hi]
+    quality = over_partings(
+        stats.t_interval(correct - known), (equal[:, 0] - constant[:, 0]).mean(1)
+    )
+    return [saved.value, saved.ci_low, saved.ci_high, quality.ci_high]

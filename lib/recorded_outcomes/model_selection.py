@@ -47,8 +47,8 @@ class Fold:
 class Plays:
     """What a method does at each knob: expected right and dollars of each item, (k, n); names: (k,)."""
 
-    right: np.ndarray
-    dollars: np.ndarray
+    correct: np.ndarray
+    cost_usd: np.ndarray
     names: tuple[str, ...]
     learned: bool = False  # from train, so that train may choose no knob
 
@@ -58,8 +58,8 @@ class Scored:
     """A method on the items of a table, each while it was held out. right, dollars: (levels, n), at promised money;
     promised: (levels, n), dollars; equal: (2, n), right and dollars at equal quality; picked: names by fold."""
 
-    right: np.ndarray
-    dollars: np.ndarray
+    correct: np.ndarray
+    cost_usd: np.ndarray
     promised: np.ndarray
     equal: np.ndarray
     picked: tuple[str, ...]
@@ -105,13 +105,13 @@ def rotated(of: np.ndarray) -> list[Fold]:
 
 def alone(table: Table) -> Plays:
     """Each model for every item: the constants, and with the hull their mixtures."""
-    return Plays(table.right.T, table.dollars.T, table.models)
+    return Plays(table.correct.T, table.cost_usd.T, table.models)
 
 
 def best(table: Table, rows: np.ndarray) -> int:
     """The best constant on `rows`: the model that is right most often, of equals the cheaper."""
-    right, dollars = table.right[rows].mean(0), table.dollars[rows].mean(0)
-    return int(np.lexsort((dollars, -np.round(right, 12)))[0])
+    correct, cost_usd = table.correct[rows].mean(0), table.cost_usd[rows].mean(0)
+    return int(np.lexsort((cost_usd, -np.round(correct, 12)))[0])
 
 
 def constants(table: Table, folds: Sequence[Fold]) -> np.ndarray:
@@ -119,25 +119,27 @@ def constants(table: Table, folds: Sequence[Fold]) -> np.ndarray:
     out = np.full((2, len(table)), np.nan)
     for fold in folds:
         top = best(table, fold.known)
-        out[:, fold.test] = table.right[fold.test, top], table.dollars[fold.test, top]
+        out[:, fold.test] = table.correct[fold.test, top], table.cost_usd[fold.test, top]
     return out
 
 
 def promises(table: Table, rows: np.ndarray) -> np.ndarray:
     """Dollars per item that are promised, (levels,): from the cheapest model's mean to the best one's on `rows`."""
-    dollars = table.dollars[rows].mean(0)
-    least, most = dollars.min(), dollars[best(table, rows)]
+    cost_usd = table.cost_usd[rows].mean(0)
+    least, most = cost_usd.min(), cost_usd[best(table, rows)]
     return least + np.array(LEVELS) * (most - least)
 
 
-def scored(table: Table, folds: Sequence[Fold], plays: Sequence[Plays], margin: float) -> Scored:
+def scored(
+    table: Table, folds: Sequence[Fold], plays: Sequence[Plays], min_dev_gain: float
+) -> Scored:
     """What the mixtures that dev chooses among a method's plays, and constants, do on test.
 
-    plays: one per fold; margin: accuracy by which the best constant must be beaten on dev, for less money, for another
-    to replace it.
+    plays: one per fold; min_dev_gain: accuracy by which the best constant must be beaten on dev, for less money, for
+    another to replace it.
     """
     n, levels = len(table), len(LEVELS)
-    right, dollars, promised = (np.full((levels, n), np.nan) for _ in range(3))
+    correct, cost_usd, promised = (np.full((levels, n), np.nan) for _ in range(3))
     equal, picked, constants = np.full((2, n), np.nan), [], alone(table)
     for fold, own in zip(folds, plays, strict=True):
         rows, test = fold.dev if own.learned else fold.known, fold.test
@@ -145,22 +147,22 @@ def scored(table: Table, folds: Sequence[Fold], plays: Sequence[Plays], margin: 
         corners = _corners(menu, rows)
         for level, budget in enumerate(promises(table, fold.known)):
             promised[level, test] = budget
-            right[level, test], dollars[level, test] = _mixed(menu, corners.at(budget), test)
+            correct[level, test], cost_usd[level, test] = _mixed(menu, corners.at(budget), test)
         top = best(table, fold.known)
-        wanted = table.right[rows, top].mean() + margin
+        wanted = table.correct[rows, top].mean() + min_dev_gain
         kept = {len(menu.names) - len(table.models) + top: 1.0}  # the constant itself
-        weights = corners.reaching(wanted) if corners.right[-1] >= wanted else kept
-        if _mixed(menu, weights, rows)[1].mean() > table.dollars[rows, top].mean():
+        weights = corners.reaching(wanted) if corners.correct[-1] >= wanted else kept
+        if _mixed(menu, weights, rows)[1].mean() > table.cost_usd[rows, top].mean():
             weights = kept
         equal[:, test] = _mixed(menu, weights, test)
         picked.append(menu.names[max(weights, key=weights.get)])
-    return Scored(right, dollars, promised, equal, tuple(picked))
+    return Scored(correct, cost_usd, promised, equal, tuple(picked))
 
 
 def _joined(own: Plays, constants: Plays) -> Plays:
     stacked = (
         np.vstack([a, b])
-        for a, b in ((own.right, constants.right), (own.dollars, constants.dollars))
+        for a, b in ((own.correct, constants.correct), (own.cost_usd, constants.cost_usd))
     )
     return Plays(*stacked, (*own.names, *constants.names))
 
@@ -170,24 +172,24 @@ class Corners:
     """The hull on dev: knobs, with their mean dollars and right, by rising dollars."""
 
     knobs: np.ndarray
-    dollars: np.ndarray
-    right: np.ndarray
+    cost_usd: np.ndarray
+    correct: np.ndarray
 
     def at(self, budget: float) -> dict[int, float]:
         """Weights of knobs whose mixture costs at most `budget` on dev."""
-        if budget >= self.dollars[-1] or len(self.knobs) == 1:
+        if budget >= self.cost_usd[-1] or len(self.knobs) == 1:
             return {int(self.knobs[-1]): 1.0}
-        after = max(1, int(np.searchsorted(self.dollars, budget, side="right")))
-        share = (self.dollars[after] - budget) / (self.dollars[after] - self.dollars[after - 1])
+        after = max(1, int(np.searchsorted(self.cost_usd, budget, side="right")))
+        share = (self.cost_usd[after] - budget) / (self.cost_usd[after] - self.cost_usd[after - 1])
         return self._two(after, min(share, 1.0))
 
     def reaching(self, quality: float) -> dict[int, float]:
         """Weights of the cheapest mixture that is as right as `quality` on dev."""
-        after = int(np.searchsorted(self.right, quality - 1e-12))
+        after = int(np.searchsorted(self.correct, quality - 1e-12))
         if after == 0:
             return {int(self.knobs[0]): 1.0}
         return self._two(
-            after, (self.right[after] - quality) / (self.right[after] - self.right[after - 1])
+            after, (self.correct[after] - quality) / (self.correct[after] - self.correct[after - 1])
         )
 
     def _two(self, after: int, share: float) -> dict[int, float]:
@@ -196,9 +198,9 @@ class Corners:
 
 
 def _corners(menu: Plays, rows: np.ndarray) -> Corners:
-    dollars, right = menu.dollars[:, rows].mean(1), menu.right[:, rows].mean(1)
-    knobs = stats.hull(dollars, right)
-    return Corners(knobs, dollars[knobs], right[knobs])
+    cost_usd, correct = menu.cost_usd[:, rows].mean(1), menu.correct[:, rows].mean(1)
+    knobs = stats.hull(cost_usd, correct)
+    return Corners(knobs, cost_usd[knobs], correct[knobs])
 
 
 def _mixed(
@@ -207,17 +209,17 @@ def _mixed(
     """Expected right and dollars of a mixture on `rows`, (k,) each: the coin is averaged over."""
     return tuple(
         sum(weight * values[knob, rows] for knob, weight in weights.items())
-        for values in (menu.right, menu.dollars)
+        for values in (menu.correct, menu.cost_usd)
     )
 
 
-def frame(table: Table, found: Scored, arm: str, role: str) -> pd.DataFrame:
+def frame(table: Table, found: Scored, method: str, role: str) -> pd.DataFrame:
     """Rows for `lib.experiment.results_table`: at equal quality, and at half of the best constant's money. right may
     be a share, that of a coin's outcomes."""
     half = LEVELS.index(0.5)
-    made = {EQUAL: found.equal, HALF: np.stack([found.right[half], found.dollars[half]])}
+    made = {EQUAL: found.equal, HALF: np.stack([found.correct[half], found.cost_usd[half]])}
     common = {
-        "arm": arm,
+        "method": method,
         "role": role,
         "backend": "replay",
         "split": "test",
@@ -227,8 +229,8 @@ def frame(table: Table, found: Scored, arm: str, role: str) -> pd.DataFrame:
     }
     return pd.concat(
         [
-            pd.DataFrame(common | {"condition": name, "right": right, "dollars": dollars})
-            for name, (right, dollars) in made.items()
+            pd.DataFrame(common | {"condition": name, "correct": correct, "cost_usd": cost_usd})
+            for name, (correct, cost_usd) in made.items()
         ],
         ignore_index=True,
     )
@@ -241,23 +243,23 @@ def over_partings(found: stats.Interval, values: Sequence[float] | np.ndarray) -
     if len(values) < 2 or not found.known:
         return found
     lot = stats.t_interval(np.asarray(values, dtype=float))
-    lot = (lot.hi - lot.lo) / 2
+    lot = (lot.ci_high - lot.ci_low) / 2
     return stats.Interval(
         found.value,
-        found.value - float(np.hypot(found.value - found.lo, lot)),
-        found.value + float(np.hypot(found.hi - found.value, lot)),
+        found.value - float(np.hypot(found.value - found.ci_low, lot)),
+        found.value + float(np.hypot(found.ci_high - found.value, lot)),
     )
 
 
-def curve_height(right: np.ndarray, dollars: np.ndarray, low: float, high: float) -> np.ndarray:
+def curve_height(correct: np.ndarray, cost_usd: np.ndarray, low: float, high: float) -> np.ndarray:
     """AIQ of curves as they are (RouterBench, section 3, without a new hull, which would choose on test): the mean
     height between two sums of money, of means (levels,) or of many resamples (draws, levels)."""
-    right, dollars = np.atleast_2d(right), np.atleast_2d(dollars)
+    correct, cost_usd = np.atleast_2d(correct), np.atleast_2d(cost_usd)
     if not high > low:  # one price for all: the curve is a point
-        return right.max(1)
+        return correct.max(1)
     grid = np.linspace(low, high, 101)
     heights = []
-    for y, x in zip(right, dollars, strict=True):
+    for y, x in zip(correct, cost_usd, strict=True):
         order = np.argsort(x, kind="stable")
         heights.append(np.trapezoid(np.interp(grid, x[order], y[order]), grid) / (high - low))
     return np.array(heights)
@@ -269,7 +271,10 @@ def aiq_gap(
     """AIQ of a method less that of another, both between the dollars of the cheapest and of the best constant, with an
     interval over groups of items (bootstrap of whole groups) and partings, which are averaged inside an item."""
     means = [
-        [np.mean([getattr(each, name) for each in side], axis=0) for name in ("right", "dollars")]
+        [
+            np.mean([getattr(each, name) for each in side], axis=0)
+            for name in ("correct", "cost_usd")
+        ]
         for side in (ours, theirs)
     ]
     n, every = len(table), np.arange(len(table))
@@ -284,7 +289,7 @@ def aiq_gap(
     gaps = own - other
     found = stats.Interval(float(gaps[0]), *map(float, np.quantile(gaps[1:], [0.025, 0.975])))
     heights = (
-        [curve_height(e.right.mean(1), e.dollars.mean(1), low, high)[0] for e in side]
+        [curve_height(e.correct.mean(1), e.cost_usd.mean(1), low, high)[0] for e in side]
         for side in (ours, theirs)
     )
     return over_partings(found, np.subtract(*heights))

@@ -65,8 +65,8 @@ class Table:
     items: np.ndarray
     groups: np.ndarray
     models: tuple[str, ...]
-    right: np.ndarray
-    dollars: np.ndarray
+    correct: np.ndarray
+    cost_usd: np.ndarray
     seen: np.ndarray
     money: str = RECORDED
     spent: bool = False
@@ -77,7 +77,7 @@ class Table:
 
     def take(self, rows: np.ndarray) -> Table:
         """The items at `rows` (k,), indices or truths."""
-        arrays = ("items", "groups", "right", "dollars", "seen")
+        arrays = ("items", "groups", "correct", "cost_usd", "seen")
         more = self.more[rows] if len(self.more) else self.more
         return replace(self, more=more, **{name: getattr(self, name)[rows] for name in arrays})
 
@@ -85,13 +85,13 @@ class Table:
         """The same items with these models only, in this order."""
         at = [self.models.index(name) for name in models]
         return replace(
-            self, models=tuple(models), right=self.right[:, at], dollars=self.dollars[:, at]
+            self, models=tuple(models), correct=self.correct[:, at], cost_usd=self.cost_usd[:, at]
         )
 
     def repriced(self, factors: dict[str, float]) -> Table:
         """The same outcomes with some models' dollars multiplied."""
         times = np.array([factors.get(name, 1.0) for name in self.models])
-        return replace(self, dollars=self.dollars * times)
+        return replace(self, cost_usd=self.cost_usd * times)
 
 
 # The shipped tables --------------------------------------------------------------------------------
@@ -111,28 +111,28 @@ def agents(benchmark: str, variant: str = "measured", root: Path = PLACE) -> Tab
         (rows["benchmark"] == AGENTS[benchmark]) & ((variant == "all") | ~rows["model"].isin(away))
     ]
     rows = rows.assign(run=rows["harness"].astype(str) + " / " + rows["model"].astype(str))
-    right, dollars = (
+    correct, cost_usd = (
         rows.pivot(index="item", columns="run", values=name) for name in ("resolved", "usd")
     )
     state, doubt = (
         rows.groupby("run")[name].agg(lambda x: " ".join(sorted(set(x.astype(str)))))
         for name in ("usd_state", "suspect")
     )
-    fine = (right.notna().mean() >= _COMPLETE) & ~doubt.str.contains(_BROKEN)
-    fine &= (dollars.notna().mean() >= _PRICED) & ~doubt.str.contains(_UNPRICED)
+    fine = (correct.notna().mean() >= _COMPLETE) & ~doubt.str.contains(_BROKEN)
+    fine &= (cost_usd.notna().mean() >= _PRICED) & ~doubt.str.contains(_UNPRICED)
     if variant == "measured":
         fine &= ~state.str.contains("rebuilt")
-    right, dollars = right.loc[:, fine].fillna(0.0), dollars.loc[:, fine]
-    items = right.index.to_numpy(dtype=str)
+    correct, cost_usd = correct.loc[:, fine].fillna(0.0), cost_usd.loc[:, fine]
+    items = correct.index.to_numpy(dtype=str)
     number = pd.Series(items).str.extract(r"-(\d+)$")[0].astype(float).fillna(0.0).to_numpy()
     groups = np.array([item.split("__")[0] for item in items])
     return Table(
         benchmark,
         items,
         groups,
-        tuple(right.columns),
-        right.to_numpy(float),
-        dollars.fillna(dollars.mean()).to_numpy(float),
+        tuple(correct.columns),
+        correct.to_numpy(float),
+        cost_usd.fillna(cost_usd.mean()).to_numpy(float),
         np.log1p(number)[:, None],
         spent=True,
     )
@@ -145,19 +145,19 @@ def llmrouter(prices: Any, known: bool = True, root: Path = PLACE) -> Table:
     """
     rows = artifacts.read_parquet(root / "llmrouter.parquet")
     listed = pd.read_csv(root / "prices.csv").set_index("model")["usd_per_million_out"] / 1e6
-    right = rows.pivot(index="item", columns="model", values="score")
-    about = rows.drop_duplicates("item").set_index("item").reindex(right.index)
+    correct = rows.pivot(index="item", columns="model", values="score")
+    about = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
     tokens = about["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
-    tasks, seen = about["task"].to_numpy(dtype=str), embedded("llmrouter", right.index, root)
+    tasks, seen = about["task"].to_numpy(dtype=str), embedded("llmrouter", correct.index, root)
     seen = np.column_stack([seen, pd.get_dummies(tasks)]) if known else seen
-    items = right.index.to_numpy(dtype=str)
+    items = correct.index.to_numpy(dtype=str)
     return Table(
         "llmrouter" if known else "llmrouter-new",
         items,
         items if known else tasks,
-        tuple(right.columns),
-        right.to_numpy(float),
-        tokens[:, None] * listed[list(right.columns)].to_numpy(),
+        tuple(correct.columns),
+        correct.to_numpy(float),
+        tokens[:, None] * listed[list(correct.columns)].to_numpy(),
         seen.astype(float),
         LISTED,
     )
@@ -171,22 +171,22 @@ def zeroeval(name: str, prices: Any, root: Path = PLACE) -> Table:
     Models whose name tells no size are no choice; their outcomes are what the gate alone sees.
     """
     rows = artifacts.read_parquet(root / f"{name}.parquet")
-    right, length = (
+    correct, length = (
         rows.pivot(index="item", columns="model", values=column)
         for column in ("correct", "reply_chars")
     )
-    sizes = {model: float(found[1]) for model in right if (found := _SIZE.search(model))}
+    sizes = {model: float(found[1]) for model in correct if (found := _SIZE.search(model))}
     menu = [model for model in sizes if not any(host in model for host in _HOSTS)]
     price = np.array([prices.per_billion * sizes[model] ** prices.exponent for model in menu])
-    items, others = right.index.to_numpy(dtype=str), right.drop(columns=list(sizes))
+    items, others = correct.index.to_numpy(dtype=str), correct.drop(columns=list(sizes))
     return Table(
         name,
         items,
         items,
         tuple(menu),
-        right[menu].to_numpy(float),
+        correct[menu].to_numpy(float),
         length[menu].to_numpy(float) / CHARACTERS * price,
-        embedded(name, right.index, root),
+        embedded(name, correct.index, root),
         ASSUMED,
         True,
         others.to_numpy(float),
@@ -197,11 +197,11 @@ def routellm(name: str, prices: Any, root: Path = PLACE) -> Table:
     """Mixtral and GPT-4 on 45 subjects of MMLU, or on GSM8K (RouteLLM), at listed prices and an assumed length of
     replies. Whole subjects are held out; the gate sees the subject, and on GSM8K what 43 other models made of it."""
     rows = artifacts.read_parquet(root / "routellm.parquet").query(f"table == '{name}'")
-    right = rows.pivot(index="item", columns="model", values="right")
-    about = rows.drop_duplicates("item").set_index("item").reindex(right.index)
+    correct = rows.pivot(index="item", columns="model", values="right")
+    about = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
     tokens = about["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
-    price = np.array([prices.routellm[model] for model in right.columns])
-    items, groups = right.index.to_numpy(dtype=str), about["group"].to_numpy(dtype=str)
+    price = np.array([prices.routellm[model] for model in correct.columns])
+    items, groups = correct.index.to_numpy(dtype=str), about["group"].to_numpy(dtype=str)
     if name == "gsm8k":
         others = artifacts.read_parquet(root / "gsm.parquet").pivot(
             index="item", columns="model", values="correct"
@@ -213,10 +213,10 @@ def routellm(name: str, prices: Any, root: Path = PLACE) -> Table:
         name,
         items,
         groups,
-        tuple(right.columns),
-        right.to_numpy(float),
+        tuple(correct.columns),
+        correct.to_numpy(float),
         tokens[:, None] * price,
-        embedded("routellm", right.index, root),
+        embedded("routellm", correct.index, root),
         LISTED,
         more=more,
     )
@@ -303,16 +303,16 @@ def of(rows: pd.DataFrame, name: str) -> Table:
     """The table of rows in long form; see `read`."""
     rows = _checked(rows)
     one = rows.drop_duplicates("item").set_index("item").sort_index()
-    right, dollars = (
+    correct, cost_usd = (
         rows.pivot(index="item", columns="model", values=column)
-        for column in ("correct", "dollars")
+        for column in ("correct", "cost_usd")
     )
-    if right.shape[1] < 2:
-        raise TableError(f"there is one model, {right.columns[0]!r}; a choice needs two")
-    if (missing := int(right.isna().to_numpy().sum())) or dollars.isna().to_numpy().any():
-        least = right.isna().sum().idxmax()
+    if correct.shape[1] < 2:
+        raise TableError(f"there is one model, {correct.columns[0]!r}; a choice needs two")
+    if (missing := int(correct.isna().to_numpy().sum())) or cost_usd.isna().to_numpy().any():
+        least = correct.isna().sum().idxmax()
         raise TableError(
-            f"{missing} of {right.size} outcomes are missing, most of {least!r}: every model must have "
+            f"{missing} of {correct.size} outcomes are missing, most of {least!r}: every model must have "
             "met every item; drop the items or the models that lack them"
         )
     seen, prompts = [each for each in rows if re.fullmatch(r"e\d+", str(each))], "prompt" in rows
@@ -321,23 +321,25 @@ def of(rows: pd.DataFrame, name: str) -> Table:
         raise TableError(
             "embeddings e0, e1, ... must be finite numbers, the same in every row of an item"
         )
-    spent = bool((dollars.std() > 0).any())
-    items, groups = right.index.to_numpy(dtype=str), one["group"].to_numpy(dtype=str)
+    spent = bool((cost_usd.std() > 0).any())
+    items, groups = correct.index.to_numpy(dtype=str), one["group"].to_numpy(dtype=str)
     return Table(
         name,
         items,
         groups,
-        tuple(map(str, right.columns)),
-        right.to_numpy(float),
-        dollars.to_numpy(float),
-        numbers.reshape(len(right), -1),
+        tuple(map(str, correct.columns)),
+        correct.to_numpy(float),
+        cost_usd.to_numpy(float),
+        numbers.reshape(len(correct), -1),
         "as given",
         spent,
     )
 
 
 def _checked(rows: pd.DataFrame) -> pd.DataFrame:
-    wanted = ["item", "group", "model", "correct", "dollars"]
+    if "cost_usd" not in rows:
+        rows = rows.rename(columns={"dollars": "cost_usd"})  # as a user may call it
+    wanted = ["item", "group", "model", "correct", "cost_usd"]
     if missing := [name for name in wanted if name not in rows]:
         raise TableError(
             f"no column {', '.join(missing)}; a table needs {', '.join(wanted)}, this one has "
@@ -346,7 +348,7 @@ def _checked(rows: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         raise TableError("the table has no rows")
     rows = rows.copy()
-    for name in ("correct", "dollars"):
+    for name in ("correct", "cost_usd"):
         numbers = pd.to_numeric(
             rows[name].replace({"True": 1, "False": 0, "true": 1, "false": 0}), errors="coerce"
         )
@@ -360,9 +362,9 @@ def _checked(rows: pd.DataFrame) -> pd.DataFrame:
         if rows[name].isna().any():
             raise TableError(f"{name} is missing in {int(rows[name].isna().sum())} rows")
         rows[name] = rows[name].astype(str)
-    if (rows["dollars"] < 0).any():
+    if (rows["cost_usd"] < 0).any():
         raise TableError(
-            f"dollars must be 0 or more, got {rows['dollars'].min():g} of {_where(rows, rows['dollars'] < 0)}"
+            f"dollars must be 0 or more, got {rows['cost_usd'].min():g} of {_where(rows, rows['cost_usd'] < 0)}"
         )
     if (outside := ~rows["correct"].between(0, 1)).any():
         raise TableError(

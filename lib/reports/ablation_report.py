@@ -42,7 +42,7 @@ def table(compared: Comparison) -> pd.DataFrame:
         gains = compared.gains[main.column]
         out[f"gain in {main.label}"], out["could have told"] = (
             stats.intervals(gains),
-            gains["told"].astype(float),
+            gains["mde"].astype(float),
         )
         out["beside"] = pd.Series(dict(compared.against))
     return out.assign(
@@ -189,7 +189,7 @@ def side_by_side(every: Sequence[Comparison]) -> Figure:
     found = found.set_axis([f"{part}: {variant}" for part, variant in found.index]).rename_axis(
         "change"
     )
-    shares = found.assign(**(100 * found[["value", "lo", "hi"]]))
+    shares = found.assign(**(100 * found[["value", "ci_low", "ci_high"]]))
     sheet = plots.points(
         shares,
         overall(every),

@@ -234,7 +234,7 @@ def commit(repository: str | Path) -> str:
 
 def shown(key: str, metrics: dict[str, Any]) -> str:
     """A metric as text, with its interval where the file has one: `0.64 [0.61, 0.66]`."""
-    value, bounds = metrics[key], [metrics.get(f"{key}_lo"), metrics.get(f"{key}_hi")]
+    value, bounds = metrics[key], [metrics.get(f"{key}_ci_low"), metrics.get(f"{key}_ci_high")]
     if None in bounds:
         return number(value)
     return f"{number(value)} [{number(bounds[0])}, {number(bounds[1])}]"

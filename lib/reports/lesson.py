@@ -144,12 +144,12 @@ class Lesson:
                 f"metric key {key!r}: letters, digits, _ + - in parts joined by dots, please"
             )
         if isinstance(value, pd.Series):
-            value = Interval(*(float(value[end]) for end in ("value", "lo", "hi")))
+            value = Interval(*(float(value[end]) for end in ("value", "ci_low", "ci_high")))
         entries = value.as_metrics(key) if isinstance(value, Interval) else {key: value}
         entries = {name: _plain(name, item) for name, item in entries.items()}
-        if f"{key}_lo" in entries and entries[f"{key}_lo"] > entries[f"{key}_hi"]:
+        if f"{key}_ci_low" in entries and entries[f"{key}_ci_low"] > entries[f"{key}_ci_high"]:
             raise ValueError(
-                f"metric {key}: lo {entries[f'{key}_lo']} is above hi {entries[f'{key}_hi']}"
+                f"metric {key}: ci_low {entries[f'{key}_ci_low']} is above ci_high {entries[f'{key}_ci_high']}"
             )
         taken = sorted(set(entries) & set(self._metrics))
         if taken and not _live():

@@ -10,7 +10,7 @@ from lib.stats import Interval
 
 def scaled(found: Interval, by: float) -> Interval:
     """An interval in units that are `by` times as large."""
-    return Interval(found.value / by, found.lo / by, found.hi / by)
+    return Interval(found.value / by, found.ci_low / by, found.ci_high / by)
 
 
 def number(found: Interval, digits: int = 2, sign: bool = False) -> str:
@@ -18,7 +18,8 @@ def number(found: Interval, digits: int = 2, sign: bool = False) -> str:
     if not math.isfinite(found.value):
         return NOTHING
     told = [
-        signed(x, digits) if sign else plain(x, digits) for x in (found.value, found.lo, found.hi)
+        signed(x, digits) if sign else plain(x, digits)
+        for x in (found.value, found.ci_low, found.ci_high)
     ]
     return told[0] + (f" [{told[1]}, {told[2]}]" if found.known else "")
 

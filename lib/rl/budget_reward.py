@@ -11,11 +11,11 @@ the paper, whose controller's own tokens are free.
 VERSION = 1  # of the reward of an episode
 
 
-def cost_reward(dollars, budget):
+def cost_reward(cost_usd, budget):
     """r_c, eq. 5: 1 where the cost stays within the budget, the limit itself included. Numbers, arrays or tensors."""
-    return 1.0 * (dollars <= budget)
+    return 1.0 * (cost_usd <= budget)
 
 
-def reward(performance, dollars, budget):
+def reward(performance, cost_usd, budget):
     """r, eq. 7; performance: r_p in [0, 1]. Numbers, or arrays or tensors that fit each other."""
-    return performance * cost_reward(dollars, budget)
+    return performance * cost_reward(cost_usd, budget)

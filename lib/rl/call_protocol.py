@@ -24,7 +24,7 @@ VERSION = 1  # of what controllers read and how their turns are read
 WORDS = ("low", "medium", "high")  # budgets by name
 STYLES = ("soft", "hard", "number")
 # Soft prompts (the paper's B.2) name the budget and leave the rest to the controller; hard ones (B.1)
-# say what to do. A number is the budget itself, in units of `routing.unit` dollars.
+# say what to do. A number is the budget itself, in units of `routing.budget_unit_usd` dollars.
 _RULES = {"low": "answer direct only", "medium": "route only if needed", "high": "route only"}
 DIGITS = 3  # of a budget in numbers
 ERROR = "error"  # what stands in the response where no expert spoke

@@ -37,7 +37,7 @@ TRIES = 2  # independent replies of an expert to one question; more would be rem
 
 
 def drawn(text: str, attempt: int = 0) -> int:
-    """The seed of the experts' replies to a question: whoever asks it in one try hears the same, so that arms, seeds
+    """The seed of the experts' replies to a question: whoever asks it in one try hears the same, so that methods, seeds
     and constants meet the same draws."""
     return int(
         seeds.key("routing", "reply", text, seed=attempt) >> 1
@@ -58,7 +58,7 @@ class Heard:
     """What came back: text (empty where nothing did), what it cost, and what went wrong, if anything."""
 
     text: str
-    dollars: float
+    cost_usd: float
     tokens_in: int = 0
     tokens_out: int = 0
     failure: str = ""
@@ -146,14 +146,14 @@ class Pool:
                 name, told, seed=query.key, temperature=self.temperature, who=query.expert
             )
         except ReplyError as error:  # a truncated reply has a text, and a bill
-            return Heard(error.text, error.dollars, error.tokens_in, error.tokens_out, error.kind)
-        return Heard(reply.text, reply.dollars, reply.tokens_in, reply.tokens_out)
+            return Heard(error.text, error.cost_usd, error.tokens_in, error.tokens_out, error.kind)
+        return Heard(reply.text, reply.cost_usd, reply.tokens_in, reply.tokens_out)
 
     async def _lab(self, model: Asker, about: ModelSettings, query: Query) -> Heard:
         """What the server would reply and the client would make of it."""
         told = [{"role": "user", "content": query.text}]
         said = await model.say(told, about.max_tokens, self.temperature, query.key)
-        dollars = said.tokens_in * (about.price_in or 0.0) + said.tokens_out * (
+        cost_usd = said.tokens_in * (about.price_in or 0.0) + said.tokens_out * (
             about.price_out or 0.0
         )
         failure = (
@@ -165,7 +165,7 @@ class Pool:
             if said.text.strip()
             else "null_content"
         )
-        return Heard(said.text, dollars, said.tokens_in, said.tokens_out, failure)
+        return Heard(said.text, cost_usd, said.tokens_in, said.tokens_out, failure)
 
 
 def askers(llm: LLMSettings, names: Collection[str], root: str | Path) -> dict[str, Asker]:

@@ -40,13 +40,13 @@ class Episode:
     mask: list[bool]
     prompt: int
     exchanges: list[Exchange] = field(default_factory=list)
-    right: float = 0.0
+    correct: float = 0.0
     done: bool = False
 
     @property
-    def dollars(self) -> float:
+    def cost_usd(self) -> float:
         """c: what the calls cost."""
-        return sum((e.heard.dollars for e in self.exchanges if e.heard), 0.0)
+        return sum((e.heard.cost_usd for e in self.exchanges if e.heard), 0.0)
 
     @property
     def calls(self) -> list[str]:

@@ -25,7 +25,7 @@ class Logs:
                 if (path := folder / f"{name}.parquet").exists():
                     known = artifacts.read_parquet(path)
                     last = learner.step if name == "learning" else learner.step - 1
-                    self.tables[name] = [known[known["update"] <= last]]
+                    self.tables[name] = [known[known["step"] <= last]]
 
     def add(self, name: str, rows: pd.DataFrame) -> None:
         self.tables.setdefault(name, []).append(rows)
@@ -52,6 +52,6 @@ def spoken(
         text = decode(episode.ids[at:end])
         heard = None if own else next(hearings)
         who = "controller" if own else heard.call.expert if heard.heard else "nobody"
-        parts.append((who, text, heard.heard.dollars if heard and heard.heard else 0.0))
+        parts.append((who, text, heard.heard.cost_usd if heard and heard.heard else 0.0))
         at = end
     return parts

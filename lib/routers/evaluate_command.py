@@ -1,6 +1,6 @@
 """Does routing beat the best constant here? `python -m lib router evaluate TABLE.csv` answers for anybody's table.
 
-A row for each item and model: item, group, model, correct, dollars, and either embeddings e0, e1, ... or a prompt.
+A row for each item and model: item, group, model, correct, cost_usd, and either embeddings e0, e1, ... or a prompt.
 Printed are what choosing could win at most, what each decision maker wins at equal quality and at half the money, with
 intervals, and a sentence; quality against money is drawn beside the table, or where --out says.
 """
@@ -31,9 +31,9 @@ FREE = (
 def plane(rows: pd.DataFrame, name: str):
     """Quality against dollars per thousand items, of everybody at equal quality."""
     shown = results_table.where(rows, condition=EQUAL)
-    shown = shown.assign(dollars=shown["dollars"] * 1e3)
-    x, y = (stats.mean(shown, column, "arm") for column in ("dollars", "right"))
-    roles = {arm: ROLES[arm] for arm in x.index}
+    shown = shown.assign(cost_usd=shown["cost_usd"] * 1e3)
+    x, y = (stats.mean(shown, column, "method") for column in ("cost_usd", "correct"))
+    roles = {method: ROLES[method] for method in x.index}
     title = f"{name}: who is as right as the best constant, and for how much"
     return plots.plane(
         x, y, title, "dollars for a thousand items", "share right", roles=roles, size=(8.5, 5)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "table",
         type=Path,
-        help=".csv or .parquet: item, group, model, correct, dollars [, e0 ... | prompt]",
+        help=".csv or .parquet: item, group, model, correct, cost_usd [, e0 ... | prompt]",
     )
     parser.add_argument(
         "--out", type=Path, help="the picture; TABLE.png beside the table unless told otherwise"
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         table = tables.read(options.table)
         folds = min(settings.folds, len(set(table.groups)))
-        gate = headroom.gate(table, settings.folds, range(options.partings), settings.ahead)
+        gate = headroom.gate(table, settings.folds, range(options.partings), settings.min_dev_gain)
         made = experiment.replayed(table, settings.model_copy(update={"folds": folds}))
         rows = made["rows"]
     except tables.TableError as error:
@@ -73,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     rows = results_table.frame("recorded", rows)
     report(
-        table, gate, experiment.compared(rows, made["drawn"], settings.margin, gate["question is"])
+        table,
+        gate,
+        experiment.compared(rows, made["drawn"], settings.equivalence_margin, gate["question is"]),
     )
     out = options.out or options.table.with_suffix(".png")
     artifacts.write_bytes(out, plots.png(plane(rows, table.name)))
@@ -86,7 +88,7 @@ def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None
     told = headroom.described(table)
     print(
         f"{told['items']} items in {told['groups']} groups, {told['models']} models; best constant: "
-        f"{headroom.constant(table)}, right {told['constant']:.3f}, ${told['constant_dollars']:.4g} an item; one try "
+        f"{headroom.constant(table)}, right {told['constant']:.3f}, ${told['constant_cost_usd']:.4g} an item; one try "
         f"each, so the oracle's {told['oracle']:.3f} counts luck as skill"
     )
     print("\nWhat a choice could win (cross-fitted, by who sees more than any router):")
@@ -98,7 +100,11 @@ def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None
         "equal quality; half, half_quality: right answers at half the money, less mixtures and less the constant:"
     )
     print(found.to_string())
-    won = [arm for arm in found.index[found["verdict"] == experiment.CHEAPER] if arm not in FREE]
+    won = [
+        method
+        for method in found.index[found["verdict"] == experiment.CHEAPER]
+        if method not in FREE
+    ]
     asked = {name: gate.loc[name, "question is"] for name in gate.index}
     if won:
         print(f"\nYes: {', '.join(won)} cost less than the best constant at equal quality.")
@@ -108,7 +114,9 @@ def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None
         )
     else:
         print("\nNot these routers, though there is something to win.")
-    checked = [arm for arm in (CHECK, POOR) if found.loc[arm, "verdict"] == experiment.CHEAPER]
+    checked = [
+        method for method in (CHECK, POOR) if found.loc[method, "verdict"] == experiment.CHEAPER
+    ]
     print(
         f"With a check between a cheap and a dear model: {', '.join(checked) or 'none'} would be cheaper."
     )

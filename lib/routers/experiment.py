@@ -38,16 +38,16 @@ _READ = (
     "batch",
     "learning_rate",
     "neighbours",
-    "ahead",
+    "min_dev_gain",
     "draws",
 )  # by a job
 
 
 @dataclass(frozen=True)
 class Found:
-    """rows: for `lib.experiment.results_table`, see `choosing.frame`, means over partings; drawn: table, arm,
-    condition, parting, and its mean right and dollars; levels: table, arm, parting, level, promised, dollars, right
-    and over_groups, the share of groups that spend more than promised; aiq: table, arm, value, lo, hi, above
+    """rows: for `lib.experiment.results_table`, see `choosing.frame`, means over partings; drawn: table, method,
+    condition, parting, and its mean right and dollars; levels: table, method, parting, level, promised, dollars, right
+    and over_groups, the share of groups that spend more than promised; aiq: table, method, value, lo, hi, above
     mixtures;
     gate: as `headroom.gate`, by table; told: what `headroom.described` says, by table."""
 
@@ -109,7 +109,7 @@ def play_table(job: sweep.Job, folder: Path, progress) -> dict[str, float | str]
     table = tables.thinned(tables.SHIPPED[job.settings["table"]](prices), settings.items)
     made = replayed(table, settings)
     made["gate"] = headroom.gate(
-        table, settings.folds, range(settings.seeds), settings.ahead
+        table, settings.folds, range(settings.seeds), settings.min_dev_gain
     ).reset_index()
     for name, frame in made.items():
         artifacts.write_parquet(folder / f"{name}.parquet", frame.assign(table=table.name))
@@ -131,13 +131,16 @@ def replayed(
         )
         plays = methods.plays_of(table, settings, parting, parted, arms)
         found = {
-            arm: model_selection.scored(table, parted, own, settings.ahead)
-            for arm, own in plays.items()
+            method: model_selection.scored(table, parted, own, settings.min_dev_gain)
+            for method, own in plays.items()
         }
         every = found | simple(table, parted)
         rows.append(
             pd.concat(
-                [model_selection.frame(table, each, arm, ROLES[arm]) for arm, each in every.items()]
+                [
+                    model_selection.frame(table, each, method, ROLES[method])
+                    for method, each in every.items()
+                ]
             )
         )
         levels.append(promised(table, found, parted).assign(parting=parting))
@@ -146,27 +149,29 @@ def replayed(
         met.append(found)
     scored = np.unique(np.concatenate([fold.test for fold in parted]))
     aiq = {
-        arm: model_selection.aiq_gap(
-            table, [each[arm] for each in met], [each[MIXTURES] for each in met], settings.draws
+        method: model_selection.aiq_gap(
+            table, [each[method] for each in met], [each[MIXTURES] for each in met], settings.draws
         )
-        for arm in met[0]
-        if arm != MIXTURES and len(scored) == len(table)
+        for method in met[0]
+        if method != MIXTURES and len(scored) == len(table)
     }
     # all partings share the items and their one recorded outcome in one order, and are no runs
-    mean = {name: np.mean([each[name] for each in rows], axis=0) for name in ("right", "dollars")}
+    mean = {
+        name: np.mean([each[name] for each in rows], axis=0) for name in ("correct", "cost_usd")
+    }
     by_parting = {
-        parting: each.groupby(["arm", "condition"], sort=False)[["right", "dollars"]].mean()
+        parting: each.groupby(["method", "condition"], sort=False)[["correct", "cost_usd"]].mean()
         for parting, each in enumerate(rows)
     }
     return {
-        "rows": rows[0].assign(**mean).dropna(subset="right").reset_index(drop=True),
+        "rows": rows[0].assign(**mean).dropna(subset="correct").reset_index(drop=True),
         "drawn": pd.concat(
             [each.reset_index().assign(parting=parting) for parting, each in by_parting.items()]
         ),
         "levels": pd.concat(levels, ignore_index=True),
         "aiq": pd.DataFrame(
-            [{"arm": arm} | vars(gap) for arm, gap in aiq.items()],
-            columns=["arm", "value", "lo", "hi"],
+            [{"method": method} | vars(gap) for method, gap in aiq.items()],
+            columns=["method", "value", "ci_low", "ci_high"],
         ),
     }
 
@@ -177,12 +182,12 @@ def simple(table: Table, folds: Sequence[Fold]) -> dict[str, Scored]:
     held[np.concatenate([fold.test for fold in folds])] = 0.0
     made = {
         CONSTANT: model_selection.constants(table, folds),
-        RANDOM: [table.right.mean(1) + held, table.dollars.mean(1) + held],
+        RANDOM: [table.correct.mean(1) + held, table.cost_usd.mean(1) + held],
     }
     levels = len(model_selection.LEVELS)
     return {
-        arm: Scored(*(np.tile(each, (levels, 1)) for each in (q, c, c)), np.stack([q, c]), ())
-        for arm, (q, c) in made.items()
+        method: Scored(*(np.tile(each, (levels, 1)) for each in (q, c, c)), np.stack([q, c]), ())
+        for method, (q, c) in made.items()
     }
 
 
@@ -192,9 +197,9 @@ def promised(table: Table, found: Mapping[str, Scored], folds: Sequence[Fold]) -
     groups = pd.Series(table.groups[test])
     large = groups.map(groups.value_counts()) >= LEAST
     made = []
-    for arm, each in found.items():
+    for method, each in found.items():
         for level, share in enumerate(model_selection.LEVELS):
-            paid, kept = each.dollars[level, test], each.promised[level, test]
+            paid, kept = each.cost_usd[level, test], each.promised[level, test]
             by_group = (
                 pd.DataFrame({"paid": paid, "kept": kept})[large.to_numpy()]
                 .groupby(groups[large].to_numpy())
@@ -202,11 +207,11 @@ def promised(table: Table, found: Mapping[str, Scored], folds: Sequence[Fold]) -
             )
             made.append(
                 {
-                    "arm": arm,
+                    "method": method,
                     "level": share,
                     "promised": kept.mean(),
-                    "dollars": paid.mean(),
-                    "right": each.right[level, test].mean(),
+                    "cost_usd": paid.mean(),
+                    "correct": each.correct[level, test].mean(),
                     "over_groups": (by_group["paid"] > OVER * by_group["kept"]).mean()
                     if len(by_group)
                     else np.nan,
@@ -220,13 +225,13 @@ def by_item(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.D
     made = []
     for fold, own in zip(folds, plays, strict=True):
         for knob, budget in enumerate(map(float, own.names)):
-            over = (own.dollars[knob, fold.test] > budget).mean()
+            over = (own.cost_usd[knob, fold.test] > budget).mean()
             made.append(
                 {
-                    "arm": CORL,
+                    "method": CORL,
                     "promised": budget,
                     "over_items": over,
-                    "right": own.right[knob, fold.test].mean(),
+                    "correct": own.correct[knob, fold.test].mean(),
                 }
             )
     return pd.DataFrame(made)
@@ -245,7 +250,7 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
     both = [here.among(models), there.among(models).take(~np.isin(there.items, here.items))]
     stacked = {
         name: np.concatenate([getattr(each, name) for each in both])
-        for name in ("items", "groups", "right", "dollars", "seen")
+        for name in ("items", "groups", "correct", "cost_usd", "seen")
     }
     table = Table(
         f"{here.name}_to_{there.name}",
@@ -264,90 +269,98 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
 
 
 def compared(
-    rows: pd.DataFrame, drawn: pd.DataFrame, margin: float, gate: pd.Series
+    rows: pd.DataFrame, drawn: pd.DataFrame, equivalence_margin: float, gate: pd.Series
 ) -> pd.DataFrame:
     """Everybody on one table against the best constant, with intervals over groups of items and partings.
 
-    By arm: `quality`, right answers less the best constant's, and `ratio`, dollars over its dollars, both at equal
+    By method: `quality`, right answers less the best constant's, and `ratio`, dollars over its dollars, both at equal
     quality; `half`, right answers at half the money less those of mixtures there, and `half_quality` less those of the
     best constant at its full price. verdict: see `verdict`; "cheaper" also where half the money is as right, a second
     look, added after a first run at equal quality, so that two chances stand behind that word. gate: open or
-    not open by question, whose arms get no verdict where it is not.
+    not open by question, whose methods get no verdict where it is not.
     """
     equal, half = (
         (results_table.where(rows, condition=name), drawn[drawn["condition"] == name])
         for name in (EQUAL, HALF)
     )
     made = {}
-    for arm in dict.fromkeys(rows["arm"]):
-        if arm != CONSTANT:
-            told = against(*equal, arm, CONSTANT) | {
-                "half": against(*half, arm, MIXTURES)["quality"]
+    for method in dict.fromkeys(rows["method"]):
+        if method != CONSTANT:
+            told = against(*equal, method, CONSTANT) | {
+                "half": against(*half, method, MIXTURES)["quality"]
             }
-            later = against(*half, arm, CONSTANT)
-            found = [verdict(each["quality"], each["ratio"], margin) for each in (told, later)]
+            later = against(*half, method, CONSTANT)
+            found = [
+                verdict(each["quality"], each["ratio"], equivalence_margin)
+                for each in (told, later)
+            ]
             told["half_quality"] = later["quality"]
-            question = "check" if arm in (CHECK, POOR) else "money"
-            closed = gate[question] == headroom.NOT_OPEN and arm != ORACLE
-            made[arm] = told | {
+            question = "check" if method in (CHECK, POOR) else "money"
+            closed = gate[question] == headroom.NOT_OPEN and method != ORACLE
+            made[method] = told | {
                 "verdict": headroom.NOT_OPEN
                 if closed
                 else CHEAPER
                 if CHEAPER in found
                 else found[0]
             }
-    return pd.DataFrame(made).T.rename_axis("arm")
+    return pd.DataFrame(made).T.rename_axis("method")
 
 
 def against(
-    rows: pd.DataFrame, drawn: pd.DataFrame, arm: str, other: str
+    rows: pd.DataFrame, drawn: pd.DataFrame, method: str, other: str
 ) -> dict[str, stats.Interval]:
-    """Right answers of an arm less another's, and its dollars over the other's (delta method on the logarithm), inside
-    items. Intervals are over groups of items (`context`), for what is held out whole varies whole, and over partings
-    (`drawn`, those of one condition), for another lot lets dev choose others."""
-    one, two = (rows[rows["arm"] == name].set_index("item").sort_index() for name in (arm, other))
+    """Right answers of a method less another's, and its dollars over the other's (delta method on the logarithm),
+    inside items. Intervals are over groups of items (`context`), for what is held out whole varies whole, and over
+    partings (`drawn`, those of one condition), for another lot lets dev choose others."""
+    one, two = (
+        rows[rows["method"] == name].set_index("item").sort_index() for name in (method, other)
+    )
     if not one.index.equals(two.index):
-        raise ValueError(f"{arm!r} and {other!r} have not met the same items")
-    groups, means = one["context"].to_numpy(), [each["dollars"].mean() for each in (one, two)]
-    relative = one["dollars"].to_numpy() / means[0] - two["dollars"].to_numpy() / means[1]
+        raise ValueError(f"{method!r} and {other!r} have not met the same items")
+    groups, means = one["context"].to_numpy(), [each["cost_usd"].mean() for each in (one, two)]
+    relative = one["cost_usd"].to_numpy() / means[0] - two["cost_usd"].to_numpy() / means[1]
     ratio, spread = means[0] / means[1], stats.grouped_interval(relative, groups)
     mine, others = (
-        drawn[drawn["arm"] == name].set_index("parting")[["right", "dollars"]]
-        for name in (arm, other)
+        drawn[drawn["method"] == name].set_index("parting")[["correct", "cost_usd"]]
+        for name in (method, other)
     )
-    quality = stats.grouped_interval((one["right"] - two["right"]).to_numpy(), groups)
-    half = model_selection.over_partings(spread, np.log(mine["dollars"] / others["dollars"])).hi
+    quality = stats.grouped_interval((one["correct"] - two["correct"]).to_numpy(), groups)
+    half = model_selection.over_partings(
+        spread, np.log(mine["cost_usd"] / others["cost_usd"])
+    ).ci_high
     return {
-        "quality": model_selection.over_partings(quality, mine["right"] - others["right"]),
+        "quality": model_selection.over_partings(quality, mine["correct"] - others["correct"]),
         "ratio": stats.Interval(ratio, ratio * float(np.exp(-half)), ratio * float(np.exp(half))),
     }
 
 
-def verdict(quality: stats.Interval, ratio: stats.Interval, margin: float) -> str:
+def verdict(quality: stats.Interval, ratio: stats.Interval, equivalence_margin: float) -> str:
     """What two intervals say: of quality less the best constant's, and of dollars over its dollars. "cheaper": a tenth
-    of the money is saved, the least that was worth asking for, and quality has not fallen by `margin`, both clearly."""
-    if quality.hi < -margin:
+    of the money is saved, the least that was worth asking for, and quality has not fallen by the margin, both
+    clearly."""
+    if quality.ci_high < -equivalence_margin:
         return "worse"
-    if ratio.lo > 1:
+    if ratio.ci_low > 1:
         return "dearer"
-    enough = ratio.hi <= 1 - headroom.QUESTIONS["money"]
-    return CHEAPER if enough and quality.lo > -margin else UNDECIDED
+    enough = ratio.ci_high <= 1 - headroom.QUESTIONS["money"]
+    return CHEAPER if enough and quality.ci_low > -equivalence_margin else UNDECIDED
 
 
 def shares(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.DataFrame:
     """Of a table of two models: the share of items that go to the dearer one, and the share right, by knob, with both
     ends, where everything goes to one; what APGR and CPT are read off (RouteLLM)."""
-    strong = int(table.dollars.mean(0).argmax())
+    strong = int(table.cost_usd.mean(0).argmax())
     knobs = len(plays[0].names)
-    share, right = np.full((knobs, len(table)), np.nan), np.full((knobs, len(table)), np.nan)
+    share, correct = np.full((knobs, len(table)), np.nan), np.full((knobs, len(table)), np.nan)
     for fold, own in zip(folds, plays, strict=True):
         at = np.ix_(range(knobs), fold.test)
-        share[at] = own.dollars[at] == table.dollars[fold.test, strong]
-        right[at] = own.right[at]
-    ends = [(0.0, table.right[:, 1 - strong].mean()), (1.0, table.right[:, strong].mean())]
-    made = [*ends, *zip(share.mean(1), right.mean(1), strict=True)]
+        share[at] = own.cost_usd[at] == table.cost_usd[fold.test, strong]
+        correct[at] = own.correct[at]
+    ends = [(0.0, table.correct[:, 1 - strong].mean()), (1.0, table.correct[:, strong].mean())]
+    made = [*ends, *zip(share.mean(1), correct.mean(1), strict=True)]
     return (
-        pd.DataFrame(made, columns=["share", "right"])
+        pd.DataFrame(made, columns=["share", "correct"])
         .drop_duplicates("share")
         .sort_values("share", ignore_index=True)
     )
@@ -355,8 +368,8 @@ def shares(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.Da
 
 def threshold(curve: pd.DataFrame, target: float = 0.5) -> float | str:
     """CPT of a curve of `shares`, or why there is none."""
-    ends = curve["right"].iloc[[0, -1]].tolist()
+    ends = curve["correct"].iloc[[0, -1]].tolist()
     try:
-        return stats.cpt(curve["share"].to_numpy(), curve["right"].to_numpy(), *ends, target)
+        return stats.cpt(curve["share"].to_numpy(), curve["correct"].to_numpy(), *ends, target)
     except ValueError as error:
         return f"refused: {str(error).split(',')[0].split(';')[0]}"

@@ -32,16 +32,16 @@ def estimates(table: Table, settings: RecordedSettings) -> pd.DataFrame:
     """
     fold = model_selection.rotated(model_selection.parts(table, settings.folds, 0))[0]
     seen = headroom.standardised(table.seen, fold.known)
-    cost = _RATE * table.dollars[fold.known].mean(0) / table.dollars.mean()
-    policy = (methods.logistic(seen, table.right, fold.known) - cost).argmax(1)
+    cost = _RATE * table.cost_usd[fold.known].mean(0) / table.cost_usd.mean()
+    policy = (methods.logistic(seen, table.correct, fold.known) - cost).argmax(1)
     author = probabilities(
-        headroom.nearest(seen, table.right, fold.known, settings.neighbours) - cost
+        headroom.nearest(seen, table.correct, fold.known, settings.neighbours) - cost
     )
-    at, truth = np.arange(len(table)), table.right[fold.test, policy[fold.test]].mean()
+    at, truth = np.arange(len(table)), table.correct[fold.test, policy[fold.test]].mean()
     rng, made = seeds.rng("meeting", "logged", table.name), []
     for log in range(settings.draws):
         asked = (author.cumsum(1) > rng.random(len(table))[:, None]).argmax(1)
-        reward = table.right[at, asked]
+        reward = table.correct[at, asked]
         guess = outcomes(seen, asked, reward, fold.known, len(table.models))
         found = estimated(policy, asked, author[at, asked], reward, guess, fold.test)
         made += [(table.name, log, name, value, truth) for name, value in found.items()]

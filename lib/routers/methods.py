@@ -67,45 +67,49 @@ def plays_of(
     folds: Sequence[Fold],
     arms: Sequence[str] = tuple(ROLES),
 ) -> dict[str, list[Plays]]:
-    """What each of `arms` would do at each knob; one `Plays` per fold. Who predicts is left out where there is nothing
-    to see, who stops where dollars do not tell how long a model worked."""
+    """What each of `methods` would do at each knob; one `Plays` per fold. Who predicts is left out where there is
+    nothing to see, who stops where dollars do not tell how long a model worked."""
     seen = [headroom.standardised(table.seen, fold.train) for fold in folds]
-    made = {arm: _plays(table, arm, settings, seed, folds, seen) for arm in PLAYERS if arm in arms}
-    return {arm: plays for arm, plays in made.items() if plays}
+    made = {
+        method: _plays(table, method, settings, seed, folds, seen)
+        for method in PLAYERS
+        if method in arms
+    }
+    return {method: plays for method, plays in made.items() if plays}
 
 
 def _plays(
     table: Table,
-    arm: str,
+    method: str,
     settings: RecordedSettings,
     seed: int,
     folds: Sequence[Fold],
     seen: Sequence[np.ndarray],
 ) -> list[Plays]:
-    if arm in REWARDS:
-        return learned(table, folds, seen, REWARDS[arm](table), settings, (arm, seed))
-    if arm in (NEAREST, LOGISTIC):
+    if method in REWARDS:
+        return learned(table, folds, seen, REWARDS[method](table), settings, (method, seed))
+    if method in (NEAREST, LOGISTIC):
         if not (table.seen.shape[1] and np.ptp(table.seen, axis=0).any()):
             return []
         nearest = partial(headroom.nearest, k=settings.neighbours)
-        chances = nearest if arm == NEAREST else logistic
+        chances = nearest if method == NEAREST else logistic
         return [
-            by_chance(table, fold, chances(x, table.right, fold.train))
+            by_chance(table, fold, chances(x, table.correct, fold.train))
             for x, fold in zip(seen, folds, strict=True)
         ]
-    if arm == STOP:
+    if method == STOP:
         return [stopped(table, fold) for fold in folds] if table.spent else []
-    return [PLAYERS[arm](table)] * len(folds)
+    return [PLAYERS[method](table)] * len(folds)
 
 
 # Routers that predict who is right -----------------------------------------------------------------
 
 
-def logistic(seen: np.ndarray, right: np.ndarray, train: np.ndarray) -> np.ndarray:
+def logistic(seen: np.ndarray, correct: np.ndarray, train: np.ndarray) -> np.ndarray:
     """Chances (n, m): a logistic regression for each model; of one that was always right, or never, its rate."""
-    out = np.tile(right[train].mean(0), (len(seen), 1))
-    for model in range(right.shape[1]):
-        target = right[train, model] >= 0.5
+    out = np.tile(correct[train].mean(0), (len(seen), 1))
+    for model in range(correct.shape[1]):
+        target = correct[train, model] >= 0.5
         if 0 < target.sum() < len(target):
             fitted = LogisticRegression(C=0.1, max_iter=200).fit(seen[train], target)
             out[:, model] = fitted.predict_proba(seen)[:, 1]
@@ -115,7 +119,7 @@ def logistic(seen: np.ndarray, right: np.ndarray, train: np.ndarray) -> np.ndarr
 def by_chance(table: Table, fold: Fold, chances: np.ndarray) -> Plays:
     """argmax of chance - rate x expected dollars, over all models."""
     return headroom.choices(
-        table, chances, np.arange(len(table.models)), table.dollars[fold.train].mean(0)
+        table, chances, np.arange(len(table.models)), table.cost_usd[fold.train].mean(0)
     )
 
 
@@ -136,14 +140,14 @@ class Paid:
 
 def corl(table: Table) -> Paid:
     """right . 1[dollars <= B], B between the cheapest and the dearest calls, log-uniform (CoRL, eq. 5 to 7)."""
-    right, dollars = (
-        torch.tensor(each, dtype=torch.float32) for each in (table.right, table.dollars)
+    correct, cost_usd = (
+        torch.tensor(each, dtype=torch.float32) for each in (table.correct, table.cost_usd)
     )
-    priced = table.dollars[table.dollars > 0]
+    priced = table.cost_usd[table.cost_usd > 0]
     low, high = np.log(np.quantile(priced, [0.02, 0.98]) * [0.8, 1.25])
 
     def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
-        return right[rows] * (dollars[rows] <= torch.exp(low + (high - low) * knobs))
+        return correct[rows] * (cost_usd[rows] <= torch.exp(low + (high - low) * knobs))
 
     return Paid(reward, lambda knob: float(np.exp(low + (high - low) * knob)))
 
@@ -151,30 +155,30 @@ def corl(table: Table) -> Paid:
 def toolorchestra(table: Table) -> Paid:
     """right . (M_norm . P): outcome and -dollars between the worst (0) and the best (1) of the item's models, for a
     user who weighs money by the knob and the outcome by the rest."""
-    n, m = table.right.shape
-    vectors = np.column_stack([table.right.ravel(), -table.dollars.ravel()])
+    n, m = table.correct.shape
+    vectors = np.column_stack([table.correct.ravel(), -table.cost_usd.ravel()])
     norm = normalised(vectors, np.repeat(np.arange(n), m)).reshape(n, m, 2)
-    right, outcome, saving = (
+    correct, outcome, saving = (
         torch.tensor(each, dtype=torch.float32)
-        for each in (table.right, norm[:, :, 0], norm[:, :, 1])
+        for each in (table.correct, norm[:, :, 0], norm[:, :, 1])
     )
 
     def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
-        return (right[rows] > 0) * ((1 - knobs) * outcome[rows] + knobs * saving[rows])
+        return (correct[rows] > 0) * ((1 - knobs) * outcome[rows] + knobs * saving[rows])
 
     return Paid(reward, lambda knob: knob)
 
 
 def arc(table: Table) -> Paid:
     """right - lambda . dollars / unit (ARC, eq. 1); the unit is what the mean call costs, lambda log-uniform."""
-    unit = float(table.dollars.mean()) or 1.0
-    right, cost = (
-        torch.tensor(each, dtype=torch.float32) for each in (table.right, table.dollars / unit)
+    unit = float(table.cost_usd.mean()) or 1.0
+    correct, cost = (
+        torch.tensor(each, dtype=torch.float32) for each in (table.correct, table.cost_usd / unit)
     )
     low, high = np.log([1e-2, 3.0])
 
     def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
-        return right[rows] - torch.exp(low + (high - low) * knobs) * cost[rows]
+        return correct[rows] - torch.exp(low + (high - low) * knobs) * cost[rows]
 
     return Paid(reward, lambda knob: float(np.exp(low + (high - low) * knob)))
 
@@ -256,7 +260,7 @@ def _played(table: Table, asked: Sequence[np.ndarray], paid: Paid) -> Plays:
         tuple(f"{paid.value(knob):.6g}" for knob in np.linspace(0, 1, _KNOBS)),
     )
     return Plays(
-        *(np.stack([each[at, who] for who in asked]) for each in (table.right, table.dollars)),
+        *(np.stack([each[at, who] for who in asked]) for each in (table.correct, table.cost_usd)),
         names,
         True,
     )
@@ -269,19 +273,19 @@ def stopped(table: Table, fold: Fold) -> Plays:
     """A cheaper agent works until it has spent s; if it is done by then its work stands, unchecked, else it is stopped
     there, s is lost, and a dearer one is asked. s: quantiles of what it spent on the items that are known."""
     order = headroom.front_first(table.take(fold.known))[:16]
-    means = table.dollars[fold.known].mean(0)
-    right, dollars, names = [], [], []
+    means = table.cost_usd[fold.known].mean(0)
+    correct, cost_usd, names = [], [], []
     for a in order:
         for share, limit in zip(
-            _STOPS, np.quantile(table.dollars[fold.known, a], _STOPS), strict=True
+            _STOPS, np.quantile(table.cost_usd[fold.known, a], _STOPS), strict=True
         ):
-            done = table.dollars[:, a] <= limit
+            done = table.cost_usd[:, a] <= limit
             for b in (b for b in order if means[b] > means[a]):
-                right.append(np.where(done, table.right[:, a], table.right[:, b]))
-                dollars.append(np.where(done, table.dollars[:, a], limit + table.dollars[:, b]))
+                correct.append(np.where(done, table.correct[:, a], table.correct[:, b]))
+                cost_usd.append(np.where(done, table.cost_usd[:, a], limit + table.cost_usd[:, b]))
                 names.append(f"{table.models[a]} up to its {share:.0%} > {table.models[b]}")
     return (
-        Plays(np.array(right), np.array(dollars), tuple(names))
+        Plays(np.array(correct), np.array(cost_usd), tuple(names))
         if names
         else model_selection.alone(table)
     )
@@ -289,13 +293,13 @@ def stopped(table: Table, fold: Fold) -> Plays:
 
 def oracle(table: Table) -> Plays:
     """Who knows every outcome: the best of right - rate x dollars, and at the least rate the cheapest that is right."""
-    at, unit = np.arange(len(table)), float(table.dollars.mean()) or 1.0
+    at, unit = np.arange(len(table)), float(table.cost_usd.mean()) or 1.0
     asked = [
-        (table.right - rate * table.dollars / unit).argmax(1)
+        (table.correct - rate * table.cost_usd / unit).argmax(1)
         for rate in [1e-9, *headroom.RATES[1:]]
     ]
     return Plays(
-        *(np.stack([each[at, who] for who in asked]) for each in (table.right, table.dollars)),
+        *(np.stack([each[at, who] for who in asked]) for each in (table.correct, table.cost_usd)),
         tuple(f"rate {rate:.3g}" for rate in headroom.RATES),
     )
 

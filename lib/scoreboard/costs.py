@@ -11,7 +11,7 @@ from lib.orchestration import results
 from lib.plots.tables import interval_table, number
 from lib.policy_zoo.recipes import SINGLE
 
-_DIGITS = {"calls": 1, "tokens_in": 0, "tokens_out": 0, "dollars": 4}
+_DIGITS = {"calls": 1, "tokens_in": 0, "tokens_out": 0, "cost_usd": 4}
 
 
 def assumed(record: pd.DataFrame) -> pd.DataFrame:
@@ -23,8 +23,8 @@ def assumed(record: pd.DataFrame) -> pd.DataFrame:
     )
     lines = []
     for method, part in record[record["model"] != ""].groupby("method", sort=False):
-        each = part[["tokens_in", "tokens_out", "dollars"]].mean()
-        infer = cost_ledger.HORIZON * each["dollars"]
+        each = part[["tokens_in", "tokens_out", "cost_usd"]].mean()
+        infer = cost_ledger.HORIZON * each["cost_usd"]
         lines.append(
             {
                 "method": method,
@@ -76,23 +76,23 @@ def break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
     zoo = len(SINGLE) * cost_ledger.TABLE_9.train_dollars
     lines = []
     for method in record.loc[record["model"] != "", "method"].unique():
-        dollars = rows[method]["dollars"].value
+        cost_usd = rows[method]["cost_usd"].value
         lines.append(
             {
                 "method": method,
-                "$ per episode, measured": dollars,
-                "the zoo is there": _when(dollars, 0.0),
-                "the zoo is trained for it": _when(dollars, zoo),
+                "$ per episode, measured": cost_usd,
+                "the zoo is there": _when(cost_usd, 0.0),
+                "the zoo is trained for it": _when(cost_usd, zoo),
             }
         )
     return pd.DataFrame(lines)
 
 
-def _when(dollars: float, rival_train: float) -> str:
+def _when(cost_usd: float, rival_train: float) -> str:
     """The runs at which training costs less in all: Train + N serve < rival_train + N dollars."""
     ahead, saved = (
         rival_train - cost_ledger.TABLE_9.train_dollars,
-        dollars - cost_ledger.TABLE_9.serve_dollars,
+        cost_usd - cost_ledger.TABLE_9.serve_dollars,
     )
     if ahead >= 0:
         return "always" if saved >= 0 else f"up to {ahead / -saved:,.0f} runs"

@@ -11,10 +11,12 @@ def estimate(found: Interval) -> str:
     """A value with its interval, unless it is exact or has none: `0.64 [0.61, 0.66]`."""
     if not math.isfinite(found.value):
         return NOTHING
-    if found.known and found.lo == found.hi:
+    if found.known and found.ci_low == found.ci_high:
         return _short(found.value) if found.value == round(found.value) else f"{found.value:.4g}"
     value = _short(found.value)
-    return value if not found.known else f"{value} [{_short(found.lo)}, {_short(found.hi)}]"
+    return (
+        value if not found.known else f"{value} [{_short(found.ci_low)}, {_short(found.ci_high)}]"
+    )
 
 
 def _short(value: float) -> str:
@@ -44,5 +46,5 @@ def ours(part: Part) -> str:
     sides = f"{estimate(part.left)} beside {estimate(part.right)}"
     if not part.sampled:
         return sides
-    least = f"; could have told {_short(part.told)}" if math.isfinite(part.told) else ""
+    least = f"; minimum detectable effect {_short(part.mde)}" if math.isfinite(part.mde) else ""
     return f"{sides}; margin {estimate(part.margin)}{least}"

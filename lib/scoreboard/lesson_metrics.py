@@ -16,12 +16,12 @@ from lib.experiment import artifacts
 
 FOLDER = ROOT / "reports/metrics"
 REPLICATION = "replication.json"
-_ENDS = ("_lo", "_hi")
+_ENDS = ("_ci_low", "_ci_high")
 Metric = dict[str, Any]
 
 
 def collected(metrics: Mapping[str, Any]) -> dict[str, Metric]:
-    """Metrics by key: {"value"}, with "lo" and "hi" where `key_lo` and `key_hi` stand beside it."""
+    """Metrics by key: {"value"}, with "ci_low" and "ci_high" where `key_lo` and `key_hi` stand beside it."""
     halves = {
         key + end for key in metrics for end in _ENDS if all(key + e in metrics for e in _ENDS)
     }
@@ -66,11 +66,15 @@ def lines(lessons: Mapping[str, Mapping[str, Metric]]) -> list[str]:
         width = max((len(key) for key in metrics), default=0)
         values = {key: _shown(metric["value"]) for key, metric in metrics.items()}
         broad = max(
-            (len(values[key]) for key, metric in metrics.items() if "lo" in metric), default=0
+            (len(values[key]) for key, metric in metrics.items() if "ci_low" in metric), default=0
         )
         out += ["", name] if out else [name]
         for key, metric in metrics.items():
-            span = f"  [{_shown(metric['lo'])}, {_shown(metric['hi'])}]" if "lo" in metric else ""
+            span = (
+                f"  [{_shown(metric['ci_low'])}, {_shown(metric['ci_high'])}]"
+                if "ci_low" in metric
+                else ""
+            )
             out.append(f"  {key:<{width}}  {values[key]:>{broad}}{span}".rstrip())
     return out
 

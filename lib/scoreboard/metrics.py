@@ -43,8 +43,10 @@ class Metrics:
             raise ClaimError(
                 f"metric {key!r} of lesson {lesson} is {value!r}; a test needs a number"
             )
-        if f"{key}_lo" in held and f"{key}_hi" in held:
-            return holding(float(value), float(held[f"{key}_lo"]), float(held[f"{key}_hi"]))
+        if f"{key}_ci_low" in held and f"{key}_ci_high" in held:
+            return holding(
+                float(value), float(held[f"{key}_ci_low"]), float(held[f"{key}_ci_high"])
+            )
         return Interval(float(value), math.nan, math.nan)
 
     def word(self, lesson: str, key: str) -> str:

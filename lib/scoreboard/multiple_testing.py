@@ -56,7 +56,7 @@ def clearness(verdict: Verdict) -> float:
 def _distance(part: Part) -> float:
     """d / s, with s from the end of the interval that lies towards 0."""
     d = part.margin
-    reach = d.value - d.lo if d.value > 0 else d.hi - d.value
+    reach = d.value - d.ci_low if d.value > 0 else d.ci_high - d.value
     if reach > 0:
         return REACH * d.value / reach
     return 0.0 if d.value == 0 else math.copysign(math.inf, d.value)
@@ -64,5 +64,7 @@ def _distance(part: Part) -> float:
 
 def survivors(verdicts: Sequence[Verdict]) -> set[str]:
     """Ids of the claims that hold with all of the family asked at once (Holm 1979)."""
-    p = pd.DataFrame({"p": {v.claim.id: probability(v) for v in asked(verdicts)}}, dtype=float)
+    p = pd.DataFrame(
+        {"p_value": {v.claim.id: probability(v) for v in asked(verdicts)}}, dtype=float
+    )
     return set(p.index[stats.holm(p, ALPHA)])

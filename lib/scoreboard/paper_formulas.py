@@ -67,10 +67,10 @@ def cost_entry(before: float, after: float, per_dollar: float) -> float:
     return float(rewards.score(checkpoint, start, only_cost, (per_dollar, 1.0))[0])
 
 
-def training_entry(dollars: Sequence[float], which: float) -> float:
+def training_entry(cost_usd: Sequence[float], which: float) -> float:
     """The normalised cost entry of right rollout number `which` of a group that spent `dollars` (ToolOrchestra's
     training reward)."""
-    spent = np.asarray(dollars, dtype=float)
+    spent = np.asarray(cost_usd, dtype=float)
     m = rewards.vectors(np.zeros((len(spent), 1)), np.ones(len(spent)), spent, np.ones(len(spent)))
     return float(rewards.normalised(m, [0] * len(spent))[int(which), 2])
 

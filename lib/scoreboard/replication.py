@@ -9,8 +9,8 @@ With x1, x2 an estimate of the two runs and h1, h2 the half-widths that point to
     changed         all verdicts that are another word now
 
 What to expect of `disjoint` and `captured` follows from h1 and h2 where errors are normal. Left out are numbers without
-`_lo` and `_hi` (counts, prices, sizes), intervals that have no width in either run (nothing was drawn), and what only
-one of the runs names, which is counted (`unpaired`). A pure function of two folders: nothing is run here.
+`_ci_low` and `_ci_high` (counts, prices, sizes), intervals that have no width in either run (nothing was drawn), and
+what only one of the runs names, which is counted (`unpaired`). A pure function of two folders: nothing is run here.
 """
 
 from collections.abc import Mapping
@@ -117,9 +117,9 @@ def comparable(first: Run, profiles: Mapping[str, str]) -> None:
 def _sampled(metrics: Metrics) -> list[str]:
     """Keys of numbers that stand between their ends."""
     ends = [
-        [key, f"{key}_lo", f"{key}_hi"]
+        [key, f"{key}_ci_low", f"{key}_ci_high"]
         for key in metrics
-        if f"{key}_lo" in metrics and f"{key}_hi" in metrics
+        if f"{key}_ci_low" in metrics and f"{key}_ci_high" in metrics
     ]
     return [names[0] for names in ends if all(_finite(metrics[name]) for name in names)]
 
@@ -137,7 +137,7 @@ def _pairs(first: Metrics, second: Metrics) -> pd.DataFrame:
     for key in sorted(set(_sampled(first)) & set(_sampled(second))):
         up = second[key] >= first[key]
         one, two = (abs(run[key + end] - run[key]) for run, end in _facing(first, second, up))
-        width = sum(run[f"{key}_hi"] - run[f"{key}_lo"] for run in (first, second))
+        width = sum(run[f"{key}_ci_high"] - run[f"{key}_ci_low"] for run in (first, second))
         if width > 0:
             gap, both = abs(second[key] - first[key]), float(np.hypot(one, two))
             apart = gap / both if both else _FAR if gap > _ROUNDING * width else 0.0
@@ -150,7 +150,11 @@ def _pairs(first: Metrics, second: Metrics) -> pd.DataFrame:
 def _facing(
     first: Metrics, second: Metrics, up: bool
 ) -> tuple[tuple[Metrics, str], tuple[Metrics, str]]:
-    return ((first, "_hi"), (second, "_lo")) if up else ((first, "_lo"), (second, "_hi"))
+    return (
+        ((first, "_ci_high"), (second, "_ci_low"))
+        if up
+        else ((first, "_ci_low"), (second, "_ci_high"))
+    )
 
 
 def _words(first: Metrics, second: Metrics) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Estimates that a claim may ask of records: `gap("zoo.d1", "arm=SO-d1", "arm=SO-d2", "group=education") > 0`.
+"""Estimates that a claim may ask of records: `gap("zoo.d1", "method=SO-d1", "method=SO-d2", "group=education") > 0`.
 
 The first argument names a record and its column, the others the rows: `column=value`, several joined by commas, values
 to choose from by |. Differences are taken inside pairs, as everywhere (`lib.stats`). A record that no run has left
@@ -19,7 +19,7 @@ from lib.stats import Interval
 
 
 def conditions(text: str, rows: pd.DataFrame) -> dict[str, list[Any]]:
-    """`arm=KO|RO, seed=0` as {column: values}. Raises ClaimError for a column that is not there, or is not named."""
+    """`method=KO|RO, seed=0` as {column: values}. Raises ClaimError for a column that is not there, or is not named."""
     out: dict[str, list[Any]] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         column, equals, values = part.partition("=")
@@ -53,9 +53,11 @@ def _asked(estimate: Callable[..., pd.DataFrame], count: int) -> Callable[..., I
             found = estimate(rows, column, *chosen).iloc[0]
         except (KeyError, ValueError) as error:
             raise ClaimError(f"{estimate.__name__} of {place!r}: {error}") from error
-        lo, hi = float(found["lo"]), float(found["hi"])
-        unknown = not lo < hi  # where nothing varied, nothing was tested
-        return Interval(float(found["value"]), *((math.nan, math.nan) if unknown else (lo, hi)))
+        ci_low, ci_high = float(found["ci_low"]), float(found["ci_high"])
+        unknown = not ci_low < ci_high  # where nothing varied, nothing was tested
+        return Interval(
+            float(found["value"]), *((math.nan, math.nan) if unknown else (ci_low, ci_high))
+        )
 
     return asked
 

@@ -115,13 +115,13 @@ def _replayed() -> list[Row]:
             "recorded",
             f"{who}, {where}",
             _RECORDED,
-            f"{table}.{arm}.half_gap",
+            f"{table}.{method}.half_gap",
             f"{table}.oracle.half_gap",
             f"{table}.knn.half_gap",
-            (_RECORDED, f"gate.{table}.{'check' if arm == 'check' else 'money'}.is"),
+            (_RECORDED, f"gate.{table}.{'check' if method == 'check' else 'money'}.is"),
         )
         for table, where in places
-        for who, arm in (
+        for who, method in (
             ("CoRL", "corl"),
             ("ToolOrchestra", "toolorchestra"),
             ("ARC", "arc"),
@@ -179,7 +179,7 @@ def places(metrics: Metrics, rows: Sequence[Row] = ROWS) -> list[Place]:
             continue
         closed = bool(row.gate and verdicts.shut(metrics, *row.gate)) or not top.value > 0
         scale = 1 / top.value if top.value > 0 else np.nan
-        share = Interval(above.value * scale, above.lo * scale, above.hi * scale)
+        share = Interval(above.value * scale, above.ci_low * scale, above.ci_high * scale)
         found.append(Place(row, share, rival * scale, closed))
     return found
 
@@ -230,7 +230,9 @@ def _panel(axes, rung: str, mine: Sequence[Place]) -> None:
     for y, place in enumerate(mine):
         who = place.row.who.split(",")[0]
         shade = plots.GREY if who == CASCADE else plots.colour(who.removeprefix("MAESTRO's "))
-        ends = np.clip([place.share.lo, place.share.value, place.share.hi], _SHORTEST, None)
+        ends = np.clip(
+            [place.share.ci_low, place.share.value, place.share.ci_high], _SHORTEST, None
+        )
         axes.plot(ends[[0, 2]], [y, y], color=shade, linewidth=2.2, solid_capstyle="butt")
         axes.plot(ends[1], y, "o", color=shade, markersize=7)
         if np.isfinite(place.rival):
@@ -251,7 +253,7 @@ def message(found: Sequence[Place]) -> str:
     """The picture as a title."""
     told = [each for each in found if not each.closed and not each.row.who.startswith(CASCADE)]
     said = [
-        f"{sum(each.share.lo > 0 for each in mine)} of {len(mine)} {where}"
+        f"{sum(each.share.ci_low > 0 for each in mine)} of {len(mine)} {where}"
         for rung, where in (
             ("glass", "in the glass box"),
             ("lab", "in the lab"),
@@ -280,4 +282,6 @@ def known(found: Sequence[Place]) -> dict[str, str]:
 
 def _up(place: Place) -> float:
     """1, 0 or -1: above the best constant, not told apart from it, below it; nan where the question is closed."""
-    return np.nan if place.closed else float(place.share.lo > 0) - float(place.share.hi < 0)
+    return (
+        np.nan if place.closed else float(place.share.ci_low > 0) - float(place.share.ci_high < 0)
+    )

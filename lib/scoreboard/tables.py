@@ -45,13 +45,13 @@ def directions(verdicts: Sequence[Verdict]) -> pd.DataFrame:
             "rung": v.claim.rung,
             "question": v.question or "not measured",
             "verdict": v.words,
-            "could have told": number(v.told) if math.isfinite(v.told) else None,
+            "minimum detectable effect": number(v.mde) if math.isfinite(v.mde) else None,
         }
         for rung in RUNGS
         for v in verdicts
         if v.claim.kind == "direction" and v.claim.rung == rung and v.verdict != UNTESTABLE
     ]
-    return _table(rows, ("claim", "rung", "question", "verdict", "could have told"))
+    return _table(rows, ("claim", "rung", "question", "verdict", "minimum detectable effect"))
 
 
 def failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from lib.scoreboard.errors import ClaimError
 from lib.scoreboard.metrics import Metrics, Missing
 from lib.scoreboard.paper_formulas import FUNCTIONS
 from lib.stats import MIN_HEADROOM, Interval, interval_arithmetic
-from lib.stats.random_effects import read_off
+from lib.stats.random_effects import mde_from_interval
 from lib.stats.verdicts import EQUIVALENT, FAILS, HOLDS, NOT_OPEN, UNDECIDED, UNTESTABLE
 
 COMPARED = "compared"  # of a magnitude, which is no verdict
@@ -73,7 +73,9 @@ class Part:
     def told(self) -> float:
         """The smallest effect that it could have told four times in five (80 % power), read off its interval as if
         normal; nan where nothing was sampled."""
-        return read_off(self.margin.lo, self.margin.hi) if self.sampled else math.nan
+        return (
+            mde_from_interval(self.margin.ci_low, self.margin.ci_high) if self.sampled else math.nan
+        )
 
     @property
     def bare(self) -> bool:
@@ -96,7 +98,7 @@ class Verdict:
     @property
     def told(self) -> float:
         """The smallest effect that its least able test could have told; nan where nothing was sampled."""
-        return max((part.told for part in self.parts if part.sampled), default=math.nan)
+        return max((part.mde for part in self.parts if part.sampled), default=math.nan)
 
     @property
     def stand_in(self) -> bool:
@@ -159,10 +161,10 @@ def shut(metrics: Metrics, lesson: str, key: str) -> str:
         found = metrics.estimate(lesson, key)
     except Missing as missing:
         return str(missing)  # what nobody measured is not open
-    if found.known and found.lo >= MIN_HEADROOM:
+    if found.known and found.ci_low >= MIN_HEADROOM:
         return ""
     return (
-        f"choosing could win {found.value:.3f} over the best constant, at least {found.lo:.3f}; "
+        f"choosing could win {found.value:.3f} over the best constant, at least {found.ci_low:.3f}; "
         f"{MIN_HEADROOM} is asked"
     )
 
@@ -176,7 +178,7 @@ def _weak(claim: Claim, metrics: Metrics) -> list[str]:
         why = _WEAK[lesson]
         with contextlib.suppress(Missing, KeyError):  # not measured, or no start to hold against
             gain = metrics.estimate(lesson, _SIGNAL[lesson])
-            if not (gain.known and gain.lo > 0):
+            if not (gain.known and gain.ci_low > 0):
                 why += f"; training gained {gain.value:+.3f} over its start, not clear of 0"
         said.append(f"weak: in the lab of lesson {lesson[:2]} {why}")
     return said
@@ -255,9 +257,9 @@ def decide(margin: Interval, sign: str, tolerance: float = 0.0) -> tuple[str, st
     if not margin.known:
         return UNDECIDED, "not everything in it has an interval"
     slack = _ROUNDING if "=" in sign else 0.0
-    if margin.lo > -slack:
+    if margin.ci_low > -slack:
         return HOLDS, ""
-    if margin.hi < -slack:
+    if margin.ci_high < -slack:
         return FAILS, ""
     return UNDECIDED, "no difference at all" if interval_arithmetic.is_exact(
         margin

@@ -27,7 +27,7 @@ class Measure:
 
     def look(self, gain: pd.Series) -> str:
         """What a gain is: clear where its interval leaves 0 out, and then for the better, the worse, or neither."""
-        if not (gain["lo"] > 0 or gain["hi"] < 0):
+        if not (gain["ci_low"] > 0 or gain["ci_high"] < 0):
             return UNCLEAR
         return (
             OTHER
@@ -97,7 +97,7 @@ class Comparison:
         bases = (
             self.levels[self.main.column]["value"].abs().loc[list(self.against.values())].to_numpy()
         )
-        ends = ["value", "lo", "hi"]
+        ends = ["value", "ci_low", "ci_high"]
         return found.assign(
             **(found[ends].div(np.where(bases > 1e-9, bases, np.nan), axis=0))
         ).dropna(subset="value")

@@ -64,27 +64,29 @@ def hull_at(costs: np.ndarray, qualities: np.ndarray, cost: float) -> float:
     return float(np.interp(cost, costs[at], qualities[at]))
 
 
-def aiq(costs: np.ndarray, qualities: np.ndarray, lo: float, hi: float) -> float:
+def aiq(costs: np.ndarray, qualities: np.ndarray, min_cost: float, max_cost: float) -> float:
     """Average improvement in quality: the mean height of the hull between two costs (RouterBench, section 3).
 
-        AIQ = 1 / (hi - lo) * integral from lo to hi of hull_at(c) dc
+        AIQ = 1 / (c_max - c_min) * integral from c_min to c_max of hull_at(c) dc
 
-    costs, qualities: (n,). Routers are comparable only with equal lo and hi, so the curve must begin at lo or
-    below: no quality is made up for costs at which the router cannot work. Raises ValueError where it begins
-    above lo, or unless lo < hi.
+    costs, qualities: (n,). Routers are comparable only with equal bounds, so the curve must begin at min_cost
+    or below: no quality is made up for costs at which the router cannot work. Raises ValueError where it begins
+    above min_cost, or unless min_cost < max_cost.
     """
-    if not lo < hi < np.inf:
-        raise ValueError(f"AIQ needs two costs lo < hi, got {lo!r} and {hi!r}")
+    if not min_cost < max_cost < np.inf:
+        raise ValueError(f"AIQ needs min_cost < max_cost, got {min_cost!r} and {max_cost!r}")
     at = hull(costs, qualities)
     costs, qualities = _curve(costs, qualities)
-    if costs[at[0]] > lo:
+    if costs[at[0]] > min_cost:
         raise ValueError(
-            f"the curve begins at cost {costs[at[0]]:.6g}, above lo = {lo:.6g}; add the cheapest model to it, or raise "
-            "lo for all routers"
+            f"the curve begins at cost {costs[at[0]]:.6g}, above min_cost = {min_cost:.6g}; "
+            "add the cheapest model to it, or raise min_cost for all routers"
         )
-    inside = costs[at][(costs[at] > lo) & (costs[at] < hi)]
-    grid = np.array([lo, *inside, hi])
-    return float(np.trapezoid(np.interp(grid, costs[at], qualities[at]), grid) / (hi - lo))
+    inside = costs[at][(costs[at] > min_cost) & (costs[at] < max_cost)]
+    grid = np.array([min_cost, *inside, max_cost])
+    return float(
+        np.trapezoid(np.interp(grid, costs[at], qualities[at]), grid) / (max_cost - min_cost)
+    )
 
 
 def pgr(quality: np.ndarray | float, weak: float, strong: float) -> np.ndarray | float:

@@ -1,10 +1,10 @@
 """Estimates from records: means, paired gaps, ratios, changes, distances to mixtures; one rule for all intervals.
 
 Every function takes rows of a record (`lib.experiment.results_table`), the column that is measured and the columns
-`by` which estimates are wanted, and returns a frame with that index: value, lo, hi (95 %), runs, items, p (of no
-effect) and told (the smallest effect that these runs could have told, with 80 % power). A unit is one seed x item x
-try; tries of one item are averaged, differences are taken inside a unit. One number has one interval wherever it is
-shown: nothing is drawn at random but in `statistic`, whose stream is named by the quantity.
+`by` which estimates are wanted, and returns a frame with that index: value, ci_low and ci_high (95 %), num_runs,
+num_items, p_value (of no effect) and mde (the minimum detectable effect, with 80 % power). A unit is one seed x item x
+sample; samples of one item are averaged, differences are taken inside a unit. One number has one interval wherever it
+is shown: nothing is drawn at random but in `statistic`, whose stream is named by the quantity.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,14 +21,14 @@ from lib.stats.cost_curves import hull
 from lib.stats.intervals import DRAWS, Interval
 
 By = str | Sequence[str]
-KEYS = ["seed", "item", "try"]
-COLUMNS = ["value", "lo", "hi", "runs", "items", "p", "told"]
+KEYS = ["seed", "item", "sample"]
+COLUMNS = ["value", "ci_low", "ci_high", "num_runs", "num_items", "p_value", "mde"]
 
 
 def mean(rows: pd.DataFrame, column: str, by: By = (), pool: bool = False) -> pd.DataFrame:
     """Means of a column over seeds crossed with items, over seeds whose items are their own, or over one run's items.
 
-    pool: take the variances of all groups for equal (arms that are alike), which few seeds profit from.
+    pool: take the variances of all groups for equal (methods that are alike), which few seeds profit from.
     """
     parts = [(name, _units(part, column)) for name, part in _groups(rows, by)]
     spreads = [_spread(units, column) for _, units in parts]
@@ -43,7 +43,7 @@ def mean(rows: pd.DataFrame, column: str, by: By = (), pool: bool = False) -> pd
 def gap(
     rows: pd.DataFrame, column: str, of: Mapping, against: Mapping, by: By = ()
 ) -> pd.DataFrame:
-    """Means of (of - against) inside pairs. of, against: conditions such as {"arm": "RO"}."""
+    """Means of (of - against) inside pairs. of, against: conditions such as {"method": "RO"}."""
     return _paired(rows, by, lambda part: _difference(part, column, of, against), column)
 
 
@@ -59,7 +59,7 @@ def change(
     differences, in which what the start already did is subtracted.
 
     before, after: conditions such as {"role": "start"}; against: of the rows to be compared with, such as
-    {"arm": "random"}; the others are then those that `against` does not take.
+    {"method": "random"}; the others are then those that `against` does not take.
     """
 
     def one(part: pd.DataFrame) -> pd.Series:
@@ -79,7 +79,7 @@ def ratio(
 
         log r is estimated with the spread of (of / mean(of) - against / mean(against)), taken inside pairs.
 
-    p is that of r = 1, told the smallest change of log r. Raises ValueError where a mean is not above 0.
+    p_value is that of r = 1, mde the smallest change of log r. Raises ValueError where a mean is not above 0.
     """
     names, found = [], []
     for name, part in _groups(rows, by):
@@ -92,7 +92,7 @@ def ratio(
         relative = _spread(_aligned(top / sizes[0], bottom / sizes[1], column), column)
         log = replace(relative, value=float(np.log(sizes[0] / sizes[1]))).row()
         names.append(name)
-        found.append(log | {end: float(np.exp(log[end])) for end in ("value", "lo", "hi")})
+        found.append(log | {end: float(np.exp(log[end])) for end in ("value", "ci_low", "ci_high")})
     return _frame(names, found, by)
 
 
@@ -101,20 +101,21 @@ def above_mixtures(
 ) -> pd.DataFrame:
     """How far the quality of one selection lies above what tossing coins between others buys at its cost.
 
-    among: the rows whose arms are mixed, such as {"role": "expert"}. The hull of their means gives, at the cost of
+    among: the rows whose methods are mixed, such as {"role": "expert"}. The hull of their means gives, at the cost of
     `of`, two neighbours a and b with weights w and 1 - w and a slope m; to first order the distance is the mean of
 
         (q_of - m c_of) - w (q_a - m c_a) - (1 - w) (q_b - m c_b)
 
-    taken inside pairs. Beyond the dearest arm the best stands alone. Raises ValueError where `of` is cheaper than all.
+    taken inside pairs. Beyond the dearest method the best stands alone. Raises ValueError where `of` is cheaper than
+    all.
     """
 
     def one(part: pd.DataFrame) -> pd.Series:
         own, others = where(part, **of), where(part, **among)
         shares, slope = _mixture(own, others, quality, cost)
         net = _units(own.assign(net=own[quality] - slope * own[cost]), "net")
-        for arm, weight in shares.items():
-            paid = others[others["arm"] == arm].assign(
+        for method, weight in shares.items():
+            paid = others[others["method"] == method].assign(
                 net=lambda rest: rest[quality] - slope * rest[cost]
             )
             net = _aligned(net, weight * _units(paid, "net"), quality)
@@ -126,13 +127,13 @@ def above_mixtures(
 def _mixture(
     own: pd.DataFrame, others: pd.DataFrame, quality: str, cost: str
 ) -> tuple[dict[str, float], float]:
-    """The arms of the hull between which the cost of `own` lies, with their weights, and the hull's slope there."""
-    means = others.groupby("arm", sort=False)[[cost, quality]].mean()
+    """The methods of the hull between which the cost of `own` lies, with their weights, and the hull's slope there."""
+    means = others.groupby("method", sort=False)[[cost, quality]].mean()
     corners = means.iloc[hull(means[cost].to_numpy(), means[quality].to_numpy())]
     at = float(own[cost].mean())
     if at < corners[cost].iloc[0]:
         raise ValueError(
-            f"{cost} {at:g} is below that of every arm of the mixtures ({corners[cost].iloc[0]:g})"
+            f"{cost} {at:g} is below that of every method of the mixtures ({corners[cost].iloc[0]:g})"
         )
     place = int(np.searchsorted(corners[cost].to_numpy(), at, side="right"))
     if place == len(corners):  # dearer than all: the best alone
@@ -151,11 +152,17 @@ def share(rows: pd.DataFrame, column: str, least: float, by: By = ()) -> pd.Data
     for name, part in _groups(rows, by):
         means = part.groupby("seed")[column].mean()
         hits = int((means >= least).sum())
-        lo, hi = random_effects.exact_share(hits, len(means))
+        ci_low, ci_high = random_effects.exact_share(hits, len(means))
         names.append(name)
         found.append(
             random_effects._row(
-                hits / len(means), lo, hi, len(means), part["item"].nunique(), np.nan, np.nan
+                hits / len(means),
+                ci_low,
+                ci_high,
+                len(means),
+                part["item"].nunique(),
+                np.nan,
+                np.nan,
             )
         )
     return _frame(names, found, by)
@@ -181,7 +188,11 @@ def statistic(
                 for _ in range(DRAWS // 4)
             ]
             row |= dict(
-                zip(("lo", "hi"), map(float, np.quantile(drawn, [0.025, 0.975])), strict=True)
+                zip(
+                    ("ci_low", "ci_high"),
+                    map(float, np.quantile(drawn, [0.025, 0.975])),
+                    strict=True,
+                )
             )
         names.append(name)
         found.append(row)
@@ -192,7 +203,7 @@ def intervals(estimates: pd.DataFrame) -> pd.Series:
     """Estimates as one column of `Interval`, to stand beside others in a table."""
     held = [
         Interval(*map(float, ends))
-        for ends in estimates[["value", "lo", "hi"]].itertuples(index=False)
+        for ends in estimates[["value", "ci_low", "ci_high"]].itertuples(index=False)
     ]
     return pd.Series(held, index=estimates.index, dtype=object)
 
@@ -216,14 +227,16 @@ def _units(rows: pd.DataFrame, column: str) -> pd.Series:
     """The column by seed, item and try. Raises ValueError for a unit that stands there twice, or without a value."""
     if rows.empty:
         raise ValueError(f"no rows to measure {column!r} on; is a condition misspelled?")
-    rows = rows.assign(**{key: 0 for key in ("seed", "try") if key not in rows})  # one run, one try
+    rows = rows.assign(
+        **{key: 0 for key in ("seed", "sample") if key not in rows}
+    )  # one run, one try
     units = rows.set_index(KEYS)[column].astype(float)
     if units.isna().any():
         raise ValueError(f"{column!r} is missing in {int(units.isna().sum())} of {len(units)} rows")
     if units.index.has_duplicates:
         twice = units.index[units.index.duplicated()][0]
         raise ValueError(
-            f"{column!r}: seed, item, try {twice} stands there twice; choose an arm or group by it"
+            f"{column!r}: seed, item, try {twice} stands there twice; choose a method or group by it"
         )
     return units
 
@@ -274,9 +287,13 @@ def _spread(units: pd.Series, column: str) -> random_effects.Spread:
 
 def _bounded(row: dict[str, float], units: pd.Series) -> dict[str, float]:
     """A mean of one run's rights and wrongs has the exact interval of a share."""
-    if row["runs"] == 1 and row["items"] == len(units) and set(units.unique()) <= {0.0, 1.0}:
-        lo, hi = random_effects.exact_share(int(units.sum()), len(units))
-        return row | {"lo": lo, "hi": hi}
+    if (
+        row["num_runs"] == 1
+        and row["num_items"] == len(units)
+        and set(units.unique()) <= {0.0, 1.0}
+    ):
+        ci_low, ci_high = random_effects.exact_share(int(units.sum()), len(units))
+        return row | {"ci_low": ci_low, "ci_high": ci_high}
     return row
 
 
@@ -292,7 +309,7 @@ def _paired(
 
 def _frame(names: Sequence[Any], found: Sequence[dict[str, float]], by: By) -> pd.DataFrame:
     by = _names(by)
-    frame = pd.DataFrame(list(found), columns=COLUMNS).astype({"runs": int, "items": int})
+    frame = pd.DataFrame(list(found), columns=COLUMNS).astype({"num_runs": int, "num_items": int})
     if not by:
         return frame
     names = [name if isinstance(name, tuple) else (name,) for name in names]

@@ -7,7 +7,7 @@ eqs. 4 and 5), which takes the two estimates for independent:
 
 Products and quotients do the same with logarithms, where both are positive. A number that is known has an
 interval of no width; an estimate of a single run has none at all (nan), and neither has what is computed of it.
-Left out: dependence. Two arms that share seeds are compared by their paired difference, a metric of its own.
+Left out: dependence. Two methods that share seeds are compared by their paired difference, a metric of its own.
 """
 
 import math
@@ -23,20 +23,20 @@ def exact(value: float) -> Interval:
 
 def is_exact(a: Interval) -> bool:
     """Whether nothing about it was sampled."""
-    return a.lo == a.value == a.hi
+    return a.ci_low == a.value == a.ci_high
 
 
-def holding(value: float, lo: float, hi: float) -> Interval:
+def holding(value: float, ci_low: float, ci_high: float) -> Interval:
     """An interval that holds its own value; a bootstrap's percentiles may miss it by a hair."""
-    return Interval(value, min(lo, value), max(hi, value))
+    return Interval(value, min(ci_low, value), max(ci_high, value))
 
 
 def plus(a: Interval, b: Interval) -> Interval:
     """a + b."""
     value = a.value + b.value
     below, above = (
-        math.hypot(a.value - a.lo, b.value - b.lo),
-        math.hypot(a.hi - a.value, b.hi - b.value),
+        math.hypot(a.value - a.ci_low, b.value - b.ci_low),
+        math.hypot(a.ci_high - a.value, b.ci_high - b.value),
     )
     return Interval(value, value - below, value + above)
 
@@ -48,7 +48,7 @@ def minus(a: Interval, b: Interval) -> Interval:
 
 def negative(a: Interval) -> Interval:
     """-a."""
-    return Interval(-a.value, -a.hi, -a.lo)
+    return Interval(-a.value, -a.ci_high, -a.ci_low)
 
 
 def times(a: Interval, b: Interval) -> Interval:
@@ -56,7 +56,9 @@ def times(a: Interval, b: Interval) -> Interval:
     if is_exact(a) or is_exact(b):
         factor, other = (a.value, b) if is_exact(a) else (b.value, a)
         ends = (
-            sorted((other.lo * factor, other.hi * factor)) if other.known else [math.nan, math.nan]
+            sorted((other.ci_low * factor, other.ci_high * factor))
+            if other.known
+            else [math.nan, math.nan]
         )
         return Interval(other.value * factor, *ends)
     return _by_logarithms(a, b, plus, a.value * b.value)
@@ -81,8 +83,8 @@ def most(*several: Interval) -> Interval:
 
 def size(a: Interval) -> Interval:
     """abs(a)."""
-    if a.known and a.lo <= 0 <= a.hi:
-        return Interval(abs(a.value), 0.0, max(-a.lo, a.hi))
+    if a.known and a.ci_low <= 0 <= a.ci_high:
+        return Interval(abs(a.value), 0.0, max(-a.ci_low, a.ci_high))
     return negative(a) if a.value < 0 else a
 
 
@@ -90,13 +92,17 @@ def _chosen(choose: Callable[..., float], several: tuple[Interval, ...]) -> Inte
     value = choose(each.value for each in several)
     if not all(each.known for each in several):
         return Interval(value, math.nan, math.nan)
-    return Interval(value, choose(each.lo for each in several), choose(each.hi for each in several))
+    return Interval(
+        value, choose(each.ci_low for each in several), choose(each.ci_high for each in several)
+    )
 
 
 def _by_logarithms(
     a: Interval, b: Interval, combine: Callable[..., Interval], value: float
 ) -> Interval:
-    if not (a.known and b.known and a.lo > 0 and b.lo > 0):
+    if not (a.known and b.known and a.ci_low > 0 and b.ci_low > 0):
         return Interval(value, math.nan, math.nan)
-    found = combine(*(Interval(*(math.log(end) for end in (x.value, x.lo, x.hi))) for x in (a, b)))
-    return holding(value, math.exp(found.lo), math.exp(found.hi))
+    found = combine(
+        *(Interval(*(math.log(end) for end in (x.value, x.ci_low, x.ci_high))) for x in (a, b))
+    )
+    return holding(value, math.exp(found.ci_low), math.exp(found.ci_high))

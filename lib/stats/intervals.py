@@ -17,29 +17,31 @@ _CELLS = 2_000_000  # numbers held in memory at once while resampling
 
 @dataclass(frozen=True)
 class Interval:
-    """A statistic and the interval around it; `lo` and `hi` are nan where one run gives none."""
+    """A statistic and the interval around it; `ci_low` and `ci_high` are nan where one run gives none."""
 
     value: float
-    lo: float
-    hi: float
+    ci_low: float
+    ci_high: float
 
     def __str__(self) -> str:
         if not self.known:
             return f"{self.value:.2f} (one run, no interval)"
-        return f"{self.value:.2f} [{self.lo:.2f}, {self.hi:.2f}]"
+        return f"{self.value:.2f} [{self.ci_low:.2f}, {self.ci_high:.2f}]"
 
     @property
     def known(self) -> bool:
         """Whether there is an interval at all."""
-        return bool(np.isfinite(self.lo) and np.isfinite(self.hi))
+        return bool(np.isfinite(self.ci_low) and np.isfinite(self.ci_high))
 
     def excludes(self, number: float) -> bool:
         """Whether `number` lies outside the interval; an unknown interval excludes nothing."""
-        return self.known and not self.lo <= number <= self.hi
+        return self.known and not self.ci_low <= number <= self.ci_high
 
     def as_metrics(self, name: str) -> dict[str, float]:
-        """Flat keys for a metrics file: name, name_lo, name_hi (the last two only if known)."""
-        bounds = {f"{name}_lo": self.lo, f"{name}_hi": self.hi} if self.known else {}
+        """Flat keys for a metrics file: name, name_ci_low, name_ci_high (the last two only if known)."""
+        bounds = (
+            {f"{name}_ci_low": self.ci_low, f"{name}_ci_high": self.ci_high} if self.known else {}
+        )
         return {name: self.value, **bounds}
 
 
@@ -57,8 +59,8 @@ def mean_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
     for first in range(0, DRAWS, at_once):
         size = min(at_once, DRAWS - first)
         found.append(values[rng.integers(len(values), size=(size, len(values)))].mean(axis=1))
-    lo, hi = np.quantile(np.concatenate(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(values.mean()), float(lo), float(hi))
+    ci_low, ci_high = np.quantile(np.concatenate(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(values.mean()), float(ci_low), float(ci_high))
 
 
 def t_interval(values: np.ndarray) -> Interval:

@@ -1,4 +1,5 @@
-"""How far a mean of runs and items may lie from the truth: mean squares, pooled where arms are alike, and Student's t.
+"""How far a mean of runs and items may lie from the truth: mean squares, pooled where methods are alike, and Student's
+t.
 
 A grid holds one number for each run (a seed: its training, its order of items) and item. Where runs share their
 items both are samples: `crossed` has the formula. Where every run has items of its own, runs alone are
@@ -14,7 +15,7 @@ from scipy import stats as scipy_stats
 from scipy.special import ndtri, stdtr, stdtrit  # Student's distribution and its quantiles
 
 LEVEL = 0.95
-POWER = 0.8  # chance to tell an effect of the size that an estimate is said to be able to tell
+POWER = 0.8  # of the minimum detectable effect
 _HALF_WIDTHS = 1 + float(
     ndtri(POWER) / ndtri((1 + LEVEL) / 2)
 )  # that such an effect is long, if all is normal
@@ -47,34 +48,50 @@ class Spread:
         return square / self.size, freedom
 
     def row(self) -> dict[str, float]:
-        """The estimate: value, lo, hi, runs, items; p of no effect; told: the smallest effect that it could tell."""
+        """The estimate: value, ci_low, ci_high, num_runs, num_items, p_value, mde (see `estimates`)."""
         variance, freedom = self.variance()
         if not np.isfinite(variance):
             return _row(self.value, np.nan, np.nan, self.runs, self.items, np.nan, np.nan)
         error = variance**0.5
         reach = float(stdtrit(freedom, (1 + LEVEL) / 2))
-        p = 2 * float(stdtr(freedom, -abs(self.value) / error)) if error else float(self.value == 0)
-        told = (reach + float(stdtrit(freedom, POWER))) * error
+        p_value = (
+            2 * float(stdtr(freedom, -abs(self.value) / error)) if error else float(self.value == 0)
+        )
+        mde = (reach + float(stdtrit(freedom, POWER))) * error
         return _row(
             self.value,
             self.value - reach * error,
             self.value + reach * error,
             self.runs,
             self.items,
-            p,
-            told,
+            p_value,
+            mde,
         )
 
 
-def read_off(lo: float, hi: float) -> float:
-    """The smallest effect that an interval lo .. hi could have told four times in five, as if it were normal."""
-    return (hi - lo) / 2 * _HALF_WIDTHS
+def mde_from_interval(ci_low: float, ci_high: float) -> float:
+    """The minimum detectable effect at 80 % power that an interval implies, as if the estimate were normal."""
+    return (ci_high - ci_low) / 2 * _HALF_WIDTHS
 
 
 def _row(
-    value: float, lo: float, hi: float, runs: int, items: int, p: float, told: float
+    value: float,
+    ci_low: float,
+    ci_high: float,
+    num_runs: int,
+    num_items: int,
+    p_value: float,
+    mde: float,
 ) -> dict[str, float]:
-    return {"value": value, "lo": lo, "hi": hi, "runs": runs, "items": items, "p": p, "told": told}
+    return {
+        "value": value,
+        "ci_low": ci_low,
+        "ci_high": ci_high,
+        "num_runs": num_runs,
+        "num_items": num_items,
+        "p_value": p_value,
+        "mde": mde,
+    }
 
 
 def crossed(grid: np.ndarray) -> Spread:
@@ -126,13 +143,13 @@ def sample(values: np.ndarray, kind: str, runs: int, items: int) -> Spread:
 
 
 def pooled(spreads: Sequence[Spread]) -> list[Spread]:
-    """The same with mean squares averaged over arms of one design, weighted by their degrees of freedom.
+    """The same with mean squares averaged over methods of one design, weighted by their degrees of freedom.
 
-    It assumes that arms vary alike: then few seeds of many arms know the variance as well as many seeds of one. Degrees
-    of freedom of runs add up; those of items do not, because arms share them.
+    It assumes that methods vary alike: then few seeds of many methods know the variance as well as many seeds of one.
+    Degrees of freedom of runs add up; those of items do not, because methods share them.
     """
     if len({(each.kind, each.size, each.items) for each in spreads}) > 1:
-        raise ValueError("arms whose variances are pooled need equal numbers of runs and items")
+        raise ValueError("methods whose variances are pooled need equal numbers of runs and items")
     weights = np.stack([each.freedom for each in spreads])
     squares = (np.stack([each.squares for each in spreads]) * weights).sum(0) / weights.sum(0)
     freedom = weights.sum(0)

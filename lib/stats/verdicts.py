@@ -3,7 +3,7 @@
     holds           the whole interval lies on the claimed side of zero
     does not hold   the whole interval lies on the other side
     equivalent      the interval holds zero and lies inside a margin that was written down before the run
-    undecided       anything else; `told` says what effect these runs could have told
+    undecided       anything else; `mde` is the minimum detectable effect of these runs
     not open        too little could be won by choosing (`lib.stats.headroom`), so nothing was asked
     untestable      an interval of no width: nothing varied, so nothing was tested
 
@@ -33,25 +33,25 @@ def slug(verdict: str) -> str:
     return verdict.replace(" ", "_")
 
 
-def verdict(estimates: pd.DataFrame, margin: float | None = None) -> pd.Series:
-    """The verdict on each estimate being above 0. margin: half-width of what counts as no difference, in its unit."""
-    if margin is not None and margin <= 0:
-        raise ValueError(f"a margin of equivalence must be above 0, got {margin:g}")
-    lo, hi = estimates["lo"], estimates["hi"]
+def verdict(estimates: pd.DataFrame, equivalence_margin: float | None = None) -> pd.Series:
+    """The verdict on each estimate being above 0. equivalence_margin: half-width of what counts as no difference."""
+    if equivalence_margin is not None and equivalence_margin <= 0:
+        raise ValueError(f"an equivalence margin must be above 0, got {equivalence_margin:g}")
+    ci_low, ci_high = estimates["ci_low"], estimates["ci_high"]
     alike = (
-        (lo > -margin) & (hi < margin)
-        if margin is not None
+        (ci_low > -equivalence_margin) & (ci_high < equivalence_margin)
+        if equivalence_margin is not None
         else pd.Series(False, index=estimates.index)
     )
-    cases = [lo == hi, lo > 0, hi < 0, alike]
+    cases = [ci_low == ci_high, ci_low > 0, ci_high < 0, alike]
     found = np.select(cases, [UNTESTABLE, HOLDS, FAILS, EQUIVALENT], UNDECIDED)
     return pd.Series(found, index=estimates.index, name="verdict")
 
 
 def holm(estimates: pd.DataFrame, level: float = 0.05) -> pd.Series:
-    """Whether each effect is still told with all of them asked at once (Holm 1979): the chance that even one of those
-    kept is luck stays below `level`. Estimates without p are never kept."""
-    p = estimates["p"].fillna(1.0)
+    """Whether each effect is still significant with all of them tested at once (Holm 1979): the chance that one of
+    those kept is luck stays below `level`. Estimates without a p-value are never kept."""
+    p = estimates["p_value"].fillna(1.0)
     order = p.sort_values(kind="stable").index
     bounds = level / np.arange(len(order), 0, -1)
     kept = np.cumprod(p.loc[order].to_numpy() <= bounds).astype(
@@ -60,9 +60,9 @@ def holm(estimates: pd.DataFrame, level: float = 0.05) -> pd.Series:
     return pd.Series(kept, index=order, name="kept").reindex(estimates.index)
 
 
-def words(estimates: pd.DataFrame, margin: float | None = None) -> str:
+def words(estimates: pd.DataFrame, equivalence_margin: float | None = None) -> str:
     """Which of several estimates are clear, as one sentence: `clearly above 0: a, b; undecided: c.`"""
-    found = verdict(estimates, margin)
+    found = verdict(estimates, equivalence_margin)
     names = [
         " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
         for name in estimates.index

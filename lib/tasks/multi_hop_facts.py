@@ -95,9 +95,9 @@ def _onward(place: str, hops: int) -> list[str]:
     return [r for r in relations if hops == 1 or RELATIONS[r][1] in ("person", "town")]
 
 
-def _options(rng: np.random.Generator, right: str, relation: str) -> tuple[tuple[str, ...], str]:
-    others = [value for value in VALUES[RELATIONS[relation][1]] if value != right]
-    picked = [right, *(others[i] for i in rng.permutation(len(others))[:3])]
+def _options(rng: np.random.Generator, correct: str, relation: str) -> tuple[tuple[str, ...], str]:
+    others = [value for value in VALUES[RELATIONS[relation][1]] if value != correct]
+    picked = [correct, *(others[i] for i in rng.permutation(len(others))[:3])]
     order = rng.permutation(4)
     return tuple(picked[i] for i in order), LETTERS[int(np.flatnonzero(order == 0)[0])]
 

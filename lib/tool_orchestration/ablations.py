@@ -5,8 +5,8 @@ from lib.stats.ablation_comparison import Comparison, Measure
 from lib.tool_orchestration import experiment, variants
 
 MILLION = 1e6
-RIGHT = Measure("right", "accuracy")
-MONEY = Measure("dollars", "$ per million questions", "lower")
+RIGHT = Measure("correct", "accuracy")
+MONEY = Measure("cost_usd", "$ per million questions", "lower")
 SECONDS = Measure("milliseconds", "ms", "lower")
 
 
@@ -15,18 +15,18 @@ def pricing(params: Params, **where) -> dict[str, Comparison]:
     the exam at prices by lot, and at the prices of another list. where: of study.run."""
     compared = [variants.NAMED[name] for name in ("paper", "published")] + [variants.LISTED]
     results = experiment.run(params, compared, label="training at other prices", **where)
-    labels = {experiment.START: "start"} | {arm.name: arm.label for arm in compared}
+    labels = {experiment.START: "start"} | {method.name: method.label for method in compared}
     labels["paper"] = "prices by lot"
     return {exam: _priced(params, results, labels, exam) for exam in ("test", "unseen_prices")}
 
 
 def _priced(params: Params, results: experiment.Results, labels, exam: str) -> Comparison:
-    rows = results.episodes[results.episodes["exam"] == exam]
-    rows = rows[rows["arm"].isin(labels)]
+    rows = results.episodes[results.episodes["style"] == exam]
+    rows = rows[rows["method"].isin(labels)]
     frame = rows.assign(
-        variant=rows["arm"].map(labels),
+        variant=rows["method"].map(labels),
         unit=rows["item"],
-        dollars=rows["dollars"] * MILLION,
+        cost_usd=rows["cost_usd"] * MILLION,
         milliseconds=rows["seconds"] * 1000,
     )
     usual = labels["paper"]

@@ -1,7 +1,7 @@
 """The experiment: tools tried one by one, an orchestrator that speaks the protocol, every training under every seed.
 
 First, side by side, one job tries every tool and one teaches the protocol and lets the start try the office tasks.
-Then one job per arm and seed trains and is tested, and one tests the start. All are jobs of a sweep that resumes;
+Then one job per variant and seed trains and is tested, and one tests the start. All are jobs of a sweep that resumes;
 a training goes on from its last checkpoint. Working files lie under data/runs/toolorchestra.
 """
 
@@ -60,7 +60,7 @@ from lib.tool_orchestration import sft_warmup as warm
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_environment import Desk, Episode, Own, roll
 from lib.tool_orchestration.tool_menu import Menu, Offer, Preference, PriceList, names, seen
-from lib.tool_orchestration.variants import ARMS, Arm
+from lib.tool_orchestration.variants import VARIANTS, Variant
 
 VERSION = 1  # of how orchestrators are trained and tested
 RUNS = ROOT / "data/runs/toolorchestra"
@@ -98,9 +98,9 @@ class Results:
     """What a study left.
 
     tools: the names in the order of preference vectors; tried: every tool on its own (`desk.tried`) with split;
-    episodes: test episodes (`rows`) with arm, seed and exam; rollouts: the same of training, with update and group;
-    learning: what trainer and filters say of every update; corpus: statistics of the office tasks; budget: of the arm
-    with CoRL's reward, dollars; own: what the orchestrator's tokens cost; offers: the menu at list prices.
+    episodes: test episodes (`rows`) with variant, seed and exam; rollouts: the same of training, with update and group;
+    learning: what trainer and filters say of every update; corpus: statistics of the office tasks; budget: of the
+    variant with CoRL's reward, dollars; own: what the orchestrator's tokens cost; offers: the menu at list prices.
     """
 
     tools: tuple[str, ...]
@@ -206,13 +206,13 @@ def _card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
     about = llm.models[name]
     if about.backend == "lab":
         return cards.read(about.model or name, models)
-    dollars = 1000 * max(about.price_in or 0.0, about.price_out or 0.0)
-    return {"dollars_per_1k_tokens": dollars, "tokens_per_second": HOSTED, "accuracy": []}
+    cost_usd = 1000 * max(about.price_in or 0.0, about.price_out or 0.0)
+    return {"dollars_per_1k_tokens": cost_usd, "tokens_per_second": HOSTED, "accuracy": []}
 
 
 def run(
     params: Params,
-    compared: Sequence[Arm] = ARMS,
+    compared: Sequence[Variant] = VARIANTS,
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "training orchestrators",
@@ -227,7 +227,7 @@ def run(
     with opened_place(context, settings, *_read_price_lists(settings)) as place:
         offers, own = place.offers, place.own
 
-    # What the arms build on, and the trial of the tools.
+    # What the variants build on, and the trial of the tools.
     first_jobs = make_first_jobs(params, Path(models))
     jobs = make_jobs(params, compared, first_jobs)
     try:
@@ -239,7 +239,7 @@ def run(
             "protocol and tools",
         )
 
-        # The arms.
+        # The variants.
         context = replace(context, inputs={job.key: str(job.folder(runs)) for job in first_jobs})
         train_and_test = partial(work, context=context, save_every=settings.save_every)
         sweep.run(train_and_test, jobs, runs, settings.jobs, label)
@@ -274,7 +274,7 @@ def make_context(
 def choices(
     params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
 ) -> pd.DataFrame:
-    """Every tool by itself on about n dev and n test questions in independent tries, columns split, arm (the tool),
+    """Every tool by itself on about n dev and n test questions in independent tries, columns split, variant (the tool),
     item, try, right: what `measure.headroom` asks for. A tool that cannot be asked a question is wrong. Nothing learns
     from these."""
     parts = []
@@ -290,17 +290,17 @@ def choices(
             rows = pd.DataFrame(
                 tool_environment.tried(place.desk, asked, tools, f"{split} {attempt}")
             )
-            right = (
-                rows.pivot(index="item", columns="tool", values="right")
+            correct = (
+                rows.pivot(index="item", columns="tool", values="correct")
                 .reindex(columns=tools)
                 .fillna(0.0)
             )
-            told = right.rename_axis(columns="arm").stack().rename("right").reset_index()
-            parts.append(told.assign(split=split, **{"try": attempt}))
+            told = correct.rename_axis(columns="method").stack().rename("correct").reset_index()
+            parts.append(told.assign(split=split, **{"sample": attempt}))
     return pd.concat(parts, ignore_index=True)
 
 
-def plan(params: Params, compared: Sequence[Arm] = ARMS) -> str:
+def plan(params: Params, compared: Sequence[Variant] = VARIANTS) -> str:
     """How many calls the study makes at most, and what endpoints among the tools may cost: a sentence."""
     settings = params.tools
     trained = (
@@ -327,7 +327,7 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
         kind: LESSONS, TRIAL, TRAINING or TESTS_OF_START.
         llm: The models that there are.
         asked: The names in llm.models of those that the job asks.
-        reward: Of the arm that is trained.
+        reward: Of the variant that is trained.
     """
     numbers = asked_models.versions(llm, asked) | {
         "office tasks": synthesis.VERSION,
@@ -346,7 +346,7 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
     if kind != LESSONS:
         numbers["exams"] = test_sets.VERSION
         numbers["preference rewards"] = rewards.VERSION
-        numbers["arms of tool orchestration"] = variants.VERSION
+        numbers["variants of tool orchestration"] = variants.VERSION
     if kind in (LESSONS, TRIAL):
         numbers["tool strategies"] = single_tool_baselines.VERSION
     if kind == LESSONS:
@@ -392,36 +392,36 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
 
 
 def make_jobs(
-    params: Params, compared: Sequence[Arm], first_jobs: Sequence[sweep.Job]
+    params: Params, compared: Sequence[Variant], first_jobs: Sequence[sweep.Job]
 ) -> list[sweep.Job]:
-    """One job per arm and seed, and one for the start.
+    """One job per variant and seed, and one for the start.
 
     The models that they ask are in the key of the lessons that they build on.
 
     Args:
         params: All settings; a job is handed those that it reads.
-        compared: The arms.
+        compared: The variants.
         first_jobs: Of `make_first_jobs`.
 
     Raises:
-        ParamsError: A price list is none, or an arm changes the trainer to something that cannot be.
+        ParamsError: A price list is none, or a variant changes the trainer to something that cannot be.
     """
     settings = params.tools
     inputs = {"start": first_jobs[0].key}
     trained = []
-    for arm in compared:
-        changed = settings.learn.model_dump() | dict(arm.changes)
-        learn = parameters.validate(changed, LearnSettings, f"the arm {arm.name}")
-        of_arm = _shared_settings(params, TRAINING, arm.reward) | {
-            "arm": arm.decided_by,
+    for variant in compared:
+        changed = settings.learn.model_dump() | dict(variant.changes)
+        learn = parameters.validate(changed, LearnSettings, f"the variant {variant.name}")
+        of_arm = _shared_settings(params, TRAINING, variant.reward) | {
+            "variant": variant.decided_by,
             "learn": learn.model_dump(),
-            **_exam_settings(settings, arm.exams, _READ_BY_TRAINING),
+            **_exam_settings(settings, variant.exams, _READ_BY_TRAINING),
             "inputs": inputs,
         }
         for seed in range(settings.seeds):
-            trained.append(sweep.Job(f"{arm.name}/seed-{seed}", of_arm | {"seed": seed}))
+            trained.append(sweep.Job(f"{variant.name}/seed-{seed}", of_arm | {"seed": seed}))
     of_start = _shared_settings(params, TESTS_OF_START) | {
-        "arm": None,
+        "variant": None,
         **_exam_settings(settings, test_sets.ALL),
         "inputs": inputs,
         "seed": 0,
@@ -490,7 +490,12 @@ def _begin(place: Place, shape: LabModel, folder: Path, progress) -> None:
     base = Path(place.context.models) / settings.base
     lessons, offers = settings.warm, met(place.offers, settings)
     traces = warm.corpus(
-        lessons.items, offers, settings.spread, lessons.lean, corpus.tasks, lessons.seed
+        lessons.items,
+        offers,
+        settings.spread,
+        lessons.preference_bias,
+        corpus.tasks,
+        lessons.seed,
     )
     corl_warm.taught(base, shape, lessons, traces, folder / "model", lambda x: progress(0.9 * x))
     voice = place.voice(checkpoints.load(folder / "model"))
@@ -508,7 +513,7 @@ def _solves(place: Place, voice: Lab, tasks: Sequence[Task], attempt: int) -> li
         tasks, place.offers, seen(place.settings), place.settings.spread, rng
     )
     episodes = place.roll(voice, asked, _TEST_KEY - 1 - attempt, place.settings.temperature)
-    return [e.right == 1.0 for e in episodes]
+    return [e.correct == 1.0 for e in episodes]
 
 
 def _budget(place: Place, voice: Lab, offices: Sequence[Task]) -> float:
@@ -521,7 +526,7 @@ def _budget(place: Place, voice: Lab, offices: Sequence[Task]) -> float:
     episodes = place.roll(voice, asked, _TEST_KEY - 100, place.settings.temperature)
     return float(
         np.quantile(
-            [tool_environment.dollars(e, place.own) for e in episodes], place.settings.budget
+            [tool_environment.cost_usd(e, place.own) for e in episodes], place.settings.budget
         )
     )
 
@@ -538,7 +543,7 @@ def _try_tools(place: Place, folder: Path) -> None:
     ):
         rows = tool_environment.tried(place.desk, asked, seen(settings), split)
         about = [
-            {"kind": a.kind, "difficulty": a.difficulty, "menu": " ".join(a.menu.names)}
+            {"group": a.kind, "difficulty": a.difficulty, "offered": " ".join(a.menu.names)}
             for a in asked
         ]
         parts.append(pd.DataFrame([{"split": split} | about[row["item"]] | row for row in rows]))
@@ -549,11 +554,11 @@ def _prompt(place: Place, folder: Path) -> None:
     """The pilot study: an orchestrator that is only prompted, by function schemas."""
     settings = place.settings
     asked = test_sets.exam("pilot", place.offers, place.unseen_offers, settings)
-    heat = settings.test_temperature
+    temperature = settings.test_temperature
     episodes = prompted_baseline.roll(
-        place.desk, settings.agent, asked, settings.rounds, _TEST_KEY - 50, heat
+        place.desk, settings.agent, asked, settings.rounds, _TEST_KEY - 50, temperature
     )
-    sat = rows(episodes, names(settings), Own(0.0, 0.0)).assign(exam="pilot", arm=AGENT, seed=0)
+    sat = rows(episodes, names(settings), Own(0.0, 0.0)).assign(style="pilot", method=AGENT, seed=0)
     artifacts.write_parquet(folder / "pilot.parquet", sat)
 
 
@@ -561,7 +566,7 @@ def _prompt(place: Place, folder: Path) -> None:
 
 
 def work(job: sweep.Job, folder: Path, progress, context: RunContext, save_every: int) -> None:
-    """Train and test one arm under one seed, or test the start.
+    """Train and test one variant under one seed, or test the start.
 
     save_every: updates between checkpoints, which changes no result.
     """
@@ -587,7 +592,7 @@ class Run:
         """Train, sit the exams, keep the numbers and the weights."""
         is_training = self.job.settings["job"] == TRAINING
         if is_training:
-            self._train(Arm.from_settings(self.job.settings["arm"]))
+            self._train(Variant.from_settings(self.job.settings["variant"]))
         tests = [self._exam(name) for name in self.job.settings["exams"]]
         sat = [
             each for each in tests if len(each)
@@ -603,9 +608,9 @@ class Run:
             self.voice, asked, _TEST_KEY + self.seed, self.settings.test_temperature
         )
         decode = self.voice.decode if name == "test" else None
-        return rows(episodes, names(self.settings), self.place.own, decode).assign(exam=name)
+        return rows(episodes, names(self.settings), self.place.own, decode).assign(style=name)
 
-    def _train(self, arm: Arm) -> None:
+    def _train(self, variant: Variant) -> None:
         settings = self.settings
         offices = load(self.start / "offices.json").tasks
         budget = artifacts.read_json(self.start / "begun.json")["budget"]
@@ -617,14 +622,14 @@ class Run:
         groups = np.repeat(np.arange(settings.groups), settings.rollouts)
         while learner.step < settings.updates:
             step, key = learner.step, self.seed * 10**6 + learner.step
-            assigned = self._draw_assignments(arm, offices, key)
+            assigned = self._draw_assignments(variant, offices, key)
             episodes = self.place.roll(self.voice, assigned, key, settings.temperature)
-            reward = variants.paid(arm, episodes, groups, tools, self.place.own, budget)
+            reward = variants.paid(variant, episodes, groups, tools, self.place.own, budget)
             samples, kept = variants.learned(
-                arm, episodes, groups, reward, settings.least_deviation
+                variant, episodes, groups, reward, settings.least_deviation
             )
             rollouts = rows(episodes, tools, self.place.own)
-            logs.add("rollouts", rollouts.assign(update=step, group=groups, reward=reward))
+            logs.add("rollouts", rollouts.assign(step=step, rollout_group=groups, reward=reward))
             means = learner.update(samples) if len(samples) > 1 else learner.skip()
             self.voice.refresh()
             left_out = {
@@ -632,19 +637,21 @@ class Run:
                 "unanswered": kept.unanswered,
                 "agreeing": kept.agreeing,
             }
-            counts = {"update": learner.step, "kept": len(samples)} | left_out
+            counts = {"step": learner.step, "kept": len(samples)} | left_out
             logs.add("learning", pd.DataFrame([counts | means]))
             self.progress(0.9 * learner.step / settings.updates)
             if learner.step % self.save_every == 0:
                 logs.save()
         logs.save()
 
-    def _draw_assignments(self, arm: Arm, offices: Sequence[Task], key: int) -> list[Assignment]:
+    def _draw_assignments(
+        self, variant: Variant, offices: Sequence[Task], key: int
+    ) -> list[Assignment]:
         """The assignments of one update, each as often as a group has rollouts."""
         settings = self.settings
         works = episode_specs.mixed(settings.groups, "train", key + 10**5, offices)
         rng = seeds.rng("toolorchestra", "assignments", seed=key)
-        spread = arm.spread or settings.spread
+        spread = variant.spread or settings.spread
         drawn = episode_specs.drawn(works, self.place.offers, seen(settings), spread, rng)
         struck = episode_specs.struck(drawn, settings.outages, rng)
         return [assignment for assignment in struck for _ in range(settings.rollouts)]
@@ -665,17 +672,17 @@ def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=Non
         a = e.assignment
         row = {
             "item": i,
-            "kind": a.kind,
+            "group": a.kind,
             "difficulty": a.difficulty,
-            "right": e.right,
-            "dollars": -m[i, -2],
+            "correct": e.correct,
+            "cost_usd": -m[i, -2],
             "seconds": e.seconds,
-            "own": len(e.ids) * own.dollars,
+            "own_cost_usd": len(e.ids) * own.cost_usd,
             "calls": len(e.calls),
-            "called": " ".join(e.calls),
+            "chosen": " ".join(e.calls),
             "malformed": e.malformed,
             "answered": float(e.answer is not None),
-            "menu": " ".join(a.menu.names),
+            "offered": " ".join(a.menu.names),
             "m": m[i].tolist(),
             "p": wanted[i].tolist(),
             "p_cost": a.preference.cost,

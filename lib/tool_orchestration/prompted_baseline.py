@@ -62,7 +62,7 @@ def roll(
             episodes[i].exchanges.append(Exchange(said, call, reply))
             held[i] += _told(call, call_protocol.heard(reply.text), f"call_{turn}")
     for episode in episodes:
-        episode.right = judged(episode)
+        episode.correct = judged(episode)
     return episodes
 
 
@@ -92,7 +92,7 @@ def _schema(offer: Offer, desk: Desk) -> dict[str, Any]:
     )
     model = Tool(offer.name, f"A model. Good at: {good}.", {"question": {"type": "string"}}, str)
     told = desk.tools.get(offer.name, model).schema["function"]
-    price = f" About ${offer.typical_dollars:.2g} and {offer.typical_seconds:.2g} s per call."
+    price = f" About ${offer.typical_cost_usd:.2g} and {offer.typical_seconds:.2g} s per call."
     return {"type": "function", "function": told | {"description": told["description"] + price}}
 
 

@@ -23,13 +23,15 @@ SYSTEM = "toolorchestra"
 PAPER, SIGN, LENIENT, CORL = (
     NAMED[name].label for name in ("paper", "published", "lenient", "corl")
 )
-LABELS = {START: "start"} | {name: arm.label for name, arm in NAMED.items()} | {AGENT: "lab-agent"}
+LABELS = (
+    {START: "start"} | {name: method.label for name, method in NAMED.items()} | {AGENT: "lab-agent"}
+)
 UNITS = {  # of cost and latency in the evaluation: per dollar and per second
     "micro-dollars and ms": (rewards.MICRO, rewards.MILLI), "dollars and seconds": (1.0, 1.0),
     "as printed, amounts negative": (-1.0, -1.0),
 }  # fmt: skip
 WEIGHTS = {
-    "right": "p_accuracy",
+    "correct": "p_accuracy",
     "micro": "p_cost",
     "ms": "p_latency",
 }  # what each weight should move
@@ -42,12 +44,10 @@ _RULES = {
     rule_baselines.RANDOM: "constant",
     rule_baselines.ORACLE: "oracle",
 }
-_NONE = pd.DataFrame(columns=["value", "lo", "hi"], dtype=float)  # estimates
+_NONE = pd.DataFrame(columns=["value", "ci_low", "ci_high"], dtype=float)  # estimates
 _WORDS = [
     "m",
     "p",
-    "called",
-    "menu",
     "spoken",
 ]  # of `study.rows`, in the record as lists or not at all
 
@@ -68,22 +68,16 @@ def rows(results: Results, params: Params) -> pd.DataFrame:
         "confidential": False,
         "only": False,
     }  # of rules
-    return (
-        every.fillna(unknown)
-        .assign(
-            item=every["item"].astype(str),
-            group=every["kind"],
-            split="test",
-            condition=np.where(every["kind"] == "office", "office", "question"),
-            own_dollars=every["own"],
-            wild=(every["malformed"] > 0).astype(float),
-            micro=every["dollars"] * rewards.MICRO,
-            own_micro=every["own"] * rewards.MICRO,
-            ms=every["seconds"] * rewards.MILLI,
-            backend=params.llm.decided_by(params.tools.models.values()),
-            calls=every["calls"].round().astype(int),
-        )
-        .drop(columns=["kind", "own", "exam"])
+    return every.fillna(unknown).assign(
+        item=every["item"].astype(str),
+        split="test",
+        condition=np.where(every["group"] == "office", "office", "question"),
+        wild=(every["malformed"] > 0).astype(float),
+        micro=every["cost_usd"] * rewards.MICRO,
+        own_micro=every["own_cost_usd"] * rewards.MICRO,
+        ms=every["seconds"] * rewards.MILLI,
+        backend=params.llm.decided_by(params.tools.models.values()),
+        calls=every["calls"].round().astype(int),
     )
 
 
@@ -91,9 +85,9 @@ def told(results: Results, settings: ToolSettings) -> pd.DataFrame:
     """Episodes of orchestrators. Columns besides those of `study.rows`: whole (calls of tools), to_cheaper (of what the
     second price list made cheaper), to_wanted (of tools that a user likes; of models, which confidential users do
     not), even (what an even choice from the menu would give of that); newcomer (an unseen tool was called first),
-    even_new, only (no other tool is good by its card); met (a call met the outage), right_met and switched."""
-    part = results.episodes.assign(style=results.episodes["exam"]).join(scores(results)["score"])
-    calls, menus = part["called"].str.split(), part["menu"].str.split()
+    even_new, only (no other tool is good by its card); met (a call met the outage), correct_met and switched."""
+    part = results.episodes.join(scores(results)["score"])
+    calls, menus = part["chosen"].str.split(), part["offered"].str.split()
     new, models = (
         set(settings.unseen),
         {name for name, offer in results.offers.items() if not offer.local},
@@ -101,18 +95,18 @@ def told(results: Results, settings: ToolSettings) -> pd.DataFrame:
     likes = zip(part["liked"], part["confidential"].astype(bool), strict=True)
     aims = [models if secret else set(names.split()) for names, secret in likes]
     begins = np.where(
-        (part["kind"] == "facts") & (part["difficulty"] > 1), 2, 1
+        (part["group"] == "facts") & (part["difficulty"] > 1), 2, 1
     )  # an outage, from which call on
     first = [called.count(name) for called, name in zip(calls, part["first"], strict=True)]
     met = ((np.array(first) >= begins) & (part["style"] == "outage")).astype(float)
-    order = {arm: place for place, arm in enumerate(LABELS)}
+    order = {method: place for place, method in enumerate(LABELS)}
     return (
         part.assign(
-            arm=part["arm"].map(LABELS),
+            method=part["method"].map(LABELS),
             chosen=calls,
             offered=menus,
             whole=_hits(calls, [set(results.tools)] * len(part)),
-            role=part["arm"].map({START: "start", "paper": "paper"}).fillna("router"),
+            role=part["method"].map({START: "start", "paper": "paper"}).fillna("router"),
             to_cheaper=_hits(calls, [set(cheaper(results, settings))] * len(part)),
             to_wanted=_hits(calls, aims),
             even=_hits(menus, aims) / menus.str.len(),
@@ -120,13 +114,15 @@ def told(results: Results, settings: ToolSettings) -> pd.DataFrame:
             even_new=_hits(menus, [new] * len(part)) / menus.str.len(),
             only=[not set(names.split()) - new for names in part["good"]],
             met=met,
-            right_met=part["right"] * met,
+            correct_met=part["correct"] * met,
             switched=met * (calls.map(lambda names: len(set(names))) > 1),
         )
         .sort_values(
-            ["arm", "seed"],
+            ["method", "seed"],
             key=lambda of: (
-                of.map({LABELS[arm]: at for arm, at in order.items()}) if of.name == "arm" else of
+                of.map({LABELS[method]: at for method, at in order.items()})
+                if of.name == "method"
+                else of
             ),
             kind="stable",
         )
@@ -148,24 +144,30 @@ def cheaper(results: Results, settings: ToolSettings) -> list[str]:
         tool_menu.price_list(ROOT / path) for path in (settings.prices, settings.unseen_prices)
     )
     one, two = ({**told.calls, **told.models} for told in lists)
-    return [name for name in one if name in results.tools and two[name].dollars < one[name].dollars]
+    return [
+        name for name in one if name in results.tools and two[name].cost_usd < one[name].cost_usd
+    ]
 
 
 def rules(results: Results) -> pd.DataFrame:
     """Rows of `test` by those who need no orchestrator, and so pay for none."""
     part = results.episodes
-    start = part[(part["arm"] == START) & (part["exam"] == "test") & (part["kind"] != "office")]
-    about = start[["item", "kind", "difficulty"]]
+    start = part[
+        (part["method"] == START) & (part["style"] == "test") & (part["group"] != "office")
+    ]
+    about = start[["item", "group", "difficulty"]]
     found = rule_baselines.baselines(results.tried, start.sort_values("item"), results.tools)
     parts = [
         table.drop(columns="tool")
         .merge(about, on="item")
-        .assign(arm=name, role=_RULES.get(name, "expert"))
+        .assign(method=name, role=_RULES.get(name, "expert"))
         for name, table in found.items()
     ]
     every = pd.concat(parts, ignore_index=True)
     nobody = [[] for _ in range(len(every))]
-    return every.assign(style="test", seed=0, own=0.0, malformed=0, chosen=nobody, offered=nobody)
+    return every.assign(
+        style="test", seed=0, own_cost_usd=0.0, malformed=0, chosen=nobody, offered=nobody
+    )
 
 
 def best_always(results: Results) -> str:
@@ -181,20 +183,22 @@ def scores(
 ) -> pd.DataFrame:
     """Episodes of `test` with `score`, R^e by one reading of the formula, indexed as in `results.episodes`. dearer:
     what an orchestrator spends, times so much; weigh: factors on users' weights of cost and latency."""
-    part = results.episodes[results.episodes["exam"] == "test"]
-    before = part[part["arm"] == START].set_index("item")["m"].loc[part["item"]]
+    part = results.episodes[results.episodes["style"] == "test"]
+    before = part[part["method"] == START].set_index("item")["m"].loc[part["item"]]
     m, wanted = np.stack(part["m"]), np.stack(part["p"])
     m[:, -2] *= dearer
     wanted[:, -2:] *= weigh
     return part.assign(
-        arm=part["arm"].map(LABELS), score=rewards.score(m, np.stack(before), wanted, units)
+        method=part["method"].map(LABELS), score=rewards.score(m, np.stack(before), wanted, units)
     )
 
 
 # Estimates that are no means ------------------------------------------------------------------------
 
 
-def share(found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm") -> pd.DataFrame:
+def share(
+    found: pd.DataFrame, over: str, under: str, by: str | list[str] = "method"
+) -> pd.DataFrame:
     """`found` with a column `share` whose mean is a quotient of sums by group, and whose spread is that of the quotient
     by the delta method:
 
@@ -208,7 +212,7 @@ def share(found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm
 
 
 def quotients(
-    found: pd.DataFrame, over: str, under: str, by: str | list[str] = "arm"
+    found: pd.DataFrame, over: str, under: str, by: str | list[str] = "method"
 ) -> pd.DataFrame:
     """Quotients of sums by group, as `stats.mean` of `share`; nan where there was nothing to divide by."""
     linear, groups = share(found, over, under, by), found.groupby(by, sort=False).size().index
@@ -231,30 +235,30 @@ def quotient_gap(
 
 
 def shares_of(found: pd.DataFrame, tools: list[str]) -> pd.DataFrame:
-    """Shares of the calls to any of some tools that went to each, by arm and tool."""
+    """Shares of the calls to any of some tools that went to each, by method and tool."""
     hits = {tool: _hits(found["chosen"], [{tool}] * len(found)) for tool in tools}
     whole = sum(hits.values())
     long = pd.concat([found.assign(tool=tool, them=them, all=whole) for tool, them in hits.items()])
-    return quotients(long, "them", "all", ["arm", "tool"])
+    return quotients(long, "them", "all", ["method", "tool"])
 
 
 def slopes(grid: pd.DataFrame, column: str) -> pd.DataFrame:
-    """How much a mean changes by arm as its weight goes from 0 to 1, by least squares over the users: the mean over
+    """How much a mean changes by method as its weight goes from 0 to 1, by least squares over the users: the mean over
     seeds and questions of sum_u (w_u - mean w) y_u / sum_u (w_u - mean w)^2. grid: rows of `simplex`."""
     weight = grid.groupby("user")[WEIGHTS[column]].first()
     centred = weight - weight.mean()
     pull = grid["user"].map(centred / (centred**2).sum()) * len(weight)
     return stats.mean(
-        grid.assign(slope=pull * grid[column], **{"try": grid["user"]}), "slope", "arm"
+        grid.assign(slope=pull * grid[column], **{"sample": grid["user"]}), "slope", "method"
     )
 
 
 def volumes(grid: pd.DataFrame) -> pd.DataFrame:
-    """Hypervolume of the users' means by arm, 1 at the most: accuracy, and money and time saved as a share of the
+    """Hypervolume of the users' means by method, 1 at the most: accuracy, and money and time saved as a share of the
     reference. grid: rows of `simplex` with the start's."""
     money, time = WORST * grid[grid["role"] == "start"][["micro", "ms"]].mean()
     saved = grid.assign(money=1 - grid["micro"] / money, time=1 - grid["ms"] / time)
-    return stats.statistic(saved, ["user", "right", "money", "time"], _volume, "arm")
+    return stats.statistic(saved, ["user", "correct", "money", "time"], _volume, "method")
 
 
 def _volume(points: np.ndarray) -> float:
@@ -266,29 +270,29 @@ def _volume(points: np.ndarray) -> float:
 
 
 def updates(results: Results) -> pd.DataFrame:
-    """Means over the rollouts of every update: arm (label), seed, update, right, micro, ms, reward, malformed, paid (of
-    right ones alone, nan without one), and left, the share that the filters left out."""
-    rollouts, keys = results.rollouts, ["arm", "seed", "update"]
-    micro = rollouts["dollars"] * rewards.MICRO
+    """Means over the rollouts of every update: method (label), seed, step, correct, micro, ms, reward, malformed, paid
+    (of right ones alone, nan without one), and left, the share that the filters left out."""
+    rollouts, keys = results.rollouts, ["method", "seed", "step"]
+    micro = rollouts["cost_usd"] * rewards.MICRO
     each = rollouts.assign(
         micro=micro,
         ms=rollouts["seconds"] * rewards.MILLI,
         malformed=(rollouts["malformed"] > 0).astype(float),
-        paid=micro.where(rollouts["right"] > 0),
+        paid=micro.where(rollouts["correct"] > 0),
     ).groupby(keys)
-    kept = results.learning.assign(update=results.learning["update"] - 1).set_index(keys)["kept"]
+    kept = results.learning.assign(step=results.learning["step"] - 1).set_index(keys)["kept"]
     found = (
-        each[["right", "micro", "ms", "reward", "malformed", "paid"]]
+        each[["correct", "micro", "ms", "reward", "malformed", "paid"]]
         .mean()
         .assign(left=1 - kept / each.size())
     )
-    return found.reset_index().replace({"arm": LABELS})
+    return found.reset_index().replace({"method": LABELS})
 
 
 def left_out(results: Results) -> pd.DataFrame:
-    """The shares of all rollouts, by arm, that were malformed, had no answer, or stood in groups that agree."""
-    whole = results.rollouts.groupby("arm").size()
-    sums = results.learning.groupby("arm")[["malformed", "unanswered", "agreeing"]].sum()
+    """The shares of all rollouts, by method, that were malformed, had no answer, or stood in groups that agree."""
+    whole = results.rollouts.groupby("method").size()
+    sums = results.learning.groupby("method")[["malformed", "unanswered", "agreeing"]].sum()
     return sums.div(whole, axis=0).rename(index=LABELS)
 
 
@@ -305,7 +309,7 @@ def graded(group: pd.DataFrame, least: float) -> pd.DataFrame:
     if len(kept) > 1:
         advantage[kept] = losses.group_advantages(torch.tensor(reward[kept]), len(kept))
     return group.assign(
-        micro=group["dollars"] * rewards.MICRO,
+        micro=group["cost_usd"] * rewards.MICRO,
         ms=group["seconds"] * rewards.MILLI,
         cheap=norm[:, -2],
         fast=norm[:, -1],
@@ -318,18 +322,22 @@ def graded(group: pd.DataFrame, least: float) -> pd.DataFrame:
 def example(results: Results, least: float) -> pd.DataFrame:
     """A `graded` group of the first training of ToolOrchestra in which much can be seen: something is learned, from
     right and wrong ones, right ones at several prices, by several ways, one malformed; of equals a late one."""
-    part = results.rollouts[(results.rollouts["arm"] == "paper") & (results.rollouts["seed"] == 0)]
+    part = results.rollouts[
+        (results.rollouts["method"] == "paper") & (results.rollouts["seed"] == 0)
+    ]
 
     def seen(one: pd.DataFrame) -> tuple:
         kept = one[one["advantage"].notna()]
-        right = kept[kept["right"] > 0]
-        several = min(right["dollars"].nunique(), 3), min(kept["called"].nunique(), 3)
+        correct = kept[kept["correct"] > 0]
+        several = min(correct["cost_usd"].nunique(), 3), min(kept["chosen"].nunique(), 3)
         return (
             len(kept) > 0,
-            0 < len(right) < len(kept),
+            0 < len(correct) < len(kept),
             *several,
             (one["malformed"] > 0).any(),
-            one["update"].iloc[0],
+            one["step"].iloc[0],
         )
 
-    return max((graded(group, least) for _, group in part.groupby(["update", "group"])), key=seen)
+    return max(
+        (graded(group, least) for _, group in part.groupby(["step", "rollout_group"])), key=seen
+    )

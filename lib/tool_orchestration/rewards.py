@@ -22,10 +22,12 @@ MILLI = 1e3  # milliseconds in a second
 
 
 def vectors(
-    calls: np.ndarray, right: np.ndarray, dollars: np.ndarray, seconds: np.ndarray
+    calls: np.ndarray, correct: np.ndarray, cost_usd: np.ndarray, seconds: np.ndarray
 ) -> np.ndarray:
     """M, (n, tools + 3), from calls (n, tools) and outcome, dollars, seconds, (n,) each."""
-    return np.column_stack([calls, right, -np.asarray(dollars), -np.asarray(seconds)]).astype(float)
+    return np.column_stack([calls, correct, -np.asarray(cost_usd), -np.asarray(seconds)]).astype(
+        float
+    )
 
 
 def normalised(m: np.ndarray, groups: Sequence[int]) -> np.ndarray:
@@ -84,7 +86,7 @@ def against_start(
     return np.hstack([counted, before / np.maximum(1, spent)])
 
 
-def reward(m_norm: np.ndarray, preferences: np.ndarray, right: np.ndarray) -> np.ndarray:
+def reward(m_norm: np.ndarray, preferences: np.ndarray, correct: np.ndarray) -> np.ndarray:
     """R, (n,): M_norm . P where the outcome is right, else 0; preferences P: (n, tools + 3), each in [0, 1].
 
     Raises ValueError for a preference out of range.
@@ -93,7 +95,7 @@ def reward(m_norm: np.ndarray, preferences: np.ndarray, right: np.ndarray) -> np
         raise ValueError(
             f"preferences lie in [0, 1], got {preferences.min():g} to {preferences.max():g}"
         )
-    return np.where(np.asarray(right) > 0, (m_norm * preferences).sum(1), 0.0)
+    return np.where(np.asarray(correct) > 0, (m_norm * preferences).sum(1), 0.0)
 
 
 Normalise = Callable[[np.ndarray, Sequence[int]], np.ndarray]

@@ -22,7 +22,7 @@ from lib.tool_orchestration import rewards
 VERSION = 1  # of the rivals of orchestrators and their scores
 ALWAYS = "always "
 BEST, BY_KIND, RANDOM, ORACLE = "best always", "one a kind", "random", "oracle"
-_NOTHING = {"right": 0.0, "dollars": 0.0, "seconds": 0.0, "calls": 0, "score": 0.0, "tool": ""}
+_NOTHING = {"correct": 0.0, "cost_usd": 0.0, "seconds": 0.0, "calls": 0, "score": 0.0, "tool": ""}
 
 
 def baselines(
@@ -37,7 +37,7 @@ def baselines(
     held = {(item, row["tool"]): row for item, row in zip(test["item"], told, strict=True)}
     order, ranked = (
         ordered(train),
-        {key: ordered(part, "mean") for key, part in train.groupby(["kind", "difficulty"])},
+        {key: ordered(part, "mean") for key, part in train.groupby(["group", "difficulty"])},
     )
 
     def first(item: int, names: Sequence[str]) -> Mapping:
@@ -46,7 +46,7 @@ def baselines(
     def each(question) -> list[Mapping]:
         return [
             held[question.item, name]
-            for name in question.menu.split()
+            for name in question.offered.split()
             if (question.item, name) in held
         ]
 
@@ -56,11 +56,11 @@ def baselines(
     asked = [tool for tool in tools if tool in set(test["tool"])]
     out = {ALWAYS + tool: table(lambda q, t=tool: first(q.item, [t, *order])) for tool in asked}
     out[BEST] = table(lambda q: first(q.item, order))
-    out[BY_KIND] = table(lambda q: first(q.item, ranked.get((q.kind, q.difficulty), ())))
+    out[BY_KIND] = table(lambda q: first(q.item, ranked.get((q.group, q.difficulty), ())))
     out[RANDOM] = table(lambda q: _mean(each(q)))
     out[ORACLE] = table(
         lambda q: min(
-            (x for x in each(q) if x["right"]), key=lambda x: x["dollars"], default=_NOTHING
+            (x for x in each(q) if x["correct"]), key=lambda x: x["cost_usd"], default=_NOTHING
         )
     )
     return out
@@ -69,9 +69,9 @@ def baselines(
 def ordered(train: pd.DataFrame, by: str = "sum") -> list[str]:
     """Tools by how many training questions they answered right, the most first, of equals the cheaper; where a tool was
     not on the menu it has no right answer. by: "mean" goes by the share of those that it was asked."""
-    found = train.groupby("tool").agg(right=("right", by), dollars=("dollars", "mean"))
+    found = train.groupby("tool").agg(correct=("correct", by), cost_usd=("cost_usd", "mean"))
     return found.sort_values(
-        ["right", "dollars"], ascending=[False, True], kind="stable"
+        ["correct", "cost_usd"], ascending=[False, True], kind="stable"
     ).index.tolist()
 
 
@@ -90,5 +90,5 @@ def scored(tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) -> pd
     calls = tried["calls"].to_numpy()[:, None] * (
         tried["tool"].to_numpy()[:, None] == np.array(tools)
     )
-    m = rewards.vectors(calls, tried["right"], tried["dollars"], tried["seconds"])
+    m = rewards.vectors(calls, tried["correct"], tried["cost_usd"], tried["seconds"])
     return tried.assign(score=rewards.score(m, np.stack(base["m"]), np.stack(base["p"])))

@@ -1,9 +1,9 @@
 """The orchestrator before it learns what anything is worth: supervised on traces of the protocol.
 
-A trace uses a tool of the menu by lot, whether it is good at the question or not, and its replies are made up:
-mostly right, sometimes wrong or missing. So nothing here knows what a tool can do. Chances lean towards what the
-user likes (`tools.warm.lean`), as an instructed model would. On the menus of traces names of models stand beside
-each other's descriptions, by lot: a name is a word, not an ability.
+A trace uses a tool of the menu by lot, whether it is good at the question or not, and its replies are made up: mostly
+right, sometimes wrong or missing. So nothing here knows what a tool can do. Chances lean towards what the user likes
+(`tools.warm.preference_bias`), as an instructed model would. On the menus of traces names of models stand beside each
+other's descriptions, by lot: a name is a word, not an ability.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def corpus(
     n: int,
     offers: Mapping[str, Offer],
     spread: float,
-    lean: float,
+    preference_bias: float,
     offices: Sequence[Task],
     seed: int,
 ) -> list[Dialogue]:
@@ -43,7 +43,10 @@ def corpus(
     rng = seeds.rng("toolorchestra", "traces", seed=seed)
     works = mixed(n, "train", seed, offices)
     names = [name for name in offers if name != "office"]
-    return [trace(shuffled(a, rng), lean, rng) for a in drawn(works, offers, names, spread, rng)]
+    return [
+        trace(shuffled(a, rng), preference_bias, rng)
+        for a in drawn(works, offers, names, spread, rng)
+    ]
 
 
 def shuffled(assignment: Assignment, rng: np.random.Generator) -> Assignment:
@@ -91,7 +94,7 @@ class _Trace:
         return Dialogue((*self.ids, token(EOS)), (*self.targets, IGNORED))
 
 
-def trace(assignment: Assignment, lean: float, rng: np.random.Generator) -> Dialogue:
+def trace(assignment: Assignment, preference_bias: float, rng: np.random.Generator) -> Dialogue:
     """One episode as a dialogue."""
     told, work = _Trace(assignment), assignment.work
     if isinstance(work, Task):
@@ -103,7 +106,8 @@ def trace(assignment: Assignment, lean: float, rng: np.random.Generator) -> Dial
     if not left:  # nobody to ask: it says what it thinks
         return told.answer(work.answer, (), work.difficulty)
     while True:
-        tool = left[int(rng.choice(len(left), p=chances(assignment, left, lean)))].name
+        p = chances(assignment, left, preference_bias)
+        tool = left[int(rng.choice(len(left), p=p))].name
         answer = _used(told, tool, work, rng)
         if answer is not None:
             return told.answer(answer)
@@ -112,17 +116,17 @@ def trace(assignment: Assignment, lean: float, rng: np.random.Generator) -> Dial
         ] or left  # it failed: another one, if there is one
 
 
-def chances(assignment: Assignment, left: Sequence[Offer], lean: float) -> np.ndarray:
-    """Of each tool: even, but for a lean towards what the user likes, what is cheap and what is fast."""
+def chances(assignment: Assignment, left: Sequence[Offer], preference_bias: float) -> np.ndarray:
+    """Of each tool: even, but for a bias towards what the user likes, what is cheap and what is fast."""
     who = assignment.preference
 
     def rank(values: list[float]) -> np.ndarray:
         order = np.argsort(np.argsort(values))
         return 1 - 2 * order / max(1, len(values) - 1)  # the least has 1, the most -1
 
-    cheap, fast = rank([o.typical_dollars for o in left]), rank([o.typical_seconds for o in left])
+    cheap, fast = rank([o.typical_cost_usd for o in left]), rank([o.typical_seconds for o in left])
     liked = np.array([float(o.name in who.tools) for o in left])
-    weights = np.exp(2 * lean * (who.cost * cheap + who.latency * fast + liked))
+    weights = np.exp(2 * preference_bias * (who.cost * cheap + who.latency * fast + liked))
     return weights / weights.sum()
 
 

@@ -2,9 +2,9 @@
 
 A rollout is one call of one tool on a menu. What a tool is good at by kind of question, what it costs and how long it
 takes are known, so that what a policy spends, and how far it stays behind the best, are sums over its probabilities
-and not samples. All seeds train side by side, each in a world of its own, all arms on the same questions, users, menus
-and dice. Normalisation, reward and filters are `rewards`, users are drawn by `menu`, the objective is `lib.rl.losses`.
-Left out: several turns, office tasks, and a penalty for leaving the start.
+and not samples. All seeds train side by side, each in a world of its own, all variants on the same questions, users,
+menus and dice. Normalisation, reward and filters are `rewards`, users are drawn by `menu`, the objective is
+`lib.rl.losses`. Left out: several turns, office tasks, and a penalty for leaving the start.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ CONDITIONS = (USUAL, NEWCOMER, DEAR)
 # Splits of the record, each a job, and the fields of the settings that it is handed.
 TEST, ATLAS = "test", "atlas"
 _READ_BY_BOTH = (
-    "seeds", "updates", "groups", "rollouts", "epochs", "clip", "learning_rate", "menu", "spread", "blur", "careless",
-    "users", "menus", "least_deviation",
+    "seeds", "updates", "groups", "rollouts", "epochs", "clip", "learning_rate", "menu", "spread", "observation_noise",
+    "careless", "users", "menus", "least_deviation",
 )  # fmt: skip
 _READ = {
     TEST: (*_READ_BY_BOTH, "careless_updates", "prices", "test_users"),
@@ -66,7 +66,7 @@ _READ = {
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """One way to train. normalise: over the `group`, over the whole `batch`, or `published`, with the sign error;
     filtered: whether groups that agree are left out; strict: whether malformed rollouts are; reads: `descriptions` of
     tools, or `names` alone; varied: whether prices of the menus vary in training; careless: whether the start writes
@@ -81,18 +81,18 @@ class Arm:
     careless: bool = False
 
 
-PAPER = Arm("ToolOrchestra")
-ARMS = (
+PAPER = Variant("ToolOrchestra")
+VARIANTS = (
     PAPER,
-    Arm("sign error", normalise="published"),
-    Arm("whole batch", normalise="batch"),
-    Arm("agreeing groups kept", filtered=False),
-    Arm("names only", reads="names"),
-    Arm("list prices only", varied=False),
+    Variant("sign error", normalise="published"),
+    Variant("whole batch", normalise="batch"),
+    Variant("agreeing groups kept", filtered=False),
+    Variant("names only", reads="names"),
+    Variant("list prices only", varied=False),
 )
 CARELESS = (
-    Arm("failures left out", careless=True),
-    Arm("failures kept", strict=False, careless=True),
+    Variant("failures left out", careless=True),
+    Variant("failures kept", strict=False, careless=True),
 )
 
 
@@ -119,7 +119,7 @@ class Worlds:
             success[rng.integers(KINDS), TOOLS.index("newcomer")] = 0.97
             listed = settings.prices ** rng.random((len(TOOLS), 2))
             listed[TOOLS.index("bargain")] = 1.0
-            told = success + settings.blur * rng.standard_normal(success.shape)
+            told = success + settings.observation_noise * rng.standard_normal(success.shape)
             parts.append((success, told, listed))
         return cls(*(np.stack(part) for part in zip(*parts, strict=True)))
 
@@ -182,13 +182,13 @@ class Policy:
 
     `descriptions`: of each tool [skill at this kind, cheapness, speed, liked], times [1, accuracy, cost, latency] of
     the user: 16 numbers a seed. `names`: a score for each kind, tool and entry of the user, and liked; what it never
-    saw keeps 0. Both start at even chances. A call may be malformed, by one more number, where the arm is careless.
+    saw keeps 0. Both start at even chances. A call may be malformed, by one more number, where the variant is careless.
     """
 
-    def __init__(self, arm: Arm, s: int, careless: float) -> None:
+    def __init__(self, variant: Variant, s: int, careless: float) -> None:
         """careless: the start's chance of a malformed call."""
-        self.arm = arm
-        shape = (s, 4, 4) if arm.reads == "descriptions" else (s, KINDS, 4, len(TOOLS))
+        self.variant = variant
+        shape = (s, 4, 4) if variant.reads == "descriptions" else (s, KINDS, 4, len(TOOLS))
         self.weights = torch.zeros(shape, requires_grad=True)
         self.liked = torch.zeros(s, requires_grad=True)
         self.slips = torch.full((s,), float(np.log(careless / (1 - careless))), requires_grad=True)
@@ -200,7 +200,7 @@ class Policy:
             np.concatenate([np.ones_like(who[..., :1]), who[..., -3:]], -1), dtype=torch.float32
         )
         liked = np.take_along_axis(who, menus.tools, -1)
-        if self.arm.reads == "descriptions":
+        if self.variant.reads == "descriptions":
             read = [menus.of(worlds.told), *np.moveaxis(-np.log2(menus.prices), -1, 0), liked]
             read = torch.as_tensor(np.stack(read, -1), dtype=torch.float32)
             scores = torch.einsum("snu,suf,snmf->snm", user, self.weights, read)
@@ -211,7 +211,7 @@ class Policy:
             )
             scores = mine.gather(-1, torch.as_tensor(menus.tools))
         scores = scores + self.liked[:, None, None] * torch.as_tensor(liked, dtype=torch.float32)
-        if not self.arm.careless:
+        if not self.variant.careless:
             return torch.nn.functional.pad(scores.log_softmax(-1), (0, 1), value=-torch.inf)
         slips = self.slips[:, None, None].expand(*scores.shape[:2], 1)
         fine = torch.nn.functional.logsigmoid(-slips) + scores.log_softmax(-1)
@@ -224,35 +224,35 @@ class Policy:
 def play(
     worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rollouts of every question by the same dice for all arms. chances: log-probabilities, (S, n, M + 1). Returns what
-    was chosen (S, n, G), places on the menu, M for a malformed call; and the vectors M, (S n G, tools + 3)."""
+    """Rollouts of every question by the same dice for all variants. chances: log-probabilities, (S, n, M + 1). Returns
+    what was chosen (S, n, G), places on the menu, M for a malformed call; and the vectors M, (S n G, tools + 3)."""
     rng = seeds.rng("toolorchestra", "glass", "dice", step)
     s, n, places = chances.shape
     gumbel = -np.log(-np.log(rng.random((s, n, rollouts, places))))
     chosen = (chances[:, :, None] + gumbel).argmax(-1)
-    right = rng.random(chosen.shape)
+    correct = rng.random(chosen.shape)
     lengths = rng.uniform(1 - JITTER, 1 + JITTER, (*chosen.shape, 2))
     called = chosen < places - 1
     place = np.minimum(chosen, places - 2)
-    right = called & (right < np.take_along_axis(menus.of(worlds.success), place, -1))
+    correct = called & (correct < np.take_along_axis(menus.of(worlds.success), place, -1))
     spent = np.take_along_axis(menus.prices, place[..., None], 2) * lengths * called[..., None]
     calls = called[..., None] & (
         np.take_along_axis(menus.tools, place, -1)[..., None] == np.arange(len(TOOLS))
     )
     flat = (
         calls.reshape(-1, len(TOOLS)),
-        right.ravel(),
+        correct.ravel(),
         spent[..., 0].ravel(),
         spent[..., 1].ravel(),
     )
     return chosen, rewards.vectors(*flat)
 
 
-def paid(arm: Arm, m: np.ndarray, who: np.ndarray, s: int, rollouts: int) -> np.ndarray:
-    """What an arm pays, (S n G,). who: P of each question, (S, n, k)."""
+def paid(variant: Variant, m: np.ndarray, who: np.ndarray, s: int, rollouts: int) -> np.ndarray:
+    """What a variant pays, (S n G,). who: P of each question, (S, n, k)."""
     rows = len(m)
-    groups = np.arange(rows) // (rows // s if arm.normalise == "batch" else rollouts)
-    normalise = rewards.published if arm.normalise == "published" else rewards.normalised
+    groups = np.arange(rows) // (rows // s if variant.normalise == "batch" else rollouts)
+    normalise = rewards.published if variant.normalise == "published" else rewards.normalised
     wanted = np.repeat(who.reshape(-1, who.shape[-1]), rollouts, axis=0)
     return rewards.reward(normalise(m, groups), wanted, m[:, -3])
 
@@ -270,28 +270,32 @@ def advantages(told: np.ndarray, left: np.ndarray, rollouts: int) -> Tensor:
 
 
 def trained(
-    arm: Arm, worlds: Worlds, settings: ToolGlassSettings, updates: int
+    variant: Variant, worlds: Worlds, settings: ToolGlassSettings, updates: int
 ) -> Iterator[tuple[int, Policy]]:
-    """One arm trained in every world at once: the step and the policy, before the first update and after each."""
+    """One variant trained in every world at once: the step and the policy, before the first update and after each."""
     s, group = len(worlds.success), settings.rollouts
-    policy = Policy(arm, s, settings.careless)
+    policy = Policy(variant, s, settings.careless)
     optimiser = torch.optim.Adam(policy.parameters, lr=settings.learning_rate)
     crowd = users(settings.users, "users")
     yield 0, policy
     for step in range(updates):
         menus = Menus.drawn(worlds, settings, settings.groups, "questions", step)
-        menus = menus if arm.varied else menus.listed(worlds)
+        menus = menus if variant.varied else menus.listed(worlds)
         rng = seeds.rng("toolorchestra", "glass", "who", step)
         who = crowd[rng.integers(len(crowd), size=menus.kind.shape)]
         with torch.no_grad():
             old = policy.log_chances(worlds, menus, who)
         played, m = play(worlds, menus, old.double().numpy(), group, step)
         malformed = played.ravel() == menus.tools.shape[-1]
-        told = paid(arm, m, who, s, group)
+        told = paid(variant, m, who, s, group)
         ids = np.arange(len(told)) // group
-        counted = malformed if arm.strict else np.zeros(len(told), bool)
+        counted = malformed if variant.strict else np.zeros(len(told), bool)
         kept = rewards.kept(
-            told, ids, counted, np.ones(len(told), bool), settings.least_deviation * arm.filtered
+            told,
+            ids,
+            counted,
+            np.ones(len(told), bool),
+            settings.least_deviation * variant.filtered,
         )
         left = np.zeros(len(told), bool)
         left[kept.rows] = True
@@ -338,7 +342,7 @@ class Sitting:
 
 
 class Judge:
-    """The same menus and users for every arm and step, and what each choice there is worth."""
+    """The same menus and users for every variant and step, and what each choice there is worth."""
 
     def __init__(self, worlds: Worlds, settings: ToolGlassSettings) -> None:
         self.worlds, self.sittings = worlds, []
@@ -357,7 +361,7 @@ class Judge:
 
     @torch.no_grad()
     def rows(
-        self, arm: str, policy: Policy, step: int, conditions: Sequence[str] = CONDITIONS
+        self, variant: str, policy: Policy, step: int, conditions: Sequence[str] = CONDITIONS
     ) -> pd.DataFrame:
         """One row for each seed, user and condition, see `_told`."""
         found = [
@@ -368,7 +372,7 @@ class Judge:
             if one.condition in conditions
         ]
         return pd.concat(found, ignore_index=True).assign(
-            arm=arm, role="paper" if step else "start", step=step
+            method=variant, role="paper" if step else "start", step=step
         )
 
     def constants(self, conditions: Sequence[str] = CONDITIONS) -> pd.DataFrame:
@@ -380,13 +384,17 @@ class Judge:
                 continue
             ranks = order[np.arange(len(order))[:, None, None], one.menus.tools]
             even = np.full(one.value.shape, 1 / one.value.shape[-1])
-            for arm, chances in (
+            for variant, chances in (
                 ("random", even),
                 ("best constant", _sure(ranks)),
                 ("optimum", one.top),
             ):
                 told = self._told(one, np.pad(chances, ((0, 0), (0, 0), (0, 1))))
-                out.append(told.assign(arm=arm, role="oracle" if arm == "optimum" else "constant"))
+                out.append(
+                    told.assign(
+                        method=variant, role="oracle" if variant == "optimum" else "constant"
+                    )
+                )
         return pd.concat(out, ignore_index=True)
 
     def _order(self) -> np.ndarray:
@@ -416,14 +424,14 @@ class Judge:
             for mask in (should, ~should)
         ]
         wished = np.take_along_axis(one.who, one.menus.tools, -1) > 0
-        right = (chances * one.menus.of(self.worlds.success)).sum(-1)
+        correct = (chances * one.menus.of(self.worlds.success)).sum(-1)
         return pd.DataFrame(
             {
                 "seed": np.arange(len(chances)),
                 "item": one.name,
                 "condition": one.condition,
-                "right": right.mean(1),
-                "dollars": spent[:, 0],
+                "correct": correct.mean(1),
+                "cost_usd": spent[:, 0],
                 "seconds": spent[:, 1],
                 "reward": reward.mean(1),
                 "regret": (one.value.max(-1) - reward).mean(1),
@@ -470,8 +478,8 @@ def _job_settings(split: str, settings: ToolGlassSettings) -> dict[str, Any]:
 
 
 def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
-    """Every arm in every world, and the map, what is not done yet: a record. Split `test`: see `study`; `atlas`: see
-    there. weight: of a user on a grid, on what `group` says."""
+    """Every variant in every world, and the map, what is not done yet: a record. Split `test`: see `study`; `atlas`:
+    see there. weight: of a user on a grid, on what `group` says."""
     jobs = make_jobs(settings.glass)
     sweep.run(work, jobs, runs, settings.jobs, "a world of tools")
     rows = pd.concat([artifacts.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs])
@@ -491,21 +499,21 @@ def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
 
 
 def study(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame:
-    """Every arm in every world. step: updates done, 0 at the start. The paper's arm is judged on the way, on
+    """Every variant in every world. step: updates done, 0 at the start. The paper's variant is judged on the way, on
     usual menus, and at its end; the others at their end."""
     worlds = Worlds.drawn(settings)
-    judge, every = Judge(worlds, settings), (*ARMS, *CARELESS)
+    judge, every = Judge(worlds, settings), (*VARIANTS, *CARELESS)
     parts = []
-    for i, arm in enumerate(every):
+    for i, variant in enumerate(every):
         progress(i / len(every))
-        last = settings.careless_updates if arm.careless else settings.updates[-1]
-        everywhere = () if arm.careless else (0, last) if arm == PAPER else (last,)
-        usual = (0, last) if arm.careless else settings.updates if arm == PAPER else ()
-        for step, policy in trained(arm, worlds, settings, last):
+        last = settings.careless_updates if variant.careless else settings.updates[-1]
+        everywhere = () if variant.careless else (0, last) if variant == PAPER else (last,)
+        usual = (0, last) if variant.careless else settings.updates if variant == PAPER else ()
+        for step, policy in trained(variant, worlds, settings, last):
             if step in everywhere or step in usual:
                 parts.append(
                     judge.rows(
-                        arm.name, policy, step, CONDITIONS if step in everywhere else (USUAL,)
+                        variant.name, policy, step, CONDITIONS if step in everywhere else (USUAL,)
                     )
                 )
     parts.append(judge.constants().assign(step=settings.updates[-1]))
@@ -513,7 +521,7 @@ def study(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame
 
 
 def atlas(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame:
-    """How steering grows with what is to be gained and with updates: the paper's arm on usual menus, by
+    """How steering grows with what is to be gained and with updates: the paper's variant on usual menus, by
     step and by how far list prices lie apart (column prices); beside it the optimum, at step 0."""
     parts = []
     for i, prices in enumerate(settings.spreads):
@@ -526,7 +534,7 @@ def atlas(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame
             for step, held in training
             if step in settings.updates
         ]
-        best = judge.constants((USUAL,)).query("arm == 'optimum'").assign(step=0)
+        best = judge.constants((USUAL,)).query("method == 'optimum'").assign(step=0)
         parts += [part.assign(prices=prices) for part in (*found, best)]
     return pd.concat(parts, ignore_index=True)
 

@@ -137,7 +137,7 @@ def _repriced(met: Offer, listed: Offer, other: Offer) -> Offer:
     """The other list's price with the luck of a menu; what was listed as free had none."""
     luck = [
         m / l if l else 1.0
-        for m, l in ((met.dollars, listed.dollars), (met.seconds, listed.seconds))
+        for m, l in ((met.cost_usd, listed.cost_usd), (met.seconds, listed.seconds))
     ]
     return other.times(*luck)
 

@@ -59,7 +59,7 @@ class Episode(rollout.Episode):
 class Own:
     """What the orchestrator's own tokens cost: dollars per token read or written, seconds per token written."""
 
-    dollars: float
+    cost_usd: float
     seconds: float
 
 
@@ -160,7 +160,7 @@ class Desk:
         """A model's reply at the menu's price and latency."""
         priced = Heard(
             heard.text,
-            heard.dollars * offer.dollars,
+            heard.cost_usd * offer.cost_usd,
             heard.tokens_in,
             heard.tokens_out,
             heard.failure,
@@ -175,10 +175,10 @@ class Desk:
                 tool = self.tools[call.expert]
                 text = tool(tool.line(call.query))
         except (ToolError, CallError) as error:
-            return Heard("", offer.dollars, failure=str(error))
+            return Heard("", offer.cost_usd, failure=str(error))
         if call.expert == "python" and text.startswith(_FAULT):  # of the code
-            return Heard("", offer.dollars, failure=text)
-        return Heard(text, offer.dollars)
+            return Heard("", offer.cost_usd, failure=text)
+        return Heard(text, offer.cost_usd)
 
 
 def roll(
@@ -197,7 +197,7 @@ def roll(
         rolled.append(Episode(assignment, list(ids), [False] * len(ids), len(ids)))
     rollout.play(voice, desk, rolled, rounds, key, temperature)
     for episode in rolled:
-        episode.right = judged(episode)
+        episode.correct = judged(episode)
         episode.seconds += episode.written * own.seconds
     return rolled
 
@@ -214,9 +214,9 @@ def judged(episode: Episode) -> float:
     return float(episode.verdict.solved)
 
 
-def dollars(episode: Episode, own: Own) -> float:
+def cost_usd(episode: Episode, own: Own) -> float:
     """What the calls and the orchestrator's own tokens cost."""
-    return episode.dollars + len(episode.ids) * own.dollars
+    return episode.cost_usd + len(episode.ids) * own.cost_usd
 
 
 def tried(
@@ -229,8 +229,8 @@ def tried(
         fit = [(i, a) for i, a in enumerate(assigned) if tool in {offer.name for offer in a.usable}]
         episodes_, answers = _used(desk, tool, [a for _, a in fit], split)
         for (i, a), episode, answer in zip(fit, episodes_, answers, strict=True):
-            right = tasks.score(a.work, tasks.reply(answer))
-            told = {"right": right, "dollars": episode.dollars, "seconds": episode.seconds}
+            correct = tasks.score(a.work, tasks.reply(answer))
+            told = {"correct": correct, "cost_usd": episode.cost_usd, "seconds": episode.seconds}
             rows.append({"item": i, "tool": tool, **told, "calls": episode.counts.get(tool, 0)})
     return rows
 

@@ -44,7 +44,7 @@ _TYPICAL_IN, _TYPICAL_OUT = 20, 30  # tokens of a call to a model, for the digit
 
 
 class _Rate(Section):
-    dollars: NotNegative
+    cost_usd: NotNegative
     seconds: NotNegative
 
 
@@ -78,14 +78,14 @@ def price_list(path: str | Path) -> PriceList:
 @dataclass(frozen=True)
 class Offer:
     """A tool on a menu. model: its price and seconds are factors per token, of a function they are per call;
-    dollars, seconds: of this rollout; typical_dollars, typical_seconds: of a usual call; skills: the highest
+    dollars, seconds: of this rollout; typical_cost_usd, typical_seconds: of a usual call; skills: the highest
     difficulty that it is good at, by family."""
 
     name: str
     model: bool
-    dollars: float
+    cost_usd: float
     seconds: float
-    typical_dollars: float
+    typical_cost_usd: float
     typical_seconds: float
     skills: Mapping[str, int]
 
@@ -93,13 +93,13 @@ class Offer:
     def local(self) -> bool:
         return self.name in LOCAL
 
-    def times(self, dollars: float, seconds: float) -> Offer:
+    def times(self, cost_usd: float, seconds: float) -> Offer:
         """The same at other prices."""
         return replace(
             self,
-            dollars=self.dollars * dollars,
+            cost_usd=self.cost_usd * cost_usd,
             seconds=self.seconds * seconds,
-            typical_dollars=self.typical_dollars * dollars,
+            typical_cost_usd=self.typical_cost_usd * cost_usd,
             typical_seconds=self.typical_seconds * seconds,
         )
 
@@ -108,7 +108,7 @@ class Offer:
         """As the lab's orchestrators read it."""
         good = [f"{SIGNS[family]} {reach}" for family, reach in self.skills.items()]
         price, time = (
-            level(self.typical_dollars, _LEAST_DOLLARS),
+            level(self.typical_cost_usd, _LEAST_DOLLARS),
             level(self.typical_seconds, _LEAST_SECONDS),
         )
         return " ".join([self.name, "$", str(price), "/", str(time), *good])
@@ -130,9 +130,9 @@ def offers(prices: PriceList, cards: Mapping[str, Mapping[str, Any]]) -> dict[st
         out[name] = Offer(
             name,
             False,
-            rate.dollars,
+            rate.cost_usd,
             rate.seconds,
-            rate.dollars,
+            rate.cost_usd,
             rate.seconds,
             SKILLS.get(name, {}),
         )
@@ -142,9 +142,11 @@ def offers(prices: PriceList, cards: Mapping[str, Mapping[str, Any]]) -> dict[st
                 f"the price list has no {name!r} among its models; it has {sorted(prices.models)}"
             )
         rate = prices.models[name]
-        dollars = card["dollars_per_1k_tokens"] / 1000 * (_TYPICAL_IN + _TYPICAL_OUT) * rate.dollars
+        cost_usd = (
+            card["dollars_per_1k_tokens"] / 1000 * (_TYPICAL_IN + _TYPICAL_OUT) * rate.cost_usd
+        )
         seconds = _TYPICAL_OUT / card["tokens_per_second"] * rate.seconds
-        out[name] = Offer(name, True, rate.dollars, rate.seconds, dollars, seconds, skills(card))
+        out[name] = Offer(name, True, rate.cost_usd, rate.seconds, cost_usd, seconds, skills(card))
     return out
 
 

@@ -18,11 +18,11 @@ from lib.tool_orchestration import rewards, test_sets, tool_environment
 from lib.tool_orchestration.rewards import Kept
 from lib.tool_orchestration.tool_environment import Episode, Own
 
-VERSION = 1  # of what an arm pays and learns from
+VERSION = 1  # of what a variant pays and learns from
 
 
 @dataclass(frozen=True)
-class Arm:
+class Variant:
     """One kind of training. reward: paper, published or corl; strict: whether malformed and unanswered rollouts are
     left out; changes: to the trainer's settings; spread: of prices in training, where it is not tools.spread; exams:
     what it is tested on."""
@@ -46,19 +46,19 @@ class Arm:
         }
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, Any]) -> "Arm":
-        """The arm of a job, which needs no label."""
+    def from_settings(cls, values: Mapping[str, Any]) -> "Variant":
+        """The variant of a job, which needs no label."""
         return cls(label="", **values)
 
 
-ARMS = (
-    Arm("paper", "ToolOrchestra", "paper", exams=test_sets.ALL),
-    Arm("published", "sign error", "published"),
-    Arm("lenient", "failures kept", "paper", strict=False),
-    Arm("corl", "CoRL's reward", "corl", changes={"advantages": "gae"}),
+VARIANTS = (
+    Variant("paper", "ToolOrchestra", "paper", exams=test_sets.ALL),
+    Variant("published", "sign error", "published"),
+    Variant("lenient", "failures kept", "paper", strict=False),
+    Variant("corl", "CoRL's reward", "corl", changes={"advantages": "gae"}),
 )
-NAMED = {arm.name: arm for arm in ARMS}
-LISTED = Arm(
+NAMED = {variant.name: variant for variant in VARIANTS}
+LISTED = Variant(
     "listed", "list prices only", "paper", spread=1.0, exams=(*test_sets.MAIN, "unseen_prices")
 )
 NORMALISE: dict[str, rewards.Normalise] = {
@@ -72,9 +72,12 @@ def matrix(
 ) -> tuple[np.ndarray, np.ndarray]:
     """M and P of episodes, (n, tools + 3) each."""
     calls = np.array([[_count(e, name) for name in tools] for e in episodes], dtype=float)
-    spent = np.array([tool_environment.dollars(e, own) for e in episodes])
+    spent = np.array([tool_environment.cost_usd(e, own) for e in episodes])
     m = rewards.vectors(
-        calls, np.array([e.right for e in episodes]), spent, np.array([e.seconds for e in episodes])
+        calls,
+        np.array([e.correct for e in episodes]),
+        spent,
+        np.array([e.seconds for e in episodes]),
     )
     return m, np.array([e.assignment.preference.vector(tools) for e in episodes])
 
@@ -85,31 +88,35 @@ def _count(episode: Episode, name: str) -> int:
 
 
 def paid(
-    arm: Arm,
+    variant: Variant,
     episodes: Sequence[Episode],
     groups: Sequence[int],
     tools: Sequence[str],
     own: Own,
     budget: float,
 ) -> np.ndarray:
-    """What the arm pays each episode, (n,). budget: in dollars, for CoRL's reward."""
+    """What the variant pays each episode, (n,). budget: in dollars, for CoRL's reward."""
     m, wanted = matrix(episodes, tools, own)
-    if arm.reward == "corl":
+    if variant.reward == "corl":
         return np.array([corl.reward(float(row[-3]), float(-row[-2]), budget) for row in m])
-    return rewards.reward(NORMALISE[arm.reward](m, groups), wanted, m[:, -3])
+    return rewards.reward(NORMALISE[variant.reward](m, groups), wanted, m[:, -3])
 
 
 def learned(
-    arm: Arm, episodes: Sequence[Episode], groups: Sequence[int], told: np.ndarray, least: float
+    variant: Variant,
+    episodes: Sequence[Episode],
+    groups: Sequence[int],
+    told: np.ndarray,
+    least: float,
 ) -> tuple[list[Sample], Kept]:
     """What a training learns from: under CoRL's reward everything, otherwise what the three filters keep."""
     malformed = np.array([bool(e.malformed) for e in episodes])
     answered = np.array([e.answer is not None for e in episodes])
     spared = np.zeros(len(episodes), bool)
     left = rewards.kept(
-        told, groups, *((malformed, answered) if arm.strict else (spared, ~spared)), least
+        told, groups, *((malformed, answered) if variant.strict else (spared, ~spared)), least
     )
-    rows = range(len(episodes)) if arm.reward == "corl" else left.rows.tolist()
+    rows = range(len(episodes)) if variant.reward == "corl" else left.rows.tolist()
     samples = [
         Sample(episodes[i].ids, episodes[i].mask, float(told[i]), int(groups[i]))
         for i in rows

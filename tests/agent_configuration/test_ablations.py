@@ -28,20 +28,20 @@ def asked(monkeypatch):
 
     def trained(params, compared, label=""):
         own = params.configuration
-        told.append((own.encoder, [arm.name for arm in compared]))
+        told.append((own.encoder, [method.name for method in compared]))
         rows = [
             {
-                "arm": policy,
+                "method": policy,
                 "seed": seed,
                 "model": model,
-                "kind": kind,
+                "group": kind,
                 "prompt": f"{n} ?",
-                "right": 1.0,
-                "tokens": 30,
+                "correct": 1.0,
+                "tokens_out": 30,
                 "reward": 100.0 if model == own.larger else PAID[policy] + (own.encoder != OWN),
             }
-            for arm in compared
-            for policy in LEAVES[arm.name]
+            for method in compared
+            for policy in LEAVES[method.name]
             for model in (own.model, own.larger)
             for seed in range(SEEDS)
             for kind in ASKED
@@ -61,8 +61,8 @@ def test_tests_are_those_of_all_trainings_and_of_arc_with_the_other_encoder(aske
     found = ablations.tests(SETTINGS)
     assert asked == [(OWN, ["arc", "grpo", "unmasked"]), (OTHER, ["arc"])] and OWN != OTHER
     assert set(found["model"]) == {SETTINGS.configuration.model}  # and not the larger one
-    assert set(found[found["encoder"] == OTHER]["arm"]) == set(LEAVES["arc"])
-    units = found[(found["arm"] == "arc") & (found["encoder"] == OWN) & (found["seed"] == 0)][
+    assert set(found[found["encoder"] == OTHER]["method"]) == set(LEAVES["arc"])
+    units = found[(found["method"] == "arc") & (found["encoder"] == OWN) & (found["seed"] == 0)][
         "unit"
     ]
     assert (

@@ -261,7 +261,7 @@ def test_a_failure_of_a_hosted_model_does_not_end_an_episode():
     assert (
         made.spent.failures == ["null_content"] and last.answer is None and last.whole == "nothing"
     )
-    assert made.spent.tokens_in == 10 and made.spent.dollars == pytest.approx(0.01)
+    assert made.spent.tokens_in == 10 and made.spent.cost_usd == pytest.approx(0.01)
 
 
 def test_notes_hold_the_words_of_a_call_and_no_json():

@@ -79,11 +79,11 @@ def costly(asked: Asked) -> Said:
 
 def test_an_outcome_adds_up_what_its_calls_cost(loop):
     (one,) = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop).run([Job(CHAIN, REASON)])
-    assert (one.right, one.answer, one.text) == (True, "7", "<answer> 7 </answer>")
+    assert (one.correct, one.answer, one.text) == (True, "7", "<answer> 7 </answer>")
     assert (one.calls, one.turns, one.tokens_in, one.tokens_out) == (2, 3, 130, 34)
     assert (one.used, one.tools) == (1, ("calculator",))
     assert (
-        one.dollars == pytest.approx(0.13 + 3.4)
+        one.cost_usd == pytest.approx(0.13 + 3.4)
         and one.seconds == 17.0
         and one.cut == 1
         and one.failures == ()
@@ -98,7 +98,7 @@ def test_an_answer_that_does_not_end_in_its_tags_is_wrong(loop):
     (one,) = system(Voice(lambda asked: "<answer> 7 </answer> or so"), loop).run(
         [Job(CHAIN, DIRECT)]
     )
-    assert not one.right and one.answer is None
+    assert not one.correct and one.answer is None
 
 
 def test_rewards_take_each_number_from_its_own_column(loop):
@@ -121,7 +121,7 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
     expected = {
         "key": "chain/3 + 4",
         "prompt": "3 + 4 = ?",
-        "kind": "chain",
+        "group": "chain",
         "difficulty": 1,
         "workflow": "reason",
         "w": 1,
@@ -133,13 +133,13 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
         "atoms": "base/reasoner/steps , base/reasoner/brief |  | base/answerer/only",
         "allocated": 2,
         "digest": REASON.digest,
-        "right": 1.0,
+        "correct": 1.0,
         "reward": 1.5,
         "calls": 2,
         "turns": 3,
-        "tokens": 34,
+        "tokens_out": 34,
         "tokens_in": 130,
-        "dollars": pytest.approx(3.53),
+        "cost_usd": pytest.approx(3.53),
         "seconds": 17.0,
         "used": 1,
         "cut": 1,
@@ -149,7 +149,7 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
         "text": "<answer> 7 </answer>",
     }
     assert first == expected and list(told.columns) == list(expected)
-    assert (second["key"], second["right"], second["reward"], second["answer"]) == (
+    assert (second["key"], second["correct"], second["reward"], second["answer"]) == (
         LONG.key,
         0.0,
         -2.0,
@@ -165,7 +165,7 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
         "choice",
     )
     jobs = [Job(facts, DIRECT)]
-    assert table(jobs, made.run(jobs), np.zeros(1))["kind"].tolist() == ["choice"]
+    assert table(jobs, made.run(jobs), np.zeros(1))["group"].tolist() == ["choice"]
 
 
 def test_slow_episodes_keep_their_place(loop):

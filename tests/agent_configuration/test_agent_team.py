@@ -238,6 +238,6 @@ def test_tokens_dollars_and_seconds_add_up_over_all_turns():
         60,
         10,
     )
-    assert made.spent.dollars == pytest.approx(0.06 + 1.0) and [
+    assert made.spent.cost_usd == pytest.approx(0.06 + 1.0) and [
         note.at for note in made.spent.trail
     ] == [4.0, 5.0]

@@ -29,13 +29,13 @@ def searched() -> pd.DataFrame:
         [
             {
                 "split": split,
-                "kind": kind,
+                "group": kind,
                 "key": question,
                 "prompt": f"{question} ?",
                 "number": number,
                 "set": ("grid", "grid", "sampled")[number],
                 "reward": reward,
-                "dollars": 1.0 + number,
+                "cost_usd": 1.0 + number,
             }
             for split, told in (("train", TRAIN), ("test", TEST), ("again", AGAIN))
             for kind, questions in told.items()
@@ -91,8 +91,8 @@ def on_the_test() -> pd.DataFrame:
 
 def arms(*rows: tuple[str, str, float]) -> pd.DataFrame:
     """arm, question, reward"""
-    told = pd.DataFrame(rows, columns=["arm", "key", "reward"])
-    return told.assign(prompt=told["key"] + " ?", number=9, dollars=0.5)
+    told = pd.DataFrame(rows, columns=["method", "key", "reward"])
+    return told.assign(prompt=told["key"] + " ?", number=9, cost_usd=0.5)
 
 
 def test_the_oracle_has_the_best_of_all_that_was_tried_or_chosen():
@@ -107,7 +107,7 @@ def test_the_oracle_has_the_best_of_all_that_was_tried_or_chosen():
 def test_nobody_is_above_the_oracle(seed):
     rng = np.random.default_rng(seed)
     told = arms(
-        *((arm, key, rng.normal()) for arm in ("arc", "greedy", "random") for key in "efgh")
+        *((method, key, rng.normal()) for method in ("arc", "greedy", "random") for key in "efgh")
     )
     bound = baselines.oracle(on_the_test().assign(reward=rng.normal(size=12)), told).set_index(
         "key"
@@ -133,7 +133,7 @@ def test_on_noise_the_oracle_is_all_luck():
     """Twenty configurations that are all alike: the best of twenty tries is far above the mean of fresh ones."""
     places = product(("train", "test", "again"), map(str, range(200)), range(20))
     told = pd.DataFrame(places, columns=["split", "key", "number"]).assign(
-        kind="chain", set="grid", dollars=1.0
+        kind="chain", set="grid", cost_usd=1.0
     )
     told = told.assign(prompt=told["key"], reward=np.random.default_rng(0).normal(size=len(told)))
     fresh, hindsight = baselines.foreseen(told), baselines.oracle(told.query("split == 'test'"))

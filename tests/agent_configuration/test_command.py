@@ -110,8 +110,10 @@ def test_it_prints_what_the_policy_likes_best_how_sure_it_was_what_agents_left_a
     assert cost.startswith(
         f"cost: {outcome.calls} calls, {outcome.tokens_in} tokens read, {outcome.tokens_out} written"
     )
-    assert f"{outcome.used} calls of tools, ${outcome.dollars:.3g}, {outcome.seconds:.3g} s" in cost
-    assert outcome.dollars > 0 and outcome.seconds > 0
+    assert (
+        f"{outcome.used} calls of tools, ${outcome.cost_usd:.3g}, {outcome.seconds:.3g} s" in cost
+    )
+    assert outcome.cost_usd > 0 and outcome.seconds > 0
 
 
 def test_the_same_command_says_the_same_and_another_seed_only_throws_other_dice(ask, capsys):

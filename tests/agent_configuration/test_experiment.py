@@ -22,7 +22,7 @@ from lib.agent_configuration.agent_system import Job, Outcome, System
 from lib.agent_configuration.atoms import LIBRARY
 from lib.agent_configuration.encoders import EncoderError
 from lib.agent_configuration.questions import KINDS, questions
-from lib.agent_configuration.variants import ALONE, ARMS, NAMED, TESTED
+from lib.agent_configuration.variants import ALONE, NAMED, TESTED, VARIANTS
 from lib.config import ConfigurationSettings, ParamsError
 from lib.experiment import artifacts, seeds, sweep
 from lib.language_models import checkpoints
@@ -35,7 +35,7 @@ from tests.language_models import tiny
 from tests.studies import Killed, dying, of, refuse, same
 
 ARC = NAMED["arc"]
-EVERYBODY = (*ARMS, *ALONE)
+EVERYBODY = (*VARIANTS, *ALONE)
 NAMES = [kind.name for kind in KINDS]
 UPDATES, BATCH, GROUP, ITEMS, SAVE = 4, 8, 4, 2, 2
 ASKED = ITEMS * len(KINDS)  # questions of a test
@@ -169,14 +169,14 @@ def paths(root: Path) -> list[Path]:
 
 def test_every_arm_is_tested_on_the_same_questions_under_one_name_each(results):
     frame = results.tests[results.tests["model"] == "team"]
-    alone = {f"{arm.name}{end}" for arm in ALONE for end in ("", "_no_sft")}
-    assert set(frame["arm"]) == (set(TESTED) - DERIVED) | alone
+    alone = {f"{variant.name}{end}" for variant in ALONE for end in ("", "_no_sft")}
+    assert set(frame["method"]) == (set(TESTED) - DERIVED) | alone
     items = [item.prompt for kind in NAMES for item in questions(kind, "test", ITEMS)]
     assert len(items) == ASKED
-    for _, rows in frame.groupby(["arm", "seed"]):
+    for _, rows in frame.groupby(["method", "seed"]):
         assert rows["prompt"].tolist() == items
     larger = results.tests[results.tests["model"] == "team-large"]
-    assert set(larger["arm"]) == {"arc"} and larger["prompt"].tolist() == items
+    assert set(larger["method"]) == {"arc"} and larger["prompt"].tolist() == items
     assert of(larger, "arc")["digest"].tolist() == of(frame, "arc")["digest"].tolist()
     assert of(larger, "arc")["text"].tolist() != of(frame, "arc")["text"].tolist()
 
@@ -184,10 +184,13 @@ def test_every_arm_is_tested_on_the_same_questions_under_one_name_each(results):
 @pytest.mark.parametrize("name", ["searched", "tests", "rollouts"])
 def test_rewards_are_those_of_equation_3_from_the_columns_beside_them(results, name):
     frame, largest = getattr(results, name), settings().configuration.tiers[-1]
-    used = 0.1 * frame["used"] + 0.2 * frame["right"]
+    used = 0.1 * frame["used"] + 0.2 * frame["correct"]
     tools = used.where(frame["used"] > 0, -0.3 * frame["allocated"])
     told = (
-        5 * frame["right"] - 0.02 * frame["calls"] - 0.03 * frame["tokens"] / (3 * largest) + tools
+        5 * frame["correct"]
+        - 0.02 * frame["calls"]
+        - 0.03 * frame["tokens_out"] / (3 * largest)
+        + tools
     )
     assert frame["reward"].to_numpy() == pytest.approx(told.to_numpy(), abs=1e-9)
     assert (tools < 0).any() and (tools > 0).any()
@@ -205,13 +208,13 @@ def test_all_candidates_were_tried_on_training_questions_and_with_other_dice_twi
     )
     counts = frame.groupby(["number", "split"]).size().unstack()
     assert (counts["train"] == len(KINDS)).all() and (counts[["test", "again"]] == ASKED).all(None)
-    assert set(frame["kind"]) == set(NAMES) and set(frame["workflow"]) == set(WORKFLOWS)
+    assert set(frame["group"]) == set(NAMES) and set(frame["workflow"]) == set(WORKFLOWS)
     test, again = (
         frame[frame["split"] == split].reset_index(drop=True) for split in ("test", "again")
     )
     alike = ["prompt", "number", "digest", "set"]
     assert_frame_equal(test[alike], again[alike])
-    assert (test["tokens"] != again["tokens"]).mean() > 0.1
+    assert (test["tokens_out"] != again["tokens_out"]).mean() > 0.1
 
 
 def test_the_greedy_climb_never_goes_down_and_its_end_is_paid_what_it_says_and_tested(
@@ -230,41 +233,43 @@ def test_the_greedy_climb_never_goes_down_and_its_end_is_paid_what_it_says_and_t
 
 def test_rollouts_and_losses_are_kept_for_every_update_of_every_training(results):
     """Only lone trainings keep to one kind of question, and only GRPO asks one several times in a row."""
-    for arm in EVERYBODY:
-        rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
-        updates = 1 if arm.only else UPDATES
-        assert rows["update"].tolist() == [n for n in range(updates) for _ in range(BATCH)]
-        assert log["update"].tolist() == list(range(updates))
-        assert set(rows["only"]) == set(log["only"]) == {arm.only}
+    for variant in EVERYBODY:
+        rows, log = of(results.rollouts, variant.name), of(results.learning, variant.name)
+        updates = 1 if variant.only else UPDATES
+        assert rows["step"].tolist() == [n for n in range(updates) for _ in range(BATCH)]
+        assert log["step"].tolist() == list(range(updates))
+        assert set(rows["only"]) == set(log["only"]) == {variant.only}
         assert np.isfinite(log[["structure_loss", "structure_entropy"]]).all(None)
-        assert log["prompt_loss"].notna().all() == (arm.kind == "hierarchy")
-        kinds = set(rows["kind"])
-        assert kinds == {arm.only} if arm.only else len(kinds) >= 4
+        assert log["prompt_loss"].notna().all() == (variant.kind == "hierarchy")
+        kinds = set(rows["group"])
+        assert kinds == {variant.only} if variant.only else len(kinds) >= 4
         asked = {rows["prompt"][at : at + GROUP].nunique() for at in range(0, len(rows), GROUP)}
-        assert asked == {1} if arm.grouped else max(asked) > (1 if arm.only else 2)
-    assert len(results.rollouts) == (UPDATES * len(ARMS) + len(ALONE)) * BATCH
+        assert asked == {1} if variant.grouped else max(asked) > (1 if variant.only else 2)
+    assert len(results.rollouts) == (UPDATES * len(VARIANTS) + len(ALONE)) * BATCH
 
 
 def test_refinements_tell_what_they_started_from_and_change_it_where_there_was_something_to_learn(
     results, runs
 ):
-    told = results.refined.set_index(["arm", "how"])
+    told = results.refined.set_index(["method", "how"])
     assert set(told.index) == {
         ("arc", "sft"),
         ("arc", "dpo"),
-        *((arm.name, "sft") for arm in ALONE),
+        *((variant.name, "sft") for variant in ALONE),
     }
-    for arm in (ARC, *ALONE):
-        rows, about = of(results.rollouts, arm.name), told.loc[(arm.name, "sft")]
+    for variant in (ARC, *ALONE):
+        rows, about = of(results.rollouts, variant.name), told.loc[(variant.name, "sft")]
         paid = rows["reward"].astype(np.float32)
-        elite = rows[rows["right"].eq(1) & (paid >= paid.quantile(0.7))]
+        elite = rows[rows["correct"].eq(1) & (paid >= paid.quantile(0.7))]
         assert about["elite"] == len(elite)
         assert about["reward"] == pytest.approx(
             elite["reward"].mean() if len(elite) else 0.0, abs=1e-5
         )
-        ends = ("_no_sft", "", "_dpo") if arm is ARC else ("_no_sft", "")
-        folder = folders(runs)[f"{arm.name}/seed-0"]
-        policies = {artifacts.sha256_file(folder / f"{arm.name}{end}.safetensors") for end in ends}
+        ends = ("_no_sft", "", "_dpo") if variant is ARC else ("_no_sft", "")
+        folder = folders(runs)[f"{variant.name}/seed-0"]
+        policies = {
+            artifacts.sha256_file(folder / f"{variant.name}{end}.safetensors") for end in ends
+        }
         assert len(policies) == (len(ends) if len(elite) else 1)
     assert told.loc[("arc", "sft"), "elite"] > 0 and told.loc[("arc", "dpo"), "pairs"] > 0
 
@@ -373,11 +378,13 @@ def test_what_choosing_could_win_is_asked_in_two_tries_of_the_same_questions(mod
     told = experiment.choices(settings(), 1, models, tmp_path)
     assert (
         set(told["split"]) == {"dev", "test"}
-        and set(told["try"]) == {0, 1}
-        and told["arm"].nunique() == 12
+        and set(told["sample"]) == {0, 1}
+        and told["method"].nunique() == 12
     )
     dev, test = (told[told["split"] == split] for split in ("dev", "test"))
-    assert stats.headroom(dev, test, "right")["items"][0] == test["item"].nunique() == len(KINDS)
+    assert (
+        stats.headroom(dev, test, "correct")["num_items"][0] == test["item"].nunique() == len(KINDS)
+    )
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
@@ -431,7 +438,7 @@ def killed(what: str):
 
 
 @pytest.mark.parametrize(
-    ("arm", "what", "saved"),
+    ("variant", "what", "saved"),
     [
         ("arc", "in an update", SAVE),
         ("arc", "in its tests", UPDATES),
@@ -439,22 +446,22 @@ def killed(what: str):
     ],
 )
 def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_twice(
-    arm, what, saved, results, elsewhere, runs, tmp_path, monkeypatch
+    variant, what, saved, results, elsewhere, runs, tmp_path, monkeypatch
 ):
     beginning(runs, tmp_path)
     with killed(what):
-        experiment.run(settings(), [NAMED[arm]], elsewhere, tmp_path)
+        experiment.run(settings(), [NAMED[variant]], elsewhere, tmp_path)
     jobs_by_label = {
-        job.label: job for job in experiment.make_jobs(settings(), [NAMED[arm]], elsewhere)
+        job.label: job for job in experiment.make_jobs(settings(), [NAMED[variant]], elsewhere)
     }
-    training_job = jobs_by_label[f"{arm}/seed-0"]
+    training_job = jobs_by_label[f"{variant}/seed-0"]
     folder, whole = training_job.folder(tmp_path), training_job.folder(runs)
     assert not (folder / "done.json").exists() and (folder / "rollouts.parquet").exists() == (
         saved > 0
     )
     jobs: list[Job] = []
     monkeypatch.setattr(System, "run", listened(jobs))
-    experiment.run(settings(), [NAMED[arm]], elsewhere, tmp_path)
+    experiment.run(settings(), [NAMED[variant]], elsewhere, tmp_path)
     assert sum(job.item.split == "train" for job in jobs) == (UPDATES - saved) * BATCH
     assert paths(folder) == paths(whole)
     for path in paths(folder):
@@ -484,11 +491,11 @@ def test_another_seed_trains_and_draws_differently_and_leaves_the_first_alone(
         of(both.tests, "random")["digest"].tolist()
         == of(results.tests, "random")["digest"].tolist()
     )
-    for frame, arm, n in (
+    for frame, variant, n in (
         (both.rollouts, "bandit", UPDATES * BATCH),
         (both.tests, "random", ASKED),
     ):
-        one, two = (of(frame, arm, seed) for seed in range(2))
+        one, two = (of(frame, variant, seed) for seed in range(2))
         assert len(one) == len(two) == n and one["digest"].tolist() != two["digest"].tolist()
     assert (
         of(both.rollouts, "bandit")["prompt"].tolist()
@@ -528,7 +535,7 @@ def test_what_changes_no_result_makes_no_new_jobs(keys, tmp_path):
         {"atoms": str(same_atoms)},
         {"encoders": ["hashing"]},  # of a table that is made afterwards
         {"llm": {"models": {"team": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}},
-        {"llm": {"max_dollars": 1.0, "cassette": "replay"}},
+        {"llm": {"max_usd": 1.0, "cassette": "replay"}},
         {"llm": {"models": {"nano": {"max_tokens": 5}}}},  # no agent here
     ):
         assert keys(**change) == before, change
@@ -550,7 +557,7 @@ OTHERWISE = {
 }
 PARTS = {f"searched/{part}" for part in range(experiment.PARTS)}
 SOME = [ARC, NAMED["bandit"], NAMED["grpo"], NAMED["only-hops"]]
-TRAINED = {f"{arm.name}/seed-0" for arm in SOME}
+TRAINED = {f"{variant.name}/seed-0" for variant in SOME}
 WHERE = {  # jobs that depend on a setting; all on every other
     "larger": {"arc/seed-0"},
     "prompted": {"prompted"},
@@ -730,16 +737,16 @@ def test_a_policy_of_another_encoder_or_another_library_of_atoms_is_refused_with
 
 def test_errors_have_a_kind_and_right_answers_none(results):
     frame = results.tests
-    assert (frame["right"].eq(1) == frame["error"].eq("")).all()
+    assert (frame["correct"].eq(1) == frame["error"].eq("")).all()
     assert set(frame["error"]) <= {"", *error_taxonomy.KINDS} and frame["error"].nunique() > 2
 
 
 def test_trainings_alone_have_the_tests_of_the_whole_study(results, models, runs, monkeypatch):
     monkeypatch.setattr(experiment, "work", refuse)
     found = experiment.trained(settings(), [ARC, NAMED["grpo"]], models, runs)
-    assert set(found["arm"]) == {"arc_no_sft", "arc", "arc_dpo", "grpo"}
-    for arm in set(found["arm"]):
-        assert_frame_equal(of(found, arm), of(results.tests, arm)[list(found)])
+    assert set(found["method"]) == {"arc_no_sft", "arc", "arc_dpo", "grpo"}
+    for variant in set(found["method"]):
+        assert_frame_equal(of(found, variant), of(results.tests, variant)[list(found)])
 
 
 def test_everybody_is_tested_under_the_same_dice_which_no_training_threw(results, jobs):

@@ -165,8 +165,8 @@ def test_gradients_are_cut_to_their_greatest_norm(scale):
 
 def test_the_elite_is_right_and_among_the_best():
     """Eleven rewards from 0 to 10: tau of three tenths is 7, four are that good, two of them right."""
-    rewards, right = np.arange(11.0), np.array([1, 0, 1, 0, 1, 0, 1, 1, 0, 0, 1])
-    chosen, tau = policy_updates.elite(right, rewards, 0.3)
+    rewards, correct = np.arange(11.0), np.array([1, 0, 1, 0, 1, 0, 1, 1, 0, 0, 1])
+    chosen, tau = policy_updates.elite(correct, rewards, 0.3)
     assert tau == pytest.approx(7.0) and np.flatnonzero(chosen).tolist() == [7, 10]
     chosen, tau = policy_updates.elite(np.array([0, 1, 1]), np.array([3.0, 1.0, 2.0]), 1.0)
     assert tau == 1.0 and chosen.tolist() == [False, True, True]

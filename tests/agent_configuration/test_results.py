@@ -77,24 +77,24 @@ ONCE = ("greedy", "zero_shot", "few_shot")  # have one run
 
 def row(item, kind: str, workflow: str, **more) -> dict:
     """As of `system.table`."""
-    made, tokens, right = CHOICES[workflow], TOKENS[workflow], kind in RIGHT[workflow]
+    made, tokens, correct = CHOICES[workflow], TOKENS[workflow], kind in RIGHT[workflow]
     return {
         "key": item.key,
         "prompt": item.prompt,
-        "kind": kind,
+        "group": kind,
         "difficulty": item.difficulty,
         "workflow": workflow,
         **dict(zip(("w", *list(spaces.DIMENSIONS)[1:]), made.structure, strict=True)),
         "atoms": " | ".join(" , ".join(names) for names in made.atoms),
         "allocated": made.allocated,
         "digest": made.digest,
-        "right": float(right),
-        "reward": 5 * right - tokens / 100,
+        "correct": float(correct),
+        "reward": 5 * correct - tokens / 100,
         "calls": tokens // 10,
         "turns": 1,
-        "tokens": tokens,
+        "tokens_out": tokens,
         "tokens_in": 5,
-        "dollars": tokens * 1e-5,
+        "cost_usd": tokens * 1e-5,
         "seconds": tokens * 1e-3,
         "used": min(1, made.allocated),
         "cut": 0,
@@ -121,20 +121,20 @@ def searched() -> pd.DataFrame:
     )
 
 
-def examined(arm: str, seed: int, model: str) -> list[dict]:
+def examined(method: str, seed: int, model: str) -> list[dict]:
     return [
-        row(item, kind, chosen, text="", error="", seed=seed, arm=arm, model=model)
-        for kind, chosen in ACTS[arm].items()
+        row(item, kind, chosen, text="", error="", seed=seed, method=method, model=model)
+        for kind, chosen in ACTS[method].items()
         for item in TEST[kind]
     ]
 
 
-def trained(arm: str, seed: int) -> tuple[list[dict], list[dict]]:
+def trained(method: str, seed: int) -> tuple[list[dict], list[dict]]:
     """In the first half all questions go to voting, then where ARC sends them; an update of GRPO has each twice."""
-    updates, times = (5, 2) if arm == "grpo" else (10, 1)
-    learning = [{"update": update, "arm": arm, "seed": seed} for update in range(updates)]
+    updates, times = (5, 2) if method == "grpo" else (10, 1)
+    learning = [{"step": update, "method": method, "seed": seed} for update in range(updates)]
     rollouts = [
-        row(item, kind, "voting" if told["update"] < updates / 2 else ACTS["arc"][kind], **told)
+        row(item, kind, "voting" if told["step"] < updates / 2 else ACTS["arc"][kind], **told)
         for told in learning
         for kind in NAMES
         for item in TRAIN[kind][:1] * times
@@ -145,12 +145,12 @@ def trained(arm: str, seed: int) -> tuple[list[dict], list[dict]]:
 @pytest.fixture(scope="module")
 def results() -> Results:
     tests, rollouts, learning = [], [], []
-    for arm in ACTS:
-        for seed in range(1 if arm in ONCE else 2):
-            for model in (OWN.model, OWN.larger) if arm == "arc" else (OWN.model,):
-                tests += examined(arm, seed, model)
-            if arm in ("arc", "bandit", "episodes", "grpo"):
-                played, learned = trained(arm, seed)
+    for method in ACTS:
+        for seed in range(1 if method in ONCE else 2):
+            for model in (OWN.model, OWN.larger) if method == "arc" else (OWN.model,):
+                tests += examined(method, seed, model)
+            if method in ("arc", "bandit", "episodes", "grpo"):
+                played, learned = trained(method, seed)
                 rollouts += played
                 learning += learned
     greedy = pd.DataFrame({"tried": [1, 9, 17], "reward": [0.5, 1.0, 1.5]})
@@ -169,36 +169,37 @@ def exam(rows):
 
 
 def test_everybody_sits_the_same_exam_and_nobody_is_above_the_oracle(exam):
-    labels = [recorded.label(arm, PARAMS) for arm in TESTED]
+    labels = [recorded.label(method, PARAMS) for method in TESTED]
     assert (
-        list(exam["arm"].unique()) == labels and "prompted, few-shot (scripted stand-in)" in labels
+        list(exam["method"].unique()) == labels
+        and "prompted, few-shot (scripted stand-in)" in labels
     )
-    assert exam.groupby("arm")["item"].nunique().eq(10).all()
-    right, tokens, mille = (
-        stats.mean(exam, each, "arm")["value"] for each in ("right", "tokens_out", "mille")
+    assert exam.groupby("method")["item"].nunique().eq(10).all()
+    correct, tokens, mille = (
+        stats.mean(exam, each, "method")["value"] for each in ("correct", "tokens_out", "mille")
     )
-    assert right["ARC"] == 1 and tokens["ARC"] == 18 and mille["ARC"] == pytest.approx(0.18)
+    assert correct["ARC"] == 1 and tokens["ARC"] == 18 and mille["ARC"] == pytest.approx(0.18)
     assert (
-        right["best constant"] == 0.4
+        correct["best constant"] == 0.4
     )  # the base: as often right as two others, with fewer tokens
-    assert tokens["grid search"] == 20 and right["best constant per kind"] == 1
-    assert stats.gap(exam, "right", {"arm": "ARC"}, {"arm": "ARC without SFT"})[
+    assert tokens["grid search"] == 20 and correct["best constant per kind"] == 1
+    assert stats.gap(exam, "correct", {"method": "ARC"}, {"method": "ARC without SFT"})[
         "value"
     ].item() == pytest.approx(0.4)
-    assert stats.gap(exam, "right", {"arm": "ARC"}, {"arm": "greedy search"})[
+    assert stats.gap(exam, "correct", {"method": "ARC"}, {"method": "greedy search"})[
         "value"
     ].item() == pytest.approx(0.6)
-    oracle = exam[exam["arm"] == "oracle"]
+    oracle = exam[exam["method"] == "oracle"]
     assert (exam["reward"] <= exam["item"].map(oracle.set_index("item")["reward"])).all()
     assert set(oracle["role"]) == {"oracle"}
 
 
 def test_who_learned_one_kind_alone_and_larger_agents_stand_apart(rows):
     alone = results_table.where(rows, style="alone", group="choice")
-    pair = {"arm": "ARC on chain alone"}, {"arm": "ARC on choice alone"}
-    assert stats.gap(alone, "right", *pair)["value"].item() == -1
-    both = results_table.where(rows, style=["exam", "larger"], arm="ARC")
-    assert stats.gap(both, "right", {"style": "larger"}, {"style": "exam"})["value"].item() == 0
+    pair = {"method": "ARC on chain alone"}, {"method": "ARC on choice alone"}
+    assert stats.gap(alone, "correct", *pair)["value"].item() == -1
+    both = results_table.where(rows, style=["exam", "larger"], method="ARC")
+    assert stats.gap(both, "correct", {"style": "larger"}, {"style": "exam"})["value"].item() == 0
 
 
 def test_leads_name_the_best_workflow_and_how_far_it_is_ahead(rows):
@@ -223,7 +224,7 @@ def test_leads_name_the_best_workflow_and_how_far_it_is_ahead(rows):
     ],
 )
 def test_no_workflow_wins_everywhere_if_each_is_behind_somewhere(lead, said):
-    found = pd.DataFrame(lead, index=["value", "lo"]).T.rename_axis(["kind", "best", "other"])
+    found = pd.DataFrame(lead, index=["value", "ci_low"]).T.rename_axis(["group", "best", "other"])
     assert recorded.none_wins_everywhere(found) == said
 
 
@@ -251,10 +252,10 @@ def test_diversity_is_that_of_the_definitions(counts):
 
 def test_episodes_are_counted_over_updates_whatever_their_size(results):
     played, learned = recorded.episodes(results)
-    assert played.groupby("arm")["episodes"].max().to_dict() == dict.fromkeys(
-        played["arm"].unique(), 50
+    assert played.groupby("method")["episodes"].max().to_dict() == dict.fromkeys(
+        played["method"].unique(), 50
     )
-    assert learned.query("arm == 'ARC by GRPO' and seed == 0")["episodes"].tolist() == [
+    assert learned.query("method == 'ARC by GRPO' and seed == 0")["episodes"].tolist() == [
         10,
         20,
         30,
@@ -277,8 +278,8 @@ def test_the_theorem_s_floor_holds_without_noise(results):
 def test_labels_are_what_is_paid_best_on_a_question(results):
     wanted = (
         embeddings.labels(recorded.sampled(results, "train"))
-        .drop_duplicates("kind")
-        .set_index("kind")
+        .drop_duplicates("group")
+        .set_index("group")
     )
     assert (
         wanted.loc["passage", "workflow"] == "reason"
@@ -298,8 +299,8 @@ def test_encoders_are_ranked_beside_what_needs_none(results):
 
 
 def test_an_episode_is_chosen_and_done_again_as_it_was(exam):
-    told = agents.telling(results_table.where(exam, arm="ARC", seed=0))
-    assert told["right"] == 1 and told["workflow"] == "verify"
+    told = agents.telling(results_table.where(exam, method="ARC", seed=0))
+    assert told["correct"] == 1 and told["workflow"] == "verify"
     job = agents.job_of(told, PARAMS)
     assert (
         job.configuration == CHOICES["verify"]

@@ -21,29 +21,29 @@ CASES = [  # right, steps, tokens, used, allocated: paid, by appendix F's coeffi
 STEPS, TOKENS, TOOLS = st.integers(1, 7), st.integers(0, 192), st.integers(0, 8)
 
 
-def paid(right, steps, tokens, used, allocated, **weights: float) -> float:
+def paid(correct, steps, tokens, used, allocated, **weights: float) -> float:
     """One reward."""
     (out,) = reward(
-        *(np.array([value]) for value in (right, steps, tokens, used, allocated)),
+        *(np.array([value]) for value in (correct, steps, tokens, used, allocated)),
         MOST,
         Weights(**weights),
     )
     return float(out)
 
 
-@pytest.mark.parametrize("right, steps, tokens, used, allocated, expected", CASES)
-def test_an_episode_is_paid_what_equation_3_says(right, steps, tokens, used, allocated, expected):
-    assert paid(right, steps, tokens, used, allocated) == pytest.approx(expected, abs=1e-12)
+@pytest.mark.parametrize("correct, steps, tokens, used, allocated, expected", CASES)
+def test_an_episode_is_paid_what_equation_3_says(correct, steps, tokens, used, allocated, expected):
+    assert paid(correct, steps, tokens, used, allocated) == pytest.approx(expected, abs=1e-12)
 
 
 @given(st.integers(0, 1), STEPS, TOKENS, TOOLS, TOOLS, st.integers(0, 6), st.integers(0, 100))
 def test_the_cheaper_of_two_equal_episodes_is_never_paid_less(
-    right, steps, tokens, used, allocated, more, longer
+    correct, steps, tokens, used, allocated, more, longer
 ):
-    least = paid(right, steps, tokens, used, allocated)
-    assert least >= paid(right, steps + more, tokens + longer, used, allocated)
-    assert least > paid(right, steps + 1, tokens, used, allocated)
-    assert least > paid(right, steps, tokens + 1, used, allocated)
+    least = paid(correct, steps, tokens, used, allocated)
+    assert least >= paid(correct, steps + more, tokens + longer, used, allocated)
+    assert least > paid(correct, steps + 1, tokens, used, allocated)
+    assert least > paid(correct, steps, tokens + 1, used, allocated)
 
 
 @given(STEPS, TOKENS, TOOLS, TOOLS)
@@ -55,11 +55,11 @@ def test_a_right_answer_is_paid_more_than_the_same_episode_with_a_wrong_one(
 
 
 @given(st.integers(0, 1), STEPS, TOKENS, TOOLS, st.integers(1, 8))
-def test_idle_tools_cost_and_used_ones_never_do(right, steps, tokens, allocated, used):
-    none = paid(right, steps, tokens, 0, 0)
-    assert paid(right, steps, tokens, 0, allocated) == pytest.approx(none - 0.3 * allocated)
-    assert paid(right, steps, tokens, used, allocated) > none
-    assert paid(right, steps, tokens, used, allocated) == paid(right, steps, tokens, used, 0)
+def test_idle_tools_cost_and_used_ones_never_do(correct, steps, tokens, allocated, used):
+    none = paid(correct, steps, tokens, 0, 0)
+    assert paid(correct, steps, tokens, 0, allocated) == pytest.approx(none - 0.3 * allocated)
+    assert paid(correct, steps, tokens, used, allocated) > none
+    assert paid(correct, steps, tokens, used, allocated) == paid(correct, steps, tokens, used, 0)
 
 
 def test_the_utility_is_correctness_minus_lambda_times_cost():

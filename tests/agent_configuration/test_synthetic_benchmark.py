@@ -78,8 +78,8 @@ def test_without_interaction_all_kinds_are_alike_and_with_it_what_they_change_su
 def test_the_reward_of_a_chance_is_its_expectation():
     structures, _ = random_choices(50)
     shape, p = WORLDS.shape(structures), np.linspace(0, 1, 50)
-    wrong, right = (WORLDS.reward(np.full(50, x), 1, 2, shape) for x in (0.0, 1.0))
-    assert WORLDS.reward(p, 1, 2, shape) == pytest.approx(p * right + (1 - p) * wrong)
+    wrong, correct = (WORLDS.reward(np.full(50, x), 1, 2, shape) for x in (0.0, 1.0))
+    assert WORLDS.reward(p, 1, 2, shape) == pytest.approx(p * correct + (1 - p) * wrong)
 
 
 def test_pinned_parts_and_what_absent_agents_are_told_change_nothing():
@@ -237,8 +237,8 @@ def a_buffer() -> tuple[Batch, np.ndarray]:
 
 
 def test_one_threshold_leaves_the_kind_that_is_paid_less_without_an_elite():
-    whole, right = a_buffer()
-    one, each = (glass.elite(whole, right, 0.5, by_kind) for by_kind in (False, True))
+    whole, correct = a_buffer()
+    one, each = (glass.elite(whole, correct, 0.5, by_kind) for by_kind in (False, True))
     assert one.chosen.tolist() == [True] * 4 + [False] * 4 and len(set(one.tau[0])) == 1
     assert each.chosen.tolist() == [False, False, True, True, False, False, True, True]
     assert each.tau[0, :2] == pytest.approx([5.75, 2.5])
@@ -254,20 +254,20 @@ def record(tmp_path_factory):
 
 def test_every_arm_and_both_imitations_are_held_against_the_optimum(record):
     test = record.query("split == 'test'")
-    end = test[test["step"] == SETTINGS.glass.looks[-1]]
+    end = test[test["step"] == SETTINGS.glass.eval_points[-1]]
     told = {
-        *(arm.name for arm in glass.ARMS),
+        *(variant.name for variant in glass.VARIANTS),
         "SFT, one tau",
         "SFT, tau per kind",
         "best constant",
         "optimum",
     }
-    assert set(end["arm"]) == told
+    assert set(end["method"]) == told
     assert (
         test["regret"].min() >= -1e-9
-        and test.query("arm == 'optimum'")["regret"].abs().max() == 0.0
+        and test.query("method == 'optimum'")["regret"].abs().max() == 0.0
     )
-    sft = test[test["arm"].str.startswith("SFT")]
+    sft = test[test["method"].str.startswith("SFT")]
     assert sft[["margin", "outside"]].notna().all(axis=None) and sft["outside"].between(0, 1).all()
 
 
@@ -288,7 +288,7 @@ def test_the_same_settings_give_the_same_record(record, tmp_path):
 
 def test_training_finds_what_is_paid():
     """Two worlds, a few hundred episodes: what is drawn is paid far more than at the start."""
-    box = SETTINGS.glass.model_copy(update={"seeds": 2, "hidden": 16, "looks": [32, 384]})
+    box = SETTINGS.glass.model_copy(update={"seeds": 2, "hidden": 16, "eval_points": [32, 384]})
     told = SETTINGS.model_copy(update={"glass": box})
     worlds = Worlds.together([Worlds.drawn(told, seed, 1.0, 1.0) for seed in range(2)])
     judge, found = glass.Judge(worlds), {}
@@ -317,11 +317,12 @@ MAP, BOUNDS, IMITATED = {"atlas"}, {"enumerated"}, {"arc-without-sft"}
 TRAINED = {*glass.NAMED}
 GLASS_FIELDS = {  # jobs that depend on a setting of the small world
     "seeds": MAP | BOUNDS | TRAINED,
-    **dict.fromkeys(("interaction", "noise", "looks"), BOUNDS | TRAINED),
+    **dict.fromkeys(("interaction", "noise", "eval_points"), BOUNDS | TRAINED),
     **dict.fromkeys(
-        ("batch", "hidden", "blur", "structure_rate", "prompt_rate", "states"), MAP | TRAINED
+        ("batch", "hidden", "observation_noise", "structure_rate", "prompt_rate", "states"),
+        MAP | TRAINED,
     ),
-    "dice": TRAINED,
+    "num_samples": TRAINED,
     **dict.fromkeys(("sft_after", "sft_rate", "sft_prompt_rate", "sft_batch"), IMITATED),
     **dict.fromkeys(("interactions", "noises", "map_seeds", "map_episodes", "map_every"), MAP),
 }

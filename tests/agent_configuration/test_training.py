@@ -43,11 +43,11 @@ class Fake:
         return [self.outcome(job) for job in jobs]
 
     def outcome(self, job) -> Outcome:
-        right = WANTED[job.item.prompt] == job.configuration.workflow
-        return Outcome(right, "7", "text", 1 + job.draw, 1, 1, 1, 0.0, 0.0, 0, (), 0, (), ())
+        correct = WANTED[job.item.prompt] == job.configuration.workflow
+        return Outcome(correct, "7", "text", 1 + job.draw, 1, 1, 1, 0.0, 0.0, 0, (), 0, (), ())
 
     def rewards(self, jobs, outcomes, weights) -> np.ndarray:
-        return np.array([weights.alpha * o.right - weights.beta_s * o.calls for o in outcomes])
+        return np.array([weights.alpha * o.correct - weights.beta_s * o.calls for o in outcomes])
 
 
 def training(
@@ -134,15 +134,15 @@ def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
     assert seen == list(range(1, UPDATES + 1)) and len(system.asked) == UPDATES * BATCH
     assert len(made.rows) == len(made.buffer) == len(made.learned) == UPDATES
     rows = pd.concat(made.rows)
-    assert rows["update"].tolist() == [i for i in range(UPDATES) for _ in range(BATCH)]
+    assert rows["step"].tolist() == [i for i in range(UPDATES) for _ in range(BATCH)]
     assert rows["digest"].tolist() == [job.configuration.digest for job in system.asked]
     rewards = np.concatenate([batch.rewards.numpy() for batch, _ in made.buffer])
     assert rewards == pytest.approx(rows["reward"].to_numpy(), rel=1e-6)
-    right = np.concatenate([right for _, right in made.buffer])
-    assert right.tolist() == [
+    correct = np.concatenate([correct for _, correct in made.buffer])
+    assert correct.tolist() == [
         WANTED[job.item.prompt] == job.configuration.workflow for job in system.asked
     ]
-    assert {"structure_loss", "prompt_loss", "update"} < set(made.learned[0])
+    assert {"structure_loss", "prompt_loss", "step"} < set(made.learned[0])
 
 
 # Policies ------------------------------------------------------------------------------------------
@@ -253,11 +253,11 @@ def test_rows_that_are_not_of_this_training_are_not_believed(other, items, kept,
 
 def mean_logp(policy: Policy, made: Training) -> float:
     """Of the structures that were right and in the best three tenths."""
-    told, right = (
+    told, correct = (
         joined([batch for batch, _ in made.buffer]),
-        np.concatenate([right for _, right in made.buffer]),
+        np.concatenate([correct for _, correct in made.buffer]),
     )
-    elite = torch.from_numpy(right) & (told.rewards >= np.quantile(told.rewards.numpy(), 0.7))
+    elite = torch.from_numpy(correct) & (told.rewards >= np.quantile(told.rewards.numpy(), 0.7))
     with torch.no_grad():
         return float(policy.structure.judge(told.states[elite], told.structures[elite])[0].mean())
 
@@ -282,7 +282,7 @@ def test_refining_changes_a_copy_and_makes_the_elite_likelier():
     assert mean_logp(policy, made) > mean_logp(made.policy, made) + 0.1
     rows = pd.concat(made.rows)
     tau = np.quantile(rows["reward"].astype(np.float32), 0.7)
-    elite = rows[(rows["right"] == 1) & (rows["reward"].astype(np.float32) >= tau)]
+    elite = rows[(rows["correct"] == 1) & (rows["reward"].astype(np.float32) >= tau)]
     assert about["tau"] == pytest.approx(tau) and about["elite"] == len(elite)
     assert about["reward"] == pytest.approx(elite["reward"].mean(), rel=1e-5)
     again, other = (refine(made, SFT, seed)[0] for seed in range(2))
@@ -296,7 +296,7 @@ def buffer(*episodes: tuple[str, bool, float]) -> SimpleNamespace:
     batches = [
         (
             SimpleNamespace(rewards=torch.tensor([r for *_, r in part])),
-            np.array([right for _, right, _ in part]),
+            np.array([correct for _, correct, _ in part]),
         )
         for part in parts
     ]
@@ -359,7 +359,7 @@ def test_a_policy_without_masks_repairs_what_it_draws():
 
 def test_without_an_elite_or_pairs_copies_are_as_they_were():
     made = done(updates=1)
-    made.buffer = [(batch, np.zeros_like(right)) for batch, right in made.buffer]
+    made.buffer = [(batch, np.zeros_like(correct)) for batch, correct in made.buffer]
     (refined, elite), (preferred, matched) = refine(made, SFT, 0), prefer_better(made, DPO, 0)
     assert (elite["elite"], elite["reward"]) == (0, 0.0) and matched == {"pairs": 0}
     for policy in (refined, preferred):

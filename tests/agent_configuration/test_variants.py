@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lib.agent_configuration.variants import ALONE, ARMS, NAMED, TESTED, UNMASKED, Arm
+from lib.agent_configuration.variants import ALONE, NAMED, TESTED, UNMASKED, VARIANTS, Variant
 
 
 def test_arc_without_masks_is_arc_but_for_its_masks_and_is_refined_as_well():
@@ -11,7 +11,7 @@ def test_arc_without_masks_is_arc_but_for_its_masks_and_is_refined_as_well():
 
 
 def test_all_baselines_of_the_paper_are_tested():
-    trained = {arm.name for arm in ARMS}
+    trained = {variant.name for variant in VARIANTS}
     assert trained | {"arc_no_sft", "arc_dpo"} <= set(TESTED)
     assert {"base", "grid", "greedy", "zero_shot", "few_shot", "best_constant", "oracle"} <= set(
         TESTED
@@ -20,11 +20,13 @@ def test_all_baselines_of_the_paper_are_tested():
 
 
 def test_a_job_gets_all_of_an_arm_but_the_label():
-    for arm in (*ARMS, *ALONE, UNMASKED):
-        assert Arm.from_handed(arm.handed()) == replace(arm, label="")
+    for variant in (*VARIANTS, *ALONE, UNMASKED):
+        assert Variant.from_handed(variant.handed()) == replace(variant, label="")
 
 
 def test_only_arc_is_tested_with_the_larger_model():
-    assert [arm.name for arm in (*ARMS, *ALONE, UNMASKED) if arm.tested_with_larger_model] == [
-        "arc"
-    ]
+    assert [
+        variant.name
+        for variant in (*VARIANTS, *ALONE, UNMASKED)
+        if variant.tested_with_larger_model
+    ] == ["arc"]

@@ -101,7 +101,7 @@ def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_af
     voice = Calling(controller(), ROUTING.turn_tokens, ROUTING.response_tokens)
     asked = wanted(ROUTING.batch)
     played = roll(voice, pool, asked, ROUTING.rounds, 0)
-    assert all(len(e.calls) == ROUTING.rounds - 1 and e.dollars > 0 for e in played)
+    assert all(len(e.calls) == ROUTING.rounds - 1 and e.cost_usd > 0 for e in played)
     lengths = [x.heard.tokens_out for e in played for x in e.exchanges if x.heard]
     assert sum(lengths) / len(lengths) > 24  # experts really write
     together = seconds(lambda: roll(voice, pool, asked, ROUTING.rounds, 0))

@@ -102,7 +102,7 @@ def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_af
     asked, own = wanted(BATCH), Own(1e-7, 1e-3)
     played = roll(voice, desk, asked, TOOLS.rounds, 0, own)
     counts = Counter(name for e in played for name in e.calls)
-    assert set(counts) == set(WORDS) and all(len(e.calls) >= 2 and e.dollars > 0 for e in played)
+    assert set(counts) == set(WORDS) and all(len(e.calls) >= 2 and e.cost_usd > 0 for e in played)
     together = seconds(lambda: roll(voice, desk, asked, TOOLS.rounds, 0, own))
     alone = seconds(
         lambda: [roll(voice, desk, [each], TOOLS.rounds, 0, own) for each in asked[:ALONE]]

@@ -60,7 +60,7 @@ def resumed(study, own, arm, models, done, killed, elsewhere, monkeypatch) -> li
         add, left = Logs.add, []
 
         def watched(logs, name, rows):
-            left.extend(rows["update"].unique() if name == "rollouts" else ())
+            left.extend(rows["step"].unique() if name == "rollouts" else ())
             add(logs, name, rows)
 
         patch.setattr(Logs, "add", watched)

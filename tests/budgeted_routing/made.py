@@ -39,11 +39,11 @@ NUMBERS = {
 AT_FIRST = dict.fromkeys(NUMBERS, 1)  # the same before training: above the budget of 1
 
 
-def episode(item: int, word: str, called: str, right: float, budget: float, **more) -> dict:
+def episode(item: int, word: str, called: str, correct: float, budget: float, **more) -> dict:
     """A row as of `study.episode_rows`."""
     names = called.split()
-    dollars = float(sum(PRICE[name] for name in names))
-    within = float(dollars <= budget)
+    cost_usd = float(sum(PRICE[name] for name in names))
+    within = float(cost_usd <= budget)
     spoken = [("prompt", f"<s> budget {word}", 0.0)]
     for name in names:
         spoken += [
@@ -53,16 +53,16 @@ def episode(item: int, word: str, called: str, right: float, budget: float, **mo
     spoken.append(("controller", "<answer> 2 </answer>", 0.0))
     row = {
         "item": item,
-        "kind": KINDS[item % 6],
+        "group": KINDS[item % 6],
         "difficulty": item + 1,
-        "label": word,
+        "condition": word,
         "budget": budget,
-        "right": float(right),
+        "correct": float(correct),
         "within": within,
-        "reward": right * within,
-        "dollars": dollars,
+        "reward": correct * within,
+        "cost_usd": cost_usd,
         "calls": len(names),
-        "called": called,
+        "chosen": called,
         "malformed": 0,
         "failures": 0,
         "turns": 1 + len(names),
@@ -75,10 +75,10 @@ def episode(item: int, word: str, called: str, right: float, budget: float, **mo
     return row | more
 
 
-def examined(acts, arm: str, seeds: int, **more) -> list[dict]:
+def examined(acts, method: str, seeds: int, **more) -> list[dict]:
     return [
-        episode(i, word, called[s][i], right[s][i], WORDS[word], arm=arm, seed=s, **more)
-        for word, (called, right) in acts.items()
+        episode(i, word, called[s][i], correct[s][i], WORDS[word], method=method, seed=s, **more)
+        for word, (called, correct) in acts.items()
         for s in range(seeds)
         for i in range(6)
     ]
@@ -86,32 +86,39 @@ def examined(acts, arm: str, seeds: int, **more) -> list[dict]:
 
 def all_tests(acts, seeds: int) -> list[dict]:
     rows = []
-    for heat in (0.0, 1.0):  # with draws nobody is ever right, so that a mix-up shows
+    for temperature in (0.0, 1.0):  # with draws nobody is ever right, so that a mix-up shows
         shown = (
             acts
-            if heat == 0
+            if temperature == 0
             else {word: (called, [[0] * 6] * 2) for word, (called, _) in acts.items()}
         )
-        rows += examined(shown, "corl", seeds, temperature=heat)
-        rows += examined(shown, "hard", seeds, temperature=heat, style="hard")
+        rows += examined(shown, "corl", seeds, temperature=temperature)
+        rows += examined(shown, "hard", seeds, temperature=temperature, style="hard")
         for style in ("soft", "hard"):
-            rows += examined(IDLE, "start", 1, temperature=heat, style=style)
-    for arm, runs, calls in (("start", 1, AT_FIRST), ("number", seeds, NUMBERS)):
+            rows += examined(IDLE, "start", 1, temperature=temperature, style=style)
+    for method, runs, calls in (("start", 1, AT_FIRST), ("number", seeds, NUMBERS)):
         acts = {
             w: ([[L if i < n else "" for i in range(6)]] * 2, [[i < n for i in range(6)]] * 2)
             for w, n in calls.items()
         }
-        rows += in_numbers(acts, arm, runs)
+        rows += in_numbers(acts, method, runs)
     return rows
 
 
-def in_numbers(acts, arm: str = "number", seeds: int = 2) -> list[dict]:
+def in_numbers(acts, method: str = "number", seeds: int = 2) -> list[dict]:
     """Test episodes under budgets of so many micro-dollars; acts: as ACTS."""
     return [
         episode(
-            i, word, called[s][i], right[s][i], int(word) * 1e-6, arm=arm, seed=s, style="number"
+            i,
+            word,
+            called[s][i],
+            correct[s][i],
+            int(word) * 1e-6,
+            method=method,
+            seed=s,
+            style="number",
         )
-        for word, (called, right) in acts.items()
+        for word, (called, correct) in acts.items()
         for s in range(seeds)
         for i in range(6)
     ]
@@ -120,7 +127,7 @@ def in_numbers(acts, arm: str = "number", seeds: int = 2) -> list[dict]:
 def trained(seeds: int, late: str, updates: int = 10) -> list[dict]:
     """Rollouts: nobody calls in the first half, and `late` is called in the second, where half are right."""
     rows = []
-    for arm in ("corl", "hard"):
+    for method in ("corl", "hard"):
         for s in range(seeds):
             for update in range(updates):
                 called = late if update >= updates / 2 else ""
@@ -131,9 +138,9 @@ def trained(seeds: int, late: str, updates: int = 10) -> list[dict]:
                         called,
                         float(bool(called) and i == 1),
                         budget,
-                        arm=arm,
+                        method=method,
                         seed=s,
-                        update=update,
+                        step=update,
                     )
                     for word, budget in WORDS.items()
                     for i in range(2)
@@ -141,7 +148,7 @@ def trained(seeds: int, late: str, updates: int = 10) -> list[dict]:
     return rows
 
 
-def strategies(right: bool = True) -> pd.DataFrame:
+def strategies(correct: bool = True) -> pd.DataFrame:
     rows = []
     for split, each in (("train", 3), ("test", 1)):
         for name in PRICE:
@@ -155,13 +162,13 @@ def strategies(right: bool = True) -> pd.DataFrame:
                         {
                             "split": split,
                             "item": item,
-                            "kind": KINDS[hard - 1],
+                            "group": KINDS[hard - 1],
                             "difficulty": hard,
-                            "try": 0,
+                            "sample": 0,
                             "prompt": f"{split} d{hard} {item} = ?",
-                            "strategy": name + suffix,
-                            "right": float(right and hard <= reach[name]),
-                            "dollars": price[name],
+                            "method": name + suffix,
+                            "correct": float(correct and hard <= reach[name]),
+                            "cost_usd": price[name],
                             "calls": 1 + bool(suffix),
                             "reply": f"r{hard % 2}",
                         }
@@ -169,14 +176,21 @@ def strategies(right: bool = True) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def study(acts=ACTS, seeds: int = 2, late: str = L, right: bool = True) -> Results:
+def study(acts=ACTS, seeds: int = 2, late: str = L, correct: bool = True) -> Results:
     own = [
         episode(
-            i, "low", "", float(right and i % 6 == 0), 1e-6, split=split, reply="", **{"try": 0}
+            i,
+            "low",
+            "",
+            float(correct and i % 6 == 0),
+            1e-6,
+            split=split,
+            reply="",
+            **{"sample": 0},
         )
         for split, n in (("train", 18), ("test", 6))
         for i in range(n)
     ]
     frames = (pd.DataFrame(rows) for rows in (all_tests(acts, seeds), trained(seeds, late), own))
     empty = pd.DataFrame()
-    return Results(strategies(right), *frames, empty, Budgets(WORDS, PRICE, 1e-6), 1e-8)
+    return Results(strategies(correct), *frames, empty, Budgets(WORDS, PRICE, 1e-6), 1e-8)

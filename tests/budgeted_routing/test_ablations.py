@@ -24,23 +24,23 @@ CHEAP, *_, DEAR = SETTINGS.routing.experts
 def episodes() -> pd.DataFrame:
     """Every arm at the temperature of tests, and with dice, where everything is ten times as much."""
     rows = []
-    for (arm, style, word), (cheap, dear) in CALLS.items():
-        for heat, times in ((0.0, 1), (1.0, 10)):
-            for seed in range(1 if arm == "start" else SEEDS):
+    for (method, style, word), (cheap, dear) in CALLS.items():
+        for temperature, times in ((0.0, 1), (1.0, 10)):
+            for seed in range(1 if method == "start" else SEEDS):
                 for item in range(ITEMS):
                     called = " ".join([CHEAP] * cheap * times + [DEAR] * dear * times)
                     rows.append(
                         {
-                            "arm": arm,
+                            "method": method,
                             "style": style,
-                            "label": word,
-                            "temperature": heat,
+                            "condition": word,
+                            "temperature": temperature,
                             "seed": seed,
                             "item": item,
                             "calls": times * (cheap + dear),
-                            "called": called,
-                            "right": float(item < cheap + dear),
-                            "dollars": 1e-6 * times * (cheap + 10 * dear),
+                            "chosen": called,
+                            "correct": float(item < cheap + dear),
+                            "cost_usd": 1e-6 * times * (cheap + 10 * dear),
                             "reward": 0.5,
                         }
                     )
@@ -68,7 +68,7 @@ def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
         made.gains["calls"]["value"]["soft, trained"] == -2
         and made.gains["calls"]["value"]["hard, trained"] == -1
     )
-    assert made.gains["dollars"]["value"]["soft, trained"] == pytest.approx(1 - 12)  # per million
+    assert made.gains["cost_usd"]["value"]["soft, trained"] == pytest.approx(1 - 12)  # per million
     assert made.backend == "lab"
 
 
@@ -79,12 +79,12 @@ def test_budgets_are_compared_high_with_low_under_the_training_of_each_prompt():
         made.gains["calls"]["value"]["soft, high"] == 3 - 1
         and made.gains["calls"]["value"]["hard, high"] == 1
     )
-    assert made.gains["dollars"]["value"]["soft, high"] == pytest.approx(30 - 1)
+    assert made.gains["cost_usd"]["value"]["soft, high"] == pytest.approx(30 - 1)
 
 
 def test_the_trainings_that_are_compared_are_asked_for(monkeypatch):
     monkeypatch.setattr(
-        corl, "run", lambda params, compared, **where: ([arm.name for arm in compared], where)
+        corl, "run", lambda params, compared, **where: ([method.name for method in compared], where)
     )
     assert ablations.controllers(SETTINGS, runs="r") == (["corl", "hard"], {"runs": "r"})
 
@@ -109,20 +109,20 @@ def box() -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "arm": arm,
+                "method": method,
                 "role": role,
-                "heat": heat,
+                "temperature": temperature,
                 "step": -1,
                 "condition": budget,
                 "seed": seed,
-                "dollars": dollars + seed,
+                "cost_usd": cost_usd + seed,
                 "reward": 0.5,
-                "right": 0.1 * dollars,
-                "within": float(dollars < 3),
+                "correct": 0.1 * cost_usd,
+                "within": float(cost_usd < 3),
                 "asked": 1.0,
                 "dear": 0.0,
             }
-            for (arm, role, heat), dollars in acts.items()
+            for (method, role, temperature), cost_usd in acts.items()
             for budget in WORDS
             for seed in range(3)
         ]
@@ -132,12 +132,12 @@ def box() -> pd.DataFrame:
 def test_one_budget_stands_beside_the_start_under_it_and_the_high_one_beside_the_low():
     made = ablations.fixed(box())
     assert (
-        made["low"].gains["dollars"]["value"]["trained"] == -3
-        and made["high"].gains["dollars"]["value"]["trained"] == 2
+        made["low"].gains["cost_usd"]["value"]["trained"] == -3
+        and made["high"].gains["cost_usd"]["value"]["trained"] == 2
     )
     assert made["low"].gains["within"]["value"]["trained"] == 1
     assert (
-        made["both"].gains["dollars"]["value"]["high budget"] == 5
+        made["both"].gains["cost_usd"]["value"]["high budget"] == 5
         and made["both"].name == "corl_fixed"
     )
 
@@ -145,11 +145,11 @@ def test_one_budget_stands_beside_the_start_under_it_and_the_high_one_beside_the
 def test_parts_are_held_against_the_whole():
     rows = (
         box()
-        .query("arm != 'start'")
-        .replace({"arm": {"high budget alone": "whitened over all budgets"}})
+        .query("method != 'start'")
+        .replace({"method": {"high budget alone": "whitened over all budgets"}})
     )
-    bound = rows[rows["arm"] == "CoRL"].assign(arm="budget not in the reward")
-    made = ablations.parts(pd.concat([rows, bound]).assign(heat=0.0))
-    assert made.gains["dollars"]["value"]["budget not told"] == 1 and set(
+    bound = rows[rows["method"] == "CoRL"].assign(method="budget not in the reward")
+    made = ablations.parts(pd.concat([rows, bound]).assign(temperature=0.0))
+    assert made.gains["cost_usd"]["value"]["budget not told"] == 1 and set(
         made.against.values()
     ) == {"CoRL"}

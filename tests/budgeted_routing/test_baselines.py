@@ -15,17 +15,17 @@ PRICE = np.array([0.0, 1.0, 3.0, 8.0, 20.0])
 BUDGETS = {"low": 1.0, "medium": 9.0, "high": 1000.0}
 
 
-def table(right, dollars=PRICE, prompts=None, replies=None) -> Tried:
-    right = np.asarray(right, dtype=float)
-    n = len(right)
+def table(correct, cost_usd=PRICE, prompts=None, replies=None) -> Tried:
+    correct = np.asarray(correct, dtype=float)
+    n = len(correct)
     prompts = tuple(prompts or [f"question {i}" for i in range(n)])
     told = np.full((n, len(EXPERTS)), "so it is") if replies is None else np.asarray(replies)
     replies = np.column_stack([np.full(n, ""), told])  # the controller's are not on record
     return Tried(
         STRATEGIES,
         EXPERTS,
-        right,
-        np.broadcast_to(dollars, right.shape).astype(float),
+        correct,
+        np.broadcast_to(cost_usd, correct.shape).astype(float),
         prompts,
         replies,
     )
@@ -34,25 +34,25 @@ def table(right, dollars=PRICE, prompts=None, replies=None) -> Tried:
 def chance(n: int = 60, seed: int = 0) -> Tried:
     """Everything by lot, prices too."""
     rng = np.random.default_rng(seed)
-    right = rng.random((n, len(STRATEGIES))) < [0.1, 0.4, 0.5, 0.6, 0.7]
+    correct = rng.random((n, len(STRATEGIES))) < [0.1, 0.4, 0.5, 0.6, 0.7]
     prompts = [" ".join(rng.choice(list("abcdef"), size=4)) for _ in range(n)]
     replies = rng.choice(["yes", "no", "perhaps"], size=(n, len(EXPERTS)))
-    return table(right, PRICE * rng.uniform(0.5, 1.5, size=(n, 1)), prompts, replies)
+    return table(correct, PRICE * rng.uniform(0.5, 1.5, size=(n, 1)), prompts, replies)
 
 
 def separable(n: int, seed: int) -> Tried:
     """The first word tells which expert is right: the small one adds, the large one proves."""
     rng = np.random.default_rng(seed)
     adds = np.arange(n) % 2 == 0
-    right = np.zeros((n, len(STRATEGIES)))
-    right[adds, 1], right[~adds, 3] = 1, 1
+    correct = np.zeros((n, len(STRATEGIES)))
+    correct[adds, 1], correct[~adds, 3] = 1, 1
     prompts = [f"{'add' if a else 'prove'} {rng.integers(2)}" for a in adds]
-    return table(right, prompts=prompts)
+    return table(correct, prompts=prompts)
 
 
 def told(train: Tried, test: Tried, router: str, label: str = "high") -> pd.DataFrame:
     rows = baselines.compare(train, test, BUDGETS)
-    return rows[(rows["router"] == router) & (rows["label"] == label)].reset_index(drop=True)
+    return rows[(rows["method"] == router) & (rows["condition"] == label)].reset_index(drop=True)
 
 
 @pytest.mark.parametrize(("split", "base"), [("train", 0.0), ("test", 100.0)])
@@ -63,11 +63,11 @@ def test_a_study_s_tables_become_one_column_per_strategy_and_one_row_per_questio
             {
                 "split": part,
                 "item": i,
-                "try": 0,
+                "sample": 0,
                 "prompt": f"{part} {i}",
-                "strategy": name,
-                "right": float(i == 3) if name == ITSELF else (i + s) % 2,
-                "dollars": 100.0 * (part == "test") + 10 * i + s,
+                "method": name,
+                "correct": float(i == 3) if name == ITSELF else (i + s) % 2,
+                "cost_usd": 100.0 * (part == "test") + 10 * i + s,
                 "reply": "" if name == ITSELF else f"{name} to {i}",
             }
             for part in ("train", "test")
@@ -75,13 +75,13 @@ def test_a_study_s_tables_become_one_column_per_strategy_and_one_row_per_questio
             for i in (3, 1, 0, 2)
         ]
     )
-    own = rows["strategy"] == ITSELF
+    own = rows["method"] == ITSELF
     found = baselines.tried_on(rows[~own], rows[own], split, ["small", "large"])
     assert found.strategies == STRATEGIES and found.experts == EXPERTS
     assert found.prompts == tuple(f"{split} {i}" for i in range(4))
-    assert found.dollars.tolist() == [[base + 10 * i + s for s in range(5)] for i in range(4)]
-    assert found.right[:, 0].tolist() == [0, 0, 0, 1]
-    assert found.right[:, 1:].tolist() == [[(i + s) % 2 for s in range(1, 5)] for i in range(4)]
+    assert found.cost_usd.tolist() == [[base + 10 * i + s for s in range(5)] for i in range(4)]
+    assert found.correct[:, 0].tolist() == [0, 0, 0, 1]
+    assert found.correct[:, 1:].tolist() == [[(i + s) % 2 for s in range(1, 5)] for i in range(4)]
     assert found.replies.tolist() == [["", f"small to {i}", f"large to {i}"] for i in range(4)]
     assert [found.strategies[m] for m in found.stages] == [ITSELF, "small", "large"]
 
@@ -96,16 +96,19 @@ def test_reward_is_right_within_the_budget_and_a_price_at_the_budget_is_within()
 def test_everybody_has_a_row_per_question_under_every_budget_and_gets_and_pays_what_was_chosen():
     test = chance(17, 1)
     rows = baselines.compare(chance(), test, BUDGETS)
-    assert set(rows["router"]) == {*STRATEGIES, *ROUTERS} and list(
-        dict.fromkeys(rows["label"])
+    assert set(rows["method"]) == {*STRATEGIES, *ROUTERS} and list(
+        dict.fromkeys(rows["condition"])
     ) == list(BUDGETS)
-    for _, part in rows.groupby(["router", "label"]):
+    for _, part in rows.groupby(["method", "condition"]):
         assert part["item"].tolist() == list(range(17))
     assert len(rows) == 3 * 17 * (len(STRATEGIES) + len(ROUTERS))
-    for row in rows[rows["router"] != "cascade"].itertuples():
+    for row in rows[rows["method"] != "cascade"].itertuples():
         m = STRATEGIES.index(row.chosen)
-        assert row.router in (*ROUTERS, row.chosen)
-        assert (row.right, row.dollars) == (test.right[row.item, m], test.dollars[row.item, m])
+        assert row.method in (*ROUTERS, row.chosen)
+        assert (row.correct, row.cost_usd) == (
+            test.correct[row.item, m],
+            test.cost_usd[row.item, m],
+        )
 
 
 def test_the_same_seed_gives_the_same_table_and_another_one_changes_random_alone():
@@ -113,16 +116,16 @@ def test_the_same_seed_gives_the_same_table_and_another_one_changes_random_alone
     first = baselines.compare(train, test, BUDGETS, seed=3)
     pd.testing.assert_frame_equal(first, baselines.compare(train, test, BUDGETS, seed=3))
     other = baselines.compare(train, test, BUDGETS, seed=4)
-    random = first["router"] == "random"
+    random = first["method"] == "random"
     pd.testing.assert_frame_equal(first[~random], other[~random])
     assert (first[random]["chosen"] != other[random]["chosen"]).any()
 
 
 def test_no_router_but_the_oracle_looks_at_the_test_s_outcomes():
     train, test = chance(), chance(40, 1)
-    turned = dataclasses.replace(test, right=1 - test.right)
+    turned = dataclasses.replace(test, correct=1 - test.correct)
     one, other = (baselines.compare(train, part, BUDGETS) for part in (test, turned))
-    knows = one["router"] == "oracle"
+    knows = one["method"] == "oracle"
     assert one[~knows]["chosen"].tolist() == other[~knows]["chosen"].tolist()
     assert one[knows]["chosen"].tolist() != other[knows]["chosen"].tolist()
 
@@ -160,55 +163,55 @@ def test_a_router_learns_which_word_decides_under_the_budget_it_is_tested_at(rou
 def test_a_router_sees_how_long_a_question_is_whatever_its_words(router):
     """None of the test's words stands in a training question."""
     lengths = np.arange(60) % 2 * 4 + 2
-    right = np.zeros((60, len(STRATEGIES)))
-    right[lengths == 2, 1], right[lengths == 6, 3] = 1, 1
+    correct = np.zeros((60, len(STRATEGIES)))
+    correct[lengths == 2, 1], correct[lengths == 6, 3] = 1, 1
     train = table(
-        right, prompts=[" ".join(f"w{i}.{j}" for j in range(n)) for i, n in enumerate(lengths)]
+        correct, prompts=[" ".join(f"w{i}.{j}" for j in range(n)) for i, n in enumerate(lengths)]
     )
-    test = table(right[:2], prompts=["brief question", "a question that goes on longer"])
+    test = table(correct[:2], prompts=["brief question", "a question that goes on longer"])
     assert told(train, test, router)["chosen"].tolist() == ["small", "large"]
 
 
 def frank(n: int, seed: int) -> Tried:
     """The small expert is right in half the cases, and says when; the large one always is."""
     rng = np.random.default_rng(seed)
-    right = np.tile([0.0, 0, 0, 1, 1], (n, 1))
-    right[:, 1] = rng.permutation(np.arange(n) % 2)
-    replies = [["surely" if ok else "hm", "surely"] for ok in right[:, 1]]
-    return table(right, prompts=[f"q {rng.integers(5)}" for _ in range(n)], replies=replies)
+    correct = np.tile([0.0, 0, 0, 1, 1], (n, 1))
+    correct[:, 1] = rng.permutation(np.arange(n) % 2)
+    replies = [["surely" if ok else "hm", "surely"] for ok in correct[:, 1]]
+    return table(correct, prompts=[f"q {rng.integers(5)}" for _ in range(n)], replies=replies)
 
 
 def test_a_cascade_stops_where_the_reply_is_trusted_and_pays_for_everybody_it_asked():
     test = frank(30, 1)
     rows = told(frank(80, 0), test, "cascade", "medium")
-    sure = test.right[:, 1] == 1
+    sure = test.correct[:, 1] == 1
     assert rows["chosen"].tolist() == np.where(sure, "small", "large").tolist()
-    assert rows["dollars"].tolist() == np.where(sure, 1.0, 1.0 + 8.0).tolist()
-    assert rows["right"].eq(1).all() and rows["reward"].eq(1).all()
+    assert rows["cost_usd"].tolist() == np.where(sure, 1.0, 1.0 + 8.0).tolist()
+    assert rows["correct"].eq(1).all() and rows["reward"].eq(1).all()
 
 
 def modest(n: int, seed: int) -> Tried:
     """The controller is right on what is easy, which the question tells; the small expert never is."""
     rng = np.random.default_rng(seed)
     easy = rng.permutation(np.arange(n) % 2)
-    right = np.column_stack([easy, np.zeros(n), np.zeros(n), np.ones(n), np.ones(n)])
-    return table(right, prompts=["easy" if e else "hard" for e in easy])
+    correct = np.column_stack([easy, np.zeros(n), np.zeros(n), np.ones(n), np.ones(n)])
+    return table(correct, prompts=["easy" if e else "hard" for e in easy])
 
 
 def test_a_cascade_begins_with_the_controller_which_is_free_and_does_not_ask_whom_its_budget_cannot_pay():
     train, test = modest(80, 0), modest(30, 1)
-    rows, easy = told(train, test, "cascade"), test.right[:, 0] == 1
+    rows, easy = told(train, test, "cascade"), test.correct[:, 0] == 1
     assert (
         rows["chosen"].tolist() == np.where(easy, ITSELF, "large").tolist()
-        and rows["right"].eq(1).all()
+        and rows["correct"].eq(1).all()
     )
     assert (
-        rows["dollars"].tolist() == np.where(easy, 0.0, 8.0).tolist()
+        rows["cost_usd"].tolist() == np.where(easy, 0.0, 8.0).tolist()
     )  # the small expert is not on its list
     rows = baselines.compare(
         train, test, {"little": 2.0}
     )  # which large is beyond: someone else must end it
-    assert rows[rows["router"] == "cascade"]["chosen"].eq(ITSELF).all()
+    assert rows[rows["method"] == "cascade"]["chosen"].eq(ITSELF).all()
 
 
 def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_other_folds(
@@ -216,10 +219,12 @@ def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_othe
 ):
     """Every question and reply here is a word of its own: a scorer tried on what it learned from would know all."""
     rng = np.random.default_rng(0)
-    right = np.tile([0.0, 0, 0, 1, 1], (40, 1))
-    right[:, 1] = rng.permutation(np.arange(40) % 2)
+    correct = np.tile([0.0, 0, 0, 1, 1], (40, 1))
+    correct[:, 1] = rng.permutation(np.arange(40) % 2)
     train = table(
-        right, prompts=[f"p{i}" for i in range(40)], replies=[[f"s{i}", f"l{i}"] for i in range(40)]
+        correct,
+        prompts=[f"p{i}" for i in range(40)],
+        replies=[[f"s{i}", f"l{i}"] for i in range(40)],
     )
     test, calls, real = frank(10, 1), [], baselines._escalated
 
@@ -239,8 +244,8 @@ def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_othe
     assert way == max(tried, key=lambda call: call[3])[2]
     held = tried[0][1][1]
     learn, _ = baselines.features([f"p{i} s{i}" for i in range(40)], ["x"])
-    seen = baselines.chance(learn, right[:, 1], learn)
-    good = right[:, 1] == 1
+    seen = baselines.chance(learn, correct[:, 1], learn)
+    good = correct[:, 1] == 1
     assert seen[good].min() > seen[~good].max()  # the scores that it must not use
     assert held[good].mean() - held[~good].mean() < 0.05
 
@@ -248,8 +253,8 @@ def test_list_and_threshold_are_chosen_on_training_rewards_with_scores_from_othe
 def test_nobody_is_paid_more_than_the_oracle_for_any_question():
     for seed in range(3):
         rows = baselines.compare(chance(seed=seed), chance(40, seed + 10), BUDGETS)
-        for _, part in rows.groupby("label"):
-            wide = part.pivot(index="item", columns="router", values="reward")
+        for _, part in rows.groupby("condition"):
+            wide = part.pivot(index="item", columns="method", values="reward")
             assert (wide["oracle"].to_numpy()[:, None] >= wide.to_numpy()).all()
             assert wide["oracle"].tolist() == wide[list(STRATEGIES)].max(axis=1).tolist()
 
@@ -297,4 +302,4 @@ def test_a_strategy_that_always_ends_alike_is_no_obstacle(value):
     assert baselines.chance(learn, np.full(4, value), np.eye(4)[:3]).tolist() == [value] * 3
     same = table(np.full((12, 5), value))
     rows = baselines.compare(same, same, BUDGETS)
-    assert rows[rows["router"].isin(["logistic", "cascade"])]["right"].eq(value).all()
+    assert rows[rows["method"].isin(["logistic", "cascade"])]["correct"].eq(value).all()

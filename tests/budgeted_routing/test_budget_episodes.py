@@ -73,10 +73,15 @@ def test_what_an_expert_says_stands_between_tags_and_is_cut():
 
 
 def test_an_answer_ends_the_episode_and_is_judged():
-    right, wrong = (played(call("lab-nano"), text, call("lab-large")) for text in (RIGHT, WRONG))
-    assert (right.right, right.reward, right.answer, right.done) == (1.0, 1.0, ITEM.answer, True)
-    assert (wrong.right, wrong.reward, len(wrong.exchanges)) == (0.0, 0.0, 2)
-    assert right.calls == ["lab-nano"]
+    correct, wrong = (played(call("lab-nano"), text, call("lab-large")) for text in (RIGHT, WRONG))
+    assert (correct.correct, correct.reward, correct.answer, correct.done) == (
+        1.0,
+        1.0,
+        ITEM.answer,
+        True,
+    )
+    assert (wrong.correct, wrong.reward, len(wrong.exchanges)) == (0.0, 0.0, 2)
+    assert correct.calls == ["lab-nano"]
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])
@@ -84,7 +89,7 @@ def test_there_are_at_most_so_many_turns_and_in_the_last_one_nobody_is_called(ro
     pool = Choir()
     episode = played(call("lab-nano"), pool=pool, rounds=rounds)
     assert len(episode.exchanges) == rounds and len(pool.all) == rounds - 1
-    assert episode.dollars == pytest.approx((rounds - 1) * PRICES["lab-nano"])
+    assert episode.cost_usd == pytest.approx((rounds - 1) * PRICES["lab-nano"])
     assert episode.calls == ["lab-nano"] * (rounds - 1)
     last = episode.exchanges[-1]
     assert (
@@ -92,7 +97,7 @@ def test_there_are_at_most_so_many_turns_and_in_the_last_one_nobody_is_called(ro
         and last.call == call_protocol.Call("lab-nano", "1 + 1 = ?")
         and not last.malformed
     )
-    assert episode.done and episode.right == 0 and episode.answer is None
+    assert episode.done and episode.correct == 0 and episode.answer is None
     assert episode.mask[-1] and others(episode).count("</response>") == rounds - 1
 
 
@@ -106,10 +111,10 @@ def test_a_turn_that_is_neither_is_told_so_and_costs_a_turn(turn):
     assert (
         others(episode) == "<response> error </response>"
         and episode.reward == 1
-        and episode.dollars == 0
+        and episode.cost_usd == 0
     )
     wasted = played(*[turn] * 3, pool=pool, rounds=3)
-    assert len(wasted.exchanges) == 3 and wasted.right == 0
+    assert len(wasted.exchanges) == 3 and wasted.correct == 0
     assert others(wasted).count("error") == 2  # after the last turn nobody reads it
 
 
@@ -140,20 +145,20 @@ def test_an_episode_that_outgrows_the_window_ends_quietly():
         assert (
             len(episode.exchanges) == 1
             and not episode.done
-            and (episode.right, episode.answer) == (0.0, None)
+            and (episode.correct, episode.answer) == (0.0, None)
         )
-        assert episode.dollars == PRICES["lab-nano"]  # it was called all the same
+        assert episode.cost_usd == PRICES["lab-nano"]  # it was called all the same
     assert all(len(ids) + voice.limit <= voice.window for some in voice.shown for ids in some)
     (full,) = roll(Scripted(RIGHT, window=45), Choir(), [task(ITEM)], 3, 0)  # by the question alone
-    assert not full.exchanges and full.right == 0 and full.answer is None
+    assert not full.exchanges and full.correct == 0 and full.answer is None
 
 
 def test_dollars_are_summed_and_the_limit_itself_is_within():
     cost = PRICES["lab-nano"] + PRICES["lab-large"]
     turns = call("lab-nano"), call("lab-large"), RIGHT
     within, beyond = (played(*turns, budget=budget) for budget in (cost, cost * 0.99))
-    assert (within.dollars, within.within, within.reward) == (cost, 1.0, 1.0)
-    assert (beyond.dollars, beyond.within, beyond.reward) == (cost, 0.0, 0.0)
+    assert (within.cost_usd, within.within, within.reward) == (cost, 1.0, 1.0)
+    assert (beyond.cost_usd, beyond.within, beyond.reward) == (cost, 0.0, 0.0)
 
 
 def test_a_failure_is_heard_as_an_error_and_paid_for_and_the_episode_goes_on():
@@ -167,7 +172,12 @@ def test_a_failure_is_heard_as_an_error_and_paid_for_and_the_episode_goes_on():
         others(episode) == "<response> error </response>"
         and episode.exchanges[0].heard.failure == "truncated"
     )
-    assert (episode.dollars, episode.within, episode.right, episode.reward) == (0.3, 0.0, 1.0, 0.0)
+    assert (episode.cost_usd, episode.within, episode.correct, episode.reward) == (
+        0.3,
+        0.0,
+        1.0,
+        0.0,
+    )
 
 
 def test_what_an_expert_says_cannot_write_special_tokens():
@@ -190,7 +200,7 @@ def batch(wanted, key: int = 3, temperature: float = 1.0) -> list[Episode]:
 
 
 def rows(episodes: list[Episode]) -> list:
-    return [(e.ids, e.mask, e.exchanges, e.right, e.dollars) for e in episodes]
+    return [(e.ids, e.mask, e.exchanges, e.correct, e.cost_usd) for e in episodes]
 
 
 WANTED = [task(item, 1.0, word) for item in items(10) for word in call_protocol.WORDS[::2]]
@@ -327,12 +337,12 @@ def test_who_judges_may_be_said():
     (episode,) = roll(
         Scripted(WRONG), Choir(), [task(ITEM)], 2, 0, judge=lambda item, text: 0.5 * (text == WRONG)
     )
-    assert episode.right == episode.reward == 0.5
+    assert episode.correct == episode.reward == 0.5
 
 
 def test_a_right_number_outside_of_an_answer_is_not_right():
     for text in (ITEM.answer, call("lab-nano", ITEM.answer), f"<answer> {ITEM.answer}"):
-        assert played(text, rounds=2).right == 0
+        assert played(text, rounds=2).correct == 0
 
 
 def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
@@ -358,8 +368,8 @@ def test_a_turn_fits_where_it_can_be_written_to_its_end():
 
 def test_an_answer_may_hand_on_what_was_heard_last_and_only_that():
     handed = answer(call_protocol.AS_HEARD)
-    for said, right in ((RIGHT, 1.0), (WRONG, 0.0)):
-        assert played(call("lab-nano"), handed, pool=Choir(said)).right == right
-    assert played(handed).right == 0.0 and played(handed).answer == call_protocol.AS_HEARD, (
+    for said, correct in ((RIGHT, 1.0), (WRONG, 0.0)):
+        assert played(call("lab-nano"), handed, pool=Choir(said)).correct == correct
+    assert played(handed).correct == 0.0 and played(handed).answer == call_protocol.AS_HEARD, (
         "nothing was heard"
     )

@@ -125,10 +125,10 @@ def trained(place, four, lucky, silence, capsys):
 
 def test_it_trains_and_leaves_controller_rollouts_and_checkpoint(trained, place):
     rollouts = artifacts.read_parquet(trained / "rollouts.parquet")
-    assert rollouts["update"].tolist() == [0] * 4 + [1] * 4 and set(rollouts["label"]) <= set(
+    assert rollouts["step"].tolist() == [0] * 4 + [1] * 4 and set(rollouts["condition"]) <= set(
         command.BUDGETS
     )
-    assert (rollouts["budget"] == rollouts["label"].map(command.BUDGETS)).all()
+    assert (rollouts["budget"] == rollouts["condition"].map(command.BUDGETS)).all()
     assert (trained / "controller/tokenizer_config.json").is_file()
     assert int(artifacts.read_tensors(trained / "checkpoint.safetensors")["step"]) == 2
     kept, held, start = (
@@ -164,7 +164,7 @@ def test_the_same_call_again_trains_nothing_and_one_with_more_updates_goes_on(
     first, rollouts = (
         artifacts.read_parquet(folder / "rollouts.parquet") for folder in (trained, place / "again")
     )
-    assert rollouts["update"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert rollouts["step"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
     pd.testing.assert_frame_equal(rollouts.iloc[:8], first)
     said = capsys.readouterr().out
     assert "update 3/3" in said and "update 1/" not in said and "update 2/" not in said
@@ -180,12 +180,14 @@ def test_the_same_call_again_trains_nothing_and_one_with_more_updates_goes_on(
 def test_calls_reach_the_experts_and_are_charged(place, four, talkative, silence):
     assert run(place, "calls", "--budget", "low=0", "--style", "hard") == 0
     rollouts = artifacts.read_parquet(place / "calls/rollouts.parquet")
-    assert set(rollouts["called"]) == {"lab-large"} and rollouts["failures"].eq(0).all()
+    assert set(rollouts["chosen"]) == {"lab-large"} and rollouts["failures"].eq(0).all()
     model = config.load("smoke").llm.models["scripted-large"]
-    assert rollouts["dollars"].to_numpy() == pytest.approx(9 * model.price_in + 3 * model.price_out)
-    low = rollouts["label"] == "low"
+    assert rollouts["cost_usd"].to_numpy() == pytest.approx(
+        9 * model.price_in + 3 * model.price_out
+    )
+    low = rollouts["condition"] == "low"
     assert low.any() and rollouts[low]["within"].eq(0).all() and rollouts[low]["budget"].eq(0).all()
-    assert rollouts[rollouts["label"] == "high"]["within"].eq(1).all()
+    assert rollouts[rollouts["condition"] == "high"]["within"].eq(1).all()
 
 
 def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(
@@ -200,7 +202,7 @@ def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(
         artifacts.read_parquet(folder / "rollouts.parquet")
         for folder in (trained, place / "killed")
     )
-    assert broken["update"].tolist() == whole["update"].tolist()
+    assert broken["step"].tolist() == whole["step"].tolist()
 
 
 def test_experts_may_be_changed_on_the_command_line(place, monkeypatch, silence):

@@ -18,7 +18,7 @@ from lib.budgeted_routing import (
     variants,
 )
 from lib.budgeted_routing.budget_episodes import roll
-from lib.budgeted_routing.variants import NAMED, variant
+from lib.budgeted_routing.variants import NAMED, make_variant
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.run_context import RunContext
@@ -60,7 +60,7 @@ def settings(llm=None, **routing) -> config.Params:
         "jobs": 1,
         "batch": BATCH,
         "test_items": ITEMS,
-        "other_seeds": 1,
+        "ablation_seeds": 1,
         "save_every": SAVE,
         "updates": dict.fromkeys(("soft", "hard", "number"), UPDATES),
         "turn_tokens": 24,
@@ -68,7 +68,7 @@ def settings(llm=None, **routing) -> config.Params:
         "rounds": 3,
         "test_temperature": 0.0,
         "warm": {"items": 64, "steps": 1, "batch": 16},
-        "numbers": [1, 40],
+        "numeric_budgets": [1, 40],
         "base": "lab-control",
         "train_items": 24,
         "experts": {"lab-nano": "nano", "lab-mini": "mini", "lab-large": "large"},
@@ -105,49 +105,49 @@ def results(models, runs):
 
 def test_every_arm_is_tested_on_every_question_under_every_budget_of_its(results):
     frame = results.episodes
-    assert set(frame["arm"]) == {"corl", "hard", "start"}
+    assert set(frame["method"]) == {"corl", "hard", "start"}
     cold, warm = (frame[frame["temperature"] == temperature] for temperature in (0.0, 1.0))
     for here in (cold, warm):
-        assert of(here, "corl")["label"].tolist() == [
+        assert of(here, "corl")["condition"].tolist() == [
             word for word in call_protocol.WORDS for _ in range(ITEMS)
         ]
         assert of(here, "corl")["item"].tolist() == [*range(ITEMS)] * 3
     start = of(cold, "start")
-    assert start.groupby("style")["label"].nunique().to_dict() == {
+    assert start.groupby("style")["condition"].nunique().to_dict() == {
         "soft": 3,
         "hard": 3,
         "number": 2,
     }
     assert len(start) == (3 + 3 + 2) * ITEMS
-    assert set(warm["arm"] + warm["style"]) == {
+    assert set(warm["method"] + warm["style"]) == {
         "corlsoft",
         "hardhard",
         "startsoft",
         "starthard",
     }  # study.DRAWN
-    assert set(frame["kind"]) == {"chain"} and set(frame["difficulty"]) <= {1, 2, 3}
-    assert frame["reward"].tolist() == (frame["right"] * frame["within"]).tolist()
-    assert (frame["within"] == (frame["dollars"] <= frame["budget"])).all()
+    assert set(frame["group"]) == {"chain"} and set(frame["difficulty"]) <= {1, 2, 3}
+    assert frame["reward"].tolist() == (frame["correct"] * frame["within"]).tolist()
+    assert (frame["within"] == (frame["cost_usd"] <= frame["budget"])).all()
 
 
 def test_rollouts_and_the_trainers_words_are_kept_for_every_update(results):
-    for arm in COMPARED:
-        rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
-        assert rows["update"].tolist() == [n for n in range(UPDATES) for _ in range(BATCH)]
-        assert log["update"].tolist() == [1, 2, 3, 4] and log["ratio"].eq(0).all()
+    for variant in COMPARED:
+        rows, log = of(results.rollouts, variant.name), of(results.learning, variant.name)
+        assert rows["step"].tolist() == [n for n in range(UPDATES) for _ in range(BATCH)]
+        assert log["step"].tolist() == [1, 2, 3, 4] and log["ratio"].eq(0).all()
         assert {"loss", "kl", "clipped", "value_error"} <= set(log)
-    assert set(of(results.rollouts, "corl")["label"]) == set(call_protocol.WORDS)
+    assert set(of(results.rollouts, "corl")["condition"]) == set(call_protocol.WORDS)
 
 
 def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_budgets(results):
     table, told = results.experts, results.budgets
     assert (
         set(table["split"]) == {"train", "test"}
-        and table.groupby("strategy").size().eq(TRIES * 24 + ITEMS).all()
+        and table.groupby("method").size().eq(TRIES * 24 + ITEMS).all()
     )
     assert (
         set(told.words) == set(call_protocol.WORDS)
-        and told.words["high"] == settings().routing.high
+        and told.words["high"] == settings().routing.high_budget_usd
     )
     price = expert_outcomes.prices(table[table["split"] == "train"], EXPERTS, settings().routing)
     assert (
@@ -157,8 +157,8 @@ def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_bu
     )
     assert results.alone.groupby("split").size().to_dict() == {"train": TRIES * 24, "test": ITEMS}
     assert (
-        set(results.alone["strategy"]) == {expert_outcomes.ITSELF}
-        and results.alone["dollars"].eq(0).all()
+        set(results.alone["method"]) == {expert_outcomes.ITSELF}
+        and results.alone["cost_usd"].eq(0).all()
     )
     assert results.token_price == pytest.approx(2e-6)  # of its base
 
@@ -168,8 +168,8 @@ def test_the_text_of_every_test_episode_is_kept_by_who_wrote_it(results):
         parts = json.loads(row.spoken)
         who = [part[0] for part in parts]
         assert who[0] == "prompt" and set(who[1::2]) == {"controller"} and len(parts) >= 2
-        assert [name for name in who if name in EXPERTS] == row.called.split()
-        assert sum(dollars for *_, dollars in parts) == pytest.approx(row.dollars)
+        assert [name for name in who if name in EXPERTS] == row.chosen.split()
+        assert sum(cost_usd for *_, cost_usd in parts) == pytest.approx(row.cost_usd)
         told = who.count("nobody")  # the last turn is told nothing
         assert row.malformed in (told, told + 1)
 
@@ -184,8 +184,8 @@ def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models
     )
     with experiment.opened_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
         played = [
-            roll(voice, pool, asked, own.routing.rounds, experiment._TEST_KEY, heat)
-            for heat in (0.0, 1.0)
+            roll(voice, pool, asked, own.routing.rounds, experiment._TEST_KEY, temperature)
+            for temperature in (0.0, 1.0)
         ]
     again = pd.concat(
         [experiment.episode_rows(each, lab.decode, ITEMS) for each in played], ignore_index=True
@@ -215,20 +215,22 @@ def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arm", "killed", "left"),
+    ("variant", "killed", "left"),
     [
         (HARD, (experiment.Learner, "update", 4), [2, 3]),  # the last checkpoint is of the second
         (CORL, (experiment.Learner, "save", 2), [2, 3]),  # between the tables and the checkpoint
         (CORL, (experiment.Run, "_test", 1), []),
     ],
-    ids=["update", "save", "test"],
+    ids=["step", "save", "test"],
 )
 def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
-    arm, killed, left, results, models, runs, tmp_path, monkeypatch
+    variant, killed, left, results, models, runs, tmp_path, monkeypatch
 ):
     """The controller that plays on has to be the one of the checkpoint: the engine has weights of its own."""
     assert (
-        resumed(experiment, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch)
+        resumed(
+            experiment, settings(), variant, models, (results, runs), killed, tmp_path, monkeypatch
+        )
         == left
     )
 
@@ -279,21 +281,21 @@ def experts(**changes) -> dict:
         ({"jobs": 3}, ALL),
         ({"jobs": None}, ALL),
         ({"save_every": 1}, ALL),
-        ({"margin": 0.5}, ALL),
+        ({"equivalence_margin": 0.5}, ALL),
         ({"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}}, ALL),
-        ({"llm": {"max_dollars": 1.0, "cassette": "replay"}}, ALL),
+        ({"llm": {"max_usd": 1.0, "cassette": "replay"}}, ALL),
         ({"llm": {"models": {"agent": {"max_tokens": 5}}}}, ALL),  # no expert
         ({"glass": OWN.glass.model_dump() | {"updates": 3}}, ALL),
         ({"updates": UPDATED | {"number": 9}}, ALL),  # nobody here is told numbers in training
         ({"updates": UPDATED | {"soft": 9}}, ALL - {"corl/seed-0"}),
         ({"updates": UPDATED | {"hard": 9}}, ALL - {"hard/seed-0"}),
-        ({"numbers": [1, 41]}, ALL - {"start/seed-0"}),  # which alone is asked with numbers
-        ({"unit": 2e-6}, ALL - {"start/seed-0"}),
+        ({"numeric_budgets": [1, 41]}, ALL - {"start/seed-0"}),  # which alone is asked with numbers
+        ({"budget_unit_usd": 2e-6}, ALL - {"start/seed-0"}),
         ({"learn": LEARN | {"kl": 0.5}}, START),
         ({"learn": LEARN | {"advantages": "group"}}, START),
         ({"batch": 16}, START),
         ({"quantile": 0.5}, FIRST),
-        ({"high": 5.0}, FIRST),
+        ({"high_budget_usd": 5.0}, FIRST),
         ({"temperature": 0.5}, FIRST),
         ({"test_temperature": 0.5}, FIRST),
         ({"turn_tokens": 23}, FIRST),
@@ -387,13 +389,15 @@ def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_key(models):
     assert (
         before.items() <= more.items() and len(more) == len(before) + 2 * 3
     )  # start, controller and the main arm
-    assert named(models, [CORL]).items() <= before.items() <= named(models, variants.ARMS).items()
+    assert (
+        named(models, [CORL]).items() <= before.items() <= named(models, variants.VARIANTS).items()
+    )
     assert named(models, [dataclasses.replace(CORL, label="otherwise"), HARD]) == before
-    assert named(models, other_seeds=2) == before
+    assert named(models, ablation_seeds=2) == before
 
 
 def test_a_start_beyond_the_seeds_of_other_arms_is_tested_as_the_main_arm_alone(models):
-    few, many = (named(models, seeds=2, other_seeds=n) for n in (1, 2))
+    few, many = (named(models, seeds=2, ablation_seeds=n) for n in (1, 2))
     assert {label for label in few if few[label] != many[label]} == {"start/seed-1"}
     own = settings(seeds=2)
     jobs = experiment.make_jobs(own, COMPARED, experiment.make_first_jobs(own, models))
@@ -466,16 +470,16 @@ def test_rows_by_hand():
     own = [sum(len(lab.encode(x.said)) for x in e.exchanges) for e in episodes]
     assert one == {
         "item": 0,
-        "kind": "chain",
+        "group": "chain",
         "difficulty": wanted[0].difficulty,
-        "label": "medium",
+        "condition": "medium",
         "budget": 5e-5,
-        "right": 1.0,
+        "correct": 1.0,
         "within": 1.0,
         "reward": 1.0,
-        "dollars": pytest.approx(5e-5),
+        "cost_usd": pytest.approx(5e-5),
         "calls": 2,
-        "called": "lab-nano lab-mini",
+        "chosen": "lab-nano lab-mini",
         "malformed": 0,
         "failures": 0,
         "turns": 3,
@@ -484,16 +488,16 @@ def test_rows_by_hand():
     }
     assert two == {
         "item": 1,
-        "kind": "chain",
+        "group": "chain",
         "difficulty": wanted[1].difficulty,
-        "label": "low",
+        "condition": "low",
         "budget": 1e-4,
-        "right": 0.0,
+        "correct": 0.0,
         "within": 0.0,
         "reward": 0.0,
-        "dollars": 2e-4,
+        "cost_usd": 2e-4,
         "calls": 1,
-        "called": "lab-large",
+        "chosen": "lab-large",
         "malformed": 2,
         "failures": 1,
         "turns": 3,
@@ -550,19 +554,19 @@ def test_one_controller_of_every_arm_is_kept_and_no_checkpoint(results, runs):
 
 def test_a_change_that_the_trainer_does_not_know_is_refused(models, runs, results):
     with pytest.raises(ParamsError, match="colour"):
-        experiment.run(settings(), [variant("Blue", colour="blue")], models, runs)
+        experiment.run(settings(), [make_variant("Blue", colour="blue")], models, runs)
 
 
 def test_a_variant_with_groups_asks_every_question_several_times(models, runs, results):
     own = experiment.run(
         settings(batch=16, updates={"soft": 1}),
-        [variant("Group", advantages="group")],
+        [make_variant("Group", advantages="group")],
         models,
         runs,
     )
-    told = own.rollouts.query("update == 0")
+    told = own.rollouts.query("step == 0")
     assert len(told) == 16 and [len(set(told["difficulty"][i : i + 8])) for i in (0, 8)] == [1, 1]
-    assert [len(set(told["label"][i : i + 8])) for i in (0, 8)] == [1, 1] and told[
+    assert [len(set(told["condition"][i : i + 8])) for i in (0, 8)] == [1, 1] and told[
         "written"
     ].nunique() > 2
     assert own.learning["value_error"].eq(0).all()

@@ -12,13 +12,13 @@ ITEMS = items(12, [1, 2, 3, 4, 5, 6])
 COLUMNS = [
     "split",
     "item",
-    "kind",
+    "group",
     "difficulty",
     "prompt",
-    "strategy",
-    "try",
-    "right",
-    "dollars",
+    "method",
+    "sample",
+    "correct",
+    "cost_usd",
     "calls",
     "reply",
 ]
@@ -31,24 +31,24 @@ def tried(reply, wanted=ITEMS, tries: int = 1):
 
 def test_every_expert_is_tried_on_every_item_one_try_after_another():
     table, _ = tried(worked, tries=2)
-    assert list(table) == COLUMNS and table["strategy"].drop_duplicates().tolist() == list(EXPERTS)
-    for _, mine in table.groupby("strategy"):
+    assert list(table) == COLUMNS and table["method"].drop_duplicates().tolist() == list(EXPERTS)
+    for _, mine in table.groupby("method"):
         assert (
-            mine["try"].tolist() == [0] * 12 + [1] * 12
+            mine["sample"].tolist() == [0] * 12 + [1] * 12
             and mine["item"].tolist() == [*range(12)] * 2
         )
         assert mine["prompt"].tolist() == [i.prompt for i in ITEMS] * 2
         assert mine["difficulty"].tolist() == [i.difficulty for i in ITEMS] * 2
-    assert set(table["split"]) == {"test"} and set(table["kind"]) == {"chain"}
+    assert set(table["split"]) == {"test"} and set(table["group"]) == {"chain"}
 
 
 def test_a_question_is_one_call_that_is_judged():
     table, pool = tried(lambda q: Heard("<answer> 4 </answer>", PRICES[q.expert]))
-    for expert, mine in table.groupby("strategy"):
-        assert mine["right"].tolist() == [float(item.answer == "4") for item in ITEMS] and set(
+    for expert, mine in table.groupby("method"):
+        assert mine["correct"].tolist() == [float(item.answer == "4") for item in ITEMS] and set(
             mine["calls"]
         ) == {1}
-        assert set(mine["dollars"]) == {PRICES[expert]} and set(mine["reply"]) == {
+        assert set(mine["cost_usd"]) == {PRICES[expert]} and set(mine["reply"]) == {
             "<answer> 4 </answer>"
         }
     assert [q.text for q in pool.all] == [item.prompt for item in ITEMS] * len(EXPERTS)
@@ -67,7 +67,7 @@ def test_whoever_asks_a_question_in_one_try_draws_the_same():
 @pytest.mark.parametrize("said", ["nothing", "", "<answer> 12 </answer> so", "<think> 4"])
 def test_a_reply_that_is_no_answer_is_wrong_and_paid(said):
     table, _ = tried(lambda q: Heard(said, PRICES[q.expert]))
-    assert table["right"].eq(0).all() and set(table["dollars"]) == set(PRICES.values())
+    assert table["correct"].eq(0).all() and set(table["cost_usd"]) == set(PRICES.values())
 
 
 def test_a_model_by_itself_costs_nothing_and_is_the_same_in_every_try(lab_asker):
@@ -75,20 +75,20 @@ def test_a_model_by_itself_costs_nothing_and_is_the_same_in_every_try(lab_asker)
     table = expert_outcomes.alone(lab_asker, wanted, "test", 2)
     assert list(table) == [
         *COLUMNS[:5],
-        "strategy",
-        "right",
-        "dollars",
+        "method",
+        "correct",
+        "cost_usd",
         "calls",
         "reply",
         "tokens",
-        "try",
+        "sample",
     ]
     first, second = (
-        table[table["try"] == t].drop(columns="try").reset_index(drop=True) for t in (0, 1)
+        table[table["sample"] == t].drop(columns="sample").reset_index(drop=True) for t in (0, 1)
     )
-    assert first.equals(second) and set(table["dollars"]) == {0.0} and (table["tokens"] > 0).all()
-    assert set(table["strategy"]) == {expert_outcomes.ITSELF} and table[
-        "kind"
+    assert first.equals(second) and set(table["cost_usd"]) == {0.0} and (table["tokens"] > 0).all()
+    assert set(table["method"]) == {expert_outcomes.ITSELF} and table[
+        "group"
     ].unique().tolist() == [
         "chain",
         "facts",
@@ -101,10 +101,10 @@ def test_headroom_is_what_choosing_wins_within_each_budget():
         {
             "split": split,
             "item": i,
-            "try": t,
-            "strategy": name,
-            "right": float(i % 2 == of),
-            "dollars": price,
+            "sample": t,
+            "method": name,
+            "correct": float(i % 2 == of),
+            "cost_usd": price,
         }
         for split in ("dev", "test")
         for i in range(8)

@@ -15,8 +15,8 @@ def told():
 
 
 def test_everybody_meets_the_same_questions_under_every_word(told):
-    soft = results_table.where(told, split="test", style="soft", heat=0.0)
-    assert set(soft["arm"]) == {
+    soft = results_table.where(told, split="test", style="soft", temperature=0.0)
+    assert set(soft["method"]) == {
         "CoRL",
         "start",
         ITSELF,
@@ -24,28 +24,28 @@ def test_everybody_meets_the_same_questions_under_every_word(told):
         *(f"{name} in pieces" for name in PRICE),
         *ROUTERS,
     }
-    for _, part in soft.groupby(["arm", "seed", "condition"]):
+    for _, part in soft.groupby(["method", "seed", "condition"]):
         assert sorted(part["item"]) == list("012345")
     assert set(soft["condition"]) == set(WORDS)
 
 
 def test_roles_and_calls_are_those_of_the_study(told):
-    roles = told.drop_duplicates("arm").set_index("arm")["role"]
+    roles = told.drop_duplicates("method").set_index("method")["role"]
     assert roles["CoRL"] == "paper" and roles["start"] == "start" and roles["oracle"] == "oracle"
     assert (
         roles[list(PRICE)].eq("expert").all()
         and roles[ITSELF] == roles["best constant"] == "constant"
     )
     mine = results_table.where(
-        told, arm="CoRL", split="test", heat=0.0, condition="medium", seed=1
+        told, method="CoRL", split="test", temperature=0.0, condition="medium", seed=1
     ).set_index("item")
     assert [" ".join(mine["chosen"][str(i)]) for i in range(6)] == ACTS["medium"][0][1]
-    assert (mine["own_dollars"] == (20 + 10 * mine["calls"]) * 1e-8).all()
+    assert (mine["own_cost_usd"] == (20 + 10 * mine["calls"]) * 1e-8).all()
 
 
 def test_means_are_those_worked_out_by_hand(told):
-    mine = results_table.where(told, arm="CoRL", split="test", heat=0.0)
-    found = stats.mean(mine, "right", "condition")["value"]
+    mine = results_table.where(told, method="CoRL", split="test", temperature=0.0)
+    found = stats.mean(mine, "correct", "condition")["value"]
     assert found["low"] == pytest.approx(4 / 12) and found["medium"] == pytest.approx(9 / 12)
     assert stats.mean(mine, "reward", "condition")["value"]["medium"] == pytest.approx(8 / 12)
 
@@ -53,7 +53,7 @@ def test_means_are_those_worked_out_by_hand(told):
 def test_trainings_stand_by_update(told):
     train = results_table.where(told, split="train")
     assert sorted(train["step"].unique()) == list(range(10))
-    assert "CoRL, hard prompts" in set(train["arm"]) and set(train["style"]) == {"soft", "hard"}
+    assert "CoRL, hard prompts" in set(train["method"]) and set(train["style"]) == {"soft", "hard"}
 
 
 def test_nothing_that_chooses_once_passes_the_oracle(told):

@@ -31,7 +31,7 @@ def glass(**changes):
 def queries(world: World, own, name="test", n=40):
     """What is seen of n queries for each controller, and what follows for their kinds."""
     drawn = synthetic_benchmark.draws(own, name, n)[..., : own.kinds + 1].repeat(
-        len(world.right) // own.seeds, 1, 1
+        len(world.correct) // own.seeds, 1, 1
     )
     kind, seen = synthetic_benchmark.queries(world, own.kinds, drawn)
     return kind, seen, world.belief(seen)
@@ -49,11 +49,12 @@ def anything(world: World, n: int, seed: int) -> Strategy:
     return Strategy(first, second)
 
 
-def tiny(tells=0.8) -> World:
+def tiny(reply_signal_accuracy=0.8) -> World:
     """One kind of two seldom helps: itself .3, a cheap expert .6 and a dear one .9, whatever the kind."""
-    right = torch.tensor([[[0.3, 0.6, 0.9], [0.3, 0.6, 0.9]]])
+    correct = torch.tensor([[[0.3, 0.6, 0.9], [0.3, 0.6, 0.9]]])
     limit = torch.tensor([1.0, 5.0, 100.0])
-    return World(right, torch.tensor([[0.0, 1.0, 4.0]]), limit, torch.ones(1, 1, 1), tells)
+    price = torch.tensor([[0.0, 1.0, 4.0]])
+    return World(correct, price, limit, torch.ones(1, 1, 1), reply_signal_accuracy)
 
 
 BELIEF = torch.tensor([[[0.5, 0.5]]])  # in its two kinds
@@ -68,18 +69,18 @@ def test_a_strategy_is_worth_what_it_is_by_hand():
     found = synthetic_benchmark.value(
         tiny(), BELIEF, Strategy(torch.eye(3)[1].expand(1, 3, 1, 3), second)
     )
-    assert found["right"].flatten().tolist() == pytest.approx([0.48 + 0.44 * 0.9] * 3)
+    assert found["correct"].flatten().tolist() == pytest.approx([0.48 + 0.44 * 0.9] * 3)
     assert found["reward"].flatten().tolist() == pytest.approx(
         [0.48, 0.48 + 0.44 * 0.9, 0.48 + 0.44 * 0.9]
     )
-    assert found["dollars"].flatten().tolist() == pytest.approx([1 + 0.44 * 4] * 3)
+    assert found["cost_usd"].flatten().tolist() == pytest.approx([1 + 0.44 * 4] * 3)
     assert found["asked"].flatten().tolist() == pytest.approx([1.44] * 3)
 
 
-@pytest.mark.parametrize("tells", [0.5, 0.65, 1.0])
-def test_the_optimum_is_the_best_of_all_strategies_there_are(tells):
+@pytest.mark.parametrize("reply_signal_accuracy", [0.5, 0.65, 1.0])
+def test_the_optimum_is_the_best_of_all_strategies_there_are(reply_signal_accuracy):
     """All 19 of them, counted here: answer, or one of two experts and then, for either look, one of three ways on."""
-    world, best = tiny(tells), torch.zeros(3)
+    world, best = tiny(reply_signal_accuracy), torch.zeros(3)
     for first, wrong, fine in product(range(3), repeat=3):
         second = torch.zeros(1, 3, 1, 3, 2, 3)
         second[:, :, :, 0, :, 0] = 1.0
@@ -98,9 +99,11 @@ def test_the_optimum_is_the_best_of_all_strategies_there_are(tells):
 @given(
     st.floats(0, 1), st.floats(0, 2), st.floats(0.05, 2), st.floats(0.5, 1), st.integers(0, 10**6)
 )
-def test_nothing_beats_the_optimum_on_any_query(complementarity, spread, noise, tells, seed):
+def test_nothing_beats_the_optimum_on_any_query(
+    complementarity, spread, noise, reply_signal_accuracy, seed
+):
     """Neither strategies by lot, nor constants, nor who never looks; and who is told the kind is never below it."""
-    own = glass(seeds=2, tells=tells)
+    own = glass(seeds=2, reply_signal_accuracy=reply_signal_accuracy)
     world = synthetic_benchmark.worlds(
         own, [{"complementarity": complementarity, "spread": spread, "noise": noise}]
     )
@@ -153,21 +156,25 @@ def test_beliefs_follow_from_the_density_of_what_is_seen():
 
 def test_what_cannot_be_a_world_is_refused():
     world = tiny()
-    for change in ({"tells": 0.4}, {"right": world.right + 1}, {"price": -world.price}):
+    for change in (
+        {"reply_signal_accuracy": 0.4},
+        {"correct": world.correct + 1},
+        {"price": -world.price},
+    ):
         with pytest.raises(ValueError, match="chances must lie"):
             World(**(vars(world) | change))
     with pytest.raises(ValueError, match="noise must be above 0"):
         World(**(vars(world) | {"noise": torch.zeros(1, 1, 1)}))
 
 
-def played(own, arm=CORL, rows=6_000):
+def played(own, variant=CORL, rows=6_000):
     """A stack of controllers with weights of some kind, and many of their episodes."""
     world = synthetic_benchmark.worlds(own, [CENTRAL])
     controllers = synthetic_benchmark.Controllers(own, 1)
     with torch.no_grad():
         controllers.actor.normal_(generator=seeds.torch_generator("test", "glass", "actor"))
     drawn = synthetic_benchmark.draws(own, "rows", rows)
-    return world, controllers, drawn, synthetic_benchmark.play(world, controllers, arm, drawn)
+    return world, controllers, drawn, synthetic_benchmark.play(world, controllers, variant, drawn)
 
 
 def test_what_is_played_agrees_with_what_is_counted_out():
@@ -198,9 +205,9 @@ def test_the_reply_is_no_token_of_the_controllers_own():
 def test_right_is_paid_within_the_budget_only_unless_the_reward_knows_none():
     own = glass(seeds=2)
     world, _, _, bound = played(own, rows=600)
-    loose = played(own, synthetic_benchmark.Arm("loose", bound=False), rows=600)[3]
-    dollars = torch.gather(world.price, 1, bound.did.flatten(1)).view_as(bound.did).sum(-1)
-    beyond = dollars > world.limit[torch.arange(600) % 3]
+    loose = played(own, synthetic_benchmark.Variant("loose", bound=False), rows=600)[3]
+    cost_usd = torch.gather(world.price, 1, bound.did.flatten(1)).view_as(bound.did).sum(-1)
+    beyond = cost_usd > world.limit[torch.arange(600) % 3]
     assert beyond.any() and not bound.reward[beyond].any()
     assert torch.equal(bound.reward[~beyond], loose.reward[~beyond]) and loose.reward[beyond].any()
 
@@ -286,30 +293,34 @@ def studied() -> pd.DataFrame:
 
 
 def test_training_comes_near_the_optimum_and_passes_whoever_does_not_look(studied):
-    cold = results_table.where(studied, heat=0.0, step=results_table.AFTER)
-    means = cold.groupby(["arm", "seed"])["reward"].mean()
+    cold = results_table.where(studied, temperature=0.0, step=results_table.AFTER)
+    means = cold.groupby(["method", "seed"])["reward"].mean()
     assert (
         means["optimum"] - means["CoRL"]
     ).mean() < 0.03  # the lesson wants .02 of 32 controllers
     gap = stats.gap(
         results_table.where(cold, condition="medium"),
         "reward",
-        {"arm": "CoRL"},
-        {"arm": "best without a look"},
+        {"method": "CoRL"},
+        {"method": "best without a look"},
     )
-    assert gap["lo"].item() > 0.1
-    steps = results_table.where(studied, arm="CoRL", heat=0.0).groupby("step")["reward"].mean()
+    assert gap["ci_low"].item() > 0.1
+    steps = (
+        results_table.where(studied, method="CoRL", temperature=0.0)
+        .groupby("step")["reward"]
+        .mean()
+    )
     assert steps[0] < steps[10] < steps[results_table.AFTER]
 
 
 def test_the_rows_hold_every_arm_once_under_every_budget_in_every_world(studied):
     after = studied[studied["step"] == results_table.AFTER]
-    counts = after.groupby(["arm", "heat"]).size()
+    counts = after.groupby(["method", "temperature"]).size()
     assert set(counts) == {8 * 3} and len(
-        after.drop_duplicates(["arm", "heat", "seed", "condition"])
+        after.drop_duplicates(["method", "temperature", "seed", "condition"])
     ) == len(after)
     assert counts.index.to_list().count(("CoRL", 0.0)) == 1 and ("start", 1.0) in counts.index
-    assert dict(after[["arm", "role"]].drop_duplicates().to_numpy()) == {
+    assert dict(after[["method", "role"]].drop_duplicates().to_numpy()) == {
         "start": "start",
         "itself": "constant",
         "specialist 1": "expert",
@@ -322,7 +333,9 @@ def test_the_rows_hold_every_arm_once_under_every_budget_in_every_world(studied)
         "told the kind": "oracle",
         "CoRL": "paper",
     }
-    assert after["reward"].between(0, 1).all() and (after["reward"] <= after["right"] + 1e-6).all()
+    assert (
+        after["reward"].between(0, 1).all() and (after["reward"] <= after["correct"] + 1e-6).all()
+    )
 
 
 def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
@@ -337,11 +350,11 @@ def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
         tuple(CENTRAL[knob] for knob in knobs),
     }
     central = results_table.where(runs[0], **CENTRAL)
-    assert {arm.name for arm in synthetic_benchmark.PARTS} <= set(central["arm"])
+    assert {variant.name for variant in synthetic_benchmark.PARTS} <= set(central["method"])
     others = runs[0].drop(central.index)
-    assert not {arm.name for arm in synthetic_benchmark.PARTS[1:]} & set(others["arm"]) and set(
-        others["step"]
-    ) == {results_table.AFTER}
+    assert not {variant.name for variant in synthetic_benchmark.PARTS[1:]} & set(
+        others["method"]
+    ) and set(others["step"]) == {results_table.AFTER}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,15 @@ import pandas as pd
 import pytest
 
 from lib.budgeted_routing import expert_outcomes, variants
-from lib.budgeted_routing.variants import ARMS, NAMED, Budgets, drawn, examined, numbered, variant
+from lib.budgeted_routing.variants import (
+    NAMED,
+    VARIANTS,
+    Budgets,
+    drawn,
+    examined,
+    make_variant,
+    numbered,
+)
 from lib.reports.lesson import _KEY
 from lib.rl import call_protocol
 from lib.rl.budget_reward import cost_reward
@@ -22,13 +30,13 @@ ITEMS = items(40)
 def test_prices_are_quantiles_over_the_questions_that_an_expert_answers_right():
     """Ten right and ten wrong: one call costs 1 to 10 cents, times 1, 5 or 25; where it is wrong, a thousand times."""
     rows = [
-        (expert, right, 0.01 * (i + 1) * price * (1 if right else 1_000))
+        (expert, correct, 0.01 * (i + 1) * price * (1 if correct else 1_000))
         for price, expert in zip((1, 5, 25), EXPERTS, strict=True)
-        for right in (1.0, 0.0)
+        for correct in (1.0, 0.0)
         for i in range(10)
     ]
-    table = pd.DataFrame(rows, columns=["strategy", "right", "dollars"])
-    never = table.assign(right=0.0)  # nothing better is known
+    table = pd.DataFrame(rows, columns=["method", "correct", "cost_usd"])
+    never = table.assign(correct=0.0)  # nothing better is known
     for asked, quantile, prices in (
         (table, 1.0, [0.1, 0.5, 2.5]),
         (table, 0.5, [0.055, 0.275, 1.375]),
@@ -42,7 +50,7 @@ def test_prices_are_quantiles_over_the_questions_that_an_expert_answers_right():
 
 def test_low_affords_the_cheapest_medium_the_middle_and_high_anything():
     told = expert_outcomes.budgets(CALLS, SMOKE)
-    assert told == {"low": 1e-5, "medium": 4e-5, "high": SMOKE.high}
+    assert told == {"low": 1e-5, "medium": 4e-5, "high": SMOKE.high_budget_usd}
     affords = {
         word: [cost_reward(price, budget) for price in CALLS.values()]
         for word, budget in told.items()
@@ -85,7 +93,7 @@ def test_budgets_in_numbers_are_dollars_in_units_and_the_prompt_says_which():
 def test_every_question_is_asked_under_every_budget_in_order(name):
     told, numbers = (
         examined(NAMED[name].style, ITEMS[:3], BUDGETS, SMOKE),
-        {f"{n:03.0f}": n * 1e-6 for n in SMOKE.numbers},
+        {f"{n:03.0f}": n * 1e-6 for n in SMOKE.numeric_budgets},
     )
     budgets = numbers if name == "number" else WORDS
     assert [(t.label, t.item) for t in told] == [
@@ -97,15 +105,15 @@ def test_every_question_is_asked_under_every_budget_in_order(name):
 
 
 def test_a_variant_changes_the_trainer_and_nothing_else():
-    made = variant("KL 0.1, whole", kl=0.1, average="token")
-    assert made == variants.Arm(
+    made = make_variant("KL 0.1, whole", kl=0.1, average="token")
+    assert made == variants.Variant(
         "kl-0-1-whole", "KL 0.1, whole", "soft", {"kl": 0.1, "average": "token"}
     )
-    other = variant("No baseline", "hard", lam=0.5)
+    other = make_variant("No baseline", "hard", lam=0.5)
     assert (other.style, other.changes) == ("hard", {"lam": 0.5}) and other.name not in NAMED
 
 
 def test_arms_have_names_of_their_own_that_can_be_names_of_metrics():
-    assert len(NAMED) == len(ARMS) == len({arm.label for arm in ARMS})
+    assert len(NAMED) == len(VARIANTS) == len({variant.label for variant in VARIANTS})
     assert all(_KEY.fullmatch(f"routing.{name}.score") for name in NAMED)
-    assert {arm.style for arm in ARMS} == set(SMOKE.updates)
+    assert {variant.style for variant in VARIANTS} == set(SMOKE.updates)

@@ -85,8 +85,8 @@ def schooled() -> LlamaForCausalLM:
         Course(family=f, difficulties=[1], style="brief")
         for f in ("chain", "belief", "story", "translation")
     ]
-    diet = [*thinking, *brief]
-    lessons = corpus(diet, 400, 0)
+    data_mixture = [*thinking, *brief]
+    lessons = corpus(data_mixture, 400, 0)
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-2)
     for step in range(60):
         ids, targets = tensors([lessons[(step * 16 + i) % len(lessons)] for i in range(16)])

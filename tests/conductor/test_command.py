@@ -63,7 +63,7 @@ def test_it_trains_and_says_what_came_of_it(place, capsys):
     said = capsys.readouterr().out
     assert "first fifth" in said and "w_ppl" in said
     rollouts = artifacts.read_parquet(place / "out/rollouts.parquet")
-    assert len(rollouts) == 12 and set(rollouts["category"]) == {"all"}
+    assert len(rollouts) == 12 and set(rollouts["group"]) == {"all"}
     assert (place / "out/policy/model.safetensors").is_file()
     assert "conductor.linear.weight" in artifacts.read_tensors(place / "out/conductor.safetensors")
 
@@ -84,7 +84,7 @@ def test_text_becomes_a_user_message_where_the_tokenizer_has_a_template(place, c
     told, chat = (
         artifacts.read_parquet(place / name / "rollouts.parquet") for name in ("text", "chat")
     )
-    assert told["asked"].tolist() == chat["asked"].tolist()  # as if they had been messages
+    assert told["tokens_in"].tolist() == chat["tokens_in"].tolist()  # as if they had been messages
 
 
 def test_plain_text_stays_text_without_a_template():
@@ -106,9 +106,9 @@ def test_replies_that_are_far_too_short_are_warned_of(place, capsys):
 
 
 def test_an_anchored_head_is_paid_by_references(place):
-    assert run(place, "anchored", "--arm", "anchored", "--set", "head.verified=1.0") == 0
+    assert run(place, "anchored", "--variant", "anchored", "--set", "head.verified=1.0") == 0
     rollouts = artifacts.read_parquet(place / "anchored/rollouts.parquet")
-    assert rollouts["anchor"].isin([0.0, 1.0]).all() and rollouts["prompt"].nunique() == 6
+    assert rollouts["anchor"].isin([0.0, 1.0]).all() and rollouts["item"].nunique() == 6
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_the_paper_s_values_are_those_of_tables_7_and_8():
 
 
 def test_the_judge_is_one_of_the_parameters(place, capsys):
-    assert run(place, "judged", "--arm", "judge", "--judge", "scripted-small") == 0
+    assert run(place, "judged", "--variant", "judge", "--judge", "scripted-small") == 0
     assert "judge" in artifacts.read_parquet(place / "judged/rollouts.parquet")
-    assert run(place, "judged2", "--arm", "judge", "--judge", "nobody") == 2
+    assert run(place, "judged2", "--variant", "judge", "--judge", "nobody") == 2
     assert "nobody" in capsys.readouterr().err
 
 

@@ -9,17 +9,17 @@ from lib.conductor import costs
 def rollouts():
     return pd.DataFrame(
         {
-            "arm": ["conductor"] * 2 + ["equal"] * 2,
+            "method": ["conductor"] * 2 + ["equal"] * 2,
             "seed": 0,
-            "asked": [10, 10, 10, 10],
-            "tokens": [5, 5, 10, 10],
+            "tokens_in": [10, 10, 10, 10],
+            "tokens_out": [5, 5, 10, 10],
             "action": [1, 3, -1, -1],
         }
     )
 
 
 def test_operations_are_those_counted_by_hand():
-    counted = costs.operations(rollouts(), weights=100, width=4).set_index("arm")
+    counted = costs.operations(rollouts(), weights=100, width=4).set_index("method")
     # generate, read, learn, reference, reward model (2 each), backward (4), and the reference's reading (2)
     assert counted.loc["conductor", "grpo"] == 100 * 16 * 30
     assert counted.loc["equal", "grpo"] == 100 * 16 * 40
@@ -37,7 +37,7 @@ def test_overhead_holds_the_head_and_the_shorter_replies():
 def test_the_clock_counts_trainings_only():
     clock = pd.DataFrame(
         {
-            "arm": ["a", "a", "base"],
+            "method": ["a", "a", "base"],
             "steps": [10, 30, float("nan")],
             "training": [4.0, 16.0, float("nan")],
             "weighing": [0.5, 0.5, float("nan")],

@@ -44,19 +44,19 @@ def test_a_story_that_is_told_twice_counts_once():
         tasks.score(STORY, good) == tasks.score(STORY, other) == 1
         and tasks.score(STORY, WRONG) == 0
     )
-    assert row["category"] == "story" and row["score"] == pytest.approx(2 / 4)
-    assert row["right"] == pytest.approx(3 / 4) and row["novel"] == pytest.approx(3 / 4)
-    assert score(STORY, *[good] * 4)["score"] == pytest.approx(1 / 4)
+    assert row["group"] == "story" and row["correct"] == pytest.approx(2 / 4)
+    assert row["verified"] == pytest.approx(3 / 4) and row["novel"] == pytest.approx(3 / 4)
+    assert score(STORY, *[good] * 4)["correct"] == pytest.approx(1 / 4)
 
 
 def test_a_good_story_after_bad_ones_counts():
-    assert score(STORY, WRONG, WRONG, STORY.solution)["score"] == pytest.approx(1 / 3)
+    assert score(STORY, WRONG, WRONG, STORY.solution)["correct"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("item", [REASONING, TRANSLATION], ids=data.category)
 def test_elsewhere_what_is_right_twice_counts_twice(item):
     row = score(item, item.solution, item.solution, item.solution, WRONG)
-    assert row["score"] == row["right"] == pytest.approx(3 / 4, abs=0.05) and row[
+    assert row["correct"] == row["verified"] == pytest.approx(3 / 4, abs=0.05) and row[
         "novel"
     ] == pytest.approx(1 / 2)
 
@@ -64,9 +64,20 @@ def test_elsewhere_what_is_right_twice_counts_twice(item):
 def test_there_is_one_row_per_item_with_lengths_and_form():
     given = said(REASONING, "<answer> 1 </answer>", "1") + said(STORY, WRONG, f"{WRONG} {WRONG}")
     frame = evaluation.scores(given, 2)
-    assert list(frame) == ["category", "item", "score", "right", "novel", "tokens", "well_formed"]
-    assert frame["category"].tolist() == ["reasoning", "story"] and frame["item"].tolist() == [0, 1]
-    assert frame["tokens"].tolist() == [2.0, 4.5] and frame["well_formed"].tolist() == [0.5, 0.5]
+    assert list(frame) == [
+        "group",
+        "item",
+        "correct",
+        "verified",
+        "novel",
+        "tokens_out",
+        "well_formed",
+    ]
+    assert frame["group"].tolist() == ["reasoning", "story"] and frame["item"].tolist() == [0, 1]
+    assert frame["tokens_out"].tolist() == [2.0, 4.5] and frame["well_formed"].tolist() == [
+        0.5,
+        0.5,
+    ]
 
 
 # Replies ------------------------------------------------------------------------------------------
@@ -112,15 +123,15 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
     given = replies(policy)
     frame = evaluation.components(policy, given, reward_model, small.REWARDS, None, "last", "both")
     assert list(frame) == [
-        "category",
+        "group",
         *COMPONENTS,
         "prompt",
         "reference",
         "reply",
-        "right",
+        "correct",
         "thinks",
     ]
-    assert frame["category"].tolist() == [data.category(reply.item) for reply in given]
+    assert frame["group"].tolist() == [data.category(reply.item) for reply in given]
     assert frame["fmt"].tolist() == [float(well_formed(reply.text)) for reply in given]
     lengths = [brevity(len(r.ids), small.REWARDS.shortest, small.REWARDS.longest) for r in given]
     np.testing.assert_allclose(frame["len"], lengths)
@@ -128,7 +139,7 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
     np.testing.assert_allclose(frame["pref"], scores, atol=1e-6)
     assert frame["reply"].tolist() == [reply.text for reply in given]
     assert frame["reference"].tolist() == [reply.item.answer for reply in given]
-    assert frame["right"].tolist() == [tasks.score(reply.item, reply.text) for reply in given]
+    assert frame["correct"].tolist() == [tasks.score(reply.item, reply.text) for reply in given]
     assert (
         frame["thinks"].tolist() == ["<think>" in reply.text for reply in given]
         and 0 < frame["thinks"].mean() < 1

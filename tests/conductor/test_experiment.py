@@ -28,7 +28,7 @@ from lib.conductor import rewards as five_rewards
 from lib.conductor import weighting as weightings
 from lib.conductor.meta_policy_training import chosen, lots
 from lib.conductor.rewards import COMPONENTS
-from lib.conductor.variants import ARMS, NAMED, variant
+from lib.conductor.variants import NAMED, VARIANTS, make_variant
 from lib.experiment import results_table, seeds
 from lib.experiment.run_context import RunContext
 from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
@@ -40,7 +40,7 @@ from lib.reports.lesson import _KEY
 from lib.rl import losses
 from tests.studies import of, refuse, same
 
-TRAINED = [arm for arm in ARMS if arm.kind == "grpo"]
+TRAINED = [variant for variant in VARIANTS if variant.kind == "grpo"]
 ITEMS, SAMPLES, GROUP, PROMPTS = 4, 2, 3, 8
 ALL = ITEMS * len(data.CATEGORIES)
 
@@ -79,7 +79,7 @@ def runs(tmp_path_factory):
 def results(models, runs):
     """All arms."""
     threads = torch.get_num_threads()
-    made = experiment.run(settings(), ARMS, models, runs)
+    made = experiment.run(settings(), VARIANTS, models, runs)
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)
     return made
@@ -94,17 +94,17 @@ def context_of(place, taught, seed: int = 0, workers: int | None = 1) -> RunCont
 
 
 def keys(
-    place, compared=ARMS, own: config.Params | None = None, trainings=None
+    place, compared=VARIANTS, own: config.Params | None = None, trainings=None
 ) -> dict[tuple[str, int], str]:
     """Keys of the jobs of arms, by arm and seed."""
     jobs = experiment.make_jobs(own or settings(), compared, place, trainings)
-    return {(job.settings["arm"]["name"], job.settings["seed"]): job.key for job in jobs}
+    return {(job.settings["variant"]["name"], job.settings["seed"]): job.key for job in jobs}
 
 
 def changed(place, **conductor) -> set[str]:
     """Names of the arms whose jobs have other keys with other settings."""
     before, after = keys(place), keys(place, own=settings(**conductor))
-    return {arm for arm, seed in before if before[arm, seed] != after[arm, seed]}
+    return {variant for variant, seed in before if before[variant, seed] != after[variant, seed]}
 
 
 # Results ------------------------------------------------------------------------------------------
@@ -113,48 +113,51 @@ def changed(place, **conductor) -> set[str]:
 def test_every_arm_answers_every_test_item(results):
     frame = results.items
     columns = {
-        "category",
+        "group",
         "item",
-        "score",
-        "right",
+        "correct",
+        "verified",
         "novel",
-        "tokens",
+        "tokens_out",
         "well_formed",
         "split",
-        "arm",
+        "method",
         "seed",
     }
     assert columns == set(frame)
-    both = {name: set(part["split"]) for name, part in frame.groupby("arm")}
+    both = {name: set(part["split"]) for name, part in frame.groupby("method")}
     assert {name for name, splits in both.items() if splits == {"dev", "test"}} == set(
         experiment.GATE
     )
-    for arm in ARMS:
-        mine = of(frame, arm.name).query("split == 'test'")
+    for variant in VARIANTS:
+        mine = of(frame, variant.name).query("split == 'test'")
         assert len(mine) == ALL and set(mine["seed"]) == {0}
-        assert mine["category"].value_counts().to_dict() == dict.fromkeys(data.CATEGORIES, ITEMS)
-    assert frame["score"].between(0, 1).all() and (frame["score"] <= frame["right"] + 1e-9).all()
+        assert mine["group"].value_counts().to_dict() == dict.fromkeys(data.CATEGORIES, ITEMS)
+    assert (
+        frame["correct"].between(0, 1).all()
+        and (frame["correct"] <= frame["verified"] + 1e-9).all()
+    )
 
 
 def test_the_first_reply_to_every_item_is_taken_apart(results):
     frame = results.components
     assert {
-        "category",
+        "group",
         *COMPONENTS,
         "prompt",
         "reference",
         "reply",
-        "right",
+        "correct",
         "thinks",
-        "arm",
+        "method",
         "seed",
     } <= set(frame)
     weights = [f"w_{name}" for name in COMPONENTS]
     frame = frame[frame["split"] == "test"]
-    for arm in ARMS:
-        mine = of(frame, arm.name)
+    for variant in VARIANTS:
+        mine = of(frame, variant.name)
         assert len(mine) == ALL and mine["prompt"].tolist() == frame["prompt"][:ALL].tolist()
-        assert mine[weights].notna().all().all() == (arm.kind == "grpo")
+        assert mine[weights].notna().all().all() == (variant.kind == "grpo")
     assert np.allclose(of(frame, "conductor")[weights].sum(axis=1), 1, atol=1e-5)
     assert of(frame, "equal")[weights].to_numpy() == pytest.approx(1 / 5)
     assert of(frame, "em")["w_ent"].eq(-1).all() and not of(frame, "oracle")[weights].any().any()
@@ -162,32 +165,32 @@ def test_the_first_reply_to_every_item_is_taken_apart(results):
 
 def test_the_rollouts_of_trained_arms_are_kept_with_their_quality(results):
     frame = results.rollouts
-    assert set(frame["arm"]) == {arm.name for arm in TRAINED}
-    for arm in TRAINED:
-        mine = of(frame, arm.name)
+    assert set(frame["method"]) == {variant.name for variant in TRAINED}
+    for variant in TRAINED:
+        mine = of(frame, variant.name)
         assert (
             len(mine) == PROMPTS * GROUP
             and mine["step"].max() == 3
-            and mine["quality"].between(0, 1).all()
+            and mine["correct"].between(0, 1).all()
         )
-        assert (mine["action"] >= 0).all() == arm.conducted
+        assert (mine["action"] != "").all() == variant.conducted
     assert (
-        frame["judge"].notna().eq(frame["arm"] == "judge").all()
+        frame["judge"].notna().eq(frame["method"] == "judge").all()
         and of(frame, "judge")["judge"].between(0, 1).all()
     )
 
 
 @pytest.mark.parametrize(
-    ("arm", "paid"),
+    ("variant", "paid"),
     [("oracle", "r_quality"), ("judge", "r_judge"), ("nover", "r_ppl"), ("em", "r_ent")],
 )
-def test_an_arm_pays_what_its_name_says(results, arm, paid):
+def test_an_arm_pays_what_its_name_says(results, variant, paid):
     """Within a group the advantage has the order of the reward; for EM, the opposite one."""
-    mine = of(results.rollouts, arm)
+    mine = of(results.rollouts, variant)
     advantage, reward = (
         mine[name].to_numpy(dtype=float).reshape(-1, GROUP) for name in ("advantage", paid)
     )
-    sign = -1 if arm == "em" else 1
+    sign = -1 if variant == "em" else 1
     better = np.sign(reward[:, :, None] - reward[:, None, :])
     assert (
         np.sign(np.round(advantage[:, :, None] - advantage[:, None, :], 5)) == sign * better
@@ -197,8 +200,10 @@ def test_an_arm_pays_what_its_name_says(results, arm, paid):
 def test_all_arms_start_from_the_same_rollouts(results):
     """The first step's: same prompts, same seeds, same policy."""
     first = {
-        arm.name: of(results.rollouts, arm.name).query("step == 0")[["prompt", "tokens", "ent"]]
-        for arm in TRAINED
+        variant.name: of(results.rollouts, variant.name).query("step == 0")[
+            ["item", "tokens_out", "ent"]
+        ]
+        for variant in TRAINED
     }
     for frame in first.values():
         assert_frame_equal(frame, first["equal"])
@@ -214,10 +219,10 @@ def all_is_done(monkeypatch):
 
 
 def test_what_was_made_is_not_made_again(results, models, runs, all_is_done):
-    same(experiment.run(settings(), ARMS, models, runs), results)
+    same(experiment.run(settings(), VARIANTS, models, runs), results)
     part = experiment.run(settings(), [variants.BASE, variants.CONDUCTOR], models, runs)
     assert_frame_equal(of(part.items, "conductor"), of(results.items, "conductor"))
-    assert set(part.items["arm"]) == {"base", "conductor"}
+    assert set(part.items["method"]) == {"base", "conductor"}
 
 
 def test_a_job_that_was_killed_goes_on_to_the_same_result(results, models, tmp_path, monkeypatch):
@@ -241,26 +246,26 @@ def test_more_seeds_and_other_arms_beside_it_leave_a_job_alone(place):
     one = keys(place)
     two = keys(place, own=settings(seeds=2, jobs=2))
     assert len(two) == 2 * len(one) and one.items() <= two.items()
-    some = keys(place, ARMS[:3])
+    some = keys(place, VARIANTS[:3])
     assert len(some) == 3 and some.items() <= one.items()
 
 
 def test_labels_and_keys_are_unique_and_an_arm_may_be_called_otherwise_in_tables(place):
-    jobs = experiment.make_jobs(settings(seeds=2), ARMS, place)
+    jobs = experiment.make_jobs(settings(seeds=2), VARIANTS, place)
     assert (
         len({job.label for job in jobs})
         == len({job.key for job in jobs})
         == len(jobs)
-        == 2 * len(ARMS)
+        == 2 * len(VARIANTS)
     )
-    renamed = [dataclasses.replace(arm, label="otherwise") for arm in ARMS]
+    renamed = [dataclasses.replace(variant, label="otherwise") for variant in VARIANTS]
     assert keys(place, renamed) == keys(place)
 
 
 def test_a_setting_changes_the_jobs_of_the_arms_that_read_it_and_no_others(place):
-    everybody = {arm.name for arm in ARMS}
-    trained = {arm.name for arm in ARMS if arm.kind != "prompt"}
-    by_grpo = {arm.name for arm in ARMS if arm.kind == "grpo"}
+    everybody = {variant.name for variant in VARIANTS}
+    trained = {variant.name for variant in VARIANTS if variant.kind != "prompt"}
+    by_grpo = {variant.name for variant in VARIANTS if variant.kind == "grpo"}
     assert changed(place, samples=3) == changed(place, categories=["story"]) == everybody
     assert (
         changed(place, start={"mistakes": 0.5})
@@ -290,11 +295,11 @@ def test_a_setting_changes_the_jobs_of_the_arms_that_read_it_and_no_others(place
     [
         {"jobs": 2},
         {"static_seeds": 2},
-        {"apart": "story"},
-        {"apart_seeds": 2},
-        {"side_seeds": 2},
+        {"single_category": "story"},
+        {"single_category_seeds": 2},
+        {"ablation_seeds": 2},
         {"gate": 0.5},
-        {"margin": 0.5},
+        {"equivalence_margin": 0.5},
         {"glass": {"seeds": 9, "steps": 9, "good": 0.5}},
     ],
     ids=str,
@@ -303,9 +308,9 @@ def test_a_setting_that_no_arm_reads_changes_no_job(place, change):
     assert changed(place, **change) == set()
 
 
-def versions_read(place, monkeypatch, arm: variants.Arm) -> set[str]:
+def versions_read(place, monkeypatch, variant: variants.Variant) -> set[str]:
     """Names of the modules whose VERSION is in the key of an arm's job."""
-    before = keys(place, [arm])
+    before = keys(place, [variant])
     modules = (
         seeds,
         tasks,
@@ -334,7 +339,7 @@ def versions_read(place, monkeypatch, arm: variants.Arm) -> set[str]:
     for module in modules:
         with monkeypatch.context() as patch:
             patch.setattr(module, "VERSION", module.VERSION + 1)
-            if keys(place, [arm]) != before:
+            if keys(place, [variant]) != before:
                 read.add(module.__name__.removeprefix("lib."))
     return read
 
@@ -392,7 +397,9 @@ def test_how_a_judge_is_reached_is_in_no_key_and_what_it_says_depends_on_is(plac
     usual = keys_with()
     assert keys_with(timeout=77.0) == usual
     other = keys_with(price_in=0.5)
-    assert {arm for arm, seed in usual if usual[arm, seed] != other[arm, seed]} == {"judge"}
+    assert {variant for variant, seed in usual if usual[variant, seed] != other[variant, seed]} == {
+        "judge"
+    }
 
 
 def test_processes_share_the_limits_of_an_endpoint(place, taught, tmp_path, monkeypatch):
@@ -445,7 +452,7 @@ def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(
         checkpoints.load(job.folder(runs) / "model"), items, 2, 0.0, limit, 99
     )[::2]  # other seeds change nothing
     assert table["tokens"].tolist() == [len(reply.prompt) + len(reply.ids) for reply in drawn]
-    assert table["right"].tolist() == evaluation.scores(drawn, 1)["right"].tolist()
+    assert table["correct"].tolist() == evaluation.scores(drawn, 1)["correct"].tolist()
     assert_frame_equal(experiment.asked(settings(), items[:1], models, runs), table[:1])
 
 
@@ -453,28 +460,30 @@ def test_the_record_holds_exams_and_rollouts_of_every_arm(results):
     rows = results_table.frame("conductor", experiment.recorded(results))
     exam, trained = rows[rows["step"] == results_table.AFTER], rows[rows["step"] >= 0]
     assert len(exam) == len(results.items) and len(trained) == len(results.rollouts)
-    assert set(exam["arm"]) == {arm.label for arm in ARMS} and set(trained["split"]) == {"train"}
-    keys = ["arm", "seed", "split", "step", "item", "try"]
+    assert set(exam["method"]) == {variant.label for variant in VARIANTS} and set(
+        trained["split"]
+    ) == {"train"}
+    keys = ["method", "seed", "split", "step", "item", "sample"]
     assert (
         not rows.duplicated(keys).any()
-        and exam["right"].tolist() == results.items["score"].tolist()
+        and exam["correct"].tolist() == results.items["correct"].tolist()
     )
-    mine = exam[(exam["arm"] == "Conductor") & (exam["split"] == "test")]
+    mine = exam[(exam["method"] == "Conductor") & (exam["split"] == "test")]
     assert mine[[f"w_{name}" for name in COMPONENTS]].sum(axis=1).to_numpy() == pytest.approx(
         1, abs=1e-5
     )
-    told = trained[trained["arm"] == "Anchored"]
+    told = trained[trained["method"] == "Anchored"]
     assert set(told["action"]) <= set(COMPONENTS) and set(told["role"]) == {"router"}
 
 
 def test_the_best_static_mix_is_chosen_on_dev_by_other_seeds(models, tmp_path):
     one = settings(test_items=4, prompts=8)
-    arm, rows = experiment.best_static(one, models=models, runs=tmp_path)
+    variant, rows = experiment.best_static(one, models=models, runs=tmp_path)
     assert set(rows["split"]) == {"dev", "train"} and rows["seed"].min() >= experiment.DEV
-    means = rows[rows["split"] == "dev"].groupby("arm")["right"].mean()
+    means = rows[rows["split"] == "dev"].groupby("method")["correct"].mean()
     assert (
-        arm.name == "static"
-        and arm.weights == next(a for a in variants.STATIC if a.label == means.idxmax()).weights
+        variant.name == "static"
+        and variant.weights == next(a for a in variants.STATIC if a.label == means.idxmax()).weights
     )
 
 
@@ -533,19 +542,19 @@ CHANGES = [
 
 
 def test_variants_change_the_head_and_nothing_else():
-    made = variant("Kappa 1", kappa=1.0)
+    made = make_variant("Kappa 1", kappa=1.0)
     assert (
         made.conducted
         and made.label == "Kappa 1"
         and made.changes == {"kappa": 1.0}
         and made.kind == "grpo"
     )
-    assert len(NAMED) == len(ARMS)
+    assert len(NAMED) == len(VARIANTS)
 
 
 def test_replies_begin_as_the_arm_says(results):
     told = of(results.components, "cot")
-    taught = told["category"].isin(data.THOUGHTFUL)
+    taught = told["group"].isin(data.THOUGHTFUL)
     assert (
         told["reply"][taught].str.startswith("<think>").all() and taught.any() and not taught.all()
     )
@@ -554,9 +563,9 @@ def test_replies_begin_as_the_arm_says(results):
 
 
 def test_the_reward_model_says_how_often_it_agrees(results):
-    assert list(results.agreement) == ["category", "right", "pairs"]
+    assert list(results.agreement) == ["group", "correct", "pairs"]
     assert (
-        set(results.agreement["category"]) <= set(data.CATEGORIES)
+        set(results.agreement["group"]) <= set(data.CATEGORIES)
         and results.agreement["pairs"].sum() > 0
     )
 
@@ -579,7 +588,7 @@ def test_the_reward_model_reads_the_start_and_one_temperature_of_the_trainings(p
 
 
 def test_variants_have_names_of_their_own_which_can_be_names_of_metrics():
-    names = [variant("a label", **change).name for change in CHANGES]
+    names = [make_variant("a label", **change).name for change in CHANGES]
     assert len({*names, *NAMED}) == len(names) + len(NAMED)
     for name in [*NAMED, *names]:
         assert _KEY.fullmatch(f"reasoning.{name}.score"), name
@@ -588,7 +597,7 @@ def test_variants_have_names_of_their_own_which_can_be_names_of_metrics():
 
 def test_a_change_that_the_head_does_not_know_is_refused(place):
     with pytest.raises(config.ParamsError, match="kappa"):
-        experiment.make_jobs(settings(), [variant("Kappa 2", kappa=2.0)], place)
+        experiment.make_jobs(settings(), [make_variant("Kappa 2", kappa=2.0)], place)
 
 
 def test_a_job_cannot_read_a_setting_that_it_was_not_handed(place, taught, tmp_path):
@@ -612,13 +621,13 @@ def test_two_arms_are_judged_by_points_and_by_votes_between_their_replies(
         [of(results.components, "base"), of(results.components, "oracle")], ignore_index=True
     )
     good, alike = "<answer> " + rows["reference"] + " </answer>", rows["item"] == 0
-    rows["reply"] = good.where((rows["arm"] == "base") | alike, "<answer> Oto </answer>")
+    rows["reply"] = good.where((rows["method"] == "base") | alike, "<answer> Oto </answer>")
     told = experiment.judged(settings(judge="scripted-large"), rows, "base", "oracle")
     assert (
-        list(told) == ["seed", "group", "item", "arm", "points", "votes"]
+        list(told) == ["seed", "group", "item", "method", "points", "votes"]
         and len(told) == 2 * 3 * ITEMS
     )
-    base, oracle = (told[told["arm"] == name] for name in ("base", "oracle"))
+    base, oracle = (told[told["method"] == name] for name in ("base", "oracle"))
     assert (
         base["points"].eq(1).all()
         and oracle["points"].tolist() == (oracle["item"] == 0).astype(float).tolist()

@@ -25,8 +25,8 @@ def table(action):
     rng = np.random.default_rng(1)
     made = pd.DataFrame(rng.random((50, 5)), columns=[f"r_{name}" for name in COMPONENTS])
     made["r_fmt"] += 1  # a level that one reward has over the others
-    made["action"], made["right"] = action(rng), rng.random(50)
-    made["step"], made["seed"], made["arm"] = np.repeat([0, 1], 25), 7, "Conductor"
+    made["action"], made["correct"] = action(rng), rng.random(50)
+    made["step"], made["seed"], made["method"] = np.repeat([0, 1], 25), 7, "Conductor"
     return made
 
 
@@ -36,14 +36,16 @@ def test_what_was_observed_tells_level_and_own_score_apart():
     here = np.arange(50), [COMPONENTS.index(name) for name in made["action"]]
     level = made.groupby("step")[names].transform("mean").to_numpy()[here]
     (row,) = reward_diagnostics.observed(
-        made.assign(reward=made[names].to_numpy()[here] - level), 5
+        made.assign(advantage=made[names].to_numpy()[here] - level), 5
     ).to_dict("records")
     assert row["own"] == pytest.approx(1.0) and abs(row["level"]) < 0.5 and row["seed"] == 7
-    (row,) = reward_diagnostics.observed(made.assign(reward=level), 5).to_dict("records")
+    (row,) = reward_diagnostics.observed(made.assign(advantage=level), 5).to_dict("records")
     assert row["level"] == pytest.approx(1.0) and abs(row["own"]) < 0.5
 
 
 def test_without_drawn_emphases_only_quality_is_observed():
     made = table(lambda rng: "")
-    (row,) = reward_diagnostics.observed(made.assign(reward=made["right"]), 5).to_dict("records")
-    assert row == {"arm": "Conductor", "seed": 7, "quality": pytest.approx(1.0)}
+    (row,) = reward_diagnostics.observed(made.assign(advantage=made["correct"]), 5).to_dict(
+        "records"
+    )
+    assert row == {"method": "Conductor", "seed": 7, "quality": pytest.approx(1.0)}

@@ -23,7 +23,7 @@ def forward(policy):
 
 
 @pytest.fixture(scope="module")
-def right(forward) -> list[Pair]:
+def correct(forward) -> list[Pair]:
     """Pairs of which none is judged the wrong way round."""
     return pairs(forward, "train", 60, REPLIES, 1.0, 0.0, 0)
 
@@ -44,38 +44,38 @@ def asked(n: int, split: str = "test") -> tuple[list, list[str]]:
 # Pairs --------------------------------------------------------------------------------------------
 
 
-def test_the_better_of_a_pair_scores_higher_where_nobody_errs(right):
-    assert len(right) > 100
-    for pair in right:
+def test_the_better_of_a_pair_scores_higher_where_nobody_errs(correct):
+    assert len(correct) > 100
+    for pair in correct:
         assert tasks.score(pair.item, pair.better) > tasks.score(pair.item, pair.worse)
 
 
-def test_pairs_are_all_of_one_prompt_and_no_two_are_equal(right):
-    assert len({(pair.item.key, frozenset((pair.better, pair.worse))) for pair in right}) == len(
-        right
+def test_pairs_are_all_of_one_prompt_and_no_two_are_equal(correct):
+    assert len({(pair.item.key, frozenset((pair.better, pair.worse))) for pair in correct}) == len(
+        correct
     )
-    of_prompt = Counter(id(pair.item) for pair in right)
+    of_prompt = Counter(id(pair.item) for pair in correct)
     assert max(of_prompt.values()) <= (REPLIES + 1) * REPLIES / 2
-    assert {data.category(pair.item) for pair in right} == set(data.CATEGORIES)
+    assert {data.category(pair.item) for pair in correct} == set(data.CATEGORIES)
 
 
 @pytest.mark.parametrize("mistakes", [0.1, 0.3])
-def test_the_declared_share_is_judged_the_wrong_way_round(forward, right, mistakes):
+def test_the_declared_share_is_judged_the_wrong_way_round(forward, correct, mistakes):
     judged = pairs(forward, "train", 60, REPLIES, 1.0, mistakes, 0)
     assert [{p.better, p.worse} for p in judged] == [
-        {p.better, p.worse} for p in right
+        {p.better, p.worse} for p in correct
     ]  # the same comparisons
-    wrong = [a.better == b.worse for a, b in zip(judged, right, strict=True)]
+    wrong = [a.better == b.worse for a, b in zip(judged, correct, strict=True)]
     deviation = (mistakes * (1 - mistakes) / len(wrong)) ** 0.5
     assert abs(sum(wrong) / len(wrong) - mistakes) < 3 * deviation
 
 
-def test_pairs_are_those_of_seed_and_split(forward, right):
-    assert pairs(forward, "train", 60, REPLIES, 1.0, 0.0, 0) == right
+def test_pairs_are_those_of_seed_and_split(forward, correct):
+    assert pairs(forward, "train", 60, REPLIES, 1.0, 0.0, 0) == correct
     other = pairs(forward, "train", 60, REPLIES, 1.0, 0.0, 1)
     held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
-    assert {p.item.prompt for p in other} != {p.item.prompt for p in right}
-    assert {p.item.split for p in held} == {"dev"} and {p.item.split for p in right} == {"train"}
+    assert {p.item.prompt for p in other} != {p.item.prompt for p in correct}
+    assert {p.item.split for p in held} == {"dev"} and {p.item.split for p in correct} == {"train"}
 
 
 # Scores -------------------------------------------------------------------------------------------
@@ -113,9 +113,9 @@ def test_what_it_reads_is_the_dialogue_as_the_lab_writes_it(model):
 
 def test_training_leaves_a_model_with_its_scale_and_says_how_often_it_agrees(taught):
     folder, agreement = taught
-    assert list(agreement.columns) == ["category", "right", "pairs"]
-    assert agreement["category"].tolist() == list(data.CATEGORIES)
-    assert (agreement["right"] <= agreement["pairs"]).all() and (agreement["pairs"] > 0).all()
+    assert list(agreement.columns) == ["group", "correct", "pairs"]
+    assert agreement["group"].tolist() == list(data.CATEGORIES)
+    assert (agreement["correct"] <= agreement["pairs"]).all() and (agreement["pairs"] > 0).all()
     assert artifacts.read_json(folder / "scale.json").keys() == {"centre", "spread"}
 
 
@@ -143,7 +143,7 @@ def test_it_learns_what_is_preferred(place, tmp_path):
     """With enough pairs and a large rate it prefers, of its own training pairs, the better ones."""
     settings = small.preference(prompts=40, mistakes=0.0, epochs=3, learning_rate=1e-2)
     agreement = reward_model.train(place, settings, 1.0, 0, tmp_path / "model")
-    assert agreement["right"].sum() / agreement["pairs"].sum() > 0.7
+    assert agreement["correct"].sum() / agreement["pairs"].sum() > 0.7
 
 
 @pytest.mark.parametrize("content", [None, "config only"])
@@ -154,10 +154,10 @@ def test_a_folder_without_a_model_is_refused(content, tmp_path, taught):
         Preference(tmp_path)
 
 
-def test_references_are_compared_too(right):
+def test_references_are_compared_too(correct):
     """They are right, so where a pair holds one it is the better one; and some pairs hold none."""
-    with_reference = [pair for pair in right if pair.item.solution in (pair.better, pair.worse)]
-    assert 0.3 < len(with_reference) / len(right) < 1
+    with_reference = [pair for pair in correct if pair.item.solution in (pair.better, pair.worse)]
+    assert 0.3 < len(with_reference) / len(correct) < 1
     assert all(pair.better == pair.item.solution for pair in with_reference)
 
 
@@ -198,10 +198,10 @@ def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
     again = reward_model.agreement(
         Preference(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s"
     )
-    assert (counted["right"] + again["right"] == counted["pairs"]).all()
+    assert (counted["correct"] + again["correct"] == counted["pairs"]).all()
 
 
 def test_agreement_without_a_pair_is_an_empty_table_and_the_scale_is_plain(taught, tmp_path):
     counted = reward_model.agreement(Preference(taught[0]), [], tmp_path / "scale.json")
-    assert counted.empty and list(counted.columns) == ["category", "right", "pairs"]
+    assert counted.empty and list(counted.columns) == ["group", "correct", "pairs"]
     assert artifacts.read_json(tmp_path / "scale.json") == {"centre": 0.0, "spread": 1.0}

@@ -164,16 +164,16 @@ def reached():
 
 
 def test_arms_stand_in_the_order_that_the_world_is_made_for(reached):
-    level = reached.groupby("arm")["reward"].mean()
+    level = reached.groupby("method")["reward"].mean()
     assert abs(level["START"]) < 0.1 < level["Equal"] < level["best proxy per category"]
     assert level["best proxy per category"] < level["paid by the truth"] < level["optimum"]
-    worse = reached.set_index(["arm", "item"])["reward"].unstack("arm")
+    worse = reached.set_index(["method", "item"])["reward"].unstack("method")
     assert (worse["optimum"] >= worse.max(axis=1)).all()  # enumeration: nobody is above it anywhere
 
 
 def test_the_anchored_head_finds_the_right_proxy_of_every_category(reached):
     rows = (
-        reached[reached["arm"] == "Anchored 100%"]
+        reached[reached["method"] == "Anchored 100%"]
         .groupby("group")[[f"w_{name}" for name in COMPONENTS]]
         .mean()
     )
@@ -205,13 +205,13 @@ def test_a_study_holds_every_arm_and_is_not_made_twice(tmp_path, monkeypatch):
     )
     rows = synthetic_benchmark.study(settings, HEAD, 1, tmp_path)
     centre = rows[rows["style"] == "centre"]
-    assert set(centre["arm"]) == {
+    assert set(centre["method"]) == {
         synthetic_benchmark.BEST,
         synthetic_benchmark.MEANS,
         *synthetic_benchmark.players(GLASS, HEAD),
     }
-    assert set(rows[rows["style"] == "map"]["arm"]) == set(synthetic_benchmark.MAPPED)
-    assert len(centre) == len(set(centre["arm"])) * settings.seeds * settings.categories
+    assert set(rows[rows["style"] == "map"]["method"]) == set(synthetic_benchmark.MAPPED)
+    assert len(centre) == len(set(centre["method"])) * settings.seeds * settings.categories
     monkeypatch.setattr(
         synthetic_benchmark, "work", lambda *_: pytest.fail("nothing is to be played")
     )
@@ -240,7 +240,9 @@ def test_labels_and_keys_are_unique_and_a_key_holds_no_label():
     )
     alike = GLASS.model_copy(update={"map_seeds": GLASS.seeds, "maps": central_place})
     same_worlds = [
-        job for job in synthetic_benchmark.make_jobs(alike, HEAD) if job.settings["arm"] == "Equal"
+        job
+        for job in synthetic_benchmark.make_jobs(alike, HEAD)
+        if job.settings["variant"] == "Equal"
     ]
     assert (
         len(same_worlds) == 2 and same_worlds[0].key != same_worlds[1].key
@@ -282,11 +284,11 @@ def test_a_changed_head_changes_the_arms_that_have_one():
 
 
 @pytest.mark.parametrize(
-    "arm",
+    "method",
     ["Equal", "Conductor", "Anchored 10%, errs", "truth on 10% alone", synthetic_benchmark.BEST],
 )
-def test_a_raised_version_of_the_code_changes_every_job(arm, monkeypatch):
-    before = keys()[f"centre/{arm}"]
+def test_a_raised_version_of_the_code_changes_every_job(method, monkeypatch):
+    before = keys()[f"centre/{method}"]
     for module in (
         seeds,
         losses,
@@ -299,4 +301,4 @@ def test_a_raised_version_of_the_code_changes_every_job(arm, monkeypatch):
     ):
         with monkeypatch.context() as patch:
             patch.setattr(module, "VERSION", module.VERSION + 1)
-            assert keys()[f"centre/{arm}"] != before, module.__name__
+            assert keys()[f"centre/{method}"] != before, module.__name__

@@ -79,6 +79,11 @@ def advantages(paid: np.ndarray) -> np.ndarray:
     return ((r - r.mean(1, keepdims=True)) / (r.std(1, ddof=1, keepdims=True) + 1e-4)).ravel()
 
 
+def emphasised(log):
+    """Numbers of the rewards that a log says were emphasised."""
+    return np.array([COMPONENTS.index(name) for name in log["action"]])
+
+
 # The log ------------------------------------------------------------------------------------------
 
 
@@ -86,10 +91,10 @@ def test_there_is_one_row_per_rollout_with_the_columns_that_were_promised(fixed)
     log = fixed[0].rollouts
     assert list(log) == [
         "step",
-        "category",
-        "prompt",
-        "asked",
-        "tokens",
+        "group",
+        "item",
+        "tokens_in",
+        "tokens_out",
         "truncated",
         "action",
         *COMPONENTS,
@@ -99,24 +104,24 @@ def test_there_is_one_row_per_rollout_with_the_columns_that_were_promised(fixed)
     ]
     assert len(log) == len(ITEMS) * G and fixed[0].state.global_step == STEPS
     assert log["step"].tolist() == [i // 6 for i in range(36)]
-    assert (np.ptp(grouped(log["prompt"]), axis=1) == 0).all()
-    assert sorted(log["prompt"].unique()) == list(range(len(ITEMS)))
-    assert log["category"].tolist() == [data.category(ITEMS[i]) for i in log["prompt"]]
-    assert (log["action"] == -1).all()
+    assert (np.ptp(grouped(log["item"]), axis=1) == 0).all()
+    assert sorted(log["item"].unique()) == list(range(len(ITEMS)))
+    assert log["group"].tolist() == [data.category(ITEMS[i]) for i in log["item"]]
+    assert (log["action"] == "").all()
 
 
 def test_the_log_holds_what_was_said(fixed):
     """Texts and tokens are those that the reward model was shown, in the same order."""
     log, recorder = fixed[0].rollouts, fixed[1]
     assert [prompt[-1]["content"] for prompt in recorder.prompts] == [
-        ITEMS[i].prompt for i in log["prompt"]
+        ITEMS[i].prompt for i in log["item"]
     ]
-    assert log["asked"].tolist() == [len(conversation(prompt)) for prompt in recorder.prompts]
-    assert log["tokens"].tolist() == [len(ids) for ids in recorder.ids]
+    assert log["tokens_in"].tolist() == [len(conversation(prompt)) for prompt in recorder.prompts]
+    assert log["tokens_out"].tolist() == [len(ids) for ids in recorder.ids]
     end = fixed[0]._tokenizer.eos_token_id
     assert log["truncated"].tolist() == [ids[-1] != end for ids in recorder.ids]
     assert (
-        0.1 < log["truncated"].mean() < 0.9 and log["tokens"].nunique() > 2
+        0.1 < log["truncated"].mean() < 0.9 and log["tokens_out"].nunique() > 2
     )  # or it would be no test
 
 
@@ -145,7 +150,7 @@ def test_ranks_are_of_what_was_measured_in_the_group(fixed):
 def test_the_first_step_is_read_by_the_policy_that_wrote_it(fixed, policy):
     """What stands before the answer, then the tag, then the reference and the closing tag."""
     log, recorder = fixed[0].rollouts[:6], fixed[1]
-    items = [ITEMS[i] for i in log["prompt"]]
+    items = [ITEMS[i] for i in log["item"]]
     told = [encode(f"{thought(text)} <answer>") for text in recorder.texts[:6]]
     wanted = [encode(f"{item.answer} </answer>") for item in items]
     reading = read(
@@ -175,7 +180,7 @@ def test_the_conductor_pays_what_its_log_says(through):
     """Settled weights and drawn action together are the weights that paid: kappa is 1/2."""
     made, _ = through
     log = made.rollouts
-    pi, action = log[W].to_numpy(dtype=float), log["action"].to_numpy()
+    pi, action = log[W].to_numpy(dtype=float), emphasised(log)
     np.testing.assert_allclose(pi.sum(1), 1, atol=1e-5)
     assert set(action) <= set(range(K)) and len(set(action)) > 2
     paid = ((pi + np.eye(K)[action]) / 2 * log[R].to_numpy(dtype=float)).sum(1)
@@ -198,7 +203,7 @@ def test_a_triplet_is_state_action_and_advantage_of_a_rollout(layer, place, poli
     recorder, weighting = Recorder(), conducted()
     made = run(place, tmp_path, weighting, preference=recorder, layer=layer, items=ITEMS[:2])
     ((h, action, advantage),) = weighting.held
-    assert action.tolist() == made.rollouts["action"].tolist()
+    assert action.tolist() == emphasised(made.rollouts).tolist()
     assert advantage.tolist() == pytest.approx(made.rollouts["advantage"].tolist())
     asked, blank = list(map(conversation, recorder.prompts)), [[1]] * len(recorder.prompts)
     assert torch.allclose(h, read(policy, asked, recorder.ids, blank, blank, layer).h, atol=1e-5)
@@ -208,7 +213,7 @@ def test_centred_rewards_pay_only_what_differs_in_the_group(place, tmp_path):
     made = run(place, tmp_path, conducted(centred=True, kappa=1.0), items=ITEMS[:4])
     log = made.rollouts
     r = log[R].to_numpy(dtype=float).reshape(-1, G, K)
-    paid = (np.eye(K)[log["action"]] * (r - r.mean(1, keepdims=True)).reshape(-1, K)).sum(1)
+    paid = (np.eye(K)[emphasised(log)] * (r - r.mean(1, keepdims=True)).reshape(-1, K)).sum(1)
     np.testing.assert_allclose(log["advantage"], advantages(paid), atol=2e-3)
     assert log[R].to_numpy().min() >= 0 and log["r_len"].max() == 1  # the log is not centred
 
@@ -326,8 +331,8 @@ def test_a_dataset_of_ones_own_needs_no_categories(place, tmp_path):
     made.train_dataset = data.Dataset.from_dict(rows)
     with quiet():
         made.resume()
-    assert len(made.rollouts) == 6 and set(made.rollouts["category"]) == {"all"}
-    assert (made.rollouts["prompt"] == -1).all()
+    assert len(made.rollouts) == 6 and set(made.rollouts["group"]) == {"all"}
+    assert (made.rollouts["item"] == -1).all()
 
 
 def test_the_configuration_is_table_7(tmp_path):
@@ -433,7 +438,7 @@ def test_equal_rollouts_have_no_advantage_and_finite_ones(place, tmp_path):
     """A group that says the same thrice: as good as cold."""
     made = run(place, tmp_path, conducted(kappa=0.0), temperature=1e-3, items=ITEMS[:2])
     log = made.rollouts
-    assert log["tokens"].nunique() <= 2 and np.abs(log["advantage"]).max() < 1e-2
+    assert log["tokens_out"].nunique() <= 2 and np.abs(log["advantage"]).max() < 1e-2
     assert set(log["r_ent"]) == {0.5}
 
 

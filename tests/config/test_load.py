@@ -9,6 +9,7 @@ import pytest
 
 from lib import config
 from lib.config import PROFILES, ROOT, ParamsError
+from lib.config.load import EARLIER_NAMES
 from lib.reports.lesson import Lesson
 
 TEXT = (ROOT / "params.yaml").read_text(encoding="utf-8")
@@ -328,6 +329,47 @@ def test_a_mistake_in_a_notebook_is_named_too(change, words):
     with pytest.raises(ParamsError) as caught:
         config.settings(**change)
     assert words in str(caught.value)
+
+
+def at(dotted: str, value: object) -> dict:
+    """A nested mapping that holds a value at a path; `*` is a model of the lab."""
+    for key in reversed(dotted.split(".")):
+        value = {"lab-nano" if key == "*" else key: value}
+    return value
+
+
+@pytest.mark.parametrize("earlier", EARLIER_NAMES)
+def test_an_earlier_name_is_refused_with_the_one_that_took_its_place(earlier, tmp_path):
+    new = earlier.rpartition(".")[0] + "." + EARLIER_NAMES[earlier]
+    words = f"params.yaml: {earlier} is now called {new}".replace("*", "lab-nano")
+    with pytest.raises(ParamsError) as caught:
+        config.settings(profile="smoke", **at(earlier, None))  # as papermill hands it over
+    assert str(caught.value) == words
+
+    written = config.overlay(config.read(), at(earlier, None))
+    (tmp_path / "params.yaml").write_text(json.dumps(written))  # JSON is YAML
+    assert message(tmp_path / "params.yaml", "smoke") == words
+
+    section, _, key = earlier.replace("*", "lab-nano").partition(".")
+    with pytest.raises(ParamsError) as caught:
+        config.changed(section, config.load("smoke").model_dump()[section], [f"{key}=1"])
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize("earlier", EARLIER_NAMES)
+def test_the_name_that_took_the_place_of_an_earlier_one_is_in_the_schema(earlier):
+    place = config.load("smoke").model_dump()
+    for key in earlier.split(".")[:-1]:
+        place = place["lab-nano" if key == "*" else key]
+    assert EARLIER_NAMES[earlier] in place
+    assert earlier.rpartition(".")[2] not in place
+
+
+def test_several_earlier_names_are_told_at_once():
+    with pytest.raises(
+        ParamsError, match="conductor.apart is now called .*; .*recorded.ahead is now"
+    ):
+        config.settings(recorded={"ahead": 0.1}, conductor={"apart": "story"})
 
 
 def test_settings_cannot_be_changed_behind_the_pipelines_back():

@@ -108,7 +108,9 @@ def learn(rules, mastery, answers):
     env = Education(rules)
     env.reset(seed=0)
     env.mastery_steps, env.run = mastery, 0
-    env._apply_ncc([(UNSEEN, level, 0) for level, _ in answers], [right for _, right in answers])
+    env._apply_ncc(
+        [(UNSEEN, level, 0) for level, _ in answers], [correct for _, correct in answers]
+    )
     return env.mastery_steps
 
 
@@ -178,7 +180,9 @@ def test_a_question_answered_right_never_comes_back():
             _, _, terminated, truncated, info = env.step(int(rng.integers(3)))
             assert solved.isdisjoint(info["items"])
             assert len(set(info["items"])) == len(info["items"])
-            solved |= {i for i, right in zip(info["items"], info["right"], strict=True) if right}
+            solved |= {
+                i for i, correct in zip(info["items"], info["right"], strict=True) if correct
+            }
             done = terminated or truncated
 
 

@@ -42,7 +42,7 @@ def answers_file(tmp_path: Path, rows: list[tuple[int, int, int]]) -> Path:
     """Rows of (student, question, right) in the columns of the UCI file."""
     head = "Student ID;Student Country;Question ID;Type of Answer;Question Level;Topic;Subtopic;Keywords\n"
     lines = [
-        f"{student};España;{question};{right};Basic;x;y;z" for student, question, right in rows
+        f"{student};España;{question};{correct};Basic;x;y;z" for student, question, correct in rows
     ]
     return written(tmp_path, head + "\n".join(lines), "answers.csv", "latin-1")
 

@@ -8,18 +8,18 @@ from lib.experiment import artifacts, results_table
 
 
 def rows(**columns) -> pd.DataFrame:
-    return pd.DataFrame({"arm": ["KO", "RO"], "role": "paper", "item": ["a", "b"]} | columns)
+    return pd.DataFrame({"method": ["KO", "RO"], "role": "paper", "item": ["a", "b"]} | columns)
 
 
 def test_what_is_written_is_read_with_the_schema_s_columns_first(tmp_path):
     written = results_table.write(
-        "x", rows(right=[1.0, 0.0], chosen=[["p"], []], length=[3, 4]), tmp_path
+        "x", rows(correct=[1.0, 0.0], chosen=[["p"], []], length=[3, 4]), tmp_path
     )
     read = results_table.read("x", tmp_path)
     pd.testing.assert_frame_equal(written, read)
     assert list(read)[:-1] == results_table.SCHEMA.names and list(read)[-1] == "length"
     assert (
-        np.isnan(read["dollars"]).all()
+        np.isnan(read["cost_usd"]).all()
         and (read["step"] == results_table.AFTER).all()
         and (read["split"] == "").all()
     )
@@ -37,7 +37,7 @@ def test_the_same_rows_are_the_same_bytes(tmp_path):
 
 def test_rows_are_chosen_by_a_value_or_by_several(tmp_path):
     results_table.write("x", rows(seed=[0, 1]), tmp_path)
-    assert list(results_table.read("x", tmp_path, arm="RO")["item"]) == ["b"]
+    assert list(results_table.read("x", tmp_path, method="RO")["item"]) == ["b"]
     assert len(results_table.read("x", tmp_path, seed=[0, 1])) == 2
     with pytest.raises(results_table.RecordError, match="no column 'sede'"):
         results_table.read("x", tmp_path, sede=0)
@@ -46,11 +46,11 @@ def test_rows_are_chosen_by_a_value_or_by_several(tmp_path):
 @pytest.mark.parametrize(
     "made, message",
     [
-        (rows().drop(columns="arm"), "needs the columns arm"),
+        (rows().drop(columns="method"), "needs the columns method"),
         (rows(role="boss"), "'boss'"),
-        (rows(right=["yes", "no"]), "does not fit the schema"),
+        (rows(correct=["yes", "no"]), "does not fit the schema"),
         (rows(seed=[0.5, 1.0]), "does not fit the schema"),
-        (rows(arm=[None, "RO"]), "does not fit the schema"),
+        (rows(method=[None, "RO"]), "does not fit the schema"),
     ],
 )
 def test_rows_that_are_no_record_are_refused(tmp_path, made, message):

@@ -33,13 +33,14 @@ def test_a_context_travels_to_a_process_with_the_clients_settings_and_the_folder
 @pytest.mark.parametrize("identified", [True, False])
 def test_a_table_is_of_the_jobs_that_left_one_and_says_whose_rows_they_are(identified, tmp_path):
     arms = [{"name": "a"}, None, {"name": "b"}]
-    jobs = [Job(f"{seed}", {"arm": arm, "seed": seed}) for seed, arm in enumerate(arms)]
+    jobs = [Job(f"{seed}", {"variant": method, "seed": seed}) for seed, method in enumerate(arms)]
     for job in jobs[:2]:
         rows = pd.DataFrame({"x": [job.settings["seed"], 9]})
         artifacts.write_parquet(job.folder(tmp_path) / "rows.parquet", rows)
     table = read_tables(jobs, tmp_path, "rows", "nobody", identified)
     assert (
-        table["x"].tolist() == [0, 9, 1, 9] and ("arm" in table) == ("seed" in table) == identified
+        table["x"].tolist() == [0, 9, 1, 9]
+        and ("method" in table) == ("seed" in table) == identified
     )
-    assert not identified or table["arm"].tolist() == ["a", "a", "nobody", "nobody"]
+    assert not identified or table["method"].tolist() == ["a", "a", "nobody", "nobody"]
     assert read_tables(jobs, tmp_path, "others").empty

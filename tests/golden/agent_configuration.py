@@ -68,18 +68,18 @@ SETTINGS = {
         "seeds": 2,
         "interaction": 2.0,
         "noise": 1.0,
-        "looks": [16, 48],
+        "eval_points": [16, 48],
         "sft_after": [48],
         "batch": 16,
         "hidden": 8,
-        "blur": 0.2,
+        "observation_noise": 0.2,
         "structure_rate": 3e-3,
         "prompt_rate": 3e-3,
         "sft_rate": 1e-2,
         "sft_prompt_rate": 1e-2,
         "sft_batch": 8,
         "states": 2,
-        "dice": 2,
+        "num_samples": 2,
         "interactions": [2.0],
         "noises": [1.0],
         "map_seeds": 2,
@@ -142,7 +142,7 @@ def make_params(folder: Path) -> Params:
     folder.mkdir(parents=True, exist_ok=True)
     atoms_file = folder / "atoms.yaml"
     atoms_file.write_text(ATOMS, encoding="utf-8")
-    llm = {"cassette": "off", "max_dollars": 0.0, "models": MODELS}
+    llm = {"cassette": "off", "max_usd": 0.0, "models": MODELS}
     changes = {
         "configuration": config.validate(
             SETTINGS | {"atoms": str(atoms_file)}, ConfigurationSettings, "a golden job"
@@ -182,10 +182,10 @@ def summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
         "workflows of rollouts": rollouts["w"].head(SHOWN).tolist(),
         "rewards of rollouts": rollouts["reward"].head(SHOWN).tolist(),
         "mean of rollouts": _mean_outcomes(rollouts),
-        "losses": learning.drop(columns="update").mean().tolist(),
+        "losses": learning.drop(columns="step").mean().tolist(),
         "tests": {
-            f"{arm}, {model}": _mean_outcomes(part)
-            for (arm, model), part in tests.groupby(["arm", "model"])
+            f"{method}, {model}": _mean_outcomes(part)
+            for (method, model), part in tests.groupby(["method", "model"])
         },
         "errors": tests["error"].value_counts().sort_index().to_dict(),
         "norms": {name: _norm(arrays) for name, arrays in policies.items()},
@@ -207,20 +207,20 @@ def summarize_search(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
 def summarize_benchmark(folder: Path, result: None) -> dict[str, Any]:
     """Evaluations on the way and after imitation, by arm and step."""
     rows = artifacts.read_parquet(folder / "rows.parquet")
-    columns = ["reward", "right", "drawn", "asked", "instructions", "margin", "outside"]
-    means = rows.groupby(["arm", "step"])[columns].mean()
-    return {f"{arm}, {step}": means.loc[(arm, step)].tolist() for arm, step in means.index}
+    columns = ["reward", "correct", "drawn", "asked", "instructions", "margin", "outside"]
+    means = rows.groupby(["method", "step"])[columns].mean()
+    return {f"{method}, {step}": means.loc[(method, step)].tolist() for method, step in means.index}
 
 
 def _mean_outcomes(rows: pd.DataFrame) -> list[float]:
     columns = [
         "reward",
-        "right",
+        "correct",
         "calls",
         "turns",
-        "tokens",
+        "tokens_out",
         "tokens_in",
-        "dollars",
+        "cost_usd",
         "seconds",
         "used",
         "cut",

@@ -36,16 +36,17 @@ LEARN = {
 }  # fmt: skip
 GLASS = {
     "seeds": 2, "updates": 3, "batch": 24, "minibatch": 12, "epochs": 2, "learning_rate": 0.03, "kl": 1e-3,
-    "hidden": 8, "queries": 10, "kinds": 3, "alone": 0.35, "specialist": 0.55, "generalist": 0.8, "reach": 0.35,
-    "jitter": 0.05, "prices": [1.0, 1.5, 3.0], "budgets": {"low": 1.2, "medium": 3.5, "high": 1000.0}, "tells": 0.65,
+    "hidden": 8, "queries": 10, "kinds": 3, "self_accuracy": 0.35, "specialist": 0.55, "generalist": 0.8,
+    "specialist_advantage": 0.35, "accuracy_noise": 0.05, "prices": [1.0, 1.5, 3.0],
+    "budgets": {"low": 1.2, "medium": 3.5, "high": 1000.0}, "reply_signal_accuracy": 0.65,
     "central": {"complementarity": 0.9, "spread": 1.0, "noise": 0.3},
     "map": {"complementarity": [0.0], "spread": [1.0], "noise": [1.0]},
 }  # fmt: skip
 SETTINGS = {
-    "experts": EXPERTS, "base": "lab-nano", "seeds": 1, "other_seeds": 1, "margin": 0.03, "jobs": 1,
+    "experts": EXPERTS, "base": "lab-nano", "seeds": 1, "ablation_seeds": 1, "equivalence_margin": 0.03, "jobs": 1,
     "questions": {"chain": [1, 2, 3], "facts": [1]}, "rounds": 3, "turn_tokens": 40, "response_tokens": 12,
-    "temperature": 1.0, "test_temperature": 0.0, "expert_temperature": 1.0, "unit": 1e-6, "quantile": 0.95,
-    "high": 1000.0, "train_items": 16, "test_items": 6, "numbers": [20, 300],
+    "temperature": 1.0, "test_temperature": 0.0, "expert_temperature": 1.0, "budget_unit_usd": 1e-6,
+    "quantile": 0.95, "high_budget_usd": 1000.0, "train_items": 16, "test_items": 6, "numeric_budgets": [20, 300],
     "warm": {"items": 400, "steps": 200, "batch": 16, "seed": 0}, "learn": LEARN, "batch": 16,
     "updates": {"soft": 2, "hard": 2, "number": 2}, "save_every": 1, "glass": GLASS,
 }  # fmt: skip
@@ -55,11 +56,11 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     """Every job can run by itself: the trial and the controller that others build on are made under `folder`."""
     settings = make_settings()
     models = folder / "models"
-    for name, dollars in DOLLARS.items():
+    for name, cost_usd in DOLLARS.items():
         checkpoints.save(
             released_weights.unpack(name, config.load("smoke").lab.models[name]), models / name
         )
-        artifacts.write_json(models / name / "card.json", {"dollars_per_1k_tokens": dollars})
+        artifacts.write_json(models / name / "card.json", {"dollars_per_1k_tokens": cost_usd})
     context = RunContext.of(settings, models, folder, folder, workers=1)
 
     first_jobs = experiment.make_first_jobs(settings, models)
@@ -91,7 +92,7 @@ def make_settings() -> Params:
     changes = {
         "routing": config.validate(SETTINGS, RoutingSettings, "a golden job"),
         "llm": config.validate(
-            {"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"
+            {"cassette": "off", "max_usd": 0.0, "models": models}, LLMSettings, "a golden job"
         ),
         "lab": whole.lab.model_copy(update={"models": whole.lab.models | {SETTINGS["base"]: base}}),
     }
@@ -130,13 +131,13 @@ def summarize_trial(folder: Path, result: dict[str, int]) -> dict[str, Any]:
     experts, alone = (
         artifacts.read_parquet(folder / f"{name}.parquet") for name in ("experts", "alone")
     )
-    by_expert = experts.groupby("strategy", sort=False)[["right", "dollars"]].mean()
+    by_expert = experts.groupby("method", sort=False)[["correct", "cost_usd"]].mean()
     return {
         "questions": result["questions"],
-        "right": by_expert["right"].tolist(),
-        "dollars": by_expert["dollars"].tolist(),
+        "correct": by_expert["correct"].tolist(),
+        "cost_usd": by_expert["cost_usd"].tolist(),
         "letters of replies": experts["reply"].str.len().tail(SHOWN).tolist(),
-        "right alone": alone["right"].mean(),
+        "right alone": alone["correct"].mean(),
         "tokens alone": alone["tokens"].head(SHOWN).tolist(),
     }
 
@@ -153,11 +154,11 @@ def summarize_training(controller: Path, folder: Path, result: dict[str, float])
         artifacts.read_parquet(folder / f"{name}.parquet") for name in ("rollouts", "learning")
     )
     means = rollouts[
-        ["right", "within", "reward", "dollars", "calls", "malformed", "written"]
+        ["correct", "within", "reward", "cost_usd", "calls", "malformed", "written"]
     ].mean()
     return {
         "distance from the controller": measure_distance(controller, folder / "model"),
-        "budgets of rollouts": rollouts["label"].head(SHOWN).tolist(),
+        "budgets of rollouts": rollouts["condition"].head(SHOWN).tolist(),
         "tokens of rollouts": rollouts["tokens"].head(SHOWN).tolist(),
         "last rewards": rollouts["reward"].tail(SHOWN).tolist(),
         "mean of rollouts": means.tolist(),
@@ -170,11 +171,11 @@ def summarize_training(controller: Path, folder: Path, result: dict[str, float])
 
 def summarize_tests(folder: Path, result: dict[str, float]) -> dict[str, Any]:
     episodes = artifacts.read_parquet(folder / "episodes.parquet")
-    by_test = episodes.groupby(["style", "temperature", "label"], sort=False)
+    by_test = episodes.groupby(["style", "temperature", "condition"], sort=False)
     return {
         "episodes": len(episodes),
         "reward": by_test["reward"].mean().tolist(),
-        "dollars": by_test["dollars"].mean().tolist(),
+        "cost_usd": by_test["cost_usd"].mean().tolist(),
         "budgets": by_test["budget"].first().tolist(),
         "tokens": episodes["tokens"].tail(SHOWN).tolist(),
         "letters": episodes["spoken"].str.len().tail(SHOWN).tolist(),
@@ -183,8 +184,8 @@ def summarize_tests(folder: Path, result: dict[str, float]) -> dict[str, Any]:
 
 def summarize_benchmark(folder: Path, result: int) -> dict[str, Any]:
     rows = artifacts.read_parquet(folder / "rows.parquet")
-    by_arm = rows.groupby(["arm", "heat"], sort=False)
-    columns = ("reward", "dollars", "asked")
+    by_arm = rows.groupby(["method", "temperature"], sort=False)
+    columns = ("reward", "cost_usd", "asked")
     return {"rows": result} | {name: by_arm[name].mean().tolist() for name in columns}
 
 

@@ -94,7 +94,7 @@ def _finish(work: Callable, job: sweep.Job, folder: Path) -> Path:
 
 def _find_benchmark_job(settings: Params) -> sweep.Job:
     jobs = synthetic_benchmark.make_jobs(settings.conductor.glass, settings.conductor.head)
-    (job,) = [job for job in jobs if job.settings["arm"] == BENCHMARK_ARM]
+    (job,) = [job for job in jobs if job.settings["variant"] == BENCHMARK_ARM]
     return job
 
 
@@ -112,8 +112,8 @@ def _summarize_reward_model(
     scale = artifacts.read_json(folder / "model" / "scale.json")
     return {
         "pairs": result["pairs"],
-        "categories": agreement["category"].tolist(),
-        "right": agreement["right"].tolist(),
+        "categories": agreement["group"].tolist(),
+        "correct": agreement["correct"].tolist(),
         "centre": scale["centre"],
         "spread": scale["spread"],
         "distance from the start": _measure_distance(start_model, folder / "model"),
@@ -133,16 +133,16 @@ def _summarize_training(
         "updates": result["steps"],
         "distance from the start": _measure_distance(start_model, folder / "model"),
         # The exam.
-        "scores": items["score"].tolist(),
-        "mean of the exam": items[["right", "novel", "tokens", "well_formed"]].mean().tolist(),
+        "scores": items["correct"].tolist(),
+        "mean of the exam": items[["verified", "novel", "tokens_out", "well_formed"]].mean().tolist(),
         "mean of the rewards": components[list(COMPONENTS)].mean().tolist(),
         "weights on the first items": components[weights].head(2).to_numpy().tolist(),
         # The training.
-        "tokens of rollouts": first["tokens"].tolist(),
+        "tokens of rollouts": first["tokens_out"].tolist(),
         "emphases of rollouts": first["action"].tolist(),
         "advantages of rollouts": first["advantage"].tolist(),
         "last advantages": rollouts["advantage"].tail(SHOWN).tolist(),
-        "mean of rollouts": rollouts[["quality", *COMPONENTS]].mean().tolist(),
+        "mean of rollouts": rollouts[["correct", *COMPONENTS]].mean().tolist(),
         "mean of normalised rewards": rollouts[[f"r_{name}" for name in COMPONENTS]]
         .mean()
         .tolist(),

@@ -40,10 +40,17 @@ def small_jobs(folder: Path) -> list[SmallJob]:
 def make_settings() -> config.LabSettings:
     """The lab with one tiny model that is taught a little of everything."""
     model = tiny.settings(
-        diet=MIXTURE, window=512, target=config.Target(family="chain", difficulty=1, accuracy=0.0)
+        data_mixture=MIXTURE,
+        window=512,
+        target=config.Target(family="chain", difficulty=1, accuracy=0.0),
     )
     base = config.load("smoke").lab.model_dump()
-    content = base | {"models": {"m": model.model_dump()}, "live": "m", "jobs": 1, "test_items": 2}
+    content = base | {
+        "models": {"m": model.model_dump()},
+        "demo_model": "m",
+        "jobs": 1,
+        "test_items": 2,
+    }
     return config.validate(content, config.LabSettings, "a golden job")
 
 
@@ -66,5 +73,5 @@ def summarize_measurement(folder: Path, result: Any) -> dict[str, Any]:
         "confidence": float(answers["confidence"].mean()),
         "tokens_out": int(answers["tokens_out"].sum()),
         "flops": result["flops"],
-        "dollars": result["dollars"],
+        "cost_usd": result["cost_usd"],
     }

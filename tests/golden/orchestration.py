@@ -32,10 +32,11 @@ SCRIPTED = {
 }  # fmt: skip
 ORCHESTRATION = {
     "models": [MODEL], "judge": MODEL, "episodes": 2, "jobs": 1, "memory": 3, "summarise_every": 4, "probes": 2,
-    "candidates": 2, "lookahead": 2, "copies": 3, "fallback": "SO-d2", "weights": [1.0, 1.0, 2.0], "students": 8,
-    "training": 4, "readers": ["rational", MODEL, "lab-orchestrator"], "sparing": [3], "depths": [3],
+    "candidates": 2, "lookahead": 2, "rollout_copies": 3, "fallback": "SO-d2", "weights": [1.0, 1.0, 2.0],
+    "students": 8, "training": 4, "readers": ["rational", MODEL, "lab-orchestrator"], "decision_intervals": [3],
+    "lookahead_depths": [3],
     "ceiling": {"education": {"steps": 3, "then": [1]}, "minigrid": {"steps": 3, "then": [1]}},
-    "ours": {"education": {"spread": 0.4}, "minigrid": {"horizon": 12, "lava": 3}, "slip": 0.1},
+    "custom_environments": {"education": {"spread": 0.4}, "minigrid": {"horizon": 12, "lava": 3}, "slip": 0.1},
 }  # fmt: skip
 
 
@@ -129,7 +130,7 @@ def _summarize_decisions(folder: Path, result: dict[str, int]) -> dict[str, Any]
         "first reasoning": record["reasoning"].iloc[0],
         "prompt tokens": record["tokens_in"].head(SHOWN).tolist(),
         "reply tokens": record["tokens_out"].sum(),
-        "dollars": record["dollars"].sum(),
+        "cost_usd": record["cost_usd"].sum(),
         "energy": record["kwh"].sum(),
         "unusable replies": record["invalid"].sum(),
         "fallbacks": record["fallback"].sum(),
@@ -148,8 +149,8 @@ def _summarize_contest(folder: Path, result: dict[str, int]) -> dict[str, Any]:
     rows = experiment.hindsight(artifacts.read_parquet(folder / "episodes.parquet"))
     return {
         "rows": result["episodes"],
-        "reward by arm": rows.groupby("arm", sort=False)["reward"].mean().to_dict(),
-        "length by arm": rows.groupby("arm", sort=False)["length"].mean().to_dict(),
+        "reward by arm": rows.groupby("method", sort=False)["reward"].mean().to_dict(),
+        "length by arm": rows.groupby("method", sort=False)["length"].mean().to_dict(),
         "objectives": rows[["d1", "d2", "d3"]].mean().tolist(),
         "malformed": rows["malformed"].sum(),
         "decisions": rows["calls"].sum(),
@@ -158,8 +159,8 @@ def _summarize_contest(folder: Path, result: dict[str, int]) -> dict[str, Any]:
 
 
 def _summarize_readers(folder: Path, result: dict[str, int]) -> dict[str, Any]:
-    answers = artifacts.read_parquet(folder / "answers.parquet").groupby("arm", sort=True)
+    answers = artifacts.read_parquet(folder / "answers.parquet").groupby("method", sort=True)
     return _summarize_contest(folder, result) | {
-        "right about fixed situations": answers["right"].mean().to_dict(),
+        "right about fixed situations": answers["correct"].mean().to_dict(),
         "lost in fixed situations": answers["reward"].mean().to_dict(),
     }

@@ -133,7 +133,7 @@ def _summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     trained = [policies.load(path) for path in sorted(folder.glob("seed-*/*.json"))]
     changes = [_subtract_first_weights(policy) for policy in trained]
     card = artifacts.read_json(min(folder.glob("card-*.json")))
-    fronts = rows.groupby("arm", sort=True)[["d1", "d2", "d3"]]
+    fronts = rows.groupby("method", sort=True)[["d1", "d2", "d3"]]
     return {
         "policies": len(result["policies"]),
         # How far the training took the heads and all parameters from their first values.
@@ -147,10 +147,12 @@ def _summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
         .tolist(),
         # The evaluation.
         "first actions": steps["action"].head(SHOWN).tolist(),
-        "length by arm": rows.groupby("arm", sort=True)["length"].mean().to_dict(),
-        "reward by arm": rows.groupby("arm", sort=True)["reward"].mean().to_dict(),
+        "length by arm": rows.groupby("method", sort=True)["length"].mean().to_dict(),
+        "reward by arm": rows.groupby("method", sort=True)["reward"].mean().to_dict(),
         "objectives": rows[["d1", "d2", "d3"]].mean().tolist(),
-        "hypervolume of means": {arm: evaluate.hv_mean(part.to_numpy()) for arm, part in fronts},
+        "hypervolume of means": {
+            method: evaluate.hv_mean(part.to_numpy()) for method, part in fronts
+        },
         "hypervolume of unions": growth["value"].tolist(),
         # The card.
         "behaviour": card["behavior_hint"],
@@ -214,7 +216,7 @@ def _summarize_strategies(folder: Path, _: None) -> dict[str, Any]:
         artifacts.read_parquet(folder / f"{name}.parquet") for name in ("rows", "search")
     )
     return {
-        "reward by arm": rows.groupby("arm", sort=True)["reward"].mean().tolist(),
+        "reward by arm": rows.groupby("method", sort=True)["reward"].mean().tolist(),
         "objectives": rows[["aptitude", "gap", "performance"]].mean().tolist(),
         "length": rows["length"].mean(),
         "distances": search["distance"].head(SHOWN).tolist(),

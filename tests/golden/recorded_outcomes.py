@@ -16,7 +16,7 @@ from tests.golden import SmallJob
 # All that the jobs read, so that a change to params.yaml is no change here.
 SETTINGS = {
     "items": 60, "jobs": 1, "folds": 3, "seeds": 2, "updates": 100, "batch": 32, "learning_rate": 0.05,
-    "neighbours": 10, "ahead": 0.01, "margin": 0.02, "draws": 20,
+    "neighbours": 10, "min_dev_gain": 0.01, "equivalence_margin": 0.02, "draws": 20,
     "prices": {
         "reply_tokens": 100, "per_billion": 1e-8, "exponent": 1.0,
         "routellm": {"mistralai/Mixtral-8x7B-Instruct-v0.1": 2.4e-7, "gpt-4-1106-preview": 2.47e-5},
@@ -55,20 +55,22 @@ def _summarize_table(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
         artifacts.read_parquet(folder / f"{name}.parquet")
         for name in ("rows", "levels", "aiq", "gate")
     )
-    by_arm = rows.groupby(["arm", "condition"], sort=True)[["right", "dollars"]].mean()
+    by_arm = rows.groupby(["method", "condition"], sort=True)[["correct", "cost_usd"]].mean()
     return {
         "table": result,
-        "right by arm": {" at ".join(arm): value for arm, value in by_arm["right"].items()},
-        "dollars by arm": {" at ".join(arm): value for arm, value in by_arm["dollars"].items()},
-        "right by level": levels.groupby("level", sort=True)["right"].mean().to_dict(),
+        "right by arm": {" at ".join(method): value for method, value in by_arm["correct"].items()},
+        "dollars by arm": {
+            " at ".join(method): value for method, value in by_arm["cost_usd"].items()
+        },
+        "right by level": levels.groupby("level", sort=True)["correct"].mean().to_dict(),
         "promised by level": levels.groupby("level", sort=True)["promised"].mean().to_dict(),
         "budgets of items": levels.loc[levels["over_items"].notna(), "promised"].mean(),
         "groups over budget": levels["over_groups"].mean(),
         "items over budget": levels["over_items"].mean(),
-        "area above mixtures": dict(zip(aiq["arm"], aiq["value"], strict=True)),
-        "its lower ends": aiq["lo"].tolist(),
+        "area above mixtures": dict(zip(aiq["method"], aiq["value"], strict=True)),
+        "its lower ends": aiq["ci_low"].tolist(),
         "what could be won": dict(zip(gate["question"], gate["value"], strict=True)),
-        "its lower ends by question": gate["lo"].tolist(),
+        "its lower ends by question": gate["ci_low"].tolist(),
     }
 
 

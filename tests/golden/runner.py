@@ -4,6 +4,8 @@ import hashlib
 import importlib
 import json
 import os
+import platform
+import re
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -29,8 +31,16 @@ OPENING = {
 
 
 def processor() -> str:
-    """The class of processor instructions, on which the last digits of a training depend."""
-    return torch.backends.cpu.get_cpu_capability()
+    """The class of processors, on which the last digits of a training depend: instructions, and whose they are.
+
+    Intel's and AMD's AVX-512 sum in another order, since MKL takes another path on each.
+    """
+    vendor = platform.machine()
+    cpu_info = Path("/proc/cpuinfo")
+    if cpu_info.exists():
+        match = re.search(r"^vendor_id\s*:\s*(\S+)", cpu_info.read_text(), re.MULTILINE)
+        vendor = match[1] if match else vendor
+    return f"{torch.backends.cpu.get_cpu_capability()} {vendor}"
 
 
 def make_small_jobs(system: str, folder: Path) -> list[SmallJob]:
@@ -81,7 +91,7 @@ def run_small_job(small_job: SmallJob, folder: Path) -> tuple[dict[str, Any], se
     measured = {
         "label": small_job.job.label,
         "versions": settings.pop("versions"),
-        "settings": settings,
+        "settings": hide_hashes(settings),
         "results": round_numbers(small_job.summarize(folder, result)),
         "functions": sorted({fingerprint(code) for code in executed}),
     }
@@ -108,10 +118,31 @@ def round_numbers(value: Any) -> Any:
     return value
 
 
+def hide_hashes(value: Any) -> Any:
+    """Settings without hashes: those of weights that were trained here differ between classes of processors."""
+    if isinstance(value, dict):
+        return {name: hide_hashes(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [hide_hashes(inner) for inner in value]
+    is_hash = isinstance(value, str) and re.fullmatch(r"[0-9a-f]{12,64}", value)
+    return "a hash" if is_hash else value
+
+
 def record(system: str, measured: Sequence[dict[str, Any]]) -> Path:
-    """Keep what the jobs of a system gave."""
-    content = {"processor": processor(), "jobs": list(measured)}
-    return artifacts.write_json(FOLDER / f"{system}.json", content).relative_to(ROOT)
+    """Keep what the jobs of a system gave on this class of processors, beside what other classes gave.
+
+    Where the settings or VERSIONs of a job are others now, what other classes gave is left out.
+    """
+    path = FOLDER / f"{system}.json"
+    recorded = read(system)["jobs"] if path.exists() else []
+    earlier = {job["label"]: job for job in recorded}
+    jobs = []
+    for now in measured:
+        before = earlier.get(now["label"], {})
+        same_job = all(before.get(name) == _as_json(now[name]) for name in ("settings", "versions"))
+        others = before["results"] if same_job else {}
+        jobs.append(now | {"results": others | {processor(): now["results"]}})
+    return artifacts.write_json(path, {"jobs": jobs}).relative_to(ROOT)
 
 
 def read(system: str) -> dict[str, Any]:
@@ -140,6 +171,8 @@ def compare(
             "results": _as_json(now["results"]),
         }
         label = f"{system}, {before['label']}"
+        # Another class of processors may give other numbers: there only settings and VERSIONs are compared.
+        before = before | {"results": before["results"].get(processor(), now["results"])}
         if now["settings"] != before["settings"]:
             names = [
                 name

@@ -42,32 +42,32 @@ CARDS = {
 OPTIMISERS = {"muon": 0.02, "adamw": 3e-3, "warmup": 4}
 PRICES = {
     "calls": {
-        "calculator": {"dollars": 1e-6, "seconds": 0.004}, "search": {"dollars": 8e-6, "seconds": 0.05},
-        "lookup": {"dollars": 4e-6, "seconds": 0.01}, "python": {"dollars": 6e-6, "seconds": 0.1},
-        "office": {"dollars": 2e-6, "seconds": 0.02},
+        "calculator": {"cost_usd": 1e-6, "seconds": 0.004}, "search": {"cost_usd": 8e-6, "seconds": 0.05},
+        "lookup": {"cost_usd": 4e-6, "seconds": 0.01}, "python": {"cost_usd": 6e-6, "seconds": 0.1},
+        "office": {"cost_usd": 2e-6, "seconds": 0.02},
     },
     "models": {
-        "lab-nano": {"dollars": 1.0, "seconds": 1.0}, "lab-mini": {"dollars": 0.5, "seconds": 2.0},
-        "reasoner": {"dollars": 1.5, "seconds": 0.5},
+        "lab-nano": {"cost_usd": 1.0, "seconds": 1.0}, "lab-mini": {"cost_usd": 0.5, "seconds": 2.0},
+        "reasoner": {"cost_usd": 1.5, "seconds": 0.5},
     },
 }  # fmt: skip
 UNSEEN_PRICES = {
     "calls": {
-        name: {"dollars": 1e-5 - rate["dollars"], "seconds": 0.01}
+        name: {"cost_usd": 1e-5 - rate["cost_usd"], "seconds": 0.01}
         for name, rate in PRICES["calls"].items()
     },
-    "models": {name: {"dollars": 1.0, "seconds": 1.0} for name in PRICES["models"]},
+    "models": {name: {"cost_usd": 1.0, "seconds": 1.0} for name in PRICES["models"]},
 }
 GLASS = {
     "seeds": 2, "updates": [1, 2], "careless_updates": 2, "groups": 3, "rollouts": 4, "epochs": 2, "clip": 0.2,
-    "learning_rate": 0.1, "menu": 3, "prices": 8.0, "spreads": [2.0, 8.0], "spread": 2.0, "blur": 0.1,
-    "careless": 0.2, "users": 4, "test_users": 2, "menus": 3, "least_deviation": 0.01,
+    "learning_rate": 0.1, "menu": 3, "prices": 8.0, "spreads": [2.0, 8.0], "spread": 2.0,
+    "observation_noise": 0.1, "careless": 0.2, "users": 4, "test_users": 2, "menus": 3, "least_deviation": 0.01,
 }  # fmt: skip
 LEARN_BY_GROUPS = LEARN | {"advantages": "group", "learning_rate": 3e-4}
 SETTINGS = {
     "models": TOOLS, "unseen": ["reasoner"], "base": BASE, "agent": "agent", "spread": 4.0, "seeds": 1, "jobs": 1,
     "rounds": 3, "turn_tokens": 40, "response_tokens": 16, "temperature": 1.0, "test_temperature": 0.0,
-    "model_temperature": 1.0, "warm": {"items": 300, "steps": 80, "batch": 16, "lean": 0.5, "seed": 0},
+    "model_temperature": 1.0, "warm": {"items": 300, "steps": 80, "batch": 16, "preference_bias": 0.5, "seed": 0},
     "offices": 8, "tries": 2, "groups": 6, "rollouts": 4, "updates": 2, "outages": 0.5, "least_deviation": 0.01,
     "budget": 0.5, "learn": LEARN_BY_GROUPS, "save_every": 1, "outcome_items": 12, "test_items": 12, "side": 2,
     "glass": GLASS,
@@ -78,12 +78,12 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     """Every job can run by itself: the start that the training builds on is made under `folder`."""
     settings = make_settings(folder)
     models = folder / "models"
-    for name, (dollars, tokens_per_second, reach) in CARDS.items():
+    for name, (cost_usd, tokens_per_second, reach) in CARDS.items():
         checkpoints.save(
             released_weights.unpack(name, config.load("smoke").lab.models[name]), models / name
         )
         artifacts.write_json(
-            models / name / "card.json", make_card(dollars, tokens_per_second, reach)
+            models / name / "card.json", make_card(cost_usd, tokens_per_second, reach)
         )
     context = RunContext.of(settings, models, folder, folder, workers=1)
 
@@ -123,14 +123,14 @@ def make_settings(folder: Path) -> Params:
     changes = {
         "tools": config.validate(SETTINGS | paths, ToolSettings, "a golden job"),
         "llm": config.validate(
-            {"cassette": "off", "max_dollars": 0.0, "models": models}, LLMSettings, "a golden job"
+            {"cassette": "off", "max_usd": 0.0, "models": models}, LLMSettings, "a golden job"
         ),
         "lab": whole.lab.model_copy(update={"models": whole.lab.models | {BASE: base}}),
     }
     return whole.model_copy(update=changes)
 
 
-def make_card(dollars: float, tokens_per_second: float, reach: int) -> dict[str, Any]:
+def make_card(cost_usd: float, tokens_per_second: float, reach: int) -> dict[str, Any]:
     """A card of a model that does chains up to a difficulty, and nothing else."""
     accuracy = [
         {
@@ -142,7 +142,7 @@ def make_card(dollars: float, tokens_per_second: float, reach: int) -> dict[str,
         for difficulty in range(1, 9)
     ]
     return {
-        "dollars_per_1k_tokens": dollars,
+        "dollars_per_1k_tokens": cost_usd,
         "tokens_per_second": tokens_per_second,
         "accuracy": accuracy,
     }
@@ -166,14 +166,14 @@ def summarize_trial(folder: Path, result: None) -> dict[str, Any]:
     tried, pilot = (
         artifacts.read_parquet(folder / f"{name}.parquet") for name in ("tried", "pilot")
     )
-    by_tool = tried.groupby("tool", sort=False)[["right", "dollars", "seconds"]].mean()
+    by_tool = tried.groupby("tool", sort=False)[["correct", "cost_usd", "seconds"]].mean()
     return {
         "tools": by_tool.index.tolist(),
-        "right": by_tool["right"].tolist(),
-        "dollars": by_tool["dollars"].tolist(),
+        "correct": by_tool["correct"].tolist(),
+        "cost_usd": by_tool["cost_usd"].tolist(),
         "seconds": by_tool["seconds"].tolist(),
-        "pilot": pilot[["right", "dollars", "seconds", "calls", "malformed"]].mean().tolist(),
-        "called in the pilot": pilot["called"].head(SHOWN).tolist(),
+        "pilot": pilot[["correct", "cost_usd", "seconds", "calls", "malformed"]].mean().tolist(),
+        "called in the pilot": pilot["chosen"].head(SHOWN).tolist(),
     }
 
 
@@ -182,13 +182,13 @@ def summarize_training(start: Path, folder: Path, result: None) -> dict[str, Any
         artifacts.read_parquet(folder / f"{name}.parquet")
         for name in ("rollouts", "learning", "episodes")
     )
-    by_exam = episodes.groupby("exam", sort=False)
-    columns = ["right", "dollars", "seconds", "calls", "malformed"]
+    by_exam = episodes.groupby("style", sort=False)
+    columns = ["correct", "cost_usd", "seconds", "calls", "malformed"]
     return {
         "distance from the start": measure_distance(start, folder / "model"),
         "rewards of rollouts": rollouts["reward"].tolist(),
         "mean of rollouts": rollouts[columns].mean().tolist(),
-        "called in rollouts": rollouts["called"].head(SHOWN).tolist(),
+        "called in rollouts": rollouts["chosen"].head(SHOWN).tolist(),
         "kept": learning[["kept", "malformed", "unanswered", "agreeing"]].to_numpy().tolist(),
         "learning": learning[["loss", "kl", "clipped"]].to_numpy().tolist(),
         "episodes": by_exam.size().to_dict(),
@@ -200,6 +200,6 @@ def summarize_training(start: Path, folder: Path, result: None) -> dict[str, Any
 
 def summarize_benchmark(folder: Path, result: None) -> dict[str, Any]:
     rows = artifacts.read_parquet(folder / "rows.parquet")
-    by_arm = rows.groupby(["arm", "step"], sort=False)
-    columns = ("right", "dollars", "seconds", "reward", "regret", "slips")
+    by_arm = rows.groupby(["method", "step"], sort=False)
+    columns = ("correct", "cost_usd", "seconds", "reward", "regret", "slips")
     return {"rows": len(rows)} | {name: by_arm[name].mean().tolist() for name in columns}

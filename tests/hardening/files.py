@@ -387,17 +387,17 @@ READERS = {
 }
 
 
-def broken(right: bytes) -> dict[str, bytes]:
+def broken(correct: bytes) -> dict[str, bytes]:
     """What may lie in any file's place."""
     return {
         "empty": b"",
         "blanks": b" \n\n",
         "zeros": b"\0" * 512,
-        "UTF-16": right[:400].decode("latin-1").encode("utf-16"),
-        "half": right[: len(right) // 2].rstrip(b"}]\n \0"),
-        "its first byte": right[:1],
-        "NUL inside": right[:9] + b"\0" + right[9:],
-        "no UTF-8": right[:5] + b"\xff\xfe\xfd" + right[5:],
+        "UTF-16": correct[:400].decode("latin-1").encode("utf-16"),
+        "half": correct[: len(correct) // 2].rstrip(b"}]\n \0"),
+        "its first byte": correct[:1],
+        "NUL inside": correct[:9] + b"\0" + correct[9:],
+        "no UTF-8": correct[:5] + b"\xff\xfe\xfd" + correct[5:],
         "deep brackets": b"[" * 100_000,
         "deep objects": b'{"a":' * 60_000,
         "null": b"null",
@@ -408,13 +408,13 @@ def broken(right: bytes) -> dict[str, bytes]:
         "a number of many digits": b"9" * 6_000,
         "not a number": b"NaN",
         "half a character": b'{"a": "\\ud800"',
-        "packed": gzip.compress(right),
+        "packed": gzip.compress(correct),
         "a pickle": pickle.dumps({"a": 1}),
         "a page": b"<!DOCTYPE html><html><body>404</body></html>",
         "a conflict": b"<<<<<<< HEAD\n"
-        + right[:99]
+        + correct[:99]
         + b"\n=======\n"
-        + right[:99]
+        + correct[:99]
         + b"\n>>>>>>> other\n",
     }
 
@@ -424,8 +424,8 @@ def cases() -> Iterator[tuple[str, str, bytes | None]]:
     for name, reader in READERS.items():
         with tempfile.TemporaryDirectory() as folder:
             reader.make(Path(folder))
-            right = (Path(folder) / reader.place).read_bytes()
-        contents = broken(right) | (reader.own or {})
+            correct = (Path(folder) / reader.place).read_bytes()
+        contents = broken(correct) | (reader.own or {})
         yield from (
             (name, wrong, content)
             for wrong, content in contents.items()

@@ -1,4 +1,4 @@
-"""The hard stop under random situations: what an endpoint really charged, against llm.max_dollars and the books.
+"""The hard stop under random situations: what an endpoint really charged, against llm.max_usd and the books.
 
 An endpoint that keeps books of its own charges for every reply that it begins to write. It counts in tokens of its
 own, says the right count, a wrong one or none, keeps to max_tokens or does not, fails, is late, breaks off. Requests
@@ -39,9 +39,9 @@ SITUATIONS = 2_000  # of one process
 SHARED = 100  # of two processes, every second one with a kill
 SCRIPTS = ("which policy acts next? ", "选择哪一个策略？", "أي سياسة؟ ", "🧭🎓", '"\\\n', "Ω")
 USAGES = (
-    "right",
-    "right",
-    "right",
+    "correct",
+    "correct",
+    "correct",
     "missing",
     "zero",
     "one",
@@ -78,7 +78,7 @@ class Situation:
     @property
     def exact(self) -> bool:
         """Whether the books must be right to the cent."""
-        return self.usage == "right" and set(self.troubles) <= SURE
+        return self.usage == "correct" and set(self.troubles) <= SURE
 
     def messages(self, call: int) -> list[dict[str, str]]:
         """What call number `call` says."""
@@ -169,7 +169,7 @@ class Books:
     def _tokens(self, sent: int, limit: int) -> tuple[int, int]:
         s = self.situation
         least = (
-            1 if s.keeps else limit * (1 if s.usage == "right" else 8)
+            1 if s.keeps else limit * (1 if s.usage == "correct" else 8)
         )  # who neither keeps nor counts, visibly so
         most = limit if s.keeps else 20 * limit
         wrote = int(self.rng.integers(max(least, 40 if s.usage == "one" else 1), most + 1))
@@ -181,7 +181,7 @@ class Books:
         s, unit = self.situation, self.situation.script
         text = unit * math.ceil(wrote * s.dense / len(unit.encode()))
         usage = {
-            "right": {"prompt_tokens": read, "completion_tokens": wrote},
+            "correct": {"prompt_tokens": read, "completion_tokens": wrote},
             "missing": None,
             "zero": {"prompt_tokens": 0, "completion_tokens": 0},
             "one": {"prompt_tokens": 1, "completion_tokens": 1},
@@ -249,7 +249,7 @@ def alone(folder: Path, number: int) -> Counter:
     """One process, one purse."""
     s = drawn(number)
     purse = Purse(folder / f"{number}.sqlite", s.limit)
-    books = Books(s, lambda dollars: None, seeds.rng("hardening", "endpoint", seed=number))
+    books = Books(s, lambda cost_usd: None, seeds.rng("hardening", "endpoint", seed=number))
     odd = play(s, purse, books)
     found = judged(s, sum(books.bills), max(books.bills, default=0.0), purse.spent, s.lanes)
     found += Counter(calls=len(books.bills), uncaught=odd, overspend=int(books.refused > 0))
@@ -264,7 +264,7 @@ def _child(s: Situation, path: Path, charged: Path, which: int) -> None:
         play(
             s,
             Purse(path, s.limit),
-            Books(s, lambda dollars: file.write(f"{dollars!r}\n".encode()), rng),
+            Books(s, lambda cost_usd: file.write(f"{cost_usd!r}\n".encode()), rng),
         )
 
 

@@ -279,7 +279,7 @@ def at_desk(text: str) -> None:
         says("", (text or "x", "{}")),
     ):
         episode, _ = played(given(FACT, "search", "calculator"), turn, says("<answer> 2 </answer>"))
-        assert episode.done and episode.right in (0.0, 1.0)
+        assert episode.done and episode.correct in (0.0, 1.0)
 
 
 def elsewhere(text: str) -> None:

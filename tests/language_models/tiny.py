@@ -9,7 +9,7 @@ from lib.language_models import checkpoints
 from lib.language_models.tokenizer import SPECIAL, tokenizer
 
 TARGET = Target(family="chain", difficulty=1, accuracy=0.0)
-DIET = [Course(family="chain", difficulties=[1, 2], skin="plain")]
+MIXTURE = [Course(family="chain", difficulties=[1, 2], skin="plain")]
 WINDOW = 256
 
 
@@ -30,7 +30,7 @@ def settings(**changes) -> LabModel:
         "attempts": 1,
         "window": WINDOW,
         "target": TARGET,
-        "diet": DIET,
+        "data_mixture": MIXTURE,
     }
     return LabModel(**base | changes)
 

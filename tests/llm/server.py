@@ -190,7 +190,7 @@ def settings(
         "concurrency": 4,
         **changes,
     }
-    llm = {"cassette": "off", "max_dollars": 1_000.0, "models": {"mine": mine, **(models or {})}}
+    llm = {"cassette": "off", "max_usd": 1_000.0, "models": {"mine": mine, **(models or {})}}
     return config.validate(llm, LLMSettings, "a test")
 
 

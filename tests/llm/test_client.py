@@ -59,7 +59,7 @@ def test_a_plain_reply_carries_text_tokens_dollars_and_energy():
         5,
         "stop",
     )
-    assert reply.dollars == pytest.approx(0.06) and reply.kwh == pytest.approx(15e-6)
+    assert reply.cost_usd == pytest.approx(0.06) and reply.kwh == pytest.approx(15e-6)
     assert (reply.model, reply.backend, reply.cached) == ("mine", "endpoint", False)
     assert entries(outcome) == [(1, 10, 5)]
 
@@ -171,7 +171,7 @@ def test_a_200_without_a_reply_is_asked_once_more_and_is_then_a_typed_error_that
     outcome = call(Answer(body))
     error = failed(outcome, kind)
     assert len(outcome.server.asked) == 2 and entries(outcome) == []
-    assert (error.text, error.tokens_in, error.dollars) == ("", 0, 0.0)
+    assert (error.text, error.tokens_in, error.cost_usd) == ("", 0, 0.0)
 
 
 NO_TEXT = [{"type": "image_url"}, {"type": "text", "text": 3}, None, "SO-d2"]
@@ -186,7 +186,7 @@ NOTHING_SAID = [
 def test_a_reply_that_says_nothing_is_an_error_with_its_bill(body):
     outcome = call(Answer(body))
     error = failed(outcome, "null_content")
-    assert error.dollars == pytest.approx(BILL) and entries(outcome) == [(1, 10, 5)]
+    assert error.cost_usd == pytest.approx(BILL) and entries(outcome) == [(1, 10, 5)]
     assert len(outcome.server.asked) == 1  # it was billed; asking again is for the caller to decide
 
 
@@ -226,7 +226,7 @@ MISSING = {"choices": completion()["choices"]}
 def test_where_a_server_counts_no_tokens_characters_are_counted(body):
     reply = call(Answer(body)).only
     assert (reply.tokens_in, reply.tokens_out) == (9, 2)  # 34 and 5 characters at 4 a token
-    assert reply.dollars == pytest.approx(0.029)
+    assert reply.cost_usd == pytest.approx(0.029)
 
 
 def test_half_a_count_is_kept_and_the_other_half_estimated():
@@ -238,7 +238,8 @@ def test_a_refusal_is_told_from_an_empty_reply():
     message = {"role": "assistant", "content": None, "refusal": "I cannot help with that."}
     outcome = call(Answer(completion(message=message)))
     assert (
-        failed(outcome, "refusal").dollars == pytest.approx(BILL) and len(outcome.server.asked) == 1
+        failed(outcome, "refusal").cost_usd == pytest.approx(BILL)
+        and len(outcome.server.asked) == 1
     )
 
 
@@ -248,7 +249,7 @@ def test_a_refusal_is_told_from_an_empty_reply():
 def test_a_reply_that_was_cut_short_keeps_its_text_and_its_bill(finish, kind):
     outcome = call(Answer(completion('{"policy": "SO-', finish_reason=finish)))
     error = failed(outcome, kind)
-    assert error.text == '{"policy": "SO-' and error.dollars == pytest.approx(BILL)
+    assert error.text == '{"policy": "SO-' and error.cost_usd == pytest.approx(BILL)
     assert (error.tokens_in, error.tokens_out) == (10, 5) and error.kwh == pytest.approx(15e-6)
     assert entries(outcome) == [(1, 10, 5)]
 

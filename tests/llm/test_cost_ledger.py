@@ -27,11 +27,11 @@ def cells():
 @pytest.mark.parametrize("model, regime", cells())
 def test_every_cell_of_table_10_follows_from_its_formula(model, regime):
     tokens = cost_ledger.REGIMES[regime]
-    dollars = cost_ledger.llm_cost(
+    cost_usd = cost_ledger.llm_cost(
         cost_ledger.HORIZON, tokens.tokens_in, tokens.tokens_out, cost_ledger.PRICES[model]
     )
     kilograms = cost_ledger.llm_co2e(cost_ledger.HORIZON, tokens.tokens_in, tokens.tokens_out)
-    assert dollars == pytest.approx(TABLE_10[model][regime], rel=1e-12)
+    assert cost_usd == pytest.approx(TABLE_10[model][regime], rel=1e-12)
     assert kilograms == pytest.approx(
         KILOGRAMS[regime], abs=0.5e-4 + 1e-12
     )  # four decimals in print
@@ -103,7 +103,7 @@ def test_the_budget_stops_the_act_that_would_pass_it():
     book = Ledger(budget=1.0)
     for _ in range(10):
         with book.hold("KO", 0.1):
-            book.add(Entry("KO", calls=1, dollars=0.1))
+            book.add(Entry("KO", calls=1, cost_usd=0.1))
     with pytest.raises(BudgetExceeded) as error, book.hold("KO", 0.05):
         pytest.fail("the act must not begin")
     assert (error.value.budget, error.value.next) == (1.0, 0.05)
@@ -117,7 +117,7 @@ def test_the_budget_stops_the_act_that_would_pass_it():
 def test_what_is_spent_is_booked_even_past_the_budget_and_then_nothing_more_begins():
     book = Ledger(budget=0.10)
     with book.hold("RO", 0.05):
-        book.add(Entry("RO", dollars=0.30))  # dearer than its estimate
+        book.add(Entry("RO", cost_usd=0.30))  # dearer than its estimate
     assert book.spent == 0.30 and book.left < 0
     with pytest.raises(BudgetExceeded), book.hold("RO", 0.0):
         pass
@@ -138,7 +138,7 @@ def test_acts_at_the_same_time_cannot_overspend_together():
         barrier.wait()
         try:
             with book.hold("expert", 0.3):
-                begun.append(book.add(Entry("expert", calls=1, dollars=0.3)))
+                begun.append(book.add(Entry("expert", calls=1, cost_usd=0.3)))
         except BudgetExceeded:
             pass
 
@@ -169,7 +169,7 @@ def test_an_hour_of_a_hundred_cores_is_a_kilowatt_hour():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: Entry("KO", dollars=-1), "dollars must be finite and >= 0, got -1"),
+        (lambda: Entry("KO", cost_usd=-1), "dollars must be finite and >= 0, got -1"),
         (lambda: Entry("KO", kwh=math.nan), "kwh"),
         (lambda: Ledger(budget=-1), "budget"),
         (lambda: cost_ledger.rl_cost(0), "runs > 0, got 0"),

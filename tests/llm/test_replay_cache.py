@@ -76,7 +76,7 @@ CHATS = [
 def plain(replies: list[Reply]) -> list[tuple]:
     """All of the replies but whether they came from the cassette."""
     return [
-        (r.text, r.tokens_in, r.tokens_out, r.dollars, r.kwh, r.finish_reason, r.model, r.backend)
+        (r.text, r.tokens_in, r.tokens_out, r.cost_usd, r.kwh, r.finish_reason, r.model, r.backend)
         for r in replies
     ]
 
@@ -92,7 +92,7 @@ def test_a_replay_without_a_key_gives_equal_replies_at_equal_prices_and_asks_and
     (tmp_path / "tape.sqlite").unlink()
     monkeypatch.delenv(KEY_VARIABLE)
     again = recorded(tmp_path, counted, CHATS, "replay")
-    assert plain(again.results) == plain(first) and len({reply.dollars for reply in first}) > 2
+    assert plain(again.results) == plain(first) and len({reply.cost_usd for reply in first}) > 2
     assert not any(reply.cached for reply in first) and all(reply.cached for reply in again.results)
     assert again.server.asked == [] and [path.name for path in tmp_path.iterdir()] == ["tape.jsonl"]
 
@@ -454,8 +454,8 @@ def test_processes_that_record_at_once_lose_nothing(tmp_path):
             ]
             return [int((await process.communicate())[0]) for process in started], server.asked
 
-    right, requests = asyncio.run(play())
-    assert right == [40, 40] and 60 <= len(requests) <= 80
+    correct, requests = asyncio.run(play())
+    assert correct == [40, 40] and 60 <= len(requests) <= 80
     lines = exported(tmp_path).read_text().splitlines()
     assert sorted(json.loads(line)["request"]["seed"] for line in lines) == list(range(60))
     again = recorded(tmp_path, counted, [asked(f"question {n}", n) for n in range(60)], "replay")

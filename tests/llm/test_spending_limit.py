@@ -78,7 +78,7 @@ def test_a_refusal_says_who_what_and_how_much_and_books_nothing(tmp_path):
     purse.reserve("RO mine", 0.75)
     with pytest.raises(
         BudgetExceeded,
-        match=r"RO mine \(llm.max_dollars\): budget \$1, spent or held \$0.75.*\$0.5;",
+        match=r"RO mine \(llm.max_usd\): budget \$1, spent or held \$0.75.*\$0.5;",
     ):
         purse.reserve("RO mine", 0.5)
     assert purse.spent == 0.75
@@ -163,7 +163,7 @@ def test_a_call_beyond_the_limit_is_not_sent_and_the_stop_arrives_unchanged(tmp_
     purse = Purse(tmp_path / "spent.sqlite", MOST + BILL)
     outcome = at_once(chats=[{"who": "RO mine"}] * 3, parts={"purse": purse}, concurrency=1)
     (error,) = (result for result in outcome.results if isinstance(result, Exception))
-    assert type(error) is BudgetExceeded and "RO mine (llm.max_dollars)" in str(error)
+    assert type(error) is BudgetExceeded and "RO mine (llm.max_usd)" in str(error)
     assert error.next == pytest.approx(MOST) and error.spent == pytest.approx(2 * BILL)
     assert len(outcome.server.asked) == 2
     assert outcome.client.ledger.spent == pytest.approx(purse.spent) == pytest.approx(2 * BILL)
@@ -255,10 +255,10 @@ def test_a_broken_file_is_named(tmp_path):
         Purse(tmp_path / "spent.sqlite", 1.0)
 
 
-@pytest.mark.parametrize("dollars", [float("nan"), -1.0])
-def test_what_is_no_amount_is_not_reserved(dollars, purse):
+@pytest.mark.parametrize("cost_usd", [float("nan"), -1.0])
+def test_what_is_no_amount_is_not_reserved(cost_usd, purse):
     with pytest.raises(ValueError, match="number of dollars"):
-        purse.reserve("me", dollars)
+        purse.reserve("me", cost_usd)
 
 
 def test_a_call_that_is_cancelled_may_have_been_billed_and_stays_booked(purse):
@@ -276,13 +276,13 @@ def test_a_recorded_reply_needs_no_money(tmp_path):
     paid = call(parts={"cassette": box, "purse": Purse(tmp_path / "rich.sqlite", 10.0)})
     poor = Purse(tmp_path / "poor.sqlite", 0.0)
     again = call(parts={"cassette": box, "purse": poor})
-    assert again.only.cached and again.only.dollars == paid.only.dollars == pytest.approx(BILL)
+    assert again.only.cached and again.only.cost_usd == paid.only.cost_usd == pytest.approx(BILL)
     assert poor.spent == 0.0 and again.server.asked == []
 
 
 def test_free_and_in_process_models_need_no_money(tmp_path):
     purse = Purse(tmp_path / "spent.sqlite", 0.0)
-    assert call(price_in=0.0, price_out=0.0, parts={"purse": purse}).only.dollars == 0.0
+    assert call(price_in=0.0, price_out=0.0, parts={"purse": purse}).only.cost_usd == 0.0
     inner = scripted.INNER | {"price_in": PRICE_IN, "price_out": PRICE_OUT}
     transports = {"scripted": InProcess(lambda body: completion("inner", "SO-d1", 10, 5))}
     reply = ask(
@@ -291,5 +291,5 @@ def test_free_and_in_process_models_need_no_money(tmp_path):
         {"transports": transports, "purse": purse},
     )
     assert (
-        reply.dollars == pytest.approx(BILL) and purse.spent == 0.0
+        reply.cost_usd == pytest.approx(BILL) and purse.spent == 0.0
     )  # its price is for the ledger

@@ -35,7 +35,7 @@ def record(compared, domain: str) -> pd.DataFrame:
             "reward_0": 0.5,
             "reward_1": 0.5,
             "reward_2": 0.5,
-            "dollars": 1.0,
+            "cost_usd": 1.0,
             "done": step == place,
         }
         for place, method in enumerate(compared)
@@ -98,7 +98,7 @@ def test_episodes_are_summed_up_by_hand(asked):
             c: found["value"][method.name.replace(f" {MODEL}", "")]
             for c, found in made.levels.items()
         }
-        assert row["length"] == place + 1 == row["dollars"] and row["utility"] == 0.5
+        assert row["length"] == place + 1 == row["cost_usd"] and row["utility"] == 0.5
     assert made.gains["length"]["value"]["KO, no memory"] == 3
     assert made.main.column == "utility"
     assert [m.label for m in made.measures][1:4] == ["aptitude", "gap", "performance"]

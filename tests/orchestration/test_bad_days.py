@@ -127,7 +127,7 @@ def test_a_server_that_stays_in_trouble_loses_no_episode(name, monkeypatch, tmp_
     patient(monkeypatch)
     record = played(Server(TROUBLE[name]), "RO", monkeypatch, tmp_path, trained)
     assert record["done"].sum() == 2 and record["fallback"].all() and (record["calls"] == 1).all()
-    assert record["tokens_in"].sum() == 0 and record["dollars"].sum() == 0
+    assert record["tokens_in"].sum() == 0 and record["cost_usd"].sum() == 0
 
 
 def patient(monkeypatch) -> None:
@@ -146,7 +146,7 @@ def test_a_wrong_key_stops_the_run_instead_of_playing_fallbacks(monkeypatch, tmp
 
 
 class Broke(Client):
-    """A client that hits llm.max_dollars at its 30th call."""
+    """A client that hits llm.max_usd at its 30th call."""
 
     asked = 0
 

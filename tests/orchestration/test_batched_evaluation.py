@@ -129,19 +129,19 @@ def test_lava_is_in_sight_for_everybody_who_looks_ahead():
 
 def test_the_oracle_in_hindsight_is_passed_by_nobody_on_any_student():
     place, tables = arena("education", "ours"), []
-    for arm, decider in {
+    for method, decider in {
         "SO-d1": Always(0),
         "random": Lot(),
         "RO": Read("RO", Rational(), {}, 2),
     }.items():
-        tables.append(place.play(decider).assign(arm=arm, role="router", backend="policy"))
+        tables.append(place.play(decider).assign(method=method, role="router", backend="policy"))
     rows = pd.concat(
         [t.assign(item=np.arange(12), seed=0, group="education", condition="ours") for t in tables]
     )
     rows = experiment.hindsight(rows.reset_index(drop=True))
-    best = rows[rows["arm"] == experiment.HINDSIGHT].set_index("item")["reward"]
+    best = rows[rows["method"] == experiment.HINDSIGHT].set_index("item")["reward"]
     assert (rows["reward"] <= rows["item"].map(best) + 1e-12).all()
-    assert best.mean() > rows[rows["arm"] == "random"]["reward"].mean()
+    assert best.mean() > rows[rows["method"] == "random"]["reward"].mean()
 
 
 def test_cards_tell_of_every_policy_in_every_situation_and_differ():

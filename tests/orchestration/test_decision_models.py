@@ -40,13 +40,13 @@ def lab():
 
 def test_a_rational_reader_of_the_lab_s_words_picks_what_it_picks_of_the_numbers():
     """Nothing that decides is lost on the way to the lab's words, but for weights and gaps that are rounded away."""
-    right, lost = 0, []
+    correct, lost = 0, []
     for brief in BRIEFS:
         told, behind = lab_model_reader.situation(brief)
         worth = dict(zip(brief.names, brief.worth(), strict=True))
         lost.append(max(worth.values()) - worth[behind[told.ranking[0]]])
-        right += lost[-1] < 1e-9
-    assert right / len(BRIEFS) > 0.95 and max(lost) < 0.02
+        correct += lost[-1] < 1e-9
+    assert correct / len(BRIEFS) > 0.95 and max(lost) < 0.02
 
 
 def test_ko_to_and_ro_differ_in_which_numbers_stand_there():
@@ -81,10 +81,10 @@ def test_the_lab_reader_names_policies_of_the_menu_and_company_changes_no_choice
 def test_the_lab_reader_reads_far_better_than_chance_and_what_the_query_weighs(lab):
     rows = (
         decision_benchmark.answers([lab, decision_benchmark.Lot()], POSED)
-        .groupby("arm")[["right", "reward"]]
+        .groupby("method")[["correct", "reward"]]
         .mean()
     )
-    assert rows.loc["lab-orchestrator", "right"] > rows.loc["random", "right"] + 0.3
+    assert rows.loc["lab-orchestrator", "correct"] > rows.loc["random", "correct"] + 0.3
     assert rows.loc["lab-orchestrator", "reward"] > rows.loc["random", "reward"] / 3
     sides = [replace(TO, weights=weights) for weights in ((0.9, 0.1), (0.1, 0.9))]
     assert lab.choose(sides) == ["SO-d2", "SO-d1"]
@@ -269,7 +269,7 @@ def test_answers_count_what_is_given_away_and_what_is_no_policy():
         def choose(self, briefs):
             return ["nobody"] * len(briefs)
 
-    rows = decision_benchmark.answers([Rational(), Wrong()], POSED).groupby("arm")
-    assert rows["right"].mean().to_dict() == {"rational": 1.0, "wrong": 0.0}
+    rows = decision_benchmark.answers([Rational(), Wrong()], POSED).groupby("method")
+    assert rows["correct"].mean().to_dict() == {"rational": 1.0, "wrong": 0.0}
     assert rows["reward"].mean()["rational"] == 0.0 and rows["reward"].mean()["wrong"] < -0.05
     assert rows["malformed"].mean().to_dict() == {"rational": 0.0, "wrong": 1.0}

@@ -40,10 +40,10 @@ def small(**changes) -> config.Params:
             "jobs": 1,
             "lookahead": 2,
             "readers": ["rational"],
-            "sparing": [2],
-            "depths": [3],
+            "decision_intervals": [2],
+            "lookahead_depths": [3],
             "ceiling": CEILING,
-            "ours": {"minigrid": {"horizon": 7}},
+            "custom_environments": {"minigrid": {"horizon": 7}},
         },
     }
     return config.settings(profile="smoke", **config.overlay(base, changes))
@@ -71,21 +71,32 @@ OURS = {PLACES[1], PLACES[3]}
     "changes, places",
     [
         (
-            {"orchestration": {"jobs": 3, "memory": 1, "probes": 1, "episodes": 7, "margin": 0.5}},
+            {
+                "orchestration": {
+                    "jobs": 3,
+                    "memory": 1,
+                    "probes": 1,
+                    "episodes": 7,
+                    "equivalence_margin": 0.5,
+                }
+            },
             set(),
         ),
-        ({"llm": {"max_dollars": 1.0}}, set()),
+        ({"llm": {"max_usd": 1.0}}, set()),
         ({"orchestration": {"students": 3}}, EDUCATION | MINIGRID),
-        ({"orchestration": {"sparing": [3]}}, OURS),
-        ({"orchestration": {"depths": [4]}}, {("education", "paper")}),
+        ({"orchestration": {"decision_intervals": [3]}}, OURS),
+        ({"orchestration": {"lookahead_depths": [4]}}, {("education", "paper")}),
         ({"orchestration": {"ceiling": {"minigrid": {"steps": 3}}}}, {("minigrid", "ours")}),
-        ({"orchestration": {"ours": {"slip": 0.2}}}, {("minigrid", "ours")}),
-        ({"orchestration": {"ours": {"education": {"spread": 0.3}}}}, {("education", "ours")}),
+        ({"orchestration": {"custom_environments": {"slip": 0.2}}}, {("minigrid", "ours")}),
+        (
+            {"orchestration": {"custom_environments": {"education": {"spread": 0.3}}}},
+            {("education", "ours")},
+        ),
         ({"education": {"delta": 0.1}}, EDUCATION),
         (
             {"minigrid": {"lava": 1}},
             {("minigrid", "paper")},
-        ),  # rooms of ours have as much lava as ours says
+        ),  # custom rooms have as much lava as custom_environments says
     ],
 )
 def test_a_setting_changes_the_keys_of_the_places_that_read_it(changes, places, trained):
@@ -161,7 +172,7 @@ def test_a_job_that_knows_its_settings_alone_plays_every_arm(domain, world, trai
         experiment.play_contest(job, folder, lambda done: None, context)
         tables.append(artifacts.read_parquet(folder / "episodes.parquet"))
     pd.testing.assert_frame_equal(*tables)
-    episodes_by_arm = tables[0].groupby("arm").size()
+    episodes_by_arm = tables[0].groupby("method").size()
     assert (episodes_by_arm == 2).all() and {"RO rational", experiment.CEILING} <= set(
         episodes_by_arm.index
     )

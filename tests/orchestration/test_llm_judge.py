@@ -41,11 +41,11 @@ def log(*episodes, method: str = "RO scripted-large", **columns) -> pd.DataFrame
             "levels": levels,
             "reward_0": 0.1,
             "reward_1": 0.0,
-            "reward_2": right,
+            "reward_2": correct,
             "done": step == len(episode) - 1,
         }
         for number, episode in enumerate(episodes)
-        for step, (policy, levels, before, after, right) in enumerate(episode)
+        for step, (policy, levels, before, after, correct) in enumerate(episode)
     ]
     return pd.DataFrame(rows).assign(**columns)
 
@@ -78,7 +78,7 @@ class Bench:
         said = self.replies.pop(0)
         if isinstance(said, Exception):
             raise said
-        return SimpleNamespace(text=said, tokens_in=100, tokens_out=10, dollars=0.5)
+        return SimpleNamespace(text=said, tokens_in=100, tokens_out=10, cost_usd=0.5)
 
 
 def scored(*replies, episodes=()):
@@ -97,7 +97,7 @@ def reply(**changes) -> str:
 TURNS = ("A", POOR), ("B", POOR), ("B", GOOD), ("B", GOOD), ("A", GOOD), ("A", GOOD), ("A", POOR)
 # 4 sets of 5 questions, mastery from 0.4 to 0.5 and again: 40 questions for 0.2, that is 20 per 0.1
 ONCE = [("A", "33333", 0.4, 0.4, 0.2)] * 3 + [("A", "33333", 0.4, 0.5, 0.6)]
-TWICE = [*ONCE, *[(p, levels, 0.5, after + 0.1, right) for p, levels, _, after, right in ONCE]]
+TWICE = [*ONCE, *[(p, levels, 0.5, after + 0.1, correct) for p, levels, _, after, correct in ONCE]]
 # levels 3 and 4 are difficulties 0.4 and 0.6, within 0.2 of mastery 0.4; 5 is 0.8 and too far; 0.2 of 0.4 gone
 FITTING = [
     ("A", "33333", 0.4, 0.4, 1.0),
@@ -188,7 +188,7 @@ def test_every_episode_is_scored_by_itself():
     assert list(rows["adaptivity"]) == [12.5, 80] and (rows[list(CRITERIA[1:])] == 50).all(
         axis=None
     )
-    assert list(rows["item"]) == ["0-0", "0-1"] and set(rows["arm"]) == {"RO scripted-large"}
+    assert list(rows["item"]) == ["0-0", "0-1"] and set(rows["method"]) == {"RO scripted-large"}
     assert ["1 | B |" in messages[1]["content"] for _, messages in bench.asked] == [False, True]
 
 
@@ -199,7 +199,7 @@ def test_a_missing_score_is_asked_for_again_once_and_never_invented():
     short = json.dumps({key: value for key, value in FAIR.items() if key != "effort"})
     rows, bench = scored(short, reply(effort=2))
     assert dict(rows.loc[0, list(CRITERIA)]) == FAIR | {"effort": 2}
-    assert (rows.loc[0, "malformed"], rows.loc[0, "calls"], rows.loc[0, "dollars"]) == (1, 2, 1.0)
+    assert (rows.loc[0, "malformed"], rows.loc[0, "calls"], rows.loc[0, "cost_usd"]) == (1, 2, 1.0)
     sent_back = bench.asked[1][1]
     assert [turn["role"] for turn in sent_back] == ["system", "user", "assistant", "user"]
     assert sent_back[2]["content"] == short and "'effort'" in sent_back[3]["content"]
@@ -210,10 +210,10 @@ def test_a_missing_score_is_asked_for_again_once_and_never_invented():
     "kind, calls", [("refusal", 2), ("truncated", 2), ("timeout", 1), ("connection", 1)]
 )
 def test_only_a_judge_that_answered_is_asked_again(kind, calls):
-    error = ReplyError(kind, kind, text="I'm sorry", tokens_in=100, tokens_out=3, dollars=0.25)
+    error = ReplyError(kind, kind, text="I'm sorry", tokens_in=100, tokens_out=3, cost_usd=0.25)
     rows, _ = scored(error, reply())
     assert rows.loc[0, "calls"] == calls and rows["effort"].isna().any() == (calls == 1)
-    assert rows.loc[0, "dollars"] == 0.25 + 0.5 * (
+    assert rows.loc[0, "cost_usd"] == 0.25 + 0.5 * (
         calls == 2
     )  # what was billed counts, used or not
 

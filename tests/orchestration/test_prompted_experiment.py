@@ -126,8 +126,15 @@ def find_changed_labels(before: dict[str, str], after: dict[str, str]) -> set[st
     "changes",
     [
         {"orchestration": {"jobs": 2}},
-        {"orchestration": {"sparing": [3], "depths": [], "students": 7, "judge": "scripted-small"}},
-        {"llm": {"max_dollars": 1.0, "cassette": "off"}},
+        {
+            "orchestration": {
+                "decision_intervals": [3],
+                "lookahead_depths": [],
+                "students": 7,
+                "judge": "scripted-small",
+            }
+        },
+        {"llm": {"max_usd": 1.0, "cassette": "off"}},
         {"llm": {"models": {SCRIPTED: {"timeout": 3.0, "concurrency": 2}}}},
         {"zoo": {"episodes": 7}},
         {"minigrid": {"horizon": 11}},
@@ -143,7 +150,7 @@ def test_a_setting_that_no_decision_of_students_depends_on_leaves_all_keys_alone
         ({"orchestration": {"memory": 1}}, ("KO", "TO", "RO")),
         ({"orchestration": {"probes": 2}}, ("TO",)),
         ({"orchestration": {"lookahead": 4}}, ("RO",)),
-        ({"orchestration": {"copies": 3}}, ("TO", "RO")),
+        ({"orchestration": {"rollout_copies": 3}}, ("TO", "RO")),
         ({"llm": {"models": {SCRIPTED: {"temperature": 0.1}}}}, ("KO", "TO", "RO")),
         ({"education": {"horizon": 11}}, ("KO", "TO", "RO", "SO", "MO", "random")),
     ],
@@ -272,7 +279,7 @@ def test_a_budget_is_never_passed_and_unpaid_decisions_keep_the_last_policy(trai
     record = prompted_experiment.run(
         dear, "education", [Method("limited", "RO", SCRIPTED, budget=0.02)], tmp_path, trained
     )
-    spent = record.groupby(["seed", "episode"])["dollars"].sum()
+    spent = record.groupby(["seed", "episode"])["cost_usd"].sum()
     assert (spent <= 0.02).all() and spent.max() > 0.005
     unfunded = record[~record["funded"]]
     assert len(unfunded)

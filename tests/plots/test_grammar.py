@@ -60,11 +60,11 @@ LEARNING = pd.DataFrame(
         {
             "step": step,
             "reward": np.log1p(step) * (1 + i) + seed,
-            "arm": arm,
+            "method": method,
             "seed": seed,
             "half": step % 2,
         }
-        for i, arm in enumerate(["CoRL", LONG])
+        for i, method in enumerate(["CoRL", LONG])
         for seed in range(3)
         for step in range(12)
     ]
@@ -78,10 +78,10 @@ DRAW = {
         POINTS, "Away", "share", beside=("away", {"KO": near(0.1), "RO": near(0.8)})
     ),
     "lines": lambda: plots.lines(
-        LEARNING, "step", "reward", "arm", "It learns", rng=rng("test", "draw")
+        LEARNING, "step", "reward", "method", "It learns", rng=rng("test", "draw")
     ),
     "panels": lambda: plots.lines(
-        LEARNING, "step", "reward", "arm", "It learns", "step", "reward", panels="half"
+        LEARNING, "step", "reward", "method", "It learns", "step", "reward", panels="half"
     ),
     "plane": lambda: plots.plane(
         COSTS, RIGHT, "CoRL", "$", "right", line="mixtures", through=["lab-nano", "lab-mini"]
@@ -91,7 +91,7 @@ DRAW = {
     "lying": lambda: plots.shares(
         SHARES.set_axis(["KO", "TO", LONG]), "It chooses", "%", beside={"KO": "3 of 7"}
     ),
-    "heat": lambda: plots.heat(
+    "temperature": lambda: plots.heat(
         pd.DataFrame([[-1, 0.5], [0.0, 2.0]], ["a", "b"], ["$ x $", LONG]), "Own", "on", "by"
     ),
     "strip": lambda: plots.strip(
@@ -194,16 +194,16 @@ def test_bytes_do_not_depend_on_the_process():
         (lambda: plots.points({}, "RO"), "no estimates"),
         (lambda: plots.points(POINTS, " "), "title that states its message"),
         (
-            lambda: plots.table(pd.DataFrame({"value": [1, 2], "arm": ["a", "a"]})),
+            lambda: plots.table(pd.DataFrame({"value": [1, 2], "method": ["a", "a"]})),
             "two estimates of a",
         ),
         (lambda: plots.table(pd.DataFrame({"mean": [1]})), "no column .'value'."),
-        (lambda: plots.lines(LEARNING, "step", "price", "arm", "It"), "no column .'price'."),
+        (lambda: plots.lines(LEARNING, "step", "price", "method", "It"), "no column .'price'."),
         (
-            lambda: plots.lines(LEARNING.assign(reward=np.inf), "step", "reward", "arm", "It"),
+            lambda: plots.lines(LEARNING.assign(reward=np.inf), "step", "reward", "method", "It"),
             "'reward' has 72 of 72",
         ),
-        (lambda: plots.lines(LEARNING[:0], "step", "reward", "arm", "It"), "no rows"),
+        (lambda: plots.lines(LEARNING[:0], "step", "reward", "method", "It"), "no rows"),
         (lambda: plots.plane(COSTS, POINTS, "CoRL"), "not of the same groups"),
         (lambda: plots.shares(-SHARES, "It"), "negative"),
         (lambda: plots.heat(pd.DataFrame([[np.nan]]), "A hole"), "1 of 1"),
@@ -222,12 +222,12 @@ def test_what_is_missing_or_not_finite_is_named(make, words):
 
 def test_intervals_are_drawn_as_they_are_and_one_run_is_told():
     figure = plots.points(POINTS, "RO", "share")
-    assert intervals(figure.axes[0]) == [[i.lo, i.hi] for i in POINTS.values() if i.known]
+    assert intervals(figure.axes[0]) == [[i.ci_low, i.ci_high] for i in POINTS.values() if i.known]
     assert marks(figure.axes[0]) == [
         plots.marker(name) for name in POINTS
     ] and "what has none is one run" in note(figure)
     frame = pd.DataFrame(
-        {"value": [0.5], "lo": [np.nan], "hi": [np.nan], "runs": [1], "arm": ["KO"]}
+        {"value": [0.5], "ci_low": [np.nan], "ci_high": [np.nan], "num_runs": [1], "method": ["KO"]}
     )
     assert (
         "No intervals are known" in note(plots.points(frame, "KO"))
@@ -253,19 +253,19 @@ def test_lines_are_means_over_seeds_and_bands_reach_the_worst_and_the_best():
             "step": [0, 0, 0, 1, 1, 1],
             "return": [1, 2, 6, 0, 0, 3],
             "seed": [0, 1, 2] * 2,
-            "arm": "RO",
+            "method": "RO",
         }
     )
-    (axes,) = plots.lines(frame, "step", "return", "arm", "It").axes
+    (axes,) = plots.lines(frame, "step", "return", "method", "It").axes
     band = axes.collections[0].get_paths()[0].vertices
     assert list(axes.lines[0].get_ydata()) == [3, 1] and axes.lines[0].get_color() == plots.colour(
         "RO"
     )
     assert {(0, 1), (0, 6), (1, 0), (1, 3)} <= set(map(tuple, band))
     given_ = pd.DataFrame(
-        {"step": [0, 1], "value": [3, 1], "lo": [1, 0], "hi": [6, 3], "arm": "RO"}
+        {"step": [0, 1], "value": [3, 1], "ci_low": [1, 0], "ci_high": [6, 3], "method": "RO"}
     )
-    (axes,) = plots.lines(given_, "step", "value", "arm", "It", seed=None).axes
+    (axes,) = plots.lines(given_, "step", "value", "method", "It", seed=None).axes
     assert list(axes.lines[0].get_ydata()) == [3, 1] and {(0, 1), (0, 6)} <= set(
         map(tuple, axes.collections[0].get_paths()[0].vertices)
     )

@@ -104,17 +104,17 @@ def test_episodes_become_a_record_whose_vectors_are_those_of_the_fronts(records)
         vectors = table[evaluate.front_columns(domain)].to_numpy()
         np.testing.assert_array_equal(rows[["d1", "d2", "d3"]].to_numpy(), vectors)
         np.testing.assert_array_equal(np.stack(rows["outcomes"]), vectors)
-        assert set(rows[rows["role"] == "expert"]["arm"]) == set(SINGLE) and "oracle" in set(
-            rows["arm"]
+        assert set(rows[rows["role"] == "expert"]["method"]) == set(SINGLE) and "oracle" in set(
+            rows["method"]
         )
-        found = stats.mean(rows, "d1", "arm").loc["SO-d1"]
+        found = stats.mean(rows, "d1", "method").loc["SO-d1"]
         means = (
             table[table["method"] == "SO-d1"]
             .groupby("seed")[evaluate.front_columns(domain)[0]]
             .mean()
         )
         expected = stats.t_interval(means.to_numpy())
-        assert (found.value, found.lo) == pytest.approx((expected.value, expected.lo))
+        assert (found.value, found.ci_low) == pytest.approx((expected.value, expected.ci_low))
 
 
 def test_the_union_hypervolume_grows_with_its_episodes_and_the_mean_does_not(records):
@@ -189,7 +189,7 @@ def test_trying_an_action_on_copies_leaves_the_student_alone_and_draws_fresh_num
     rules = make_batch(SMOKE, "education", ["Linear Algebra"]).rules
     first, again = (tour_demo.try_actions(rules, seed=7, warm_steps=3, copies=50) for _ in range(2))
     pd.testing.assert_frame_equal(first, again)
-    assert first[first["arm"] == "easy"]["performance"].nunique() > 1
+    assert first[first["method"] == "easy"]["performance"].nunique() > 1
 
 
 def test_the_switch_search_ranks_every_combination_and_finds_the_one_in_force():

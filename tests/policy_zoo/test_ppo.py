@@ -13,7 +13,7 @@ from lib.policy_zoo import sb3_baseline, train
 from lib.policy_zoo.mgda import min_norm_weights
 from lib.policy_zoo.networks import Mlp
 from lib.policy_zoo.objectives import Linear, Vector
-from lib.policy_zoo.ppo import MGDA, PPO, Arm, loss, sample
+from lib.policy_zoo.ppo import MGDA, PPO, Variant, loss, sample
 from lib.policy_zoo.recipes import recipes
 
 RULES = EducationRules((74, 67, 72, 81, 17, 0), steps_per_level=2, warmup="measure")
@@ -28,7 +28,7 @@ def settings(**change):
 
 
 def stack(names=("one", "two", "three"), seed=0, **change):
-    arms = [Arm(name, seed, Linear(WEIGHTS[name]), settings(**change)) for name in names]
+    arms = [Variant(name, seed, Linear(WEIGHTS[name]), settings(**change)) for name in names]
     return PPO(arms, Mlp(13, 3), EducationBatch(RULES, 8 * len(arms)), "education")
 
 
@@ -88,7 +88,7 @@ def rollout_of(method):
         settings(entropy=0.02, clip=0.01, learning_rate=3e-3, target_kl=None),
         settings(value=0.7, clip=0.005, target_kl=None),
     ]
-    arms = [Arm(name, 0, objective, s) for name, s in zip("ab", told, strict=True)]
+    arms = [Variant(name, 0, objective, s) for name, s in zip("ab", told, strict=True)]
     ppo = method(arms, Mlp(13, 3, values=values), EducationBatch(RULES, 16), "education")
     kept = []
     minibatch = ppo._minibatch
@@ -135,8 +135,8 @@ def test_adam_is_torchs_and_leaves_alone_who_has_stopped():
     ppo.moment_1.zero_(), ppo.moment_2.zero_(), ppo.adam_steps.zero_()
     rows = [torch.nn.Parameter(row.clone()) for row in ppo.theta]
     rates = [
-        {"params": [row], "lr": arm.settings.learning_rate}
-        for row, arm in zip(rows, ppo.arms, strict=True)
+        {"params": [row], "lr": variant.settings.learning_rate}
+        for row, variant in zip(rows, ppo.arms, strict=True)
     ]
     torchs, draw = torch.optim.Adam(rates, eps=1e-5), torch.Generator().manual_seed(0)
     for learning in ([True, True], [True, False], [False, True], [True, True]):
@@ -184,7 +184,10 @@ def test_resuming_from_a_checkpoint_equals_never_having_stopped(method, tmp_path
             return stack()
         s = settings(rollout=256)
         return MGDA(
-            [Arm("m", 0, Vector(), s)], Mlp(13, 3, values=3), EducationBatch(RULES, 8), "education"
+            [Variant("m", 0, Vector(), s)],
+            Mlp(13, 3, values=3),
+            EducationBatch(RULES, 8),
+            "education",
         )
 
     straight = make()
@@ -208,8 +211,8 @@ def test_sampling_follows_the_distribution_and_never_picks_an_impossible_action(
 
 def test_a_stack_of_unequal_shapes_is_refused():
     arms = [
-        Arm("one", 0, Linear(WEIGHTS["one"]), settings()),
-        Arm("two", 0, Linear(WEIGHTS["two"]), settings(epochs=3)),
+        Variant("one", 0, Linear(WEIGHTS["one"]), settings()),
+        Variant("two", 0, Linear(WEIGHTS["two"]), settings(epochs=3)),
     ]
     with pytest.raises(ValueError, match="equal shapes"):
         PPO(arms, Mlp(13, 3), EducationBatch(RULES, 16), "education")

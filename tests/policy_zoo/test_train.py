@@ -167,7 +167,7 @@ def test_a_recipe_that_is_added_is_trained_alone_and_to_the_bytes_of_a_full_trai
     assert {name: after[name] for name in before} == before and len(after) == 28
     afresh = train.build(short, "education", tmp_path / "zoo", tmp_path / "runs")
     assert files(tmp_path / "zoo") == after
-    order = ["arm", "seed", "update", "length"]
+    order = ["method", "seed", "update", "length"]
     pd.testing.assert_frame_equal(
         *(z.curves.sort_values(order, ignore_index=True) for z in (grown, afresh))
     )
@@ -218,7 +218,7 @@ def test_stable_baselines3_trains_a_zoo_that_is_the_stacked_one_after_few_update
         assert policy.network == mine.network and policy.about == mine.about
         for key, value in mine.params.items():
             assert value == pytest.approx(policy.params[key], abs=5e-6), (name, key)
-    order = ["arm", "update", "length"]
+    order = ["method", "update", "length"]
     one, other = (
         zoo.curves.sort_values(order, ignore_index=True)[list(ours.curves)]
         for zoo in (ours, theirs)

@@ -13,16 +13,16 @@ def made(n: int = 240, groups: int = 12, skilled: float = 0.95, dice: bool = Fal
     draw = rng("test", "outcomes", n)
     feature = draw.normal(size=(n, 2))
     chance = np.where(feature[:, :1] > 0, [skilled, 1 - skilled, 0.8], [1 - skilled, skilled, 0.8])
-    right = (draw.random((n, 3)) < (0.5 if dice else chance)).astype(float)
-    dollars = np.array([1.0, 2.0, 20.0]) * draw.uniform(0.5, 1.5, (n, 3))
+    correct = (draw.random((n, 3)) < (0.5 if dice else chance)).astype(float)
+    cost_usd = np.array([1.0, 2.0, 20.0]) * draw.uniform(0.5, 1.5, (n, 3))
     items = np.array([f"i{i:04d}" for i in range(n)])
     return Table(
         "made",
         items,
         np.array([f"g{i % groups}" for i in range(n)]),
         ("cheap", "middle", "dear"),
-        right,
-        dollars,
+        correct,
+        cost_usd,
         feature,
         spent=True,
     )
@@ -30,14 +30,14 @@ def made(n: int = 240, groups: int = 12, skilled: float = 0.95, dice: bool = Fal
 
 def long(table: Table, numbers: bool = True) -> pd.DataFrame:
     """The table in long form, as anybody writes it."""
-    n, m = table.right.shape
+    n, m = table.correct.shape
     rows = pd.DataFrame(
         {
             "item": np.repeat(table.items, m),
             "group": np.repeat(table.groups, m),
             "model": np.tile(table.models, n),
-            "correct": table.right.ravel(),
-            "dollars": table.dollars.ravel(),
+            "correct": table.correct.ravel(),
+            "cost_usd": table.cost_usd.ravel(),
         }
     )
     seen = (

@@ -24,7 +24,7 @@ def test_three_coins_leave_an_oracle_a_lead_and_a_router_nothing():
 
 def test_models_that_are_good_at_different_items_leave_something_to_win():
     found = headroom.gate(made(600), 4, range(2), 0.01)
-    assert (found["question is"] == OPEN).all() and found.loc["accuracy", "lo"] > 0.05
+    assert (found["question is"] == OPEN).all() and found.loc["accuracy", "ci_low"] > 0.05
     assert found.loc["money", "value"] > 0.8  # the dear model is ten times as dear as both others
 
 
@@ -32,9 +32,9 @@ def test_the_gate_learns_from_train_alone():
     table = made(300)
     fold = model_selection.rotated(model_selection.parts(table, 4, 0))[0]
     told = headroom.informed(table, fold)
-    turned = table.right.copy()
+    turned = table.correct.copy()
     turned[np.ix_(fold.test, told.pool)] = 1 - turned[np.ix_(fold.test, told.pool)]
-    again = headroom.informed(replace(table, right=turned), fold)
+    again = headroom.informed(replace(table, correct=turned), fold)
     assert np.allclose(told.chances[fold.test], again.chances[fold.test])
 
 
@@ -42,9 +42,9 @@ def test_a_perfect_check_by_hand():
     table = made(60)
     plays = headroom.checked(table)
     at = plays.names.index("cheap > dear")
-    wrong = table.right[:, 0] == 0
-    assert (plays.right[at] == np.maximum(table.right[:, 0], table.right[:, 2])).all()
-    assert np.allclose(plays.dollars[at], table.dollars[:, 0] + wrong * table.dollars[:, 2])
+    wrong = table.correct[:, 0] == 0
+    assert (plays.correct[at] == np.maximum(table.correct[:, 0], table.correct[:, 2])).all()
+    assert np.allclose(plays.cost_usd[at], table.cost_usd[:, 0] + wrong * table.cost_usd[:, 2])
 
 
 @pytest.mark.parametrize("miss, alarm, like", [(1.0, 0.0, 0), (0.0, 1.0, 2)])
@@ -55,10 +55,10 @@ def test_a_check_that_lets_all_pass_is_the_first_and_one_that_refuses_all_pays_f
     plays = headroom.checked(table, miss, alarm)
     at = plays.names.index("cheap > dear")
     if like == 0:
-        assert np.allclose(plays.right[at], table.right[:, 0]) and np.allclose(
-            plays.dollars[at], table.dollars[:, 0]
+        assert np.allclose(plays.correct[at], table.correct[:, 0]) and np.allclose(
+            plays.cost_usd[at], table.cost_usd[:, 0]
         )
     else:
-        refused = table.right[:, 0] * alarm + (1 - table.right[:, 0]) * (1 - miss)
-        assert np.allclose(refused, 1) and np.allclose(plays.right[at], table.right[:, 2])
-        assert np.allclose(plays.dollars[at], table.dollars[:, 0] + table.dollars[:, 2])
+        refused = table.correct[:, 0] * alarm + (1 - table.correct[:, 0]) * (1 - miss)
+        assert np.allclose(refused, 1) and np.allclose(plays.correct[at], table.correct[:, 2])
+        assert np.allclose(plays.cost_usd[at], table.cost_usd[:, 0] + table.cost_usd[:, 2])

@@ -45,7 +45,8 @@ def test_outcomes_of_test_items_change_no_choice():
     fold = FOLDS[0]
     plays = headroom.checked(TABLE)
     turned = replace(
-        TABLE, right=np.where(np.isin(np.arange(len(TABLE)), fold.test)[:, None], 0.0, TABLE.right)
+        TABLE,
+        correct=np.where(np.isin(np.arange(len(TABLE)), fold.test)[:, None], 0.0, TABLE.correct),
     )
     one, other = (
         model_selection.scored(table, [fold], [headroom.checked(table)], 0.01)
@@ -55,18 +56,18 @@ def test_outcomes_of_test_items_change_no_choice():
         one.picked == other.picked
         and (one.promised[:, fold.test] == other.promised[:, fold.test]).all()
     )
-    assert plays.right.shape == (3, len(TABLE))
+    assert plays.correct.shape == (3, len(TABLE))
 
 
 def test_mixtures_of_constants_promise_what_their_hull_buys_on_dev():
     fold, alone = FOLDS[0], model_selection.alone(TABLE)
     everywhere = Fold(fold.train, fold.dev, fold.known)  # scored where it was chosen
     found = model_selection.scored(TABLE, [everywhere], [alone], 0.0)
-    right, dollars = TABLE.right[fold.known].mean(0), TABLE.dollars[fold.known].mean(0)
+    correct, cost_usd = TABLE.correct[fold.known].mean(0), TABLE.cost_usd[fold.known].mean(0)
     for level, budget in enumerate(model_selection.promises(TABLE, fold.known)):
-        reached = found.right[level, fold.known].mean()
-        assert reached == pytest.approx(stats.hull_at(dollars, right, budget))
-        assert found.dollars[level, fold.known].mean() <= budget + 1e-9
+        reached = found.correct[level, fold.known].mean()
+        assert reached == pytest.approx(stats.hull_at(cost_usd, correct, budget))
+        assert found.cost_usd[level, fold.known].mean() <= budget + 1e-9
 
 
 def test_at_equal_quality_the_best_constant_stays_where_nothing_beats_it_on_dev():
@@ -74,18 +75,18 @@ def test_at_equal_quality_the_best_constant_stays_where_nothing_beats_it_on_dev(
     found = model_selection.scored(TABLE, FOLDS, [worse] * 4, 0.01)
     for fold in FOLDS:
         top = model_selection.best(TABLE, fold.known)
-        assert (found.equal[0, fold.test] == TABLE.right[fold.test, top]).all()
-        assert (found.equal[1, fold.test] == TABLE.dollars[fold.test, top]).all()
+        assert (found.equal[0, fold.test] == TABLE.correct[fold.test, top]).all()
+        assert (found.equal[1, fold.test] == TABLE.cost_usd[fold.test, top]).all()
 
 
 def test_a_cheaper_play_that_is_as_right_replaces_the_constant_and_one_that_is_dearer_does_not():
     top = model_selection.best(TABLE, np.arange(len(TABLE)))
     for price, kept in ((0.1, False), (10.0, True)):
         plays = Plays(
-            TABLE.right[:, top][None] + 0.05, TABLE.dollars[:, top][None] * price, ("twin",)
+            TABLE.correct[:, top][None] + 0.05, TABLE.cost_usd[:, top][None] * price, ("twin",)
         )
         found = model_selection.scored(TABLE, FOLDS, [plays] * 4, 0.04)
-        ratio = found.equal[1].mean() / TABLE.dollars[:, top].mean()
+        ratio = found.equal[1].mean() / TABLE.cost_usd[:, top].mean()
         assert (ratio < 0.2) != kept, ratio
 
 
@@ -108,7 +109,7 @@ def test_aiq_is_the_mean_height_and_a_curve_against_itself_has_no_gap():
     ] == pytest.approx(0.2)
     found = model_selection.scored(TABLE, FOLDS, [model_selection.alone(TABLE)] * 4, 0.01)
     gap = model_selection.aiq_gap(TABLE, [found], [found], 20)
-    assert (gap.value, gap.lo, gap.hi) == (0, 0, 0)
+    assert (gap.value, gap.ci_low, gap.ci_high) == (0, 0, 0)
 
 
 def test_an_interval_holds_what_the_lot_of_partings_adds():
@@ -118,7 +119,7 @@ def test_an_interval_holds_what_the_lot_of_partings_adds():
     values = np.array([0.4, 0.5, 0.6, 0.45, 0.55])
     lot = 2.776 * values.std(ddof=1) / 5**0.5  # Student's t with 4 degrees of freedom
     found = model_selection.over_partings(items, values)
-    assert found.value == 0.5 and found.hi - 0.5 == pytest.approx(
+    assert found.value == 0.5 and found.ci_high - 0.5 == pytest.approx(
         (0.1**2 + lot**2) ** 0.5, rel=1e-3
     )
-    assert found.hi - 0.5 == pytest.approx(0.5 - found.lo)
+    assert found.ci_high - 0.5 == pytest.approx(0.5 - found.ci_low)

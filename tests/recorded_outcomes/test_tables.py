@@ -29,20 +29,20 @@ def refused(rows: pd.DataFrame, *parts: str) -> None:
 @pytest.mark.parametrize("name", tables.SHIPPED)
 def test_a_shipped_table_is_whole(name):
     table = tables.SHIPPED[name](PRICES)
-    n, m = table.right.shape
+    n, m = table.correct.shape
     assert (
         len(set(table.items.tolist())) == n == len(table.groups) and len(set(table.models)) == m > 1
     )
-    assert np.isfinite(table.right).all() and ((table.right >= 0) & (table.right <= 1)).all()
+    assert np.isfinite(table.correct).all() and ((table.correct >= 0) & (table.correct <= 1)).all()
     assert (
-        np.isfinite(table.dollars).all()
-        and (table.dollars > 0).all()
+        np.isfinite(table.cost_usd).all()
+        and (table.cost_usd > 0).all()
         and np.isfinite(table.seen).all()
     )
 
 
 @pytest.mark.parametrize(
-    "name, items, best, right",
+    "name, items, best, correct",
     [  # from the headroom that was measured on the source's own tables
         ("swe-bench", 500, "OpenHands / claude-opus-4-8", 0.838),
         ("swt-bench", 433, "OpenHands / claude-opus-4-8", 0.843),
@@ -52,12 +52,12 @@ def test_a_shipped_table_is_whole(name):
         ("gsm8k", 1307, "gpt-4-1106-preview", 0.8898),
     ],
 )
-def test_the_best_constant_is_who_the_source_says(name, items, best, right):
+def test_the_best_constant_is_who_the_source_says(name, items, best, correct):
     table = tables.SHIPPED[name](PRICES)
-    top = table.right.mean(0).argmax()
-    assert (len(table), table.models[top]) == (items, best) and table.right[
+    top = table.correct.mean(0).argmax()
+    assert (len(table), table.models[top]) == (items, best) and table.correct[
         :, top
-    ].mean() == pytest.approx(right, abs=6e-4)
+    ].mean() == pytest.approx(correct, abs=6e-4)
 
 
 def test_what_is_doubted_is_left_out_and_comes_back_when_asked_for():
@@ -92,14 +92,14 @@ def test_listed_prices_are_those_of_the_list_and_lengths_those_assumed():
         PRICES.model_copy(update={"reply_tokens": PRICES.reply_tokens + 1_000})
     )
     listed = pd.read_csv(tables.PLACE / "prices.csv").set_index("model")["usd_per_million_out"]
-    assert np.allclose((longer.dollars - table.dollars)[0] * 1e3, listed[list(table.models)])
+    assert np.allclose((longer.cost_usd - table.cost_usd)[0] * 1e3, listed[list(table.models)])
 
 
 def test_assumed_prices_grow_with_size_by_the_exponent():
     flat, steep = (
         tables.zeroeval("gsm", PRICES.model_copy(update={"exponent": e})) for e in (1.0, 2.0)
     )
-    grown = (steep.dollars / flat.dollars)[0]
+    grown = (steep.cost_usd / flat.cost_usd)[0]
     sizes = [float(re.search(r"-(\d+(?:\.\d+)?)[Bb]", name)[1]) for name in flat.models]
     assert np.allclose(grown, sizes)
 
@@ -124,10 +124,10 @@ def test_a_table_in_long_form_comes_back_as_it_was(tmp_path, suffix):
     again = tables.read(path)
     at = [again.models.index(name) for name in table.models]
     assert again.items.tolist() == table.items.tolist() and np.allclose(
-        again.right[:, at], table.right
+        again.correct[:, at], table.correct
     )
     assert (
-        np.allclose(again.dollars[:, at], table.dollars)
+        np.allclose(again.cost_usd[:, at], table.cost_usd)
         and np.allclose(again.seen, table.seen)
         and again.spent
     )
@@ -154,12 +154,12 @@ ROWS = long(made(12))
     "rows, parts",
     [
         (
-            ROWS.drop(columns="dollars"),
-            ["no column dollars", "item, group, model, correct, dollars"],
+            ROWS.drop(columns="cost_usd"),
+            ["no column cost_usd", "item, group, model, correct, cost_usd"],
         ),
-        (ROWS.assign(dollars=-1.0), ["0 or more", "-1", "item 'i0000'"]),
+        (ROWS.assign(cost_usd=-1.0), ["0 or more", "-1", "item 'i0000'"]),
         (ROWS.assign(correct=np.nan), ["correct of row 1", "36 rows"]),
-        (ROWS.assign(dollars=np.inf), ["dollars of row 1"]),
+        (ROWS.assign(cost_usd=np.inf), ["cost_usd of row 1"]),
         (ROWS.assign(correct=2.0), ["0 to 1"]),
         (ROWS[ROWS["model"] == "dear"], ["one model, 'dear'", "two"]),
         (ROWS.iloc[1:], ["1 of 36 outcomes", "'cheap'"]),
@@ -199,7 +199,7 @@ def test_any_file_gives_a_table_or_a_refusal(content, tmp_path_factory):
         assert str(path) in str(error) and len(str(error)) < 900
         return
     assert (
-        np.isfinite(table.right).all()
-        and table.right.shape == table.dollars.shape
+        np.isfinite(table.correct).all()
+        and table.correct.shape == table.cost_usd.shape
         and len(table.models) > 1
     )

@@ -120,7 +120,7 @@ def test_a_finished_lesson_leaves_flat_numbers_with_their_intervals_and_what_the
 ):
     zoo.metric("education.SO-d1.length", Interval(3.5, 3.0, 4.0))
     zoo.metric("one_run", Interval(1.0, math.nan, math.nan))
-    zoo.metric("share", pd.Series({"value": 0.5, "lo": 0.4, "hi": 0.6, "runs": 3}))
+    zoo.metric("share", pd.Series({"value": 0.5, "ci_low": 0.4, "ci_high": 0.6, "num_runs": 3}))
     zoo.metrics({"backend": "lab", "n": np.int64(3), "holds": np.bool_(True), "x": np.float32(0.5)})
     zoo.figure(Figure(), "front", alt=f"  {ALT}\n ")
     zoo.finding("It works.")
@@ -131,8 +131,8 @@ def test_a_finished_lesson_leaves_flat_numbers_with_their_intervals_and_what_the
         "education.SO-d1.length_hi": 4.0,
         "one_run": 1.0,
         "share": 0.5,
-        "share_lo": 0.4,
-        "share_hi": 0.6,
+        "share_ci_low": 0.4,
+        "share_ci_high": 0.6,
         "backend": "lab",
         "n": 3,
         "holds": True,
@@ -169,7 +169,7 @@ def test_a_metric_is_recorded_once_also_as_a_bound_of_another_and_not_the_wrong_
     with pytest.raises(ValueError, match="above hi"):
         zoo.metric("share", Interval(1.0, 2.0, 0.5))
     zoo.metric("share", Interval(0.5, 0.4, 0.6))
-    for key in ("share", "share_lo"):
+    for key in ("share", "share_ci_low"):
         with pytest.raises(ValueError, match=f"metric {key} is recorded twice"):
             zoo.metric(key, 0.5)
 
@@ -189,7 +189,7 @@ def test_finish_names_everything_that_is_missing_and_writes_nothing(zoo, tmp_pat
 
 
 def test_what_was_timed_stays_out_of_the_notebook(zoo, shown, tmp_path, monkeypatch):
-    frame = pd.DataFrame({"arm": ["a"], "seconds": [1.23]})
+    frame = pd.DataFrame({"method": ["a"], "seconds": [1.23]})
     zoo.side_table(frame, "training", "Seconds of <training>")
     monkeypatch.setenv("BENCH_RUN", "1")
     zoo.side_table(frame, "training", "Seconds of <training>")
@@ -221,21 +221,21 @@ def test_tables_say_what_they_show_and_what_their_headers_head():
         ("row", "T&lt;O"),
     ]
     assert re.findall(r'<td style="text-align:(\w+)[^"]*">([^<]+)<', made) == [
-        ("right", "0.50"),
-        ("right", "1"),
-        ("right", "12.25"),
-        ("right", "2000"),
+        ("correct", "0.50"),
+        ("correct", "1"),
+        ("correct", "12.25"),
+        ("correct", "2000"),
     ]
 
 
 def test_a_named_index_and_columns_in_levels_are_shown():
-    index = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["arm", "seed"])
+    index = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["method", "seed"])
     columns = pd.MultiIndex.from_tuples([("reward", "mean"), ("reward", "best")])
     made = table_html(
         pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], index=index, columns=columns), "Rewards"
     )
     heads = re.findall(r'scope="col"[^>]*>([^<]+)<', made)
-    assert heads == ["arm", "seed", "reward / mean", "reward / best"]
+    assert heads == ["method", "seed", "reward / mean", "reward / best"]
     assert re.findall(r'scope="row"[^>]*>([^<]+)<', made) == ["a", "b"]
 
 

@@ -12,7 +12,7 @@ COST = st.floats(0, 1e6, allow_nan=False)
 
 
 @pytest.mark.parametrize(
-    ("performance", "dollars", "budget", "r_c", "r"),
+    ("performance", "cost_usd", "budget", "r_c", "r"),
     [
         (1.0, 0.9, 1.0, 1.0, 1.0),  # right, below the budget
         (1.0, 1.0, 1.0, 1.0, 1.0),  # the limit itself is within
@@ -26,8 +26,8 @@ COST = st.floats(0, 1e6, allow_nan=False)
         (1.0, 1e-12, 0.0, 0.0, 0.0),
     ],
 )
-def test_right_is_paid_within_the_budget_and_nothing_else_is(performance, dollars, budget, r_c, r):
-    assert cost_reward(dollars, budget) == r_c and reward(performance, dollars, budget) == r
+def test_right_is_paid_within_the_budget_and_nothing_else_is(performance, cost_usd, budget, r_c, r):
+    assert cost_reward(cost_usd, budget) == r_c and reward(performance, cost_usd, budget) == r
 
 
 @given(st.floats(0, 1), COST, COST, COST)

@@ -53,7 +53,9 @@ def test_queries_are_answered_in_order_whoever_is_the_first_to_reply():
     assert [h.text for h in heard] == [
         f"{name} question {i} {7 + i} 0.5" for i, name in enumerate(names)
     ]
-    assert {(h.tokens_in, h.tokens_out, h.dollars, h.failure) for h in heard} == {(2, 3, 302.0, "")}
+    assert {(h.tokens_in, h.tokens_out, h.cost_usd, h.failure) for h in heard} == {
+        (2, 3, 302.0, "")
+    }
 
 
 def test_queries_are_asked_side_by_side():
@@ -200,4 +202,4 @@ def test_prices_are_those_of_the_model_that_was_asked():
     """A cheap and a dear one, asked alike: what is charged is tokens times price."""
     with inside(lambda body: completion("x", "4", 3 if body["model"] == "big" else 1, 2)) as pool:
         heard = pool.ask([Query("lab-nano", "q"), Query("lab-mini", "q")])
-    assert [h.dollars for h in heard] == [201.0, 203.0]
+    assert [h.cost_usd for h in heard] == [201.0, 203.0]

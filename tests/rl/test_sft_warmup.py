@@ -109,7 +109,7 @@ def test_the_answer_hands_on_what_was_said_be_it_right_or_wrong_but_no_error(sai
 
 def test_alone_it_works_out_short_chains_and_guesses_at_everything_else(monkeypatch):
     monkeypatch.setattr(sft_warmup, "ITSELF", 1.0)
-    right = {name: [] for name in QUESTIONS}
+    correct = {name: [] for name in QUESTIONS}
     for item in ITEMS:
         told = trace(item, "soft", "low")
         ((own, text),) = parts(
@@ -124,8 +124,8 @@ def test_alone_it_works_out_short_chains_and_guesses_at_everything_else(monkeypa
         assert not able or answered(text) == item.answer
         assert answered(text) in ANSWERS[item.category]
         if not able:
-            right[item.category].append(answered(text) == item.answer)
-    assert all(np.mean(hits) < 0.4 for hits in right.values()), (
+            correct[item.category].append(answered(text) == item.answer)
+    assert all(np.mean(hits) < 0.4 for hits in correct.values()), (
         "a guess knows nothing of the question"
     )
 

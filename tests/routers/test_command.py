@@ -10,7 +10,7 @@ from tests.recorded_outcomes.small import long, made
 def test_it_says_whether_routing_beats_the_best_constant(tmp_path, capsys, dice, said):
     path = tmp_path / "mine.csv"
     rows = long(made(400, dice=dice))
-    (rows.assign(dollars=1.0) if dice else rows).to_csv(path, index=False)  # dice of one price
+    (rows.assign(cost_usd=1.0) if dice else rows).to_csv(path, index=False)  # dice of one price
     assert main([str(path), "--profile", "smoke"]) == 0
     told = capsys.readouterr().out
     assert said in told and "best constant" in told and "oracle" in told
@@ -20,7 +20,7 @@ def test_it_says_whether_routing_beats_the_best_constant(tmp_path, capsys, dice,
 @pytest.mark.parametrize(
     "change, reason",
     [
-        (lambda rows: rows.assign(dollars=-1), "0 or more"),
+        (lambda rows: rows.assign(cost_usd=-1), "0 or more"),
         (lambda rows: rows.assign(group="all"), "1 groups cannot be parted"),
     ],
 )

@@ -28,18 +28,21 @@ def played() -> dict[str, pd.DataFrame]:
 
 def test_rows_are_a_record_with_every_item_once_averaged_over_partings(played):
     rows = results_table.frame("recorded", played["rows"])
-    counts = rows.groupby(["arm", "condition"])["item"].agg(["size", "nunique"])
+    counts = rows.groupby(["method", "condition"])["item"].agg(["size", "nunique"])
     assert (counts == len(made())).all().all() and set(rows["role"]) <= set(results_table.ROLES)
-    assert rows["right"].between(0, 1).all() and (rows["dollars"] > 0).all()
+    assert rows["correct"].between(0, 1).all() and (rows["cost_usd"] > 0).all()
 
 
 def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
     found = experiment.compared(
-        results_table.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, OPEN
+        results_table.frame("recorded", played["rows"]),
+        played["drawn"],
+        SETTINGS.equivalence_margin,
+        OPEN,
     )
     assert found.loc[LOGISTIC, "verdict"] == found.loc[CHECK, "verdict"] == experiment.CHEAPER
     assert (
-        found.loc[LOGISTIC, "ratio"].hi < 0.6
+        found.loc[LOGISTIC, "ratio"].ci_high < 0.6
         and found.loc[MIXTURES, "verdict"] != experiment.CHEAPER
     )
     assert CONSTANT not in found.index
@@ -48,7 +51,10 @@ def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
 def test_a_closed_question_gets_no_verdict(played):
     closed = OPEN.where(OPEN.index != "money", headroom.NOT_OPEN)
     found = experiment.compared(
-        results_table.frame("recorded", played["rows"]), played["drawn"], SETTINGS.margin, closed
+        results_table.frame("recorded", played["rows"]),
+        played["drawn"],
+        SETTINGS.equivalence_margin,
+        closed,
     )
     assert (
         found.loc[LOGISTIC, "verdict"] == headroom.NOT_OPEN
@@ -105,8 +111,8 @@ def test_shares_of_strong_calls_begin_and_end_with_the_models_alone():
     assert (
         curve["share"].iloc[[0, -1]].tolist() == [0, 1] and curve["share"].is_monotonic_increasing
     )
-    assert curve["right"].iloc[-1] == table.right[:, 1].mean()
-    falls = pd.DataFrame({"share": [0.0, 0.5, 0.6, 1.0], "right": [0.2, 0.6, 0.4, 0.8]})
+    assert curve["correct"].iloc[-1] == table.correct[:, 1].mean()
+    falls = pd.DataFrame({"share": [0.0, 0.5, 0.6, 1.0], "correct": [0.2, 0.6, 0.4, 0.8]})
     assert "refused: quality falls" in experiment.threshold(falls)
     assert experiment.threshold(falls.drop(index=2)) == pytest.approx(0.375)
 
@@ -125,7 +131,9 @@ def test_a_setting_changes_the_keys_of_the_tables_that_it_decides():
     def priced(**prices):
         return SETTINGS.model_copy(update={"prices": SETTINGS.prices.model_copy(update=prices)})
 
-    assert not find_changed_tables(SETTINGS.model_copy(update={"jobs": 7, "margin": 0.5}))
+    assert not find_changed_tables(
+        SETTINGS.model_copy(update={"jobs": 7, "equivalence_margin": 0.5})
+    )
     assert find_changed_tables(SETTINGS.model_copy(update={"updates": 7})) == set(tables.SHIPPED)
     assert find_changed_tables(priced(exponent=2.0)) == {"gsm", "crux"}
     assert find_changed_tables(priced(reply_tokens=7)) == {

@@ -23,9 +23,9 @@ def test_a_perfect_guess_makes_the_doubly_robust_estimate_exact():
     policy, asked = (draw.integers(3, size=len(table)) for _ in range(2))
     at, chance = np.arange(len(table)), np.full(len(table), 1 / 3)
     found = logged_policies.estimated(
-        policy, asked, chance, table.right[at, asked], table.right, at
+        policy, asked, chance, table.correct[at, asked], table.correct, at
     )
-    assert found["dr"] == found["direct"] == table.right[at, policy].mean()
+    assert found["dr"] == found["direct"] == table.correct[at, policy].mean()
 
 
 def test_ips_and_dr_have_no_bias_and_the_naive_estimate_has():

@@ -33,7 +33,7 @@ def test_corl_is_paid_as_in_lesson_05(knob):
     given, budget = paid(methods.corl, knob)
     wanted = [
         [corl_reward(r, c, budget) for r, c in zip(*pair, strict=True)]
-        for pair in zip(TABLE.right[:40], TABLE.dollars[:40], strict=True)
+        for pair in zip(TABLE.correct[:40], TABLE.cost_usd[:40], strict=True)
     ]
     assert (given == np.array(wanted)).all() and 0 < given.mean() < 1
 
@@ -41,25 +41,25 @@ def test_corl_is_paid_as_in_lesson_05(knob):
 @pytest.mark.parametrize("knob", [0.0, 0.3, 1.0])
 def test_toolorchestra_is_paid_as_in_lesson_06(knob):
     given, _ = paid(methods.toolorchestra, knob)
-    right, dollars, items = (
-        TABLE.right[:40].ravel(),
-        TABLE.dollars[:40].ravel(),
+    correct, cost_usd, items = (
+        TABLE.correct[:40].ravel(),
+        TABLE.cost_usd[:40].ravel(),
         np.repeat(np.arange(40), 3),
     )
-    m = normalised(vectors(np.zeros((120, 0)), right, dollars, np.zeros(120)), items)
-    wanted = preferred(m, np.tile([1 - knob, knob, 0.0], (120, 1)), right)
+    m = normalised(vectors(np.zeros((120, 0)), correct, cost_usd, np.zeros(120)), items)
+    wanted = preferred(m, np.tile([1 - knob, knob, 0.0], (120, 1)), correct)
     assert np.allclose(given.ravel(), wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize("knob", [0.0, 0.5, 1.0])
 def test_arc_is_paid_by_its_utility(knob):
     given, weight = paid(methods.arc, knob)
-    wanted = utility(TABLE.right[:40], TABLE.dollars[:40] / TABLE.dollars.mean(), weight)
+    wanted = utility(TABLE.correct[:40], TABLE.cost_usd[:40] / TABLE.cost_usd.mean(), weight)
     assert np.allclose(given, wanted, atol=1e-4)
 
 
 def test_a_cheaper_right_answer_is_never_paid_less():
-    cheaper = replace(TABLE, dollars=TABLE.dollars * np.array([0.5, 1.0, 1.0]))
+    cheaper = replace(TABLE, cost_usd=TABLE.cost_usd * np.array([0.5, 1.0, 1.0]))
     for make in (methods.corl, methods.arc):
         rows, knobs = torch.arange(len(TABLE))[None], torch.full((1, len(TABLE), 1), 0.5)
         before = make(TABLE)
@@ -67,7 +67,7 @@ def test_a_cheaper_right_answer_is_never_paid_less():
         if make is methods.corl:  # the same budget in dollars
             assert after.value(0.5) <= before.value(0.5)
             continue
-        unit = cheaper.dollars.mean() / TABLE.dollars.mean()
+        unit = cheaper.cost_usd.mean() / TABLE.cost_usd.mean()
         scaled = before.reward(rows, knobs)[0, :, 0], after.reward(rows, knobs)[0, :, 0]
         assert unit < 1 and (scaled[1] >= scaled[0] - 1e-6).float().mean() > 0.99
 
@@ -77,34 +77,35 @@ def test_a_network_finds_who_is_good_at_what():
     longer = SETTINGS.model_copy(update={"updates": 150})
     plays = methods.plays_of(TABLE, longer, 0, FOLDS, [CORL, methods.ARC, MIXTURES])
     met = {
-        arm: model_selection.scored(TABLE, FOLDS, own, SETTINGS.ahead) for arm, own in plays.items()
+        method: model_selection.scored(TABLE, FOLDS, own, SETTINGS.min_dev_gain)
+        for method, own in plays.items()
     }
     half = model_selection.LEVELS.index(0.5)
-    for arm in (CORL, methods.ARC):
-        assert met[arm].right[half].mean() > met[MIXTURES].right[half].mean() + 0.1, arm
-        assert met[arm].equal[1].mean() < 0.3 * TABLE.dollars[:, 2].mean(), arm
+    for method in (CORL, methods.ARC):
+        assert met[method].correct[half].mean() > met[MIXTURES].correct[half].mean() + 0.1, method
+        assert met[method].equal[1].mean() < 0.3 * TABLE.cost_usd[:, 2].mean(), method
 
 
-@pytest.mark.parametrize("arm", [NEAREST, LOGISTIC, CORL, STOP])
-def test_outcomes_that_are_held_out_change_nothing_that_is_decided(arm):
+@pytest.mark.parametrize("method", [NEAREST, LOGISTIC, CORL, STOP])
+def test_outcomes_that_are_held_out_change_nothing_that_is_decided(method):
     fold = FOLDS[0]
-    turned = TABLE.right.copy()
+    turned = TABLE.correct.copy()
     turned[fold.test] = 1 - turned[fold.test]
     one, other = (
-        methods.plays_of(table, SETTINGS, 0, [fold], [arm])[arm][0]
-        for table in (TABLE, replace(TABLE, right=turned))
+        methods.plays_of(table, SETTINGS, 0, [fold], [method])[method][0]
+        for table in (TABLE, replace(TABLE, correct=turned))
     )
-    assert (one.dollars == other.dollars).all() and one.names == other.names
+    assert (one.cost_usd == other.cost_usd).all() and one.names == other.names
 
 
 def test_the_oracle_is_right_wherever_anybody_is_and_pays_no_more():
     plays = methods.plays_of(TABLE, SETTINGS, 0, FOLDS)
     best = plays[ORACLE][0]
-    for arm, own in plays.items():
+    for method, own in plays.items():
         for each in own:
-            assert (best.right[0] >= each.right - 1e-9).all(), arm
-            as_right = each.right >= best.right[0] - 1e-9
-            assert (each.dollars >= best.dollars[0] - 1e-9)[as_right].all(), arm
+            assert (best.correct[0] >= each.correct - 1e-9).all(), method
+            as_right = each.correct >= best.correct[0] - 1e-9
+            assert (each.cost_usd >= best.cost_usd[0] - 1e-9)[as_right].all(), method
 
 
 def test_who_is_stopped_loses_what_it_spent_by_hand():
@@ -115,11 +116,11 @@ def test_who_is_stopped_loses_what_it_spent_by_hand():
         for i, name in enumerate(plays.names)
         if name.startswith("cheap up to its 50%") and name.endswith("dear")
     )
-    limit = np.quantile(TABLE.dollars[fold.known, 0], 0.5)
-    done = TABLE.dollars[:, 0] <= limit
-    assert (plays.right[at] == np.where(done, TABLE.right[:, 0], TABLE.right[:, 2])).all()
+    limit = np.quantile(TABLE.cost_usd[fold.known, 0], 0.5)
+    done = TABLE.cost_usd[:, 0] <= limit
+    assert (plays.correct[at] == np.where(done, TABLE.correct[:, 0], TABLE.correct[:, 2])).all()
     assert np.allclose(
-        plays.dollars[at], np.where(done, TABLE.dollars[:, 0], limit + TABLE.dollars[:, 2])
+        plays.cost_usd[at], np.where(done, TABLE.cost_usd[:, 0], limit + TABLE.cost_usd[:, 2])
     )
 
 
@@ -131,7 +132,7 @@ def test_nobody_predicts_where_there_is_nothing_to_see_and_nobody_stops_where_mo
 
 def test_the_same_seed_plays_the_same_and_another_need_not():
     one, again, other = (
-        methods.plays_of(TABLE, SETTINGS, seed, FOLDS, [CORL])[CORL][0].dollars
+        methods.plays_of(TABLE, SETTINGS, seed, FOLDS, [CORL])[CORL][0].cost_usd
         for seed in (0, 0, 1)
     )
     assert (one == again).all() and (one != other).any()

@@ -36,11 +36,11 @@ LATER = {"09_ablations"}  # lessons whose metrics may be missing
 MEASURED = {
     "05_x": {
         "backend": "lab",
-        "a.score": 0.70, "a.score_lo": 0.66, "a.score_hi": 0.74,
-        "b.score": 0.62, "b.score_lo": 0.59, "b.score_hi": 0.65,
-        "c.score": 0.71, "c.score_lo": 0.60, "c.score_hi": 0.80,
+        "a.score": 0.70, "a.score_ci_low": 0.66, "a.score_ci_high": 0.74,
+        "b.score": 0.62, "b.score_ci_low": 0.59, "b.score_ci_high": 0.65,
+        "c.score": 0.71, "c.score_ci_low": 0.60, "c.score_ci_high": 0.80,
         "s.backend": "scripted",
-        "s.score": 0.2, "s.score_lo": 0.1, "s.score_hi": 0.3,
+        "s.score": 0.2, "s.score_ci_low": 0.1, "s.score_ci_high": 0.3,
         "once": 0.5, "agrees": True, "word": "holds", "other": "perhaps",
     }
 }  # fmt: skip
@@ -262,7 +262,7 @@ def estimates(draw, positive=False):
 
 def holds_its_value(found):
     slack = 1e-9 * (1 + abs(found.value))
-    return found.lo - slack <= found.value <= found.hi + slack
+    return found.ci_low - slack <= found.value <= found.ci_high + slack
 
 
 @pytest.mark.parametrize("step", ["plus", "minus", "times", "over", "least", "most"])
@@ -275,26 +275,28 @@ def test_what_is_computed_of_two_estimates_holds_its_value(step, data):
 @given(estimates(), estimates())
 def test_a_difference_is_never_wider_than_the_sum_of_both(a, b):
     d = interval_arithmetic.minus(a, b)
-    assert d.hi - d.lo <= (a.hi - a.lo) + (b.hi - b.lo) + 1e-9
+    assert d.ci_high - d.ci_low <= (a.ci_high - a.ci_low) + (b.ci_high - b.ci_low) + 1e-9
 
 
 @given(estimates())
 def test_a_size_holds_its_value_and_is_never_negative(a):
     found = interval_arithmetic.size(a)
-    assert holds_its_value(found) and found.lo >= 0
+    assert holds_its_value(found) and found.ci_low >= 0
 
 
 @given(estimates(), st.floats(-9, 9))
 def test_a_known_number_shifts_and_stretches_an_interval(a, c):
     moved = interval_arithmetic.plus(a, interval_arithmetic.exact(c))
-    assert moved.hi - moved.lo == pytest.approx(a.hi - a.lo, abs=1e-9)
+    assert moved.ci_high - moved.ci_low == pytest.approx(a.ci_high - a.ci_low, abs=1e-9)
     stretched = interval_arithmetic.times(interval_arithmetic.exact(c), a)
-    assert stretched.hi - stretched.lo == pytest.approx(abs(c) * (a.hi - a.lo), abs=1e-9)
+    assert stretched.ci_high - stretched.ci_low == pytest.approx(
+        abs(c) * (a.ci_high - a.ci_low), abs=1e-9
+    )
 
 
 def test_a_difference_worked_by_hand():
     d = value_of("{a.score} - {b.score}")  # 0.08 -+ 0.05, a triangle of 3, 4 and 5
-    assert (d.value, d.lo, d.hi) == pytest.approx((0.08, 0.03, 0.13))
+    assert (d.value, d.ci_low, d.ci_high) == pytest.approx((0.08, 0.03, 0.13))
 
 
 def test_what_a_single_run_tells_spreads_to_all_that_is_computed_of_it():
@@ -411,17 +413,17 @@ def test_a_quantity_that_is_divided_by_zero_is_a_reason():
 
 
 @pytest.mark.parametrize(
-    "lo, verdict", [(0.05, "holds"), (0.04, "not open"), (math.nan, "not open")]
+    "ci_low, verdict", [(0.05, "holds"), (0.04, "not open"), (math.nan, "not open")]
 )
-def test_a_question_with_too_little_to_win_is_closed(lo, verdict):
-    held = {"05_x": {**MEASURED["05_x"], "gate": 0.3, "gate_lo": lo, "gate_hi": 0.4}}
+def test_a_question_with_too_little_to_win_is_closed(ci_low, verdict):
+    held = {"05_x": {**MEASURED["05_x"], "gate": 0.3, "gate_ci_low": ci_low, "gate_ci_high": 0.4}}
     assert judged(held, gate="gate").verdict == verdict
     assert judged(held, gate="gate").question == ("open" if verdict == "holds" else "not open")
     assert judged(gate="gate.nobody.measured").verdict == "not open" and judged().question == ""
 
 
 def test_gates_of_other_lessons_and_words_count_and_one_shut_gate_is_enough():
-    open_ = {"gate": 0.3, "gate_lo": 0.2, "gate_hi": 0.4}
+    open_ = {"gate": 0.3, "gate_ci_low": 0.2, "gate_ci_high": 0.4}
     held = {
         "05_x": MEASURED["05_x"],
         "03_y": open_ | {"gate.a.is": "open", "gate.b.is": "not open"},
@@ -431,7 +433,7 @@ def test_gates_of_other_lessons_and_words_count_and_one_shut_gate_is_enough():
 
 
 def test_what_the_start_does_already_is_not_shown_by_training():
-    held = {"05_x": {**MEASURED["05_x"], "start": 0.3, "start_lo": 0.2, "start_hi": 0.4}}
+    held = {"05_x": {**MEASURED["05_x"], "start": 0.3, "start_ci_low": 0.2, "start_ci_high": 0.4}}
     v = judged(held, start="{start} > 0")
     assert v.verdict == "untestable" and "before any training" in v.reason
     assert judged(held, start="{start} > 1").verdict == "holds"
@@ -439,9 +441,9 @@ def test_what_the_start_does_already_is_not_shown_by_training():
 
 def test_a_rival_with_another_menu_is_no_rival():
     rows = pd.DataFrame(
-        {"arm": ["a", "b", "c", "alone"], "offered": [["x", "y"], ["x"], ["x", "z"], []]}
+        {"method": ["a", "b", "c", "alone"], "offered": [["x", "y"], ["x"], ["x", "z"], []]}
     )
-    arms = {name: {"arm": [name]} for name in rows["arm"]}
+    arms = {name: {"method": [name]} for name in rows["method"]}
     for other in ("a", "b", "alone"):
         result_queries._same_menu(rows, [arms["a"], arms[other]])
     with pytest.raises(Missing, match="another menu"):
@@ -486,8 +488,8 @@ def place(value, half, rung="glass", **changes):
     row = summary_figure.Row(rung, "CoRL", "05_x", "above", "top")
     held = {
         "above": value,
-        "above_lo": value - half,
-        "above_hi": value + half,
+        "above_ci_low": value - half,
+        "above_ci_high": value + half,
         "top": 0.5,
     } | changes
     return summary_figure.places(Metrics({"05_x": held}), [row])
@@ -495,7 +497,9 @@ def place(value, half, rung="glass", **changes):
 
 def test_a_share_is_what_was_won_of_what_could_be():
     (found,) = place(0.25, 0.1)
-    assert (found.share.value, found.share.lo, found.share.hi) == pytest.approx((0.5, 0.3, 0.7))
+    assert (found.share.value, found.share.ci_low, found.share.ci_high) == pytest.approx(
+        (0.5, 0.3, 0.7)
+    )
     assert summary_figure.known([found]) == {"glass.above": "CoRL (0.50)"}
     assert summary_figure.known(place(0.05, 0.1)) == {"glass.level": "CoRL (0.10)"}
     assert summary_figure.known(place(-0.25, 0.1)) == {"glass.below": "CoRL (-0.50)"}
@@ -534,7 +538,7 @@ def test_the_smallest_effect_is_that_of_80_percent_power():
 
 @pytest.mark.parametrize("gained, nothing", [(0.5, False), (0.0, True)])
 def test_a_lab_whose_training_gained_nothing_says_so(gained, nothing):
-    ends = {"": 0.0, "_lo": -0.1, "_hi": 0.1}
+    ends = {"": 0.0, "_ci_low": -0.1, "_ci_high": 0.1}
     lab = {
         f"trained.preference_score_minus.start{end}": gained + shift for end, shift in ends.items()
     }
@@ -590,7 +594,7 @@ def thin(keep_intervals):
     """Metrics as of a run that was too small: no interval anywhere, or nothing at all."""
     if not keep_intervals:
         return Metrics({lesson: {} for lesson in LAPTOP.lessons})
-    ends = ("_lo", "_hi")
+    ends = ("_ci_low", "_ci_high")
     held = {
         name: {k: v for k, v in values.items() if not k.endswith(ends)}
         for name, values in LAPTOP.lessons.items()
@@ -682,33 +686,33 @@ def test_a_card_escapes_what_the_file_says():
 def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(results_table, "RECORDS", tmp_path)
     with pytest.raises(Missing, match="no record of made"):
-        result_queries.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b")
+        result_queries.FUNCTIONS["gap"]("made.right", "method=a", "method=b")
     rows = [
         {
-            "arm": arm,
+            "method": method,
             "role": "paper",
             "seed": seed,
             "item": str(item),
-            "right": item + (arm == "a") + seed * item,
+            "correct": item + (method == "a") + seed * item,
         }
-        for arm in "ab"
+        for method in "ab"
         for seed in range(3)
         for item in range(4)
     ]
     made = pd.DataFrame(rows)
-    made["right"] = made["right"].astype(float)
-    made.loc[0, "right"] += 0.1
+    made["correct"] = made["correct"].astype(float)
+    made.loc[0, "correct"] += 0.1
     results_table.write("made", made, tmp_path)
-    found = result_queries.FUNCTIONS["gap"]("made.right", "arm=a", "arm=b", "seed=0|1|2")
-    assert found.lo > 0.9 and found.excludes(0)
+    found = result_queries.FUNCTIONS["gap"]("made.right", "method=a", "method=b", "seed=0|1|2")
+    assert found.ci_low > 0.9 and found.excludes(0)
     assert not result_queries.FUNCTIONS["mean"](
-        "made.right", "arm=b, item=0"
+        "made.right", "method=b, item=0"
     ).known  # nothing varied
-    for wrong in ("colour=red", "arm"):
+    for wrong in ("colour=red", "method"):
         with pytest.raises(ClaimError, match="no condition"):
             result_queries.FUNCTIONS["mean"]("made.right", wrong)
     with pytest.raises(ClaimError, match="misspelled"):
-        result_queries.FUNCTIONS["gap"]("made.right", "arm=z", "arm=b")
+        result_queries.FUNCTIONS["gap"]("made.right", "method=z", "method=b")
 
 
 def test_a_test_is_parsed_once_however_often_claims_are_read_and_judged():

@@ -9,11 +9,11 @@ from lib.scoreboard import lesson_metrics
 
 ONE = {
     "corl.right": 0.123456,
-    "corl.right_lo": 0.1,
-    "corl.right_hi": 0.2,
+    "corl.right_ci_low": 0.1,
+    "corl.right_ci_high": 0.2,
     "corl.n": 12,
     "backend": "lab",
-    "odd_lo": 1.0,
+    "odd_ci_low": 1.0,
     "true": True,
 }
 
@@ -21,7 +21,7 @@ ONE = {
 @pytest.fixture
 def folder(tmp_path):
     artifacts.write_json(tmp_path / "05_routing.json", ONE)
-    artifacts.write_json(tmp_path / "06_tools.json", {"dollars": 2.5e-7})
+    artifacts.write_json(tmp_path / "06_tools.json", {"cost_usd": 2.5e-7})
     return tmp_path
 
 
@@ -32,11 +32,11 @@ def test_every_metric_has_a_line_with_its_interval_in_columns(folder, capsys):
         "  backend        lab\n"
         "  corl.n          12\n"
         "  corl.right  0.1235  [0.1, 0.2]\n"
-        "  odd_lo           1\n"
+        "  odd_ci_low       1\n"
         "  true          True\n"
         "\n"
         "06_tools\n"
-        "  dollars  2.5e-07\n"
+        "  cost_usd  2.5e-07\n"
     )
 
 
@@ -44,8 +44,8 @@ def test_one_lesson_for_a_program_at_full_precision(folder, capsys):
     assert lesson_metrics.main(["--folder", str(folder), "--lesson", "05", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert list(told) == ["05_routing"]
-    assert told["05_routing"]["corl.right"] == {"value": 0.123456, "lo": 0.1, "hi": 0.2}
-    assert told["05_routing"]["odd_lo"] == {"value": 1.0}
+    assert told["05_routing"]["corl.right"] == {"value": 0.123456, "ci_low": 0.1, "ci_high": 0.2}
+    assert told["05_routing"]["odd_ci_low"] == {"value": 1.0}
 
 
 def test_nothing_is_lost_of_what_the_lessons_keep():
@@ -53,7 +53,7 @@ def test_nothing_is_lost_of_what_the_lessons_keep():
         flat = {}
         for key, metric in told.items():
             flat |= {key: metric["value"]} | {
-                f"{key}_{end}": metric[end] for end in ("lo", "hi") if end in metric
+                f"{key}_{end}": metric[end] for end in ("ci_low", "ci_high") if end in metric
             }
         assert flat == artifacts.read_json(lesson_metrics.FOLDER / f"{name}.json")
 

@@ -21,12 +21,16 @@ def run(metrics: dict, profile: str = "laptop", zoo: str = "one", lesson: str = 
 
 
 def sampled(values, half: float) -> dict:
-    ends = (("", 0.0), ("_lo", -half), ("_hi", half))
+    ends = (("", 0.0), ("_ci_low", -half), ("_ci_high", half))
     return {f"arm{i}.accuracy{end}": float(x + d) for i, x in enumerate(values) for end, d in ends}
 
 
 def test_a_run_replicates_itself():
-    held = sampled(np.linspace(0, 1, 9), 0.1) | {"low_verdict": "holds", "count": 3, "dollars": 2.5}
+    held = sampled(np.linspace(0, 1, 9), 0.1) | {
+        "low_verdict": "holds",
+        "count": 3,
+        "cost_usd": 2.5,
+    }
     told = compared(run(held), run(held))
     assert (told["coverage"], told["captured"], told["disjoint"]) == (1, 1, 0)
     assert (told["pairs"], told["verdicts"], told["changed"], told["contradictions"]) == (
@@ -61,13 +65,16 @@ def test_a_shifted_metric_is_found(shift, covered, captured, disjoint, sign):
 
 
 def test_half_widths_are_those_that_point_to_each_other():
-    one = {"x": 0.0, "x_lo": -10.0, "x_hi": 0.1}
-    two = {"x": 0.5, "x_lo": 0.3, "x_hi": 10.0}
+    one = {"x": 0.0, "x_ci_low": -10.0, "x_ci_high": 0.1}
+    two = {"x": 0.5, "x_ci_low": 0.3, "x_ci_high": 10.0}
     assert compared(run(one), run(two))["disjoint"] == compared(run(two), run(one))["disjoint"] == 1
 
 
 def test_an_interval_of_no_width_counts_only_where_the_other_run_drew_one():
-    point, span = {"x": 1.0, "x_lo": 1.0, "x_hi": 1.0}, {"x": 0.9, "x_lo": 0.8, "x_hi": 0.95}
+    point, span = (
+        {"x": 1.0, "x_ci_low": 1.0, "x_ci_high": 1.0},
+        {"x": 0.9, "x_ci_low": 0.8, "x_ci_high": 0.95},
+    )
     assert compared(run(point), run(point))["pairs"] == 0
     told = compared(run(point), run(span))
     assert told["pairs"] == 1 and told["disjoint"] == 1

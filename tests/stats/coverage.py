@@ -26,7 +26,7 @@ def made(
     """A record of `runs` seeds x ITEMS items for each arm: its mean + what its run adds + what the item adds to all."""
     item = rng.normal(0, SPREADS["items"], (runs, ITEMS) if own_items else (1, ITEMS))
     frames = []
-    for arm, mean in means.items():
+    for method, mean in means.items():
         values = (
             mean
             + item
@@ -37,12 +37,12 @@ def made(
         frames.append(
             pd.DataFrame(
                 {
-                    "arm": arm,
+                    "method": method,
                     "seed": np.repeat(range(runs), ITEMS),
                     "item": names,
-                    "try": 0,
-                    "right": values.ravel(),
-                    "dollars": 1.0,
+                    "sample": 0,
+                    "correct": values.ravel(),
+                    "cost_usd": 1.0,
                 }
             )
         )
@@ -52,62 +52,67 @@ def made(
 def one_run(rng: np.random.Generator, items: int) -> pd.DataFrame:
     """A record of a single run: what another run would have added is not in its interval, and not asked."""
     return pd.DataFrame(
-        {"seed": 0, "item": range(items), "try": 0, "right": rng.normal(0.5, 0.4, items)}
+        {"seed": 0, "item": range(items), "sample": 0, "correct": rng.normal(0.5, 0.4, items)}
     )
 
 
 def _share(rng: np.random.Generator, runs: int) -> tuple[pd.DataFrame, float]:
-    rows = pd.DataFrame({"seed": 0, "item": range(10 * runs), "try": 0})
-    return estimates.mean(rows.assign(right=rng.random(10 * runs) < 0.8), "right"), 0.8
+    rows = pd.DataFrame({"seed": 0, "item": range(10 * runs), "sample": 0})
+    return estimates.mean(rows.assign(correct=rng.random(10 * runs) < 0.8), "correct"), 0.8
 
 
 def _seeds(rng: np.random.Generator, runs: int) -> tuple[pd.DataFrame, float]:
     rows = pd.DataFrame(
-        {"seed": range(runs), "item": "0", "right": (rng.random(runs) < 0.7).astype(float)}
+        {"seed": range(runs), "item": "0", "correct": (rng.random(runs) < 0.7).astype(float)}
     )
-    return estimates.share(rows, "right", 0.5), 0.7
+    return estimates.share(rows, "correct", 0.5), 0.7
 
 
 def _change(rng: np.random.Generator, runs: int) -> tuple[pd.DataFrame, float]:
     rows = made(
         rng, runs, {"start": 0.2, "end": 0.5, "start of control": 0.2, "end of control": 0.3}
     )
-    rows = rows.assign(step=np.where(rows["arm"].str.startswith("start"), 0, -1))
-    rows["arm"] = np.where(rows["arm"].str.endswith("control"), "control", "method")
+    rows = rows.assign(step=np.where(rows["method"].str.startswith("start"), 0, -1))
+    rows["method"] = np.where(rows["method"].str.endswith("control"), "control", "method")
     return estimates.change(
-        rows, "right", {"step": 0}, {"step": -1}, against={"arm": "control"}
+        rows, "correct", {"step": 0}, {"step": -1}, against={"method": "control"}
     ), 0.2
 
 
 def _mixtures(rng: np.random.Generator, runs: int) -> tuple[pd.DataFrame, float]:
     rows = made(rng, runs, {"cheap": 0.2, "dear": 0.8, "router": 0.6})
-    spent = rows["arm"].map({"cheap": 1.0, "dear": 3.0, "router": 2.0}) + rng.normal(
+    spent = rows["method"].map({"cheap": 1.0, "dear": 3.0, "router": 2.0}) + rng.normal(
         0, 0.2, len(rows)
     )
-    rows = rows.assign(dollars=spent)
+    rows = rows.assign(cost_usd=spent)
     return estimates.above_mixtures(
-        rows, "right", "dollars", {"arm": "router"}, {"arm": ["cheap", "dear"]}
+        rows, "correct", "cost_usd", {"method": "router"}, {"method": ["cheap", "dear"]}
     ), 0.1
 
 
-_A, _B = {"arm": "a"}, {"arm": "b"}
+_A, _B = {"method": "a"}, {"method": "b"}
 KINDS: dict[str, Callable[[np.random.Generator, int], tuple[pd.DataFrame, float]]] = {
-    "mean, runs x items": lambda rng, s: (estimates.mean(made(rng, s, {"a": 0.5}), "right"), 0.5),
+    "mean, runs x items": lambda rng, s: (estimates.mean(made(rng, s, {"a": 0.5}), "correct"), 0.5),
     "mean, items of their own": lambda rng, s: (
-        estimates.mean(made(rng, s, {"a": 0.5}, True), "right"),
+        estimates.mean(made(rng, s, {"a": 0.5}, True), "correct"),
         0.5,
     ),
-    "mean, one run": lambda rng, s: (estimates.mean(one_run(rng, s), "right"), 0.5),
+    "mean, one run": lambda rng, s: (estimates.mean(one_run(rng, s), "correct"), 0.5),
     "mean, pooled over 4 arms": lambda rng, s: (
-        estimates.mean(made(rng, s, dict.fromkeys("abcd", 0.5)), "right", "arm", pool=True).head(1),
+        estimates.mean(
+            made(rng, s, dict.fromkeys("abcd", 0.5)), "correct", "method", pool=True
+        ).head(1),
         0.5,
     ),
     "share, one run": _share,
     "share of seeds": _seeds,
-    "gap": lambda rng, s: (estimates.gap(made(rng, s, {"a": 0.6, "b": 0.5}), "right", _A, _B), 0.1),
+    "gap": lambda rng, s: (
+        estimates.gap(made(rng, s, {"a": 0.6, "b": 0.5}), "correct", _A, _B),
+        0.1,
+    ),
     "change less that of a control": _change,
     "ratio": lambda rng, s: (
-        estimates.ratio(made(rng, s, {"a": 3.0, "b": 2.0}), "right", _A, _B),
+        estimates.ratio(made(rng, s, {"a": 3.0, "b": 2.0}), "correct", _A, _B),
         1.5,
     ),
     "above mixtures": _mixtures,
@@ -128,7 +133,7 @@ def coverage(kind: str, runs: int, draws: int) -> float:
     held = 0
     for _ in range(draws):
         found, truth = KINDS[kind](rng, runs)
-        held += bool(found["lo"].iloc[0] <= truth <= found["hi"].iloc[0])
+        held += bool(found["ci_low"].iloc[0] <= truth <= found["ci_high"].iloc[0])
     return held / draws
 
 

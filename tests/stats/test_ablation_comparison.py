@@ -68,13 +68,13 @@ def test_rows_are_paired_by_seed_and_unit_and_not_by_their_place():
     old = rows("old", [[0, 10, 20], [100, 110, 120]])
     new = rows("new", [[1, 11, 21], [101, 111, 121]]).iloc[::-1]
     found = gain(compared(new, old))
-    assert found[["value", "lo", "hi"]].tolist() == pytest.approx([1, 1, 1])
+    assert found[["value", "ci_low", "ci_high"]].tolist() == pytest.approx([1, 1, 1])
 
 
 def test_one_run_stands_against_each_of_several():
     """A start that is not trained has one seed: 5 and 6 against 1 and 2, 7 and 9 against the same."""
     found = gain(compared(rows("old", [[1, 2]]), rows("new", [[5, 6], [7, 9]])))
-    assert found["value"] == (4 + 4 + 6 + 7) / 4 and found["lo"] < 4.5 and found["hi"] > 6
+    assert found["value"] == (4 + 4 + 6 + 7) / 4 and found["ci_low"] < 4.5 and found["ci_high"] > 6
 
 
 @pytest.mark.parametrize("other", [{"units": [0, 2]}, {"seeds": [0, 2]}, {"seeds": [0, 1, 2]}])
@@ -107,7 +107,8 @@ def test_a_variant_that_is_not_there_is_named():
 )
 def test_a_gain_is_good_where_its_whole_interval_is_on_the_better_side(better, ends, look):
     assert (
-        Measure("x", "x", better).look(pd.Series(ends, ["value", "lo", "hi"], dtype=float)) == look
+        Measure("x", "x", better).look(pd.Series(ends, ["value", "ci_low", "ci_high"], dtype=float))
+        == look
     )
 
 

@@ -10,47 +10,50 @@ from lib import stats
 def table(chances: dict[str, np.ndarray], seed: int) -> pd.DataFrame:
     """Two independent tries of each arm, right by its chance at each item."""
     rng, rows = np.random.default_rng(seed), []
-    for arm, p in chances.items():
+    for method, p in chances.items():
         for t in (0, 1):
-            right = (rng.random(len(p)) < p).astype(float)
-            rows += [{"arm": arm, "item": i, "try": t, "right": r} for i, r in enumerate(right)]
+            correct = (rng.random(len(p)) < p).astype(float)
+            rows += [
+                {"method": method, "item": i, "sample": t, "correct": r}
+                for i, r in enumerate(correct)
+            ]
     return pd.DataFrame(rows)
 
 
 def found(chances, seed: int = 0) -> pd.Series:
-    return stats.headroom(table(chances, seed), table(chances, seed + 1_000), "right").iloc[0]
+    return stats.headroom(table(chances, seed), table(chances, seed + 1_000), "correct").iloc[0]
 
 
 def test_over_equal_coins_there_is_nothing_to_be_won():
     n, coins = 400, {f"coin {i}": np.full(400, 0.5) for i in range(3)}
     values = [found(coins, seed) for seed in range(20)]
-    assert abs(np.mean([row["value"] for row in values])) < 0.02 and values[0]["items"] == n
+    assert abs(np.mean([row["value"] for row in values])) < 0.02 and values[0]["num_items"] == n
     table_ = table(coins, 0)
-    lucky = table_[table_["try"] == 0].groupby("item")["right"].max().mean()
+    lucky = table_[table_["sample"] == 0].groupby("item")["correct"].max().mean()
     assert lucky > 0.85, "an oracle that sees the dice would have claimed much"
 
 
 def test_sure_specialists_leave_what_the_best_of_them_lacks():
     kind = np.arange(300) % 3
     row = found({f"expert {k}": (kind == k).astype(float) for k in range(3)})
-    assert row["value"] == pytest.approx(2 / 3) and row["lo"] > 0.6
+    assert row["value"] == pytest.approx(2 / 3) and row["ci_low"] > 0.6
 
 
 def test_where_one_is_always_best_there_is_nothing_to_be_won():
     row = found({"large": np.ones(200), "small": (np.arange(200) % 2).astype(float)})
-    assert row["value"] == row["lo"] == row["hi"] == 0
+    assert row["value"] == row["ci_low"] == row["ci_high"] == 0
 
 
 def test_the_constant_is_chosen_on_dev():
     """On test the other arm is better; nobody could have known."""
     dev, test = (table({"a": np.full(50, a), "b": np.full(50, 1 - a)}, 0) for a in (1.0, 0.0))
-    assert stats.headroom(dev, test, "right")["value"].item() == 1.0
+    assert stats.headroom(dev, test, "correct")["value"].item() == 1.0
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda t: t[t["try"] == 0], lambda t: t[1:]], ids=["one try", "a hole"]
+    "spoil", [lambda t: t[t["sample"] == 0], lambda t: t[1:]], ids=["one try", "a hole"]
 )
 def test_what_is_not_whole_is_refused(spoil):
     whole = table({"a": np.full(9, 0.5), "b": np.full(9, 0.5)}, 0)
     with pytest.raises(ValueError, match="every arm on every item in two tries"):
-        stats.headroom(whole, spoil(whole), "right")
+        stats.headroom(whole, spoil(whole), "correct")

@@ -109,13 +109,13 @@ def test_few_runs_have_student_s_interval_and_many_a_bootstrap():
     assert stats.mean_interval(few, rng("test", "a")) == stats.t_interval(few)
     found = stats.mean_interval(many, rng("test", "a"))
     assert found == stats.mean_interval(many, rng("test", "a")) != stats.t_interval(many)
-    assert found.lo < found.value == many.mean() < found.hi
+    assert found.ci_low < found.value == many.mean() < found.ci_high
 
 
 def test_memory_limit_of_the_bootstrap_does_not_show_in_its_size(monkeypatch):
     monkeypatch.setattr(importlib.import_module("lib.stats.intervals"), "_CELLS", 100)
     interval = stats.mean_interval(np.arange(30.0), rng("test", "chunks"))
-    assert interval.lo < 14.5 < interval.hi
+    assert interval.ci_low < 14.5 < interval.ci_high
 
 
 def test_one_run_has_no_interval():
@@ -126,7 +126,11 @@ def test_one_run_has_no_interval():
 
 
 def test_interval_becomes_flat_metrics():
-    assert stats.Interval(2.0, 1.0, 3.0).as_metrics("hv") == {"hv": 2.0, "hv_lo": 1.0, "hv_hi": 3.0}
+    assert stats.Interval(2.0, 1.0, 3.0).as_metrics("hv") == {
+        "hv": 2.0,
+        "hv_ci_low": 1.0,
+        "hv_ci_high": 3.0,
+    }
 
 
 def test_student_s_interval_covers_the_truth_as_often_as_it_says():
@@ -279,9 +283,9 @@ def test_cpt_is_the_least_share_that_recovers_the_target(steps, target):
         (lambda: stats.hull_at([2.0], [1.0], 1.5), "the cheapest point costs 2; ask for that much"),
         (
             lambda: stats.aiq([2.0, 3.0], [1.0, 2.0], 1.5, 3),
-            "begins at cost 2, above lo = 1.5; add the cheapest model",
+            "begins at cost 2, above min_cost = 1.5; add the cheapest model",
         ),
-        (lambda: stats.aiq([2.0, 3.0], [1.0, 2.0], 3, 3), "lo < hi, got 3 and 3"),
+        (lambda: stats.aiq([2.0, 3.0], [1.0, 2.0], 3, 3), "min_cost < max_cost, got 3 and 3"),
         (lambda: stats.pgr(0.7, 0.8, 0.8), "the strong model scores 0.8, the weak one 0.8"),
         (
             lambda: stats.apgr([0.0, 0.9], [0.1, 0.2], 0.1, 0.2),
@@ -310,7 +314,9 @@ def test_errors_name_the_value_and_what_would_be_right(call, message):
 def test_items_that_are_their_own_groups_have_student_s_interval():
     values = rng("test", "grouped").normal(size=40)
     mine, known = stats.grouped_interval(values, np.arange(40)), stats.t_interval(values)
-    assert np.allclose([mine.value, mine.lo, mine.hi], [known.value, known.lo, known.hi])
+    assert np.allclose(
+        [mine.value, mine.ci_low, mine.ci_high], [known.value, known.ci_low, known.ci_high]
+    )
 
 
 def test_groups_that_vary_whole_widen_the_interval_until_it_covers():

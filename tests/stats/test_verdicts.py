@@ -8,10 +8,16 @@ from lib import stats
 
 
 def estimates(*ends: tuple[float, float], p=None) -> pd.DataFrame:
-    lo, hi = np.array(ends, dtype=float).T
-    index = pd.Index([f"arm {i}" for i in range(len(ends))], name="arm")
+    ci_low, ci_high = np.array(ends, dtype=float).T
+    index = pd.Index([f"arm {i}" for i in range(len(ends))], name="method")
     return pd.DataFrame(
-        {"value": (lo + hi) / 2, "lo": lo, "hi": hi, "p": p if p is not None else np.nan}, index
+        {
+            "value": (ci_low + ci_high) / 2,
+            "ci_low": ci_low,
+            "ci_high": ci_high,
+            "p_value": p if p is not None else np.nan,
+        },
+        index,
     )
 
 
@@ -20,10 +26,10 @@ def test_verdicts_follow_the_interval_and_the_margin():
         (0.1, 0.2), (-0.2, -0.1), (-0.01, 0.02), (-0.3, 0.2), (0.1, 0.1), (np.nan, np.nan)
     )
     said = ["holds", "does not hold", "equivalent", "undecided", "untestable", "undecided"]
-    assert list(stats.verdict(found, margin=0.05)) == said
+    assert list(stats.verdict(found, equivalence_margin=0.05)) == said
     assert stats.verdict(found).iloc[2] == "undecided"
     with pytest.raises(ValueError, match="margin"):
-        stats.verdict(found, margin=0)
+        stats.verdict(found, equivalence_margin=0)
 
 
 def test_holm_keeps_the_clearest_and_stops_at_the_first_that_fails():

@@ -41,7 +41,7 @@ UNK = lab.tokenizer().convert_tokens_to_ids(lab.UNK)
 
 
 def card(
-    reaches: Mapping[str, int], dollars: float = 0.001, speed: float = 1000.0
+    reaches: Mapping[str, int], cost_usd: float = 0.001, speed: float = 1000.0
 ) -> dict[str, Any]:
     """A card as it is measured: everything right up to a difficulty, and half of it beyond."""
     told = [
@@ -55,7 +55,7 @@ def card(
         for family, reach in reaches.items()
         for d in range(1, 9)
     ]
-    return {"dollars_per_1k_tokens": dollars, "tokens_per_second": speed, "accuracy": told}
+    return {"dollars_per_1k_tokens": cost_usd, "tokens_per_second": speed, "accuracy": told}
 
 
 @cache

@@ -18,22 +18,22 @@ def priced(monkeypatch):
 
     def run(params, compared, label=""):
         asked.extend(compared)
-        sat = {arm.name: arm.exams for arm in compared} | {
+        sat = {method.name: method.exams for method in compared} | {
             experiment.START: ("test", "outage", "unseen_prices")
         }
         rows = [
             {
-                "arm": arm,
-                "exam": exam,
+                "method": method,
+                "style": exam,
                 "seed": seed,
                 "item": item,
-                "right": 1.0,
-                "seconds": 0.001 * COSTS[arm],
-                "dollars": 1e-6 * COSTS[arm] * (10 if exam == "unseen_prices" else 1),
+                "correct": 1.0,
+                "seconds": 0.001 * COSTS[method],
+                "cost_usd": 1e-6 * COSTS[method] * (10 if exam == "unseen_prices" else 1),
             }
-            for arm, told in sat.items()
+            for method, told in sat.items()
             for exam in told
-            for seed in range(1 if arm == experiment.START else SEEDS)
+            for seed in range(1 if method == experiment.START else SEEDS)
             for item in range(ITEMS)
         ]
         return type("Results", (), {"episodes": pd.DataFrame(rows)})
@@ -44,7 +44,7 @@ def priced(monkeypatch):
 
 def test_trainings_at_other_prices_are_held_against_prices_by_lot(priced):
     made = ablations.pricing(SETTINGS)
-    assert [arm.name for arm in priced] == ["paper", "published", "listed"] and priced[
+    assert [method.name for method in priced] == ["paper", "published", "listed"] and priced[
         2
     ] is variants.LISTED
     test, unseen = made["test"], made["unseen_prices"]
@@ -52,11 +52,11 @@ def test_trainings_at_other_prices_are_held_against_prices_by_lot(priced):
     assert unseen.against == {
         "list prices only": "prices by lot"
     }  # the other sits the main exams alone
-    assert test.gains["dollars"]["value"]["sign error"] == pytest.approx(5)
+    assert test.gains["cost_usd"]["value"]["sign error"] == pytest.approx(5)
     assert test.gains["milliseconds"]["value"]["list prices only"] == pytest.approx(2)
-    assert unseen.gains["dollars"]["value"]["list prices only"] == pytest.approx(20)
+    assert unseen.gains["cost_usd"]["value"]["list prices only"] == pytest.approx(20)
     assert (
-        test.levels["dollars"]["value"]["start"] == pytest.approx(5)
-        and "start" in unseen.levels["dollars"].index
+        test.levels["cost_usd"]["value"]["start"] == pytest.approx(5)
+        and "start" in unseen.levels["cost_usd"].index
     )
     assert test.name == "tool_pricing.test" and unseen.name == "tool_pricing.unseen_prices"

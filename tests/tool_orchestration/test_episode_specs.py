@@ -71,9 +71,9 @@ def test_prices_and_latencies_lie_within_the_spread_of_the_list_and_use_all_of_i
     for a in many:
         for o in (*a.menu.offers, *([a.menu.desk] if a.menu.desk else [])):
             listed = offers()[o.name]
-            pair = (o.dollars / listed.dollars, o.seconds / listed.seconds)
+            pair = (o.cost_usd / listed.cost_usd, o.seconds / listed.seconds)
             typical = (
-                o.typical_dollars / listed.typical_dollars,
+                o.typical_cost_usd / listed.typical_cost_usd,
                 o.typical_seconds / listed.typical_seconds,
             )
             assert pair == pytest.approx(typical) and o.skills == listed.skills

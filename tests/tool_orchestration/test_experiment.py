@@ -56,7 +56,7 @@ from tests.tool_orchestration.common import (
 PAPER, CORL = NAMED["paper"], NAMED["corl"]
 COMPARED = [PAPER, CORL]
 UPDATES, GROUPS, ROLLOUTS, ITEMS = 3, 6, 6, 12
-SAME = ["kind", "difficulty", "menu", "liked", "p_cost"]  # for all who are asked the same
+SAME = ["group", "difficulty", "offered", "liked", "p_cost"]  # for all who are asked the same
 NOBODY = ("lab-passage", "lab-big")  # asked by no tool here
 WORDS = {
     "lab-control": "reasoner",
@@ -113,56 +113,60 @@ def results(models, runs):
 
 def test_the_start_and_the_papers_arm_sit_all_exams_and_every_arm_the_main_ones(results):
     frame = results.episodes
-    for arm in (experiment.START, "paper"):
-        assert set(of(frame, arm)["exam"]) == set(test_sets.ALL)
-    assert set(of(frame, "corl")["exam"]) == set(test_sets.MAIN)
-    for _, part in frame.groupby(["arm", "seed", "exam"]):
+    for method in (experiment.START, "paper"):
+        assert set(of(frame, method)["style"]) == set(test_sets.ALL)
+    assert set(of(frame, "corl")["style"]) == set(test_sets.MAIN)
+    for _, part in frame.groupby(["method", "seed", "style"]):
         assert part["item"].tolist() == list(range(len(part)))
-    own = frame[frame["arm"].isin(["paper", "corl", experiment.START]) & (frame["exam"] == "test")]
-    assert own.groupby("arm").size().nunique() == 1 and (
+    own = frame[
+        frame["method"].isin(["paper", "corl", experiment.START]) & (frame["style"] == "test")
+    ]
+    assert own.groupby("method").size().nunique() == 1 and (
         own.groupby("item")[SAME].nunique() == 1
     ).all(None)
 
 
 def test_rollouts_of_every_update_stand_in_groups_of_one_assignment_each(results):
-    for arm in COMPARED:
-        rows, log = of(results.rollouts, arm.name), of(results.learning, arm.name)
-        assert rows["update"].tolist() == [
+    for method in COMPARED:
+        rows, log = of(results.rollouts, method.name), of(results.learning, method.name)
+        assert rows["step"].tolist() == [
             n for n in range(UPDATES) for _ in range(GROUPS * ROLLOUTS)
         ]
-        assert rows["group"].tolist() == [
+        assert rows["rollout_group"].tolist() == [
             g for _ in range(UPDATES) for g in range(GROUPS) for _ in range(ROLLOUTS)
         ]
-        assert (rows.groupby(["update", "group"])[SAME].nunique() == 1).all(None)
-        assert log["update"].tolist() == [1, 2, 3]
+        assert (rows.groupby(["step", "rollout_group"])[SAME].nunique() == 1).all(None)
+        assert log["step"].tolist() == [1, 2, 3]
         left = (
             log["kept"]
-            if arm is CORL
+            if method is CORL
             else log[["kept", "malformed", "unanswered", "agreeing"]].sum(axis=1)
         )
         assert left.eq(GROUPS * ROLLOUTS).all()
-    both = [of(results.rollouts, a.name).query("update == 0") for a in COMPARED]
+    both = [of(results.rollouts, a.name).query("step == 0") for a in COMPARED]
     assert (
-        both[0]["menu"].tolist() == both[1]["menu"].tolist()
+        both[0]["offered"].tolist() == both[1]["offered"].tolist()
     )  # the same start on the same assignments
-    assert both[0]["called"].tolist() == both[1]["called"].tolist()
+    assert both[0]["chosen"].tolist() == both[1]["chosen"].tolist()
 
 
 def test_rewards_in_the_tables_are_those_of_their_arm(results):
     rows = of(results.rollouts, "paper")
-    for _, part in rows.groupby("update"):
+    for _, part in rows.groupby("step"):
         m, p = (np.stack(part[column]) for column in ("m", "p"))
-        told = rewards.reward(rewards.normalised(m, part["group"].tolist()), p, m[:, -3])
+        told = rewards.reward(rewards.normalised(m, part["rollout_group"].tolist()), p, m[:, -3])
         assert part["reward"].tolist() == pytest.approx(told.tolist())
     rows = of(results.rollouts, "corl")
-    assert rows["reward"].tolist() == (rows["right"] * (rows["dollars"] <= results.budget)).tolist()
+    assert (
+        rows["reward"].tolist() == (rows["correct"] * (rows["cost_usd"] <= results.budget)).tolist()
+    )
 
 
 def test_no_unseen_tool_is_called_before_its_exam(results):
     unseen = set(TOOLS.unseen)
-    assert not any(unseen & set(menu.split()) for menu in results.rollouts["menu"])
+    assert not any(unseen & set(menu.split()) for menu in results.rollouts["offered"])
     assert not set(results.tried["tool"]) & unseen
-    met = results.episodes.groupby("exam")["menu"].apply(
+    met = results.episodes.groupby("style")["offered"].apply(
         lambda menus: any(unseen & set(m.split()) for m in menus)
     )
     assert {name for name, found in met.items() if found} == {"unseen_tools"}
@@ -170,25 +174,31 @@ def test_no_unseen_tool_is_called_before_its_exam(results):
 
 def test_every_seen_tool_was_tried_on_questions_that_it_can_be_asked(results):
     table = results.tried
-    assert set(table["split"]) == {"train", "test"} and "office" not in set(table["kind"])
+    assert set(table["split"]) == {"train", "test"} and "office" not in set(table["group"])
     for row in table.itertuples():
         assert (
-            row.tool in row.menu.split() and row.dollars > 0 and row.seconds > 0 and row.calls >= 1
+            row.tool in row.offered.split()
+            and row.cost_usd > 0
+            and row.seconds > 0
+            and row.calls >= 1
         )
     functions = table[table["tool"].isin(["calculator", "python", "lookup"])]
-    assert functions["right"].eq(1).all()
-    test = of(results.episodes, "paper").query("exam == 'test'").set_index("item")
+    assert functions["correct"].eq(1).all()
+    test = of(results.episodes, "paper").query("style == 'test'").set_index("item")
     for row in table[table["split"] == "test"].itertuples():
-        assert (test.loc[row.item, "kind"], test.loc[row.item, "menu"]) == (row.kind, row.menu)
+        assert (test.loc[row.item, "group"], test.loc[row.item, "offered"]) == (
+            row.group,
+            row.offered,
+        )
 
 
 def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp_path):
     told = experiment.choices(settings(), 12, models, tmp_path)
-    assert set(told["split"]) == {"dev", "test"} and set(told["try"]) == {0, 1}
-    assert list(told["arm"].unique()) == list(names(settings().tools))
+    assert set(told["split"]) == {"dev", "test"} and set(told["sample"]) == {0, 1}
+    assert list(told["method"].unique()) == list(names(settings().tools))
     dev, test = (told[told["split"] == split] for split in ("dev", "test"))
-    assert stats.headroom(dev, test, "right")["items"][0] == test["item"].nunique()
-    hops = test.query("arm == 'lookup'").groupby("item")["right"].mean()
+    assert stats.headroom(dev, test, "correct")["num_items"][0] == test["item"].nunique()
+    hops = test.query("method == 'lookup'").groupby("item")["correct"].mean()
     assert set(hops) == {0.0, 1.0}, "a lookup has facts by heart and does no chains"
 
 
@@ -212,7 +222,7 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models
 
 
 @pytest.mark.parametrize(
-    ("arm", "killed"),
+    ("method", "killed"),
     [
         (PAPER, (experiment.Place, "roll", 3)),  # the last checkpoint is of the second update
         (CORL, (experiment.Learner, "save", 2)),  # between the tables and the checkpoint
@@ -220,10 +230,10 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models
     ids=["roll", "save"],
 )
 def test_a_training_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
-    arm, killed, results, models, runs, tmp_path, monkeypatch
+    method, killed, results, models, runs, tmp_path, monkeypatch
 ):
     assert resumed(
-        experiment, settings(), arm, models, (results, runs), killed, tmp_path, monkeypatch
+        experiment, settings(), method, models, (results, runs), killed, tmp_path, monkeypatch
     ) == [2]
 
 
@@ -247,7 +257,7 @@ def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
         ({"jobs": None}, ALL),
         ({"save_every": 1}, ALL),
         ({"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}}, ALL),
-        ({"llm": {"max_dollars": 1.0, "cassette": "replay"}}, ALL),
+        ({"llm": {"max_usd": 1.0, "cassette": "replay"}}, ALL),
         ({"glass": TOOLS.glass.model_dump() | {"seeds": 9}}, ALL),
         ({"llm": {"models": {"big": {"max_tokens": 5}}}}, ALL),  # no tool
         ({"side": 3}, ALL - {"tests", "paper/seed-0"}),  # who sit the exam of the simplex
@@ -264,7 +274,10 @@ def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
         ({"learn": TOOLS.learn.model_dump() | {"kl": 0.5}}, START),
         ({"test_items": 13}, {experiment.START}),
         ({"test_temperature": 0.5}, {experiment.START}),
-        ({"warm": {"items": 64, "steps": 2, "batch": 16, "lean": 0.5, "seed": 0}}, {"tools"}),
+        (
+            {"warm": {"items": 64, "steps": 2, "batch": 16, "preference_bias": 0.5, "seed": 0}},
+            {"tools"},
+        ),
         ({"turn_tokens": 23}, {"tools"}),
         ({"temperature": 0.5}, {"tools"}),
         ({"offices": 9}, {"tools"}),
@@ -354,7 +367,8 @@ def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_key(models):
         <= named(models, [*COMPARED, LISTED]).items()
     )
     assert (
-        named(models, [dataclasses.replace(arm, label="otherwise") for arm in COMPARED]) == before
+        named(models, [dataclasses.replace(method, label="otherwise") for method in COMPARED])
+        == before
     )
 
 
@@ -377,9 +391,9 @@ def test_the_plan_says_what_endpoints_may_cost():
 
 
 def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
-    def asked(arm):
+    def asked(method):
         run = SimpleNamespace(settings=settings().tools, place=SimpleNamespace(offers=offers()))
-        drawn = experiment.Run._draw_assignments(run, arm, common.offices(), 7)
+        drawn = experiment.Run._draw_assignments(run, method, common.offices(), 7)
         return [offer for assignment in drawn for offer in assignment.menu.offers]
 
     listed, lot = asked(LISTED), asked(PAPER)
@@ -397,22 +411,24 @@ def test_rows_by_hand():
     with at_work() as made:
         episode = common.played(made, assigned, *turns, own=own)
         (row,) = experiment.rows([episode], NAMES, own, lab.decode).to_dict("records")
-    assert (row["item"], row["kind"], row["difficulty"], row["right"], row["answered"]) == (
+    assert (row["item"], row["group"], row["difficulty"], row["correct"], row["answered"]) == (
         0,
         "big",
         1,
         1.0,
         1.0,
     )
-    assert (row["calls"], row["called"], row["malformed"]) == (2, "calculator lab-mini", 1)
+    assert (row["calls"], row["chosen"], row["malformed"]) == (2, "calculator lab-mini", 1)
     mine = 1e-8 * len(episode.ids)
-    spent = offers()["calculator"].dollars + 1e-5 * offers()["lab-mini"].dollars
-    assert row["own"] == pytest.approx(mine) and row["dollars"] == pytest.approx(spent + mine)
-    assert row["seconds"] == episode.seconds and row["menu"] == "calculator lab-mini"
+    spent = offers()["calculator"].cost_usd + 1e-5 * offers()["lab-mini"].cost_usd
+    assert row["own_cost_usd"] == pytest.approx(mine) and row["cost_usd"] == pytest.approx(
+        spent + mine
+    )
+    assert row["seconds"] == episode.seconds and row["offered"] == "calculator lab-mini"
     assert (row["p_accuracy"], row["p_cost"], row["p_latency"]) == (1.0, 0.5, 0.25)
     assert (row["liked"], row["confidential"], row["first"]) == ("lab-mini", False, "calculator")
     m, p = row["m"], row["p"]
-    assert m[-3:] == [1.0, -row["dollars"], -row["seconds"]] and sum(m[:-3]) == 2
+    assert m[-3:] == [1.0, -row["cost_usd"], -row["seconds"]] and sum(m[:-3]) == 2
     assert p == assigned.preference.vector(NAMES).tolist()
     parts = json.loads(row["spoken"])
     assert [part[1] for part in parts[1::2]] == turns

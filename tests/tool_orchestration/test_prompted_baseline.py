@@ -56,9 +56,9 @@ def test_calls_are_made_at_the_desk_and_replies_told_as_tools():
     asks = ("search", {"query": f"{RELATION} of {PLACE}"})
     episode, pool = played(assigned, says("let me see", asks), says(RIGHT))
     assert (
-        episode.right == 1.0 and episode.counts == {"search": 1} and episode.answer == FACT.answer
+        episode.correct == 1.0 and episode.counts == {"search": 1} and episode.answer == FACT.answer
     )
-    assert episode.dollars == pytest.approx(2 * offers()["search"].dollars)
+    assert episode.cost_usd == pytest.approx(2 * offers()["search"].cost_usd)
     assert episode.seconds == pytest.approx(3 * offers()["search"].seconds)
     *_, asked, heard = pool.told[-1]
     assert asked["tool_calls"][0]["function"]["name"] == "search" and heard["role"] == "tool"
@@ -74,7 +74,7 @@ def test_an_office_brings_its_functions_and_they_work():
     episode, pool = played(
         given(task, "search"), says("", (function.name, words)), says("<answer> done </answer>")
     )
-    assert episode.right == 1.0
+    assert episode.correct == 1.0
     offered = [each["function"]["name"] for each in pool.offered[0]]
     assert offered == ["search", *(f.name for f in task.domain.functions)]
 
@@ -97,14 +97,14 @@ def test_arguments_are_told_by_name_whatever_their_order(words):
         says("", ("search", "{}")),
         says("", ("search", {"query": ""})),
         says("", ("search", "[" * 100_000)),
-        ReplyError("timeout", "no reply", dollars=1e-6),
+        ReplyError("timeout", "no reply", cost_usd=1e-6),
     ],
 )
 def test_whatever_else_it_says_is_malformed_and_ends_the_episode(turn):
     episode, pool = played(given(FACT, "search", "calculator"), turn, says(RIGHT))
     assert (
         episode.malformed == 1
-        and episode.right == 0.0
+        and episode.correct == 0.0
         and episode.counts == {}
         and len(pool.told) == 1
     )
@@ -134,7 +134,7 @@ def test_episodes_side_by_side_hear_their_own():
         episodes = prompted_baseline.roll(
             desk, "agent", [given(w, "calculator", "python") for w in works], 3, 0, 0.0
         )
-    assert [e.right for e in episodes] == [1.0] * 4 and len(set(pool.keys)) == 8
+    assert [e.correct for e in episodes] == [1.0] * 4 and len(set(pool.keys)) == 8
 
 
 def test_it_is_told_the_user_in_a_sentence_and_the_menu_as_schemas_with_prices():
@@ -145,7 +145,7 @@ def test_it_is_told_the_user_in_a_sentence_and_the_menu_as_schemas_with_prices()
     search, model = (each["function"] for each in pool.offered[0])
     assert (search["name"], model["name"]) == ("search", "lab-large")
     for function, offer in ((search, offers()["search"]), (model, offers()["lab-large"])):
-        assert f"${offer.typical_dollars:.2g}" in function["description"]
+        assert f"${offer.typical_cost_usd:.2g}" in function["description"]
     assert "chain up to difficulty 6" in model["description"]
     assert list(search["parameters"]["properties"]) == ["query"]
 

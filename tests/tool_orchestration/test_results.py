@@ -59,12 +59,12 @@ AFTER = [
 ACTS = {START: BEFORE, PAPER: AFTER, "published": AFTER, LENIENT: AFTER, CORL: BEFORE}
 
 
-def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **more) -> dict:
+def row(item: int, called: str, correct: float, work=None, factor: float = 1.0, **more) -> dict:
     """As of `study.rows`."""
     kind, difficulty, menu_, liked, secret, p = work or WORK[item]
     calls = called.split()
     paid = [PRICE[name] * factor * 1e-6 for name in calls]
-    dollars, seconds = sum(paid) + SELF * 1e-6, (1 + len(calls)) * TIME * 1e-3
+    cost_usd, seconds = sum(paid) + SELF * 1e-6, (1 + len(calls)) * TIME * 1e-3
     spoken = [("prompt", "tools lab-nano $ 1 / 1 1 + 1 = ?", 0.0)]
     for name, cost in zip(calls, paid, strict=True):
         call = f"<think> + 1 </think> <call> {name} 1 + 1 </call>"
@@ -73,19 +73,19 @@ def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **
     good = [n for n in menu_.split() if offers()[n].skills.get(kind, 0) >= difficulty]
     told = {
         "item": item,
-        "kind": kind,
+        "group": kind,
         "difficulty": difficulty,
-        "right": float(right),
-        "dollars": dollars,
+        "correct": float(correct),
+        "cost_usd": cost_usd,
         "seconds": seconds,
-        "own": SELF * 1e-6,
+        "own_cost_usd": SELF * 1e-6,
         "calls": len(calls),
-        "called": called,
+        "chosen": called,
         "malformed": 0,
         "answered": 1.0,
-        "menu": menu_,
+        "offered": menu_,
         "p": [*[float(name in liked.split()) for name in TOOLS], *p],
-        "m": [*[float(calls.count(name)) for name in TOOLS], float(right), -dollars, -seconds],
+        "m": [*[float(calls.count(name)) for name in TOOLS], float(correct), -cost_usd, -seconds],
         "p_accuracy": p[0],
         "p_cost": p[1],
         "p_latency": p[2],
@@ -96,7 +96,7 @@ def row(item: int, called: str, right: float, work=None, factor: float = 1.0, **
         "spoken": json.dumps(spoken),
     }
     if kind == "office":
-        told |= dict.fromkeys(("execution", "fidelity", "completeness"), float(right))
+        told |= dict.fromkeys(("execution", "fidelity", "completeness"), float(correct))
     return told | more
 
 
@@ -105,10 +105,10 @@ EVEN = dict.fromkeys(range(3), NANO)
 SAVING = {0: NANO, 1: "calculator", 2: LARGE}  # cheap where cost counts, dear where accuracy does
 
 
-def exams(arm: str) -> dict[str, list[dict]]:
+def exams(method: str) -> dict[str, list[dict]]:
     """After training it takes unseen tools where nothing else is good, another tool when the first one fails, and
     whom users of the grid, with two chains each, pay for gladly."""
-    acts, users, reads = ACTS[arm], EVEN if arm == START else SAVING, arm != START
+    acts, users, reads = ACTS[method], EVEN if method == START else SAVING, method != START
     unseen = [
         ("chain", 5, f"{NANO} reasoner", "", False, (1.0, 0.0, 0.0)),
         ("facts", 1, "search answerer", "", False, (1.0, 0.0, 0.0)),
@@ -139,23 +139,33 @@ def exams(arm: str) -> dict[str, list[dict]]:
     }
 
 
-def trained(arm: str, seeds: int, updates: int = 10) -> tuple[list[dict], list[dict]]:
+def trained(method: str, seeds: int, updates: int = 10) -> tuple[list[dict], list[dict]]:
     """Two groups of four rollouts an update: as before training in the first half, then as the arm acts; the last of a
     group is malformed. Rewards: 1 for the right and cheap, 0.5 for the right and dear."""
     rollouts, learning = [], []
     for seed, update in product(range(seeds), range(updates)):
-        now, told = BEFORE if update < updates / 2 else ACTS[arm], {"arm": arm, "seed": seed}
+        now, told = (
+            BEFORE if update < updates / 2 else ACTS[method],
+            {"method": method, "seed": seed},
+        )
         for group, item in enumerate((1, 2)):
             acts = [now[item], (LARGE if group == 0 else "lookup", 1), now[item], ("", 0)]
-            for i, (called, right) in enumerate(acts):
-                paid = right * (0.5 if called in (LARGE, "lookup") else 1.0)
-                more = {"update": update, "group": group, "reward": paid, "malformed": int(i == 3)}
-                rollouts.append(row(item, called, right, **told, **more))
+            for i, (called, correct) in enumerate(acts):
+                paid = correct * (0.5 if called in (LARGE, "lookup") else 1.0)
+                more = {
+                    "step": update,
+                    "rollout_group": group,
+                    "reward": paid,
+                    "malformed": int(i == 3),
+                }
+                rollouts.append(row(item, called, correct, **told, **more))
         left = (
-            {"kept": 8, "malformed": 0} if arm in (CORL, LENIENT) else {"kept": 3, "malformed": 2}
+            {"kept": 8, "malformed": 0}
+            if method in (CORL, LENIENT)
+            else {"kept": 3, "malformed": 2}
         )
         agreeing = 8 - left["kept"] - left["malformed"]
-        learning.append(told | left | {"update": update + 1, "unanswered": 0, "agreeing": agreeing})
+        learning.append(told | left | {"step": update + 1, "unanswered": 0, "agreeing": agreeing})
     return rollouts, learning
 
 
@@ -167,17 +177,17 @@ def tried() -> pd.DataFrame:
             kind, difficulty, menu_, *_ = WORK[i % 5]
             for name in menu_.split():
                 if offers()[name].skills.get(kind) or (offers()[name].model and kind != "big"):
-                    right = float(offers()[name].skills.get(kind, 0) >= difficulty)
+                    correct = float(offers()[name].skills.get(kind, 0) >= difficulty)
                     rows.append(
                         {
                             "split": split,
-                            "kind": kind,
+                            "group": kind,
                             "difficulty": difficulty,
-                            "menu": menu_,
+                            "offered": menu_,
                             "item": i,
                             "tool": name,
-                            "right": right,
-                            "dollars": PRICE[name] * 1e-6,
+                            "correct": correct,
+                            "cost_usd": PRICE[name] * 1e-6,
                             "seconds": TIME * 1e-3,
                             "calls": 1,
                         }
@@ -189,14 +199,14 @@ def study(seeds: int = 3) -> Results:
     pilot_ = [
         row(i, *act) for i, act in enumerate([("lookup", 1), ("", 0), ("search", 1), ("", 0)])
     ]
-    tests = [each | {"arm": AGENT, "seed": 0, "exam": "pilot"} for each in pilot_]
+    tests = [each | {"method": AGENT, "seed": 0, "style": "pilot"} for each in pilot_]
     rollouts, learning = [], []
-    for arm in ACTS:
-        sat = exams(arm) if arm in (START, PAPER) else {"test": exams(arm)["test"]}
-        for seed, (exam, rows) in product(range(1 if arm == START else seeds), sat.items()):
-            tests += [each | {"arm": arm, "seed": seed, "exam": exam} for each in rows]
-        if arm != START:
-            for table, rows in zip((rollouts, learning), trained(arm, seeds), strict=True):
+    for method in ACTS:
+        sat = exams(method) if method in (START, PAPER) else {"test": exams(method)["test"]}
+        for seed, (exam, rows) in product(range(1 if method == START else seeds), sat.items()):
+            tests += [each | {"method": method, "seed": seed, "style": exam} for each in rows]
+        if method != START:
+            for table, rows in zip((rollouts, learning), trained(method, seeds), strict=True):
                 table += rows
     return Results(
         tools=TOOLS,
@@ -227,24 +237,24 @@ def exam(rows) -> pd.DataFrame:
 
 
 def means(part: pd.DataFrame, column: str) -> dict:
-    return stats.mean(part, column, "arm")["value"].to_dict()
+    return stats.mean(part, column, "method")["value"].to_dict()
 
 
 def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows, exam):
-    right, money = means(exam, "right"), means(exam, "micro")
-    assert right["start"] == pytest.approx(3 / 5) and right[OURS] == 1
+    correct, money = means(exam, "correct"), means(exam, "micro")
+    assert correct["start"] == pytest.approx(3 / 5) and correct[OURS] == 1
     assert money[OURS] == pytest.approx(SELF + (5 + 60 + 1 + 2 + 1) / 5)
     assert (
         means(exam, "own_micro")[OURS] == pytest.approx(SELF)
         and means(exam, "own_micro")["oracle"] == 0
     )
-    assert list(right)[:5] == ["start", OURS, "sign error", "failures kept", "CoRL's reward"]
-    assert exam.groupby("arm")["item"].nunique().eq(5).all()
-    roles = rows.drop_duplicates("arm").set_index("arm")["role"]
+    assert list(correct)[:5] == ["start", OURS, "sign error", "failures kept", "CoRL's reward"]
+    assert exam.groupby("method")["item"].nunique().eq(5).all()
+    roles = rows.drop_duplicates("method").set_index("method")["role"]
     assert roles[OURS] == "paper" and roles["start"] == "start" and roles["oracle"] == "oracle"
-    assert set(results_table.where(rows, condition="office", style="test")["arm"]) == {
+    assert set(results_table.where(rows, condition="office", style="test")["method"]) == {
         "start",
-        *list(right)[1:5],
+        *list(correct)[1:5],
     }
 
 
@@ -252,17 +262,17 @@ def test_best_always_is_one_of_the_tools_always_and_random_the_mean_of_what_can_
     results, exam
 ):
     best = f"always {recorded.best_always(results)}"
-    assert means(exam, "right")["best always"] == means(exam, "right")[best]
-    four = exam[exam["item"] == "4"].set_index("arm")["score"]
+    assert means(exam, "correct")["best always"] == means(exam, "correct")[best]
+    four = exam[exam["item"] == "4"].set_index("method")["score"]
     assert four["random"] == pytest.approx(four[["always calculator", "always python"]].mean())
 
 
 def test_scores_by_hand(results, exam):
     """Item 2, wrong before: accuracy 1, cost and latency half: 20 / 11 and 1; a call to search, which is liked."""
-    score = exam[(exam["arm"] == OURS) & (exam["item"] == "2")]["score"].iloc[0]
+    score = exam[(exam["method"] == OURS) & (exam["item"] == "2")]["score"].iloc[0]
     assert score == pytest.approx(2 + 0.5 * 20 / 11 + 0.5)
     whole, blind = (
-        recorded.scores(results, weigh=w).groupby("arm")["score"].sum()[OURS]
+        recorded.scores(results, weigh=w).groupby("method")["score"].sum()[OURS]
         for w in ((1, 1), (0, 0))
     )
     assert 0 < blind < whole
@@ -271,7 +281,7 @@ def test_scores_by_hand(results, exam):
 def test_in_dollars_or_as_printed_spending_does_not_count(results):
     once, twice = (
         [
-            recorded.scores(results, per, dearer).groupby("arm")["score"].mean()[OURS]
+            recorded.scores(results, per, dearer).groupby("method")["score"].mean()[OURS]
             for per in UNITS.values()
         ]
         for dearer in (1.0, 2.0)
@@ -280,28 +290,28 @@ def test_in_dollars_or_as_printed_spending_does_not_count(results):
 
 
 def test_a_quotient_is_of_sums_and_its_gap_is_the_difference(exam):
-    paid = exam.assign(paid=exam["micro"] * exam["right"])
+    paid = exam.assign(paid=exam["micro"] * exam["correct"])
     found, spent = (
-        recorded.quotients(paid, "paid", "right")["value"],
+        recorded.quotients(paid, "paid", "correct")["value"],
         [PRICE[NANO], PRICE[LARGE], 1, 2, 1],
     )
     assert found[OURS] == pytest.approx(SELF + sum(spent) / 5)
     assert found["start"] == pytest.approx(SELF + (PRICE[NANO] + 2 + 1) / 3)
     gap = recorded.quotient_gap(
-        paid, "paid", "right", {"arm": OURS}, {"arm": "start"}, "split"
+        paid, "paid", "correct", {"method": OURS}, {"method": "start"}, "split"
     ).iloc[0]
     assert (
         gap["value"] == pytest.approx(found[OURS] - found["start"])
-        and gap["lo"] < gap["value"] < gap["hi"]
+        and gap["ci_low"] < gap["value"] < gap["ci_high"]
     )
 
 
 def test_where_nothing_can_be_divided_there_is_no_number(exam):
-    none = exam.assign(right=exam["right"].where(exam["arm"] != "start", 0.0))
-    assert recorded.quotients(none, "micro", "right")["value"].isna()["start"]
-    sides = {"arm": OURS}, {"arm": "start"}
-    assert recorded.quotient_gap(none, "micro", "right", *sides, "split")["value"].isna().all()
-    assert recorded.quotients(none.assign(right=0.0), "micro", "right")["value"].isna().all()
+    none = exam.assign(correct=exam["correct"].where(exam["method"] != "start", 0.0))
+    assert recorded.quotients(none, "micro", "correct")["value"].isna()["start"]
+    sides = {"method": OURS}, {"method": "start"}
+    assert recorded.quotient_gap(none, "micro", "correct", *sides, "split")["value"].isna().all()
+    assert recorded.quotients(none.assign(correct=0.0), "micro", "correct")["value"].isna().all()
 
 
 def test_shares_of_calls_are_of_all_calls(results, rows):
@@ -309,14 +319,14 @@ def test_shares_of_calls_are_of_all_calls(results, rows):
     found = recorded.shares_of(pilot, [*results.tools])["value"]
     assert found["lab-agent", "lookup"] == 0.5 and found["start", NANO] == pytest.approx(2 / 5)
     assert found[OURS, LARGE] == pytest.approx(1 / 5) and found[OURS].sum() == pytest.approx(1)
-    assert means(pilot, "right")["lab-agent"] == 0.5
+    assert means(pilot, "correct")["lab-agent"] == 0.5
 
 
 def test_wanted_calls_are_to_liked_tools_and_of_confidential_users_to_models(exam):
-    liking = exam[(exam["own_dollars"] > 0) & (exam["liked"] != "")]
-    found = recorded.quotients(liking, "to_wanted", "whole", ["arm", "confidential"])["value"]
+    liking = exam[(exam["own_cost_usd"] > 0) & (exam["liked"] != "")]
+    found = recorded.quotients(liking, "to_wanted", "whole", ["method", "confidential"])["value"]
     assert found["start", False] == 1 and found["start", True] == 1 and found[OURS, True] == 0
-    even = liking[(liking["arm"] == "start") & (liking["confidential"] == True)]["even"]  # noqa: E712
+    even = liking[(liking["method"] == "start") & (liking["confidential"] == True)]["even"]  # noqa: E712
     assert even.tolist() == pytest.approx([1 / 3])
 
 
@@ -324,24 +334,24 @@ def test_an_outage_is_met_at_its_call_and_switching_counts(results, rows):
     """The facts of difficulty 2 fail from their second call on."""
     broken = results_table.where(rows, style="outage")
     assert means(broken, "met")["start"] == 1 and means(broken, "switched")["start"] == 0
-    assert means(broken, "switched")[OURS] == 1 and means(broken, "right_met")[OURS] == 1
+    assert means(broken, "switched")[OURS] == 1 and means(broken, "correct_met")[OURS] == 1
     once = dataclasses.replace(
-        results, episodes=results.episodes.assign(called="search", first="search")
+        results, episodes=results.episodes.assign(chosen="search", first="search")
     )
-    again = results_table.where(recorded.rows(once, PARAMS), style="outage", arm=OURS)
+    again = results_table.where(recorded.rows(once, PARAMS), style="outage", method=OURS)
     assert again["met"].tolist() == [1, 0] * 3
 
 
 def test_a_newcomer_is_called_first_and_may_be_the_only_good_one(rows):
     met = results_table.where(rows, style="unseen_tools")
     assert means(met, "newcomer") == {"start": 0.0, OURS: 0.5}
-    assert met[met["arm"] == OURS].groupby("item")["only"].first().tolist() == [True, False]
+    assert met[met["method"] == OURS].groupby("item")["only"].first().tolist() == [True, False]
     assert met["even_new"].tolist() == [0.5] * len(met)
 
 
 def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
     cheap = set(recorded.cheaper(results, OWN))
-    mine = results_table.where(rows, style="unseen_prices", arm="start")
+    mine = results_table.where(rows, style="unseen_prices", method="start")
     assert mine["to_cheaper"].tolist() == [
         sum(n in cheap for n in names) for names in mine["chosen"]
     ]
@@ -351,9 +361,9 @@ def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
 def test_slopes_are_least_squares_over_users(rows):
     """Calls cost 5, 1 and 60 for users with weight 0, 1 and 0 on cost: 1 - (5 + 60) / 2."""
     grid = results_table.where(rows, style="simplex")
-    money, right = (recorded.slopes(grid, column)["value"] for column in ("micro", "right"))
+    money, correct = (recorded.slopes(grid, column)["value"] for column in ("micro", "correct"))
     assert money[OURS] == pytest.approx(1 - 32.5) and money["start"] == pytest.approx(0)
-    assert right[OURS] == pytest.approx(1 - 0.5)
+    assert correct[OURS] == pytest.approx(1 - 0.5)
 
 
 def test_hypervolume_rises_with_choice(rows):
@@ -364,7 +374,7 @@ def test_hypervolume_rises_with_choice(rows):
 
 def test_updates_are_means_over_rollouts_and_filters_add_up(results):
     curves = recorded.updates(results)
-    mine = curves[(curves["arm"] == OURS) & (curves["seed"] == 0)]
+    mine = curves[(curves["method"] == OURS) & (curves["seed"] == 0)]
     assert len(mine) == 10 and mine["malformed"].eq(2 / 8).all() and mine["left"].eq(5 / 8).all()
     shares = recorded.left_out(results).loc[OURS]
     assert shares.to_dict() == {"malformed": 2 / 8, "unanswered": 0, "agreeing": 3 / 8}
@@ -396,12 +406,14 @@ def test_each_trajectory_by_hand_misses_one_criterion():
 def test_prices_and_times_of_parts_add_up_to_the_episode(results):
     asked = orchestra.assigned(results, OWN)[0]
     one = (
-        results.episodes[(results.episodes["arm"] == PAPER) & (results.episodes["called"] == LARGE)]
+        results.episodes[
+            (results.episodes["method"] == PAPER) & (results.episodes["chosen"] == LARGE)
+        ]
         .iloc[0]
         .to_dict()
     )
     found = orchestra.parts(one, results.own, asked)
-    assert sum(p[2] for p in found) == pytest.approx(one["dollars"])
+    assert sum(p[2] for p in found) == pytest.approx(one["cost_usd"])
     assert sum(p[3] for p in found) == pytest.approx(one["seconds"])
     assert [p[0] for p in found] == ["prompt", "controller", LARGE, "controller"]
 

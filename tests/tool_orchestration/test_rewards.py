@@ -15,9 +15,9 @@ AMOUNT = st.floats(1e-7, 10)
 
 def m(*rows) -> np.ndarray:
     """M, from rows of (calls, right, dollars, seconds)."""
-    calls, right, dollars, seconds = zip(*rows, strict=True)
+    calls, correct, cost_usd, seconds = zip(*rows, strict=True)
     return rewards.vectors(
-        np.array(calls, float), np.array(right, float), np.array(dollars), np.array(seconds)
+        np.array(calls, float), np.array(correct, float), np.array(cost_usd), np.array(seconds)
     )
 
 
@@ -71,12 +71,12 @@ def test_of_two_right_rollouts_the_cheaper_or_faster_is_paid_more_and_by_the_pub
     made[[0, two], -3] = 1.0
     made[two, k] = -other
     less, more = (0, two) if made[0, k] >= made[two, k] else (two, 0)
-    right, wrong = (paid(made, ids, wanted, n) for n in (rewards.normalised, rewards.published))
-    assert right[less] >= right[more]
+    correct, wrong = (paid(made, ids, wanted, n) for n in (rewards.normalised, rewards.published))
+    assert correct[less] >= correct[more]
     if made[less, k] == made[more, k]:
-        assert right[less] == right[more]
+        assert correct[less] == correct[more]
     elif wanted[0, k] > 0.01 and made[less, k] - made[more, k] > 0.01:
-        assert right[less] > right[more] and wrong[less] < wrong[more]
+        assert correct[less] > correct[more] and wrong[less] < wrong[more]
 
 
 @given(groups())

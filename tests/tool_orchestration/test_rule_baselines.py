@@ -22,15 +22,15 @@ TRIED = pd.DataFrame(
         ("test", 1, "facts", 1, "search", 0.0, 3.0),
         ("test", 2, "chain", 1, "mini", 0.0, 0.7),
     ],
-    columns=["split", "item", "kind", "difficulty", "tool", "right", "dollars"],
+    columns=["split", "item", "group", "difficulty", "tool", "correct", "cost_usd"],
 )
-TRIED = TRIED.assign(seconds=10 * TRIED["dollars"], calls=1)
+TRIED = TRIED.assign(seconds=10 * TRIED["cost_usd"], calls=1)
 START = pd.DataFrame(
     {
         "item": [0, 1, 2],
-        "kind": ["facts", "facts", "chain"],
+        "group": ["facts", "facts", "chain"],
         "difficulty": 1,
-        "menu": ["search mini", "search lookup", "mini search"],
+        "offered": ["search mini", "search lookup", "mini search"],
         "m": [[0, 2, 1, 0, -4e-6, -0.5], [1, 0, 0, 1, -2e-6, -0.2], [0] * 6],
         "p": [[0, 1, 0, 1, 0.5, 0], [1, 0, 0, 1, 0, 1.0], [0] * 6],
     }
@@ -43,7 +43,7 @@ def told():
 
 
 def numbers(frame: pd.DataFrame) -> list[tuple]:
-    return list(frame[["item", "right", "dollars", "tool"]].itertuples(index=False, name=None))
+    return list(frame[["item", "correct", "cost_usd", "tool"]].itertuples(index=False, name=None))
 
 
 def test_always_one_tool_gives_way_to_the_next_best_where_it_cannot_be_asked(told):
@@ -76,7 +76,7 @@ def test_other_rules_by_hand(told):
         (1, 1.0, 1.0, "lookup"),
         (2, 0.0, 0.0, ""),
     ]
-    assert all((told[ORACLE]["right"] >= frame["right"]).all() for frame in told.values())
+    assert all((told[ORACLE]["correct"] >= frame["correct"]).all() for frame in told.values())
 
 
 def test_the_best_tool_may_be_on_no_menu_of_the_exam():
@@ -93,8 +93,8 @@ def test_a_rule_is_scored_as_an_orchestrator_that_calls_one_tool():
     table = pd.DataFrame(
         {
             "item": [1, 0],
-            "right": [1.0, 1.0],
-            "dollars": [1e-6, 8e-6],
+            "correct": [1.0, 1.0],
+            "cost_usd": [1e-6, 8e-6],
             "seconds": [0.1, 0.5],
             "calls": [1, 2],
             "tool": ["search", "lookup"],

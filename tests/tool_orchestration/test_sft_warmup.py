@@ -1,4 +1,5 @@
-"""The first lesson: traces in words that the lab has, learned only where the orchestrator speaks, with a lean."""
+"""The first lesson: traces in words that the lab has, learned only where the orchestrator speaks, with a preference
+bias."""
 
 from collections import Counter
 from dataclasses import replace
@@ -83,8 +84,8 @@ def test_replies_are_mostly_right_sometimes_wrong_or_missing(traces):
         if called(said)
     ]
     missing = np.mean([heard == "error" for heard, _ in replies])
-    right = np.mean([heard == answer for heard, answer in replies])
-    assert right > 0.7 and 0.04 < missing < 0.2 and 0.01 < 1 - right - missing < 0.15
+    correct = np.mean([heard == answer for heard, answer in replies])
+    assert correct > 0.7 and 0.04 < missing < 0.2 and 0.01 < 1 - correct - missing < 0.15
 
 
 def test_after_a_missing_reply_another_tool_is_tried_where_there_is_one(traces):
@@ -129,7 +130,7 @@ def test_chances_lean_to_the_cheap_the_fast_and_the_liked():
         told = given(item("facts", 1), *names, preference=Preference(*who))
         return sft_warmup.chances(told, told.usable, 0.5)
 
-    for who, key in (((0, 1, 0), "typical_dollars"), ((0, 0, 1), "typical_seconds")):
+    for who, key in (((0, 1, 0), "typical_cost_usd"), ((0, 0, 1), "typical_seconds")):
         told, amounts = chances(*who), [getattr(offers()[n], key) for n in names]
         assert len(set(amounts)) == 4 and told.sum() == pytest.approx(1)
         assert np.argsort(-told).tolist() == np.argsort(amounts).tolist()

@@ -26,7 +26,7 @@ def test_a_tool_does_what_its_description_says(tool, kind, least):
     with at_work() as desk:
         told = tried(desk, wanted, [tool], "a test")
     assert [row["item"] for row in told] == list(range(60))
-    assert sum(row["right"] for row in told) / 60 >= least
+    assert sum(row["correct"] for row in told) / 60 >= least
 
 
 def walked(tool: str, work, *replies: str) -> tuple[list[tuple[str, int]], str]:

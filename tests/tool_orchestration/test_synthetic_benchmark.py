@@ -11,7 +11,7 @@ from lib.experiment import seeds
 from lib.rl import losses
 from lib.tool_orchestration import rewards, tool_environment, tool_menu
 from lib.tool_orchestration import synthetic_benchmark as glass
-from lib.tool_orchestration.synthetic_benchmark import Arm, Menus, Worlds
+from lib.tool_orchestration.synthetic_benchmark import Menus, Variant, Worlds
 
 TOOLS = config.settings(profile="smoke").tools
 SMALL = TOOLS.glass
@@ -70,10 +70,10 @@ def test_menus_of_training_have_no_newcomer_and_its_tests_have_one():
     assert ((fresh.tools >= len(glass.KNOWN)).sum(-1) == 1).all()
 
 
-def group(right, dollars) -> np.ndarray:
-    n = len(right)
+def group(correct, cost_usd) -> np.ndarray:
+    n = len(correct)
     return rewards.vectors(
-        np.zeros((n, len(glass.TOOLS))), np.array(right), np.array(dollars), np.ones(n)
+        np.zeros((n, len(glass.TOOLS))), np.array(correct), np.array(cost_usd), np.ones(n)
     )
 
 
@@ -81,14 +81,14 @@ def test_of_two_right_rollouts_the_cheaper_is_paid_more_and_with_the_sign_error_
     m, who = group([1, 1, 0, 1], [1.0, 3.0, 0.5, 2.0]), user(cost=1.0)
     told = glass.paid(glass.PAPER, m, who, 1, 4)
     assert told[2] == 0.0 and told[0] > told[3] > told[1]
-    wrong = glass.paid(Arm("sign error", normalise="published"), m, who, 1, 4)
+    wrong = glass.paid(Variant("sign error", normalise="published"), m, who, 1, 4)
     assert wrong[2] == 0.0 and wrong[0] < wrong[3] < wrong[1]
 
 
 def test_over_the_whole_batch_a_question_that_is_cheap_for_all_pays_all_of_them():
     m, who = group([1, 1, 1, 1], [1.0, 2.0, 9.0, 10.0]), np.repeat(user(cost=1.0), 2, axis=1)
     assert glass.paid(glass.PAPER, m, who, 1, 2).tolist() == [1.0, 0.0, 1.0, 0.0]
-    whole = glass.paid(Arm("whole batch", normalise="batch"), m, who, 1, 2)
+    whole = glass.paid(Variant("whole batch", normalise="batch"), m, who, 1, 2)
     assert whole.tolist() == pytest.approx([1.0, 8 / 9, 1 / 9, 0.0])
 
 
@@ -112,8 +112,8 @@ def test_dice_fall_as_the_chances_say_and_a_malformed_call_costs_nothing():
     chosen = chosen.ravel()
     assert np.bincount(chosen) / 20_000 == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.02)
     assert (m[chosen == 3] == 0).all() and (m[chosen < 3, : len(glass.TOOLS)].sum(1) == 1).all()
-    right = [m[chosen == i, -3].mean() for i in range(3)]
-    assert right == pytest.approx([0.5, 0.8, 1.0], abs=0.03)
+    correct = [m[chosen == i, -3].mean() for i in range(3)]
+    assert correct == pytest.approx([0.5, 0.8, 1.0], abs=0.03)
 
 
 @pytest.mark.parametrize("reads", ["descriptions", "names"])
@@ -122,7 +122,7 @@ def test_the_start_knows_nothing_and_every_policy_spreads_one_chance(reads):
     menus = Menus.drawn(worlds, SMALL, 5, "a test")
     who = np.broadcast_to(user(accuracy=1.0, cost=0.5), (*menus.kind.shape, len(NOBODY)))
     plain, careless = (
-        glass.Policy(Arm("one", reads=reads, careless=c), len(worlds.success), 0.1).log_chances(
+        glass.Policy(Variant("one", reads=reads, careless=c), len(worlds.success), 0.1).log_chances(
             worlds, menus, who
         )
         for c in (False, True)
@@ -138,12 +138,12 @@ def test_the_start_knows_nothing_and_every_policy_spreads_one_chance(reads):
 def test_the_reward_teaches_to_save_what_a_user_cares_for_and_its_sign_error_to_spend_it():
     worlds = Worlds.drawn(LARGER)
     judge, found = glass.Judge(worlds, LARGER), {}
-    for arm in glass.ARMS[:2]:
-        *_, (_, policy) = glass.trained(arm, worlds, LARGER, 25)
-        rows = judge.rows(arm.name, policy, 25, (glass.USUAL,)).set_index(["item", "seed"])[
-            "dollars"
+    for variant in glass.VARIANTS[:2]:
+        *_, (_, policy) = glass.trained(variant, worlds, LARGER, 25)
+        rows = judge.rows(variant.name, policy, 25, (glass.USUAL,)).set_index(["item", "seed"])[
+            "cost_usd"
         ]
-        found[arm.name] = rows["cost 1"] - rows["cost 0"]
+        found[variant.name] = rows["cost 1"] - rows["cost 0"]
     assert (found["ToolOrchestra"] < 0).all() and (found["sign error"] > 0).all()
 
 
@@ -154,8 +154,8 @@ def test_nobody_is_above_the_optimum_which_is_found_by_enumeration():
         [judge.constants(), judge.rows("one", glass.Policy(glass.PAPER, SMALL.seeds, 0.1), 0)]
     )
     assert rows["regret"].min() >= -1e-9
-    assert rows.query("arm == 'optimum'")["regret"].abs().max() < 1e-12
-    assert rows.query("arm == 'optimum'")["best"].min() == 1.0
+    assert rows.query("method == 'optimum'")["regret"].abs().max() < 1e-12
+    assert rows.query("method == 'optimum'")["best"].min() == 1.0
 
 
 def test_the_same_world_is_met_by_all_arms_and_gives_the_same_record_twice(tmp_path):
@@ -164,7 +164,7 @@ def test_the_same_world_is_met_by_all_arms_and_gives_the_same_record_twice(tmp_p
         for name in "ab"
     )
     assert one.equals(two)
-    assert set(one["arm"]) >= {arm.name for arm in (*glass.ARMS, *glass.CARELESS)}
+    assert set(one["method"]) >= {variant.name for variant in (*glass.VARIANTS, *glass.CARELESS)}
     assert set(one["split"]) == {"test", "atlas"} and set(one["seed"]) == set(range(SMALL.seeds))
 
 

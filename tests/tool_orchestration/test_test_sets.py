@@ -78,13 +78,13 @@ def test_unseen_prices_are_those_of_the_other_list_times_the_same_luck(all_exams
             pairs.append((before.menu.desk, after.menu.desk))
         for one, two in pairs:
             assert (one.name, one.skills) == (two.name, two.skills)
-            for key in ("dollars", "seconds", "typical_dollars", "typical_seconds"):
+            for key in ("cost_usd", "seconds", "typical_cost_usd", "typical_seconds"):
                 luck = [
                     getattr(o, key) / getattr(held[o.name], key)
                     for o, held in ((one, listed), (two, other))
                 ]
                 assert luck[0] == pytest.approx(luck[1])
-            assert (one.dollars, one.seconds) != (two.dollars, two.seconds)
+            assert (one.cost_usd, one.seconds) != (two.cost_usd, two.seconds)
 
 
 def test_an_outage_leaves_a_tool_that_is_good_at_the_question(all_exams):
@@ -123,10 +123,10 @@ def test_an_exam_that_there_is_not_is_refused():
 def test_a_tool_that_is_free_can_have_another_price(tmp_path):
     text = (ROOT / common.TRAINING).read_text()
     (tmp_path / "free.yaml").write_text(
-        text.replace("python: {dollars: 5.0e-7", "python: {dollars: 0.0")
+        text.replace("python: {cost_usd: 5.0e-7", "python: {cost_usd: 0.0")
     )
     free = tool_menu.offers(tool_menu.price_list(tmp_path / "free.yaml"), common.cards())
-    assert free["python"].dollars == 0
+    assert free["python"].cost_usd == 0
     assert len(test_sets.exam("unseen_prices", free, offers(UNSEEN), settings())) == len(
         exam("test")
     )

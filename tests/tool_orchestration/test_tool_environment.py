@@ -70,8 +70,8 @@ def menu_of(work, *names, **more):
 def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, why):
     episode = played(desk, menu_of(CHAIN), text, answer(CHAIN.answer))
     assert why in episode.exchanges[0].malformed and episode.malformed == 1
-    assert told(episode) == ["error"] and episode.right == 1.0
-    assert (episode.dollars, episode.seconds, episode.counts, episode.calls) == (0.0, 0.0, {}, [])
+    assert told(episode) == ["error"] and episode.correct == 1.0
+    assert (episode.cost_usd, episode.seconds, episode.counts, episode.calls) == (0.0, 0.0, {}, [])
     assert desk.pool.all == []
 
 
@@ -122,7 +122,7 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
     if isinstance(turn, call_protocol.Call):
         (heard,) = desk.reply([(episode, turn, 0)])
         assert isinstance(heard.text, str) and sum(episode.counts.values()) == 1
-        assert heard.dollars > 0 and episode.seconds > 0
+        assert heard.cost_usd > 0 and episode.seconds > 0
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
 def test_functions_reply_or_fail_and_cost_what_the_menu_says(desk, tool, argument, reply):
     """A call that fails is an outcome, which is heard as error and paid."""
     episode = played(desk, menu_of(FACT, tool), call(tool, argument), answer(FACT.answer))
-    assert told(episode) == [reply] and episode.right == 1.0
-    assert episode.dollars == pytest.approx(2.5 * offers()[tool].dollars)
+    assert told(episode) == [reply] and episode.correct == 1.0
+    assert episode.cost_usd == pytest.approx(2.5 * offers()[tool].cost_usd)
     assert episode.seconds == pytest.approx(0.5 * offers()[tool].seconds)
     assert episode.counts == {tool: 1} and episode.calls == [tool] and episode.malformed == 0
 
@@ -162,14 +162,14 @@ def test_equal_code_is_run_once_and_replies_the_same(desk, monkeypatch):
     assert (
         len(ran) == 3 and [h.text for h in heard[:3]] == ["42", "43", "42"] and heard[3] == heard[4]
     )
-    assert all(h.dollars == heard[0].dollars for h in heard)  # remembered, and paid all the same
+    assert all(h.cost_usd == heard[0].cost_usd for h in heard)  # remembered, and paid all the same
 
 
 def test_a_model_is_asked_the_words_of_the_call_at_the_price_and_clock_of_the_menu(desk):
     episode = played(desk, menu_of(CHAIN), call("lab-mini", "1 + 2 = ?"), answer(4))
     (query,) = desk.pool.all
     assert (query.expert, query.text) == ("lab-mini", "1 + 2 = ?") and told(episode) == ["4"]
-    assert episode.dollars == pytest.approx(1e-5 * offers()["lab-mini"].dollars * 2.5)
+    assert episode.cost_usd == pytest.approx(1e-5 * offers()["lab-mini"].cost_usd * 2.5)
     assert episode.seconds == pytest.approx(
         10 * CLOCK["lab-mini"] * offers()["lab-mini"].seconds * 0.5
     )
@@ -181,10 +181,10 @@ def test_a_model_that_fails_is_heard_as_error_and_paid_what_was_billed():
     with at_work(lambda query: Heard("", 3e-6, 7, 2, "timeout")) as made:
         episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.answer))
     assert told(episode) == ["error"] and episode.exchanges[0].heard.failure == "timeout"
-    assert episode.dollars == pytest.approx(3e-6 * 2.5) and episode.seconds == pytest.approx(
+    assert episode.cost_usd == pytest.approx(3e-6 * 2.5) and episode.seconds == pytest.approx(
         2 * CLOCK["lab-mini"] / 2
     )
-    assert episode.counts == {"lab-mini": 1} and episode.right == 1.0
+    assert episode.counts == {"lab-mini": 1} and episode.correct == 1.0
 
 
 def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_writes_them(desk):
@@ -196,11 +196,11 @@ def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_
     prompt = len(conversation(episode.assignment.messages))
     assert (episode.written, len(episode.ids)) == (written, prompt + written + heard)
     tool = offers()["calculator"]
-    assert desks.dollars(episode, own) == pytest.approx(
-        2.5 * tool.dollars + 1e-7 * len(episode.ids)
+    assert desks.cost_usd(episode, own) == pytest.approx(
+        2.5 * tool.cost_usd + 1e-7 * len(episode.ids)
     )
     assert episode.seconds == pytest.approx(0.5 * tool.seconds + 0.01 * written)
-    assert episode.dollars == pytest.approx(2.5 * tool.dollars)  # of the calls alone
+    assert episode.cost_usd == pytest.approx(2.5 * tool.cost_usd)  # of the calls alone
 
 
 def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
@@ -211,7 +211,7 @@ def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
         "lab-nano"
     ]
     assert [x.heard.failure for x in episode.exchanges if x.heard] == [OUTAGE, OUTAGE, ""]
-    assert episode.dollars == pytest.approx(2.5e-5 * offers()["lab-nano"].dollars)
+    assert episode.cost_usd == pytest.approx(2.5e-5 * offers()["lab-nano"].cost_usd)
     down, up = (
         offers()["lab-mini"].typical_seconds,
         10 * CLOCK["lab-nano"] * offers()["lab-nano"].seconds,
@@ -240,12 +240,12 @@ def test_an_outage_in_the_middle_lets_the_first_call_through(desk):
         and three.endswith(f"is {work.answer} .")
     )
     lookup, search = offers()["lookup"], offers()["search"]
-    assert episode.dollars == pytest.approx(
-        2.5 * (lookup.dollars + search.dollars)
+    assert episode.cost_usd == pytest.approx(
+        2.5 * (lookup.cost_usd + search.cost_usd)
     )  # what is down bills nothing
     assert (
         episode.seconds == pytest.approx(0.5 * (3 * lookup.seconds + search.seconds))
-        and episode.right == 1.0
+        and episode.correct == 1.0
     )
 
 
@@ -263,7 +263,7 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
     def verdict(task, *turns):
         episode = played(desk, menu_of(task, "search"), *turns)
         v = episode.verdict
-        assert episode.right == float(v.execution and v.fidelity and v.completeness)
+        assert episode.correct == float(v.execution and v.fidelity and v.completeness)
         return v.execution, v.fidelity, v.completeness
 
     assert verdict(ASKS, first(ASKS), answer(ASKS.answer)) == (True, True, True)
@@ -281,9 +281,9 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
 def test_every_episode_has_the_office_to_itself(desk):
     voice = Scripted(first(CHANGES), answer("done"))
     both = roll(voice, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE)
-    assert [e.right for e in both] == [1.0, 1.0] and both[0].office is not both[1].office
+    assert [e.correct for e in both] == [1.0, 1.0] and both[0].office is not both[1].office
     again = played(desk, menu_of(CHANGES, "search"), answer("done"))
-    assert again.right == 0.0  # nobody's changes are left over
+    assert again.correct == 0.0  # nobody's changes are left over
 
 
 def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
@@ -313,9 +313,9 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     together = episodes(works)
     for work, one in zip(works, together, strict=True):
         (alone,) = episodes([work])
-        for name in ("ids", "mask", "right", "dollars", "seconds", "counts", "exchanges"):
+        for name in ("ids", "mask", "correct", "cost_usd", "seconds", "counts", "exchanges"):
             assert getattr(alone, name) == getattr(one, name), name
-    assert [e.right for e in together] == [float(CHAIN.answer == "4"), 1.0, 1.0, 1.0, 0.0]
+    assert [e.correct for e in together] == [float(CHAIN.answer == "4"), 1.0, 1.0, 1.0, 0.0]
 
 
 def test_tried_by_hand(desk):
@@ -327,14 +327,14 @@ def test_tried_by_hand(desk):
         menu_of(CHAIN, "lab-mini"),
     ]
     rows = tried(desk, wanted, ("calculator", "lookup", "lab-mini"), "a test")
-    assert [(r["item"], r["tool"], r["right"], r["calls"]) for r in rows] == [
+    assert [(r["item"], r["tool"], r["correct"], r["calls"]) for r in rows] == [
         (0, "calculator", 1.0, 1),
         (1, "lookup", 1.0, 2),
         (1, "lab-mini", 0.0, 1),
         (2, "lab-mini", float(CHAIN.answer == "4"), 1),
     ]
-    assert [r["dollars"] for r in rows[:2]] == pytest.approx(
-        [2.5 * offers()["calculator"].dollars, 2 * 2.5 * offers()["lookup"].dollars]
+    assert [r["cost_usd"] for r in rows[:2]] == pytest.approx(
+        [2.5 * offers()["calculator"].cost_usd, 2 * 2.5 * offers()["lookup"].cost_usd]
     )
     assert rows[1]["seconds"] == pytest.approx(2 * 0.5 * offers()["lookup"].seconds)
     assert {q.text for q in desk.pool.all} == {work.prompt, CHAIN.prompt}
@@ -354,7 +354,7 @@ def test_a_malformed_call_is_not_the_first(desk):
 def test_an_office_function_with_wrong_words_is_heard_as_error_and_paid(desk, argument):
     episode = played(desk, menu_of(ASKS, "search"), call("lookup", argument), answer("done"))
     assert episode.malformed == 0 and told(episode) == ["error"]
-    assert episode.dollars == pytest.approx(2.5 * offers()[OFFICE].dollars)
+    assert episode.cost_usd == pytest.approx(2.5 * offers()[OFFICE].cost_usd)
     assert episode.seconds == pytest.approx(0.5 * offers()[OFFICE].seconds)
 
 

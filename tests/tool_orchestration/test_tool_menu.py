@@ -19,7 +19,7 @@ from lib.tool_orchestration.tool_menu import (
 )
 from tests.tool_orchestration.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, offers
 
-RATE = "{dollars: 1.0e-6, seconds: 0.01}"
+RATE = "{cost_usd: 1.0e-6, seconds: 0.01}"
 LINES = [f"  {name}: {RATE}" for name in (*FUNCTIONS, OFFICE)]
 GOOD = "\n".join(["calls:", *LINES, "models:", f"  lab-nano: {RATE}", ""])
 WEIGHT = st.floats(0, 1)
@@ -37,13 +37,13 @@ def test_both_price_lists_price_every_tool_of_the_parameters_and_the_second_turn
     for told in lists:
         assert set(told.calls) == {*FUNCTIONS, OFFICE} and set(told.models) == set(MODELS)
         assert all(
-            rate.dollars > 0 and rate.seconds > 0
+            rate.cost_usd > 0 and rate.seconds > 0
             for part in (told.calls, told.models)
             for rate in part.values()
         )
     one, two = (told.calls for told in lists)
     cheap, dear = (
-        min(FUNCTIONS, key=lambda n, rates=rates: rates[n].dollars) for rates in (one, two)
+        min(FUNCTIONS, key=lambda n, rates=rates: rates[n].cost_usd) for rates in (one, two)
     )
     assert cheap != dear and all(one[name] != two[name] for name in one)
 
@@ -56,25 +56,25 @@ def test_both_price_lists_price_every_tool_of_the_parameters_and_the_second_turn
         (GOOD + GOOD, "can be read"),  # everything twice
         ("", "the whole file"),
         (GOOD + "colour: blue\n", "colour"),
-        (GOOD.replace(f"search: {RATE}", "search: {dollars: 1.0e-6}"), r"calls\.search\.seconds"),
+        (GOOD.replace(f"search: {RATE}", "search: {cost_usd: 1.0e-6}"), r"calls\.search\.seconds"),
         (
-            GOOD.replace(f"search: {RATE}", "search: {dollars: dear, seconds: 1}"),
-            r"calls\.search\.dollars.*dear",
+            GOOD.replace(f"search: {RATE}", "search: {cost_usd: dear, seconds: 1}"),
+            r"calls\.search\.cost_usd.*dear",
         ),
         (
-            GOOD.replace(f"search: {RATE}", "search: {dollars: .nan, seconds: 1}"),
-            r"calls\.search\.dollars",
+            GOOD.replace(f"search: {RATE}", "search: {cost_usd: .nan, seconds: 1}"),
+            r"calls\.search\.cost_usd",
         ),
         (
-            GOOD.replace(f"search: {RATE}", "search: {dollars: 1, seconds: 1, tax: 1}"),
+            GOOD.replace(f"search: {RATE}", "search: {cost_usd: 1, seconds: 1, tax: 1}"),
             r"calls\.search\.tax",
         ),
         (
-            GOOD.replace(f"search: {RATE}", "search: {dollars: -1, seconds: 1}"),
-            r"calls\.search\.dollars",
+            GOOD.replace(f"search: {RATE}", "search: {cost_usd: -1, seconds: 1}"),
+            r"calls\.search\.cost_usd",
         ),
         (
-            GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {dollars: 1, seconds: -1}"),
+            GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {cost_usd: 1, seconds: -1}"),
             r"models\.lab-nano\.seconds",
         ),
         (GOOD.replace(f"  python: {RATE}\n", ""), "python"),
@@ -94,21 +94,21 @@ def test_a_model_without_a_price_is_named():
 
 
 def test_functions_are_priced_per_call_and_models_by_their_cards(tmp_path):
-    prices = GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {dollars: 3.0, seconds: 0.5}")
+    prices = GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {cost_usd: 3.0, seconds: 0.5}")
     told = tool_menu.offers(
-        written(tmp_path, prices), {"lab-nano": card({"chain": 2}, dollars=0.004, speed=200.0)}
+        written(tmp_path, prices), {"lab-nano": card({"chain": 2}, cost_usd=0.004, speed=200.0)}
     )
     assert list(told) == [*FUNCTIONS, OFFICE, "lab-nano"]
     search, nano = told["search"], told["lab-nano"]
-    assert (search.model, search.dollars, search.seconds) == (False, 1e-6, 0.01)
-    assert (search.typical_dollars, search.typical_seconds, search.skills) == (
+    assert (search.model, search.cost_usd, search.seconds) == (False, 1e-6, 0.01)
+    assert (search.typical_cost_usd, search.typical_seconds, search.skills) == (
         1e-6,
         0.01,
         {"facts": 3},
     )
-    assert (nano.model, nano.dollars, nano.seconds, nano.skills) == (True, 3.0, 0.5, {"chain": 2})
+    assert (nano.model, nano.cost_usd, nano.seconds, nano.skills) == (True, 3.0, 0.5, {"chain": 2})
     assert (
-        nano.typical_dollars == pytest.approx(0.004 / 1000 * 50 * 3)
+        nano.typical_cost_usd == pytest.approx(0.004 / 1000 * 50 * 3)
         and nano.typical_seconds == 30 / 200 * 0.5
     )
     assert told[OFFICE].skills == {}
@@ -150,9 +150,9 @@ def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
     WEIGHT,
     st.booleans(),
 )
-def test_texts_have_only_words_of_the_lab(names, dollars, seconds, a, c, t, confidential):
+def test_texts_have_only_words_of_the_lab(names, cost_usd, seconds, a, c, t, confidential):
     told = Menu(
-        tuple(offers()[n].times(dollars, seconds) for n in names), ("lookup",), offers()[OFFICE]
+        tuple(offers()[n].times(cost_usd, seconds) for n in names), ("lookup",), offers()[OFFICE]
     )
     who = Preference(a, c, t, tuple(names), confidential)
     for text in (told.text, who.text):

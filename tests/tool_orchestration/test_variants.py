@@ -42,14 +42,14 @@ def episodes():
 
 
 def spent(episodes) -> tuple[np.ndarray, np.ndarray]:
-    return np.array([tool_environment.dollars(e, OWN) for e in episodes]), np.array(
+    return np.array([tool_environment.cost_usd(e, OWN) for e in episodes]), np.array(
         [e.seconds for e in episodes]
     )
 
 
 def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
     m, wanted = variants.matrix(episodes, NAMES, OWN)
-    dollars, seconds = spent(episodes)
+    cost_usd, seconds = spent(episodes)
     at, py = NAMES.index("calculator"), NAMES.index("python")
     assert m.shape == wanted.shape == (5, len(NAMES) + 3)
     assert (
@@ -58,24 +58,24 @@ def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
         and m[:, :-3].sum() == 9
     )
     assert m[:, -3].tolist() == [1, 1, 0, 1, 0]
-    assert (-m[:, -2]).tolist() == dollars.tolist() and (-m[:, -1]).tolist() == seconds.tolist()
+    assert (-m[:, -2]).tolist() == cost_usd.tolist() and (-m[:, -1]).tolist() == seconds.tolist()
     assert wanted.tolist() == [WHO.vector(NAMES).tolist()] * 5
     own = 1e-8 * np.array(
         [len(e.ids) for e in episodes]
     )  # with what the orchestrator reads and writes
-    assert dollars - own == pytest.approx(np.array([e.dollars for e in episodes]))
+    assert cost_usd - own == pytest.approx(np.array([e.cost_usd for e in episodes]))
 
 
 def test_the_paper_and_the_published_error_by_hand(episodes):
     """All in one group: a right one's liked calls, outcome, cost and latency between the least and the most."""
-    dollars, seconds = spent(episodes)
+    cost_usd, seconds = spent(episodes)
 
     def between(values, low, high):
         return (values - low) / (high - low)
 
     liked, outcome = between(np.array([1, 0, 1, 1, 4]), 0, 4), np.array([1, 1, 0, 1, 0])
     for name, sign in (("paper", -1), ("published", 1)):
-        costs = [between(sign * x, -x.max(), -x.min()) for x in (dollars, seconds)]
+        costs = [between(sign * x, -x.max(), -x.min()) for x in (cost_usd, seconds)]
         expected = outcome * (liked + outcome + 0.5 * costs[0] + 0.25 * costs[1])
         assert variants.paid(NAMED[name], episodes, [7] * 5, NAMES, OWN, 0.0) == pytest.approx(
             expected
@@ -83,11 +83,11 @@ def test_the_paper_and_the_published_error_by_hand(episodes):
 
 
 def test_corl_pays_what_is_right_and_within_the_budget(episodes):
-    dollars, _ = spent(episodes)
+    cost_usd, _ = spent(episodes)
     for budget, expected in (
         (0.0, [0] * 5),
-        (dollars[0], [1, 0, 0, 0, 0]),
-        (dollars.max(), [1, 1, 0, 1, 0]),
+        (cost_usd[0], [1, 0, 0, 0, 0]),
+        (cost_usd.max(), [1, 1, 0, 1, 0]),
     ):
         assert (
             variants.paid(NAMED["corl"], episodes, [0] * 5, NAMES, OWN, budget).tolist() == expected
@@ -146,6 +146,6 @@ def test_calls_of_an_office_have_no_place_in_the_vector():
             call(name, " ".join(words)),
             answer(task.answer),
         )
-    assert name == "lookup" and episode.right == 1.0
+    assert name == "lookup" and episode.correct == 1.0
     m, _ = variants.matrix([episode], NAMES, OWN)
     assert m[0, :-3].tolist() == [0] * len(NAMES) and offers()["lookup"].name in NAMES

@@ -245,7 +245,7 @@ class ChatRequest(_Strict):
         return {tool.function.name: tool.function.parameters for tool in tools}
 
     @property
-    def heat(self) -> float:
+    def sampling_temperature(self) -> float:
         return 1.0 if self.temperature is None else self.temperature
 
     @property
@@ -256,7 +256,11 @@ class ChatRequest(_Strict):
     def digest(self) -> str:
         """Hash of all that the reply depends on, and of nothing else: not of how a default is spelled."""
         body = self.model_dump(include={"model", "messages", "seed", "stop"}, exclude_none=True)
-        body |= {"max_tokens": self.limit, "temperature": self.heat, "n": self.n or 1}
+        body |= {
+            "max_tokens": self.limit,
+            "temperature": self.sampling_temperature,
+            "n": self.n or 1,
+        }
         body |= {"tools": self.offered, "logprobs": bool(self.logprobs)}
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
@@ -408,7 +412,8 @@ class Reply:
         seed = int(request.digest[:12], 16) if request.seed is None else request.seed
         stops = (tuple(encode(_CALLED)),) if self.tools else ()
         prompts = [
-            Prompt(tuple(ids), limit, request.heat, seed + i, stops) for i in range(request.n or 1)
+            Prompt(tuple(ids), limit, request.sampling_temperature, seed + i, stops)
+            for i in range(request.n or 1)
         ]
         try:
             check(prompts[0], window)

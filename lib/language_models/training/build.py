@@ -61,8 +61,8 @@ def versions(model: LabModel) -> dict[str, int]:
         "muon": muon.VERSION,
         "training": pretraining.VERSION,
     }
-    styles = {component.style for component in (*model.diet, model.target)}
-    families = {component.family for component in model.diet}
+    styles = {component.style for component in (*model.data_mixture, model.target)}
+    families = {component.family for component in model.data_mixture}
     if styles & {"agent", "team"}:  # the traces of teams are made of those of agents
         decided_by["agent traces"] = agent_traces.VERSION
     if "team" in styles:

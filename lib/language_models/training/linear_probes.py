@@ -73,13 +73,15 @@ def probe(
         part["constant"] = (wanted == known.mode()[0]).to_numpy(dtype=float)
         for layer, (dev, test) in enumerate(zip(found["dev"], found["test"], strict=True)):
             guessed = fit(dev[chosen["dev"]], known.to_numpy(), test[chosen["test"]])
-            parts.append(part.assign(layer=layer, right=(guessed == wanted).to_numpy(dtype=float)))
+            parts.append(
+                part.assign(layer=layer, correct=(guessed == wanted).to_numpy(dtype=float))
+            )
     common = {
-        "arm": name,
+        "method": name,
         "role": "expert",
         "backend": "lab",
         "seed": seed,
         "split": "test",
-        "try": 0,
+        "sample": 0,
     }
     return pd.concat(parts, ignore_index=True).assign(**common)

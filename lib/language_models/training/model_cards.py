@@ -31,7 +31,7 @@ from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS, decode
 from lib.language_models.training import agent_traces, build, decision_traces, training_data
-from lib.language_models.training.pretraining import right, solved
+from lib.language_models.training.pretraining import correct, solved
 from lib.language_models.training.training_data import question
 
 VERSION = 1  # of replies to test items, prices and descriptions
@@ -45,7 +45,7 @@ class Price:
     """flops: floating point operations per token, counted; dollars and seconds per token at the declared rates."""
 
     flops: float
-    dollars: float
+    cost_usd: float
     seconds: float
 
 
@@ -63,7 +63,7 @@ def exam(settings: LabSettings, model: str) -> list[tasks.Item]:
     """The test items that a model is asked: all skins and difficulties of all families, none twice; decision
     situations only of a model that is taught them."""
     items: dict[str, tasks.Item] = {}
-    taught = {course.family for course in settings.models[model].diet}
+    taught = {course.family for course in settings.models[model].data_mixture}
     families = {
         name: each
         for name, each in tasks.FAMILIES.items()
@@ -82,7 +82,7 @@ def exam(settings: LabSettings, model: str) -> list[tasks.Item]:
 def answers(
     model: LlamaForCausalLM, name: str, settings: LabSettings, progress: Callable[[float], None]
 ) -> pd.DataFrame:
-    """Greedy replies to the test items, as rows of the record "lab": the model is the arm, a prompt the item, its
+    """Greedy replies to the test items, as rows of the record "lab": the model is the method, a prompt the item, its
     category the group, its skin the style, the verifier's score the reward.
 
     Own columns: difficulty, prompt, answer, reply, finish ("stop" or "length"), and confidence, the probability that
@@ -99,14 +99,14 @@ def answers(
         used = len(prompt.ids) + len(reply.ids)
         rows.append(
             {
-                "arm": name,
+                "method": name,
                 "item": item.prompt,
                 "group": item.category,
                 "style": item.skin,
-                "heat": 0.0,
-                "right": float(tasks.verify(item, text)),
+                "temperature": 0.0,
+                "correct": float(tasks.verify(item, text)),
                 "reward": tasks.score(item, text),
-                "dollars": used * cost.dollars,
+                "cost_usd": used * cost.cost_usd,
                 "seconds": len(reply.ids) * cost.seconds,
                 "tokens_in": len(prompt.ids),
                 "tokens_out": len(reply.ids),
@@ -125,7 +125,7 @@ def answers(
 def _record(rows: Sequence[Mapping[str, Any]], seed: int, split: str) -> pd.DataFrame:
     """Rows with what all that lab models say has in common: one training each, every item tried once."""
     return pd.DataFrame(rows).assign(
-        role="expert", backend="lab", seed=seed, split=split, **{"try": 0}
+        role="expert", backend="lab", seed=seed, split=split, **{"sample": 0}
     )
 
 
@@ -203,7 +203,8 @@ def versions(name: str, settings: LabSettings) -> dict[str, int]:
         "generation": generation.VERSION,
         "model cards": VERSION,
     }
-    if any(component.family == decision_traces.FAMILY for component in settings.models[name].diet):
+    data_mixture = settings.models[name].data_mixture
+    if any(component.family == decision_traces.FAMILY for component in data_mixture):
         decided_by["decision situations"] = decision_traces.VERSION
     return decided_by
 
@@ -214,16 +215,16 @@ def calibration(answers: pd.DataFrame) -> dict[str, float]:
     confidence, accuracy: means; ece: expected calibration error over ten bins of equal width (Guo et al.
     2017); brier: mean squared error of the confidence.
     """
-    sure, right = answers["confidence"].to_numpy(), answers["right"].to_numpy(dtype=float)
+    sure, correct = answers["confidence"].to_numpy(), answers["correct"].to_numpy(dtype=float)
     bins = np.minimum((sure * 10).astype(int), 9)
     gaps = [
-        abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean()
+        abs(sure[bins == b].mean() - correct[bins == b].mean()) * (bins == b).mean()
         for b in np.unique(bins)
     ]
-    brier = float(np.mean((sure - right) ** 2))
+    brier = float(np.mean((sure - correct) ** 2))
     return {
         "confidence": float(sure.mean()),
-        "accuracy": float(right.mean()),
+        "accuracy": float(correct.mean()),
         "ece": float(sum(gaps)),
         "brier": brier,
     }
@@ -231,21 +232,23 @@ def calibration(answers: pd.DataFrame) -> dict[str, float]:
 
 def card(measured: Measured, name: str) -> dict[str, Any]:
     """Everything that was measured of a model, and its description, ready for JSON."""
-    mine, table = measured.answers[measured.answers["arm"] == name], []
+    mine, table = measured.answers[measured.answers["method"] == name], []
     for (category, skin, difficulty), rows in mine.groupby(
         ["group", "style", "difficulty"], sort=False
     ):
         share = stats.share_interval(
-            int(rows["right"].sum()), len(rows)
+            int(rows["correct"].sum()), len(rows)
         )  # Wilson's: cells are named by these bytes
         place = {"category": category, "skin": skin, "difficulty": difficulty, "n": len(rows)}
-        table.append(place | {"accuracy": share.value, "lo": share.lo, "hi": share.hi})
+        table.append(
+            place | {"accuracy": share.value, "ci_low": share.ci_low, "ci_high": share.ci_high}
+        )
     cost = measured.prices[name]
     return {
         "name": name,
         "parameters": measured.parameters[name],
         "flops_per_token": cost.flops,
-        "dollars_per_1k_tokens": 1000 * cost.dollars,
+        "dollars_per_1k_tokens": 1000 * cost.cost_usd,
         "tokens_per_second": 1 / cost.seconds,
         "calibration": calibration(mine),
         "accuracy": table,
@@ -258,7 +261,7 @@ def describe(answers: pd.DataFrame, cost: Price) -> str:
     said: dict[str, list[str]] = {"good at": [], "unsure of": [], "poor at": []}
     for (category, skin), group in answers.groupby(["group", "style"], sort=False):
         name = category if skin == "plain" else f"{category} ({skin})"
-        by_difficulty = group.groupby("difficulty")["right"].mean()
+        by_difficulty = group.groupby("difficulty")["correct"].mean()
         held = [
             d
             for d in by_difficulty.index
@@ -270,7 +273,7 @@ def describe(answers: pd.DataFrame, cost: Price) -> str:
         else:
             said["unsure of" if by_difficulty.mean() >= POOR else "poor at"].append(name)
     words = [f"{verdict} {', '.join(names)}" for verdict, names in said.items() if names]
-    return f"{'; '.join(words)}; ${1000 * cost.dollars:.2g} per 1,000 tokens, {1 / cost.seconds:.0f} tokens a second"
+    return f"{'; '.join(words)}; ${1000 * cost.cost_usd:.2g} per 1,000 tokens, {1 / cost.seconds:.0f} tokens a second"
 
 
 def read(name: str, root: str | Path = MODELS) -> dict[str, Any]:
@@ -291,11 +294,12 @@ def heated(
     rows = []
     for name, operations in difficulty.items():
         items = tasks.draw("chain", "test", settings.test_items, operations, seed=2)
-        for heat in heats:
-            given = solved(Forward(models[name]), items, heat)
-            asked = {"arm": name, "group": "chain", "style": "plain", "heat": heat}
+        for temperature in heats:
+            given = solved(Forward(models[name]), items, temperature)
+            asked = {"method": name, "group": "chain", "style": "plain", "temperature": temperature}
             rows += [
-                asked | {"item": str(i), "right": float(right)} for i, right in enumerate(given)
+                asked | {"item": str(i), "correct": float(correct)}
+                for i, correct in enumerate(given)
             ]
     return _record(rows, settings.seed, "test")
 
@@ -316,17 +320,17 @@ def skills(model: LlamaForCausalLM, name: str, settings: LabSettings) -> pd.Data
             for i, item in enumerate(items)
         ]
         asked = [conversation(turn.messages, turn.tools) for turn in turns]
-        agrees = right(
+        agrees = correct(
             forward, asked, [partial(agent_traces.agrees, wanted=turn.wanted) for turn in turns]
         )
         rows += [
             {
-                "arm": name,
+                "method": name,
                 "item": f"{family} {i}",
                 "group": family,
-                "heat": 0.0,
+                "temperature": 0.0,
                 "turn": turn.kind,
-                "right": float(agreed),
+                "correct": float(agreed),
             }
             for i, (turn, agreed) in enumerate(zip(turns, agrees, strict=True))
         ]

@@ -49,7 +49,7 @@ class NotLearned(RuntimeError):
 def solved(forward: Forward, items: Sequence[tasks.Item], temperature: float = 0.0) -> np.ndarray:
     """Which items the model solves, (n,) bool; greedily, or sampled with the item's number as seed."""
     asked = [conversation(question(item)) for item in items]
-    return right(forward, asked, [partial(tasks.verify, item) for item in items], temperature)
+    return correct(forward, asked, [partial(tasks.verify, item) for item in items], temperature)
 
 
 def exam(target: Target, seed: int, n: int = DEV_ITEMS) -> list[tuple[list[int], Verdict]]:
@@ -65,7 +65,7 @@ def exam(target: Target, seed: int, n: int = DEV_ITEMS) -> list[tuple[list[int],
     ]
 
 
-def right(
+def correct(
     forward: Forward,
     asked: Sequence[list[int]],
     verdicts: Sequence[Verdict],
@@ -105,7 +105,7 @@ class Training:
         checkpoint = folder / "checkpoint.safetensors"
         if checkpoint.exists():
             self.restore(checkpoint)
-        dialogues = corpus(self.settings.diet, self.settings.items, self.seed)
+        dialogues = corpus(self.settings.data_mixture, self.settings.items, self.seed)
         losses: list[float] = []
         while self.step < self.settings.steps:
             losses.append(self.update(dialogues))
@@ -151,7 +151,7 @@ class Training:
 
     def _look(self, loss: float) -> None:
         self.model.eval()
-        score = float(right(Forward(self.model), *zip(*self.dev, strict=True)).mean())
+        score = float(correct(Forward(self.model), *zip(*self.dev, strict=True)).mean())
         self.model.train()
         self.rows.append({"step": self.step, "loss": loss, "accuracy": score})
 

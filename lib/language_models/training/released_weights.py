@@ -53,7 +53,7 @@ def ship(
         )
     place = artifacts.write_tensors(Path(root) / f"{name}.safetensors", weights)
     looks = [
-        [int(step), round(float(loss), 4), float(right)] for step, loss, right in _looks(curve)
+        [int(step), round(float(loss), 4), float(correct)] for step, loss, correct in _looks(curve)
     ]
     held = {
         "recipe": recipe,

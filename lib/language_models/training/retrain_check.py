@@ -37,7 +37,7 @@ from lib.language_models.training import (
     team_traces,
     training_data,
 )
-from lib.language_models.training.pretraining import NotLearned, right
+from lib.language_models.training.pretraining import NotLearned, correct
 from lib.language_models.training.released_weights import LAB
 from lib.language_models.training.training_data import TRACES, question
 
@@ -52,22 +52,25 @@ COLUMNS = [
     "shipped",
     "anew",
     "value",
-    "lo",
-    "hi",
+    "ci_low",
+    "ci_high",
     "alike",
 ]
 MARGIN = 0.05  # of accuracy, within which two zoos behave alike
 _Z = 1.96  # of a 95 % interval
 
 
-def skills(model: LlamaForCausalLM, diet: Sequence[Course], n: int) -> dict[str, np.ndarray]:
-    """Which of n test items of every skill that a diet teaches the model solves, (n,) bool by skill.
+def skills(
+    model: LlamaForCausalLM, data_mixture: Sequence[Course], n: int
+) -> dict[str, np.ndarray]:
+    """Which of n test items of every skill that a data mixture teaches the model solves, (n,) bool by skill.
 
     A skill is a family in a style: asked plainly, or the first turn of a trace in a random role with random tools. Its
     items are divided among its courses.
     """
     found: dict[str, list[np.ndarray]] = {}
-    forward, courses = Forward(model), [course for course in diet if course.style != "brief"]
+    forward = Forward(model)
+    courses = [course for course in data_mixture if course.style != "brief"]
     names = [f"{course.family} {course.style}" for course in courses]
     for course, name in zip(courses, names, strict=True):
         found.setdefault(name, []).append(_solved(forward, course, -(-n // names.count(name))))
@@ -78,11 +81,11 @@ def _solved(forward: Forward, course: Course, n: int) -> np.ndarray:
     items = tasks.draw(course.family, "test", n, course.difficulties, course.skin, seed=23)
     if course.style == "plain":
         asked = [conversation(question(item)) for item in items]
-        return right(forward, asked, [partial(tasks.verify, item) for item in items])
+        return correct(forward, asked, [partial(tasks.verify, item) for item in items])
     rng = seeds.rng("models", "alike", course.family, course.style)
     turns = [agent_traces.first_turn(*TRACES[course.style](item, rng)) for item in items]
     asked = [conversation(turn.messages, turn.tools) for turn in turns]
-    return right(
+    return correct(
         forward, asked, [partial(agent_traces.agrees, wanted=turn.wanted) for turn in turns]
     )
 
@@ -98,7 +101,7 @@ def measure_one_model(
         model = checkpoints.load(weight_folders[name])
     else:
         model = released_weights.unpack(name, settings)
-    solved_by_skill = skills(model, settings.diet, job.settings["num_items"])
+    solved_by_skill = skills(model, settings.data_mixture, job.settings["num_items"])
     return {skill: solved.astype(int).tolist() for skill, solved in solved_by_skill.items()}
 
 
@@ -125,7 +128,7 @@ def measure_skills(
             "model": model.model_dump(),
             "weights": training_job.key if retrained else released_weights.card(name)["sha256"],
             "retrained": retrained,
-            "num_items": settings.alike_items,
+            "num_items": settings.retrain_check_items,
             "versions": versions(),
             "machine": torch.backends.cpu.get_cpu_capability(),  # replies may differ between instruction sets
         }
@@ -174,8 +177,8 @@ def differences(old: Mapping[str, Mapping], new: Mapping[str, Mapping]) -> pd.Da
             row |= {
                 "anew": float(new[name][skill].mean()),
                 "value": value,
-                "lo": value - half,
-                "hi": value + half,
+                "ci_low": value - half,
+                "ci_high": value + half,
             }
             rows.append(row | {"alike": max(half - value, value + half) <= MARGIN})
     return pd.DataFrame(rows)
@@ -235,14 +238,14 @@ def keep(table: pd.DataFrame, seed: int, root: str | Path = LAB) -> None:
 
 
 def alone(settings: LabSettings) -> LabSettings:
-    """The settings with the model of `lab.live` alone, for `lab.live_steps` updates where that is not None."""
-    model = settings.models[settings.live]
-    if settings.live_steps is not None:  # too few to reach anything
-        short = {"steps": settings.live_steps, "warmup": min(model.warmup, settings.live_steps)}
+    """The settings with the model `lab.demo_model` alone, for `lab.demo_steps` updates where that is not None."""
+    model = settings.models[settings.demo_model]
+    if settings.demo_steps is not None:  # too few to reach anything
+        short = {"steps": settings.demo_steps, "warmup": min(model.warmup, settings.demo_steps)}
         model = model.model_copy(
             update=short | {"target": model.target.model_copy(update={"accuracy": 0.0})}
         )
-    return settings.model_copy(update={"models": {settings.live: model}})
+    return settings.model_copy(update={"models": {settings.demo_model: model}})
 
 
 def only(settings: LabSettings, names: Sequence[str]) -> LabSettings:

@@ -96,7 +96,7 @@ def card(hosted: Hosted, settings: LabSettings) -> dict[str, Any]:
         "name": hosted.name,
         "parameters": sum(p.numel() for p in hosted.net.parameters()),
         "flops_per_token": cost.flops,
-        "dollars_per_1k_tokens": 1000 * cost.dollars,
+        "dollars_per_1k_tokens": 1000 * cost.cost_usd,
         "tokens_per_second": 1 / cost.seconds,
         "measured_tokens_per_second": tokens / (time.perf_counter() - started),
     }
@@ -149,7 +149,7 @@ class Hosted:
         self,
         messages: Sequence[dict[str, str]],
         limit: int,
-        heat: float,
+        temperature: float,
         seed: int,
         stops: Sequence[str],
         gone: threading.Event | None = None,
@@ -157,8 +157,8 @@ class Hosted:
         """Reply, tokens read, tokens written, and how it ended. The same request gets the same reply."""
         ids = self.ids(messages)
         drawn = (
-            {"do_sample": True, "temperature": heat, "top_k": 0, "top_p": 1.0}
-            if heat > 0
+            {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+            if temperature > 0
             else {"do_sample": False}
         )
         with self._one, torch.random.fork_rng(devices=[]), torch.inference_mode():
@@ -255,7 +255,7 @@ class Spoken:
         job = (
             self.messages,
             self.limit,
-            self.request.heat,
+            self.request.sampling_temperature,
             seed,
             tuple(self.request.stop or ()),
             self._gone,

@@ -1,6 +1,6 @@
 """What a lab model is taught: dialogues drawn from the training split, and which tokens it learns from.
 
-A diet is a list of courses: a family, its difficulties and skins, in a style, with a share. Style
+A data mixture is a list of courses: a family, its difficulties and skins, in a style, with a share. Style
 `plain` is a question and its worked solution, `brief` the answer alone, `agent` and `team` the traces of
 those modules.
 Loss falls on what the assistant says and on nothing else.
@@ -48,11 +48,11 @@ def question(item: Item) -> list[dict[str, str]]:
     return [{"role": "user", "content": item.prompt}]
 
 
-def corpus(diet: Sequence[Course], n: int, seed: int) -> list[Dialogue]:
-    """About n dialogues, shares as the diet says, in random order."""
-    total = sum(course.share for course in diet)
+def corpus(data_mixture: Sequence[Course], n: int, seed: int) -> list[Dialogue]:
+    """About n dialogues, shares as the data mixture says, in random order."""
+    total = sum(course.share for course in data_mixture)
     out: list[Dialogue] = []
-    for i, course in enumerate(diet):
+    for i, course in enumerate(data_mixture):
         rng = seeds.rng("corpus", course.family, course.style, seed=seed * 100 + i)
         for item in tasks.draw(
             course.family,

@@ -18,12 +18,12 @@ class Step:
     difficulty: tuple[float, ...]
     before: float
     after: float
-    right: float
+    correct: float
 
     @property
     def good(self) -> bool:
         """Whether the step went well: mastery rose, or at least three of five answers were right."""
-        return self.after > self.before or self.right >= 0.6
+        return self.after > self.before or self.correct >= 0.6
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ def read_record(text: str) -> Record:
             tuple((int(level) - 1) / 5 for level in levels),
             float(before),
             float(after),
-            float(right),
+            float(correct),
         )
-        for name, levels, before, after, right in _LINE.findall(text)
+        for name, levels, before, after, correct in _LINE.findall(text)
     )
     choices, ends = _CHOICES.search(text), _ENDS.search(text)
     return Record(
@@ -143,7 +143,7 @@ def effort(record: Record) -> float:
 
 def frustration(record: Record) -> float:
     """Share of wrong answers, from 0.1 (least) to 0.7 (most)."""
-    return (1 - _mean([step.right for step in record.steps]) - 0.1) / 0.6
+    return (1 - _mean([step.correct for step in record.steps]) - 0.1) / 0.6
 
 
 # Each rule gives 0 to 1 (what is outside is clipped), which becomes 0 to 100. Table 12, then Table 4.
@@ -176,7 +176,7 @@ def judge(text: str, strength: Strength, draw: Draw) -> dict[str, Any]:
         for name, rule in RUBRIC.items()
     }
     poor, good = (_mean(_changes(record, good=kind)) for kind in (False, True))
-    wrong = 1 - _mean([step.right for step in record.steps])
+    wrong = 1 - _mean([step.correct for step in record.steps])
     said = (
         f"The choice changed after {poor:.0%} of poor and {good:.0%} of good steps. Mastery ended at "
         f"{record.steps[-1].after:.2f}, and {wrong:.0%} of the answers were wrong."

@@ -25,7 +25,7 @@ from lib.language_models import checkpoints
 from lib.reports.lesson_figures import spoken
 
 plots.register(
-    {  # arms, workflows, kinds of questions, agents, errors, the theorem
+    {  # methods, workflows, kinds of questions, agents, errors, the theorem
         "reasoning": ("#0072B2", "o"),
         "ARC without SFT": ("#0072B2", "o"),
         "ARC with DPO": ("#56B4E9", "D"),
@@ -221,7 +221,7 @@ def telling(rows: pd.DataFrame) -> pd.Series:
         tooled=rows["used"].clip(upper=2),
         short=rows["cut"] > 0,
     )
-    order = ["right", "several", "tooled", "short", "difficulty", "item"]
+    order = ["correct", "several", "tooled", "short", "difficulty", "item"]
     return rows.loc[seen.sort_values(order, ascending=[False] * 5 + [True], kind="stable").index[0]]
 
 
@@ -256,9 +256,9 @@ def verdict_words(outcome: Outcome) -> str:
     """How it ended."""
     tools = ", ".join(outcome.tools) or "none"
     return (
-        f"{'right' if outcome.right else 'wrong'}: {outcome.answer or 'no answer'}; {outcome.calls} calls, "
+        f"{'right' if outcome.correct else 'wrong'}: {outcome.answer or 'no answer'}; {outcome.calls} calls, "
         f"{outcome.tokens_out} tokens written, {outcome.cut} calls cut by their budget; tools used: {tools}; "
-        f"${outcome.dollars * 1e3:.2f} per 1,000 such questions, {outcome.seconds * 1e3:.1f} ms"
+        f"${outcome.cost_usd * 1e3:.2f} per 1,000 such questions, {outcome.seconds * 1e3:.1f} ms"
     )
 
 

@@ -22,7 +22,7 @@ from lib.tools.python import python
 from lib.tools.sandbox import Sandbox
 
 plots.register(
-    {  # tools, arms
+    {  # tools, methods
         "calculator": ("#0072B2", "s"),
         "search": ("#009E73", "d"),
         "lookup": ("#B997E5", "v"),
@@ -82,7 +82,7 @@ def priced(offers: Iterable[Offer]) -> pd.DataFrame:
         (
             o.name,
             o.text,
-            o.typical_dollars * MICRO,
+            o.typical_cost_usd * MICRO,
             o.typical_seconds * MILLI,
             good(o) or "nothing by its card",
         )
@@ -187,24 +187,26 @@ def criteria_table(task: Task) -> pd.DataFrame:
 def telling(results: Results) -> pd.DataFrame:
     """Episodes of start and trained (seed 0) on one question: one that ends right after training, with as many calls
     as any, and otherwise than before; without a malformed turn, if there is such a one."""
-    part = results.episodes.query("exam == 'test' and seed == 0")
-    before, after = (part[part["arm"] == arm].set_index("item") for arm in (START, "paper"))
+    part = results.episodes.query("style == 'test' and seed == 0")
+    before, after = (
+        part[part["method"] == method].set_index("item") for method in (START, "paper")
+    )
 
     def rank(item: int) -> tuple:
         was, done = before.loc[item], after.loc[item]
-        other = was["called"] != done["called"] or was["right"] != done["right"]
+        other = was["chosen"] != done["chosen"] or was["correct"] != done["correct"]
         return (
-            done["right"],
+            done["correct"],
             not done["malformed"],
             other,
             min(done["calls"], 3),
-            was["right"] < 1,
+            was["correct"] < 1,
             -item,
         )
 
     return part[
-        (part["item"] == max(after.index, key=rank)) & part["arm"].isin([START, "paper"])
-    ].sort_values("arm", key=lambda of: of != START, kind="stable")
+        (part["item"] == max(after.index, key=rank)) & part["method"].isin([START, "paper"])
+    ].sort_values("method", key=lambda of: of != START, kind="stable")
 
 
 def parts(row: Mapping, own: Own, asked: Assignment) -> list[tuple[str, str, float, float, bool]]:
@@ -216,7 +218,7 @@ def parts(row: Mapping, own: Own, asked: Assignment) -> list[tuple[str, str, flo
     """
     told = json.loads(row["spoken"])
     lengths = [len(encode(text)) for _, text, _ in told]
-    lengths[0] += round(row["own"] / own.dollars) - sum(lengths) if own.dollars else 0
+    lengths[0] += round(row["own_cost_usd"] / own.cost_usd) - sum(lengths) if own.cost_usd else 0
     times = [
         _time(who, n * own.seconds, asked) for (who, _, _), n in zip(told, lengths, strict=True)
     ]
@@ -227,7 +229,7 @@ def parts(row: Mapping, own: Own, asked: Assignment) -> list[tuple[str, str, flo
         (
             who,
             text,
-            paid + n * own.dollars,
+            paid + n * own.cost_usd,
             rest if time is None else time,
             time is not None or open_ == 1,
         )
@@ -249,25 +251,27 @@ def episode_html(episodes: pd.DataFrame, own: Own, asked: Assignment, caption: s
     plain text. own: what the orchestrator's tokens cost."""
     shown = []
     for row in episodes.to_dict("records"):
-        heading = LABELS[row["arm"]] + ("" if row["arm"] == START else f", seed {row['seed']}")
+        heading = LABELS[row["method"]] + (
+            "" if row["method"] == START else f", seed {row['seed']}"
+        )
         shown.append(
             (heading, [_shown(*part) for part in parts(row, own, asked)], verdict_words(row))
         )
     return spoken.together(caption, shown)
 
 
-def _shown(who: str, text: str, dollars: float, seconds: float, exact: bool) -> spoken.Shown:
+def _shown(who: str, text: str, cost_usd: float, seconds: float, exact: bool) -> spoken.Shown:
     time = f", {'' if exact else 'about '}{seconds * MILLI:.1f} ms" if seconds else ""
-    note = f"; ${dollars * MICRO:.1f} per million{time}"
+    note = f"; ${cost_usd * MICRO:.1f} per million{time}"
     own = who == "controller"
     return spoken.part("orchestrator" if own else who, text, PAPER if own else "", note)
 
 
 def verdict_words(row: Mapping) -> str:
     """How it ended."""
-    right = "right" if row["right"] else "wrong"
+    correct = "right" if row["correct"] else "wrong"
     return (
-        f"{right}; ${row['dollars'] * MICRO:.1f} per million, of it ${row['own'] * MICRO:.1f} for the "
+        f"{correct}; ${row['cost_usd'] * MICRO:.1f} per million, of it ${row['own_cost_usd'] * MICRO:.1f} for the "
         f"orchestrator's own tokens; {row['seconds'] * MILLI:.1f} ms; {row['calls']} calls, {row['malformed']} "
         "malformed turns"
     )

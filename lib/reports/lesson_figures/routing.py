@@ -27,8 +27,8 @@ def episodes(rows: pd.DataFrame, caption: str, unlimited: float) -> tuple[str, s
     it, what it cost; as HTML and as plain text. rows: of `study.episode_rows`, with what was spoken; unlimited:
     dollars from which on a budget is none."""
 
-    def part(who: str, text: str, dollars: float) -> spoken.Shown:
-        cost = f", ${dollars * MILLION:.1f} per million" if dollars else ""
+    def part(who: str, text: str, cost_usd: float) -> spoken.Shown:
+        cost = f", ${cost_usd * MILLION:.1f} per million" if cost_usd else ""
         return spoken.part(who, text, "CoRL" if who == "controller" else "", cost)
 
     shown = (
@@ -43,29 +43,34 @@ def episodes(rows: pd.DataFrame, caption: str, unlimited: float) -> tuple[str, s
 
 
 def _verdict(row: Mapping, unlimited: float) -> str:
-    right, bound = "right" if row["right"] else "wrong", "within" if row["within"] else "above"
+    correct, bound = "right" if row["correct"] else "wrong", "within" if row["within"] else "above"
     budget = "no limit" if row["budget"] >= unlimited else f"B = {row['budget'] * MILLION:.1f}"
     return (
-        f"{right}; spent {row['dollars'] * MILLION:.1f}, {bound} the budget ({budget}); reward {row['reward']:.0f}; "
+        f"{correct}; spent {row['cost_usd'] * MILLION:.1f}, {bound} the budget ({budget}); reward {row['reward']:.0f}; "
         f"{row['calls']} calls, {row['malformed']} malformed turns"
     )
 
 
-def telling(rows: pd.DataFrame, arm: str = "corl") -> pd.DataFrame:
+def telling(rows: pd.DataFrame, method: str = "corl") -> pd.DataFrame:
     """Episodes of one seed with one question under every budget: one on which spending rises with the budget as often
     as on any, and of those one that ends as most of its kind do under each budget; of equals the hardest."""
     mine = rows[
-        (rows["arm"] == arm)
+        (rows["method"] == method)
         & (rows["seed"] == 0)
         & (rows["temperature"] == rows["temperature"].min())
     ]
-    spent = mine.pivot(index="item", columns="label", values="dollars")[list(call_protocol.WORDS)]
+    spent = mine.pivot(index="item", columns="condition", values="cost_usd")[
+        list(call_protocol.WORDS)
+    ]
     rises = (spent.diff(axis=1).iloc[:, 1:] > 0).sum(axis=1)
     usual = (
-        mine.groupby(["kind", "label"])["right"].transform("mean") - mine["right"]
+        mine.groupby(["group", "condition"])["correct"].transform("mean") - mine["correct"]
     ).abs() <= 0.5
     usual = usual.groupby(mine["item"]).sum()
     item = (rises * 10_000 + usual * 100 + mine.groupby("item")["difficulty"].first()).idxmax()
     return (
-        mine[mine["item"] == item].set_index("label").loc[list(call_protocol.WORDS)].reset_index()
+        mine[mine["item"] == item]
+        .set_index("condition")
+        .loc[list(call_protocol.WORDS)]
+        .reset_index()
     )

@@ -9,8 +9,8 @@ Shown = tuple[str, str]  # as HTML and as plain text
 
 
 def part(name: str, text: str, own: str, note: str = "") -> Shown:
-    """One part. name: who wrote it; own: the arm whose controller did, "" for anybody else; note: behind the mask, such
-    as a price. The colour is the bar's alone: no colour can be read on both a light and a dark ground."""
+    """One part. name: who wrote it; own: the method whose controller did, "" for anybody else; note: behind the mask,
+    such as a price. The colour is the bar's alone: no colour can be read on both a light and a dark ground."""
     mask = "mask 1, learned" if own else "mask 0, read only"
     shade = plots.GREY if name == "prompt" else plots.ink(plots.colour(own or name))
     css = f"border-left:5px {'solid' if own else 'dotted'} {shade};padding-left:.6em;margin:.3em 0"

@@ -33,14 +33,16 @@ def questions() -> list[Item]:
 
 
 def _routes_well(answer) -> bool | str:
-    right, cost, items = 0, 0.0, questions()
+    correct, cost, items = 0, 0.0, questions()
     for item in items:
         name = answer(item.prompt)
         if name not in REACH:
             return f"{name!r} is no model; there are {', '.join(REACH)}"
-        right, cost = right + (item.difficulty <= REACH[name]), cost + PRICE[name] / len(items)
-    if right < len(items):
-        return f"{len(items) - right} of {len(items)} questions went to a model that cannot do them"
+        correct, cost = correct + (item.difficulty <= REACH[name]), cost + PRICE[name] / len(items)
+    if correct < len(items):
+        return (
+            f"{len(items) - correct} of {len(items)} questions went to a model that cannot do them"
+        )
     return cost < 6 or f"all right at a mean cost of {cost:.2f}; 6 is enough"
 
 

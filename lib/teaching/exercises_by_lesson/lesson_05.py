@@ -9,14 +9,14 @@ from lib.teaching.exercises_by_lesson import Exercise, Exercises
 BUDGET = 0.006
 
 
-def thrifty(right: float, dollars: float, budget: float) -> float:
+def thrifty(correct: float, cost_usd: float, budget: float) -> float:
     """CoRL's reward, and half of it only for what is left of the budget."""
-    return reward(right, dollars, budget) * (1 - 0.5 * dollars / budget)
+    return reward(correct, cost_usd, budget) * (1 - 0.5 * cost_usd / budget)
 
 
-def sign_error(right: float, dollars: float, budget: float) -> float:
+def sign_error(correct: float, cost_usd: float, budget: float) -> float:
     """The mistake: of two right answers the dearer one is paid more."""
-    return reward(right, dollars, budget) * (1 + dollars / budget) / 2
+    return reward(correct, cost_usd, budget) * (1 + cost_usd / budget) / 2
 
 
 def _saves(answer) -> bool | str:

@@ -5,17 +5,17 @@ import numpy as np
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 
-def stopping(spent, right, dear_right, dear_dollars, limit):
+def stopping(spent, correct, dear_right, dear_dollars, limit):
     """Mean right and mean dollars where the cheap agent is stopped once it has spent `limit`."""
     done = np.asarray(spent) <= limit
     paid = np.where(done, spent, limit + np.asarray(dear_dollars))
-    return float(np.where(done, right, dear_right).mean()), float(paid.mean())
+    return float(np.where(done, correct, dear_right).mean()), float(paid.mean())
 
 
-def forgetful(spent, right, dear_right, dear_dollars, limit):
+def forgetful(spent, correct, dear_right, dear_dollars, limit):
     """The mistake: what was spent before the stop is forgotten."""
     done = np.asarray(spent) <= limit
-    return float(np.where(done, right, dear_right).mean()), float(
+    return float(np.where(done, correct, dear_right).mean()), float(
         np.where(done, spent, dear_dollars).mean()
     )
 
@@ -23,10 +23,10 @@ def forgetful(spent, right, dear_right, dear_dollars, limit):
 def _stops(answer) -> bool | str:
     rng = np.random.default_rng(0)
     spent, dear = rng.gamma(2.0, 0.1, 200), rng.gamma(2.0, 0.5, 200)
-    right, dear_right = rng.random(200) < 0.6, rng.random(200) < 0.9
+    correct, dear_right = rng.random(200) < 0.6, rng.random(200) < 0.9
     for limit in (0.0, float(np.median(spent)), float(spent.max())):
-        told = tuple(map(float, answer(spent, right, dear_right, dear, limit)))
-        if not np.allclose(told, stopping(spent, right, dear_right, dear, limit)):
+        told = tuple(map(float, answer(spent, correct, dear_right, dear, limit)))
+        if not np.allclose(told, stopping(spent, correct, dear_right, dear, limit)):
             return f"at a limit of {limit:.3f} you say {told}; think of who is asked, and of everything that is paid"
     return True
 

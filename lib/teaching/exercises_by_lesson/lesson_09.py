@@ -50,8 +50,8 @@ EXERCISES = Exercises(
         "09.2",
         "medium",
         6,
-        "Both arms of an ablation vary from seed to seed with a standard deviation of 0.2, and seeds that they share "
-        "make their results correlate with 0.9. How many times more seeds would arms that share no seeds need for an "
+        "Both methods of an ablation vary from seed to seed with a standard deviation of 0.2; seeds that they share "
+        "make their results correlate with 0.9. How many times more seeds do methods without shared seeds need for an "
         "interval of the same width?",
         hint="Var(a - b) = Var a + Var b - 2 Cov(a, b)",
         answer=10.0,

@@ -32,7 +32,7 @@ EXERCISES = Exercises(
         "10.1",
         "easy",
         3,
-        "One arm scores 0.70 [0.66, 0.74], another, independent of it, 0.62 [0.59, 0.65]. What is the lower end of "
+        "One method scores 0.70 [0.66, 0.74], another, independent of it, 0.62 [0.59, 0.65]. What is the lower end of "
         "the interval of their difference?",
         hint="which end of each points towards the other? Their distances add up as squares",
         answer=0.08 - (0.04**2 + 0.03**2) ** 0.5,

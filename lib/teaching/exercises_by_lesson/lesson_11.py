@@ -11,33 +11,33 @@ RATE = 10.0  # right answers that a dollar is worth
 
 
 def router(
-    words: np.ndarray, right: np.ndarray, dollars: np.ndarray, asked: np.ndarray, rate: float
+    words: np.ndarray, correct: np.ndarray, cost_usd: np.ndarray, asked: np.ndarray, rate: float
 ) -> np.ndarray:
     """Whom to ask (k,) by the first words (k,) of new items: the largest chance of being right less rate x dollars.
 
     words (n,), right (n, m): items to learn from; dollars (m,) of a call. An unknown word has the chances of all items.
     """
-    known = {word: right[words == word].mean(0) for word in set(words)}
-    chances = np.array([known.get(word, right.mean(0)) for word in asked])
-    return (chances - rate * dollars).argmax(1)
+    known = {word: correct[words == word].mean(0) for word in set(words)}
+    chances = np.array([known.get(word, correct.mean(0)) for word in asked])
+    return (chances - rate * cost_usd).argmax(1)
 
 
 def dearest(
-    words: np.ndarray, right: np.ndarray, dollars: np.ndarray, asked: np.ndarray, rate: float
+    words: np.ndarray, correct: np.ndarray, cost_usd: np.ndarray, asked: np.ndarray, rate: float
 ) -> np.ndarray:
     """The mistake: whoever is right most often, whatever is asked and whatever it costs."""
-    return np.full(len(asked), right.mean(0).argmax())
+    return np.full(len(asked), correct.mean(0).argmax())
 
 
 def _routes(answer: Callable) -> bool | str:
-    dollars = np.array([0.001, 0.02])
+    cost_usd = np.array([0.001, 0.02])
     draw = seeds.rng("exercise", "router")
     words = np.where(draw.random(60) < 0.5, "prove", "add")
-    right = np.stack([words == "add", draw.random(60) < 0.9], axis=1).astype(float)
+    correct = np.stack([words == "add", draw.random(60) < 0.9], axis=1).astype(float)
     for asked in (np.array(["add", "prove", "add"]), np.array(["draw"]), words[:20]):
         told, known = (
-            np.asarray(answer(words, right, dollars, asked, RATE)),
-            router(words, right, dollars, asked, RATE),
+            np.asarray(answer(words, correct, cost_usd, asked, RATE)),
+            router(words, correct, cost_usd, asked, RATE),
         )
         if told.shape != known.shape:
             return f"{len(asked)} items need {len(asked)} places of models, got shape {told.shape}"

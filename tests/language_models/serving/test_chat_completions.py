@@ -310,7 +310,7 @@ WRONG = {
     "no messages": ({"messages": []}, "messages"),
     "a tool's reply to nothing": ({"messages": [{"role": "tool", "content": "x"}]}, "tool_call_id"),
     "half a surrogate pair": ({"messages": [{"role": "user", "content": "\ud800"}]}, "surrogate"),
-    "heat": ({"temperature": 2.1}, "temperature"),
+    "temperature": ({"temperature": 2.1}, "temperature"),
     "cold": ({"temperature": -0.1}, "temperature"),
     "no number": ({"temperature": float("nan")}, "temperature"),
     "truth for a number": ({"temperature": True}, "temperature"),

@@ -398,8 +398,8 @@ def test_without_the_key_nothing_is_answered_but_health(models):
                         reply.json()["error"]["code"] == "invalid_api_key" and KEY not in reply.text
                     )
             assert (await client.get("/health")).status_code == 200
-            right = await client.get("/v1/models", headers={"authorization": f"Bearer {KEY}"})
-            assert right.status_code == 200
+            correct = await client.get("/v1/models", headers={"authorization": f"Bearer {KEY}"})
+            assert correct.status_code == 200
 
     asyncio.run(play())
 
@@ -529,7 +529,7 @@ PLACES = {
     "elsewhere": ("/v1/completions", ASKED),
     **{
         wrong: ("/v1/chat/completions", ASKED | WRONG[wrong][0])
-        for wrong in ("functions", "heat", "twins")
+        for wrong in ("functions", "temperature", "twins")
     },
 }
 

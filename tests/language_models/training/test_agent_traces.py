@@ -61,7 +61,7 @@ def test_the_checked_steps_are_right_and_end_at_the_first_slip():
         assert bool(shown.thoughts) == (shown.told == CHECK) and shown.tools == []
         if shown.thoughts:
             steps = zip(noted(shown.shown[0][1])[0], shown.needed, strict=True)
-            slips = [i for i, (drafted, right) in enumerate(steps) if drafted != right]
+            slips = [i for i, (drafted, correct) in enumerate(steps) if drafted != correct]
             assert shown.thoughts == shown.needed[: slips[0] + 1 if slips else None], shown.messages
             careful += 1
     assert careful > 50

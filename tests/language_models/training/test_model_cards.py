@@ -35,8 +35,8 @@ def lab(tmp_path_factory):
 
 
 def answers(rows) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=["group", "difficulty", "right", "confidence"])
-    return frame.assign(arm="m", style="plain", right=frame["right"].astype(float))
+    frame = pd.DataFrame(rows, columns=["group", "difficulty", "correct", "confidence"])
+    return frame.assign(method="m", style="plain", correct=frame["correct"].astype(float))
 
 
 def test_operations_are_those_of_the_matrix_products():
@@ -74,27 +74,27 @@ def test_a_measured_model_has_a_card_that_agrees_with_its_answers(lab):
         for r in card["accuracy"]
         if (r["category"], r["skin"], r["difficulty"]) == ("chain", "plain", 2)
     ]
-    assert row["n"] == len(chains) and row["accuracy"] == pytest.approx(chains["right"].mean())
-    assert row["lo"] <= row["accuracy"] <= row["hi"]
+    assert row["n"] == len(chains) and row["accuracy"] == pytest.approx(chains["correct"].mean())
+    assert row["ci_low"] <= row["accuracy"] <= row["ci_high"]
     judged = [
         tasks.answered(text) == answer
         for text, answer in zip(chains["reply"], chains["answer"], strict=True)
     ]
-    assert judged == chains["right"].astype(bool).tolist()
+    assert judged == chains["correct"].astype(bool).tolist()
 
 
 def test_answers_are_rows_of_the_record_and_have_exact_intervals(lab, tmp_path):
     settings, _, measured, _ = lab
     results_table.write("lab", measured.answers, tmp_path)
-    kept = results_table.read("lab", tmp_path, split="test", heat=0)
+    kept = results_table.read("lab", tmp_path, split="test", temperature=0)
     assert (
         len(kept)
         == sum(len(model_cards.exam(settings, name)) for name in settings.models)
         == kept["item"].nunique()
     )
-    assert ((kept["reward"] == 1) == (kept["right"] == 1)).all() and (kept["dollars"] > 0).all()
-    found = stats.mean(kept.assign(right=0.0), "right", "arm")
-    assert found["hi"].item() == pytest.approx(
+    assert ((kept["reward"] == 1) == (kept["correct"] == 1)).all() and (kept["cost_usd"] > 0).all()
+    found = stats.mean(kept.assign(correct=0.0), "correct", "method")
+    assert found["ci_high"].item() == pytest.approx(
         1 - 0.025 ** (1 / len(kept))
     )  # Clopper and Pearson, none of n
 
@@ -103,9 +103,12 @@ def test_heat_and_skills_are_recorded_item_by_item(lab):
     settings, _, _, root = lab
     model = checkpoints.load(root / "models/lab-nano")
     warm = model_cards.heated({"lab-nano": model}, {"lab-nano": 2}, [0.0, 1.5], settings)
-    assert stats.mean(warm, "right", ["arm", "heat"])["items"].tolist() == [settings.test_items] * 2
+    assert (
+        stats.mean(warm, "correct", ["method", "temperature"])["num_items"].tolist()
+        == [settings.test_items] * 2
+    )
     asked = model_cards.skills(model, "lab-nano", settings)
-    counts = stats.mean(asked, "right", "group")["items"]
+    counts = stats.mean(asked, "correct", "group")["num_items"]
     assert counts.to_dict() == dict.fromkeys(agent_traces.FAMILIES, 5 * settings.test_items)
 
 
@@ -136,7 +139,7 @@ def test_our_client_asks_lab_models_at_their_measured_price(lab):
     first, second = asyncio.run(ask()), asyncio.run(ask())
     per_token = model_cards.read("lab-nano", root / "models")["dollars_per_1k_tokens"] / 1000
     for reply, repeated in zip(first, second, strict=True):
-        assert reply.dollars == pytest.approx((reply.tokens_in + reply.tokens_out) * per_token)
+        assert reply.cost_usd == pytest.approx((reply.tokens_in + reply.tokens_out) * per_token)
         assert reply.text and reply.text == repeated.text
 
 
@@ -177,7 +180,7 @@ def test_a_dearer_model_is_dearer_and_slower():
         for n in ("lab-nano", "lab-large")
     )
     assert (
-        large.dollars > 5 * small.dollars
+        large.cost_usd > 5 * small.cost_usd
         and large.seconds > small.seconds > SETTINGS.seconds_per_token
     )
 
@@ -192,8 +195,8 @@ def test_the_category_is_probed_against_the_best_constant():
         checkpoints.fresh(TINY, 0).eval(), "lab-nano", ["chain", "story"], 40
     )
     category = stats.mean(
-        results_table.frame("probe", found).query("group == 'category'"), "right", "layer"
+        results_table.frame("probe", found).query("group == 'category'"), "correct", "layer"
     )
-    assert category.index.tolist() == [0, 1, 2] and (category["items"] == 80).all()
+    assert category.index.tolist() == [0, 1, 2] and (category["num_items"] == 80).all()
     assert found.loc[found["group"] == "category", "constant"].mean() == 0.5
     assert category["value"].iloc[-1] > 0.9  # the words differ

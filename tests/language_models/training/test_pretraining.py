@@ -106,8 +106,8 @@ def test_the_target_is_looked_at_on_dev_items_of_its_difficulty():
     items = [verdict.args[0] for _, verdict in training.dev]
     assert {(i.category, i.difficulty, i.split) for i in items} == {("chain", 5, "dev")}
     assert [ids for ids, _ in training.dev] == [conversation(question(item)) for item in items]
-    for item, (_, right) in zip(items, training.dev, strict=True):
-        assert right(item.solution) and not right("")
+    for item, (_, correct) in zip(items, training.dev, strict=True):
+        assert correct(item.solution) and not correct("")
 
 
 def test_an_agent_is_looked_at_in_its_roles():
@@ -188,7 +188,7 @@ def test_a_broken_checkpoint_is_an_error_that_names_the_file(damage, tmp_path):
 
 # What is taught -----------------------------------------------------------------------------------
 
-DIET = [
+MIXTURE = [
     Course(family="chain", difficulties=[1, 2], skin="plain", share=3.0),
     Course(family="belief", difficulties=[2], style="brief"),
     Course(family="big", difficulties=[1, 3], style="agent", share=2.0),
@@ -215,17 +215,17 @@ def kind(dialogue) -> str:
 
 @pytest.fixture(scope="module")
 def taught() -> list:
-    return corpus(DIET, 600, 0)
+    return corpus(MIXTURE, 600, 0)
 
 
-def test_shares_are_what_the_diet_says_and_courses_are_mixed(taught):
+def test_shares_are_what_the_data_mixture_says_and_courses_are_mixed(taught):
     kinds = [kind(dialogue) for dialogue in taught]
     assert [kinds.count(name) for name in ("chain", "belief", "big")] == [300, 100, 200]
     assert all(30 < kinds[start : start + 100].count("chain") < 70 for start in range(0, 600, 100))
 
 
 def test_a_corpus_is_reproducible_and_another_seeds_is_another(taught):
-    assert corpus(DIET, 600, 0) == taught != corpus(DIET, 600, 1)
+    assert corpus(MIXTURE, 600, 0) == taught != corpus(MIXTURE, 600, 1)
 
 
 def test_styles_are_plain_brief_and_agent(taught):
@@ -247,7 +247,7 @@ def test_styles_are_plain_brief_and_agent(taught):
 def test_nothing_of_dev_or_test_is_taught():
     """The key is read back from the question; chain in signs, and sums and products wherever they stand."""
     seen = set()
-    for dialogue in corpus(DIET, 1_500, 0):
+    for dialogue in corpus(MIXTURE, 1_500, 0):
         question = next(text for role, text in turns(dialogue) if role == "user")
         if found := re.fullmatch(r"(\d(?: [-+*] \d)+) = \?", question):
             key = f"chain/{found[1]}"
@@ -263,7 +263,7 @@ def test_nothing_of_dev_or_test_is_taught():
 
 @pytest.mark.parametrize(("n", "size"), [(3, 4), (200, 16), (601, 16), (64, 64), (130, 7)])
 def test_an_epochs_batches_hold_every_dialogue_once(n, size):
-    dialogues = corpus(DIET, n, 0)
+    dialogues = corpus(MIXTURE, n, 0)
     made = batches(dialogues, size, 0, 0)
     assert sorted(np.concatenate(made).tolist()) == list(range(len(dialogues)))
     assert max(map(len, made)) <= size and len(made) == -(-len(dialogues) // size)
@@ -351,7 +351,7 @@ def lab(**models) -> LabSettings:
     whole = load("smoke").lab.model_dump()
     made = {name: tiny.settings().model_dump() | changes for name, changes in models.items()}
     alone = next((name for name, model in made.items() if not model["base"]), "nobody")
-    return validate(whole | {"models": made, "live": alone}, LabSettings, "a test")
+    return validate(whole | {"models": made, "demo_model": alone}, LabSettings, "a test")
 
 
 def test_bases_are_trained_before_those_that_start_from_them_and_heavy_chains_first():

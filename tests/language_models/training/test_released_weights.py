@@ -148,7 +148,7 @@ def lab(**changes):
     """A lab of one tiny model."""
     held = SETTINGS.model_dump() | {
         "models": {"m": tiny.settings(**changes).model_dump()},
-        "live": "m",
+        "demo_model": "m",
         "jobs": 1,
     }
     return config.validate(held, config.LabSettings, "a test")

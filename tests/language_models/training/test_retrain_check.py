@@ -26,11 +26,11 @@ def root(tmp_path):
 def test_differences_are_taken_item_by_item():
     (row,) = retrain_check.differences(SOLVED, LESS).to_dict("records")
     assert row["items"] == 2000 and row["shipped"] == 0.5 and row["value"] == pytest.approx(-0.001)
-    assert row["lo"] < row["value"] < row["hi"] < 0.001 and row["alike"]
+    assert row["ci_low"] < row["value"] < row["ci_high"] < 0.001 and row["alike"]
     (far,) = retrain_check.differences(
         SOLVED, {"m": {"chain plain": ~SOLVED["m"]["chain plain"]}}
     ).to_dict("records")
-    assert far["value"] == 0 and far["hi"] > 0.04, "as good on average, on other items"
+    assert far["value"] == 0 and far["ci_high"] > 0.04, "as good on average, on other items"
 
 
 def test_a_comparison_is_kept_once_for_every_seed(root):

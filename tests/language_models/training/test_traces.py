@@ -105,8 +105,8 @@ def test_a_draft_is_right_exactly_where_the_verdict_says_so(style):
         assert shown.answer == ("right" if shown.flawless else "wrong"), shown.messages
         verdicts[shown.flawless, shown.shown[0][1].startswith("answer ")] += 1
     assert len(verdicts) == (4 if style == "team" else 2) and min(verdicts.values()) > 10
-    right = sum(many for (flawless, _), many in verdicts.items() if flawless)
-    assert 0.4 < right / verdicts.total() < 0.6
+    correct = sum(many for (flawless, _), many in verdicts.items() if flawless)
+    assert 0.4 < correct / verdicts.total() < 0.6
 
 
 def test_votes_are_for_the_right_answer_or_for_none(style):
