@@ -47,7 +47,9 @@ def test_the_small_jobs_give_the_recorded_numbers(system_run):
     assert not problems, "\n".join(problems)
     classes = [job["results"] for job in runner.read(system)["jobs"]]
     if not all(runner.processor() in results for results in classes):
-        pytest.skip(f"no numbers are recorded for {runner.processor()}: python -m tests.golden --record {system}")
+        pytest.skip(
+            f"no numbers are recorded for {runner.processor()}: python -m tests.golden --record {system}"
+        )
 
 
 def test_every_module_that_decides_numbers_has_a_version_in_the_key_of_the_job(

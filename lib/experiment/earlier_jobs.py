@@ -7,9 +7,11 @@ the key), and the columns of the tables. No number changes. `migrate` is called 
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow.parquet as parquet
 
 from lib.config import ROOT
@@ -72,6 +74,13 @@ COLUMNS_OF = {
     },
 }
 
+# Values that were numbers and are names now, by table and column; the last name is that of -1.
+NAMES_OF = {"conductor/rollouts": {"action": ("fmt", "ppl", "ent", "len", "pref", "")}}
+RESULTS = {  # names in the receipts of jobs, besides those of columns
+    "constant_dollars": "constant_cost_usd",
+    "oracle_dollars": "oracle_cost_usd",
+}
+
 # Names of settings wherever they stand, and those of one sweep, by the path of the setting in it.
 SETTINGS = {
     "arm": "variant",
@@ -115,6 +124,8 @@ HASHES = {
 def migrate(runs: str | Path = RUNS) -> int:
     """Rename what an earlier version kept under `runs`; does nothing where it is done.
 
+    Killed anywhere and called again, it goes on: the new keys are written down before the first folder is renamed.
+
     Args:
         runs: Folder of the sweeps' folders.
 
@@ -123,55 +134,94 @@ def migrate(runs: str | Path = RUNS) -> int:
     """
     runs = Path(runs)
     stamp = runs / STAMP
-    if not runs.is_dir() or (stamp.exists() and artifacts.read_json(stamp)["schema"] >= SCHEMA):
+    state = artifacts.read_json(stamp) if stamp.exists() else {"schema": 1, "keys": {}}
+    if not runs.is_dir() or state["schema"] >= SCHEMA:
         return 0
-    pending = {
+    records = {
         path.parent: artifacts.read_json(path)
         for path in sorted(runs.rglob("job.json"))
         if (path.parent / "done.json").exists()
     }
-    earlier_keys = {folder.name for folder in pending}
-    keys = dict(HASHES)  # today's key, by the earlier one
+    keys = state["keys"] | _plan_keys(records, runs, HASHES | state["keys"])
+    artifacts.write_json(stamp, {"schema": 1, "keys": keys})
+    for folder, record in records.items():
+        _migrate_job(folder, record, HASHES | keys, runs)
+    artifacts.write_json(stamp, {"schema": SCHEMA, "keys": {}})
+    return sum(earlier != today for earlier, today in keys.items())
+
+
+def _plan_keys(
+    records: Mapping[Path, dict[str, Any]], runs: Path, known: Mapping[str, str]
+) -> dict[str, str]:
+    """Today's key of every job, by its earlier one: a job that names others by their keys comes after them."""
+    pending = dict(records)
+    earlier_keys = {folder.name for folder in records}
+    keys: dict[str, str] = {}
     while pending:
-        # A job that names another one by its key waits until that one has its new key.
         ready = [
             folder
             for folder, record in pending.items()
-            if not (_named_keys(record["settings"]) & earlier_keys - {folder.name}) - set(keys)
+            if _named_keys(record["settings"]) & earlier_keys <= set(keys) | {folder.name}
         ]
         if not ready:
-            break  # what is left names jobs in a circle, so it was not written by a sweep
+            break  # jobs that name one another in a circle were not written by a sweep
         for folder in ready:
             record = pending.pop(folder)
-            keys[folder.name] = _migrate_job(folder, record, keys, runs)
-    artifacts.write_json(stamp, {"schema": SCHEMA})
-    return sum(earlier != today for earlier, today in keys.items()) - len(HASHES)
+            keys[folder.name] = _rename_job(folder, record, {**known, **keys}, runs).key
+    return keys
 
 
-def _migrate_job(folder: Path, record: dict[str, Any], keys: dict[str, str], runs: Path) -> str:
-    """Rename the columns, the settings and the folder of one job; its new key."""
+def _rename_job(
+    folder: Path, record: Mapping[str, Any], keys: Mapping[str, str], runs: Path
+) -> Job:
+    sweep_name = folder.parent.relative_to(runs).as_posix()
+    names = SETTINGS | SETTINGS_OF.get(sweep_name, {})
+    return Job(record["label"], _rename_keys(record["settings"], names, keys))
+
+
+def _migrate_job(
+    folder: Path, record: Mapping[str, Any], keys: Mapping[str, str], runs: Path
+) -> None:
+    """Rename the columns, the settings and the folder of one job."""
     sweep_name = folder.parent.relative_to(runs).as_posix()
     for path in sorted(folder.glob("*.parquet")):
-        _rename_columns(path, COLUMNS | COLUMNS_OF.get(f"{sweep_name}/{path.stem}", {}))
-    done = artifacts.read_json(folder / "done.json")
-    artifacts.write_json(folder / "done.json", _rename_keys(done, COLUMNS, {}))
-    settings = _rename_keys(record["settings"], SETTINGS | SETTINGS_OF.get(sweep_name, {}), keys)
-    job = Job(record["label"], settings)
-    artifacts.write_json(folder / "job.json", {"label": job.label, "settings": settings})
+        table = f"{sweep_name}/{path.stem}"
+        _rename_columns(path, COLUMNS | COLUMNS_OF.get(table, {}))
+        for column, names in NAMES_OF.get(table, {}).items():
+            _name_values(path, column, names)
+    receipt = artifacts.read_json(folder / "done.json")
+    artifacts.write_json(folder / "done.json", _rename_keys(receipt, COLUMNS | RESULTS, {}))
+    job = _rename_job(folder, record, keys, runs)
+    artifacts.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
     target = folder.parent / job.key
     if target != folder and not target.exists():
         folder.rename(target)
-    return job.key
 
 
-def _rename_columns(path: Path, names: dict[str, str]) -> None:
-    table = parquet.read_table(path)
-    renamed = [names.get(column, column) for column in table.column_names]
-    if renamed != table.column_names and len(set(renamed)) == len(renamed):
-        artifacts.write_parquet(path, table.rename_columns(renamed).to_pandas())
+def _rename_columns(path: Path, names: Mapping[str, str]) -> None:
+    columns = parquet.read_schema(path).names
+    # Of a column that takes the name of another (kind -> group -> rollout_group) the first tells what is not done yet.
+    sources = {today: earlier for earlier, today in names.items()}
+    todo = {
+        earlier: today
+        for earlier, today in names.items()
+        if earlier in columns and (earlier not in sources or sources[earlier] in columns)
+    }
+    if todo:
+        table = artifacts.read_parquet(path).rename(columns=todo)
+        artifacts.write_parquet(path, table)
 
 
-def _rename_keys(value: Any, names: dict[str, str], keys: dict[str, str], path: str = "") -> Any:
+def _name_values(path: Path, column: str, names: Sequence[str]) -> None:
+    table = artifacts.read_parquet(path)
+    if pd.api.types.is_integer_dtype(table[column]):
+        table[column] = [names[number] for number in table[column]]
+        artifacts.write_parquet(path, table)
+
+
+def _rename_keys(
+    value: Any, names: Mapping[str, str], keys: Mapping[str, str], path: str = ""
+) -> Any:
     """Nested settings with today's names, and with today's keys of the jobs that they name.
 
     names: By the name of a setting, or by its dotted path where only that one is renamed.

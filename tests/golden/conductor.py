@@ -134,7 +134,9 @@ def _summarize_training(
         "distance from the start": _measure_distance(start_model, folder / "model"),
         # The exam.
         "scores": items["correct"].tolist(),
-        "mean of the exam": items[["verified", "novel", "tokens_out", "well_formed"]].mean().tolist(),
+        "mean of the exam": items[["verified", "novel", "tokens_out", "well_formed"]]
+        .mean()
+        .tolist(),
         "mean of the rewards": components[list(COMPONENTS)].mean().tolist(),
         "weights on the first items": components[weights].head(2).to_numpy().tolist(),
         # The training.

@@ -1,0 +1,92 @@
+"""Finished jobs of an earlier version keep their numbers under today's names."""
+
+import pandas as pd
+import pytest
+
+from lib.experiment import artifacts, earlier_jobs, sweep
+from lib.experiment.sweep import Job
+
+
+def leave(runs, name: str, settings: dict, **tables: pd.DataFrame) -> Job:
+    """A finished job as an earlier version left it."""
+    job = Job(name, settings)
+    folder = job.folder(runs)
+    artifacts.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
+    for table, frame in tables.items():
+        artifacts.write_parquet(folder / f"{table}.parquet", frame)
+    artifacts.write_json(folder / "done.json", {"result": {"constant_dollars": 2.0}, "seconds": 1})
+    return job
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A start, and a training that names it by its key."""
+    start = leave(
+        tmp_path / "toolorchestra", "start", {"arm": None, "tools": {"warm": {"lean": 2}}}
+    )
+    rollouts = pd.DataFrame({"kind": ["chain"], "group": [3], "right": [1.0], "dollars": [0.5]})
+    episodes = pd.DataFrame({"kind": ["facts"], "exam": ["test"], "right": [0.0]})
+    settings = {"arm": {"name": "paper"}, "seed": 0, "inputs": {"start": start.key}}
+    leave(tmp_path / "toolorchestra", "paper", settings, rollouts=rollouts, episodes=episodes)
+    return tmp_path
+
+
+START = Job("start", {"variant": None, "tools": {"warm": {"preference_bias": 2}}})
+PAPER = Job("paper", {"variant": {"name": "paper"}, "seed": 0, "inputs": {"start": START.key}})
+
+
+def check(runs) -> None:
+    folder = runs / "toolorchestra"
+    assert sorted(path.name for path in folder.iterdir()) == sorted([START.key, PAPER.key])
+    assert sweep.finished(PAPER, folder)["result"] == {"constant_cost_usd": 2.0}
+    rollouts = artifacts.read_parquet(PAPER.folder(folder) / "rollouts.parquet")
+    assert rollouts.to_dict("list") == {
+        "group": ["chain"], "rollout_group": [3], "correct": [1.0], "cost_usd": [0.5]
+    }  # fmt: skip
+    episodes = artifacts.read_parquet(PAPER.folder(folder) / "episodes.parquet")
+    assert episodes.to_dict("list") == {"group": ["facts"], "style": ["test"], "correct": [0.0]}
+
+
+def test_finished_jobs_are_found_under_todays_settings_with_todays_columns(runs):
+    assert earlier_jobs.migrate(runs) == 2
+    check(runs)
+    assert earlier_jobs.migrate(runs) == 0, "once"
+    check(runs)
+
+
+@pytest.mark.parametrize("call", range(8))
+def test_killed_anywhere_it_goes_on(runs, monkeypatch, call):
+    """Every write and every renaming of a folder may be the last thing that happened."""
+    calls = []
+    write_json, write_parquet = artifacts.write_json, artifacts.write_parquet
+
+    def killed(write):
+        def write_or_die(*arguments):
+            calls.append(write)
+            if len(calls) == call + 1:
+                raise KeyboardInterrupt
+            return write(*arguments)
+
+        return write_or_die
+
+    monkeypatch.setattr(earlier_jobs.artifacts, "write_json", killed(write_json))
+    monkeypatch.setattr(earlier_jobs.artifacts, "write_parquet", killed(write_parquet))
+    with pytest.raises(KeyboardInterrupt):
+        earlier_jobs.migrate(runs)
+    monkeypatch.undo()
+    earlier_jobs.migrate(runs)
+    check(runs)
+
+
+def test_emphasised_rewards_are_named(tmp_path):
+    rollouts = pd.DataFrame({"action": [2, -1], "advantage": [0.5, 0.0]})
+    leave(tmp_path / "conductor", "conductor", {"job": "arm"}, rollouts=rollouts)
+    earlier_jobs.migrate(tmp_path)
+    job = Job("conductor", {"job": "variant"})
+    table = artifacts.read_parquet(job.folder(tmp_path / "conductor") / "rollouts.parquet")
+    assert table["action"].tolist() == ["ent", ""]
+
+
+def test_without_kept_jobs_there_is_nothing_to_do(tmp_path):
+    assert earlier_jobs.migrate(tmp_path / "nothing") == 0
+    assert not (tmp_path / "nothing").exists()
