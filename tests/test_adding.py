@@ -39,7 +39,7 @@ place = Path(sys.argv[1])
 built = train.build(smoke, "education", place / "zoo", place / "runs")
 steps = evaluate.evaluate(smoke, evaluate.actors(built.policies), "education", smoke.education.topic)
 rows = evaluate.as_record(evaluate.episodes(steps, "education"), "education", smoke.education.topic)
-assert "MO-worst" in stats.mean(rows, "reward", "arm").index, "the policy was not measured"
+assert "MO-worst" in stats.mean(rows, "reward", "method").index, "the policy was not measured"
 told = {each.name: each.objective.told(recipes.OBJECTIVES["education"]) for each in recipes.recipes(smoke, "education")}
 assert told["MO-worst"].startswith("the worst of"), told
 from tests.budgeted_routing.test_baselines import BUDGETS, modest
@@ -48,7 +48,7 @@ found = baselines.compare(modest(40, 0), modest(20, 1), BUDGETS)
 assert "always the dearest" in set(found["router"]), "the router was not compared"
 from lib.budgeted_routing import results
 from tests.budgeted_routing.made import study
-assert "always the dearest" in set(results.rows(study())["arm"]), "the router is not in the record"
+assert "always the dearest" in set(results.rows(study())["method"]), "the router is not in the record"
 """
 
 

@@ -159,11 +159,7 @@ def _facing(
 
 def _words(first: Metrics, second: Metrics) -> pd.DataFrame:
     """Verdicts of two runs of a lesson: key, one, two."""
-    keys = [
-        key
-        for key in first
-        if key.endswith(("_verdict", ".verdict")) or key.startswith("claims.by_id.")
-    ]
+    keys = [key for key in first if key.endswith("_verdict") or key.startswith("claims.by_id.")]
     rows = [
         (key, *(_OLD.get(run[key], run[key]) for run in (first, second)))
         for key in keys

@@ -127,8 +127,8 @@ def test_a_finished_lesson_leaves_flat_numbers_with_their_intervals_and_what_the
     zoo.finish(key_figure="front", key_metrics=["share", "backend"])
     assert json.loads((tmp_path / "metrics/01_policy_zoo.json").read_text()) == {
         "education.SO-d1.length": 3.5,
-        "education.SO-d1.length_lo": 3.0,
-        "education.SO-d1.length_hi": 4.0,
+        "education.SO-d1.length_ci_low": 3.0,
+        "education.SO-d1.length_ci_high": 4.0,
         "one_run": 1.0,
         "share": 0.5,
         "share_ci_low": 0.4,
@@ -166,7 +166,7 @@ def test_a_metric_that_is_no_finite_number_or_has_no_key_is_refused_by_name(zoo,
 
 
 def test_a_metric_is_recorded_once_also_as_a_bound_of_another_and_not_the_wrong_way_round(zoo):
-    with pytest.raises(ValueError, match="above hi"):
+    with pytest.raises(ValueError, match="above ci_high"):
         zoo.metric("share", Interval(1.0, 2.0, 0.5))
     zoo.metric("share", Interval(0.5, 0.4, 0.6))
     for key in ("share", "share_ci_low"):
@@ -221,10 +221,10 @@ def test_tables_say_what_they_show_and_what_their_headers_head():
         ("row", "T&lt;O"),
     ]
     assert re.findall(r'<td style="text-align:(\w+)[^"]*">([^<]+)<', made) == [
-        ("correct", "0.50"),
-        ("correct", "1"),
-        ("correct", "12.25"),
-        ("correct", "2000"),
+        ("right", "0.50"),
+        ("right", "1"),
+        ("right", "12.25"),
+        ("right", "2000"),
     ]
 
 

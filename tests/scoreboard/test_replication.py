@@ -81,10 +81,10 @@ def test_an_interval_of_no_width_counts_only_where_the_other_run_drew_one():
 
 
 def test_a_verdict_that_turns_round_is_a_contradiction_and_one_that_fades_is_not():
-    one = {"a_verdict": "holds", "b.verdict": "holds", "claims.by_id.c": "fails", "backend": "lab"}
+    one = {"a_verdict": "holds", "b_verdict": "holds", "claims.by_id.c": "fails", "backend": "lab"}
     two = {
         "a_verdict": "undecided",
-        "b.verdict": "does not hold",
+        "b_verdict": "does not hold",
         "claims.by_id.c": "holds",
         "backend": "replay",
     }

@@ -33,7 +33,7 @@ def episodes(rows: pd.DataFrame, caption: str, unlimited: float) -> tuple[str, s
 
     shown = (
         (
-            f"budget {row['label']}",
+            f"budget {row['condition']}",
             [part(*each) for each in json.loads(row["spoken"])],
             _verdict(row, unlimited),
         )

@@ -53,9 +53,9 @@ def test_the_question_that_tells_most_has_every_budget_in_order():
         {"low": (low, [[0] * 6] * 2), "medium": ACTS["medium"], "high": (high, [[0] * 6] * 2)}
     )
     frame = results.episodes
-    frame.loc[(frame["item"] == 5) & (frame["label"] == "medium"), "cost_usd"] = PRICE[L]
+    frame.loc[(frame["item"] == 5) & (frame["condition"] == "medium"), "cost_usd"] = PRICE[L]
     told = routing.telling(frame.sample(frac=1, random_state=1))
-    assert told["label"].tolist() == list(call_protocol.WORDS) and set(told["item"]) == {2}
+    assert told["condition"].tolist() == list(call_protocol.WORDS) and set(told["item"]) == {2}
     assert (
         told["called"].tolist() == [N, M, L]
         and set(told["seed"]) == {0}
