@@ -45,7 +45,7 @@ assert told["MO-worst"].startswith("the worst of"), told
 from tests.budgeted_routing.test_baselines import BUDGETS, modest
 from lib.budgeted_routing import baselines
 found = baselines.compare(modest(40, 0), modest(20, 1), BUDGETS)
-assert "always the dearest" in set(found["router"]), "the router was not compared"
+assert "always the dearest" in set(found["method"]), "the router was not compared"
 from lib.budgeted_routing import results
 from tests.budgeted_routing.made import study
 assert "always the dearest" in set(results.rows(study())["method"]), "the router is not in the record"

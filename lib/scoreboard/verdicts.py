@@ -70,8 +70,8 @@ class Part:
         return math.isfinite(self.margin.value) and not interval_arithmetic.is_exact(self.margin)
 
     @property
-    def told(self) -> float:
-        """The smallest effect that it could have told four times in five (80 % power), read off its interval as if
+    def mde(self) -> float:
+        """The minimum detectable effect at 80 % power, from its interval as if
         normal; nan where nothing was sampled."""
         return (
             mde_from_interval(self.margin.ci_low, self.margin.ci_high) if self.sampled else math.nan
@@ -96,8 +96,8 @@ class Verdict:
     question: str = ""
 
     @property
-    def told(self) -> float:
-        """The smallest effect that its least able test could have told; nan where nothing was sampled."""
+    def mde(self) -> float:
+        """The minimum detectable effect of its least able test; nan where nothing was sampled."""
         return max((part.mde for part in self.parts if part.sampled), default=math.nan)
 
     @property

@@ -52,7 +52,7 @@ def _tries(rows: pd.DataFrame, column: str) -> list[pd.DataFrame]:
         table.isna().any(axis=None) or table.shape != tries[0].shape for table in tries
     ):
         raise ValueError(
-            f"headroom of {column!r} needs every method on every item in two tries, got {len(tries)} tries"
+            f"headroom of {column!r} needs every method on every item in two samples, got {len(tries)}"
         )
     return tries
 

@@ -533,7 +533,7 @@ def test_what_cannot_fail_or_stands_on_the_wrong_rung_is_refused():
 
 def test_the_smallest_effect_is_that_of_80_percent_power():
     part = judged(test="{a.score} - {b.score} > 0").parts[0]  # half-width 0.05
-    assert part.told == pytest.approx(0.05 * (1.95996 + 0.84162) / 1.95996, abs=1e-4)
+    assert part.mde == pytest.approx(0.05 * (1.95996 + 0.84162) / 1.95996, abs=1e-4)
 
 
 @pytest.mark.parametrize("gained, nothing", [(0.5, False), (0.0, True)])
@@ -686,7 +686,7 @@ def test_a_card_escapes_what_the_file_says():
 def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(results_table, "RECORDS", tmp_path)
     with pytest.raises(Missing, match="no record of made"):
-        result_queries.FUNCTIONS["gap"]("made.right", "method=a", "method=b")
+        result_queries.FUNCTIONS["gap"]("made.correct", "method=a", "method=b")
     rows = [
         {
             "method": method,
@@ -703,16 +703,16 @@ def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
     made["correct"] = made["correct"].astype(float)
     made.loc[0, "correct"] += 0.1
     results_table.write("made", made, tmp_path)
-    found = result_queries.FUNCTIONS["gap"]("made.right", "method=a", "method=b", "seed=0|1|2")
+    found = result_queries.FUNCTIONS["gap"]("made.correct", "method=a", "method=b", "seed=0|1|2")
     assert found.ci_low > 0.9 and found.excludes(0)
     assert not result_queries.FUNCTIONS["mean"](
-        "made.right", "method=b, item=0"
+        "made.correct", "method=b, item=0"
     ).known  # nothing varied
     for wrong in ("colour=red", "method"):
         with pytest.raises(ClaimError, match="no condition"):
-            result_queries.FUNCTIONS["mean"]("made.right", wrong)
+            result_queries.FUNCTIONS["mean"]("made.correct", wrong)
     with pytest.raises(ClaimError, match="misspelled"):
-        result_queries.FUNCTIONS["gap"]("made.right", "method=z", "method=b")
+        result_queries.FUNCTIONS["gap"]("made.correct", "method=z", "method=b")
 
 
 def test_a_test_is_parsed_once_however_often_claims_are_read_and_judged():

@@ -132,7 +132,7 @@ def test_a_mixture_lies_on_the_hull_and_what_is_better_above_it():
         0
     ].value == pytest.approx(0)
     made.loc[made["method"] == "router", "cost_usd"] = 0.5
-    with pytest.raises(ValueError, match="below that of every arm"):
+    with pytest.raises(ValueError, match="below that of every method"):
         stats.above_mixtures(made, "correct", "cost_usd", {"method": "router"}, among)
 
 

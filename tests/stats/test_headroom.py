@@ -55,5 +55,5 @@ def test_the_constant_is_chosen_on_dev():
 )
 def test_what_is_not_whole_is_refused(spoil):
     whole = table({"a": np.full(9, 0.5), "b": np.full(9, 0.5)}, 0)
-    with pytest.raises(ValueError, match="every arm on every item in two tries"):
+    with pytest.raises(ValueError, match="every method on every item in two samples"):
         stats.headroom(whole, spoil(whole), "correct")

@@ -57,7 +57,7 @@ def test_the_question_that_tells_most_has_every_budget_in_order():
     told = routing.telling(frame.sample(frac=1, random_state=1))
     assert told["condition"].tolist() == list(call_protocol.WORDS) and set(told["item"]) == {2}
     assert (
-        told["called"].tolist() == [N, M, L]
+        told["chosen"].tolist() == [N, M, L]
         and set(told["seed"]) == {0}
         and set(told["temperature"]) == {0.0}
     )
