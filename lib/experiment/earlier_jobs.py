@@ -6,6 +6,7 @@ the key), and the columns of the tables. No number changes. `migrate` is called 
 `schema.json` says which schema the folder has. Left out: what a number depends on, which is a VERSION.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from lib.experiment import artifacts
 from lib.experiment.sweep import Job
 
 RUNS = ROOT / "data/runs"
+MODELS = ROOT / "data/models"  # their cards are hashed into the keys of the jobs that ask them
 SCHEMA = 2  # of the names below; raised with each rename of settings or columns
 STAMP = "schema.json"
 _KEY = re.compile(r"[0-9a-f]{16}")
@@ -121,20 +123,23 @@ HASHES = {
 }
 
 
-def migrate(runs: str | Path = RUNS) -> int:
+def migrate(runs: str | Path = RUNS, models: str | Path = MODELS) -> int:
     """Rename what an earlier version kept under `runs`; does nothing where it is done.
 
     Killed anywhere and called again, it goes on: the new keys are written down before the first folder is renamed.
 
     Args:
         runs: Folder of the sweeps' folders.
+        models: Folder of the small models' folders.
 
     Returns:
         How many finished jobs have another key now.
     """
     runs = Path(runs)
     stamp = runs / STAMP
-    state = artifacts.read_json(stamp) if stamp.exists() else {"schema": 1, "keys": {}}
+    state = (
+        artifacts.read_json(stamp) if stamp.exists() else {"schema": 1, "keys": {}, "hashes": {}}
+    )
     if not runs.is_dir() or state["schema"] >= SCHEMA:
         return 0
     records = {
@@ -142,11 +147,22 @@ def migrate(runs: str | Path = RUNS) -> int:
         for path in sorted(runs.rglob("job.json"))
         if (path.parent / "done.json").exists()
     }
-    keys = state["keys"] | _plan_keys(records, runs, HASHES | state["keys"])
-    artifacts.write_json(stamp, {"schema": 1, "keys": keys})
+    cards = {
+        path: _rename_keys(artifacts.read_json(path), COLUMNS, {})
+        for path in sorted(Path(models).glob("*/card.json"))
+    }
+    hashes = HASHES | state["hashes"]
+    for path, card in cards.items():
+        content = artifacts.to_json(card).encode()
+        hashes[artifacts.sha256_file(path)] = hashlib.sha256(content).hexdigest()
+    keys = state["keys"] | _plan_keys(records, runs, hashes | state["keys"])
+    artifacts.write_json(stamp, {"schema": 1, "keys": keys, "hashes": hashes})
+
     for folder, record in records.items():
-        _migrate_job(folder, record, HASHES | keys, runs)
-    artifacts.write_json(stamp, {"schema": SCHEMA, "keys": {}})
+        _migrate_job(folder, record, hashes | keys, runs)
+    for path, card in cards.items():
+        artifacts.write_json(path, card)
+    artifacts.write_json(stamp, {"schema": SCHEMA, "keys": {}, "hashes": {}})
     return sum(earlier != today for earlier, today in keys.items())
 
 

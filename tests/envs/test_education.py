@@ -181,7 +181,7 @@ def test_a_question_answered_right_never_comes_back():
             assert solved.isdisjoint(info["items"])
             assert len(set(info["items"])) == len(info["items"])
             solved |= {
-                i for i, correct in zip(info["items"], info["right"], strict=True) if correct
+                i for i, correct in zip(info["items"], info["correct"], strict=True) if correct
             }
             done = terminated or truncated
 

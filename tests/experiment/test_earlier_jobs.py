@@ -1,5 +1,7 @@
 """Finished jobs of an earlier version keep their numbers under today's names."""
 
+import hashlib
+
 import pandas as pd
 import pytest
 
@@ -10,7 +12,7 @@ from lib.experiment.sweep import Job
 def leave(runs, name: str, settings: dict, **tables: pd.DataFrame) -> Job:
     """A finished job as an earlier version left it."""
     job = Job(name, settings)
-    folder = job.folder(runs)
+    folder = job.folder(place)
     artifacts.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
     for table, frame in tables.items():
         artifacts.write_parquet(folder / f"{table}.parquet", frame)
@@ -19,7 +21,7 @@ def leave(runs, name: str, settings: dict, **tables: pd.DataFrame) -> Job:
 
 
 @pytest.fixture
-def runs(tmp_path):
+def place(tmp_path):
     """A start, and a training that names it by its key."""
     start = leave(
         tmp_path / "toolorchestra", "start", {"arm": None, "tools": {"warm": {"lean": 2}}}
@@ -27,16 +29,27 @@ def runs(tmp_path):
     rollouts = pd.DataFrame({"kind": ["chain"], "group": [3], "right": [1.0], "dollars": [0.5]})
     episodes = pd.DataFrame({"kind": ["facts"], "exam": ["test"], "right": [0.0]})
     settings = {"arm": {"name": "paper"}, "seed": 0, "inputs": {"start": start.key}}
-    leave(tmp_path / "toolorchestra", "paper", settings, rollouts=rollouts, episodes=episodes)
+    leave(tmp_path / "runs/toolorchestra", "paper", settings, rollouts=rollouts, episodes=episodes)
     return tmp_path
 
 
-START = Job("start", {"variant": None, "tools": {"warm": {"preference_bias": 2}}})
+EARLIER_CARD = {"accuracy": [{"lo": 0.1, "hi": 0.2}]}
+CARD = {"accuracy": [{"ci_low": 0.1, "ci_high": 0.2}]}
+CARD_HASH = hashlib.sha256(artifacts.to_json(CARD).encode()).hexdigest()
+START = Job(
+    "start",
+    {"variant": None, "tools": {"warm": {"preference_bias": 2}}, "card": CARD_HASH},
+)
 PAPER = Job("paper", {"variant": {"name": "paper"}, "seed": 0, "inputs": {"start": START.key}})
 
 
-def check(runs) -> None:
-    folder = runs / "toolorchestra"
+def migrate(folder) -> int:
+    return earlier_jobs.migrate(folder / "runs", folder / "models")
+
+
+def check(place) -> None:
+    folder = place / "runs/toolorchestra"
+    assert artifacts.read_json(place / "models/mini/card.json") == CARD
     assert sorted(path.name for path in folder.iterdir()) == sorted([START.key, PAPER.key])
     assert sweep.finished(PAPER, folder)["result"] == {"constant_cost_usd": 2.0}
     rollouts = artifacts.read_parquet(PAPER.folder(folder) / "rollouts.parquet")
@@ -47,15 +60,15 @@ def check(runs) -> None:
     assert episodes.to_dict("list") == {"group": ["facts"], "style": ["test"], "correct": [0.0]}
 
 
-def test_finished_jobs_are_found_under_todays_settings_with_todays_columns(runs):
-    assert earlier_jobs.migrate(runs) == 2
-    check(runs)
-    assert earlier_jobs.migrate(runs) == 0, "once"
-    check(runs)
+def test_finished_jobs_are_found_under_todays_settings_with_todays_columns(place):
+    assert migrate(place) == 2
+    check(place)
+    assert migrate(place) == 0, "once"
+    check(place)
 
 
-@pytest.mark.parametrize("call", range(8))
-def test_killed_anywhere_it_goes_on(runs, monkeypatch, call):
+@pytest.mark.parametrize("call", range(9))
+def test_killed_anywhere_it_goes_on(place, monkeypatch, call):
     """Every write and every renaming of a folder may be the last thing that happened."""
     calls = []
     write_json, write_parquet = artifacts.write_json, artifacts.write_parquet
@@ -72,21 +85,21 @@ def test_killed_anywhere_it_goes_on(runs, monkeypatch, call):
     monkeypatch.setattr(earlier_jobs.artifacts, "write_json", killed(write_json))
     monkeypatch.setattr(earlier_jobs.artifacts, "write_parquet", killed(write_parquet))
     with pytest.raises(KeyboardInterrupt):
-        earlier_jobs.migrate(runs)
+        migrate(place)
     monkeypatch.undo()
-    earlier_jobs.migrate(runs)
-    check(runs)
+    migrate(place)
+    check(place)
 
 
 def test_emphasised_rewards_are_named(tmp_path):
     rollouts = pd.DataFrame({"action": [2, -1], "advantage": [0.5, 0.0]})
-    leave(tmp_path / "conductor", "conductor", {"job": "arm"}, rollouts=rollouts)
-    earlier_jobs.migrate(tmp_path)
+    leave(tmp_path / "runs/conductor", "conductor", {"job": "arm"}, rollouts=rollouts)
+    migrate(tmp_path)
     job = Job("conductor", {"job": "variant"})
-    table = artifacts.read_parquet(job.folder(tmp_path / "conductor") / "rollouts.parquet")
+    table = artifacts.read_parquet(job.folder(tmp_path / "runs/conductor") / "rollouts.parquet")
     assert table["action"].tolist() == ["ent", ""]
 
 
 def test_without_kept_jobs_there_is_nothing_to_do(tmp_path):
-    assert earlier_jobs.migrate(tmp_path / "nothing") == 0
+    assert migrate(tmp_path / "nothing") == 0
     assert not (tmp_path / "nothing").exists()

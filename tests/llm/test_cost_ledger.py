@@ -169,7 +169,7 @@ def test_an_hour_of_a_hundred_cores_is_a_kilowatt_hour():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: Entry("KO", cost_usd=-1), "dollars must be finite and >= 0, got -1"),
+        (lambda: Entry("KO", cost_usd=-1), "cost_usd must be finite and >= 0, got -1"),
         (lambda: Entry("KO", kwh=math.nan), "kwh"),
         (lambda: Ledger(budget=-1), "budget"),
         (lambda: cost_ledger.rl_cost(0), "runs > 0, got 0"),

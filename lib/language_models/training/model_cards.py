@@ -31,7 +31,7 @@ from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS, decode
 from lib.language_models.training import agent_traces, build, decision_traces, training_data
-from lib.language_models.training.pretraining import correct, solved
+from lib.language_models.training.pretraining import solved, verify_replies
 from lib.language_models.training.training_data import question
 
 VERSION = 1  # of replies to test items, prices and descriptions
@@ -320,7 +320,7 @@ def skills(model: LlamaForCausalLM, name: str, settings: LabSettings) -> pd.Data
             for i, item in enumerate(items)
         ]
         asked = [conversation(turn.messages, turn.tools) for turn in turns]
-        agrees = correct(
+        agrees = verify_replies(
             forward, asked, [partial(agent_traces.agrees, wanted=turn.wanted) for turn in turns]
         )
         rows += [

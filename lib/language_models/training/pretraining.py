@@ -49,7 +49,9 @@ class NotLearned(RuntimeError):
 def solved(forward: Forward, items: Sequence[tasks.Item], temperature: float = 0.0) -> np.ndarray:
     """Which items the model solves, (n,) bool; greedily, or sampled with the item's number as seed."""
     asked = [conversation(question(item)) for item in items]
-    return correct(forward, asked, [partial(tasks.verify, item) for item in items], temperature)
+    return verify_replies(
+        forward, asked, [partial(tasks.verify, item) for item in items], temperature
+    )
 
 
 def exam(target: Target, seed: int, n: int = DEV_ITEMS) -> list[tuple[list[int], Verdict]]:
@@ -65,7 +67,7 @@ def exam(target: Target, seed: int, n: int = DEV_ITEMS) -> list[tuple[list[int],
     ]
 
 
-def correct(
+def verify_replies(
     forward: Forward,
     asked: Sequence[list[int]],
     verdicts: Sequence[Verdict],
@@ -151,7 +153,7 @@ class Training:
 
     def _look(self, loss: float) -> None:
         self.model.eval()
-        score = float(correct(Forward(self.model), *zip(*self.dev, strict=True)).mean())
+        score = float(verify_replies(Forward(self.model), *zip(*self.dev, strict=True)).mean())
         self.model.train()
         self.rows.append({"step": self.step, "loss": loss, "accuracy": score})
 

@@ -37,7 +37,7 @@ from lib.language_models.training import (
     team_traces,
     training_data,
 )
-from lib.language_models.training.pretraining import NotLearned, correct
+from lib.language_models.training.pretraining import NotLearned, verify_replies
 from lib.language_models.training.released_weights import LAB
 from lib.language_models.training.training_data import TRACES, question
 
@@ -81,11 +81,11 @@ def _solved(forward: Forward, course: Course, n: int) -> np.ndarray:
     items = tasks.draw(course.family, "test", n, course.difficulties, course.skin, seed=23)
     if course.style == "plain":
         asked = [conversation(question(item)) for item in items]
-        return correct(forward, asked, [partial(tasks.verify, item) for item in items])
+        return verify_replies(forward, asked, [partial(tasks.verify, item) for item in items])
     rng = seeds.rng("models", "alike", course.family, course.style)
     turns = [agent_traces.first_turn(*TRACES[course.style](item, rng)) for item in items]
     asked = [conversation(turn.messages, turn.tools) for turn in turns]
-    return correct(
+    return verify_replies(
         forward, asked, [partial(agent_traces.agrees, wanted=turn.wanted) for turn in turns]
     )
 

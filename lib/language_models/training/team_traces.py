@@ -297,7 +297,7 @@ def _drafted(item: Item, way: Sequence[Move], rng: np.random.Generator) -> tuple
     steps = [step for move in way for step in move.text.split(" ; ")]
     brief = bool(rng.random() < 0.25)
     if rng.random() < 0.5:
-        return notes([], "" if brief else " ; ".join(steps), item.answer), "correct"
+        return notes([], "" if brief else " ; ".join(steps), item.answer), "right"
     at = int(rng.integers(len(steps)))
     wrong = slip(steps, at, rng, follow=item.category == "chain")
     given = wrong[-1].split()[-1] if steps[-1].split()[-1] == item.answer else _other(item, rng)

@@ -90,7 +90,8 @@ def test_a_training_goes_through_all_steps_and_asks_then(tmp_path, monkeypatch):
     """One that stopped when it is good enough would be another one on another processor."""
     said = iter([0.2, 0.9, 0.7])
     monkeypatch.setattr(
-        "lib.language_models.training.pretraining.right", lambda *asked: np.array([next(said)])
+        "lib.language_models.training.pretraining.verify_replies",
+        lambda *asked: np.array([next(said)]),
     )
     training = trained(tmp_path, target=Target(family="chain", difficulty=1, accuracy=0.5))
     assert training.step == tiny.settings().steps and training.curve["accuracy"].tolist() == [
@@ -424,14 +425,15 @@ def training_job(settings) -> sweep.Job:
 def test_a_training_that_misses_its_target_is_tried_again_with_another_seed(tmp_path, monkeypatch):
     said = iter([0.1, 0.2, 0.3, 0.4, 0.4, 0.9])
     monkeypatch.setattr(
-        "lib.language_models.training.pretraining.right", lambda *asked: np.array([next(said)])
+        "lib.language_models.training.pretraining.verify_replies",
+        lambda *asked: np.array([next(said)]),
     )
     target = Target(family="chain", difficulty=1, accuracy=0.5)
     settings = tiny.settings(target=target, attempts=2)  # three looks each
     result = build.train_model(training_job(settings), tmp_path, ignore)
     assert result == {"attempt": 2} and (tmp_path / "missed-0.json").exists()
     monkeypatch.setattr(
-        "lib.language_models.training.pretraining.right", lambda *asked: np.array([0.9])
+        "lib.language_models.training.pretraining.verify_replies", lambda *asked: np.array([0.9])
     )
     again = trained(tmp_path / "again", seed=1005, target=target)
     weights = checkpoints.load(tmp_path / "model").state_dict()
@@ -441,7 +443,7 @@ def test_a_training_that_misses_its_target_is_tried_again_with_another_seed(tmp_
 
 def test_when_every_attempt_misses_the_last_excuse_is_raised(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "lib.language_models.training.pretraining.right", lambda *asked: np.array([0.1])
+        "lib.language_models.training.pretraining.verify_replies", lambda *asked: np.array([0.1])
     )
     settings = tiny.settings(target=Target(family="chain", difficulty=1, accuracy=0.5), attempts=2)
     job = training_job(settings)
