@@ -16,7 +16,7 @@ PASSES = 5 * FORWARD + BACKWARD  # generate, read, learn, reference, reward mode
 def operations(rollouts: pd.DataFrame, weights: int, width: int) -> pd.DataFrame:
     """Operations of a training, one row per method and seed: `grpo`, and `conductor`, what its head adds.
 
-    rollouts: with columns method, seed, asked, tokens, action; weights: of the policy, which the reward model shares;
+    rollouts: with columns method, seed, tokens_in, tokens_out, action; weights: of the policy, which the reward model shares;
     width: of its states. Thought and reference are counted as long as the completion.
     """
     head = (width + 1) * len(COMPONENTS)
@@ -27,7 +27,7 @@ def operations(rollouts: pd.DataFrame, weights: int, width: int) -> pd.DataFrame
     for (method, seed), part in rollouts.groupby(["method", "seed"], sort=False):
         tokens = part["tokens_in"].sum() + part["tokens_out"].sum()
         grpo = weights * (PASSES + FORWARD) * tokens
-        conducted = (part["action"] >= 0).sum()
+        conducted = (part["action"] != "").sum()
         rows.append(
             {
                 "method": method,

@@ -13,7 +13,7 @@ def rollouts():
             "seed": 0,
             "tokens_in": [10, 10, 10, 10],
             "tokens_out": [5, 5, 10, 10],
-            "action": [1, 3, -1, -1],
+            "action": ["ppl", "len", "", ""],
         }
     )
 

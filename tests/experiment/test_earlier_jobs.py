@@ -12,7 +12,7 @@ from lib.experiment.sweep import Job
 def leave(runs, name: str, settings: dict, **tables: pd.DataFrame) -> Job:
     """A finished job as an earlier version left it."""
     job = Job(name, settings)
-    folder = job.folder(place)
+    folder = job.folder(runs)
     artifacts.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
     for table, frame in tables.items():
         artifacts.write_parquet(folder / f"{table}.parquet", frame)
@@ -23,9 +23,9 @@ def leave(runs, name: str, settings: dict, **tables: pd.DataFrame) -> Job:
 @pytest.fixture
 def place(tmp_path):
     """A start, and a training that names it by its key."""
-    start = leave(
-        tmp_path / "toolorchestra", "start", {"arm": None, "tools": {"warm": {"lean": 2}}}
-    )
+    card = artifacts.write_json(tmp_path / "models/mini/card.json", EARLIER_CARD)
+    settings = {"arm": None, "tools": {"warm": {"lean": 2}}, "card": artifacts.sha256_file(card)}
+    start = leave(tmp_path / "runs/toolorchestra", "start", settings)
     rollouts = pd.DataFrame({"kind": ["chain"], "group": [3], "right": [1.0], "dollars": [0.5]})
     episodes = pd.DataFrame({"kind": ["facts"], "exam": ["test"], "right": [0.0]})
     settings = {"arm": {"name": "paper"}, "seed": 0, "inputs": {"start": start.key}}
