@@ -157,12 +157,20 @@ def leads(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def none_wins_everywhere(found: pd.DataFrame) -> str:
-    """Of the paper's claim that no workflow is best everywhere, given `leads`: it holds if every workflow is clearly
-    behind another one somewhere; it does not if one has the highest mean on all kinds, alone; otherwise it is open."""
+    """The verdict on the paper's claim that no workflow is best everywhere.
+
+    Args:
+        found: `leads`, each of a winner that was picked on the same questions.
+
+    Returns:
+        "holds" where every workflow is significantly behind another one on some kind, with all leads tested at once
+        (Holm); "does not hold" where one workflow has the highest mean on all kinds, alone; otherwise "undecided".
+    """
     best, other = (set(found.index.get_level_values(level)) for level in ("best", "other"))
     if len(best) == 1 and (found["value"] > 0).all():
         return FAILS
-    beaten = set(found.index[found["ci_low"] > 0].get_level_values("other"))
+    is_behind = stats.holm(found) & (found["ci_low"] > 0)
+    beaten = set(found.index[is_behind].get_level_values("other"))
     return UNDECIDED if (best | other) - beaten else HOLDS
 
 

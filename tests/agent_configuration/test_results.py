@@ -217,14 +217,17 @@ def test_leads_name_the_best_workflow_and_how_far_it_is_ahead(rows):
 @pytest.mark.parametrize(
     ("lead", "said"),
     [
-        ({("a", "x", "y"): (0.2, 0.1), ("b", "y", "x"): (0.2, 0.1)}, HOLDS),
-        ({("a", "x", "y"): (0.2, 0.1), ("b", "y", "x"): (0.2, -0.1)}, UNDECIDED),
-        ({("a", "x", "y"): (0.2, 0.1), ("b", "x", "y"): (0.1, -0.1)}, FAILS),
-        ({("a", "x", "y"): (0.2, 0.1), ("b", "x", "y"): (0.0, -0.1)}, UNDECIDED),
+        # value, ci_low, p_value of how far a workflow is ahead of another on a kind
+        ({("a", "x", "y"): (0.2, 0.1, 0.01), ("b", "y", "x"): (0.2, 0.1, 0.02)}, HOLDS),
+        ({("a", "x", "y"): (0.2, 0.1, 0.03), ("b", "y", "x"): (0.2, 0.1, 0.04)}, UNDECIDED),
+        ({("a", "x", "y"): (0.2, 0.1, 0.01), ("b", "y", "x"): (0.2, -0.1, 0.2)}, UNDECIDED),
+        ({("a", "x", "y"): (0.2, 0.1, 0.01), ("b", "x", "y"): (0.1, -0.1, 0.2)}, FAILS),
+        ({("a", "x", "y"): (0.2, 0.1, 0.01), ("b", "x", "y"): (0.0, -0.1, 0.9)}, UNDECIDED),
     ],
 )
 def test_no_workflow_wins_everywhere_if_each_is_behind_somewhere(lead, said):
-    found = pd.DataFrame(lead, index=["value", "ci_low"]).T.rename_axis(["group", "best", "other"])
+    found = pd.DataFrame(lead, index=["value", "ci_low", "p_value"]).T
+    found = found.rename_axis(["group", "best", "other"])
     assert recorded.none_wins_everywhere(found) == said
 
 
