@@ -16,8 +16,8 @@ PASSES = 5 * FORWARD + BACKWARD  # generate, read, learn, reference, reward mode
 def operations(rollouts: pd.DataFrame, weights: int, width: int) -> pd.DataFrame:
     """Operations of a training, one row per method and seed: `grpo`, and `conductor`, what its head adds.
 
-    rollouts: with columns method, seed, tokens_in, tokens_out, action; weights: of the policy, which the reward model shares;
-    width: of its states. Thought and reference are counted as long as the completion.
+    rollouts: with columns method, seed, tokens_in, tokens_out, action; weights: of the policy, which the reward model
+    shares; width: of its states. Thought and reference are counted as long as the completion.
     """
     head = (width + 1) * len(COMPONENTS)
     per_rollout = head * (

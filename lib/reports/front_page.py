@@ -200,6 +200,15 @@ def rungs(metrics: dict[str, Any]) -> list[dict[str, Any]]:
 def _notes(metrics: dict[str, Any]) -> list[str]:
     """What a reader of the four counts should know."""
     told = []
+    scripted, arithmetic = (
+        metrics.get(f"claims.evidence.{kind}") for kind in ("scripted", "arithmetic")
+    )
+    if scripted:
+        told.append(f"{scripted} were decided by scripts that stand in for language models")
+    if arithmetic:
+        told.append(
+            f"{arithmetic} are arithmetic on printed numbers, which says nothing about models"
+        )
     if own := metrics.get("claims.formula.blame_paper"):
         told.append(
             f"{own} of those that do not hold are numbers in which a paper parts from itself"

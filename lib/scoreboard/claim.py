@@ -28,6 +28,12 @@ KINDS = {
     "direction": "must come out in sign, with the interval clear of zero",
     "magnitude": "for information: ours beside the paper's, never a success",
 }
+EVIDENCE = {  # what decided a claim
+    "models": "trained policies and language models, small ones included",
+    "recorded": "recorded outcomes of real models",
+    "scripted": "programs that stand in for language models",
+    "arithmetic": "arithmetic on printed numbers, or an identity that is checked",
+}
 RUNGS = {  # how near to reality the test of a claim is
     "glass": "a glass box, whose optimum is known",
     "lab": "small language models, and tools that run",
@@ -59,11 +65,12 @@ class Claim(BaseModel):
     names no other. test: one expression, or several of which `need` must hold (all, or so many). judged: instead of
     it, a key under which the lesson keeps a verdict of its own. untestable: instead of both, why nothing here can
     test it. tolerance: of a formula's equality, in its unit. quotes: numbers that the paper prints, by the name
-    under which tests use them. stand_in: the metrics do not say that scripted stand-ins decided, but they did. blame:
-    of a formula that fails. gate: metrics that say what choosing could win there, of `lesson` or as `lesson: key`;
-    where the lower end of one is below `stats.MIN_HEADROOM`, or its word is closed, so is the question. start: the same
-    test of what was there before training; where it holds too, training is not shown to have done it. rung: of `RUNGS`;
-    a claim that is judged on several has an entry for each. note: what a reader should know besides.
+    under which tests use them. stand_in: the metrics do not say that scripted stand-ins decided, but they did.
+    identity: it follows from definitions, and metrics only show that the code agrees. blame: of a formula that fails.
+    gate: metrics that say what choosing could win there, of `lesson` or as `lesson: key`; where the lower end of one is
+    below `stats.MIN_HEADROOM`, or its word is closed, so is the question. start: the same test of what was there before
+    training; where it holds too, training is not shown to have done it. rung: of `RUNGS`; a claim that is judged on
+    several has an entry for each. note: what a reader should know besides.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -82,6 +89,7 @@ class Claim(BaseModel):
     judged: Text | None = None
     untestable: Text | None = None
     stand_in: bool = False
+    identity: bool = False
     blame: Blame | None = None
     gate: tuple[Text, ...] = ()
     start: Text | None = None
@@ -145,8 +153,8 @@ class Claim(BaseModel):
 
     @property
     def arithmetic(self) -> bool:
-        """Whether it only computes with what papers print: it says who counted right, and is no evidence."""
-        return self.kind == "formula" and not self.reads()
+        """Whether it only computes with what papers print, or checks an identity: it says who counted right."""
+        return self.identity or (self.kind == "formula" and not self.reads())
 
     def gates(self) -> list[tuple[str, str]]:
         """The (lesson, key) of every metric that says whether its question is open."""

@@ -103,7 +103,7 @@ def _card(v: Verdict, survives: bool) -> str:
     many = " · holds with all asked at once" if survives else ""
     rows = [("paper", format.printed(v)), *_ours(v)] if v.parts or claim.number is not None else []
     numbers = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows)
-    kind = "arithmetic of printed numbers, no evidence" if claim.arithmetic else claim.kind
+    kind = "arithmetic or an identity, no evidence about models" if claim.arithmetic else claim.kind
     return (
         f'<li id="claim-{claim.id}" {attributes}><p class="badge"><b aria-hidden="true">{SIGNS[v.verdict]}</b>'
         f"{escape(NAMES[v.verdict])}{many}{by}</p><p>{escape(claim.statement)}</p>"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lib.plots.tables import listed
 from lib.scoreboard import multiple_testing
-from lib.scoreboard.claim import KINDS, PAPERS, RUNGS
+from lib.scoreboard.claim import EVIDENCE, KINDS, PAPERS, RUNGS
 from lib.scoreboard.verdicts import (
     COMPARED,
     EQUIVALENT,
@@ -47,12 +47,18 @@ def outcome(verdicts: Sequence[Verdict]) -> str:
     return listed(said, "none")
 
 
+def split_by_evidence(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[Verdict]]:
+    """Claims of a direction that models decided (or that cannot be tested), and those that scripts decided."""
+    directions = [v for v in verdicts if v.claim.kind == "direction"]
+    scripted = [v for v in directions if v.evidence == "scripted" and v.verdict != UNTESTABLE]
+    return [v for v in directions if v not in scripted], scripted
+
+
 def message(verdicts: Sequence[Verdict]) -> str:
     """The tally as a title."""
-    directions, formulas = (
-        [v for v in verdicts if v.claim.kind == kind] for kind in ("direction", "formula")
-    )
-    return f"Directions: {outcome(directions)}. Formulas: {outcome(formulas)}"
+    by_models, _ = split_by_evidence(verdicts)
+    formulas = [v for v in verdicts if v.claim.kind == "formula"]
+    return f"Directions, by models: {outcome(by_models)}. Formulas: {outcome(formulas)}"
 
 
 def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
@@ -76,7 +82,11 @@ def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
         for rung in RUNGS:
             mine = [v for v in verdicts if v.claim.kind == "direction" and v.claim.rung == rung]
             out[f"claims.rung.{rung}.{slug(key)}"] = of(mine, key)
-    out["claims.arithmetic"] = sum(v.claim.arithmetic for v in verdicts)
+        for evidence in EVIDENCE:
+            mine = [v for v in judged if v.evidence == evidence]
+            out[f"claims.evidence.{evidence}.{slug(key)}"] = of(mine, key)
+    for evidence in EVIDENCE:
+        out[f"claims.evidence.{evidence}"] = sum(v.evidence == evidence for v in judged)
     for who in ("paper", "ours", "nobody yet"):
         out[f"claims.formula.blame_{who.split()[0]}"] = sum(v.whose == who for v in verdicts)
     return out | {f"claims.by_id.{v.claim.id}": v.verdict for v in verdicts}
@@ -103,10 +113,13 @@ def finding(verdicts: Sequence[Verdict]) -> str:
     faults = f"{papers} by an error of the paper, {ours} by one of ours" + (
         f", {open_} unexplained" if open_ else ""
     )
-    directions = [v for v in verdicts if v.claim.kind == "direction"]
+    by_models, scripted = split_by_evidence(verdicts)
     kept = len(multiple_testing.survivors(verdicts))
+    num_arithmetic = sum(v.claim.arithmetic for v in verdicts)
+    hold, fail = (of(verdicts, verdict, "formula") for verdict in (HOLDS, FAILS))
     return (
-        f"Of {len(directions)} claimed directions {outcome(directions)}; with all asked at once {kept} of them hold. "
-        f"Arithmetic of printed numbers, {sum(v.claim.arithmetic for v in verdicts)} formulas, is no evidence. Of "
-        f"all formulas {of(verdicts, HOLDS, 'formula')} hold and {of(verdicts, FAILS, 'formula')} do not: {faults}."
+        f"Of {len(by_models)} claimed directions {outcome(by_models)}; with all tested at once {kept} of them hold. "
+        f"Scripted models, counted apart, decided {len(scripted)} more: {outcome(scripted)}. Arithmetic on printed "
+        f"numbers and identities, {num_arithmetic} claims, are no evidence about models. "
+        f"Of all formulas {hold} hold and {fail} do not: {faults}."
     )

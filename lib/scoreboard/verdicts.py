@@ -106,6 +106,15 @@ class Verdict:
         return self.claim.stand_in or "scripted" in self.backends
 
     @property
+    def evidence(self) -> str:
+        """What decided it, one of `claim.EVIDENCE`."""
+        if self.claim.arithmetic:
+            return "arithmetic"
+        if self.stand_in:
+            return "scripted"
+        return "recorded" if self.claim.rung == "recorded" else "models"
+
+    @property
     def words(self) -> str:
         """The verdict as it is read everywhere, the mark of stand-ins included."""
         asked = self.stand_in and self.verdict != UNTESTABLE
