@@ -77,7 +77,7 @@ def encoders(params: Params, found: pd.DataFrame) -> Comparison:
         frame,
         against,
         MEASURES,
-        params.llm.decided_by([params.configuration.model]),
+        params.llm.describe_backend([params.configuration.model]),
     )
 
 
@@ -92,5 +92,10 @@ def _compared(
     if isinstance(against, str):
         against = {shown: against for shown in named.values() if shown != against}
     return Comparison(
-        name, about, frame, against, MEASURES, params.llm.decided_by([params.configuration.model])
+        name,
+        about,
+        frame,
+        against,
+        MEASURES,
+        params.llm.describe_backend([params.configuration.model]),
     )

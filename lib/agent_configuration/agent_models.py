@@ -61,7 +61,7 @@ class Lab:
         )
 
     def called(self, tool: Tool, argument: str) -> str:
-        return tool(tool.line(argument))
+        return tool(tool.parse_line(argument))
 
     def worded(self, argument: str) -> str:
         return argument
@@ -111,7 +111,7 @@ class Hosted:
             if len(told) != 1 or not isinstance(told[0], str) or len(tool.parameters) < 2:
                 raise
             return tool(
-                tool.line(told[0])
+                tool.parse_line(told[0])
             )  # a lab model behind a server writes a line, whatever the schema
 
     def worded(self, argument: str) -> str:

@@ -710,7 +710,7 @@ def _sat(
 def _collected(
     jobs: Sequence[sweep.Job], receipts: Sequence[Mapping[str, Any]], runs: Path
 ) -> Results:
-    read_as_they_are = partial(read_tables, jobs, runs, identified=False)
+    read_as_they_are = partial(read_tables, jobs, runs, with_identity=False)
     searched, greedy, tests = (read_as_they_are(name) for name in ("searched", "greedy", "tests"))
     trainings = _select_trainings(jobs)
     only = {job.settings["variant"]["name"]: job.settings["variant"]["only"] for job in trainings}

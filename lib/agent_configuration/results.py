@@ -39,7 +39,7 @@ def label(variant: str, params: Params) -> str:
 
 def backend(params: Params) -> str:
     """Whose decisions the lesson's metrics rest on."""
-    return params.llm.decided_by([params.configuration.model, params.configuration.larger])
+    return params.llm.describe_backend([params.configuration.model, params.configuration.larger])
 
 
 def stand_in(params: Params) -> str:
@@ -152,7 +152,8 @@ def leads(found: pd.DataFrame) -> pd.DataFrame:
         )
         for other in means.sort_values(ascending=False, kind="stable").index[1:]:
             pair = {"method": means.idxmax()}, {"method": other}
-            out[kind, means.idxmax(), other] = stats.gap(part, "correct", *pair).iloc[0]
+            difference = stats.paired_difference(part, "correct", *pair)
+            out[kind, means.idxmax(), other] = difference.iloc[0]
     return pd.DataFrame(out).T.rename_axis(["group", "best", "other"])
 
 

@@ -605,7 +605,7 @@ def run(settings: ConfigurationSettings, runs: str | Path = RUNS) -> pd.DataFram
     test = rows["split"] == "test"
     places = pd.MultiIndex.from_frame(rows.loc[test, ["seed", "item"]])
     rows.loc[test, "regret"] = best.reindex(places).to_numpy() - rows.loc[test, "reward"].to_numpy()
-    return results_table.frame(SYSTEM, rows.assign(backend="policy"))
+    return results_table.make_results(SYSTEM, rows.assign(backend="policy"))
 
 
 def make_jobs(settings: ConfigurationSettings) -> list[sweep.Job]:

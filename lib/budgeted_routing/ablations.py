@@ -47,7 +47,7 @@ def prompts(params: Params, results: corl.Results) -> Comparison:
         frame,
         against,
         (CALLS, MONEY, REWARD, RIGHT),
-        params.llm.decided_by(params.routing.experts.values()),
+        params.llm.describe_backend(params.routing.experts.values()),
     )
 
 
@@ -67,7 +67,7 @@ def budgets(params: Params, results: corl.Results) -> Comparison:
         frame,
         against,
         (CALLS, MONEY, RIGHT),
-        params.llm.decided_by(params.routing.experts.values()),
+        params.llm.describe_backend(params.routing.experts.values()),
     )
 
 

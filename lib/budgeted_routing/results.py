@@ -22,12 +22,14 @@ def rows(results: Results) -> pd.DataFrame:
     """All of a study as rows of `lib.experiment.results_table`; also within (r_c), kind and budget (dollars), and
     difficulty."""
     parts = [_tests(results), _trainings(results), _rivals(results)]
-    return pd.concat([results_table.frame(SYSTEM, part) for part in parts], ignore_index=True)
+    return pd.concat(
+        [results_table.make_results(SYSTEM, part) for part in parts], ignore_index=True
+    )
 
 
 def write(results: Results) -> pd.DataFrame:
     """The record, written and read back."""
-    return results_table.write(SYSTEM, rows(results))
+    return results_table.write_results(SYSTEM, rows(results))
 
 
 def _of(part: pd.DataFrame, results: Results) -> pd.DataFrame:

@@ -109,7 +109,7 @@ def exact(item: Item, reply: str) -> float:
 def changed(everything: config.Params, changes: list[str]) -> config.Params:
     """All parameters with changes to routing; all, because experts are named in another section."""
     content = everything.model_dump()
-    content["routing"] = config.changed("routing", content["routing"], changes)
+    content["routing"] = config.apply_changes("routing", content["routing"], changes)
     return config.validate(content, config.Params, "with --set")
 
 

@@ -103,7 +103,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     from lib.conductor.trainer import ConductorTrainer, configuration
 
     all_of = params.load(options.profile)
-    content = params.changed("conductor", all_of.conductor.model_dump(), options.changes)
+    content = params.apply_changes("conductor", all_of.conductor.model_dump(), options.changes)
     settings = params.validate(content, ConductorSettings, "with --set")
     variant, out = KNOWN[options.variant], Path(options.out)
     user_data.model(options.model)

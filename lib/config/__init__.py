@@ -28,7 +28,7 @@ from lib.config.conductor import (
 from lib.config.llm import Course, LabModel, LabSettings, LLMSettings, ModelSettings, Target
 from lib.config.load import (
     Params,
-    changed,
+    apply_changes,
     from_yaml,
     load,
     overlay,

@@ -8,15 +8,17 @@ from lib.config.types import Count, NotNegative, Positive, Section, Share
 
 
 class GradientSettings(Section):
-    """How a policy of configurations learns (ARC, appendices F and H). batch: episodes per update; group: of these,
-    episodes of one question; structure_rate, prompt_rate: learning rates; entropy, value: weights in the loss."""
+    """How a policy of configurations learns (ARC, appendices F and H)."""
 
+    # Episodes per update, and how many of these are of one question.
     batch: Annotated[int, Field(ge=2)]
     group: Count
+    # Learning rates of the two policies.
     structure_rate: Positive
     prompt_rate: Positive
     clip: Positive
     gamma: Share
+    # Weights of the entropy bonus and of the value loss.
     entropy: NotNegative
     value: NotNegative
     max_grad_norm: Positive
@@ -30,8 +32,7 @@ class GradientSettings(Section):
 
 
 class RefineSettings(Section):
-    """How a trained policy of configurations is refined: SFT (appendix F) takes the best `share` of right episodes, DPO
-    (appendix H) pairs of one paid `good` or more and one paid `bad` or less, at temperature `beta`."""
+    """How a trained policy of configurations is refined, by SFT (appendix F) or DPO (appendix H)."""
 
     epochs: Count
     batch: Annotated[int, Field(ge=2)]
@@ -39,7 +40,9 @@ class RefineSettings(Section):
     prompt_rate: Positive
     entropy: NotNegative
     max_grad_norm: Positive
+    # SFT imitates this fraction of the episodes with a right answer, those with the highest reward.
     share: Annotated[float, Field(gt=0, le=1)] = 0.3
+    # DPO compares an episode of reward `good` or more with one of `bad` or less, at temperature beta.
     beta: Positive = 0.05
     good: float = 4.0
     bad: float = 2.0
@@ -58,29 +61,35 @@ class ConfigurationReward(Section):
 
 
 class ConfigurationGlassSettings(Section):
-    """The glass box of lesson 07. seeds: worlds, each with a training; interaction: how much of what a configuration
-    brings depends on the kind of question, against what does not; noise: temperature of its logit; eval_points:
-    episodes after which policies are evaluated, in rising order; sft_after: those after which the elite is imitated;
-    batch: episodes of an update; hidden: width of the networks; observation_noise: its standard deviation in what a
-    policy observes of the kind; the rates and sft_batch: of the updates; states: per kind, that policies are evaluated
-    on; num_samples: actions sampled at each of them; for the map interactions, noises, map_seeds of each cell,
-    map_episodes, judged every map_every."""
+    """ARC's synthetic environment with a known optimum, of lesson 07."""
 
+    # Environments, each with a training.
     seeds: Annotated[int, Field(ge=2)]
+    # How much of a configuration's effect depends on the kind of question.
     interaction: NotNegative
+    # Temperature of the logit of a right answer.
     noise: Positive
+    # Episodes after which policies are evaluated, in rising order.
     eval_points: Annotated[list[Count], Field(min_length=1)]
+    # Those after which the elite is imitated.
     sft_after: list[Count]
+    # Episodes per update.
     batch: Annotated[int, Field(ge=2)]
+    # Width of the networks.
     hidden: Count
+    # Standard deviation in what a policy observes of the kind of question.
     observation_noise: NotNegative
+    # Learning rates of the updates.
     structure_rate: Positive
     prompt_rate: Positive
     sft_rate: Positive
     sft_prompt_rate: Positive
     sft_batch: Count
+    # States per kind that policies are evaluated on, and actions sampled at each.
     states: Count
     num_samples: Count
+    # The map: values of the two knobs, trainings at each point, their episodes, and the episodes
+    # between two evaluations.
     interactions: Annotated[list[NotNegative], Field(min_length=1)]
     noises: Annotated[list[Positive], Field(min_length=1)]
     map_seeds: Annotated[int, Field(ge=2)]
@@ -108,34 +117,36 @@ class ConfigurationGlassSettings(Section):
 
 
 class ConfigurationSettings(Section):
-    """Lesson 07: which agents to set up for a question (ARC).
+    """Lesson 07: which agents to set up for a question (ARC)."""
 
-    model: of llm.models, what all agents are; larger: another, for transfer; prompted: that chooses as a prompted
-    policy; encoder: of questions, encoders: those of the table; atoms: the library of prompt atoms; tiers: tokens
-    that an agent may write in a call, low, medium and high; temperature: of agents; draws: different tries of a
-    question in training; train_items, search_items, test_items: questions of each kind; grid, sampled: configurations
-    that are tried on every question; episodes: of a training, alone_episodes: of one on a single kind; save_every:
-    updates between savings; glass: the small world.
-    """
-
+    # Of llm.models: what all agents are, a larger one for transfer, and one that is prompted to choose.
     model: str
     larger: str
     prompted: str
+    # Of questions; `encoders` are compared in a table.
     encoder: str
     encoders: Annotated[list[str], Field(min_length=1)]
+    # File of the prompt atoms.
     atoms: str
+    # Tokens that an agent may write in a call: low, medium and high.
     tiers: Annotated[list[Count], Field(min_length=3, max_length=3)]
+    # Sampling temperature of the agents.
     temperature: NotNegative
     seeds: Count
     jobs: Count | None
+    # Independent samples of a question in training.
     draws: Count
+    # Questions of each kind.
     train_items: Count
     search_items: Count
     test_items: Annotated[int, Field(ge=2)]
+    # Configurations that are tried on every question.
     grid: Annotated[int, Field(ge=9)]
     sampled: Annotated[int, Field(ge=9)]
+    # Episodes of a training, and of one on a single kind of question.
     episodes: Count
     alone_episodes: Count
+    # Updates between checkpoints.
     save_every: Count
     reward: ConfigurationReward
     ppo: GradientSettings

@@ -8,83 +8,88 @@ from lib.config.types import Count, Name, NotNegative, Positive, Section, Share
 
 
 class LearnSettings(Section):
-    """The trainer of controllers (lib/rl/token_ppo.py); CoRL, 3.2 (method), 4.2 and appendix A (settings).
+    """The trainer of controllers (lib/rl/token_ppo.py); CoRL, 3.2 (method), 4.2 and appendix A (settings)."""
 
-    advantages: `gae` is PPO with a value head, `group` is GRPO; value: the head on the policy's own trunk or
-    with one of its own; average: a loss over own tokens of each sequence first (CoRL, eq. 4) or of the batch;
-    whiten: advantages to mean 0 and deviation 1; divide: GRPO's by the group's deviation; warmup, value_warmup:
-    updates until the full rate; schedule: of the learning rate after that, linear falls to 0 after the last update;
-    minibatch: episodes per step; microbatch: episodes that one pass reads, which is a matter of memory.
-    """
-
+    # `gae` is PPO with a value head, `group` is GRPO.
     advantages: Literal["gae", "group"]
     learning_rate: Positive
     value_learning_rate: Positive
+    # The value head sits on the policy's trunk, or has a trunk of its own (`apart`).
     value: Literal["shared", "apart"]
     value_weight: NotNegative
+    # Updates until the full learning rate; afterwards `linear` falls to 0 at the last update.
     warmup: Count
     value_warmup: Count
     schedule: Literal["constant", "linear"]
     epochs: Count
+    # Episodes per gradient step, and episodes that one pass reads (a matter of memory only).
     minibatch: Annotated[int, Field(ge=2)]
     microbatch: Count
     clip: Positive
     kl: NotNegative
     gamma: Share
     lam: Share
+    # The loss is averaged over the policy tokens of each sequence first (CoRL, eq. 4), or of the batch.
     average: Literal["sequence", "token"]
+    # Whether to normalise advantages to mean 0 and deviation 1, and GRPO's by the group's deviation.
     whiten: bool
     divide: bool
     max_grad_norm: Positive
 
 
 class WarmSettings(Section):
-    """How the controller learns the protocol before it learns anything else; items: traces; batch: per update."""
+    """Supervised training on traces of the protocol, before reinforcement learning."""
 
+    # Traces to learn from.
     items: Count
     steps: Count
+    # Traces per update.
     batch: Annotated[int, Field(ge=2)]
     seed: Annotated[int, Field(ge=0)]
 
 
 class ToolWarmSettings(WarmSettings):
-    """The same for an orchestrator with tools; preference_bias: how much the chances of tools depend on preferences
-    there, from 0 (not at all) to below 1."""
+    """The same for an orchestrator with tools."""
 
+    # How much the choice of tools depends on preferences in the traces: 0 is not at all.
     preference_bias: Annotated[float, Field(ge=0, lt=1)]
 
 
 class RoutingGlassSettings(Section):
-    """CoRL's world whose optimum is known (lib/budgeted_routing/synthetic_benchmark.py).
+    """CoRL's synthetic environment with a known optimum (lib/budgeted_routing/synthetic_benchmark.py)."""
 
-    seeds: controllers, each in a world of its own; batch: episodes per update, a multiple of three budgets; epochs:
-    passes over them; kl: pull to the start; hidden: units of a controller; queries: that a controller is judged on;
-    kinds: of queries; self_accuracy, specialist, generalist: chances of a right answer, of the controller itself, of
-    specialists midway between own and other kinds, and of the generalist; specialist_advantage: by how much a
-    specialist's chances then lie above or below at full complementarity; accuracy_noise: standard deviation of all
-    chances between worlds; prices: of a call to each expert, the generalist last; budgets: what each allows in an
-    episode; reply_signal_accuracy: how often a reply looks as right as it is; central: the setting that is judged; map:
-    values of the same knobs that are crossed.
-    """
-
+    # Controllers, each in an environment of its own.
     seeds: Annotated[int, Field(ge=2)]
     updates: Count
+    # Episodes per update and per gradient step: as many of each of the three budgets.
     batch: Annotated[int, Field(ge=6, multiple_of=3)]
     minibatch: Annotated[int, Field(ge=6, multiple_of=3)]
+    # Passes over the episodes of an update.
     epochs: Count
     learning_rate: Positive
+    # Weight of the KL penalty against the initial policy.
     kl: NotNegative
+    # Hidden units of a controller.
     hidden: Count
+    # Queries that a controller is evaluated on, and kinds of queries.
     queries: Count
     kinds: Annotated[int, Field(ge=2)]
+    # Probabilities of a right answer: of the controller itself, of specialists (midway between
+    # their own and other kinds), and of the generalist.
     self_accuracy: Share
     specialist: Share
     generalist: Share
+    # How far a specialist's accuracy lies above or below that, at full complementarity.
     specialist_advantage: Share
+    # Standard deviation of all accuracies between environments.
     accuracy_noise: NotNegative
+    # Of a call to each expert, the generalist last.
     prices: Annotated[list[Positive], Field(min_length=2)]
+    # What each budget allows in an episode.
     budgets: dict[Literal["low", "medium", "high"], Positive]
+    # How often a reply looks as right as it is.
     reply_signal_accuracy: Annotated[float, Field(ge=0.5, le=1)]
+    # The setting that is evaluated, and the values of the same knobs that the map crosses.
     central: dict[Literal["complementarity", "spread", "noise"], NotNegative]
     map: dict[
         Literal["complementarity", "spread", "noise"],
@@ -110,41 +115,46 @@ class RoutingGlassSettings(Section):
 
 
 class RoutingSettings(Section):
-    """Lesson 05: a controller that pays experts, under a budget (CoRL).
+    """Lesson 05: a controller that consults experts under a budget (CoRL)."""
 
-    experts: the controller's word for each, cheapest first, and its name in llm.models; base: the lab model that the
-    controller is made of; seeds: of the main method, ablation_seeds: of all others; equivalence_margin: reward that
-    counts as none; questions: families, and the difficulties of each; rounds: M, turns of the controller per question;
-    turn_tokens, response_tokens: the most that a turn writes, and hears; budget_unit_usd: dollars of one unit of a
-    budget in numbers; quantile: which price of the calls that an expert answers right is the budget that affords it;
-    high_budget_usd: the largest budget; train_items: questions that all methods, seeds and routers learn from;
-    numeric_budgets: in units, that the controller with numbers is tested at; batch: episodes per update; updates: by
-    style of the prompt; save_every: updates between checkpoints; glass: the small world.
-    """
-
+    # The controller's word for each expert, cheapest first, and its name in llm.models.
     experts: dict[Name, str]
+    # The lab model that the controller starts from.
     base: str
+    # Trainings of the main method, and of all other methods.
     seeds: Count
     ablation_seeds: Count
+    # A difference in reward up to which two methods count as equal.
     equivalence_margin: Positive
     jobs: Count | None
+    # Families of questions, and the difficulties of each.
     questions: Annotated[dict[Name, Annotated[list[int], Field(min_length=1)]], Field(min_length=1)]
+    # M, turns of the controller per question at most.
     rounds: Annotated[int, Field(ge=2)]
+    # Tokens that a turn may write, and that it may read of an expert's reply.
     turn_tokens: Count
     response_tokens: Count
     temperature: Positive
     expert_temperature: NotNegative
     test_temperature: NotNegative
+    # US dollars of one unit, where a prompt gives the budget as a number.
     budget_unit_usd: Positive
+    # A budget affords this quantile of the prices of calls that an expert answers right.
     quantile: Annotated[float, Field(gt=0, le=1)]
+    # The largest budget, in US dollars.
     high_budget_usd: Positive
+    # Questions that all methods, seeds and routers learn from.
     train_items: Annotated[int, Field(ge=8)]
     test_items: Annotated[int, Field(ge=6)]
+    # In units: budgets at which the controller with numbers is tested.
     numeric_budgets: Annotated[list[Positive], Field(min_length=2)]
     warm: WarmSettings
     learn: LearnSettings
+    # Episodes per update.
     batch: Annotated[int, Field(ge=2)]
+    # Of a training, by style of the prompt.
     updates: dict[Literal["soft", "hard", "number"], Count]
+    # Updates between checkpoints.
     save_every: Count
     glass: RoutingGlassSettings
 
@@ -160,30 +170,36 @@ class RoutingSettings(Section):
 
 
 class ToolGlassSettings(Section):
-    """The glass box of lesson 06. seeds: worlds, each with a training; updates: of a training, at which it is looked
-    at, in rising order, the last its end; careless_updates: of the two methods that write malformed calls; groups,
-    rollouts: questions of an update and rollouts of each; epochs, clip, learning_rate: of the update; menu: tools on
-    one; prices: how far list prices lie apart, spreads: the same on the map; spread: factor within which a menu's
-    prices vary; observation_noise: in described skills; careless: the start's chance of a malformed call; users: to
-    learn from; test_users, menus: to be judged on; least_deviation: of a group's rewards."""
+    """ToolOrchestra's synthetic environment with a known optimum."""
 
+    # Environments, each with a training.
     seeds: Annotated[int, Field(ge=2)]
+    # Updates after which a training is evaluated, in rising order; the last is its end.
     updates: Annotated[list[Count], Field(min_length=1)]
+    # The same for the two methods that write malformed calls.
     careless_updates: Count
+    # Questions per update, and rollouts of each.
     groups: Count
     rollouts: Annotated[int, Field(ge=2)]
     epochs: Count
     clip: Positive
     learning_rate: Positive
+    # Tools on offer at a time.
     menu: Annotated[int, Field(ge=2, le=6)]
+    # Ratio between the highest and the lowest list price, and its values on the map.
     prices: Annotated[float, Field(gt=1)]
     spreads: Annotated[list[Annotated[float, Field(gt=1)]], Field(min_length=1)]
+    # Factor within which the prices of one offer vary.
     spread: Annotated[float, Field(ge=1)]
+    # Standard deviation in the described skills.
     observation_noise: NotNegative
+    # The initial policy's probability of a malformed call.
     careless: Annotated[float, Field(gt=0, lt=1)]
+    # Users to learn from, users and offers to be evaluated on.
     users: Count
     test_users: Count
     menus: Count
+    # Groups whose rewards deviate less are left out.
     least_deviation: NotNegative
 
     @model_validator(mode="after")
@@ -194,47 +210,52 @@ class ToolGlassSettings(Section):
 
 
 class ToolSettings(Section):
-    """Lesson 06: an orchestrator with tools, prices and users by lot (ToolOrchestra).
+    """Lesson 06: an orchestrator with tools, prices and random users (ToolOrchestra)."""
 
-    models: the orchestrator's word for each model that is a tool, and its name in llm.models; unseen: words that no
-    menu has before the tests; base: the lab model that orchestrators are made of; prices, unseen_prices: files;
-    spread: factor within which prices and latencies of a rollout vary; rounds: turns per assignment; turn_tokens,
-    response_tokens: the most that a turn writes, and hears; offices: office tasks to learn from; groups, rollouts:
-    examples per update and rollouts of each; outages: share of examples in which a tool fails; least_deviation: of a
-    group's rewards, with less it is left out; tries: of the start at an office task, which is dropped if none
-    succeeds; budget: quantile of what the start spends, for the method that CoRL's reward pays; side: points on each
-    side of the simplex of preferences; outcome_items: questions on which every tool is tried before anything is
-    learned; agent: of llm.models, an orchestrator that is only prompted, for the pilot study; glass: the small world.
-    """
-
+    # The orchestrator's word for each model that is a tool, and its name in llm.models.
     models: Annotated[dict[Name, str], Field(min_length=2)]
+    # Words that are offered in tests only.
     unseen: list[str]
+    # The lab model that orchestrators start from.
     base: str
+    # Of llm.models: an orchestrator that is only prompted, for the pilot study.
     agent: str
+    # Files of prices.
     prices: str
     unseen_prices: str
+    # Factor within which prices and latencies of a rollout vary.
     spread: Annotated[float, Field(ge=1)]
     seeds: Count
     jobs: Count | None
+    # Turns per episode at most.
     rounds: Annotated[int, Field(ge=2)]
+    # Tokens that a turn may write, and that it may read of a reply.
     turn_tokens: Count
     response_tokens: Count
     temperature: Positive
     test_temperature: NotNegative
     model_temperature: NotNegative
     warm: ToolWarmSettings
+    # Office tasks to learn from.
     offices: Annotated[int, Field(ge=8)]
+    # Samples of the initial policy at an office task, which is dropped if none succeeds.
     tries: Count
+    # Examples per update, and rollouts of each.
     groups: Count
     rollouts: Annotated[int, Field(ge=2)]
     updates: Count
+    # Fraction of examples in which a tool fails.
     outages: Share
+    # Groups whose rewards deviate less are left out.
     least_deviation: NotNegative
+    # Quantile of the initial policy's spending, as the budget of the method with CoRL's reward.
     budget: Annotated[float, Field(gt=0, lt=1)]
     learn: LearnSettings
     save_every: Count
+    # Questions on which every tool is tried before anything is learned.
     outcome_items: Annotated[int, Field(ge=12)]
     test_items: Annotated[int, Field(ge=12)]
+    # Points on each side of the simplex of preferences.
     side: Annotated[int, Field(ge=2)]
     glass: ToolGlassSettings
 

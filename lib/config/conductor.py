@@ -8,55 +8,58 @@ from lib.config.types import Correlation, Count, NotNegative, Positive, Section,
 
 
 class GRPOSettings(Section):
-    """How policies learn in the Conductor's room; names and `paper` values are those of MAESTRO, Table 7.
+    """How policies of lesson 04 learn; names and `paper` values are those of MAESTRO, Table 7."""
 
-    epochs: passes over the prompts; prompts_per_step times generations rollouts a step; max_tokens: of a
-    reply; kl: beta; sync_every, sync_mixup: when and how far the reference model follows; top_entropy: share
-    of the tokens, by entropy, that learn; scale: whether advantages are divided by the group's deviation;
-    save_every: steps between checkpoints.
-    """
-
+    # Passes over the prompts.
     epochs: Count
+    # prompts_per_step x generations rollouts make one step.
     prompts_per_step: Count
     generations: Annotated[int, Field(ge=2)]
+    # Of a reply.
     max_tokens: Count
     learning_rate: Positive
     temperature: Positive
+    # beta, the weight of the KL penalty.
     kl: NotNegative
+    # After how many steps, and how far, the reference model follows the policy.
     sync_every: Count
     sync_mixup: Share
+    # Fraction of the tokens, those of highest entropy, that the loss is taken over.
     top_entropy: Annotated[float, Field(gt=0, le=1)]
     importance: Literal["token", "sequence"]
+    # By which standard deviation advantages are divided.
     scale: Literal["group", "batch", "none"]
+    # Steps between checkpoints.
     save_every: Count
 
 
 class HeadSettings(Section):
-    """The Conductor; MAESTRO, Table 8, and its ablations.
+    """The Conductor; MAESTRO, Table 8, and its ablations."""
 
-    layer: whose state it reads (Table 4); sees: what that state holds, prompt and reply, the prompt alone, or another
-    rollout's (ours); kappa: share of a rollout's weights that its drawn emphasis
-    gets, the rest follows pi(h); every: steps between its updates, M; pairwise: weight of the pairwise
-    loss (Table 5); joint: learn through the policy's loss instead of REINFORCE (Table 6); homogeneous: one
-    action per prompt; centred: take each reward's group mean away before it is weighed, so that emphasis on
-    a reward that everybody gets pays nobody (ours). anchor: who pays the head instead of the policy's advantage (ours):
-    nobody else (`none`), a verifier or a judge; verified: the share of prompts on which; errs: the share of replies
-    about which that verifier is wrong.
-    """
-
+    # Whose hidden state it reads (Table 4).
     layer: Literal["first", "middle", "last"]
+    # What that state holds: prompt and reply, the prompt alone, or another rollout's (ours).
     sees: Literal["both", "prompt", "shuffled"]
+    # Fraction of a rollout's weights that its sampled emphasis gets; the rest follows pi(h).
     kappa: Share
     floor: Annotated[float, Field(ge=0, lt=0.2)]
     temperature: Positive
     learning_rate: Positive
+    # M, the steps between two updates of the head.
     every: Count
     entropy: NotNegative
+    # Weight of the pairwise loss (Table 5).
     pairwise: NotNegative
+    # Whether to learn through the policy's loss instead of REINFORCE (Table 6).
     joint: bool
+    # Whether all rollouts of a prompt share one action.
     homogeneous: bool
+    # Whether each reward's group mean is subtracted before weighting, so that emphasis on a reward
+    # that all rollouts of a group get gains nothing (ours).
     centred: bool
+    # What rewards the head instead of the policy's advantage: nothing, a verifier or a judge (ours).
     anchor: Literal["none", "verifier", "judge"]
+    # Fraction of the prompts on which it does, and of the replies about which the verifier is wrong.
     verified: Share
     errs: Share
 
@@ -129,30 +132,33 @@ class StartSettings(Section):
 
 
 class ConductorSettings(Section):
-    """Lesson 04: policies trained under every way to weigh five rewards.
+    """Lesson 04: policies trained under every way to weight five rewards."""
 
-    policy: the lab model that all start from; judge: who scores replies for the method that a judge pays; categories:
-    what is learned and judged; prompts: to learn from, all categories together; test_items: per category; samples:
-    replies per test item; start: what makes it err; static_seeds: trainings of every fixed reward that choose the best
-    on dev; single_category, single_category_seeds: the category that is trained alone as well, and how often;
-    ablation_seeds: trainings of the Conductor without its context; gate: what the verifier-paid method must gain in a
-    category that counts; equivalence_margin: what is no difference of score.
-    """
-
+    # The lab model that all policies start from.
     policy: str
+    # Of llm.models: scores replies for the method whose reward is a judge.
     judge: str
     seeds: Count
+    # Trainings of every single reward, of which the best on dev is chosen.
     static_seeds: Count
+    # What is learned and tested.
     categories: Annotated[list[Literal["reasoning", "story", "translation"]], Field(min_length=1)]
+    # The category that is also trained alone, and how often.
     single_category: Literal["reasoning", "story", "translation"]
     single_category_seeds: Count
+    # Trainings of the Conductor without its context.
     ablation_seeds: Count
+    # What the verifier-rewarded method must gain in a category for it to count.
     gate: Share
+    # A difference in score up to which two methods count as equal.
     equivalence_margin: Positive
     jobs: Count | None
+    # To learn from, all categories together.
     prompts: Annotated[int, Field(ge=8)]
+    # Per category, and sampled replies of each.
     test_items: Annotated[int, Field(ge=4)]
     samples: Annotated[int, Field(ge=2)]
+    # What makes the initial policy imperfect.
     start: StartSettings
     grpo: GRPOSettings
     head: HeadSettings

@@ -36,7 +36,7 @@ class ModelSettings(Section):
     @field_validator("base_url")
     @classmethod
     def _holds_no_secret(cls, value: str | None) -> str | None:
-        if value is not None and not _address(value):
+        if value is not None and not _is_safe_address(value):
             raise ValueError(
                 "must be like https://host:port/v1, in ASCII, without user, password, query or fragment; "
                 "keys belong into the environment, see api_key_env"
@@ -63,18 +63,22 @@ class ModelSettings(Section):
         return self
 
 
-def _address(url: str) -> bool:
+def _is_safe_address(url: str) -> bool:
     """Whether a URL is one of a server, and holds nothing that must not be written down."""
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        address = urlsplit(url)
+        host = address.hostname or ""
+        port = address.port
     except ValueError:
         return False
-    plain = re.fullmatch("[!-~]+", url) and not set('@?#\\"<>^`{|}') & set(url)
-    named = re.fullmatch(
+    # Printable ASCII without the characters of a user, a password, a query or a fragment.
+    has_plain_characters = re.fullmatch("[!-~]+", url) and not set('@?#\\"<>^`{|}') & set(url)
+    # A name, or an IPv6 address.
+    is_valid_host = re.fullmatch(
         r"(?!.*\.\.)[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|[0-9a-f:.]*:[0-9a-f:.]*", host
     )
-    return bool(plain and named) and parts.scheme in ("http", "https") and port != 0
+    is_http = address.scheme in ("http", "https")
+    return bool(has_plain_characters and is_valid_host) and is_http and port != 0
 
 
 class Models(Section):
@@ -88,12 +92,12 @@ class Models(Section):
         common, models = value["common"], value.get("models")
         if not isinstance(common, dict) or not isinstance(models, dict):
             raise ValueError("common and models must be mappings")
-        rest = {name: part for name, part in value.items() if name != "common"}
-        filled = {
-            name: {**common, **part} if isinstance(part, dict) else part
-            for name, part in models.items()
-        }
-        return rest | {"models": filled}
+        merged_models = {}
+        for name, model in models.items():
+            # Anything but a mapping is left for the checks of the fields, which name it.
+            merged_models[name] = {**common, **model} if isinstance(model, dict) else model
+        without_common = {name: content for name, content in value.items() if name != "common"}
+        return without_common | {"models": merged_models}
 
 
 class LLMSettings(Models):
@@ -103,10 +107,14 @@ class LLMSettings(Models):
     max_usd: NotNegative
     models: dict[Name, ModelSettings]
 
-    def decided_by(self, names: Iterable[str]) -> str:
-        """The backend that results rest on where models of these names decide: lab, or another where one of them is."""
-        kinds = {self.models[name].backend for name in names}
-        return next(kind for kind in ("scripted", "endpoint", "replay", "lab") if kind in kinds)
+    def describe_backend(self, names: Iterable[str]) -> str:
+        """The backend that results rest on where models of these names decide.
+
+        With several backends it is the weakest evidence: scripted before endpoint, replay and lab.
+        """
+        backends = {self.models[name].backend for name in names}
+        weakest_first = ("scripted", "endpoint", "replay", "lab")
+        return next(backend for backend in weakest_first if backend in backends)
 
 
 class Course(Section):
@@ -201,17 +209,19 @@ class LabSettings(Models):
         return self
 
     def _check_base(self, name: str, model: LabModel) -> None:
-        seen = [name]
+        """Raises ValueError where the chain of bases of a model has a cycle, an unknown model or another size."""
+        chain = [name]
         while model.base is not None:
             base = self.models.get(model.base)
-            if base is None or model.base in seen:
+            if base is None or model.base in chain:
                 raise ValueError(
-                    f"{seen[-1]} starts from {model.base!r}, which is not another of {sorted(self.models)}"
+                    f"{chain[-1]} starts from {model.base!r}, which is not another of {sorted(self.models)}"
                 )
+            # Weights can be taken over only where all of these agree.
             size = ("hidden", "layers", "heads", "intermediate", "window")
-            if any(getattr(base, part) != getattr(model, part) for part in size):
+            if any(getattr(base, field) != getattr(model, field) for field in size):
                 raise ValueError(
-                    f"{seen[-1]} starts from {model.base}, so they must have the same {', '.join(size)}"
+                    f"{chain[-1]} starts from {model.base}, so they must have the same {', '.join(size)}"
                 )
-            seen.append(model.base)
+            chain.append(model.base)
             model = base

@@ -3,7 +3,7 @@
 import copy
 import os
 from collections.abc import Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,19 +72,24 @@ class Params(ZooParams):
 
     @model_validator(mode="after")
     def _models_exist(self):
-        named = {"orchestration": [*self.orchestration.models, self.orchestration.judge]}
-        named["conductor"] = [self.conductor.judge]
-        named["routing.experts"] = list(self.routing.experts.values())
-        named["tools"] = [*self.tools.models.values(), self.tools.agent]
-        asked = self.configuration
-        named["configuration"] = [asked.model, asked.larger, asked.prompted]
-        named["ablations"] = [self.ablations.model]
-        for section, names in named.items():
+        # Every language model that a section names.
+        configuration = self.configuration
+        models_by_section = {
+            "orchestration": [*self.orchestration.models, self.orchestration.judge],
+            "conductor": [self.conductor.judge],
+            "routing.experts": list(self.routing.experts.values()),
+            "tools": [*self.tools.models.values(), self.tools.agent],
+            "configuration": [configuration.model, configuration.larger, configuration.prompted],
+            "ablations": [self.ablations.model],
+        }
+        for section, names in models_by_section.items():
             unknown = sorted(set(names) - set(self.llm.models))
             if unknown:
                 raise ValueError(
                     f"{section} names the models {unknown}; llm.models has {sorted(self.llm.models)}"
                 )
+
+        # Every lab model that a section trains further.
         bases = {
             "conductor.policy": self.conductor.policy,
             "routing.base": self.routing.base,
@@ -97,12 +102,16 @@ class Params(ZooParams):
 
 
 def read(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
-    """The file as plain Python values. YAML 1.2: `1e-4` is a number and `no` a word."""
+    """Reads the file as plain Python values, by YAML 1.2: `1e-4` is a number and `no` a word.
+
+    Raises:
+        ParamsError: The file is missing, not UTF-8, not YAML or no mapping.
+    """
     path = Path(path)
     if not path.exists():
         raise ParamsError(f"{path} is missing; restore it with `git checkout {path.name}`")
     try:
-        content = copy.deepcopy(_parsed(path.read_text(encoding="utf-8")))
+        content = copy.deepcopy(_parse_yaml_cached(path.read_text(encoding="utf-8")))
     except UnicodeDecodeError as error:
         raise ParamsError(f"{path} is not UTF-8 text: {error}") from error
     except ValueError as error:
@@ -112,7 +121,7 @@ def read(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
     return content
 
 
-class _Plain(Composer):
+class _NoAliasComposer(Composer):
     """Composes a document without aliases: a few lines of them may stand for more than any memory holds."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -127,30 +136,43 @@ class _Plain(Composer):
 
 
 def from_yaml(text: str) -> Any:
-    """A YAML document as plain Python values. Raises ValueError that says where it is none; it repeats no line of
-    the document, in which a secret may stand."""
+    """Parses a YAML document into plain Python values.
+
+    Raises:
+        ValueError: It is no YAML. The message says where, and repeats no line, in which a secret may stand.
+    """
     yaml = YAML(typ="safe", pure=True)
-    yaml.Composer = _Plain
+    yaml.Composer = _NoAliasComposer
     try:
         return yaml.load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        why = str(error.problem or error.context).partition(" with value")[0]
-        why += f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        reason = str(error.problem or error.context).partition(" with value")[0]
+        if mark:
+            reason += f" in line {mark.line + 1}, column {mark.column + 1}"
     except RecursionError:
-        why = "it is nested too deep"
+        reason = "it is nested too deep"
     except (YAMLError, ValueError, ArithmeticError) as error:
-        why = f"a value cannot be read ({type(error).__name__})"
-    raise ValueError(why)  # out here nothing is chained to it
+        reason = f"a value cannot be read ({type(error).__name__})"
+    # Raised outside of the handlers, so that no error with the document's text is chained to it.
+    raise ValueError(reason)
 
 
-_parsed = lru_cache(maxsize=2)(
-    from_yaml
-)  # a third of a second for this file, which is read again and again
+# Parsing takes a third of a second for this file, which is read again and again.
+_parse_yaml_cached = lru_cache(maxsize=2)(from_yaml)
 
 
 def resolve(content: Any, profile: str, path: str = "") -> Any:
-    """Replace every {smoke, laptop, paper} mapping by the value of `profile`."""
+    """Replaces every {smoke, laptop, paper} mapping by the value of one profile.
+
+    Args:
+        content: The file, or something inside it.
+        profile: Which value to take.
+        path: Where `content` stands in the file, for error messages.
+
+    Raises:
+        ParamsError: A mapping has some of the profiles, or other keys besides.
+    """
     if not isinstance(content, dict):
         return content
     present = set(content) & set(PROFILES)
@@ -166,10 +188,11 @@ def resolve(content: Any, profile: str, path: str = "") -> Any:
     }
 
 
-def _explain(error: ValidationError, profile: str) -> ParamsError:
+def _explain_error(error: ValidationError, profile: str) -> ParamsError:
+    """Pydantic's errors as one line each: the key, what is wrong, and the value."""
     lines = []
     for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"]) or "params"
+        key = ".".join(str(component) for component in problem["loc"]) or "params"
         if problem["type"] == "extra_forbidden":
             lines.append(f"{key}: unknown key; remove it or correct its spelling")
         elif problem["type"] == "missing":
@@ -178,106 +201,154 @@ def _explain(error: ValidationError, profile: str) -> ParamsError:
             rule = "has letters, digits, _ + - and single dots; an endpoint's own, as org/model:4, stands in `model`"
             lines.append(f"{key.removesuffix('.[key]')}: a name {rule}")
         else:
-            shown = (
-                not isinstance(problem["input"], dict) and "models" not in problem["loc"]
-            )  # by mistake a secret
-            lines.append(
-                f"{key}: {problem['msg']}" + (f", got {problem['input']!r}" if shown else "")
-            )
-    told = lines[0] if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
-    return ParamsError(f"params.yaml (profile {profile}): {told}")
+            # What stands under `models` may be a secret, by mistake.
+            is_printable = not isinstance(problem["input"], dict) and "models" not in problem["loc"]
+            suffix = f", got {problem['input']!r}" if is_printable else ""
+            lines.append(f"{key}: {problem['msg']}{suffix}")
+    explanation = lines[0] if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
+    return ParamsError(f"params.yaml (profile {profile}): {explanation}")
 
 
 def refuse_earlier_names(content: Any) -> None:
-    """Raise ParamsError where sections, by name, hold a parameter under an earlier name; it names the new one."""
-    renamed = []
-    for pattern, new in EARLIER_NAMES.items():
-        found: list[tuple[tuple[str, ...], Any]] = [((), content)]
-        for key in pattern.split("."):
-            found = [
-                ((*path, str(name)), value)
-                for path, mapping in found
-                if isinstance(mapping, dict)
-                for name, value in mapping.items()
-                if key in ("*", name)
-            ]
-        for path, _ in found:
-            renamed.append(f"{'.'.join(path)} is now called {'.'.join((*path[:-1], new))}")
-    if renamed:
-        raise ParamsError(f"params.yaml: {'; '.join(renamed)}")
+    """Refuses parameters under an earlier name.
+
+    Args:
+        content: Sections by name.
+
+    Raises:
+        ParamsError: There is such a parameter. The message has its new name.
+    """
+    messages = []
+    for pattern, new_name in EARLIER_NAMES.items():
+        for path in _find_paths(content, pattern.split(".")):
+            old_path = ".".join(path)
+            new_path = ".".join([*path[:-1], new_name])
+            messages.append(f"{old_path} is now called {new_path}")
+    if messages:
+        raise ParamsError(f"params.yaml: {'; '.join(messages)}")
 
 
-def validate(content: dict[str, Any], model: type[Section] = Params, where: str = "") -> Any:
-    """`content` as a typed section. Raises ParamsError naming each wrong key, its value and the rule."""
+def _find_paths(content: Any, pattern: Sequence[str]) -> list[tuple[str, ...]]:
+    """The paths in nested mappings that match a pattern, in which `*` is any key."""
+    if not pattern:
+        return [()]
+    if not isinstance(content, dict):
+        return []
+    paths = []
+    for name, value in content.items():
+        if pattern[0] in ("*", name):
+            for inner_path in _find_paths(value, pattern[1:]):
+                paths.append((str(name), *inner_path))
+    return paths
+
+
+def validate(content: dict[str, Any], model: type[Section] = Params, source: str = "") -> Any:
+    """Checks plain values and makes a typed section of them.
+
+    Args:
+        content: The values.
+        model: The section's class.
+        source: What the error names as their origin; the profile by default.
+
+    Raises:
+        ParamsError: The message names each wrong key, its value and the rule.
+    """
     if model is Params:
         refuse_earlier_names(content)
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        told = _explain(error, where or str(content.get("profile", "?")))
-    raise told  # out here nothing is chained to it: pydantic's error holds all values
+        params_error = _explain_error(error, source or str(content.get("profile", "?")))
+    # Raised outside of the handler: pydantic's error, which holds all values, must not be chained to it.
+    raise params_error
 
 
 def load(profile: str | None = None, path: str | Path = ROOT / "params.yaml") -> Params:
-    """The parameters of one profile; all three are checked, so that no mistake waits for later.
+    """Loads the parameters of one profile.
 
-    profile: None takes the environment's PROFILE, then the file's `profile`.
+    Args:
+        profile: None takes the environment's PROFILE, then the file's `profile`.
+        path: The file.
+
+    Raises:
+        ParamsError: A mistake in the file, in whichever profile.
     """
     content = read(path)
-    chosen = profile or os.environ.get("PROFILE") or content.get("profile")
-    if chosen not in PROFILES:
-        raise ParamsError(f"profile: must be one of {', '.join(PROFILES)}, got {chosen!r}")
-    checked = {name: validate({**resolve(content, name), "profile": name}) for name in PROFILES}
-    return checked[chosen]
+    profile = profile or os.environ.get("PROFILE") or content.get("profile")
+    if profile not in PROFILES:
+        raise ParamsError(f"profile: must be one of {', '.join(PROFILES)}, got {profile!r}")
+
+    # All three are checked, so that no mistake waits for later.
+    params_by_profile = {}
+    for name in PROFILES:
+        params_by_profile[name] = validate({**resolve(content, name), "profile": name})
+    return params_by_profile[profile]
 
 
-def changed(section: str, content: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """A copy of a section's content with `key.key=value` changes, as a command line gives them.
+def apply_changes(section: str, content: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """Applies changes of a command line to a section.
 
-    Values are YAML; the result is not validated yet. Raises ParamsError for a key that there is not, or a value
-    that cannot be read.
+    Args:
+        section: Its name.
+        content: Its values, which stay as they are.
+        changes: `key.key=value` each, where the value is YAML.
+
+    Returns:
+        A changed copy, which is not validated yet.
+
+    Raises:
+        ParamsError: There is no such key, or a value cannot be read.
     """
-    out = copy.deepcopy(content)
+    changed_content = copy.deepcopy(content)
     for change in changes:
-        key, sign, value = change.partition("=")
-        *rooms, last = key.split(".")
-        place: Any = out
-        for room in rooms:
-            place = place.get(room) if isinstance(place, dict) else None
-        if not sign or not isinstance(place, dict) or last not in place:
-            refuse_earlier_names(
-                reduce(lambda inner, name: {name: inner}, (last, *reversed(rooms), section), None)
-            )
+        key, equals_sign, value = change.partition("=")
+        *outer_keys, last_key = key.split(".")
+
+        # Walk to the mapping that holds the last key.
+        mapping: Any = changed_content
+        for outer_key in outer_keys:
+            mapping = mapping.get(outer_key) if isinstance(mapping, dict) else None
+
+        if not equals_sign or not isinstance(mapping, dict) or last_key not in mapping:
+            # An earlier name gets an error with the new one: nest the keys as in the file to look them up.
+            nested = None
+            for name in (last_key, *reversed(outer_keys), section):
+                nested = {name: nested}
+            refuse_earlier_names(nested)
             raise ParamsError(
                 f"--set {key}: write KEY=VALUE with a key of `{section}` in params.yaml"
             )
         try:
-            place[last] = from_yaml(value)
+            mapping[last_key] = from_yaml(value)
         except ValueError as error:
             raise ParamsError(f"--set {key}: the value is not valid YAML: {error}") from None
-    return out
+    return changed_content
 
 
 def settings(**sections: dict[str, Any] | None) -> Params:
     """The parameters that a notebook works with.
 
-    Each argument is a section as the runner hands it over, or None to take it from `params.yaml`; a
-    partial mapping such as zoo={"seeds": 1} changes only what it names.
+    Args:
+        sections: By name, a section as the runner passes it, or None to take it from `params.yaml`; a partial mapping
+            such as zoo={"seeds": 1} changes only what it names. `profile` is one of the names.
+
+    Raises:
+        ParamsError: A section is unknown, or a value is not allowed.
     """
     profile = sections.pop("profile", None)
     base = load(profile).model_dump()
-    known = set(base) - {"profile"}
-    if set(sections) - known:
-        raise ParamsError(
-            f"unknown section {sorted(set(sections) - known)}; there are {sorted(known)}"
-        )
+    section_names = set(base) - {"profile"}
+    unknown = sorted(set(sections) - section_names)
+    if unknown:
+        raise ParamsError(f"unknown section {unknown}; there are {sorted(section_names)}")
     for name, section in sections.items():
         base[name] = overlay(base[name], section or {})
-    return validate(base, where=f"{base['profile']}, with the notebook's changes")
+    return validate(base, source=f"{base['profile']}, with the notebook's changes")
 
 
 def overlay(base: Any, change: Any) -> Any:
     """`base` with what a partial mapping changes in it."""
     if not (isinstance(base, dict) and isinstance(change, dict)):
         return change
-    return base | {key: overlay(base.get(key), value) for key, value in change.items()}
+    changed_values = {key: overlay(base.get(key), value) for key, value in change.items()}
+    return base | changed_values

@@ -109,11 +109,13 @@ class MinigridZoo(Section):
         common = value["common"]
         if not isinstance(common, dict):
             raise ValueError(f"common must hold the settings that all four share, got {common!r}")
-        rest = {name: part for name, part in value.items() if name != "common"}
-        return {
-            name: {**common, **part} if isinstance(part, dict) else part
-            for name, part in rest.items()
-        }
+        merged = {}
+        for name, training in value.items():
+            if name == "common":
+                continue
+            # Anything but a mapping is left for the checks of the fields, which name it.
+            merged[name] = {**common, **training} if isinstance(training, dict) else training
+        return merged
 
 
 class ZooSettings(Section):

@@ -12,52 +12,63 @@ import gymnasium
 from lib.config import ROOT, EducationSettings
 from lib.envs.education import LEVELS, Education, EducationRules
 from lib.envs.grid import register_grid
-from lib.envs.question_bank import Bank, calibrated_levels, load_bank
+from lib.envs.question_bank import Bank, calibrate_levels, load_bank
 
 VERSION = 1  # of the environments and the question bank of this package
-_RULES = {rule.name for rule in fields(EducationRules) if rule.init} - {"items"}
+# Rules that are settings of the same name; the counts of items come from the bank.
+_RULE_NAMES = {rule.name for rule in fields(EducationRules) if rule.init} - {"items"}
 
 
 def _from_root(path: str) -> Path:
     return ROOT / path  # an absolute path stays as it is
 
 
-def topic_bank(settings: EducationSettings) -> Bank:
-    """The questions of the target skill, with levels as labelled or as calibrated from answers."""
+def load_topic_bank(settings: EducationSettings) -> Bank:
+    """Reads the questions of the target skill, with levels as labelled or as calibrated from answers."""
     bank = load_bank(_from_root(settings.bank))
     if settings.difficulty == "calibrated":
-        bank = calibrated_levels(bank, _from_root(settings.answers))
-    return bank.topic(settings.topic)
+        bank = calibrate_levels(bank, _from_root(settings.answers))
+    return bank.select_topic(settings.topic)
 
 
 def make_education_rules(settings: EducationSettings) -> EducationRules:
-    """Rules of the simulator from the parameters and the bank that they name; read once per file."""
+    """Makes the rules of the simulator from the parameters and the bank that they name."""
     files = [_from_root(path) for path in (settings.bank, settings.answers) if path]
-    return _rules(settings, *(path.stat().st_mtime_ns for path in files if path.exists()))
+    # The times of the files are part of the cache's key, so that a changed file is read again.
+    modification_times = [path.stat().st_mtime_ns for path in files if path.exists()]
+    return _make_rules_cached(settings, *modification_times)
 
 
 @lru_cache(maxsize=16)
-def _rules(settings: EducationSettings, *_written: int) -> EducationRules:
-    levels = topic_bank(settings).levels
+def _make_rules_cached(settings: EducationSettings, *_modification_times: int) -> EducationRules:
+    levels = load_topic_bank(settings).levels
     items = tuple(int((levels == level + 1).sum()) for level in range(LEVELS))
-    return EducationRules(items, **{name: getattr(settings, name) for name in _RULES})
+    rules = {name: getattr(settings, name) for name in _RULE_NAMES}
+    return EducationRules(items, **rules)
 
 
 def make_education(settings: EducationSettings | None = None, **arguments) -> Education:
-    """One student with the bank's own question ids; the parameters of `params.yaml` by default."""
+    """Makes one student with the bank's own question ids.
+
+    Args:
+        settings: The parameters; those of `params.yaml` by default.
+        arguments: Further arguments of `Education`, such as render_mode.
+    """
     if settings is None:
         from lib.config import load
 
         settings = load().education
-    bank = topic_bank(settings)
-    ids = [[int(i) for i in bank.ids[bank.levels == level + 1]] for level in range(LEVELS)]
-    return Education(make_education_rules(settings), ids, **arguments)
+    bank = load_topic_bank(settings)
+    ids_by_level = []
+    for level in range(1, LEVELS + 1):
+        ids_by_level.append([int(question_id) for question_id in bank.ids[bank.levels == level]])
+    return Education(make_education_rules(settings), ids_by_level, **arguments)
 
 
 if "orchestration/Education-v0" not in gymnasium.registry:
     gymnasium.register(
         "orchestration/Education-v0",
         entry_point="lib.envs:make_education",
-        disable_env_checker=True,
-    )  # the checker expects scalar rewards
+        disable_env_checker=True,  # the checker expects scalar rewards
+    )
 register_grid()

@@ -1,7 +1,7 @@
 """Batched twins: B environments of one kind, stepped together by array arithmetic.
 
 `BatchedEnv` holds what the twins share: random streams, automatic resets, state copies for
-look-ahead, and the stable-baselines3 `VecEnv` face. A twin itself says only how episodes begin,
+look-ahead, and the interface of a stable-baselines3 `VecEnv`. A twin itself says only how episodes begin,
 advance and are observed. Rewards are vectors, (B, k), as in MO-Gymnasium; `LinearVecReward` is the
 scalar view that stable-baselines3 needs. Rendering is left to the single environments.
 """
@@ -21,9 +21,13 @@ from lib.experiment import seeds
 class Transition:
     """What one step of a batch returns, one row per environment.
 
-    observation: the observation to act on next (of the new episode where one has just ended);
-    reward: (B, k); terminated, truncated: (B,) bool; final_observation: the last observation of
-    the episodes that ended, equal to `observation` in the other rows.
+    Attributes:
+        observation: (B, ...), the observation to act on next: of the new episode where one has just ended.
+        reward: (B, k).
+        terminated: (B,) bool.
+        truncated: (B,) bool.
+        final_observation: (B, ...), the last observation of the episodes that ended, equal to `observation` in the
+            other rows.
     """
 
     observation: np.ndarray
@@ -84,6 +88,7 @@ class BatchedEnv(VecEnv):
     def seed(self, seed: int | None = None) -> list[int | None]:
         """Environment i draws, from the next reset on, as a single one seeded with seed + i does."""
         seed = 0 if seed is None else seed
+        # Keys for the next reset; None where the streams go on from their own keys.
         self._fresh_keys: np.ndarray | None = seeds.keys(self.name, seed=seed, n=self.num_envs)
         return [seed + i for i in range(self.num_envs)]
 
@@ -98,10 +103,14 @@ class BatchedEnv(VecEnv):
         return self._observe()
 
     def advance(self, actions: np.ndarray, restart: bool = True) -> Transition:
-        """Step every environment; those whose episode ends begin the next one at once.
+        """Steps every environment; those whose episode ends begin the next one at once.
 
-        actions: (B,) integers. restart: False leaves them at their end, for a caller who steps them no
-        further on purpose. Raises ValueError on a wrong shape or an unknown action.
+        Args:
+            actions: (B,) integers.
+            restart: False leaves ended episodes at their end, for a caller who steps them no further on purpose.
+
+        Raises:
+            ValueError: A wrong shape or an unknown action.
         """
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,):
@@ -111,13 +120,15 @@ class BatchedEnv(VecEnv):
                 f"actions must lie in 0..{self.action_space.n - 1}, got {actions.min()}..{actions.max()}"
             )
         reward, terminated, truncated = self._advance(actions)
-        observation = final = self._observe()
-        ended = np.flatnonzero(terminated | truncated)
-        if restart and ended.size:
-            self.key[ended] = seeds.next_key(self.key[ended])
-            self._begin(ended)
+        final_observation = self._observe()
+        observation = final_observation
+
+        ended_rows = np.flatnonzero(terminated | truncated)
+        if restart and ended_rows.size:
+            self.key[ended_rows] = seeds.next_key(self.key[ended_rows])
+            self._begin(ended_rows)
             observation = self._observe()
-        return Transition(observation, reward, terminated, truncated, final)
+        return Transition(observation, reward, terminated, truncated, final_observation)
 
     # Copies, for look-ahead ----------------------------------------------------------------
 
@@ -126,8 +137,16 @@ class BatchedEnv(VecEnv):
         return {name: getattr(self, name).copy() for name in ("key", *self.fields)}
 
     def restore(self, state: dict[str, np.ndarray], rows: np.ndarray | None = None) -> None:
-        """Take `state` over; with `rows`, (n,) indices, this batch becomes one of n environments: row i is row rows[i]
-        of the state. So copies are made, and what is over is left out."""
+        """Takes a state over.
+
+        Args:
+            state: As `state` returns it.
+            rows: (n,) indices. With them, this batch becomes one of n environments, of which the i-th is row rows[i]
+                of the state: so copies are made, and episodes that are over are left out.
+
+        Raises:
+            ValueError: The state has another number of rows than the batch.
+        """
         self.num_envs = self.num_envs if rows is None else len(rows)
         for name in ("key", *self.fields):
             array = state[name].copy() if rows is None else state[name][rows]
@@ -138,7 +157,7 @@ class BatchedEnv(VecEnv):
             setattr(self, name, array)
         self._fresh_keys = None
 
-    # The stable-baselines3 face ------------------------------------------------------------
+    # The interface of stable-baselines3 ----------------------------------------------------
 
     def step_async(self, actions: np.ndarray) -> None:
         self._actions = actions
@@ -147,10 +166,9 @@ class BatchedEnv(VecEnv):
         step = self.advance(self._actions)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for row in np.flatnonzero(step.done):
+            timed_out = step.truncated[row] and not step.terminated[row]
             infos[row]["terminal_observation"] = step.final_observation[row]
-            infos[row]["TimeLimit.truncated"] = bool(
-                step.truncated[row] and not step.terminated[row]
-            )
+            infos[row]["TimeLimit.truncated"] = bool(timed_out)
         return step.observation, step.reward, step.done, infos
 
     def close(self) -> None:

@@ -89,19 +89,35 @@ class EducationRules:
     def warmup_levels(self) -> list[int]:
         """The levels (from 0) of the warm-up questions, spread evenly over those that have any."""
         present = [level for level in range(LEVELS) if self.items[level] > 0]
-        places = np.linspace(0, len(present) - 1, self.questions)
-        return [present[int(place + 0.5)] for place in places]
+        positions = np.linspace(0, len(present) - 1, self.questions)
+        return [present[int(position + 0.5)] for position in positions]
 
 
 def answer_probability(
     ability: np.ndarray, difficulty: np.ndarray, discrimination: float
 ) -> np.ndarray:
-    """Item response theory, two parameters: P = 1 / (1 + exp(-a (theta - d))) (A.4)."""
+    """Probability of a right answer, by item response theory with two parameters (A.4).
+
+    P = 1 / (1 + exp(-a (theta - d)))
+
+    Args:
+        ability: theta, in the units of mastery (0 to 1).
+        difficulty: d, from 0 (level 1) to 1 (level 6); broadcasts with `ability`.
+        discrimination: a.
+    """
     return 1.0 / (1.0 + np.exp(-discrimination * (np.asarray(ability) - np.asarray(difficulty))))
 
 
-def talents(key: np.ndarray, spread: float) -> np.ndarray:
-    """What each student of the streams `key` answers above or below mastery, in thousandths of it, even in +-spread."""
+def draw_talents(key: np.ndarray, spread: float) -> np.ndarray:
+    """Draws how far the ability of each student lies above or below mastery.
+
+    Args:
+        key: (students,) uint64, the random streams of the students.
+        spread: Half the range; the talents are uniform in -spread to spread.
+
+    Returns:
+        (students,) int64, in thousandths of mastery, so that copies of a state are exact.
+    """
     return np.rint(1000 * spread * (2 * seeds.uniform(key, TALENT) - 1)).astype(np.int64)
 
 
@@ -145,7 +161,7 @@ class Education(gym.Env):
         render_mode: str | None = None,
     ):
         self.rules, self.render_mode = rules, render_mode
-        self.ids = ids or _numbered(rules.items)
+        self.ids = ids or _number_questions(rules.items)
         if [len(level) for level in self.ids] != list(rules.items):
             raise ValueError("ids must list as many questions per level as rules.items counts")
         self.observation_space = spaces.Box(0.0, 1.0, (1 + 2 * LEVELS,), np.float32)
@@ -165,29 +181,35 @@ class Education(gym.Env):
         else:
             self._key = seeds.next_key(self._key)
         self._begin()
-        return self._observation(), {"mastery": self.mastery}
+        return self._observe(), {"mastery": self.mastery}
 
     def step(self, action: int):
         if not self.action_space.contains(action):
             raise ValueError(f"action must be 0, 1 or 2 ({', '.join(ACTIONS)}), got {action!r}")
-        before = self.mastery_steps
-        chosen = self._recommend(int(action))
-        right = self._ask(chosen)
-        reward = self._reward(chosen, right, before)
-        self._learn(chosen, right)
+        mastery_before = self.mastery_steps
+        questions = self._recommend(int(action))
+        correct = self._ask(questions)
+        reward = self._compute_reward(questions, correct, mastery_before)
+
+        # The student learns only after the reward is computed, which refers to the mastery before.
+        if self.rules.ncc_scope == "set":
+            self.run = 0
+        self._apply_ncc(questions, correct)
+        self.t += 1
+
         terminated = self.mastery_steps >= self.rules.goal_steps
         truncated = self.t > self.rules.horizon and not terminated  # t counts from 1
         info = {
             "mastery": self.mastery,
-            "items": [identity for _, _, identity in chosen],
-            "levels": [level + 1 for _, level, _ in chosen],
-            "correct": right,
+            "items": [question_id for _, _, question_id in questions],
+            "levels": [level + 1 for _, level, _ in questions],
+            "correct": correct,
         }
-        return self._observation(), reward, terminated, truncated, info
+        return self._observe(), reward, terminated, truncated, info
 
     def render(self) -> str:
-        open_ = sum(len(level) for level in self.pending)
-        return f"step {self.t}: mastery {self.mastery:.2f}, {open_} failed questions open"
+        num_pending = sum(len(question_ids) for question_ids in self.pending)
+        return f"step {self.t}: mastery {self.mastery:.2f}, {num_pending} failed questions open"
 
     # Rules -------------------------------------------------------------------------------------
 
@@ -196,137 +218,167 @@ class Education(gym.Env):
         return self.mastery_steps / self.rules.top
 
     def _begin(self) -> None:
+        """Draws a student and asks the warm-up set."""
         self.t = 0
         self.mastery_steps = self.rules.initial_steps
-        self.talent = int(talents(self._key, self.rules.spread))
+        self.talent = int(draw_talents(self._key, self.rules.spread))
         self.run = 0  # consecutive right answers that count for NCC
-        self.last_right_sum, self.last_right_count = 0, 0  # levels of the last right answers
-        self.asked, self.right_count = [0] * LEVELS, [0] * LEVELS
-        self.unseen = [self._shuffled(level) for level in range(LEVELS)]
+        # Levels of the right answers in the last set that had any.
+        self.last_right_sum = 0
+        self.last_right_count = 0
+        # By level: questions asked, right answers, ids never asked, ids failed and still open.
+        self.asked = [0] * LEVELS
+        self.right_count = [0] * LEVELS
+        self.unseen = [self._shuffle_questions(level) for level in range(LEVELS)]
         self.pending: list[list[int]] = [[] for _ in range(LEVELS)]
-        self._warm_up()
 
-    def _warm_up(self) -> None:
-        chosen = [(UNSEEN, level, self.unseen[level].pop(0)) for level in self.rules.warmup_levels]
-        right = self._ask(chosen)
+        # The warm-up set is asked at t = 0 and is no step of the episode.
+        questions = []
+        for level in self.rules.warmup_levels:
+            questions.append((UNSEEN, level, self.unseen[level].pop(0)))
+        correct = self._ask(questions)
         if self.rules.warmup == "ncc":
-            self._apply_ncc(chosen, right)
+            self._apply_ncc(questions, correct)
         elif self.rules.warmup == "measure":
-            share = sum(right) * self.rules.top // len(right)
-            self.mastery_steps = min(share, self.rules.goal_steps - 1)
+            measured_steps = sum(correct) * self.rules.top // len(correct)
+            # Below the goal, so that no episode is over before its first step.
+            self.mastery_steps = min(measured_steps, self.rules.goal_steps - 1)
         self.run = 0
         self.t = 1
 
-    def _shuffled(self, level: int) -> list[int]:
-        place = SHUFFLE + level * 4096 + np.arange(len(self.ids[level]))
-        order = np.argsort(seeds.uniform(self._key, place), kind="stable")
+    def _shuffle_questions(self, level: int) -> list[int]:
+        """The question ids of a level in the random order in which this student meets them."""
+        counter = SHUFFLE + level * 4096 + np.arange(len(self.ids[level]))
+        order = np.argsort(seeds.uniform(self._key, counter), kind="stable")
         return [self.ids[level][i] for i in order]
 
     def _recommend(self, action: int) -> list[tuple[int, int, int]]:
-        """The set: (source, level, id), taken from the pools in the action's order of preference."""
-        pools = {(UNSEEN, level): self.unseen[level] for level in range(LEVELS)}
-        pools |= {(PENDING, level): self.pending[level] for level in range(LEVELS)}
-        order = sorted(
-            (pool for pool in pools if pools[pool]),
-            key=lambda pool: self._preference(action, *pool),
-        )
-        chosen: list[tuple[int, int, int]] = []
+        """Fills the set from the pools in the action's order of preference.
+
+        Returns:
+            (source, level, question id) of each question; fewer than `rules.questions` where the bank runs dry.
+        """
+        pools = {}
+        for level in range(LEVELS):
+            pools[UNSEEN, level] = self.unseen[level]
+            pools[PENDING, level] = self.pending[level]
+        filled_pools = [pool for pool in pools if pools[pool]]
+        order = sorted(filled_pools, key=lambda pool: self._preference_key(action, *pool))
+
+        questions: list[tuple[int, int, int]] = []
         for source, level in order:
-            take = pools[source, level][: self.rules.questions - len(chosen)]
-            del pools[source, level][: len(take)]
-            chosen += [(source, level, identity) for identity in take]
-        return chosen
+            num_missing = self.rules.questions - len(questions)
+            question_ids = pools[source, level][:num_missing]
+            del pools[source, level][: len(question_ids)]
+            questions += [(source, level, question_id) for question_id in question_ids]
+        return questions
 
-    def _preference(self, action: int, source: int, level: int) -> tuple[int, ...]:
-        """Sort key of a pool, lowest first. Distances are in mastery steps, exact integers."""
-        place, mastery = level * self.rules.steps_per_level, self.mastery_steps
-        near_mastery = abs(place - mastery)
+    def _preference_key(self, action: int, source: int, level: int) -> tuple[int, ...]:
+        """Sort key of a pool, lowest first: tier, distance, level, source.
+
+        Distances are in mastery steps, exact integers.
+        """
+        difficulty = level * self.rules.steps_per_level  # in mastery steps
+        mastery = self.mastery_steps
+        mastery_distance = abs(difficulty - mastery)
+
+        if action == FAILED and source == PENDING:
+            # Failed questions within delta of mastery come first, those further away last.
+            tier = 0 if mastery_distance <= self.rules.delta_steps else 2
+            return (tier, mastery_distance, level)
         if action == FAILED:
-            if source == PENDING:
-                return (0 if near_mastery <= self.rules.delta_steps else 2, near_mastery, level)
-            counts = [len(pool) for pool in self.pending]
-            return (
-                1,
-                self._distance(level, sum(i * c for i, c in enumerate(counts)), sum(counts)),
-                level,
-            )
-        if source == PENDING and action in self.rules.without_repeats:
-            return (9, near_mastery, level)
-        if action == EASY:
-            if place <= mastery:
-                return (
-                    0,
-                    self._distance(level, self.last_right_sum, self.last_right_count),
-                    level,
-                    source,
-                )
-            return (1, place, level, source)
-        return (0 if place > mastery + self.rules.delta_steps else 1, -place, level, source)
+            # In between: unseen questions, closest to the mean level of the failed ones.
+            counts = [len(question_ids) for question_ids in self.pending]
+            level_sum = sum(i * count for i, count in enumerate(counts))
+            return (1, self._distance_to_mean(level, level_sum, sum(counts)), level)
 
-    def _distance(self, level: int, level_sum: int, count: int) -> int:
+        if source == PENDING and action in self.rules.without_repeats:
+            return (9, mastery_distance, level)  # only when nothing else is left
+        if action == EASY and difficulty <= mastery:
+            last_right = self._distance_to_mean(level, self.last_right_sum, self.last_right_count)
+            return (0, last_right, level, source)
+        if action == EASY:
+            return (1, difficulty, level, source)
+
+        # CHALLENGE: the hardest first, before those that are not hard enough.
+        tier = 0 if difficulty > mastery + self.rules.delta_steps else 1
+        return (tier, -difficulty, level, source)
+
+    def _distance_to_mean(self, level: int, level_sum: int, count: int) -> int:
         """|level - mean level| times the count, to stay exact; the distance to mastery where count = 0."""
         if count == 0:
             return abs(level * self.rules.steps_per_level - self.mastery_steps)
         return abs(level * count - level_sum)
 
-    def _ask(self, chosen: list[tuple[int, int, int]]) -> list[bool]:
-        """The student's answers; theta is mastery at the start of the set, plus talent."""
-        right = []
-        for slot, (_, level, identity) in enumerate(chosen):
-            p = answer_probability(
-                self.mastery + self.talent / 1000, level / (LEVELS - 1), self.rules.discrimination
-            )
-            correct = bool(seeds.uniform(self._key, self.t * SLOTS + slot) < p)
+    def _ask(self, questions: list[tuple[int, int, int]]) -> list[bool]:
+        """Draws whether the student answers each question right, and counts the answers."""
+        correct = []
+        for slot, (_, level, question_id) in enumerate(questions):
+            ability = self.mastery + self.talent / 1000  # mastery does not change within a set
+            difficulty = level / (LEVELS - 1)
+            probability = answer_probability(ability, difficulty, self.rules.discrimination)
+            is_correct = bool(seeds.uniform(self._key, self.t * SLOTS + slot) < probability)
             self.asked[level] += 1
-            self.right_count[level] += correct
-            if not correct:
-                self.pending[level].append(identity)
-            right.append(correct)
-        if any(right):
-            self.last_right_count = sum(right)
-            self.last_right_sum = sum(
-                level for (_, level, _), r in zip(chosen, right, strict=True) if r
-            )
-        return right
+            self.right_count[level] += is_correct
+            if not is_correct:
+                self.pending[level].append(question_id)
+            correct.append(is_correct)
 
-    def _learn(self, chosen: list[tuple[int, int, int]], right: list[bool]) -> None:
-        if self.rules.ncc_scope == "set":
-            self.run = 0
-        self._apply_ncc(chosen, right)
-        self.t += 1
+        right_levels = [
+            level
+            for (_, level, _), is_correct in zip(questions, correct, strict=True)
+            if is_correct
+        ]
+        if right_levels:
+            self.last_right_count = len(right_levels)
+            self.last_right_sum = sum(right_levels)
+        return correct
 
-    def _apply_ncc(self, chosen: list[tuple[int, int, int]], right: list[bool]) -> None:
+    def _apply_ncc(self, questions: list[tuple[int, int, int]], correct: list[bool]) -> None:
         """N consecutive correct (Kelly et al. 2016): N right in a row raise mastery one step."""
-        for (_, level, _), correct in zip(chosen, right, strict=True):
-            place = level * self.rules.steps_per_level
-            exact = self.rules.ncc_rule == "exact"
-            if place < self.mastery_steps or (
-                exact and place >= self.mastery_steps + self.rules.steps_per_level
-            ):
+        for (_, level, _), is_correct in zip(questions, correct, strict=True):
+            # Questions below mastery do not count; by the exact rule, harder ones do not either.
+            difficulty = level * self.rules.steps_per_level  # in mastery steps
+            next_level = self.mastery_steps + self.rules.steps_per_level
+            too_easy = difficulty < self.mastery_steps
+            too_hard = self.rules.ncc_rule == "exact" and difficulty >= next_level
+            if too_easy or too_hard:
                 continue
-            self.run = self.run + 1 if correct else 0
+
+            self.run = self.run + 1 if is_correct else 0
             if self.run >= self.rules.consecutive:
                 self.mastery_steps = min(self.mastery_steps + 1, self.rules.top)
                 self.run = 0
 
-    def _reward(self, chosen, right: list[bool], before: int) -> np.ndarray:
-        if not chosen:
+    def _compute_reward(
+        self, questions: list[tuple[int, int, int]], correct: list[bool], mastery_before: int
+    ) -> np.ndarray:
+        """The reward vector (3,), the mean over the questions of the set."""
+        if not questions:
             return np.zeros(len(OBJECTIVES))
-        places = [level * self.rules.steps_per_level for _, level, _ in chosen]
-        room = max(1, self.rules.top - before)  # 1 - m, in steps; aptitude is 0 at m = 1 anyway
-        aptitude = sum(max(0, place - before) for place in places) / room
-        gap = sum(source == PENDING and r for (source, _, _), r in zip(chosen, right, strict=True))
-        return np.array([aptitude, gap, sum(right)]) / len(chosen)
+        # 1 - m in steps; aptitude is 0 at m = 1 anyway.
+        steps_to_top = max(1, self.rules.top - mastery_before)
+        steps_above = 0
+        gaps_closed = 0
+        for (source, level, _), is_correct in zip(questions, correct, strict=True):
+            steps_above += max(0, level * self.rules.steps_per_level - mastery_before)
+            gaps_closed += source == PENDING and is_correct
+        aptitude = steps_above / steps_to_top
+        return np.array([aptitude, gaps_closed, sum(correct)]) / len(questions)
 
-    def _observation(self) -> np.ndarray:
-        seen = [
-            total - len(pool) for total, pool in zip(self.rules.items, self.unseen, strict=True)
-        ]
-        accuracy = [r / max(1, n) for r, n in zip(self.right_count, self.asked, strict=True)]
-        failed = [len(pool) / max(1, n) for pool, n in zip(self.pending, seen, strict=True)]
+    def _observe(self) -> np.ndarray:
+        """Mastery, accuracy by level, share of failed questions by level: (13,) float32."""
+        accuracy, failed = [], []
+        for level in range(LEVELS):
+            num_answered = self.asked[level]
+            num_met = self.rules.items[level] - len(self.unseen[level])
+            num_pending = len(self.pending[level])
+            accuracy.append(self.right_count[level] / max(1, num_answered))
+            failed.append(num_pending / max(1, num_met))
         return np.array([self.mastery, *accuracy, *failed], dtype=np.float32)
 
 
-def _numbered(items: tuple[int, ...]) -> list[list[int]]:
+def _number_questions(items: tuple[int, ...]) -> list[list[int]]:
+    """Question ids 0, 1, 2 ... by level, for a bank of which only the counts are known."""
     ends = np.cumsum(items)
-    return [list(range(end - n, end)) for n, end in zip(items, ends, strict=True)]
+    return [list(range(end - count, end)) for count, end in zip(items, ends, strict=True)]

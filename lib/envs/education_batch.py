@@ -20,7 +20,7 @@ from lib.envs.education import (
     STREAM,
     EducationRules,
     answer_probability,
-    talents,
+    draw_talents,
 )
 from lib.experiment import seeds
 
@@ -52,13 +52,13 @@ class EducationBatch(BatchedEnv):
 
     def __init__(self, rules: EducationRules, num_envs: int, seed: int = 0) -> None:
         self.rules = rules
-        self._left_out = np.isin(np.arange(len(ACTIONS)), rules.without_repeats)
+        # (actions,) whether failed questions stay out of the set
+        self._skips_repeats = np.isin(np.arange(len(ACTIONS)), rules.without_repeats)
         for name in self.fields:
             shape = (num_envs, LEVELS) if name in self.fields[6:] else (num_envs,)
             setattr(self, name, np.zeros(shape, dtype=np.int64))
-        self.levels = np.zeros(
-            (num_envs, rules.questions), dtype=np.int64
-        )  # of the last set, for display
+        # (students, questions) levels of the last set, for display
+        self.levels = np.zeros((num_envs, rules.questions), dtype=np.int64)
         super().__init__(
             num_envs,
             spaces.Box(0.0, 1.0, (1 + 2 * LEVELS,), np.float32),
@@ -71,136 +71,180 @@ class EducationBatch(BatchedEnv):
         for name in self.fields:
             getattr(self, name)[rows] = 0
         self.mastery[rows] = self.rules.initial_steps
-        self.talent[rows] = talents(self.key[rows], self.rules.spread)
+        self.talent[rows] = draw_talents(self.key[rows], self.rules.spread)
         self.unseen[rows] = self.rules.items
-        level = np.tile(self.rules.warmup_levels, (rows.size, 1))
-        correct = self._answer(rows, level, np.ones(level.shape, dtype=bool))
-        self._count(
-            rows,
-            level,
-            correct,
-            np.zeros(level.shape, dtype=bool),
-            np.ones(level.shape, dtype=bool),
-        )
+
+        # The warm-up set: nobody has failed a question before.
+        level = np.tile(self.rules.warmup_levels, (rows.size, 1))  # (n, questions)
+        is_filled = np.ones(level.shape, dtype=bool)
+        is_repeat = np.zeros(level.shape, dtype=bool)
+        correct = self._draw_answers(rows, level, is_filled)
+        self._count_answers(rows, level, correct, is_repeat, is_filled)
         if self.rules.warmup == "ncc":
-            self._apply_ncc(rows, level, correct, np.ones(level.shape, dtype=bool))
+            self._apply_ncc(rows, level, correct, is_filled)
         elif self.rules.warmup == "measure":
-            share = correct.sum(1) * self.rules.top // level.shape[1]
-            self.mastery[rows] = np.minimum(share, self.rules.goal_steps - 1)
+            measured_steps = correct.sum(1) * self.rules.top // level.shape[1]
+            self.mastery[rows] = np.minimum(measured_steps, self.rules.goal_steps - 1)
         self.run[rows] = 0
         self.t[rows] = 1
 
     def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows = np.arange(self.num_envs)
-        before = self.mastery.copy()
-        level, repeated, asked = self._recommend(actions)
-        correct = self._answer(rows, level, asked)
-        reward = self._reward(level, repeated, asked, correct, before)
-        self._count(rows, level, correct, repeated, asked)
+        mastery_before = self.mastery.copy()
+        level, is_repeat, is_filled = self._recommend(actions)
+        correct = self._draw_answers(rows, level, is_filled)
+        reward = self._compute_reward(level, is_repeat, is_filled, correct, mastery_before)
+        self._count_answers(rows, level, correct, is_repeat, is_filled)
         if self.rules.ncc_scope == "set":
             self.run[:] = 0
-        self._apply_ncc(rows, level, correct, asked)
+        self._apply_ncc(rows, level, correct, is_filled)
         terminated = self.mastery >= self.rules.goal_steps
         truncated = (self.t >= self.rules.horizon) & ~terminated
         self.t += 1
-        self.levels = np.where(asked, level, -1)
+        self.levels = np.where(is_filled, level, -1)
         return reward, terminated, truncated
 
     def _recommend(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The sets: level (B, q), whether it had been failed before (B, q), whether there is one."""
-        pools = np.concatenate([self.unseen, self.pending], axis=1)  # (B, 12)
-        order = np.argsort(self._preference(actions), axis=1, kind="stable")
-        filled = np.take_along_axis(pools, order, axis=1).cumsum(axis=1)
+        """Fills the sets from the pools in the order of preference.
+
+        Returns:
+            level: (B, questions) int, 0 to 5.
+            is_repeat: (B, questions) bool, whether the question had been failed before.
+            is_filled: (B, questions) bool; False where the bank had no question left.
+        """
+        pool_sizes = np.concatenate([self.unseen, self.pending], axis=1)  # (B, 12)
+        order = np.argsort(self._preference_keys(actions), axis=1, kind="stable")
+        cumulative = np.take_along_axis(pool_sizes, order, axis=1).cumsum(axis=1)  # (B, 12)
+
+        # Each slot takes the first pool, in this order, that the slots before have not used up.
         slots = np.arange(self.rules.questions)
-        place = (filled[:, None, :] <= slots[None, :, None]).sum(
-            axis=2
-        )  # (B, q) first pool not used up
-        asked = place < _NONE
-        pool = np.take_along_axis(order, np.minimum(place, _NONE - 1), axis=1)
-        return pool % LEVELS, (pool >= LEVELS) & asked, asked
+        used_up = cumulative[:, None, :] <= slots[None, :, None]  # (B, questions, 12)
+        rank = used_up.sum(axis=2)  # (B, questions)
+        is_filled = rank < _NONE
+        pool = np.take_along_axis(order, np.minimum(rank, _NONE - 1), axis=1)
+        level = pool % LEVELS
+        is_repeat = (pool >= LEVELS) & is_filled
+        return level, is_repeat, is_filled
 
-    def _preference(self, actions: np.ndarray) -> np.ndarray:
+    def _preference_keys(self, actions: np.ndarray) -> np.ndarray:
         """Sort keys (B, 12) of the pools, lowest first: tier, distance, level, source."""
-        place = _LEVEL * self.rules.steps_per_level
-        mastery = self.mastery[:, None]
-        near = np.abs(place - mastery)
+        delta = self.rules.delta_steps
+        difficulty = _LEVEL * self.rules.steps_per_level  # (levels,) in mastery steps
+        mastery = self.mastery[:, None]  # (B, 1)
+        mastery_distance = np.abs(difficulty - mastery)  # (B, levels)
+        is_easy = difficulty <= mastery
+        is_hard = difficulty > mastery + delta
+        is_near = mastery_distance <= delta
+
+        # Keys of each rule, (B, levels).
+        last_right = self._distance_to_mean(self.last_right_sum, self.last_right_count)
+        easy = np.where(is_easy, last_right, _TIER + difficulty)
+        challenge = np.where(is_hard, -difficulty, _TIER - difficulty)
+        num_pending = self.pending.sum(axis=1)
+        like_failed = _TIER + self._distance_to_mean(self.pending @ _LEVEL, num_pending)
+        review = np.where(is_near, mastery_distance, 2 * _TIER + mastery_distance)
+
+        # The rule of each student's action, for unseen questions and for failed ones.
+        is_easy_action = (actions == EASY)[:, None]  # (B, 1)
+        reviews_failed = (actions == FAILED)[:, None]
+        easy_or_challenge = np.where(is_easy_action, easy, challenge)
+        skips_repeats = self._skips_repeats[actions][:, None]
+        repeat = np.where(skips_repeats, 9 * _TIER + mastery_distance, easy_or_challenge)
         keys = np.empty((self.num_envs, 2, LEVELS), dtype=np.int64)
+        keys[:, 0] = np.where(reviews_failed, like_failed, easy_or_challenge)
+        keys[:, 1] = np.where(reviews_failed, review, repeat)
 
-        easy = np.where(
-            place <= mastery,
-            self._distance(self.last_right_sum, self.last_right_count),
-            _TIER + place,
-        )
-        hard = np.where(place > mastery + self.rules.delta_steps, -place, _TIER - place)
-        count = self.pending.sum(axis=1)
-        similar = _TIER + self._distance(self.pending @ _LEVEL, count)
-        review = np.where(near <= self.rules.delta_steps, near, 2 * _TIER + near)
-
-        chosen = np.where((actions == EASY)[:, None], easy, hard)
-        is_failed = (actions == FAILED)[:, None]
-        keys[:, 0] = np.where(is_failed, similar, chosen)
-        left_out = self._left_out[actions][:, None]
-        again = np.where(left_out, 9 * _TIER + near, chosen)
-        keys[:, 1] = np.where(is_failed, review, again)
         tie_break = 2 * _LEVEL + np.array([[0], [1]])  # level, then unseen before failed
         return (keys * (4 * LEVELS) + tie_break).reshape(self.num_envs, 2 * LEVELS)
 
-    def _distance(self, level_sum: np.ndarray, count: np.ndarray) -> np.ndarray:
+    def _distance_to_mean(self, level_sum: np.ndarray, count: np.ndarray) -> np.ndarray:
         """|level - mean level| times the count, (B, 6), or the distance to mastery where count = 0."""
         to_mean = np.abs(_LEVEL * count[:, None] - level_sum[:, None])
         to_mastery = np.abs(_LEVEL * self.rules.steps_per_level - self.mastery[:, None])
         return np.where(count[:, None] > 0, to_mean, to_mastery)
 
-    def _answer(self, rows: np.ndarray, level: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """Right or wrong, (n, q) bool."""
-        ability = self.mastery[rows, None] / self.rules.top + self.talent[rows, None] / 1000
-        p = answer_probability(ability, level / (LEVELS - 1), self.rules.discrimination)
-        slot = self.t[rows, None] * SLOTS + np.arange(level.shape[1])
-        return (seeds.uniform(self.key[rows, None], slot) < p) & asked
+    def _draw_answers(
+        self, rows: np.ndarray, level: np.ndarray, is_filled: np.ndarray
+    ) -> np.ndarray:
+        """Whether each question of the sets is answered right, (n, questions) bool."""
+        mastery = self.mastery[rows, None] / self.rules.top  # (n, 1)
+        ability = mastery + self.talent[rows, None] / 1000
+        difficulty = level / (LEVELS - 1)  # (n, questions)
+        probability = answer_probability(ability, difficulty, self.rules.discrimination)
+        counter = self.t[rows, None] * SLOTS + np.arange(level.shape[1])
+        draws = seeds.uniform(self.key[rows, None], counter)
+        return (draws < probability) & is_filled
 
-    def _count(self, rows, level, correct, repeated, asked) -> None:
-        """Book the answers of a set into the counts by level."""
+    def _count_answers(
+        self,
+        rows: np.ndarray,
+        level: np.ndarray,
+        correct: np.ndarray,
+        is_repeat: np.ndarray,
+        is_filled: np.ndarray,
+    ) -> None:
+        """Adds the answers of a set to the counts by level; rows (n,), the others (n, questions)."""
+        # index of (student, level) in the flattened counts, (n, questions)
         cell = np.arange(rows.size)[:, None] * LEVELS + level
-        self._add(self.asked, rows, cell, asked)
-        self._add(self.right_count, rows, cell, correct)
-        self._add(self.unseen, rows, cell, asked & ~repeated, sign=-1)
-        self._add(self.pending, rows, cell, asked & ~correct & ~repeated)
-        self._add(self.pending, rows, cell, correct & repeated, sign=-1)
-        number = correct.sum(axis=1)
-        some = number > 0
-        self.last_right_count[rows[some]] = number[some]
-        self.last_right_sum[rows[some]] = (level * correct).sum(axis=1)[some]
 
-    @staticmethod
-    def _add(array: np.ndarray, rows, cell, which, sign: int = 1) -> None:
-        array[rows] += sign * np.bincount(cell[which], minlength=rows.size * LEVELS).reshape(
-            -1, LEVELS
-        )
+        def count_by_level(selected: np.ndarray) -> np.ndarray:
+            """How many selected questions each student has at each level, (n, levels)."""
+            counts = np.bincount(cell[selected], minlength=rows.size * LEVELS)
+            return counts.reshape(-1, LEVELS)
 
-    def _apply_ncc(self, rows, level, correct, asked) -> None:
+        self.asked[rows] += count_by_level(is_filled)
+        self.right_count[rows] += count_by_level(correct)
+        self.unseen[rows] -= count_by_level(is_filled & ~is_repeat)
+        self.pending[rows] += count_by_level(is_filled & ~correct & ~is_repeat)
+        self.pending[rows] -= count_by_level(correct & is_repeat)
+
+        # Sets without a right answer leave the last right answers as they are.
+        num_correct = correct.sum(axis=1)  # (n,)
+        level_sum = (level * correct).sum(axis=1)  # (n,)
+        has_correct = num_correct > 0
+        self.last_right_count[rows[has_correct]] = num_correct[has_correct]
+        self.last_right_sum[rows[has_correct]] = level_sum[has_correct]
+
+    def _apply_ncc(
+        self, rows: np.ndarray, level: np.ndarray, correct: np.ndarray, is_filled: np.ndarray
+    ) -> None:
         """N consecutive correct, question by question; mastery may rise within a set."""
-        mastery, run = self.mastery[rows], self.run[rows]
+        mastery = self.mastery[rows]
+        run = self.run[rows]
         for slot in range(level.shape[1]):
-            place = level[:, slot] * self.rules.steps_per_level
-            counts = asked[:, slot] & (place >= mastery)
+            difficulty = level[:, slot] * self.rules.steps_per_level  # (n,) in mastery steps
+            counts = is_filled[:, slot] & (difficulty >= mastery)
             if self.rules.ncc_rule == "exact":
-                counts &= place < mastery + self.rules.steps_per_level
-            run = np.where(counts, np.where(correct[:, slot], run + 1, 0), run)
+                counts &= difficulty < mastery + self.rules.steps_per_level
+            next_run = np.where(correct[:, slot], run + 1, 0)
+            run = np.where(counts, next_run, run)
             rises = run >= self.rules.consecutive
             mastery = np.minimum(mastery + rises, self.rules.top)
             run[rises] = 0
-        self.mastery[rows], self.run[rows] = mastery, run
+        self.mastery[rows] = mastery
+        self.run[rows] = run
 
-    def _reward(self, level, repeated, asked, correct, before) -> np.ndarray:
-        number = np.maximum(1, asked.sum(axis=1))
-        above = np.maximum(0, level * self.rules.steps_per_level - before[:, None]) * asked
-        aptitude = above.sum(axis=1) / np.maximum(1, self.rules.top - before)
-        gap = (repeated & correct).sum(axis=1)
-        return np.stack([aptitude, gap, correct.sum(axis=1)], axis=1) / number[:, None]
+    def _compute_reward(
+        self,
+        level: np.ndarray,
+        is_repeat: np.ndarray,
+        is_filled: np.ndarray,
+        correct: np.ndarray,
+        mastery_before: np.ndarray,
+    ) -> np.ndarray:
+        """Rewards (B, 3), means over the questions of a set; `Education` explains them."""
+        num_questions = np.maximum(1, is_filled.sum(axis=1))  # (B,)
+        difficulty = level * self.rules.steps_per_level  # (B, questions)
+        steps_above = np.maximum(0, difficulty - mastery_before[:, None]) * is_filled
+        steps_to_top = np.maximum(1, self.rules.top - mastery_before)
+        aptitude = steps_above.sum(axis=1) / steps_to_top
+        gaps_closed = (is_repeat & correct).sum(axis=1)
+        performance = correct.sum(axis=1)
+        return np.stack([aptitude, gaps_closed, performance], axis=1) / num_questions[:, None]
 
     def _observe(self) -> np.ndarray:
-        seen = np.array(self.rules.items) - self.unseen
+        num_met = np.array(self.rules.items) - self.unseen  # (B, levels)
         accuracy = self.right_count / np.maximum(1, self.asked)
-        failed = self.pending / np.maximum(1, seen)
+        failed = self.pending / np.maximum(1, num_met)
         mastery = self.mastery[:, None] / self.rules.top
         return np.concatenate([mastery, accuracy, failed], axis=1).astype(np.float32)

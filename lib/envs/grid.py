@@ -1,7 +1,7 @@
 """Walk a small room for a goal, past lava, to gold (policy orchestration, A.5).
 
 `GridRoom` is one room on the `minigrid` library: the library moves the agent and draws its view, this
-module adds the tasks, the vector reward and the purse. `grid_batch` holds the same rules as array
+module adds the tasks, the vector reward and the collection of gold. `grid_batch` holds the same rules as array
 arithmetic over many rooms, and a test keeps the two equal step for step. Layouts come from `layouts`.
 """
 
@@ -9,9 +9,8 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-os.environ.setdefault(
-    "PYGAME_HIDE_SUPPORT_PROMPT", "1"
-)  # minigrid imports pygame, which greets on stdout
+# minigrid imports pygame, which greets on stdout.
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 import gymnasium as gym
 import numpy as np
@@ -32,8 +31,8 @@ from lib.envs.layouts import (
     SIZE,
     STREAM,
     VIEW,
+    cell_coordinates,
     check_arguments,
-    coordinates,
     draw_layouts,
 )
 from lib.experiment import seeds
@@ -75,7 +74,7 @@ class GridRoom(MiniGridEnv):
 
     ## Actions
     `Discrete(6)`: 0 left, 1 right, 2 forward, 3 pickup, 4 drop, 5 toggle. Picking up a gold piece (a
-    yellow ball) in front puts it into a purse: it leaves the board, is not shown as carried, and the next
+    yellow ball) in front collects it: it leaves the board, is not shown as carried, and the next
     can be picked up too. So `drop` has nothing to drop, and there is nothing to `toggle`.
 
     ## Rewards
@@ -114,13 +113,14 @@ class GridRoom(MiniGridEnv):
         super().__init__(
             mission, grid_size=SIZE, max_steps=horizon, render_mode=render_mode, tile_size=tile_size
         )
-        self.task, self.lava = task, lava
+        self.task = task
+        self.lava = lava
         self.observation_space = spaces.Box(0, 255, (VIEW, VIEW, 3), np.uint8)
         self.action_space = spaces.Discrete(len(ACTIONS))  # minigrid's seventh, "done", is left out
         self.reward_space = spaces.Box(0.0, 1.0, (len(OBJECTIVES),), np.float64)
         self.reward_dim = len(OBJECTIVES)
         self.grid.wall_rect(0, 0, SIZE, SIZE)  # once: only the cells inside ever change
-        self.purse = 0
+        self.gold_collected = 0  # pieces
         self._key: np.uint64 | None = None
 
     # Gymnasium ---------------------------------------------------------------------------------
@@ -143,50 +143,62 @@ class GridRoom(MiniGridEnv):
         observation, _, terminated, timeout, _ = super().step(action)
         picked = self.carrying is not None
         if picked:
-            observation = self._fill_purse()
-        terminated = terminated or (self.task == "gold_room" and self.purse == PIECES)
+            # minigrid made the agent carry the piece: put it away and draw the view without it.
+            self.carrying = None
+            self.gold_collected += 1
+            observation = self.gen_obs()
+        has_all_gold = self.task == "gold_room" and self.gold_collected == PIECES
+        terminated = terminated or has_all_gold
         truncated = timeout and not terminated
-        reward, info = self._judge(picked, terminated or truncated)
+        reward, info = self._compute_reward(picked, terminated or truncated)
         return observation["image"], reward, terminated, truncated, info
 
     # Rules -------------------------------------------------------------------------------------
 
     def _gen_grid(self, width: int, height: int) -> None:
         layouts = draw_layouts(self.task, self._key, self.lava)
-        self._lay(layouts.board[0])
-        self.agent_pos, self.agent_dir = coordinates(layouts.position[0]), int(layouts.heading[0])
-        self.purse = 0
+        self._lay_out(layouts.board[0])
+        self.agent_pos = cell_coordinates(layouts.position[0])
+        self.agent_dir = int(layouts.heading[0])
+        self.gold_collected = 0
 
-    def _lay(self, board) -> None:
+    def _lay_out(self, board: np.ndarray) -> None:
+        """Puts the objects of a board, (16,) codes, into the room."""
         for cell, code in enumerate(board):
-            self.grid.set(*coordinates(cell), _MAKE[int(code)]())
+            x, y = cell_coordinates(cell)
+            self.grid.set(x, y, _MAKE[int(code)]())
 
-    def _fill_purse(self) -> dict[str, Any]:
-        """Put away what minigrid made the agent carry; returns the view without it."""
-        self.carrying = None
-        self.purse += 1
-        return self.gen_obs()
-
-    def _judge(self, picked: bool, ended: bool) -> tuple[np.ndarray, dict[str, Any]]:
+    def _compute_reward(self, picked: bool, ended: bool) -> tuple[np.ndarray, dict[str, Any]]:
         """Reward (3,) of the step and, at the end, how the episode went."""
-        here = self.grid.get(*self.agent_pos)
-        success = here is not None and here.type == "goal"
-        lava = here is not None and here.type == "lava"
-        reward = np.array([success, ended and not lava, picked / PIECES], dtype=np.float64)
-        info = {"success": success, "lava": lava, "gold": self.purse / PIECES} if ended else {}
-        return reward, info
+        underfoot = self.grid.get(*self.agent_pos)
+        success = underfoot is not None and underfoot.type == "goal"
+        lava = underfoot is not None and underfoot.type == "lava"
+        ended_without_lava = ended and not lava
+        reward = np.array([success, ended_without_lava, picked / PIECES], dtype=np.float64)
+        if not ended:
+            return reward, {}
+        return reward, {"success": success, "lava": lava, "gold": self.gold_collected / PIECES}
 
 
 def render_episode(
     task: str, seed: int, act: Callable[[np.ndarray], int], tile_size: int = 24, **arguments: Any
 ) -> np.ndarray:
-    """Frames of one episode, (T + 1, H, W, 3) uint8, the first before any action.
+    """Plays one episode and draws it.
 
-    act: observation (7, 7, 3) -> action. H = W = 6 tiles. Further arguments go to `GridRoom`.
+    Args:
+        task: Which room.
+        seed: Of the layout.
+        act: The policy, from an observation (7, 7, 3) to an action.
+        tile_size: Pixels of a cell.
+        arguments: Further arguments of `GridRoom`.
+
+    Returns:
+        Frames (T + 1, H, W, 3) uint8, the first before any action; H = W = 6 tiles.
     """
     env = GridRoom(task, render_mode="rgb_array", tile_size=tile_size, **arguments)
     observation, _ = env.reset(seed=seed)
-    frames, ended = [env.render()], False
+    frames = [env.render()]
+    ended = False
     while not ended:
         observation, _, terminated, truncated, _ = env.step(int(act(observation)))
         frames.append(env.render())
@@ -199,8 +211,8 @@ def register_grid() -> None:
 
     The passive checker stays off, as in MO-Gymnasium: it takes a vector reward for a mistake.
     """
-    for task, identity in IDS.items():
-        if identity not in gym.registry:
+    for task, env_id in IDS.items():
+        if env_id not in gym.registry:
             gym.register(
-                identity, f"{__name__}:GridRoom", kwargs={"task": task}, disable_env_checker=True
+                env_id, f"{__name__}:GridRoom", kwargs={"task": task}, disable_env_checker=True
             )

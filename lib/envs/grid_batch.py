@@ -40,8 +40,11 @@ from lib.envs.layouts import (
     draw_layouts,
 )
 
-_WALL, _SELF, _BEYOND = CELLS, CELLS + 1, CELLS + 2  # columns of a board after its 16 cells
-_MARGIN = np.array([WALL, EMPTY, UNSEEN], dtype=np.uint8)  # what these columns always hold
+# Columns of a board after its 16 cells, and the codes that they always hold.
+_WALL = CELLS
+_SELF = CELLS + 1
+_BEYOND = CELLS + 2
+_MARGIN = np.array([WALL, EMPTY, UNSEEN], dtype=np.uint8)
 _COLUMNS = CELLS + _MARGIN.size
 _STEP = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])  # (dx, dy) of each heading
 _GOLD_ROOM = TASKS.index("gold_room")
@@ -55,58 +58,79 @@ _ENTERABLE = np.isin(np.arange(LAVA + 1), (EMPTY, GOAL, LAVA))
 
 def _columns_at(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The board column that tells what is at (x, y); walls are at 0 and 5."""
-    inside = (x >= 1) & (x <= INNER) & (y >= 1) & (y <= INNER)
+    inside_x = (x >= 1) & (x <= INNER)
+    inside_y = (y >= 1) & (y <= INNER)
+    inside = inside_x & inside_y
     in_room = (x >= 0) & (x < SIZE) & (y >= 0) & (y < SIZE)
-    return np.where(inside, INNER * (y - 1) + x - 1, np.where(in_room, _WALL, _BEYOND))
+    cell = INNER * (y - 1) + x - 1
+    wall_or_beyond = np.where(in_room, _WALL, _BEYOND)
+    return np.where(inside, cell, wall_or_beyond)
 
 
-def _place(ahead: np.ndarray, correct: np.ndarray) -> np.ndarray:
-    """The board column `ahead` steps ahead and `right` steps to the right of each pose, (64, ...)."""
-    pose = np.arange(CELLS * len(HEADINGS)).reshape(-1, *[1] * ahead.ndim)
-    cell, heading = pose // len(HEADINGS), pose % len(HEADINGS)
-    forward, sideways = _STEP[heading], _STEP[(heading + 1) % len(HEADINGS)]
-    x = cell % INNER + 1 + ahead * forward[..., 0] + correct * sideways[..., 0]
-    y = cell // INNER + 1 + ahead * forward[..., 1] + correct * sideways[..., 1]
+def _columns_from_poses(steps_ahead: np.ndarray, steps_right: np.ndarray) -> np.ndarray:
+    """The board column so many steps ahead and to the right of each pose, (64, *shape of the steps)."""
+    pose = np.arange(CELLS * len(HEADINGS)).reshape(-1, *[1] * steps_ahead.ndim)
+    cell = pose // len(HEADINGS)
+    heading = pose % len(HEADINGS)
+    right_heading = (heading + 1) % len(HEADINGS)
+
+    # (dx, dy) of a step ahead and of a step to the right.
+    ahead_x = _STEP[heading, 0]
+    ahead_y = _STEP[heading, 1]
+    right_x = _STEP[right_heading, 0]
+    right_y = _STEP[right_heading, 1]
+
+    x = cell % INNER + 1 + steps_ahead * ahead_x + steps_right * right_x
+    y = cell // INNER + 1 + steps_ahead * ahead_y + steps_right * right_y
     return _columns_at(x, y)
 
 
-def _views() -> np.ndarray:
+def _make_view_table() -> np.ndarray:
     """The board column behind each pixel of the view, (64, 49); pixel [i, j] is number 7 i + j."""
     i, j = np.divmod(np.arange(VIEW * VIEW), VIEW)
-    views = _place(VIEW - 1 - j, i - VIEW // 2)
-    views[:, VIEW * (VIEW // 2) + VIEW - 1] = (
-        _SELF  # minigrid shows what the agent carries here: nothing
-    )
+    views = _columns_from_poses(steps_ahead=VIEW - 1 - j, steps_right=i - VIEW // 2)
+    # Where the agent stands, minigrid shows what it carries: nothing.
+    own_pixel = VIEW * (VIEW // 2) + VIEW - 1
+    views[:, own_pixel] = _SELF
     return views
 
 
-def _turns() -> np.ndarray:
-    """The pose after each action that does not move the agent, (64, 6)."""
+def _make_turn_table() -> np.ndarray:
+    """The pose after each action, where the agent does not move to another cell, (64, 6)."""
     pose = np.arange(CELLS * len(HEADINGS))
-    turns = np.repeat(pose[:, None], len(ACTIONS), axis=1)
     heading = pose % len(HEADINGS)
-    turns[:, LEFT] = pose - heading + (heading - 1) % len(HEADINGS)
-    turns[:, RIGHT] = pose - heading + (heading + 1) % len(HEADINGS)
+    facing_east = pose - heading  # the pose in the same cell with heading 0
+    turns = np.repeat(pose[:, None], len(ACTIONS), axis=1)
+    turns[:, LEFT] = facing_east + (heading - 1) % len(HEADINGS)
+    turns[:, RIGHT] = facing_east + (heading + 1) % len(HEADINGS)
     return turns
 
 
-_VIEW = _views()
-_TURN = _turns()
-_FRONT = _place(np.array(1), np.array(0))  # (64,)
+_VIEW = _make_view_table()
+_TURN = _make_turn_table()
+_FRONT = _columns_from_poses(steps_ahead=np.array(1), steps_right=np.array(0))  # (64,)
 
 
 class GridBatch(BatchedEnv):
     """B rooms; observation (B, 7, 7, 3) uint8, action (B,), reward (B, 3).
 
-    task: one task for all rows, or a sequence of B. State arrays: task, pose, t, purse (B,) and board
-    (B, 19): 16 cells, then the codes of a wall, of the agent's own cell and of what is out of sight.
-    `outcomes` holds success, lava and gold of the last step, each (B,), as the episodes stood before
-    the next ones began.
-    Raises ValueError for an unknown task, a sequence of another length or too much lava.
+    State arrays: task, pose, t, gold_collected (pieces), (B,) each, and board (B, 19): 16 cells, then the
+    codes of a wall, of the agent's own cell and of what is out of sight. `outcomes` holds success, lava
+    and gold of the last step, each (B,), as the episodes stood before the next ones began.
+
+    Args:
+        task: One task for all rows, or a sequence of B.
+        num_envs: B.
+        seed: Of the first row; row i is seeded with seed + i.
+        lava: Lava cells of the composite room.
+        horizon: Steps after which an episode is truncated.
+
+    Raises:
+        ValueError: An unknown task, a sequence of another length or too much lava.
     """
 
     name = STREAM
-    fields = ("task", "pose", "t", "purse", "board")
+    fields = ("task", "pose", "t", "gold_collected", "board")
 
     def __init__(
         self,
@@ -121,12 +145,16 @@ class GridBatch(BatchedEnv):
             raise ValueError(
                 f"expected a task for each of {num_envs} environments, got {len(tasks)}"
             )
-        for one in set(tasks):
-            check_arguments(one, lava, horizon)
-        self.lava, self.horizon = lava, horizon
-        self.task = np.array([TASKS.index(one) for one in tasks])
-        self.pose, self.t, self.purse = np.zeros((3, num_envs), dtype=np.int64)
-        self.board = np.tile(np.append(np.full(CELLS, EMPTY, np.uint8), _MARGIN), (num_envs, 1))
+        for name in set(tasks):
+            check_arguments(name, lava, horizon)
+        self.lava = lava
+        self.horizon = horizon
+        self.task = np.array([TASKS.index(name) for name in tasks])  # (B,)
+        self.pose = np.zeros(num_envs, dtype=np.int64)
+        self.t = np.zeros(num_envs, dtype=np.int64)
+        self.gold_collected = np.zeros(num_envs, dtype=np.int64)
+        empty_board = np.append(np.full(CELLS, EMPTY, np.uint8), _MARGIN)
+        self.board = np.tile(empty_board, (num_envs, 1))  # (B, 19)
         self.outcomes: dict[str, np.ndarray] = {}
         super().__init__(
             num_envs,
@@ -138,46 +166,54 @@ class GridBatch(BatchedEnv):
 
     def describe(self, row: int) -> dict:
         """The state of one row in words; see `layouts.describe_view`."""
-        cell, heading = divmod(int(self.pose[row]), len(HEADINGS))
-        image = _PALETTE[self.board[row, _VIEW[self.pose[row]]]].reshape(VIEW, VIEW, 3)
-        gold_left = np.count_nonzero(self.board[row] == GOLD)
-        return describe_view(image, cell, heading, gold_left, self.horizon - self.t[row])
+        pose = self.pose[row]
+        board = self.board[row]
+        cell, heading = divmod(int(pose), len(HEADINGS))
+        image = _PALETTE[board[_VIEW[pose]]].reshape(VIEW, VIEW, 3)
+        remaining_gold = np.count_nonzero(board == GOLD)
+        remaining_steps = self.horizon - self.t[row]
+        return describe_view(image, cell, heading, remaining_gold, remaining_steps)
 
     def _begin(self, rows: np.ndarray) -> None:
         tasks = self.task[rows]
         for task in np.unique(tasks):
-            same = rows[tasks == task]
-            layouts = draw_layouts(TASKS[task], self.key[same], self.lava)
-            self.board[same, :CELLS] = layouts.board
-            self.pose[same] = len(HEADINGS) * layouts.position + layouts.heading
+            task_rows = rows[tasks == task]
+            layouts = draw_layouts(TASKS[task], self.key[task_rows], self.lava)
+            self.board[task_rows, :CELLS] = layouts.board
+            self.pose[task_rows] = len(HEADINGS) * layouts.position + layouts.heading
         self.t[rows] = 0
-        self.purse[rows] = 0
+        self.gold_collected[rows] = 0
 
     def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        front = _FRONT[self.pose] + _COLUMNS * np.arange(self.num_envs)  # in the flattened boards
-        ahead = self.board.take(front)
-        moves = (actions == FORWARD) & _ENTERABLE[ahead]
-        picks = (actions == PICKUP) & (ahead == GOLD)
-        pose = _TURN[self.pose, actions]
-        self.pose = np.where(
-            moves, len(HEADINGS) * _FRONT[self.pose] + self.pose % len(HEADINGS), pose
-        )
-        self.board.put(front[picks], EMPTY)
-        self.purse += picks
-        self.t += 1
-        return self._judge(moves & (ahead == GOAL), moves & (ahead == LAVA), picks)
+        # What is in front of each agent.
+        front_column = _FRONT[self.pose]  # (B,)
+        front = front_column + _COLUMNS * np.arange(self.num_envs)  # in the flattened boards
+        code_ahead = self.board.take(front)
+        moves = (actions == FORWARD) & _ENTERABLE[code_ahead]
+        picks = (actions == PICKUP) & (code_ahead == GOLD)
 
-    def _judge(self, success, lava, picks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Reward (B, 3), terminated (B,) and truncated (B,) from what the step did, (B,) bool each."""
-        rich = (self.task == _GOLD_ROOM) & (self.purse == PIECES)
-        terminated = success | lava | rich
+        # A step forward keeps the heading; where no step is made, front_column may be no cell.
+        pose_moved = len(HEADINGS) * front_column + self.pose % len(HEADINGS)
+        pose_in_cell = _TURN[self.pose, actions]
+        self.pose = np.where(moves, pose_moved, pose_in_cell)
+        self.board.put(front[picks], EMPTY)
+        self.gold_collected += picks
+        self.t += 1
+
+        # How the episodes stand; the gold room ends with its last piece.
+        success = moves & (code_ahead == GOAL)
+        lava = moves & (code_ahead == LAVA)
+        all_gold = (self.task == _GOLD_ROOM) & (self.gold_collected == PIECES)
+        terminated = success | lava | all_gold
         truncated = (self.t >= self.horizon) & ~terminated
-        self.outcomes = {"success": success, "lava": lava, "gold": self.purse / PIECES}
-        no_lava = (terminated | truncated) & ~lava
-        return np.stack([success, no_lava, picks / PIECES], axis=1), terminated, truncated
+        gold_share = self.gold_collected / PIECES
+        self.outcomes = {"success": success, "lava": lava, "gold": gold_share}
+
+        ended_without_lava = (terminated | truncated) & ~lava
+        reward = np.stack([success, ended_without_lava, picks / PIECES], axis=1)  # (B, 3)
+        return reward, terminated, truncated
 
     def _observe(self) -> np.ndarray:
-        codes = self.board.take(
-            _VIEW[self.pose] + _COLUMNS * np.arange(self.num_envs)[:, None]
-        )  # (B, 49)
+        row_start = _COLUMNS * np.arange(self.num_envs)[:, None]  # in the flattened boards
+        codes = self.board.take(_VIEW[self.pose] + row_start)  # (B, 49)
         return _PALETTE.take(codes, axis=0).reshape(self.num_envs, VIEW, VIEW, 3)

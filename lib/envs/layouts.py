@@ -1,8 +1,8 @@
 """Rooms of the grid tasks: what lies where when an episode begins (policy orchestration, A.5).
 
 Holds the names and codes that the single environment (`grid`) and its batched twin (`grid_batch`)
-share, the random layouts of the four tasks, the rule of what a layout must allow (`solvable`), and
-how a view is put into words (`in_view`). How the agent moves and what it sees is left to the two
+share, the random layouts of the four tasks, the rule of what a layout must allow (`is_solvable`), and
+how a view is put into words (`describe_view`). How the agent moves and what it sees is left to the two
 environments, which do it independently of each other.
 
 Decisions where the paper is silent: a layout of the composite room is drawn afresh for every episode,
@@ -19,12 +19,7 @@ from lib.experiment import seeds
 TASKS = ("composite", "empty", "lava_gap", "gold_room")
 OBJECTIVES = ("goal", "no_lava", "gold")  # d1, d2, d3
 ACTIONS = ("left", "right", "forward", "pickup", "drop", "toggle")
-HEADINGS = (
-    "east",
-    "south",
-    "west",
-    "north",
-)  # in minigrid's order; x grows to the east, y to the south
+HEADINGS = ("east", "south", "west", "north")  # minigrid's order; x grows to the east, y southwards
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
 UNSEEN, EMPTY, WALL, GOLD, GOAL, LAVA = 0, 1, 2, 6, 8, 9  # minigrid's object codes; gold is a ball
 NAMES = {UNSEEN: "unseen", EMPTY: "empty", WALL: "wall", GOLD: "gold", GOAL: "goal", LAVA: "lava"}
@@ -59,7 +54,7 @@ def cell_at(x: int, y: int) -> int:
     return INNER * (y - 1) + x - 1
 
 
-def coordinates(cell: int) -> tuple[int, int]:
+def cell_coordinates(cell: int) -> tuple[int, int]:
     """Column x and row y of a cell, both 1..4."""
     return int(cell) % INNER + 1, int(cell) // INNER + 1
 
@@ -75,121 +70,167 @@ def check_arguments(task: str, lava: int, horizon: int = HORIZON) -> None:
 
 
 def draw_layouts(task: str, keys: np.ndarray, lava: int = 2) -> Layouts:
-    """The layouts that the streams `keys`, (n,) uint64, give; each is a pure function of its key.
+    """Draws the layouts with which n episodes begin; each is a pure function of its key.
 
-    lava: number of lava cells of the composite room; the other tasks ignore it.
-    Raises ValueError on an unknown task or more lava than fits.
+    Args:
+        task: One of TASKS.
+        keys: (n,) uint64, the random streams of the episodes.
+        lava: Number of lava cells of the composite room; the other tasks ignore it.
+
+    Raises:
+        ValueError: The task is unknown, or there is more lava than fits.
     """
     check_arguments(task, lava)
     keys = np.atleast_1d(np.asarray(keys, dtype=np.uint64))
     if task == "empty":
-        return _corner_to_corner(keys.size)
+        return _make_corner_layouts(keys.size)
     if task == "lava_gap":
-        return _lava_gap(keys)
+        return _draw_lava_gap(keys)
     if task == "gold_room":
-        return _scatter(keys, (GOLD,) * PIECES)
-    return _solvable_scatter(keys, (GOLD,) * PIECES + (GOAL,) + (LAVA,) * lava)
+        return _scatter_objects(keys, (GOLD,) * PIECES)
+    objects = (GOLD,) * PIECES + (GOAL,) + (LAVA,) * lava
+    return _draw_solvable_layouts(keys, objects)
 
 
-def solvable(board: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Whether all gold and then the goal (where there is one) can be had without touching lava, (n,) bool.
+def is_solvable(board: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """Whether all gold and then the goal (where there is one) can be reached without touching lava.
 
-    board: (n, 16) codes; position: (n,) cells. A collected piece frees its cell, so gold does not
-    stop the flood; the goal and lava do.
+    A flood from the agent's cell over all boards at once, with a set of cells as the bits of one integer. A collected
+    piece frees its cell, so gold does not stop the flood; the goal and lava do.
+
+    Args:
+        board: (n, 16) object codes.
+        position: (n,) cells of the agent.
+
+    Returns:
+        (n,) bool.
     """
-    goal, gold = _cells_of(board, GOAL), _cells_of(board, GOLD)
-    floor = _ALL & ~(goal | _cells_of(board, LAVA))
-    reached, before = _BIT[position] & floor, 0
-    while np.any(reached != before):
-        before, reached = reached, (reached | _neighbours(reached)) & floor
+    goal = _find_cells(board, GOAL)
+    gold = _find_cells(board, GOLD)
+    floor = _ALL & ~(goal | _find_cells(board, LAVA))
+
+    # Spread to neighbouring cells until nothing changes.
+    reached = _BIT[position] & floor
+    previous = 0
+    while np.any(reached != previous):
+        previous = reached
+        reached = (reached | _neighbours(reached)) & floor
+
     goal_is_near = (goal & ~_neighbours(reached)) == 0
-    return ((gold & ~reached) == 0) & goal_is_near
+    gold_is_reached = (gold & ~reached) == 0
+    return gold_is_reached & goal_is_near
 
 
-def in_view(image: np.ndarray) -> list[dict[str, int | str]]:
-    """The gold, goal and lava in a view, nearest first: what, and how far ahead and to the right.
+def list_visible_objects(image: np.ndarray) -> list[dict[str, int | str]]:
+    """Lists the gold, goal and lava in a view, nearest first.
 
-    image: (7, 7, 3) uint8. Negative `right` is to the left.
+    Args:
+        image: (7, 7, 3) uint8, an observation.
+
+    Returns:
+        For each object, `what` it is and how many cells `ahead` and to the `right` (negative: left).
     """
-    columns, rows = np.nonzero(np.isin(image[..., 0], (GOLD, GOAL, LAVA)))
-    seen = [
-        {
-            "what": NAMES[int(image[i, j, 0])],
-            "ahead": VIEW - 1 - int(j),
-            "right": int(i) - VIEW // 2,
-        }
-        for i, j in zip(columns, rows, strict=True)
-    ]
-    return sorted(
-        seen,
-        key=lambda thing: (thing["ahead"] + abs(thing["right"]), thing["ahead"], thing["right"]),
-    )
+    objects = []
+    codes = image[..., 0]  # (7, 7)
+    columns, rows = np.nonzero(np.isin(codes, (GOLD, GOAL, LAVA)))
+    for column, row in zip(columns, rows, strict=True):
+        name = NAMES[int(codes[column, row])]
+        ahead = VIEW - 1 - int(row)
+        right = int(column) - VIEW // 2
+        objects.append({"what": name, "ahead": ahead, "right": right})
+
+    def sort_key(item: dict) -> tuple[int, int, int]:
+        distance = item["ahead"] + abs(item["right"])
+        return (distance, item["ahead"], item["right"])
+
+    return sorted(objects, key=sort_key)
 
 
 def describe_view(
-    image: np.ndarray, cell: int, heading: int, gold_left: int, steps_left: int
+    image: np.ndarray, cell: int, heading: int, remaining_gold: int, remaining_steps: int
 ) -> dict:
-    """A state in words: position (x, y) from the north-west corner, heading, what is seen, what is left.
+    """Describes a state in words.
 
-    image: (7, 7, 3) uint8, the only source of `in_front` and `in_view`: nothing hidden gets in.
+    Args:
+        image: (7, 7, 3) uint8, the observation, the only source of `in_front` and `in_view`: nothing hidden gets in.
+        cell: Where the agent stands.
+        heading: Index into HEADINGS.
+        remaining_gold: Pieces that are not collected yet.
+        remaining_steps: Until the horizon.
+
+    Returns:
+        Position (x, y) from the north-west corner, heading, what is in view, gold and steps that are left.
     """
     return {
-        "position": coordinates(cell),
+        "position": cell_coordinates(cell),
         "heading": HEADINGS[heading],
         "in_front": NAMES[int(image[VIEW // 2, VIEW - 2, 0])],
-        "in_view": in_view(image),
-        "gold_left": int(gold_left),
-        "steps_left": int(steps_left),
+        "in_view": list_visible_objects(image),
+        "gold_left": int(remaining_gold),
+        "steps_left": int(remaining_steps),
     }
 
 
-def _corner_to_corner(n: int) -> Layouts:
+def _make_corner_layouts(n: int) -> Layouts:
     """Agent at (1, 1) heading east, goal at (4, 4), as in MiniGrid-Empty-6x6 and LavaGapS6."""
     board = np.full((n, CELLS), EMPTY, dtype=np.uint8)
     board[:, cell_at(INNER, INNER)] = GOAL
     return Layouts(board, np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
 
 
-def _lava_gap(keys: np.ndarray) -> Layouts:
+def _draw_lava_gap(keys: np.ndarray) -> Layouts:
     """A column of lava at x = 2 or 3 with one gap, each of the 8 gaps as likely (LavaGapEnv)."""
-    layouts = _corner_to_corner(keys.size)
-    column = 1 + (seeds.uniform(keys, 0) * (INNER - 2)).astype(
-        np.int64
-    )  # from 0: neither first nor last
-    row = (seeds.uniform(keys, 1) * INNER).astype(np.int64)
+    layouts = _make_corner_layouts(keys.size)
+    # Counted from 0: neither the first nor the last column, where the agent and the goal are.
+    column_draws = seeds.uniform(keys, 0)
+    row_draws = seeds.uniform(keys, 1)
+    column = 1 + (column_draws * (INNER - 2)).astype(np.int64)
+    row = (row_draws * INNER).astype(np.int64)
+
+    # Lava in the whole column, then the gap; `square` is a view of the boards.
     square = layouts.board.reshape(-1, INNER, INNER)  # (n, y, x)
-    square[np.arange(keys.size), :, column] = LAVA
-    square[np.arange(keys.size), row, column] = EMPTY
+    n = np.arange(keys.size)
+    square[n, :, column] = LAVA
+    square[n, row, column] = EMPTY
     return layouts
 
 
-def _scatter(keys: np.ndarray, things: tuple[int, ...], attempt: int = 0) -> Layouts:
-    """The agent and `things` on cells drawn without replacement, any heading."""
+def _scatter_objects(keys: np.ndarray, objects: tuple[int, ...], attempt: int = 0) -> Layouts:
+    """The agent and the objects (codes) on cells drawn without replacement, any heading."""
+    # One number per cell, whose order is a random permutation of the cells, and one for the heading.
     counter = attempt * _SLOTS + np.arange(CELLS + 1)
     draws = seeds.uniform(keys[:, None], counter)  # (n, 17)
-    order = np.argsort(draws[:, :CELLS], axis=1, kind="stable")  # a random permutation of the cells
+    cell_draws = draws[:, :CELLS]
+    heading_draws = draws[:, CELLS]
+    permutation = np.argsort(cell_draws, axis=1, kind="stable")  # (n, 16)
+
+    # The agent takes the first cell of the permutation, the objects those after it.
+    position = permutation[:, 0].copy()
+    object_cells = permutation[:, 1 : 1 + len(objects)]  # (n, objects)
+    codes = np.array(objects, dtype=np.uint8)[None, :]  # (1, objects)
     board = np.full((keys.size, CELLS), EMPTY, dtype=np.uint8)
-    taken = order[:, 1 : 1 + len(things)]
-    np.put_along_axis(board, taken, np.array(things, dtype=np.uint8)[None, :], axis=1)
-    heading = (draws[:, CELLS] * len(HEADINGS)).astype(np.int64)
-    return Layouts(board, order[:, 0].copy(), heading)
+    np.put_along_axis(board, object_cells, codes, axis=1)
+    heading = (heading_draws * len(HEADINGS)).astype(np.int64)
+    return Layouts(board, position, heading)
 
 
-def _solvable_scatter(keys: np.ndarray, things: tuple[int, ...]) -> Layouts:
+def _draw_solvable_layouts(keys: np.ndarray, objects: tuple[int, ...]) -> Layouts:
     """The first solvable attempt of each stream: even among the solvable layouts (rejection)."""
-    layouts = _scatter(keys, things)
-    open_ = np.flatnonzero(~solvable(layouts.board, layouts.position))
+    layouts = _scatter_objects(keys, objects)
+    unsolvable = np.flatnonzero(~is_solvable(layouts.board, layouts.position))  # indices
     attempt = 0
-    while open_.size:
+    while unsolvable.size:
         attempt += 1
-        again = _scatter(keys[open_], things, attempt)
-        layouts.board[open_], layouts.position[open_] = again.board, again.position
-        layouts.heading[open_] = again.heading
-        open_ = open_[~solvable(again.board, again.position)]
+        redrawn = _scatter_objects(keys[unsolvable], objects, attempt)
+        layouts.board[unsolvable] = redrawn.board
+        layouts.position[unsolvable] = redrawn.position
+        layouts.heading[unsolvable] = redrawn.heading
+        still_unsolvable = ~is_solvable(redrawn.board, redrawn.position)
+        unsolvable = unsolvable[still_unsolvable]
     return layouts
 
 
-def _cells_of(board: np.ndarray, code: int) -> np.ndarray:
+def _find_cells(board: np.ndarray, code: int) -> np.ndarray:
     """The cells that hold `code` as one integer a row, (n,) int32."""
     return (board == code) @ _BIT
 

@@ -1,7 +1,7 @@
 """The question bank: which questions there are, of which topic and level.
 
 Reads the bank that ships with the project (id, level, topic) and the real MathE export, which is the
-same table with texts beside it; texts are never kept. `calibrated_levels` re-labels questions from observed
+same table with texts beside it; texts are never kept. `calibrate_levels` re-labels questions from observed
 answers (UCI dataset 1031) with an empirical-Bayes estimate of each question's failure rate,
 
     difficulty_i = (failures_i + K mu_tl) / (answers_i + K),
@@ -27,9 +27,8 @@ from lib.envs.education import LEVELS
 
 COLUMNS = ("id", "difficulty_level", "topic_name")
 ANSWER_COLUMNS = ("Student ID", "Question ID", "Type of Answer")
-PRIOR_ANSWERS = (
-    10.0  # answers that the label's mean counts for, K: enough to tame a single answer (decision)
-)
+# K, the number of answers that the label's mean counts for: enough to tame a single answer (decision).
+PRIOR_ANSWERS = 10.0
 TOPICS = (
     "Analytic Geometry",
     "Complex Numbers",
@@ -65,13 +64,13 @@ class Bank:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def topic(self, name: str) -> Bank:
+    def select_topic(self, name: str) -> Bank:
         """The questions of one topic. Raises BankError for a topic that no bank has."""
-        _known_topic(name, "a bank has no")
-        mine = self.topics == name
-        return Bank(self.ids[mine], self.levels[mine], self.topics[mine])
+        _check_topic(name, "a bank has no")
+        of_topic = self.topics == name
+        return Bank(self.ids[of_topic], self.levels[of_topic], self.topics[of_topic])
 
-    def counts(self) -> pd.DataFrame:
+    def count_questions(self) -> pd.DataFrame:
         """Number of questions, one row per topic of MathE and one column per level 1..6."""
         table = pd.crosstab(self.topics, self.levels)
         table = table.reindex(index=TOPICS, columns=range(1, LEVELS + 1), fill_value=0)
@@ -79,95 +78,128 @@ class Bank:
 
 
 def load_bank(path: str | Path) -> Bank:
-    """Read a bank: the shipped one or the real MathE export; other columns are ignored.
+    """Reads a bank: the shipped one or the real MathE export; other columns are ignored.
 
-    The file is `;`-separated UTF-8 (a byte order mark is fine) with the columns of COLUMNS. Raises
-    BankError naming the place where the file is missing, not UTF-8, empty, lacks a column, repeats or
-    omits an id, or has a level outside 1..6 or a topic outside TOPICS.
+    Args:
+        path: A `;`-separated UTF-8 file (a byte order mark is fine) with the columns of COLUMNS.
+
+    Raises:
+        BankError: The file is missing, not UTF-8 or empty, lacks a column, repeats or omits an id, or has a level
+            outside 1..6 or a topic outside TOPICS. The message names the line.
     """
     path = Path(path)
-    ids, levels, topics, first_line = [], [], [], {}
-    for line, row in _rows(path, COLUMNS):
-        place = f"{path}, line {line}"
-        item = _integer(row["id"], f"{place}: id")
-        if item in first_line:
+    valid_levels = [str(level) for level in range(1, LEVELS + 1)]
+    ids, levels, topics = [], [], []
+    line_of_id = {}
+    for line, row in _read_rows(path, COLUMNS):
+        location = f"{path}, line {line}"
+        question_id = _parse_integer(row["id"], f"{location}: id")
+        if question_id in line_of_id:
             raise BankError(
-                f"{place}: id {item} stands already in line {first_line[item]}; ids must be unique"
+                f"{location}: id {question_id} stands already in line {line_of_id[question_id]}; ids must be unique"
             )
-        first_line[item] = line
-        ids.append(item)
-        levels.append(row["difficulty_level"])
-        if levels[-1] not in map(str, range(1, LEVELS + 1)):
+        line_of_id[question_id] = line
+        level = row["difficulty_level"]
+        if level not in valid_levels:
             raise BankError(
-                f"{place}: difficulty_level must be an integer from 1 to {LEVELS}, got {levels[-1][:60]!r}"
+                f"{location}: difficulty_level must be an integer from 1 to {LEVELS}, got {level[:60]!r}"
             )
-        topics.append(_known_topic(row["topic_name"], f"{place}: there is no"))
+        _check_topic(row["topic_name"], f"{location}: there is no")
+        ids.append(question_id)
+        levels.append(level)
+        topics.append(row["topic_name"])
     order = np.argsort(ids)  # the order of lines must not matter
     return Bank(np.array(ids)[order], np.array(levels, dtype=int)[order], np.array(topics)[order])
 
 
-def calibrated_levels(bank: Bank, answers_path: str | Path) -> Bank:
-    """The bank with levels from observed answers (`education.difficulty: calibrated` in params.yaml).
+def calibrate_levels(bank: Bank, answers_path: str | Path) -> Bank:
+    """Sets the levels of a bank from observed answers (`education.difficulty: calibrated` in params.yaml).
 
     A question gets the level whose difficulty, (level - 1) / 5, is nearest to its shrunken failure rate. To keep
     the label's level counts instead would change nothing: a simulated student meets levels, not questions. A topic
     without answers keeps its labels. A question without answers has its label's mean, so a label that runs against
-    the answers moves all its unanswered questions together. Raises BankError as `calibrated` does.
+    the answers moves all its unanswered questions together.
+
+    Raises:
+        BankError: As in `estimate_difficulty`.
     """
-    difficulty, answers = calibrated(bank, answers_path)
-    levels = 1 + np.rint((LEVELS - 1) * difficulty).astype(bank.levels.dtype)
-    seen = np.unique(bank.topics[answers > 0])
-    return replace(bank, levels=np.where(np.isin(bank.topics, seen), levels, bank.levels))
+    difficulty, num_answers = estimate_difficulty(bank, answers_path)
+    # Difficulty 0 is level 1, difficulty 1 is level 6.
+    steps = np.rint((LEVELS - 1) * difficulty)
+    calibrated = 1 + steps.astype(bank.levels.dtype)
+
+    answered_topics = np.unique(bank.topics[num_answers > 0])
+    is_answered = np.isin(bank.topics, answered_topics)
+    levels = np.where(is_answered, calibrated, bank.levels)
+    return replace(bank, levels=levels)
 
 
-def calibrated(bank: Bank, answers_path: str | Path) -> tuple[np.ndarray, np.ndarray]:
-    """Shrunken failure rate of each question and how many answers it has, (n,) each, joined on the question id.
+def estimate_difficulty(bank: Bank, answers_path: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """Estimates the failure rate of each question from observed answers, shrunken to the mean of its label.
 
-    answers_path: the UCI file "MathE dataset.csv" (`;`, latin-1; Type of Answer 1 right, 0 wrong).
-    Raises BankError for a file that is missing, empty, lacks a column or holds anything but 0 and 1.
+    Args:
+        bank: The questions; answers to others are ignored.
+        answers_path: The UCI file "MathE dataset.csv" (`;`, latin-1; Type of Answer 1 right, 0 wrong).
+
+    Returns:
+        difficulty: (n,) float, the shrunken failure rates, in the order of the bank.
+        num_answers: (n,) int, how many answers each question has.
+
+    Raises:
+        BankError: The file is missing or empty, lacks a column, or holds anything but 0 and 1.
     """
     path = Path(answers_path)
-    questions, failed = [], []
-    for line, row in _rows(path, ANSWER_COLUMNS, "latin-1"):
-        place = f"{path}, line {line}"
+    question_ids, failures = [], []
+    for line, row in _read_rows(path, ANSWER_COLUMNS, "latin-1"):
+        location = f"{path}, line {line}"
         correct = row["Type of Answer"]
         if correct not in ("0", "1"):
             raise BankError(
-                f"{place}: Type of Answer must be 0 (wrong) or 1 (right), got {correct[:60]!r}"
+                f"{location}: Type of Answer must be 0 (wrong) or 1 (right), got {correct[:60]!r}"
             )
-        _integer(row["Student ID"], f"{place}: Student ID")
-        questions.append(_integer(row["Question ID"], f"{place}: Question ID"))
-        failed.append(1 - int(correct))
-    known = np.isin(questions, bank.ids)
-    at = np.searchsorted(bank.ids, np.array(questions)[known])
-    answers = np.bincount(at, minlength=len(bank))
-    failures = np.bincount(at, weights=np.array(failed)[known], minlength=len(bank))
-    prior = _label_means(bank, failures, answers)
-    return (failures + PRIOR_ANSWERS * prior) / (answers + PRIOR_ANSWERS), answers
+        _parse_integer(row["Student ID"], f"{location}: Student ID")
+        question_ids.append(_parse_integer(row["Question ID"], f"{location}: Question ID"))
+        failures.append(1 - int(correct))
+
+    # Answers and failures by question of the bank; the ids of a bank are sorted.
+    in_bank = np.isin(question_ids, bank.ids)
+    index = np.searchsorted(bank.ids, np.array(question_ids)[in_bank])
+    num_answers = np.bincount(index, minlength=len(bank))
+    num_failures = np.bincount(index, weights=np.array(failures)[in_bank], minlength=len(bank))
+
+    # difficulty_i = (failures_i + K mu_tl) / (answers_i + K)
+    prior = _label_failure_rates(bank, num_failures, num_answers)
+    difficulty = (num_failures + PRIOR_ANSWERS * prior) / (num_answers + PRIOR_ANSWERS)
+    return difficulty, num_answers
 
 
-def _label_means(bank: Bank, failures: np.ndarray, answers: np.ndarray) -> np.ndarray:
-    """Mean failure rate of each question's topic and level, (n,); its topic's or all where unseen."""
+def _label_failure_rates(
+    bank: Bank, num_failures: np.ndarray, num_answers: np.ndarray
+) -> np.ndarray:
+    """Mean failure rate of each question's topic and level, (n,).
 
-    def rate(group: np.ndarray, otherwise: float) -> float:
-        seen = answers[group].sum()
-        return failures[group].sum() / seen if seen else otherwise
+    Where a topic and level has no answers it is that of the topic, then that of all questions, then 0.5.
+    """
 
-    means = np.empty(len(bank))
-    overall = rate(np.ones(len(bank), dtype=bool), 0.5)
+    def failure_rate(group: np.ndarray, default: float) -> float:
+        answers = num_answers[group].sum()
+        return num_failures[group].sum() / answers if answers else default
+
+    rates = np.empty(len(bank))
+    overall_rate = failure_rate(np.ones(len(bank), dtype=bool), 0.5)
     for topic in np.unique(bank.topics):
-        mine = bank.topics == topic
-        of_topic = rate(mine, overall)
-        for level in np.unique(bank.levels[mine]):
-            group = mine & (bank.levels == level)
-            means[group] = rate(group, of_topic)
-    return means
+        in_topic = bank.topics == topic
+        topic_rate = failure_rate(in_topic, overall_rate)
+        for level in np.unique(bank.levels[in_topic]):
+            group = in_topic & (bank.levels == level)
+            rates[group] = failure_rate(group, topic_rate)
+    return rates
 
 
-def _rows(
-    path: Path, wanted: tuple[str, ...], encoding: str = "utf-8-sig"
+def _read_rows(
+    path: Path, columns: tuple[str, ...], encoding: str = "utf-8-sig"
 ) -> list[tuple[int, dict[str, str]]]:
-    """The line where each row ends, and the wanted columns, stripped."""
+    """The line where each row ends, and the values of the columns, stripped."""
     try:
         text = path.read_bytes().decode(encoding)
     except UnicodeDecodeError as error:
@@ -175,18 +207,23 @@ def _rows(
             f"{path}: not UTF-8 at byte {error.start} ({error.reason}); save it as UTF-8"
         ) from error
     except OSError as error:
-        told = "check education.bank and education.answers"
-        raise BankError(f"{path}: cannot be read ({error.strerror}); {told}") from error
+        raise BankError(
+            f"{path}: cannot be read ({error.strerror}); check education.bank and education.answers"
+        ) from error
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";", restval="", strict=True)
     try:
         reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
-        for name in wanted:
-            if (times := reader.fieldnames.count(name)) != 1:
-                found = ", ".join(reader.fieldnames) or "nothing"
+        for name in columns:
+            times = reader.fieldnames.count(name)
+            if times != 1:
+                header = ", ".join(reader.fieldnames) or "nothing"
                 raise BankError(
-                    f"{path}: a column {name} is wanted once, not {times} times; found {found} (separator `;`)"
+                    f"{path}: a column {name} is wanted once, not {times} times; found {header} (separator `;`)"
                 )
-        rows = [(reader.line_num, {name: row[name].strip() for name in wanted}) for row in reader]
+        rows = []
+        for row in reader:
+            values = {name: row[name].strip() for name in columns}
+            rows.append((reader.line_num, values))
     except csv.Error as error:
         raise BankError(f"{path}, after line {reader.line_num}: {error}") from error
     if not rows:
@@ -194,16 +231,17 @@ def _rows(
     return rows
 
 
-def _integer(text: str, place: str) -> int:
+def _parse_integer(text: str, location: str) -> int:
     if not _INTEGER.fullmatch(text):
-        raise BankError(f"{place} must be an integer of at most 18 digits, got {text[:60]!r}")
+        raise BankError(f"{location} must be an integer of at most 18 digits, got {text[:60]!r}")
     return int(text)
 
 
-def _known_topic(name: str, place: str) -> str:
+def _check_topic(name: str, location: str) -> None:
+    """Raises BankError for a topic that is none of TOPICS; the message begins with `location`."""
     if name in TOPICS:
-        return name
+        return
     name = name[:60]
     close = difflib.get_close_matches(name, TOPICS, n=1)
     guess = f"; did you mean {close[0]!r}?" if close else ""
-    raise BankError(f"{place} topic {name!r}{guess} Known: {', '.join(TOPICS)}")
+    raise BankError(f"{location} topic {name!r}{guess} Known: {', '.join(TOPICS)}")

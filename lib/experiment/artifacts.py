@@ -18,8 +18,9 @@ import pandas as pd
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:
-    """Write `content` to `path` in one atomic move, making folders as needed."""
+    """Writes a file in one atomic move, making folders as needed."""
     path = Path(path)
+    # In the same folder, so on the same file system: only there a move is atomic.
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -38,7 +39,8 @@ def write_text(path: str | Path, content: str) -> Path:
     return write_bytes(path, content.encode())
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
+    """A value of NumPy or pathlib as one that JSON can hold."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -50,12 +52,15 @@ def _plain(value: Any) -> Any:
 
 def to_json(value: Any) -> str:
     """Canonical JSON: sorted keys, two blanks of indent, a final newline; NaN is refused."""
-    return (
-        json.dumps(
-            value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False, default=_plain
-        )
-        + "\n"
+    text = json.dumps(
+        value,
+        indent=2,
+        sort_keys=True,
+        ensure_ascii=False,
+        allow_nan=False,
+        default=_to_plain_value,
     )
+    return text + "\n"
 
 
 def write_json(path: str | Path, value: Any) -> Path:
@@ -68,10 +73,8 @@ def read_json(path: str | Path) -> Any:
     content = Path(path).read_bytes()
     try:
         return json.loads(content)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # no JSON, no UTF-8, a number or a nesting beyond all measure
+    # No JSON, no UTF-8, or numbers or nesting beyond what Python reads.
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON ({error}); delete it and run again") from error
 
 
@@ -92,9 +95,9 @@ def write_tensors(path: str | Path, tensors: dict[str, np.ndarray]) -> Path:
     """Write named arrays as safetensors (no code can hide in such a file)."""
     from safetensors.numpy import save
 
-    return write_bytes(
-        path, save({name: np.asarray(tensors[name], order="C") for name in sorted(tensors)})
-    )
+    # Sorted and in C order: equal tensors are equal bytes, and safetensors reads memory as it lies.
+    contiguous = {name: np.asarray(tensors[name], order="C") for name in sorted(tensors)}
+    return write_bytes(path, save(contiguous))
 
 
 def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
@@ -104,13 +107,8 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
 
     try:
         return load(Path(path).read_bytes())
-    except (
-        SafetensorError,
-        TypeError,
-        KeyError,
-        ValueError,
-        AttributeError,
-    ) as error:  # also kinds that numpy lacks
+    # The others come from broken headers and from number types that NumPy lacks.
+    except (SafetensorError, TypeError, KeyError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{path} is not a safetensors file ({error}); nothing else is loaded"
         ) from error

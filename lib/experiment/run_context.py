@@ -1,4 +1,4 @@
-"""What the studies of all systems share: how a sweep is carried out, and the tables that its jobs leave."""
+"""What the studies of all systems share: how a sweep is carried out, and the tables that its jobs write."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +17,14 @@ from lib.experiment.sweep import Job
 class RunContext:
     """How a study is carried out: what changes none of its numbers, and so is in no job's key.
 
-    llm_json: settings of the language model clients, as JSON: addresses, names of keys, timeouts, the spending limit.
-        What of them decides a reply is in the settings of the jobs, see `lib.language_models.cache_key`.
-    models, runs, cassettes: folders.
-    workers: processes that share the client's concurrency; None is one per core.
-    inputs: folders of finished jobs that others build on, by name.
+    Attributes:
+        llm_json: Settings of the language model clients, as JSON: addresses, names of keys, timeouts, the spending
+            limit. What of them decides a reply is in the settings of the jobs, see `lib.language_models.cache_key`.
+        models: Folder of the lab models.
+        runs: Folder of the jobs.
+        cassettes: Folder of recorded replies.
+        workers: Processes that share the client's concurrency; None is one per core.
+        inputs: Folders of finished jobs that others build on, by name.
     """
 
     llm_json: str
@@ -50,34 +53,39 @@ class RunContext:
 
 @cache
 def _parse_llm(llm_json: str) -> LLMSettings:
-    """Checked once per process."""
+    """Parses the settings once per process: a job asks for them many times."""
     return LLMSettings.model_validate_json(llm_json)
 
 
 def read_tables(
-    jobs: Sequence[Job], runs: str | Path, name: str, without_arm: str = "", identified: bool = True
+    jobs: Sequence[Job],
+    runs: str | Path,
+    name: str,
+    default_method: str = "",
+    with_identity: bool = True,
 ) -> pd.DataFrame:
-    """The table `name` of all jobs that left one, under one another.
+    """Reads the table `name` of all jobs that wrote one, and stacks their rows.
 
     Args:
         jobs: Finished jobs.
         runs: Folder of their folders.
         name: Of the Parquet file, without its suffix.
-        without_arm: What the column method says for a job whose settings name no method.
-        identified: Whether to add the columns method and seed from the jobs' settings.
+        default_method: What the column method says for a job whose settings name no method.
+        with_identity: Whether to add the columns method and seed from the jobs' settings.
 
     Returns:
-        The rows in the order of the jobs; empty where no job left the table.
+        The rows in the order of the jobs; empty where no job wrote the table.
     """
     tables = []
     for job in jobs:
         path = job.folder(runs) / f"{name}.parquet"
         if path.exists():
-            columns = _identity(job, without_arm) if identified else {}
+            columns = _get_method_and_seed(job, default_method) if with_identity else {}
             tables.append(artifacts.read_parquet(path).assign(**columns))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def _identity(job: Job, without_arm: str) -> dict[str, Any]:
-    method = job.settings["variant"]
-    return {"method": method["name"] if method else without_arm, "seed": job.settings["seed"]}
+def _get_method_and_seed(job: Job, default_method: str) -> dict[str, Any]:
+    variant = job.settings["variant"]
+    method = variant["name"] if variant else default_method
+    return {"method": method, "seed": job.settings["seed"]}

@@ -28,47 +28,56 @@ ROOT_SEED = "BENCH_ROOT_SEED"
 VERSION = 1  # of what a named stream draws; raise it when one of these numbers changes
 
 
-def _root() -> int:
-    said = os.environ.get(ROOT_SEED, "0")
-    if not said.isdecimal():
-        raise ValueError(f"{ROOT_SEED} must be a whole number from 0 on, got {said!r}")
-    return int(said)
+def _read_root_seed() -> int:
+    root_seed = os.environ.get(ROOT_SEED, "0")
+    if not root_seed.isdecimal():
+        raise ValueError(f"{ROOT_SEED} must be a whole number from 0 on, got {root_seed!r}")
+    return int(root_seed)
 
 
-_ROOT = _root()  # once: a process that changed it half way would be two runs
+_ROOT = _read_root_seed()  # once: a process that changed it half way would be two runs
 
 
-def _digest(name: tuple[str | int, ...], seed: int, root: int | None = None) -> int:
+def _hash_name(name: tuple[str | int, ...], seed: int, root: int | None = None) -> int:
+    """128 bits of the SHA-256 of "name/name#seed@root", without "@root" where that is 0."""
     if not name:
         raise ValueError("a random stream needs a name, such as rng('education', 'RO', seed=3)")
     root = _ROOT if root is None else root
-    text = "/".join(str(part) for part in name) + f"#{int(seed)}" + (f"@{root}" if root else "")
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
+    path = "/".join(str(component) for component in name)
+    suffix = f"@{root}" if root else ""
+    text = f"{path}#{int(seed)}{suffix}"
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:16], "little")
 
 
 def rng(*name: str | int, seed: int = 0) -> np.random.Generator:
-    """An independent NumPy generator for the run called `name`, e.g. rng("zoo", "SO-d1", seed=3).
+    """Makes an independent NumPy generator, such as rng("zoo", "SO-d1", seed=3).
 
-    Raises ValueError without a name.
+    Args:
+        name: Names the run; equal names and seeds give equal numbers.
+        seed: Number of the repetition.
+
+    Raises:
+        ValueError: There is no name.
     """
-    return np.random.Generator(np.random.PCG64(_digest(name, seed)))
+    return np.random.Generator(np.random.PCG64(_hash_name(name, seed)))
 
 
 def world(*name: str | int) -> np.random.Generator:
-    """The generator of a world that shipped models were trained on: the same under every root seed."""
-    return np.random.Generator(np.random.PCG64(_digest(name, 0, root=0)))
+    """Makes the generator of facts that released models were trained on: the same under every root seed."""
+    return np.random.Generator(np.random.PCG64(_hash_name(name, 0, root=0)))
 
 
 def torch_generator(*name: str | int, seed: int = 0):
     """A CPU `torch.Generator` for the run called `name`."""
     import torch  # imported here: environments and statistics need no torch
 
-    return torch.Generator().manual_seed(_digest(name, seed) % 2**63)
+    return torch.Generator().manual_seed(_hash_name(name, seed) % 2**63)
 
 
 def key(*name: str | int, seed: int = 0) -> np.uint64:
     """The 64-bit key of the counter-based stream of the run called `name`."""
-    return np.uint64(_digest(name, seed) % 2**64)
+    return np.uint64(_hash_name(name, seed) % 2**64)
 
 
 def keys(*name: str | int, seed: int = 0, n: int) -> np.ndarray:
@@ -76,7 +85,8 @@ def keys(*name: str | int, seed: int = 0, n: int) -> np.ndarray:
     return np.array([key(*name, seed=seed + i) for i in range(n)], dtype=np.uint64)
 
 
-def _mix(z: np.ndarray) -> np.ndarray:
+def _mix_bits(z: np.ndarray) -> np.ndarray:
+    """The SplitMix64 finaliser: every bit of the result depends on every bit of z, uint64."""
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is the point
         z = (z ^ (z >> np.uint64(30))) * _MIX_1
         z = (z ^ (z >> np.uint64(27))) * _MIX_2
@@ -85,17 +95,26 @@ def _mix(z: np.ndarray) -> np.ndarray:
 
 def next_key(stream: np.ndarray) -> np.ndarray:
     """The keys of the streams that follow: what an environment uses in its next episode."""
-    with np.errstate(over="ignore"):
-        return _mix(np.asarray(stream, dtype=np.uint64) * _MIX_1 + _GOLDEN)
+    with np.errstate(over="ignore"):  # modulo 2^64
+        return _mix_bits(np.asarray(stream, dtype=np.uint64) * _MIX_1 + _GOLDEN)
 
 
 def uniform(stream: np.ndarray, counter: np.ndarray) -> np.ndarray:
     """The counter-th uniform numbers in [0, 1) of each stream.
 
-    stream: uint64 keys; counter: integers >= 0; the two broadcast. Returns float64.
+    Args:
+        stream: uint64 keys.
+        counter: Integers >= 0; broadcasts with `stream`.
+
+    Returns:
+        float64, of the broadcast shape.
     """
+    stream = np.asarray(stream, dtype=np.uint64)
     counter = np.asarray(counter).astype(np.uint64)
-    with np.errstate(over="ignore"):
-        z = _mix(np.asarray(stream, dtype=np.uint64) + (counter + np.uint64(1)) * _GOLDEN)
-        z = _mix(z ^ np.asarray(stream, dtype=np.uint64))
+    with np.errstate(over="ignore"):  # modulo 2^64
+        # The first round is SplitMix64 started at the key; the second one, with the key once more, keeps apart
+        # streams whose keys differ by a multiple of the step.
+        z = _mix_bits(stream + (counter + np.uint64(1)) * _GOLDEN)
+        z = _mix_bits(z ^ stream)
+    # The upper 53 bits, as many as a float64 holds.
     return (z >> np.uint64(11)) * _TO_UNIT

@@ -35,7 +35,7 @@ from lib.experiment.process_group import die_with_parent
 from lib.experiment.seeds import ROOT_SEED
 
 _DASK_SECONDS = 20  # in which a scheduler has to greet
-STDERR = "stderr"  # as BENCH_PROGRESS: progress lines for who started a command by hand
+STDERR = "stderr"  # as BENCH_PROGRESS: progress lines for somebody who started a command by hand
 MAX_REASONS = 4  # changed settings that are named before the rest is counted
 MAX_CHARACTERS = 24  # of a setting's value in a reason
 
@@ -44,8 +44,9 @@ MAX_CHARACTERS = 24  # of a setting's value in a reason
 class Job:
     """One independent piece of a sweep.
 
-    label: path-like name for people, unique in the sweep; it is not part of the key.
-    settings: everything that decides the result, as JSON.
+    Attributes:
+        label: Path-like name for people, unique in the sweep; it is not part of the key.
+        settings: Everything that decides the result, as JSON.
     """
 
     label: str
@@ -67,22 +68,29 @@ class Progress:
     """Tells how far a job is, through a small file that the runner's progress line reads."""
 
     def __init__(self, path: str | Path | None, total: float, every: float = 1.0) -> None:
-        self.path, self.total, self.every, self.last = path, total, every, 0.0
+        self.path = path
+        self.total = total
+        self.every = every  # seconds between two writes
+        self.last_write = 0.0
 
-    def __call__(self, done: float) -> None:
+    def __call__(self, amount: float) -> None:
+        """Reports the amount of work so far, of `total`; the end is written at once."""
+        if self.path is None:
+            return
         now = time.monotonic()
-        if self.path is not None and (now - self.last >= self.every or done >= self.total):
-            self.last = now
-            artifacts.write_json(self.path, {"done": done, "total": self.total})
+        is_due = now - self.last_write >= self.every
+        if is_due or amount >= self.total:
+            self.last_write = now
+            artifacts.write_json(self.path, {"done": amount, "total": self.total})
 
 
 Work = Callable[[Job, Path, Progress], Any]
 
 
-def finished(job: Job, root: str | Path) -> dict[str, Any] | None:
-    """The receipt of a finished job ({"result", "seconds"}), or None."""
-    receipt = job.folder(root) / "done.json"
-    return artifacts.read_json(receipt) if receipt.exists() else None
+def read_receipt(job: Job, root: str | Path) -> dict[str, Any] | None:
+    """Reads the receipt of a job, {"result", "seconds"}; None where the job is not finished."""
+    path = job.folder(root) / "done.json"
+    return artifacts.read_json(path) if path.exists() else None
 
 
 def count_workers(workers: int | None) -> int:
@@ -124,28 +132,43 @@ def run_chains(
     workers: int | None = None,
     label: str = "jobs",
 ) -> list[dict[str, Any]]:
-    """`run`, where the jobs of a chain follow one another in one process: each finds what those before it wrote.
+    """Runs jobs of which some build on others; otherwise as `run`.
 
-    Returns the receipts chain by chain.
+    Args:
+        work: As in `run`.
+        chains: The jobs of a chain follow one another in one process, so a job finds what those before it wrote.
+        root: As in `run`.
+        workers: As in `run`.
+        label: As in `run`.
+
+    Returns:
+        The receipts of all jobs, chain by chain.
     """
     root = Path(root)
     jobs = [job for chain in chains for job in chain]
     _check_unique([job.label for job in jobs], "labels")
     _check_unique([job.key for job in jobs], "settings")
-    open_chains = [[job for job in chain if finished(job, root) is None] for chain in chains]
-    open_chains = [chain for chain in open_chains if chain]
+
+    # Leave out the jobs that have a receipt.
+    open_chains = []
+    for chain in chains:
+        open_chain = [job for job in chain if read_receipt(job, root) is None]
+        if open_chain:
+            open_chains.append(open_chain)
+
     if open_chains:
         open_jobs = [job for chain in open_chains for job in chain]
-        _announce(label, explain_reruns(open_jobs, root))
-        with _Watcher(jobs, root, label):
-            _run_all(work, open_chains, root, min(count_workers(workers), len(open_chains)))
-    return [finished(job, root) for job in jobs]
+        _print_reasons(label, explain_reruns(open_jobs, root))
+        num_processes = min(count_workers(workers), len(open_chains))
+        with _ProgressWatcher(jobs, root, label):
+            _run_all(work, open_chains, root, num_processes)
+    return [read_receipt(job, root) for job in jobs]
 
 
-def _check_unique(values: Sequence[str], what: str) -> None:
+def _check_unique(values: Sequence[str], kind: str) -> None:
     repeated = sorted(value for value, times in Counter(values).items() if times > 1)
     if repeated:
-        raise ValueError(f"the {what} of jobs must differ, got {repeated} more than once")
+        raise ValueError(f"the {kind} of jobs must differ, got {repeated} more than once")
 
 
 # Why a job is run again ---------------------------------------------------------------------------
@@ -162,58 +185,69 @@ def explain_reruns(jobs: Sequence[Job], root: str | Path) -> list[str]:
         One line per set of changes: how many jobs, and what changed in their settings since the last job of the same
         label, such as "4 of 12 jobs: versions.losses 1 -> 2". Empty where no such job was finished before.
     """
-    earlier = _latest_settings(Path(root))
-    changes = Counter()
+    earlier_settings = _read_latest_settings(Path(root))
+    num_jobs = Counter()  # by set of changes
     for job in jobs:
-        if job.label in earlier:
-            now = json.loads(artifacts.to_json(job.settings))
-            lines = describe_changes(earlier[job.label], now) or ["another root seed"]
-            changes["; ".join(lines)] += 1
-    return [f"{times} of {len(jobs)} jobs: {change}" for change, times in changes.most_common()]
+        if job.label in earlier_settings:
+            settings = json.loads(
+                artifacts.to_json(job.settings)
+            )  # tuples become lists, as in the file
+            # The key has the root seed besides the settings, so equal settings leave only that.
+            changes = describe_changes(earlier_settings[job.label], settings)
+            changes = changes or ["another root seed"]
+            num_jobs["; ".join(changes)] += 1
+    return [f"{count} of {len(jobs)} jobs: {changes}" for changes, count in num_jobs.most_common()]
 
 
-def _latest_settings(root: Path) -> dict[str, Any]:
+def _read_latest_settings(root: Path) -> dict[str, Any]:
     """The settings of the last finished job of each label."""
-    records = sorted(root.glob("*/job.json"), key=lambda path: path.stat().st_mtime_ns)
-    contents = [
-        artifacts.read_json(path) for path in records if (path.parent / "done.json").exists()
-    ]
-    return {content["label"]: content["settings"] for content in contents}
+    latest = {}
+    # Oldest first, so that the latest settings of a label remain.
+    for path in sorted(root.glob("*/job.json"), key=lambda path: path.stat().st_mtime_ns):
+        if (path.parent / "done.json").exists():
+            content = artifacts.read_json(path)
+            latest[content["label"]] = content["settings"]
+    return latest
 
 
 def describe_changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """What differs between two nested dictionaries of JSON, such as ["versions.losses 1 -> 2"].
+    """Describes what differs between two nested dictionaries of JSON.
 
-    At most MAX_REASONS differences are named, the rest is counted.
+    Returns:
+        One text per difference, such as "versions.losses 1 -> 2"; from MAX_REASONS on they are only counted.
     """
-    old, new = dict(_leaves(before)), dict(_leaves(after))
-    changed = [
-        path for path in {**old, **new} if old.get(path, "absent") != new.get(path, "absent")
-    ]
-    lines = [
-        f"{path} {_shorten(old, path)} -> {_shorten(new, path)}" for path in changed[:MAX_REASONS]
-    ]
-    if len(changed) > MAX_REASONS:
-        lines.append(f"and {len(changed) - MAX_REASONS} more")
-    return lines
+    old = dict(_list_leaves(before))
+    new = dict(_list_leaves(after))
+    changed_paths = []
+    for path in {**old, **new}:
+        if old.get(path, "absent") != new.get(path, "absent"):
+            changed_paths.append(path)
+
+    descriptions = []
+    for path in changed_paths[:MAX_REASONS]:
+        descriptions.append(f"{path} {_shorten(old, path)} -> {_shorten(new, path)}")
+    if len(changed_paths) > MAX_REASONS:
+        descriptions.append(f"and {len(changed_paths) - MAX_REASONS} more")
+    return descriptions
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _list_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Paths and values of everything in nested dictionaries, such as ("versions.losses", 1)."""
     if not isinstance(value, dict):
         yield path, value
         return
     for name, inner in value.items():
-        yield from _leaves(inner, f"{path}.{name}" if path else str(name))
+        yield from _list_leaves(inner, f"{path}.{name}" if path else str(name))
 
 
 def _shorten(leaves: dict[str, Any], path: str) -> str:
+    """The value at a path as text of at most MAX_CHARACTERS."""
     text = str(leaves.get(path, "absent"))
     return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 3]}..."
 
 
-def _announce(label: str, reasons: Sequence[str]) -> None:
-    """Hand the reasons to the runner, which prints them, or print them where somebody started a command by hand."""
+def _print_reasons(label: str, reasons: Sequence[str]) -> None:
+    """Prints the reasons, or hands them to the runner, which prints them."""
     target = os.environ.get("BENCH_PROGRESS")
     lines = [f"{label}: {reason}" for reason in reasons]
     if target == STDERR:
@@ -227,15 +261,15 @@ def _announce(label: str, reasons: Sequence[str]) -> None:
 # Processes ----------------------------------------------------------------------------------------
 
 
-def _in_worker(work: Work, chain: Sequence[Job], root: Path) -> None:
+def _run_chain(work: Work, chain: Sequence[Job], root: Path) -> None:
+    """Runs the jobs of a chain in this process; the receipt of a job is the last file that it writes."""
     for job in chain:
         folder = job.folder(root)
         artifacts.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
         started = time.perf_counter()
         result = work(job, folder, Progress(folder / "progress.json", 1.0))
-        artifacts.write_json(
-            folder / "done.json", {"result": result, "seconds": time.perf_counter() - started}
-        )
+        receipt = {"result": result, "seconds": time.perf_counter() - started}
+        artifacts.write_json(folder / "done.json", receipt)
 
 
 def _run_all(work, chains: list[list[Job]], root: Path, workers: int) -> None:
@@ -244,78 +278,82 @@ def _run_all(work, chains: list[list[Job]], root: Path, workers: int) -> None:
         _run_on_dask(work, chains, root, scheduler)
     elif workers == 1:
         for chain in chains:
-            _in_worker(work, chain, root)
+            _run_chain(work, chain, root)
     else:
-        bond = {
+        # One thread each: there is a process for every core already.
+        process_settings = {
             "initializer": die_with_parent,
             "initargs": (os.getpid(),),
             "inner_max_num_threads": 1,
         }
-        with joblib.parallel_config(backend="loky", n_jobs=workers, **bond):
-            _in_parallel(work, chains, root)
+        with joblib.parallel_config(backend="loky", n_jobs=workers, **process_settings):
+            _run_in_parallel(work, chains, root)
 
 
 def _run_on_dask(work, chains: list[list[Job]], root: Path, scheduler: str) -> None:
     from distributed import Client  # imported here: only a cluster needs it
 
     try:
-        _greet(scheduler)
+        _check_scheduler(scheduler)
         cluster = Client(scheduler, timeout=_DASK_SECONDS, set_as_default=True)
-    except (
-        Exception
-    ) as error:  # what is no scheduler may answer anything: 8 bytes of it are read as a size
-        told = str(error)[:200] or type(error).__name__
+    # Any exception: what is no scheduler may answer anything, of which 8 bytes are read as a size.
+    except Exception as error:
+        reason = str(error)[:200] or type(error).__name__
         raise RuntimeError(
-            f"BENCH_DASK: no dask scheduler answers at {scheduler!r} ({told})"
+            f"BENCH_DASK: no dask scheduler answers at {scheduler!r} ({reason})"
         ) from error
     with cluster, joblib.parallel_config(backend="dask", n_jobs=-1, wait_for_workers_timeout=60):
-        _in_parallel(work, chains, root.resolve())
+        _run_in_parallel(work, chains, root.resolve())
 
 
-def _greet(scheduler: str) -> None:
-    """Ask before there is a client: one that never connects may block the next one, or wait for ever.
+def _check_scheduler(scheduler: str) -> None:
+    """Connects once before there is a client: a client that never connects may block the next one, or wait for ever.
 
-    Raises whatever goes wrong, TimeoutError after _DASK_SECONDS.
+    Raises:
+        Exception: Whatever goes wrong; TimeoutError after _DASK_SECONDS.
     """
     from distributed import comm
 
-    socket.create_connection(comm.get_address_host_port(scheduler), timeout=_DASK_SECONDS).close()
+    # A plain connection first, since it fails fast where nothing listens.
+    address = comm.get_address_host_port(scheduler)
+    socket.create_connection(address, timeout=_DASK_SECONDS).close()
 
-    async def greeted() -> None:
-        (
-            await asyncio.wait_for(comm.connect(scheduler, timeout=_DASK_SECONDS), _DASK_SECONDS)
-        ).abort()
+    async def connect_once() -> None:
+        connecting = comm.connect(scheduler, timeout=_DASK_SECONDS)
+        connection = await asyncio.wait_for(connecting, _DASK_SECONDS)
+        connection.abort()
 
-    with ThreadPoolExecutor(1) as thread:  # a notebook's own thread has an event loop already
-        thread.submit(asyncio.run, greeted()).result(2 * _DASK_SECONDS)
+    with ThreadPoolExecutor(1) as executor:  # a notebook's own thread has an event loop already
+        executor.submit(asyncio.run, connect_once()).result(2 * _DASK_SECONDS)
 
 
-def _in_parallel(work, chains: list[list[Job]], root: Path) -> None:
-    with (
-        warnings.catch_warnings()
-    ):  # loky renews a worker whose memory grew, which changes no result
+def _run_in_parallel(work, chains: list[list[Job]], root: Path) -> None:
+    with warnings.catch_warnings():
+        # loky renews a worker whose memory grew, which changes no result.
         warnings.filterwarnings(
             "ignore", "A worker stopped while some jobs were given to the executor"
         )
-        run_chain = joblib.delayed(_in_worker)
+        delayed_run = joblib.delayed(_run_chain)
         joblib.Parallel(batch_size=1, pre_dispatch="all")(
-            run_chain(work, chain, root) for chain in chains
+            delayed_run(work, chain, root) for chain in chains
         )
 
 
-class _Watcher:
+class _ProgressWatcher:
     """Adds up the jobs' progress files for the runner's progress line (the file that BENCH_PROGRESS names), or, where
     that is STDERR, for somebody who started the command by hand: a line every ten seconds."""
 
     def __init__(self, jobs: Sequence[Job], root: Path, label: str) -> None:
-        self.jobs, self.root, self.label = jobs, root, label
+        self.jobs = jobs
+        self.root = root
+        self.label = label
         self.target = os.environ.get("BENCH_PROGRESS")
 
     def __enter__(self):
         import threading
 
         self.stop = threading.Event()
-        self.thread = threading.Thread(target=self._loop, daemon=True)
+        self.thread = threading.Thread(target=self._report, daemon=True)
         if self.target:
             self.thread.start()
         return self
@@ -327,28 +365,30 @@ class _Watcher:
             if self.target != STDERR:
                 Path(self.target).unlink(missing_ok=True)
 
-    def _loop(self) -> None:
-        began, pause = time.monotonic(), 10.0 if self.target == STDERR else 1.0
+    def _report(self) -> None:
+        """The loop of the thread."""
+        started = time.monotonic()
+        pause = 10.0 if self.target == STDERR else 1.0  # seconds
         while True:
-            done = sum(self._fraction(job) for job in self.jobs)
+            num_finished = sum(self._read_fraction(job) for job in self.jobs)
             if self.target == STDERR:
-                line = f"{self.label}: {done:.1f} of {len(self.jobs)}, {time.monotonic() - began:.0f} s"
+                seconds = time.monotonic() - started
+                line = f"{self.label}: {num_finished:.1f} of {len(self.jobs)}, {seconds:.0f} s"
                 print(line, file=sys.stderr, flush=True)
             else:
-                with contextlib.suppress(
-                    OSError
-                ):  # a disk that is full stops the jobs, not the line about them
-                    artifacts.write_json(
-                        self.target, {"label": self.label, "done": done, "total": len(self.jobs)}
-                    )
+                report = {"label": self.label, "done": num_finished, "total": len(self.jobs)}
+                # A disk that is full stops the jobs, not the line about them.
+                with contextlib.suppress(OSError):
+                    artifacts.write_json(self.target, report)
             if self.stop.wait(pause):
                 return
 
-    def _fraction(self, job: Job) -> float:
-        if finished(job, self.root) is not None:
+    def _read_fraction(self, job: Job) -> float:
+        """How much of a job is done, 0 to 1."""
+        if read_receipt(job, self.root) is not None:
             return 1.0
-        progress = job.folder(self.root) / "progress.json"
-        if not progress.exists():
+        path = job.folder(self.root) / "progress.json"
+        if not path.exists():
             return 0.0
-        report = artifacts.read_json(progress)
+        report = artifacts.read_json(path)
         return min(1.0, report["done"] / report["total"])

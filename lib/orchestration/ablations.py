@@ -55,7 +55,7 @@ def memory(params: Params, domain: str, **where) -> Comparison:
         _episodes(record, domain, named),
         against,
         (UTILITY, *_objectives(domain), LENGTH, DOLLARS),
-        params.llm.decided_by([model]),
+        params.llm.describe_backend([model]),
     )
 
 

@@ -221,7 +221,9 @@ class Arena:
         )
 
     def _reached(self, env: BatchedEnv) -> np.ndarray:
-        return env.mastery / env.rules.top if self.domain == "education" else env.purse / PIECES
+        if self.domain == "education":
+            return env.mastery / env.rules.top
+        return env.gold_collected / PIECES
 
 
 def environments_of(params: Params, world: str) -> Environments:

@@ -77,7 +77,9 @@ def run(
         partial(play_contest, context=context), jobs, runs, params.orchestration.jobs, "deciding"
     )
     tables = [artifacts.read_parquet(job.folder(runs) / "episodes.parquet") for job in jobs]
-    return results_table.write("orchestration", hindsight(pd.concat(tables, ignore_index=True)))
+    return results_table.write_results(
+        "orchestration", hindsight(pd.concat(tables, ignore_index=True))
+    )
 
 
 # Jobs ---------------------------------------------------------------------------------------------
@@ -327,7 +329,9 @@ def hindsight(rows: pd.DataFrame) -> pd.DataFrame:
 def headroom(rows: pd.DataFrame) -> pd.DataFrame:
     """By domain and world: utility of looking far ahead on fresh copies, less that of the best policy on dev students.
     Whoever looks ahead there sees no dice that fall: what it wins could be earned."""
-    return stats.gap(rows, "reward", {"method": CEILING}, {"method": BEST}, ["group", "condition"])
+    return stats.paired_difference(
+        rows, "reward", {"method": CEILING}, {"method": BEST}, ["group", "condition"]
+    )
 
 
 def contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFrame:
@@ -338,12 +342,12 @@ def contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFra
     """
     found = {}
     for domain in rows["group"].unique():
-        mine = results_table.where(rows, group=domain, condition="ours")
+        mine = results_table.select(rows, group=domain, condition="ours")
         for a, b in settings.contrasts:
             pair = mine.assign(
                 seed=0
             )  # pairs are students; what the seeds share is named beside the table
-            one = stats.gap(
+            one = stats.paired_difference(
                 pair, "reward", {"method": _arm(a, settings)}, {"method": _arm(b, settings)}
             )
             found[domain, f"{a}_{b.replace(' ', '-')}"] = one.iloc[0].astype(float)

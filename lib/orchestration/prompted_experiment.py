@@ -99,7 +99,7 @@ def seconds(
     """Core seconds that each method's episodes took, from the receipts of the sweep. Not for a report's bytes."""
     rows = []
     for job in make_jobs(params, domain, methods):
-        receipt = sweep.finished(job, runs)
+        receipt = sweep.read_receipt(job, runs)
         if receipt:
             name = job.settings["method"]["name"]
             rows.append({"method": name, **receipt["result"], "seconds": receipt["seconds"]})
@@ -135,7 +135,7 @@ def run(
     try:
         sweep.run(work, jobs, runs, params.orchestration.jobs, f"{label} in {domain}")
     except BudgetExceeded as error:
-        num_finished = sum(sweep.finished(job, runs) is not None for job in jobs)
+        num_finished = sum(sweep.read_receipt(job, runs) is not None for job in jobs)
         num_episodes = sum(len(list(job.folder(runs).glob("episode-*.parquet"))) for job in jobs)
         error.add_note(
             f"llm.max_usd is reached; {num_finished} jobs and {num_episodes} more episodes are kept: "

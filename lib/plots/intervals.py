@@ -1,4 +1,4 @@
-"""Estimates beside one another, as dots with their intervals."""
+"""Forest plots: estimates beside one another, as dots with their intervals."""
 
 from collections.abc import Collection, Mapping
 
@@ -8,15 +8,30 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib.plots.inputs import Estimates, alt, ends, table
-from lib.plots.inputs import note as interval_note
-from lib.plots.styles import GREY, Style, looks
-from lib.plots.theme import NAME, WIDTH, folded, literal, rows_of_names, sheet, span, theme, tiles
+from lib.plots.inputs import (
+    Estimates,
+    describe_estimates,
+    describe_intervals,
+    estimates_table,
+    interval_ends,
+)
+from lib.plots.styles import GREY, Style, assign_styles
+from lib.plots.theme import (
+    NAME_WIDTH,
+    WIDTH,
+    add_panels,
+    escape_dollars,
+    label_rows,
+    new_figure,
+    set_limits,
+    theme,
+    wrap_name,
+)
 
 
 @theme()
-def points(
-    est: Estimates,
+def forest_plot(
+    estimates: Estimates,
     title: str,
     xlabel: str | Mapping[str, str] = "",
     *,
@@ -30,90 +45,132 @@ def points(
     roles: Mapping[str, str] | None = None,
     across: int = 3,
     wide: float | None = None,
-    name: int = NAME,
+    name: int = NAME_WIDTH,
     note: str = "",
 ) -> Figure:
-    """A dot with its interval for each row, and a panel for each value of a second group.
+    """Draws a dot with its interval for each row, and a panel for each value of a second group.
 
-    est: by rows, or by rows and panels (see `table`); what is missing is shown as not measured. xlabel: the axis with
-    its unit, by panel where panels differ, whose order and choice it then makes; a panel is its own label otherwise.
-    beside: (what it is, estimates of the same groups), hollow marks on the same row. line: a reference to draw, such
-    as 0 for differences. smaller: panels where less is better. A ring marks the row whose interval lies beyond all
-    others of its panel, unless there is a line or a second estimate. limits: of every x axis. like: {row: the name
-    whose look it takes}, or {(row, panel): name}; roles: {row: role}. wide: inches; name: characters of a row's name on
-    a line. note: what else a reader must know, below.
+    A ring marks the row whose interval lies beyond all others of its panel, unless there is a line or a second
+    estimate.
+
+    Args:
+        estimates: By rows, or by rows and panels (see `estimates_table`); what is missing is shown as not measured.
+        title: The message of the figure.
+        xlabel: The axis with its unit; or {panel: label}, which then chooses and orders the panels. By default a panel
+            is its own label.
+        rows: The group column of the rows.
+        panels: The group column of the panels.
+        beside: (description, estimates of the same groups), drawn as hollow marks on the same rows.
+        line: A reference to draw, such as 0 for differences.
+        smaller: Panels where less is better.
+        limits: Of every x axis.
+        like: {row: the name whose style it takes}, or {(row, panel): name}.
+        roles: {row: role}, see `lib.plots.styles.ROLES`.
+        across: Panels in a row, at most.
+        wide: Width in inches.
+        name: Characters of a row's name on a line.
+        note: What else a reader must know, below.
     """
-    found = _two_levels(est, rows, panels)
-    names, parts = (list(dict.fromkeys(found.index.get_level_values(level))) for level in (0, 1))
-    labels = (
-        dict(xlabel)
-        if isinstance(xlabel, Mapping)
-        else {part: xlabel or str(part) for part in parts}
-    )
-    other = None if beside is None else _two_levels(beside[1], rows, panels)
-    best = (
-        {}
-        if other is not None or line is not None
-        else {part: _clearly_best(found.xs(part, level=1), part in smaller) for part in labels}
-    )
-    told = [interval_note(found) if other is None else interval_note(found, other)]
-    told += ["Ring: beyond every other interval."] * any(b is not None for b in best.values())
-    told += [f"Hollow: {beside[0]}."] if beside else []
-    deep = sum(1.0 + 0.57 * folded(row, name).count("\n") for row in names)
-    across = min(len(labels), across)
-    high = -(-len(labels) // across) * (0.3 * deep + 0.9) + 0.7
-    figure = sheet(title, wide or WIDTH + 0.8 * (across - 1), high, " ".join([*told, note]).strip())
-    styles = looks(names, like, roles)
-    for place, (axes, (part, label)) in enumerate(
-        zip(tiles(figure, len(labels), across), labels.items(), strict=True)
-    ):
-        own = looks([like[row, part] for row in names if (row, part) in like]) if like else {}
-        shown = {row: own.get((like or {}).get((row, part)), styles[row]) for row in names}
-        drawn = [
-            each.xs(part, level=1).reindex(names) for each in (found, other) if each is not None
-        ]
-        _panel(axes, drawn, shown, line, best.get(part))
-        axes.set_xlabel(literal(label))
+    table = _index_by_row_and_panel(estimates, rows, panels)
+    row_names = list(dict.fromkeys(table.index.get_level_values(0)))
+    panel_names = list(dict.fromkeys(table.index.get_level_values(1)))
+    if isinstance(xlabel, Mapping):
+        panel_labels = dict(xlabel)
+    else:
+        panel_labels = {panel: xlabel or str(panel) for panel in panel_names}
+    tables = [table]
+    if beside is not None:
+        tables.append(_index_by_row_and_panel(beside[1], rows, panels))
+
+    # A ring would compete with a reference line or a second estimate.
+    best_rows = {}
+    if beside is None and line is None:
+        for panel in panel_labels:
+            best_rows[panel] = _find_clearly_best(table.xs(panel, level=1), panel in smaller)
+
+    # The note below explains every kind of mark that is drawn.
+    notes = [describe_intervals(*tables)]
+    if any(best_row is not None for best_row in best_rows.values()):
+        notes.append("Ring: beyond every other interval.")
+    if beside is not None:
+        notes.append(f"Hollow: {beside[0]}.")
+    notes.append(note)
+
+    across = min(len(panel_labels), across)
+    num_panel_rows = -(-len(panel_labels) // across)
+    rows_height = sum(1.0 + 0.57 * wrap_name(row, name).count("\n") for row in row_names)
+    height = num_panel_rows * (0.3 * rows_height + 0.9) + 0.7
+    width = wide or WIDTH + 0.8 * (across - 1)
+    figure = new_figure(title, width, height, " ".join(notes).strip())
+    styles = assign_styles(row_names, like, roles)
+    grid = add_panels(figure, len(panel_labels), across)
+    for index, (axes, (panel, label)) in enumerate(zip(grid, panel_labels.items(), strict=True)):
+        panel_tables = [each_table.xs(panel, level=1).reindex(row_names) for each_table in tables]
+        panel_styles = _find_panel_styles(styles, like or {}, panel)
+        _draw_panel(axes, panel_tables, panel_styles, line, best_rows.get(panel))
+        axes.set_xlabel(escape_dollars(label))
         axes.set_xlim(limits)
-        if isinstance(xlabel, str) and xlabel and part != "":
-            axes.set_title(literal(part))
-        rows_of_names(axes, names if place % across == 0 else [""] * len(names), name)
-    figure.alt_text = alt(found.droplevel(1) if parts == [""] else found, title)
+        if isinstance(xlabel, str) and xlabel and panel != "":
+            axes.set_title(escape_dollars(panel))
+        is_leftmost = index % across == 0
+        label_rows(axes, row_names if is_leftmost else [""] * len(row_names), name)
+    has_one_panel = panel_names == [""]
+    figure.alt_text = describe_estimates(table.droplevel(1) if has_one_panel else table, title)
     return figure
 
 
-def _two_levels(est: Estimates, rows: str | None, panels: str | None) -> pd.DataFrame:
-    found = table(est, None if rows is None else [rows, *([panels] if panels else [])])
-    if found.index.nlevels == 1:
-        found = pd.concat({"": found}).swaplevel()
-    if found.index.nlevels != 2:
+def _index_by_row_and_panel(
+    estimates: Estimates, rows: str | None, panels: str | None
+) -> pd.DataFrame:
+    """The estimates by row and panel; all are in the panel "" where there is no second group."""
+    group_columns = None
+    if rows is not None:
+        group_columns = [rows, panels] if panels else [rows]
+    table = estimates_table(estimates, group_columns)
+    if table.index.nlevels == 1:
+        table = pd.concat({"": table}).swaplevel()
+    if table.index.nlevels != 2:
         raise ValueError(
-            f"points takes rows and panels, got groups {list(found.index.names)}; name two"
+            f"a forest plot takes rows and panels, got groups {list(table.index.names)}; name two"
         )
-    return found
+    return table
 
 
-def _panel(
+def _find_panel_styles(styles: Mapping[str, Style], like: Mapping, panel: str) -> dict[str, Style]:
+    """The styles of the rows in one panel, where `like` may name some for (row, panel)."""
+    models = [like[row, panel] for row in styles if (row, panel) in like]
+    model_styles = assign_styles(models)
+    panel_styles = {}
+    for row, style in styles.items():
+        panel_styles[row] = model_styles.get(like.get((row, panel)), style)
+    return panel_styles
+
+
+def _draw_panel(
     axes: Axes,
-    drawn: list[pd.DataFrame],
+    tables: list[pd.DataFrame],
     styles: Mapping[str, Style],
     line: float | None,
-    best: str | None,
+    best_row: str | None,
 ) -> None:
-    """One panel: filled the first estimates, hollow the second; rows from top to bottom."""
-    colours, shapes = ({row: style[i] for row, style in styles.items()} for i in (0, 1))
+    """Draws one panel: the first estimates filled, the second hollow; rows from top to bottom."""
+    colours = {row: row_colour for row, (row_colour, _) in styles.items()}
+    markers = {row: row_marker for row, (_, row_marker) in styles.items()}
+    # A star is mostly gaps, so it is drawn larger.
+    sizes = {row: 130 if row_marker == "*" else 62 for row, row_marker in markers.items()}
     if line is not None:
         axes.axvline(line, color="black", linewidth=0.8, zorder=1)
-    for hollow, part in reversed(list(enumerate(drawn))):
-        for row, (ci_low, ci_high) in enumerate(zip(part["ci_low"], part["ci_high"], strict=True)):
-            if np.isfinite(
-                ci_low
-            ):  # ends that stay visible above and below a mark that is wider than the interval
+
+    # The second estimates first, so that the first lie on top.
+    for is_hollow, table in reversed(list(enumerate(tables))):
+        intervals = zip(table.index, table["ci_low"], table["ci_high"], strict=True)
+        for row, (row_name, ci_low, ci_high) in enumerate(intervals):
+            if np.isfinite(ci_low):
                 axes.plot(
                     [ci_low, ci_high],
                     [row, row],
-                    color=colours[part.index[row]],
-                    marker="|",
+                    color=colours[row_name],
+                    marker="|",  # visible above and below a mark that is wider than the interval
                     markersize=11,
                     markeredgewidth=1.5,
                     linewidth=2,
@@ -121,12 +178,10 @@ def _panel(
                     solid_capstyle="butt",
                     zorder=3,
                 )
-        flat = part.assign(row=range(len(part)), name=list(part.index)).dropna(subset="value")
-        sizes = {
-            row: 130 if shape == "*" else 62 for row, shape in shapes.items()
-        }  # a star is mostly gaps
+        points = table.assign(row=range(len(table)), name=list(table.index))
+        points = points.dropna(subset="value")
         sns.scatterplot(
-            flat,
+            points,
             x="value",
             y="row",
             hue="name",
@@ -134,19 +189,18 @@ def _panel(
             size="name",
             sizes=sizes,
             palette=colours,
-            markers=shapes,
+            markers=markers,
             legend=False,
             ax=axes,
             zorder=4,
             clip_on=False,
             linewidth=0.8,
         )
-        marks = axes.collections[-1]
-        if hollow:
-            marks.set(
-                edgecolor=[colours[row] for row in flat["name"]], facecolor="white", linewidth=1.5
-            )
-    for row in np.flatnonzero(drawn[0]["value"].isna()):
+        if is_hollow:
+            edge_colours = [colours[row_name] for row_name in points["name"]]
+            axes.collections[-1].set(edgecolor=edge_colours, facecolor="white", linewidth=1.5)
+
+    for row in np.flatnonzero(tables[0]["value"].isna()):
         axes.annotate(
             "not measured",
             (0.02, row),
@@ -154,10 +208,10 @@ def _panel(
             va="center",
             color=GREY,
         )
-    if best is not None:
-        at = [drawn[0].loc[best, "value"]], [list(drawn[0].index).index(best)]
+    if best_row is not None:
         axes.plot(
-            *at,
+            [tables[0].loc[best_row, "value"]],
+            [list(tables[0].index).index(best_row)],
             "o",
             markersize=15,
             mfc="none",
@@ -167,18 +221,24 @@ def _panel(
             zorder=5,
             gid="ring",
         )
-    inked = np.concatenate([ends(part.dropna(subset="value")).to_numpy().ravel() for part in drawn])
-    if len(inked):
-        span(axes, inked if line is None else np.append(inked, line))
+
+    # The x axis holds every interval, and the line.
+    ends = [interval_ends(table.dropna(subset="value")).to_numpy().ravel() for table in tables]
+    x_values = np.concatenate(ends)
+    if len(x_values):
+        set_limits(axes, x_values if line is None else np.append(x_values, line))
     axes.set_ylabel("")
 
 
-def _clearly_best(part: pd.DataFrame, smaller: bool) -> str | None:
+def _find_clearly_best(table: pd.DataFrame, smaller_is_better: bool) -> str | None:
     """The row whose interval lies beyond all others; None where intervals touch or are not known."""
-    if len(part) < 2 or part["ci_low"].isna().any():
+    if len(table) < 2 or table["ci_low"].isna().any():
         return None
-    near, far = (
-        (-part["ci_high"], -part["ci_low"]) if smaller else (part["ci_low"], part["ci_high"])
-    )
-    best = near.idxmax()
-    return best if (near[best] > far.drop(best)).all() else None
+    # In terms of "larger is better": the end that is nearest to the other rows, and the one that is farthest.
+    if smaller_is_better:
+        worst_case, best_case = -table["ci_high"], -table["ci_low"]
+    else:
+        worst_case, best_case = table["ci_low"], table["ci_high"]
+    best_row = worst_case.idxmax()
+    is_clear = (worst_case[best_row] > best_case.drop(best_row)).all()
+    return best_row if is_clear else None

@@ -11,22 +11,39 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from lib import stats
-from lib.plots.inputs import Estimates, alt, ends, finite, table
-from lib.plots.inputs import note as interval_note
-from lib.plots.styles import GREY, Style, looks
-from lib.plots.theme import WIDTH, literal, point_labels, sheet, span, theme, tiles
+from lib.plots.inputs import (
+    Estimates,
+    describe_estimates,
+    describe_intervals,
+    estimates_table,
+    interval_ends,
+    require_finite,
+)
+from lib.plots.styles import GREY, Style, assign_styles
+from lib.plots.theme import (
+    WIDTH,
+    add_panels,
+    escape_dollars,
+    new_figure,
+    point_labels,
+    set_limits,
+    theme,
+)
 
-MIXTURES = ("mixtures", "mixtures with nobody")  # nobody: costs nothing, gets nothing right
-Words = str | Mapping[str, str]
+MIXTURES = "mixtures"
+# One that may also answer nothing, which costs nothing and gets nothing right.
+MIXTURES_WITH_NOBODY = "mixtures with nobody"
+STAIR = "stair"
+Labels = str | Mapping[str, str]
 
 
 @theme()
-def plane(
+def tradeoff_plot(
     x: Estimates,
     y: Estimates | None,
     title: str,
-    xlabel: Words = "",
-    ylabel: Words = "",
+    xlabel: Labels = "",
+    ylabel: Labels = "",
     *,
     panels: str | int | None = None,
     line: str | None = None,
@@ -38,133 +55,192 @@ def plane(
     size: tuple[float, float] | None = None,
     note: str = "",
 ) -> Figure:
-    """Points with both intervals, and what they span.
+    """Draws points with both intervals, and what they span.
 
-    x, y: estimates of the same groups: who, or who and a point, whose points a line joins (`joined`) from the least x
-    to the largest. y=None: the last group of x names objectives, all maximised, and each pair of them gets a panel.
-    panels: a group that gets a panel for each of its values; labels may then be {panel: words}. line: "mixtures", the
-    best that sending shares of the queries to either of two points buys at each cost, also "mixtures with nobody", or
-    "stair", what no point lies beyond; through: who spans it, (panel, who) where panels differ, all by default. names:
-    {who or (who, point): words}, what is named and how; everybody at the dearest point, by default. rings: groups to
-    point out, or "front": those whose means no other dominates in all objectives. roles: as in `points`. size: inches
-    of all panels.
+    Args:
+        x: Estimates by method, or by method and setting.
+        y: Estimates of the same groups. None: the last group of x names objectives, all maximised, and each pair of
+            them gets a panel.
+        title: The message of the figure.
+        xlabel: The x axis with its unit, or {panel: label}; with y=None a unit, or {objective: label}.
+        ylabel: The y axis with its unit, or {panel: label}.
+        panels: A group that gets a panel for each of its values, by name or level.
+        line: "mixtures", the best quality at each cost of sending fractions of the queries to two points; "mixtures
+            with nobody", where a query may also stay unanswered; or "stair", what no point lies beyond.
+        through: The methods that span the line, or (panel, method) where panels differ; all by default.
+        joined: Whether a line joins the settings of a method from the least x to the largest.
+        names: {method or (method, setting): label}, what is named and how; by default every method at its largest x.
+        rings: Groups to point out, or "front": those whose means no other dominates in all objectives.
+        roles: {method: role}, see `lib.plots.styles.ROLES`.
+        size: Inches of all panels.
+        note: What else a reader must know, below.
     """
-    xs, ys, xlabel, ylabel = _axes_of(x, y, panels, xlabel, ylabel)
-    parts = list(dict.fromkeys(xs.index.get_level_values(0)))
-    who = list(dict.fromkeys(str(key[1]) for key in xs.index))
-    styles, across = looks(who, roles=roles), min(len(parts), 3)
-    told = [interval_note(xs, ys)]
-    told += ["No point lies beyond the line."] * (line == "stair")
-    told += [_mixtures_of(who, parts, through)] * (line in MIXTURES)
-    told += ["Ring: not dominated by another mean."] * (rings == "front")
-    wide, high = size or (
-        WIDTH + 2.6 * (across - 1),
-        4.6 if len(parts) == 1 else 4.0 * -(-len(parts) // across),
-    )
-    figure = sheet(title, wide, high, " ".join([*told, note]).strip())
-    ringed = _front(x) if rings == "front" else set(rings)
-    grid, drawn = tiles(figure, len(parts), across), []
-    for axes, part in zip(grid, parts, strict=True):
-        flat = _flat(xs.loc[[part]], ys.loc[[part]])
-        _marks(axes, flat, styles, joined, ringed)
-        span(axes, flat[["x", "x_ci_low", "x_ci_high"]].to_numpy(), "x", 0.14)
-        span(axes, flat[["y", "y_ci_low", "y_ci_high"]].to_numpy(), "y", 0.12)
+    xs, ys, xlabels, ylabels = _arrange_panels(x, y, panels, xlabel, ylabel)
+    panel_names = list(dict.fromkeys(xs.index.get_level_values(0)))
+    methods = list(dict.fromkeys(str(group[1]) for group in xs.index))
+    styles = assign_styles(methods, roles=roles)
+
+    # The note below explains every kind of mark that is drawn.
+    notes = [describe_intervals(xs, ys)]
+    if line == STAIR:
+        notes.append("No point lies beyond the line.")
+    if line in (MIXTURES, MIXTURES_WITH_NOBODY):
+        notes.append(_describe_mixtures(methods, panel_names, through))
+    if rings == "front":
+        notes.append("Ring: not dominated by another mean.")
+    notes.append(note)
+
+    across = min(len(panel_names), 3)
+    if size is None:
+        num_panel_rows = -(-len(panel_names) // across)
+        height = 4.6 if len(panel_names) == 1 else 4.0 * num_panel_rows
+        size = (WIDTH + 2.6 * (across - 1), height)
+    figure = new_figure(title, *size, " ".join(notes).strip())
+    ringed_groups = _find_front(x) if rings == "front" else set(rings)
+    grid = add_panels(figure, len(panel_names), across)
+    points_by_panel = []
+    for axes, panel in zip(grid, panel_names, strict=True):
+        points = _make_points(xs.loc[[panel]], ys.loc[[panel]])
+        _draw_points(axes, points, styles, joined, ringed_groups)
+        set_limits(axes, points[["x", "x_ci_low", "x_ci_high"]].to_numpy(), "x", 0.14)
+        set_limits(axes, points[["y", "y_ci_low", "y_ci_high"]].to_numpy(), "y", 0.12)
         if line:
-            some = [
-                through is None or _in(key, through) or (part, key[0]) in through
-                for key in flat.index
+            spans_line = [
+                through is None or _is_among(group, through) or (panel, group[0]) in through
+                for group in points.index
             ]
-            _edge(axes, flat[some], line)
-        axes.set(xlabel=literal(xlabel.get(part, "")), ylabel=literal(ylabel.get(part, "")))
-        if part != "" and panels is not None:
-            axes.set_title(literal(part))
-        drawn.append(flat)
-    said = {str(word) for word in (names or {}).values()}
-    if said and len(who) > 1 and (unsaid := [name for name in who if name not in said]):
-        dots = [
-            Line2D(
-                [], [], color=styles[name][0], marker=styles[name][1], ls="", label=literal(name)
+            _draw_line(axes, points[spans_line], line)
+        axes.set_xlabel(escape_dollars(xlabels.get(panel, "")))
+        axes.set_ylabel(escape_dollars(ylabels.get(panel, "")))
+        if panel != "" and panels is not None:
+            axes.set_title(escape_dollars(panel))
+        points_by_panel.append(points)
+
+    # Where some points are named in the figure, a legend names the other methods.
+    labels = {str(label) for label in (names or {}).values()}
+    unnamed_methods = [method for method in methods if method not in labels]
+    if labels and len(methods) > 1 and unnamed_methods:
+        handles = []
+        for method in unnamed_methods:
+            shade, marker = styles[method]
+            handles.append(
+                Line2D([], [], color=shade, marker=marker, ls="", label=escape_dollars(method))
             )
-            for name in unsaid
-        ]
-        figure.legend(handles=dots, loc="outside right center")
+        figure.legend(handles=handles, loc="outside right center")
+
+    # Labels need the final layout.
     figure.draw_without_rendering()
-    for axes, flat in zip(grid, drawn, strict=True):
-        _name(axes, flat, styles, names)
-    figure.alt_text = f"{alt(_named(xs), f'{title}. Across')} {alt(_named(ys), 'Up')}"
+    for axes, points in zip(grid, points_by_panel, strict=True):
+        _label_points(axes, points, styles, names)
+    x_text = describe_estimates(_drop_single_panel(xs), f"{title}. Across")
+    y_text = describe_estimates(_drop_single_panel(ys), "Up")
+    figure.alt_text = f"{x_text} {y_text}"
     return figure
 
 
-def _axes_of(
-    x: Estimates, y: Estimates | None, panels: str | int | None, xlabel: Words, ylabel: Words
-):
-    """Both estimates by (panel, who, point), and the labels of every panel."""
-    xs, ys = table(x), None if y is None else table(y)
-    if ys is None:
-        measures = list(dict.fromkeys(xs.index.get_level_values(-1)))
-        if len(measures) < 2:
-            raise ValueError(
-                f"objectives against each other need at least two of them, got {measures}"
-            )
-        words = (
-            dict(xlabel) if isinstance(xlabel, Mapping) else {m: f"{m}{xlabel}" for m in measures}
-        )
-        pairs = {f"{a} and {b}": (a, b) for a, b in combinations(measures, 2)}
-        apart = [{pair: xs.xs(ab[side], level=-1) for pair, ab in pairs.items()} for side in (0, 1)]
-        xs, ys = (pd.concat(each, names=["panel"]) for each in apart)
-        xlabel, ylabel = ({pair: words[ab[side]] for pair, ab in pairs.items()} for side in (0, 1))
-    elif panels is not None:
-        place = panels if isinstance(panels, int) else list(xs.index.names).index(panels)
-        front = [place, *(level for level in range(xs.index.nlevels) if level != place)]
-        xs, ys = xs.reorder_levels(front), ys.reorder_levels(front)
+def _arrange_panels(
+    x: Estimates, y: Estimates | None, panels: str | int | None, xlabel: Labels, ylabel: Labels
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str], dict[str, str]]:
+    """Both estimates by (panel, method, setting), and the labels of every panel."""
+    xs = estimates_table(x)
+    if y is None:
+        return _arrange_objective_pairs(xs, xlabel)
+    ys = estimates_table(y)
+    if panels is not None:
+        level = panels if isinstance(panels, int) else list(xs.index.names).index(panels)
+        other_levels = [index for index in range(xs.index.nlevels) if index != level]
+        xs = xs.reorder_levels([level, *other_levels])
+        ys = ys.reorder_levels([level, *other_levels])
     else:
-        xs, ys = (pd.concat({"": each}, names=["panel"]) for each in (xs, ys))
+        xs = pd.concat({"": xs}, names=["panel"])
+        ys = pd.concat({"": ys}, names=["panel"])
     if set(xs.index) != set(ys.index):
+        unmatched = sorted(set(xs.index) ^ set(ys.index), key=str)
+        raise ValueError(f"x and y are not of the same groups: {unmatched[:3]}")
+
+    panel_names = dict.fromkeys(xs.index.get_level_values(0))
+    xlabels = dict(xlabel) if isinstance(xlabel, Mapping) else dict.fromkeys(panel_names, xlabel)
+    ylabels = dict(ylabel) if isinstance(ylabel, Mapping) else dict.fromkeys(panel_names, ylabel)
+    return xs, ys.reindex(xs.index), xlabels, ylabels
+
+
+def _arrange_objective_pairs(
+    estimates: pd.DataFrame, label: Labels
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str], dict[str, str]]:
+    """A panel for each pair of objectives, which the last level of the index names."""
+    objectives = list(dict.fromkeys(estimates.index.get_level_values(-1)))
+    if len(objectives) < 2:
         raise ValueError(
-            f"x and y are not of the same groups: {sorted(set(xs.index) ^ set(ys.index), key=str)[:3]}"
+            f"objectives against each other need at least two of them, got {objectives}"
         )
-    every = dict.fromkeys(xs.index.get_level_values(0))
-    xlabel, ylabel = (
-        dict(w) if isinstance(w, Mapping) else dict.fromkeys(every, w) for w in (xlabel, ylabel)
-    )
-    return xs, ys.reindex(xs.index), xlabel, ylabel
+    if isinstance(label, Mapping):
+        objective_labels = dict(label)
+    else:
+        objective_labels = {objective: f"{objective}{label}" for objective in objectives}
+    xs, ys, xlabels, ylabels = {}, {}, {}, {}
+    for first, second in combinations(objectives, 2):
+        panel = f"{first} and {second}"
+        xs[panel] = estimates.xs(first, level=-1)
+        ys[panel] = estimates.xs(second, level=-1)
+        xlabels[panel] = objective_labels[first]
+        ylabels[panel] = objective_labels[second]
+    xs, ys = pd.concat(xs, names=["panel"]), pd.concat(ys, names=["panel"])
+    if set(xs.index) != set(ys.index):
+        unmatched = sorted(set(xs.index) ^ set(ys.index), key=str)
+        raise ValueError(f"x and y are not of the same groups: {unmatched[:3]}")
+    return xs, ys.reindex(xs.index), xlabels, ylabels
 
 
-def _flat(xs: pd.DataFrame, ys: pd.DataFrame) -> pd.DataFrame:
-    """x, y and their ends by (who) or (who, point), in one panel."""
-    out = pd.concat([ends(xs).add_prefix("x_"), ends(ys).add_prefix("y_")], axis=1).droplevel(0)
-    out["x"], out["y"] = xs["value"].to_numpy(), ys["value"].to_numpy()
-    keys = [key if isinstance(key, tuple) else (key,) for key in out.index]
-    return out.assign(who=[str(key[0]) for key in keys]).set_axis(
-        pd.Index(keys, tupleize_cols=False)
-    )
+def _make_points(xs: pd.DataFrame, ys: pd.DataFrame) -> pd.DataFrame:
+    """The points of one panel.
+
+    Returns:
+        Columns x, x_ci_low, x_ci_high, y, y_ci_low, y_ci_high and method, indexed by the tuple (method,) or
+        (method, setting).
+    """
+    x_ends = interval_ends(xs).add_prefix("x_")
+    y_ends = interval_ends(ys).add_prefix("y_")
+    points = pd.concat([x_ends, y_ends], axis=1).droplevel(0)
+    points["x"] = xs["value"].to_numpy()
+    points["y"] = ys["value"].to_numpy()
+    groups = [key if isinstance(key, tuple) else (key,) for key in points.index]
+    points["method"] = [str(group[0]) for group in groups]
+    return points.set_axis(pd.Index(groups, tupleize_cols=False))
 
 
-def _in(key: tuple, wanted: Collection) -> bool:
-    """Whether a group, or everything of who it belongs to, is among the wanted."""
-    return key[0] in wanted or key in wanted
+def _is_among(group: tuple, groups: Collection) -> bool:
+    """Whether a group, or its whole method, is in a collection."""
+    return group[0] in groups or group in groups
 
 
-def _marks(
-    axes: Axes, flat: pd.DataFrame, styles: Mapping[str, Style], joined: bool, ringed: Collection
+def _draw_points(
+    axes: Axes,
+    points: pd.DataFrame,
+    styles: Mapping[str, Style],
+    joined: bool,
+    ringed_groups: Collection,
 ) -> None:
-    colours, shapes = ({name: style[i] for name, style in styles.items()} for i in (0, 1))
-    for key, row in flat.iterrows():
-        thin = {
-            "color": colours[row["who"]],
+    """Draws the points of one panel with their intervals, rings and joining lines."""
+    colours = {method: shade for method, (shade, _) in styles.items()}
+    markers = {method: marker for method, (_, marker) in styles.items()}
+    for group, point in points.iterrows():
+        interval_style = {
+            "color": colours[point["method"]],
             "linewidth": 1.5,
             "alpha": 0.7,
             "gid": "interval",
             "zorder": 3,
         }
-        if row["x_ci_low"] < row["x_ci_high"]:
-            axes.plot([row["x_ci_low"], row["x_ci_high"]], [row["y"]] * 2, **thin)
-        if row["y_ci_low"] < row["y_ci_high"]:
-            axes.plot([row["x"]] * 2, [row["y_ci_low"], row["y_ci_high"]], **thin)
-        if _in(key, ringed):
+        x_interval = [point["x_ci_low"], point["x_ci_high"]]
+        y_interval = [point["y_ci_low"], point["y_ci_high"]]
+        if x_interval[0] < x_interval[1]:
+            axes.plot(x_interval, [point["y"], point["y"]], **interval_style)
+        if y_interval[0] < y_interval[1]:
+            axes.plot([point["x"], point["x"]], y_interval, **interval_style)
+        if _is_among(group, ringed_groups):
             axes.plot(
-                row["x"],
-                row["y"],
+                point["x"],
+                point["y"],
                 "o",
                 markersize=16,
                 mfc="none",
@@ -173,25 +249,27 @@ def _marks(
                 zorder=5,
                 gid="ring",
             )
-    many = flat.groupby("who", sort=False)["x"].transform("size") > 1
-    for name, path in (
-        flat[many].sort_values("x", kind="stable").groupby("who", sort=False) if joined else ()
-    ):
-        axes.plot(path["x"], path["y"], color=colours[name], linewidth=1, alpha=0.7, zorder=2)
-    sizes = {
-        name: (150 if shape == "*" else 75) * (0.5 if many.any() else 1)
-        for name, shape in shapes.items()
-    }
+
+    # A line joins the settings of one method.
+    has_settings = points.groupby("method", sort=False)["x"].transform("size") > 1
+    if joined:
+        sorted_points = points[has_settings].sort_values("x", kind="stable")
+        for method, path in sorted_points.groupby("method", sort=False):
+            axes.plot(path["x"], path["y"], color=colours[method], linewidth=1, alpha=0.7, zorder=2)
+
+    # Smaller marks where there are many. A star is mostly gaps, so it is drawn larger.
+    scale = 0.5 if has_settings.any() else 1
+    sizes = {method: (150 if marker == "*" else 75) * scale for method, marker in markers.items()}
     sns.scatterplot(
-        flat,
+        points,
         x="x",
         y="y",
-        hue="who",
-        style="who",
-        size="who",
+        hue="method",
+        style="method",
+        size="method",
         sizes=sizes,
         palette=colours,
-        markers=shapes,
+        markers=markers,
         legend=False,
         ax=axes,
         zorder=4,
@@ -199,112 +277,144 @@ def _marks(
     )
 
 
-def _edge(axes: Axes, flat: pd.DataFrame, line: str) -> None:
-    """What mixtures of the points reach, or the stair that none lies beyond, from the left edge to the right."""
-    if flat.empty:
+def _draw_line(axes: Axes, points: pd.DataFrame, line: str) -> None:
+    """Draws what mixtures of the points reach, or the stair that none lies beyond, from edge to edge."""
+    if points.empty:
         return
-    xy, (left, right), bottom = flat[["x", "y"]].to_numpy(), axes.get_xlim(), axes.get_ylim()[0]
-    if line == "stair":
+    xy = points[["x", "y"]].to_numpy()
+    left, right = axes.get_xlim()
+    if line == STAIR:
+        bottom = axes.get_ylim()[0]
         corners = np.unique(xy[undominated(xy)], axis=0)
-        xs, ys = [left, *corners[:, 0], corners[-1, 0]], [corners[0, 1], *corners[:, 1], bottom]
-        axes.fill_between(xs, bottom, ys, step="pre", color=GREY, alpha=0.06, linewidth=0)
-        axes.step(xs, ys, where="pre", color=GREY, linewidth=1.2, alpha=0.8, zorder=1, gid="line")
+        stair_x = [left, *corners[:, 0], corners[-1, 0]]
+        stair_y = [corners[0, 1], *corners[:, 1], bottom]
+        axes.fill_between(stair_x, bottom, stair_y, step="pre", color=GREY, alpha=0.06, linewidth=0)
+        axes.step(
+            stair_x,
+            stair_y,
+            where="pre",
+            color=GREY,
+            linewidth=1.2,
+            alpha=0.8,
+            zorder=1,
+            gid="line",
+        )
         return
-    corners = upper_hull(np.vstack([[0.0, 0.0], xy]) if line == MIXTURES[1] else xy)
-    costs = np.unique([*np.linspace(corners[0, 0], corners[-1, 0], 200), *corners[:, 0]])
-    heights = np.interp(costs, *corners.T)
+
+    if line == MIXTURES_WITH_NOBODY:
+        xy_with_nobody = np.vstack([[0.0, 0.0], xy])
+        corners = upper_hull(xy_with_nobody)
+    else:
+        corners = upper_hull(xy)
+    evenly_spaced = np.linspace(corners[0, 0], corners[-1, 0], 200)
+    costs = np.unique([*evenly_spaced, *corners[:, 0]])
+    qualities = np.interp(costs, corners[:, 0], corners[:, 1])
     axes.plot(
         [*costs, right],
-        [*heights, heights[-1]],
+        [*qualities, qualities[-1]],
         "--",
         color=GREY,
         linewidth=1.3,
         zorder=1,
         gid="line",
     )
-    axes.set_xlim(
-        max(left, 0.0) if xy[:, 0].min() > 0 else left, right
-    )  # nothing costs less than nothing
+    all_positive = xy[:, 0].min() > 0
+    # Nothing costs less than nothing.
+    axes.set_xlim(max(left, 0.0) if all_positive else left, right)
 
 
-def _name(
-    axes: Axes, flat: pd.DataFrame, styles: Mapping[str, Style], names: Mapping | None
+def _label_points(
+    axes: Axes, points: pd.DataFrame, styles: Mapping[str, Style], names: Mapping | None
 ) -> None:
-    """Names of the points, by default of everybody at the dearest one."""
+    """Names points where they stand; by default every method at its largest x."""
+    sorted_points = points.sort_values("x", kind="stable")
     if names is None:
         names = {}
-        for who, path in flat.sort_values("x", kind="stable").groupby("who", sort=False):
-            points = [key[1:] for key in path.index]
-            names[path.index[-1]] = (
-                f"{who} ({points[0][0]} to {points[-1][0]})" if len(points) > 1 else who
-            )
-    dearest = set(flat.sort_values("x", kind="stable").drop_duplicates("who", keep="last").index)
-    words = {
-        key: names.get(key, names.get(key[0]) if key in dearest else None) for key in flat.index
-    }
-    shown = flat[[words[key] is not None for key in flat.index]]
-    if shown.empty:
+        for method, path in sorted_points.groupby("method", sort=False):
+            settings = [group[1:] for group in path.index]
+            label = method
+            if len(settings) > 1:
+                label = f"{method} ({settings[0][0]} to {settings[-1][0]})"
+            names[path.index[-1]] = label
+
+    # A name of a whole method stands at its largest x.
+    most_expensive = set(sorted_points.drop_duplicates("method", keep="last").index)
+    labels = {}
+    for group in points.index:
+        method_label = names.get(group[0]) if group in most_expensive else None
+        label = names.get(group, method_label)
+        if label is not None:
+            labels[group] = label
+    if not labels:
         return
-    texts, xy = [words[key] for key in shown.index], shown[["x", "y"]].to_numpy()
-    shades = [styles[who][0] for who in shown["who"]]
+    labelled = points[[group in labels for group in points.index]]
     point_labels(
-        axes, texts, xy, shades, np.concatenate([_inked(row) for _, row in flat.iterrows()])
+        axes,
+        [labels[group] for group in labelled.index],
+        labelled[["x", "y"]].to_numpy(),
+        [styles[method][0] for method in labelled["method"]],
+        np.concatenate([_sample_intervals(point) for _, point in points.iterrows()]),
     )
 
 
-def _inked(row: pd.Series) -> np.ndarray:
-    """Points (18, 2) along both intervals, for labels to avoid."""
-    along, up = (
-        np.linspace(row["x_ci_low"], row["x_ci_high"], 9),
-        np.linspace(row["y_ci_low"], row["y_ci_high"], 9),
-    )
-    return np.concatenate(
-        [
-            np.column_stack([along, np.full(9, row["y"])]),
-            np.column_stack([np.full(9, row["x"]), up]),
+def _sample_intervals(point: pd.Series) -> np.ndarray:
+    """Points (18, 2) along both intervals, which labels avoid."""
+    xs = np.linspace(point["x_ci_low"], point["x_ci_high"], 9)
+    ys = np.linspace(point["y_ci_low"], point["y_ci_high"], 9)
+    horizontal = np.column_stack([xs, np.full(9, point["y"])])
+    vertical = np.column_stack([np.full(9, point["x"]), ys])
+    return np.concatenate([horizontal, vertical])
+
+
+def _describe_mixtures(
+    methods: list[str], panel_names: list[str], through: Collection | None
+) -> str:
+    if through is None:
+        spanning = methods
+    else:
+        spanning = [
+            method
+            for method in methods
+            if method in through or any((panel, method) in through for panel in panel_names)
         ]
-    )
+    excluded = [method for method in methods if method not in spanning]
+    if not excluded:
+        ingredients = "methods"
+    elif len(spanning) < len(excluded):
+        ingredients = "; ".join(spanning)
+    else:
+        ingredients = f"all but {'; '.join(excluded)}"
+    return f"Dashed: the best that a mixture of {ingredients} buys at each cost."
 
 
-def _mixtures_of(who: list[str], parts: list[str], through: Collection | None) -> str:
-    spanning = [
-        n
-        for n in who
-        if through is None or n in through or any((part, n) in through for part in parts)
-    ]
-    left_out = [name for name in who if name not in spanning]
-    some = (
-        "; ".join(spanning) if len(spanning) < len(left_out) else f"all but {'; '.join(left_out)}"
-    )
-    return (
-        f"Dashed: the best that a mixture of {some if left_out else 'methods'} buys at each cost."
-    )
+def _drop_single_panel(estimates: pd.DataFrame) -> pd.DataFrame:
+    """The estimates without the level of panels where there is only the one without a name."""
+    has_one_panel = set(estimates.index.get_level_values(0)) == {""}
+    return estimates.droplevel(0) if has_one_panel else estimates
 
 
-def _named(found: pd.DataFrame) -> pd.DataFrame:
-    return found.droplevel(0) if set(found.index.get_level_values(0)) == {""} else found
-
-
-def _front(x: Estimates) -> set:
-    """Who no other dominates in the means of all objectives, the last group of x."""
-    means = table(x)["value"].unstack()
-    return {
-        key if isinstance(key, tuple) else (key,)
-        for key in means.index[undominated(means.to_numpy())]
-    }
+def _find_front(estimates: Estimates) -> set:
+    """The groups whose means no other dominates; the last group names the objectives."""
+    means = estimates_table(estimates)["value"].unstack()  # (methods, objectives)
+    front = means.index[undominated(means.to_numpy())]
+    return {key if isinstance(key, tuple) else (key,) for key in front}
 
 
 def undominated(points: np.ndarray) -> np.ndarray:
-    """Which points (n, k) no other dominates, (n,) bool; unlike a front, it keeps all of several equals."""
+    """Which points (n, k) no other dominates, (n,) bool; unlike a Pareto front, it keeps all of several equals."""
     front = points[stats.pareto_front(points)]
     return (points[:, None] == front).all(axis=-1).any(axis=1)
 
 
 def upper_hull(points: np.ndarray) -> np.ndarray:
-    """Corners of the best quality for each cost: concave and rising, from the cheapest to the best.
+    """Finds the corners of the best quality for each cost, which mixtures of points reach.
 
-    points: (n, 2) as (cost, quality). Returns (h, 2) sorted by cost; a point that a mixture of two others
-    beats at its own cost is no corner.
+    Args:
+        points: (n, 2) as (cost, quality).
+
+    Returns:
+        (h, 2) sorted by cost: concave and rising, from the cheapest to the best. A point that a mixture of two others
+        beats at its own cost is no corner.
     """
-    points = finite(points, "the points of the hull")
+    points = require_finite(points, "the points of the hull")
     return points[stats.hull(points[:, 0], points[:, 1])]

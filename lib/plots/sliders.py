@@ -1,8 +1,8 @@
-"""Sliders for a live notebook, and a still strip of figures for the report.
+"""Sliders for a live notebook, and a static figure for the report.
 
-`play` shows widgets only where a reader can move them. An executed report (BENCH_RUN=1) gets no widget,
-because a widget there is a dead control and its state differs between runs; the strip carries the message
-instead, and a live session gets it as well. Left out: animation, and anything that draws random numbers.
+`interactive_figure` shows widgets only where a reader can move them. An executed report (BENCH_RUN=1) gets no widget,
+because a widget there is inactive and its state differs between runs; the static figure carries the message instead,
+and a live session gets it as well. Left out: animation, and anything that draws random numbers.
 """
 
 import os
@@ -13,9 +13,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from lib.plots.theme import png
+from lib.plots.theme import render_png
 
-KEPT = 64  # drawn positions that are remembered, so that moving back costs nothing
+CACHE_SIZE = 64  # pictures that are remembered, so that moving back costs nothing
 
 
 def live() -> bool:
@@ -23,79 +23,101 @@ def live() -> bool:
     return os.environ.get("BENCH_RUN") != "1"
 
 
-def play(
-    make: Callable[..., Figure], slider: Mapping[str, Sequence[Any]], strip: Callable[[], Figure]
+def interactive_figure(
+    make_figure: Callable[..., Figure],
+    sliders: Mapping[str, Sequence[Any]],
+    make_static_figure: Callable[[], Figure],
 ) -> Figure:
-    """Show one slider for each name in a live session; return the still figure in either case.
+    """Shows sliders in a live session, and returns the static figure in either case.
 
-    make: called with one keyword for each slider, returns the figure of that position. slider: the
-    positions of each, such as {"step": range(50), "weight": [0.0, 0.5, 1.0]}; the first is shown first.
-    strip: returns the figure that stands in the report.
-    Raises ValueError where a slider has no positions, TypeError where strip returns no figure.
+    Args:
+        make_figure: Called with one keyword for each slider, returns the figure of that position.
+        sliders: The positions of each, such as {"step": range(50), "weight": [0.0, 0.5, 1.0]}; the first is shown
+            first.
+        make_static_figure: Returns the figure that stands in the report.
+
+    Returns:
+        The static figure.
+
+    Raises:
+        ValueError: There is no slider, or one has no positions.
+        TypeError: make_static_figure returns no figure.
     """
-    positions = _positions(slider)
+    positions = _check_positions(sliders)
     if live():
         from IPython.display import display  # imported here: a report needs neither of the two
 
-        display(controls(make, positions))
-    still = strip()
-    if not isinstance(still, Figure):
-        raise TypeError(f"strip must return a matplotlib Figure, got {type(still).__name__}")
-    return still
+        display(make_controls(make_figure, positions))
+    static_figure = make_static_figure()
+    if not isinstance(static_figure, Figure):
+        raise TypeError(
+            f"make_static_figure must return a matplotlib Figure, got {type(static_figure).__name__}"
+        )
+    return static_figure
 
 
-def controls(make: Callable[..., Figure], slider: Mapping[str, Sequence[Any]]):
-    """The sliders above the picture that they redraw, an `ipywidgets.VBox`; the last child holds errors.
+def make_controls(make_figure: Callable[..., Figure], sliders: Mapping[str, Sequence[Any]]):
+    """Builds the sliders above the picture that they redraw.
 
     The picture is an Image widget: its bytes are replaced at once, so that nothing flickers or piles up.
+
+    Args:
+        make_figure: As for `interactive_figure`.
+        sliders: As for `interactive_figure`.
+
+    Returns:
+        An `ipywidgets.VBox` of the sliders, the picture and a line for errors.
     """
     import ipywidgets as widgets
 
-    positions = _positions(slider)
-    sliders = {
-        name: widgets.SelectionSlider(
-            # pairs of label and place: a value may itself be a pair, which ipywidgets would take apart
-            options=[(_label(value), place) for place, value in enumerate(values)],
+    positions = _check_positions(sliders)
+    slider_widgets = {}
+    for name, values in positions.items():
+        slider_widgets[name] = widgets.SelectionSlider(
+            # pairs of label and index: a value may itself be a pair, which ipywidgets would unpack
+            options=[(_format_position(value), index) for index, value in enumerate(values)],
             description=name,
             continuous_update=False,  # a figure takes a moment: draw where the reader lets go
             style={"description_width": "initial"},
         )
-        for name, values in positions.items()
-    }
 
-    @lru_cache(maxsize=KEPT)
-    def drawn(*places: int) -> bytes:
-        chosen = {
-            name: positions[name][place] for name, place in zip(positions, places, strict=True)
+    @lru_cache(maxsize=CACHE_SIZE)
+    def render_at(*indices: int) -> bytes:
+        arguments = {
+            name: positions[name][index] for name, index in zip(positions, indices, strict=True)
         }
-        return png(make(**chosen))
+        return render_png(make_figure(**arguments))
 
-    def current() -> bytes:
-        return drawn(*(control.value for control in sliders.values()))
+    def render_current() -> bytes:
+        return render_at(*(slider.value for slider in slider_widgets.values()))
 
-    picture = widgets.Image(value=current(), format="png")
-    trouble = widgets.HTML()
+    picture = widgets.Image(value=render_current(), format="png")
+    error_line = widgets.HTML()
 
     def redraw(_change) -> None:
         try:
-            picture.value, trouble.value = current(), ""
+            picture.value = render_current()
+            error_line.value = ""
         except Exception as error:  # Jupyter drops what a callback raises into a log nobody reads
-            trouble.value = f"<pre>{escape(type(error).__name__)}: {escape(str(error))}</pre>"
+            message = f"{escape(type(error).__name__)}: {escape(str(error))}"
+            error_line.value = f"<pre>{message}</pre>"
 
-    for control in sliders.values():
-        control.observe(redraw, names="value")
-    return widgets.VBox([*sliders.values(), picture, trouble])
+    for slider in slider_widgets.values():
+        slider.observe(redraw, names="value")
+    return widgets.VBox([*slider_widgets.values(), picture, error_line])
 
 
-def _positions(slider: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    if not slider:
-        raise ValueError("play needs at least one slider, such as {'step': range(50)}")
-    positions = {name: list(values) for name, values in slider.items()}
+def _check_positions(sliders: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    if not sliders:
+        raise ValueError(
+            "an interactive figure needs at least one slider, such as {'step': range(50)}"
+        )
+    positions = {name: list(values) for name, values in sliders.items()}
     for name, values in positions.items():
         if not values:
             raise ValueError(f"slider {name!r} has no positions; give it at least one value")
     return positions
 
 
-def _label(value: Any) -> str:
+def _format_position(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)

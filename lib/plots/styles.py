@@ -2,7 +2,7 @@
 
 Colours are those of Okabe and Ito (2008) and of Paul Tol's muted scheme; the specialist of an objective has
 the colour of its objective. A marker stands beside each colour, so that no figure depends on colour alone.
-A lesson names what only it draws with `register`. Left out: names of single lessons.
+A lesson names what only it draws with `register_styles`. Left out: names of single lessons.
 """
 
 import hashlib
@@ -15,9 +15,8 @@ GREY = "#595959"  # notes, and marks of no method
 FAINT = "#b5b5b5"
 Style = tuple[str, str]  # colour "#rrggbb", marker
 
-ROLES: dict[
-    str, tuple[str, tuple[str, ...]]
-] = {  # role: its marker, and colours for names that have none of their own
+# By role: its marker, and colours for names that have no style of their own.
+ROLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "paper": ("o", ("#332288", "#AA2255", "#0072B2", "#882E72", "#4477AA")),
     "router": ("s", ("#117733", "#44AA99", "#B997E5", "#A3B92B", "#004D66")),
     "expert": ("D", ("#E69F00", "#56B4E9", "#CC79A7", "#D55E00", "#009E73")),
@@ -26,7 +25,8 @@ ROLES: dict[
     "oracle": ("*", ("#000000",)),
     "reference": ("X", (GREY,)),
 }
-_OTHERS = (
+# For names without a role and without a style.
+_DEFAULT_COLOURS = (
     "#117733",
     "#EE6677",
     "#66657A",
@@ -34,8 +34,8 @@ _OTHERS = (
     "#A3B92B",
     "#004D66",
     "#44AA99",
-)  # for names without a role
-_MARKERS = ("d", "H", "8", "X", "o", "s", "^", "v")
+)
+_DEFAULT_MARKERS = ("d", "H", "8", "X", "o", "s", "^", "v")
 
 _STYLES: dict[str, Style] = {
     **{role: (colours[0], mark) for role, (mark, colours) in ROLES.items()},
@@ -86,75 +86,96 @@ _STYLES: dict[str, Style] = {
 }
 
 
-def register(styles: Mapping[str, Style]) -> None:
-    """Give names a colour and a marker, for a whole process.
+def register_styles(styles: Mapping[str, Style]) -> None:
+    """Gives names a colour and a marker, for the whole process.
 
-    Raises ValueError for a name that looks otherwise already, and for a colour that is none.
+    Raises:
+        ValueError: A name has another style already, or a colour does not exist.
     """
-    for name, look in styles.items():
-        shade, mark = look
-        look = to_hex(shade).upper(), mark
-        if _STYLES.get(name, look) != look:
-            raise ValueError(f"{name!r} is {_STYLES[name]} already and cannot be {look} too")
-        _STYLES[name] = look
+    for name, (shade, mark) in styles.items():
+        style = to_hex(shade).upper(), mark
+        if _STYLES.get(name, style) != style:
+            raise ValueError(f"{name!r} is {_STYLES[name]} already and cannot be {style} too")
+        _STYLES[name] = style
 
 
 def colour(name: str) -> str:
     """The colour of a name, "#rrggbb"; the same in every figure and process."""
-    return _style(name, None)[0]
+    return _default_style(name, None)[0]
 
 
 def marker(name: str) -> str:
-    """The marker of a name, all of which are filled shapes."""
-    return _style(name, None)[1]
+    """The marker of a name; all are filled shapes."""
+    return _default_style(name, None)[1]
 
 
-def looks(
+def assign_styles(
     names: Iterable[str],
-    given: Mapping[str, str] | None = None,
+    like: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
-):
-    """{name: (colour, marker)}; a name without a style steps aside where another one of the figure has its colour.
+) -> dict[str, Style]:
+    """Finds a style for every name of one figure.
 
-    given: {name: the name whose look it takes}; roles: {name: role}.
+    A name without a style of its own takes the next colour of its role where another name of the figure has its first
+    choice.
+
+    Args:
+        names: What is drawn.
+        like: {name: the name whose style it takes}.
+        roles: {name: role}, one of `ROLES`.
+
+    Returns:
+        {name: (colour, marker)}, in the order of the names.
     """
-    given, roles, found = given or {}, roles or {}, {}
+    like = like or {}
+    roles = roles or {}
     names = list(dict.fromkeys(names))
+
+    # Registered styles come first, so that the others can avoid them.
+    styles = {}
     for name in names:
-        if given.get(name, name) in _STYLES:
-            found[name] = _STYLES[given.get(name, name)]
-    for name in sorted(set(names) - set(found), key=str):
-        shade, mark = _style(given.get(name, name), roles.get(name))
-        ring = ROLES[roles[name]][1] if name in roles else _OTHERS
-        start, taken = ring.index(shade), {other for other, _ in found.values()}
-        shade = next((c for c in [*ring[start:], *ring[:start]] if c not in taken), shade)
-        found[name] = shade, mark
-    return {name: found[name] for name in names}
+        styled_name = like.get(name, name)
+        if styled_name in _STYLES:
+            styles[name] = _STYLES[styled_name]
+
+    # The others in alphabetical order, so that the order of drawing does not matter.
+    for name in sorted(set(names) - set(styles), key=str):
+        shade, mark = _default_style(like.get(name, name), roles.get(name))
+        palette = ROLES[roles[name]][1] if name in roles else _DEFAULT_COLOURS
+        start = palette.index(shade)
+        used_colours = {used_colour for used_colour, _ in styles.values()}
+        candidates = [*palette[start:], *palette[:start]]
+        free_colours = [candidate for candidate in candidates if candidate not in used_colours]
+        styles[name] = free_colours[0] if free_colours else shade, mark
+    return {name: styles[name] for name in names}
 
 
-def _style(name: str, role: str | None) -> Style:
+def _default_style(name: str, role: str | None) -> Style:
+    """The style of a name alone: its registered one, or one that its hash picks."""
     if name in _STYLES:
         return _STYLES[name]
     if role is not None and role not in ROLES:
         raise ValueError(f"{role!r} is no role; roles are {', '.join(ROLES)}")
-    digest = hashlib.sha256(
-        str(name).encode()
-    ).digest()  # hash() of a string differs between processes
+    # hash() of a string differs between processes
+    digest = hashlib.sha256(str(name).encode()).digest()
     if role is None:
-        return _OTHERS[digest[0] % len(_OTHERS)], _MARKERS[digest[1] % len(_MARKERS)]
+        shade = _DEFAULT_COLOURS[digest[0] % len(_DEFAULT_COLOURS)]
+        return shade, _DEFAULT_MARKERS[digest[1] % len(_DEFAULT_MARKERS)]
     mark, colours = ROLES[role]
     return colours[digest[0] % len(colours)], mark
 
 
-def ink(shade: str) -> str:
+def text_colour(shade: str) -> str:
     """`shade` darkened until text in it has the contrast of 4.5 on white that WCAG asks for."""
     rgb = np.array(to_rgb(shade))
-    while contrast(rgb) < 4.5:
+    while contrast_with_white(rgb) < 4.5:
         rgb = rgb * 0.95
     return to_hex(rgb)
 
 
-def contrast(rgb: np.ndarray) -> float:
+def contrast_with_white(rgb: np.ndarray) -> float:
     """Contrast of a colour (3,) in [0, 1] with white, from 1 to 21, as WCAG 2 has it."""
     linear = np.where(rgb <= 0.03928, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    return 1.05 / (float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05)
+    # Relative luminance: the eye is most sensitive to green.
+    luminance = float(linear @ [0.2126, 0.7152, 0.0722])
+    return 1.05 / (luminance + 0.05)

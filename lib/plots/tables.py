@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[-−+]?[\d.]+(?:e[-+]?\d+)?%?(?:\s*\[.*\])?|" + NOTHING)
 
 
 def with_interval(value: float, ci_low: float, ci_high: float, digits: int = 2) -> str:
-    """A value with its interval, `0.64 [0.61, 0.66]`; without one (lo or hi not finite) the value alone."""
+    """A value with its interval, `0.64 [0.61, 0.66]`; without one (an end not finite) the value alone."""
     if not math.isfinite(value):
         return NOTHING
     if not (math.isfinite(ci_low) and math.isfinite(ci_high)):
@@ -36,69 +36,86 @@ def with_interval(value: float, ci_low: float, ci_high: float, digits: int = 2) 
 def interval_table(
     rows: Mapping[str, Mapping[str, Interval]], digits: int | None = None
 ) -> pd.DataFrame:
-    """One row per method and one column per quantity, each cell a string made by `with_interval`.
+    """Writes intervals as text, one row for each method and one column for each quantity.
 
-    A method that lacks a column gets a dash there. The order is that of first appearance. digits: decimals
-    everywhere; otherwise three in a column of shares, whose values are all below 1.5, and two elsewhere.
+    Args:
+        rows: {method: {quantity: interval}}; a method that lacks a quantity gets a dash.
+        digits: Decimals everywhere; by default three in a column of shares, whose values are all below 1.5, and two
+            elsewhere.
+
+    Returns:
+        Cells made by `with_interval`, in the order of first appearance.
     """
-    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    all_columns = [column for row in rows.values() for column in row]
     cells = {}
-    for column in columns:
-        present = [row[column] for row in rows.values() if column in row]
-        decimals = (
-            digits
-            if digits is not None
-            else 3
-            if all(abs(each.value) < 1.5 for each in present)
-            else 2
-        )
+    for column in dict.fromkeys(all_columns):
+        intervals = [row[column] for row in rows.values() if column in row]
+        if digits is not None:
+            decimals = digits
+        else:
+            are_shares = all(abs(interval.value) < 1.5 for interval in intervals)
+            decimals = 3 if are_shares else 2
         cells[column] = [
-            _interval(row[column], decimals) if column in row else NOTHING for row in rows.values()
+            _format_interval(row[column], decimals) if column in row else NOTHING
+            for row in rows.values()
         ]
     return pd.DataFrame(cells, index=pd.Index(list(rows), name="method", dtype=object))
 
 
 def estimates_shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame of `lib.stats` with one column of estimates in place of value, lo and hi; any other as it is."""
+    """A frame of `lib.stats` with one column of intervals in place of value, ci_low and ci_high; any other as it is."""
     if not {"value", "ci_low", "ci_high"} <= set(map(str, frame.columns)):
         return frame
-    rest = frame.drop(
-        columns=["ci_low", "ci_high", "p_value", "mde", "num_runs", "num_items"], errors="ignore"
-    )
-    return rest.assign(value=stats.intervals(frame))
+    not_displayed = ["ci_low", "ci_high", "p_value", "mde", "num_runs", "num_items"]
+    displayed = frame.drop(columns=not_displayed, errors="ignore")
+    return displayed.assign(value=stats.intervals(frame))
 
 
 def table_html(frame: pd.DataFrame, caption: str, digits: int | None = None) -> str:
-    """A data frame as an accessible HTML table that scrolls by itself where it is too wide.
+    """Writes a data frame as an accessible HTML table that scrolls by itself where it is too wide.
 
-    An index with names becomes row headers; otherwise the first column does if it holds text. digits:
-    decimals of every float; otherwise each column gets as many as its size asks for.
-    Raises ValueError without a caption or without a column.
+    An index with names becomes row headers; otherwise the first column does if it holds text.
+
+    Args:
+        frame: The table; column names of two levels are joined.
+        caption: What it shows.
+        digits: Decimals of every float; by default each column gets as many as its size asks for.
+
+    Raises:
+        ValueError: There is no caption, or no column.
     """
     if not caption.strip():
         raise ValueError("a table needs a caption that says what it shows")
-    flat = _flat(frame)
+    flat = _flatten_index(frame)
     if not len(flat.columns):
         raise ValueError(f"the table {caption!r} has no columns")
-    texts = [_column(flat.iloc[:, place], digits) for place in range(len(flat.columns))]
-    right = [_is_numeric(flat.iloc[:, place], texts[place]) for place in range(len(texts))]
-    headed = not right[0]
+    texts = []  # by column, the text of every cell
+    align_right = []
+    for index in range(len(flat.columns)):
+        column = flat.iloc[:, index]
+        column_texts = _format_column(column, digits)
+        texts.append(column_texts)
+        align_right.append(_is_numeric(column, column_texts))
+    has_row_headers = not align_right[0]
+
     label = escape(caption, quote=True)
     lines = [
-        f'<div class="scroll" role="group" aria-label="{label}" tabindex="0" style="overflow-x:auto">'
+        f'<div class="scroll" role="group" aria-label="{label}" tabindex="0" style="overflow-x:auto">',
+        "<table>",
+        f"<caption>{escape(caption, quote=False)}</caption>",
+        "<thead><tr>",
     ]
-    lines += ["<table>", f"<caption>{escape(caption, quote=False)}</caption>", "<thead><tr>"]
-    lines += [
-        _cell("th", str(name), right[place], "col") for place, name in enumerate(flat.columns)
-    ]
+    for name, is_right in zip(flat.columns, align_right, strict=True):
+        lines.append(_make_cell("th", str(name), is_right, "col"))
     lines += ["</tr></thead>", "<tbody>"]
     for row in zip(*texts, strict=True):
-        cells = [
-            _cell("th" if place == 0 and headed else "td", text, right[place], "row")
-            for place, text in enumerate(row)
-        ]
+        cells = []
+        for index, text in enumerate(row):
+            tag = "th" if index == 0 and has_row_headers else "td"
+            cells.append(_make_cell(tag, text, align_right[index], "row"))
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    return "\n".join([*lines, "</tbody>", "</table>", "</div>"]) + "\n"
+    lines += ["</tbody>", "</table>", "</div>"]
+    return "\n".join(lines) + "\n"
 
 
 def number(value: Any, digits: int | None = None) -> str:
@@ -108,31 +125,37 @@ def number(value: Any, digits: int | None = None) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if isinstance(value, Interval):
-        return _interval(value, 2 if digits is None else digits)
+        return _format_interval(value, 2 if digits is None else digits)
     if isinstance(value, numbers.Integral) or not isinstance(value, numbers.Real):
         return str(value)
-    return _fixed(float(value), _decimals([float(value)]) if digits is None else digits)
+    decimals = _count_decimals([float(value)]) if digits is None else digits
+    return _format_fixed(float(value), decimals)
 
 
 def listed(words: Sequence[str], nothing: str = "nobody") -> str:
     """Names in a sentence; where one has a comma of its own, semicolons stand between them."""
-    comma = "; " if any(", " in word for word in words) else ", "
-    return " and ".join([comma.join(words[:-1]), words[-1]] if len(words) > 1 else words) or nothing
+    if not words:
+        return nothing
+    if len(words) == 1:
+        return words[0] or nothing
+    separator = "; " if any(", " in word for word in words) else ", "
+    return f"{separator.join(words[:-1])} and {words[-1]}"
 
 
-def _interval(value: Interval, digits: int) -> str:
+def _format_interval(value: Interval, digits: int) -> str:
     return with_interval(value.value, value.ci_low, value.ci_high, digits)
 
 
-def _fixed(value: float, digits: int) -> str:
+def _format_fixed(value: float, digits: int) -> str:
     """A float with `digits` decimals; one that would vanish keeps two significant digits instead."""
     text = f"{value:.{digits}f}"
-    if value and not float(text) and math.isfinite(value):
+    is_zero_as_text = not float(text)
+    if value and is_zero_as_text and math.isfinite(value):
         return f"{value:.2g}"
-    return text.removeprefix("-") if not value else text
+    return text.removeprefix("-") if not value else text  # no minus before zero
 
 
-def _decimals(values: list[float]) -> int:
+def _count_decimals(values: list[float]) -> int:
     """Decimals of a column: three significant digits for its typical value, two for its smallest.
 
     At most 6, and at most 4 for the sake of the smallest; one that still vanishes is written by itself.
@@ -140,47 +163,47 @@ def _decimals(values: list[float]) -> int:
     sizes = sorted(abs(value) for value in values if value and math.isfinite(value))
     if not sizes:
         return 2
-    typical, smallest = (
-        math.floor(math.log10(size)) for size in (sizes[len(sizes) // 2], sizes[0])
-    )
-    return min(max(2 - typical, min(1 - smallest, 4), 0), 6)
+    typical_exponent = math.floor(math.log10(sizes[len(sizes) // 2]))
+    smallest_exponent = math.floor(math.log10(sizes[0]))
+    decimals = max(2 - typical_exponent, min(1 - smallest_exponent, 4), 0)
+    return min(decimals, 6)
 
 
-def _flat(frame: pd.DataFrame) -> pd.DataFrame:
+def _flatten_index(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with its index as columns (unless it only counts) and one level of column names."""
     flat = frame.copy()
     if isinstance(flat.columns, pd.MultiIndex):
         flat.columns = [
-            " / ".join(str(part) for part in name if str(part)) for name in flat.columns
+            " / ".join(str(level) for level in name if str(level)) for name in flat.columns
         ]
-    counts = isinstance(flat.index, pd.RangeIndex) and flat.index.name is None
-    if counts:
+    only_counts = isinstance(flat.index, pd.RangeIndex) and flat.index.name is None
+    if only_counts:
         return flat
     levels = flat.index.to_frame(index=False)
     levels.columns = [name or "" for name in flat.index.names]
     return pd.concat([levels, flat.reset_index(drop=True)], axis=1)
 
 
-def _column(values: pd.Series, digits: int | None) -> list[str]:
-    values = [v.value if isinstance(v, Interval) and not v.known else v for v in values]
-    if (
-        any(isinstance(v, Interval) for v in values) and digits is None
-    ):  # shares to three decimals, others to two
-        digits = (
-            2
-            if any(
-                abs(getattr(v, "value", v)) >= 1.5
-                for v in values
-                if isinstance(v, (Interval, float))
-            )
-            else 3
-        )
-    floats = [
-        float(v)
-        for v in values
-        if isinstance(v, numbers.Real) and not isinstance(v, numbers.Integral)
+def _format_column(column: pd.Series, digits: int | None) -> list[str]:
+    values = [
+        value.value if isinstance(value, Interval) and not value.known else value
+        for value in column
     ]
-    decimals = _decimals(floats) if digits is None else digits
+    has_intervals = any(isinstance(value, Interval) for value in values)
+    if has_intervals and digits is None:
+        # Shares get three decimals, others two.
+        sizes = [
+            abs(getattr(value, "value", value))
+            for value in values
+            if isinstance(value, (Interval, float))
+        ]
+        digits = 2 if any(size >= 1.5 for size in sizes) else 3
+    floats = [
+        float(value)
+        for value in values
+        if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral)
+    ]
+    decimals = _count_decimals(floats) if digits is None else digits
     return [number(value, decimals) for value in values]
 
 
@@ -192,14 +215,19 @@ def _is_numeric(values: pd.Series, texts: list[str]) -> bool:
     )
 
 
-def _cell(tag: str, text: str, right: bool, scope: str) -> str:
-    tag = tag if text else "td"  # an empty header heads nothing
-    scoped = f' scope="{scope}"' if tag == "th" else ""
-    # numbers with their intervals, and names, stay on one line; a table that gets too wide scrolls
-    whole = right or (scope == "row" and tag == "th" and len(text) <= LONGEST_NAME)
-    # and a longer text has room for a few words in a line
-    width = (
-        ";white-space:nowrap" if whole else ";min-width:11em" if len(text) > LONGEST_WORDS else ""
-    )
-    style = f'style="text-align:{"right" if right else "left"}{width}"'
-    return f"<{tag}{scoped} {style}>{escape(text, quote=False)}</{tag}>"
+def _make_cell(tag: str, text: str, is_right: bool, scope: str) -> str:
+    if not text:
+        tag = "td"  # an empty header is the header of nothing
+    scope_attribute = f' scope="{scope}"' if tag == "th" else ""
+
+    # Numbers with their intervals, and short names, stay on one line; a table that gets too wide scrolls. A longer
+    # text has room for a few words in a line.
+    is_short_name = scope == "row" and tag == "th" and len(text) <= LONGEST_NAME
+    width = ""
+    if is_right or is_short_name:
+        width = ";white-space:nowrap"
+    elif len(text) > LONGEST_WORDS:
+        width = ";min-width:11em"
+    alignment = "right" if is_right else "left"
+    style = f'style="text-align:{alignment}{width}"'
+    return f"<{tag}{scope_attribute} {style}>{escape(text, quote=False)}</{tag}>"

@@ -1,7 +1,7 @@
-"""The paper that figures are drawn on: one theme, a message on top, a note below, and labels clear of each other.
+"""What all figures share: one theme, a message on top, a note below, and labels clear of each other.
 
 A figure is a `matplotlib.figure.Figure` made without pyplot, so that a notebook never shows it twice and nothing
-stays open. The same input gives the same PNG bytes. Left out: kinds of figures, which stand on this.
+stays open. The same input gives the same PNG bytes. Left out: the kinds of figures.
 """
 
 import io
@@ -21,11 +21,11 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 from scipy.optimize import isotonic_regression
 
-from lib.plots.styles import GREY, ink
+from lib.plots.styles import GREY, text_colour
 
 DPI = 110
 WIDTH = 7.6  # inches; about the width of a notebook's text
-NAME = 26  # characters of a name on one line
+NAME_WIDTH = 26  # characters of a name on one line
 
 _RC = {  # DejaVu Sans ships with matplotlib, so that every machine draws the same
     "font.family": ["DejaVu Sans"], "font.size": 10, "axes.titlesize": 10.5, "axes.labelsize": 10,
@@ -41,12 +41,12 @@ _RC = {  # DejaVu Sans ships with matplotlib, so that every machine draws the sa
 @contextmanager
 def theme() -> Iterator[None]:
     """The look of every figure, as a context or a decorator; a reader's own matplotlibrc is ignored."""
-    plain = {key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"}
-    with matplotlib.rc_context({**plain, **_RC}):
+    defaults = {key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"}
+    with matplotlib.rc_context({**defaults, **_RC}):
         yield
 
 
-def png(figure: Figure) -> bytes:
+def render_png(figure: Figure) -> bytes:
     """The figure as PNG bytes, without the version of matplotlib, so that equal figures are equal bytes."""
     buffer = io.BytesIO()
     with theme():
@@ -54,17 +54,23 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def literal(text: object) -> str:
-    """`text` for matplotlib, where what stands between two dollar signs would be read as mathematics."""
+def escape_dollars(text: object) -> str:
+    """`text` for matplotlib, which would read what stands between two dollar signs as mathematics."""
     return re.sub(r"(?<!\\)\$", r"\\$", str(text))
 
 
 @theme()
-def sheet(title: str, width: float = WIDTH, height: float = 4.0, note: str = "") -> Figure:
-    """An empty figure with its message on top and, small, a note on what the marks mean below.
+def new_figure(title: str, width: float = WIDTH, height: float = 4.0, note: str = "") -> Figure:
+    """Makes an empty figure with its message on top and a small note below. Draw on it under `theme`, too.
 
-    width, height: inches, without the lines of a long title or note. What is drawn on it belongs under `theme` too.
-    Raises ValueError without a title.
+    Args:
+        title: The message.
+        width: Inches.
+        height: Inches, without the second and later lines of a long title or note.
+        note: What the marks mean.
+
+    Raises:
+        ValueError: There is no title.
     """
     if not title.strip():
         raise ValueError("a figure needs a title that states its message")
@@ -74,92 +80,137 @@ def sheet(title: str, width: float = WIDTH, height: float = 4.0, note: str = "")
     message = figure.suptitle(
         title, x=0.01, ha="left", fontsize=12, fontweight="bold", parse_math=False
     )
-    lines = _wrapped(message)
+    extra_lines = _wrap_to_figure(message)
     if note:
-        lines += _wrapped(
-            figure.supxlabel(note, x=0.01, ha="left", fontsize=9, color=GREY, parse_math=False)
+        note_text = figure.supxlabel(
+            note, x=0.01, ha="left", fontsize=9, color=GREY, parse_math=False
         )
-    figure.set_size_inches(width, height + 0.18 * lines)
+        extra_lines += _wrap_to_figure(note_text)
+    figure.set_size_inches(width, height + 0.18 * extra_lines)
     figure.alt_text = title
     return figure
 
 
-def _wrapped(text: Text) -> int:
-    """Break the text into lines that the page is wide enough for; returns how many more than one."""
-    words, page = text.get_text(), text.figure.bbox.width * 0.98
-    for characters in range(len(words) + 1, 7, -2):
-        text.set_text(textwrap.fill(words, characters, break_long_words=False))
-        if text.get_window_extent().width <= page:
+def _wrap_to_figure(text: Text) -> int:
+    """Breaks a text into lines that fit into the figure's width; returns how many more than one."""
+    words = text.get_text()
+    max_width = text.figure.bbox.width * 0.98
+    for num_characters in range(len(words) + 1, 7, -2):
+        text.set_text(textwrap.fill(words, num_characters, break_long_words=False))
+        if text.get_window_extent().width <= max_width:
             break
     return text.get_text().count("\n")
 
 
-def tiles(figure: Figure, count: int, across: int = 3, **shared) -> list[Axes]:
-    """`count` axes in rows of at most `across`; shared: what `Figure.subplots` takes, such as sharey=True."""
+def add_panels(figure: Figure, count: int, across: int = 3, **subplot_options) -> list[Axes]:
+    """Adds axes in rows to a figure.
+
+    Args:
+        figure: An empty figure.
+        count: Axes in all.
+        across: Axes in a row, at most.
+        **subplot_options: What `Figure.subplots` takes, such as sharey=True.
+    """
     across = min(count, across)
-    grid = figure.subplots(-(-count // across), across, squeeze=False, **shared).ravel()
-    for spare in grid[count:]:
-        spare.remove()
-        above = grid[list(grid).index(spare) - across]
-        above.xaxis.set_tick_params(labelbottom=True)  # its own, as nothing stands below any more
+    num_rows = -(-count // across)
+    grid = figure.subplots(num_rows, across, squeeze=False, **subplot_options).ravel()
+    for index in range(count, len(grid)):
+        grid[index].remove()
+        # With a shared x axis only the lowest panel has tick labels; now this one is the lowest.
+        grid[index - across].xaxis.set_tick_params(labelbottom=True)
     return list(grid[:count])
 
 
-def rows_of_names(axes: Axes, names: Sequence[str], width: int = NAME) -> None:
-    """A name for each row, the first on top; width: characters on a line."""
-    axes.set_yticks(range(len(names)), [literal(folded(name, width)) for name in names])
+def label_rows(axes: Axes, names: Sequence[str], width: int = NAME_WIDTH) -> None:
+    """Writes a name beside each row, the first on top; width: characters on a line."""
+    axes.set_yticks(range(len(names)), [escape_dollars(wrap_name(name, width)) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(False, axis="y")
 
 
-def folded(name: str, width: int = NAME) -> str:
-    """A name in lines of `width` characters; lines of its own stay."""
+def wrap_name(name: str, width: int = NAME_WIDTH) -> str:
+    """Breaks a name into lines of `width` characters; line breaks in it stay."""
     return "\n".join(textwrap.fill(line, width) for line in str(name).split("\n"))
 
 
-def span(axes: Axes, values: np.ndarray, axis: str = "x", share: float = 0.08) -> None:
-    """Limits around the values with a margin, also where all of them are equal; round ticks."""
-    lo, hi = float(np.min(values)), float(np.max(values))
-    margin = (hi - lo) * share or max(abs(hi), 1.0) * 0.1
-    axes.set(**{f"{axis}lim": (lo - margin, hi + margin)})
-    getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(5))
+def set_limits(axes: Axes, values: np.ndarray, axis: str = "x", padding: float = 0.08) -> None:
+    """Sets the limits of an axis around values, with round ticks.
+
+    Args:
+        axes: Where.
+        values: What must be inside; all of them may be equal.
+        axis: "x" or "y".
+        padding: Space on either side, as a fraction of the range of the values.
+    """
+    low = float(np.min(values))
+    high = float(np.max(values))
+    margin = (high - low) * padding
+    if margin == 0:
+        margin = max(abs(high), 1.0) * 0.1
+    limits = (low - margin, high + margin)
+    if axis == "x":
+        axes.set_xlim(*limits)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+    else:
+        axes.set_ylim(*limits)
+        axes.yaxis.set_major_locator(MaxNLocator(5))
 
 
 # Labels
 
 
-def spread(wanted: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
-    """Positions as near to `wanted` (n,) as a gap between neighbours allows, within [low, high]: (n,).
+def spread_positions(targets: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
+    """Moves positions apart until neighbours do not overlap.
 
-    With the gaps taken out it is a least-squares fit that must not decrease. Where n labels do not fit, the gap
-    shrinks until they do.
+    With the gaps taken out this is a least-squares fit that must not decrease (isotonic regression). Where the labels
+    do not fit, the gap shrinks until they do.
+
+    Args:
+        targets: (n,), where labels would stand best.
+        gap: Least distance between neighbours.
+        low: Smallest position.
+        high: Largest position.
+
+    Returns:
+        (n,), as near to the targets as gap and bounds allow, in the same order.
     """
-    wanted = np.asarray(wanted, dtype=float)
-    if len(wanted) == 0:
-        return wanted
-    order = np.argsort(wanted, kind="stable")
-    steps = min(gap, (high - low) / max(len(wanted) - 1, 1)) * np.arange(len(wanted))
-    placed = np.empty(len(wanted))
-    fitted = isotonic_regression(wanted[order] - steps).x
-    placed[order] = np.clip(fitted, low, max(low, high - steps[-1])) + steps
-    return placed
+    targets = np.asarray(targets, dtype=float)
+    if len(targets) == 0:
+        return targets
+    order = np.argsort(targets, kind="stable")
+    largest_gap = (high - low) / max(len(targets) - 1, 1)
+    offsets = min(gap, largest_gap) * np.arange(len(targets))
+    fitted = isotonic_regression(targets[order] - offsets).x
+    positions = np.empty(len(targets))
+    positions[order] = np.clip(fitted, low, max(low, high - offsets[-1])) + offsets
+    return positions
 
 
 def end_labels(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str]) -> None:
-    """Names in a column beside their points xy (n, 2), in the order of the points, each tied to its own by a thin line.
+    """Writes names in a column to the right, each tied to its point by a thin line.
 
     The figure must be laid out already: it decides how high a line of text is. The labels change only the width of the
     axes.
+
+    Args:
+        axes: Where.
+        names: One for each point.
+        xy: (n, 2) points in data units.
+        shades: The colour of each point.
     """
     if len(names) == 0:
         return
-    lines = 1 + max(name.count("\n") for name in names)
-    box, tall = axes.get_window_extent(), lines * 13 * DPI / 72
-    heights = axes.transData.transform(np.asarray(xy, dtype=float))[:, 1]
-    placed = (spread(heights, tall, box.y0 + tall / 2, box.y1 - tall / 2) - box.y0) / box.height
-    for name, point, shade, height in zip(names, xy, shades, placed, strict=True):
-        line = {
+    num_lines = 1 + max(name.count("\n") for name in names)
+    label_height = num_lines * 13 * DPI / 72  # pixels
+    box = axes.get_window_extent()
+    targets = axes.transData.transform(np.asarray(xy, dtype=float))[:, 1]
+    lowest = box.y0 + label_height / 2
+    highest = box.y1 - label_height / 2
+    pixels = spread_positions(targets, label_height, lowest, highest)
+    heights = (pixels - box.y0) / box.height  # fractions of the axes
+    for name, point, shade, height in zip(names, xy, shades, heights, strict=True):
+        line_style = {
             "arrowstyle": "-",
             "color": shade,
             "lw": 0.9,
@@ -168,45 +219,63 @@ def end_labels(axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequenc
             "relpos": (0, 0.5),
         }
         axes.annotate(
-            literal(name),
+            escape_dollars(name),
             point,
             xytext=(1.06, height),
             textcoords="axes fraction",
             va="center",
             fontsize=10,
-            color=ink(shade),
+            color=text_colour(shade),
             zorder=6,
             annotation_clip=False,
-            arrowprops=line,
+            arrowprops=line_style,
         )
 
 
-_AROUND = ((1, 0), (0.8, 0.8), (0.8, -0.8), (0, 1), (0, -1), (-0.8, 0.8), (-0.8, -0.8), (-1, 0))
+# Where a label may stand, seen from its point (right, up), best first.
+_DIRECTIONS = (
+    (1, 0),
+    (0.8, 0.8),
+    (0.8, -0.8),
+    (0, 1),
+    (0, -1),
+    (-0.8, 0.8),
+    (-0.8, -0.8),
+    (-1, 0),
+)
 
 
 def point_labels(
-    axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str], drawn: np.ndarray
+    axes: Axes, names: Sequence[str], xy: np.ndarray, shades: Sequence[str], obstacles: np.ndarray
 ) -> None:
-    """A name close to each point of xy (n, 2), where it covers no other label, no mark and no edge.
+    """Writes a name close to each point, where it covers no other label, no mark and no edge.
 
-    drawn: (m, 2) in data units, what else is there. The figure must be laid out already. Greedy from right to left:
-    the cheapest of eight directions at six distances.
+    Greedy from right to left: the cheapest of eight directions at six distances. The figure must be laid out already.
+
+    Args:
+        axes: Where.
+        names: One for each point.
+        xy: (n, 2) points in data units.
+        shades: The colour of each point.
+        obstacles: (m, 2) in data units, what else is drawn.
     """
-    xy, drawn = np.asarray(xy, dtype=float), np.asarray(drawn, dtype=float)
-    renderer, frame = axes.figure.canvas.get_renderer(), axes.get_window_extent()
-    marks, points = axes.transData.transform(drawn), axes.transData.transform(xy)
-    rings = [Bbox.from_bounds(x - 13, y - 13, 26, 26) for x, y in points]
-    taken: list[Bbox] = []
+    xy = np.asarray(xy, dtype=float)
+    renderer = axes.figure.canvas.get_renderer()
+    frame = axes.get_window_extent()
+    obstacle_pixels = axes.transData.transform(np.asarray(obstacles, dtype=float))
+    points = axes.transData.transform(xy)
+    mark_boxes = [Bbox.from_bounds(x - 13, y - 13, 26, 26) for x, y in points]
+    label_boxes: list[Bbox] = []
     for row in np.argsort(-points[:, 0], kind="stable"):
         text = axes.annotate(
-            literal(names[row]),
+            escape_dollars(names[row]),
             xy[row],
             xytext=(0, 0),
             textcoords="offset pixels",
             va="center",
             ha="center",
             fontsize=9.5,
-            color=ink(shades[row]),
+            color=text_colour(shades[row]),
             zorder=6,
             path_effects=[withStroke(linewidth=2.5, foreground="white")],
             arrowprops={
@@ -217,41 +286,63 @@ def point_labels(
                 "shrinkB": 3,
             },
         )
-        text.set_in_layout(
-            False
-        )  # it lies inside the axes; otherwise it would move what it was placed by
+        # It lies inside the axes; in the layout it would move what it was positioned by.
+        text.set_in_layout(False)
         width, height, _ = renderer.get_text_width_height_descent(
             str(names[row]), text.get_fontproperties(), False
         )
-        others = [ring for place, ring in enumerate(rings) if place != row]
-        best, box = _best_place(points[row], width, height, frame, marks, taken + others)
-        text.set_position(tuple(best))
-        if np.hypot(best[0] - np.sign(best[0]) * width / 2, best[1]) < 28:
-            text.arrow_patch.set_visible(False)  # near enough to need no line
-        taken.append(box)
+        other_marks = [box for index, box in enumerate(mark_boxes) if index != row]
+        offset, label_box = _best_offset(
+            points[row], width, height, frame, obstacle_pixels, label_boxes + other_marks
+        )
+        text.set_position(tuple(offset))
+        label_boxes.append(label_box)
+
+        # A label near its point needs no line.
+        horizontal_distance = offset[0] - np.sign(offset[0]) * width / 2
+        if np.hypot(horizontal_distance, offset[1]) < 28:
+            text.arrow_patch.set_visible(False)
 
 
-def _best_place(
+def _best_offset(
     point: np.ndarray,
     width: float,
     height: float,
     frame: Bbox,
-    marks: np.ndarray,
-    taken: list[Bbox],
+    obstacles: np.ndarray,
+    occupied: list[Bbox],
 ) -> tuple[np.ndarray, Bbox]:
-    """Offset (2,) in pixels of a label's centre from its point, and the box it fills there."""
-    choices = []
+    """Finds where a label of this size covers least.
+
+    Args:
+        point: (2,), what is labelled; this and all below in pixels.
+        width: Of the label.
+        height: Of the label.
+        frame: The axes.
+        obstacles: (m, 2), single points that should stay visible.
+        occupied: Boxes of marks and of labels that stand already.
+
+    Returns:
+        The offset (2,) of the label's centre from its point, and the box that it fills.
+    """
+    best_cost = np.inf
     for distance in (16, 24, 34, 48, 66, 90):
-        for place, (right, up) in enumerate(_AROUND):
+        for preference, (right, up) in enumerate(_DIRECTIONS):
             offset = np.array([right * distance, up * distance * 1.1])
             offset += [np.sign(right) * width / 2, np.sign(up) * height * 0.3]
             x, y = point + offset
             box = Bbox.from_bounds(x - width / 2 - 2, y - height / 2 - 1, width + 4, height + 2)
-            cost = distance * 0.02 + place * 0.01 + 3 * sum(box.overlaps(other) for other in taken)
-            cost += 0.4 * min(box.count_contains(marks), 4)
-            cost += 12.0 * (
+
+            # Leaving the axes is worst, then covering a label or a mark, then covering single points.
+            num_overlaps = sum(box.overlaps(occupied_box) for occupied_box in occupied)
+            is_outside = (
                 box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1
             )
-            choices.append((cost, len(choices), offset, box))
-    _, _, offset, box = min(choices, key=lambda choice: choice[:2])
-    return offset, box
+            cost = distance * 0.02 + preference * 0.01 + 3 * num_overlaps
+            cost += 0.4 * min(box.count_contains(obstacles), 4)
+            cost += 12.0 * is_outside
+            if cost < best_cost:
+                best_cost = cost
+                best_offset = offset
+                best_box = box
+    return best_offset, best_box

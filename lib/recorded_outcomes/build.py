@@ -1,11 +1,11 @@
 """Makes `data/outcomes` from tables of facts and the prompts behind them: `python -m lib.recorded_outcomes.build
 SOURCE`.
 
-Facts only are kept: who was asked what, whether it was right, what it cost or how long it was. Prompts are not
-shipped. With `--model`, a folder of all-MiniLM-L6-v2, sentence embeddings of them are computed (mean of the last
-layer's states over at most 256 tokens, unit length), turned to their principal axes (fitted on all prompts of a
-table, no outcome is looked at), and kept as small integers. Rows that `PROVENANCE.md` says to drop are dropped here:
-stems of a private hold-out, test copies of training prompts, contaminated prompts, repeats, broken exports.
+Only facts are stored: which model was asked what, whether it was correct, what it cost or how long it was. Prompts are
+not shipped. With `--model`, a folder of all-MiniLM-L6-v2, sentence embeddings of them are computed (mean of the last
+layer's states over at most 256 tokens, unit length), rotated to their principal axes (fitted on all prompts of a table,
+no outcome is looked at), and stored as small integers. Rows that `PROVENANCE.md` says to drop are dropped here: stems
+of a private hold-out, test copies of training prompts, contaminated prompts, repeats, broken exports.
 """
 
 import argparse
@@ -19,116 +19,155 @@ import pandas as pd
 from lib.config import ROOT
 from lib.experiment import artifacts
 
-PLACE = ROOT / "data/outcomes"
-DIMS = 64  # principal axes that are kept
+OUTPUT_FOLDER = ROOT / "data/outcomes"
+DIMS = 64  # principal axes that are stored
 STEPS = 127  # the largest entry of a table, as an integer
 TOKENS = 256  # of a prompt that the encoder reads, as its card says
-_AT_ONCE = 32
-_PROMPTS = {  # table: the file of its prompts, and the benchmark's name in it
+_BATCH_SIZE = 32
+_PROMPT_FILES = {  # by table
     "llmrouter": "llmrouter_prompts.jsonl", "gsm": "zeroeval_gsm_prompts.jsonl",
     "crux": "zeroeval_crux_prompts.jsonl", "routellm": "routellm_prompts.jsonl",
 }  # fmt: skip
 
 
-def openhands(source: Path) -> pd.DataFrame:
-    """Agents x issues of five benchmarks, with the source's estimate of dollars. Items that no run could solve were
-    left out by the source's own list."""
+def select_openhands(source: Path) -> pd.DataFrame:
+    """Agents on issues of five benchmarks, with the source's estimate of the cost.
+
+    The source's own list leaves out the items that no run could solve.
+    """
     rows = pd.read_parquet(source / "openhands.parquet")
     rows = rows[rows["benchmark"] != "swe-bench-multimodal-unsolveable"]
-    correct = rows["resolved"].astype("boolean").astype("float32")
-    return rows.assign(resolved=correct).drop(columns="harness_version")
+    resolved = rows["resolved"].astype("boolean").astype("float32")
+    return rows.assign(resolved=resolved).drop(columns="harness_version")
 
 
-def llmrouter(source: Path) -> pd.DataFrame:
-    """Nine models x queries of 14 tasks; each prompt once."""
+def select_llmrouter(source: Path) -> pd.DataFrame:
+    """Nine models on queries of 14 tasks; each prompt once."""
     rows = pd.read_parquet(source / "llmrouter.parquet")
-    rows = rows[~rows["mmlu_holdout_stem"] & ~((rows["split"] == "test") & rows["in_other_split"])]
+    is_training_copy = (rows["split"] == "test") & rows["in_other_split"]
+    rows = rows[~rows["mmlu_holdout_stem"] & ~is_training_copy]
     return rows[["item", "task", "prompt_chars", "model", "score"]]
 
 
-def zeroeval(source: Path, table: str) -> pd.DataFrame:
-    """Models x questions with the length of replies; without runs that lack questions."""
+def select_zeroeval(source: Path, table: str) -> pd.DataFrame:
+    """Models on questions with the length of replies; without runs that lack questions."""
     rows = pd.read_parquet(source / f"zeroeval_{table}.parquet")
-    asked = rows.groupby("model", observed=True)["item"].transform("size")
-    return rows[asked == rows["item"].nunique()]
+    num_answered = rows.groupby("model", observed=True)["item"].transform("size")
+    return rows[num_answered == rows["item"].nunique()]
 
 
-def routellm(source: Path) -> pd.DataFrame:
-    """Two models x questions of 45 subjects and of GSM8K, where right is the own reading of the reply (the source's
-    takes "$20.00" for 0); without contaminated prompts and repeats."""
+def select_routellm(source: Path) -> pd.DataFrame:
+    """Two models on questions of 45 subjects and of GSM8K, without contaminated prompts and repeats.
+
+    Whether a reply is right is graded anew where it can be (the source's grader reads "$20.00" as 0).
+    """
     rows = pd.read_parquet(source / "routellm.parquet")
-    own = rows["correct_regraded"].astype("boolean")
-    rows = rows.assign(right=own.fillna(rows["correct"]).astype(bool))
-    prompts = pd.read_json(source / _PROMPTS["routellm"], lines=True).drop_duplicates("prompt")
+    regraded = rows["correct_regraded"].astype("boolean")
+    rows = rows.assign(right=regraded.fillna(rows["correct"]).astype(bool))
+    prompts = pd.read_json(source / _PROMPT_FILES["routellm"], lines=True).drop_duplicates("prompt")
     rows = rows[~rows["contaminated"] & rows["item"].isin(prompts["item"])]
     return rows[["table", "group", "item", "prompt_chars", "model", "right"]]
 
 
-def facts(source: Path) -> dict[str, pd.DataFrame]:
+def select_facts(source: Path) -> dict[str, pd.DataFrame]:
     """Every table, by name, sorted, with words as categories."""
-    made = {
-        "openhands": openhands(source),
-        "llmrouter": llmrouter(source),
-        "routellm": routellm(source),
+    tables = {
+        "openhands": select_openhands(source),
+        "llmrouter": select_llmrouter(source),
+        "routellm": select_routellm(source),
+        "gsm": select_zeroeval(source, "gsm"),
+        "crux": select_zeroeval(source, "crux"),
     }
-    made |= {name: zeroeval(source, name) for name in ("gsm", "crux")}
-    return {name: _tidy(rows) for name, rows in made.items()}
+    return {name: _sort_rows(rows) for name, rows in tables.items()}
 
 
-def _tidy(rows: pd.DataFrame) -> pd.DataFrame:
-    for name in rows.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in rows.dtypes]]:
-        rows = rows.assign(**{name: rows[name].astype(str).astype("category")})
-    keys = [name for name in ("table", "benchmark", "item", "harness", "model") if name in rows]
-    return rows.sort_values(keys, kind="stable").reset_index(drop=True)
+def _sort_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sorted rows whose words are categories, so that equal tables are equal files."""
+    for name, dtype in rows.dtypes.items():
+        if not pd.api.types.is_numeric_dtype(dtype):
+            rows = rows.assign(**{name: rows[name].astype(str).astype("category")})
+    candidates = ("table", "benchmark", "item", "harness", "model")
+    sort_columns = [name for name in candidates if name in rows]
+    return rows.sort_values(sort_columns, kind="stable").reset_index(drop=True)
 
 
-def embed(prompts: Sequence[str], folder: Path) -> np.ndarray:
-    """Sentence embeddings (n, d) of unit length: states of the last layer, averaged over a prompt's tokens."""
+def embed_prompts(prompts: Sequence[str], folder: Path) -> np.ndarray:
+    """Computes sentence embeddings: states of the last layer, averaged over a prompt's tokens.
+
+    Args:
+        prompts: Texts; what exceeds `TOKENS` is cut off.
+        folder: The encoder's configuration, tokenizer and weights.
+
+    Returns:
+        (prompts, d), of unit length.
+    """
     import torch  # imported here: facts need neither
     from transformers import AutoModel, AutoTokenizer
 
-    tokenizer, model = (
-        AutoTokenizer.from_pretrained(folder),
-        AutoModel.from_pretrained(folder).eval(),
-    )
-    out = np.zeros((len(prompts), model.config.hidden_size), dtype=np.float32)
-    order = np.argsort([len(prompt) for prompt in prompts], kind="stable")  # little padding
-    for rows in np.array_split(order, -(-len(order) // _AT_ONCE)):
-        asked = {"padding": True, "truncation": True, "max_length": TOKENS, "return_tensors": "pt"}
-        given = tokenizer([prompts[i] for i in rows], **asked)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder).eval()
+    embeddings = np.zeros((len(prompts), model.config.hidden_size), dtype=np.float32)
+
+    # Prompts of similar length share a batch, which then needs little padding.
+    order = np.argsort([len(prompt) for prompt in prompts], kind="stable")
+    num_batches = -(-len(order) // _BATCH_SIZE)
+    for rows in np.array_split(order, num_batches):
+        batch = tokenizer(
+            [prompts[row] for row in rows],
+            padding=True,
+            truncation=True,
+            max_length=TOKENS,
+            return_tensors="pt",
+        )
         with torch.inference_mode():
-            states = model(**given).last_hidden_state
-        mask = given["attention_mask"][:, :, None]
+            states = model(**batch).last_hidden_state  # (batch, tokens, d)
+        mask = batch["attention_mask"][:, :, None]
         means = (states * mask).sum(1) / mask.sum(1)
-        out[rows] = torch.nn.functional.normalize(means, dim=1).numpy()
-    return out
+        embeddings[rows] = torch.nn.functional.normalize(means, dim=1).numpy()
+    return embeddings
 
 
-def reduced(vectors: np.ndarray, dims: int = DIMS) -> tuple[np.ndarray, float]:
-    """Vectors (n, d) along their first principal axes as integers (n, dims) of -STEPS to STEPS, and the share of the
-    variance that they hold. An axis points to where its largest entry is positive."""
+def reduce_dimensions(vectors: np.ndarray, dims: int = DIMS) -> tuple[np.ndarray, float]:
+    """Projects vectors on their first principal axes.
+
+    Args:
+        vectors: (n, d).
+        dims: Axes.
+
+    Returns:
+        (n, dims) integers of -STEPS to STEPS, and the fraction of the variance that they explain. An axis points to
+        where its largest entry is positive.
+    """
     centred = vectors.astype(float) - vectors.mean(0)
-    _, spread, axes = np.linalg.svd(centred, full_matrices=False)
-    axes = (
-        axes[:dims]
-        * np.sign(axes[np.arange(min(dims, len(axes))), np.abs(axes[:dims]).argmax(1)])[:, None]
-    )
-    found = centred @ axes.T
-    kept = float((spread[:dims] ** 2).sum() / (spread**2).sum())
-    return np.round(found * (STEPS / np.abs(found).max())).astype(np.int8), kept
+    _, singular_values, axes = np.linalg.svd(centred, full_matrices=False)
+    axes = axes[:dims]
+
+    # The sign of an axis is arbitrary, so it is fixed.
+    largest_entry = np.abs(axes).argmax(1)
+    signs = np.sign(axes[np.arange(len(axes)), largest_entry])
+    axes = axes * signs[:, None]
+    projected = centred @ axes.T
+    explained = float((singular_values[:dims] ** 2).sum() / (singular_values**2).sum())
+    scale = STEPS / np.abs(projected).max()
+    return np.round(projected * scale).astype(np.int8), explained
 
 
-def embeddings(source: Path, table: str, folder: Path, kept: pd.Series) -> pd.DataFrame:
-    """Item and its reduced embedding e00, e01, ..., for the items of a table that are kept."""
-    with open(source / _PROMPTS[table], encoding="utf-8") as lines:
-        prompts = {row["item"]: row["prompt"] for row in map(json.loads, lines)}
-    items = sorted(set(kept.astype(str)))
-    numbers, share = reduced(embed([prompts[item] for item in items], folder))
+def make_embeddings(source: Path, table: str, folder: Path, items: pd.Series) -> pd.DataFrame:
+    """Makes the table of embeddings: item, e00, e01, ..., one row for each different item, sorted."""
+    prompts = {}
+    with open(source / _PROMPT_FILES[table], encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            prompts[row["item"]] = row["prompt"]
+    names = sorted(set(items.astype(str)))
+    vectors = embed_prompts([prompts[name] for name in names], folder)
+    reduced, explained = reduce_dimensions(vectors)
+    num_columns = reduced.shape[1]
     print(
-        f"{table}: {len(items)} prompts, {share:.0%} of the variance in {numbers.shape[1]} numbers"
+        f"{table}: {len(names)} prompts, {explained:.0%} of the variance in {num_columns} numbers"
     )
-    named = {f"e{i:02d}": numbers[:, i] for i in range(numbers.shape[1])}
-    return pd.DataFrame({"item": items} | named)
+    columns = {f"e{index:02d}": reduced[:, index] for index in range(num_columns)}
+    return pd.DataFrame({"item": names} | columns)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -144,16 +183,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=Path,
         help="folder of all-MiniLM-L6-v2 (config, tokenizer, model.safetensors)",
     )
-    parser.add_argument("--out", type=Path, default=PLACE)
+    parser.add_argument("--out", type=Path, default=OUTPUT_FOLDER)
     options = parser.parse_args(arguments)
-    made = facts(options.source)
-    for name, rows in made.items():
+    tables = select_facts(options.source)
+    for name, rows in tables.items():
         artifacts.write_parquet(options.out / f"{name}.parquet", rows)
-    for name in _PROMPTS if options.model else ():
-        artifacts.write_parquet(
-            options.out / f"{name}_embeddings.parquet",
-            embeddings(options.source, name, options.model, made[name]["item"]),
-        )
+    if options.model:
+        for name in _PROMPT_FILES:
+            embeddings = make_embeddings(options.source, name, options.model, tables[name]["item"])
+            artifacts.write_parquet(options.out / f"{name}_embeddings.parquet", embeddings)
     return 0
 
 

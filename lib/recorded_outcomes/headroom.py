@@ -1,15 +1,15 @@
 """What choosing per item could win, before any method is tried: the gate of every question.
 
-Each item was tried once, so an oracle that sees who was right also sees the dice: of three equal coins it wins one that
-no router can. Its gap is printed as such. Whether a question is *open* is decided by a cross-fitted router that sees
-more than any method does, the outcomes of all other models on the same item among it, and is scored on items that it
-did not learn from:
+Each item was tried once, so an oracle that sees who was correct also sees the luck: of three fair coins it wins one
+that no router can. Its gap is printed as such. Whether a question is *open* is decided by a cross-fitted router that
+sees more than any method does, the outcomes of all other models on the same item among it, and is scored on items that
+it did not learn from:
 
-    accuracy   how much more often it is right than the best constant      open from .05 on, clear of it
-    money      the share of dollars that it saves at equal quality         open from .10 on
-    check      the same for a pair with a perfect check between the two    open from .10 on
+    accuracy   how much more often it is correct than the best constant      open from .05 on
+    money      the fraction of cost that it saves at equal quality           open from .10 on
+    check      the same for a pair with a perfect check between the two      open from .10 on
 
-The lower end of the interval must reach the bound, and no constant lie above .95; otherwise the question is *closed*.
+The lower end of the interval must reach the bound, and no constant lie above .95; otherwise the question is *not open*.
 """
 
 from collections.abc import Sequence
@@ -22,231 +22,317 @@ from sklearn.neighbors import NearestNeighbors
 from lib import stats
 from lib.experiment import seeds
 from lib.recorded_outcomes.model_selection import (
+    Choices,
     Fold,
-    Plays,
-    best,
-    constants,
-    over_partings,
-    rotated,
-    scored,
+    add_repeat_variance,
+    find_best_constant,
+    make_cross_validation_folds,
+    score_best_constant,
+    score_choices,
 )
 from lib.recorded_outcomes.tables import Table
 from lib.stats.verdicts import NOT_OPEN
 
 VERSION = 2  # of what could be won; 2: "not open" is the word for a question below the bound
-QUESTIONS = {
-    "accuracy": stats.MIN_HEADROOM,
-    "money": 0.10,
-    "check": 0.10,
-}  # the least that leaves something to ask
-CEILING = 0.95  # a constant above it leaves nothing to tell apart
+# The least gain with which a question is worth asking.
+QUESTIONS = {"accuracy": stats.MIN_HEADROOM, "money": 0.10, "check": 0.10}
+CEILING = 0.95  # a constant above it leaves no difference to detect
 OPEN = "open"
-POOL = 5  # best models on the items that are learned from, among which the gate's router chooses
-RATES = np.concatenate(
-    [[0.0], np.geomspace(2e-3, 3, 20)]
-)  # right answers that the mean model's dollars are worth
-_RIDGE, _NEAREST = 30.0, 30
-_FAR = 3.0  # standard deviations
+POOL = 5  # best models on the train items, among which the gate's router chooses
+# Correct answers that the mean model's cost is worth.
+RATES = np.concatenate([[0.0], np.geomspace(2e-3, 3, 20)])
+_RIDGE_PENALTY = 30.0
+_NUM_NEIGHBOURS = 30
+_MAX_DEVIATIONS = 3.0  # standard deviations
 
 
-def described(table: Table) -> dict[str, float]:
-    """What a table holds, in hindsight: who is best, what an oracle would reach, how alike errors are.
+def describe_table(table: Table) -> dict[str, float]:
+    """Describes a table in hindsight: its size, the best constant, the oracle and how alike errors are.
 
-    phi: mean correlation of two models' outcomes. cheapest_right: dollars of an item when the cheapest model that is
-    right is asked (all wrong: the cheapest).
+    Returns:
+        items, groups, models: their numbers.
+        constant, constant_cost_usd: accuracy and mean cost of the best constant.
+        oracle, oracle_cost_usd: the same of asking the cheapest model that is correct (all wrong: the cheapest).
+        phi: mean correlation of two models' outcomes.
     """
-    correct, cost_usd = table.correct, table.cost_usd
-    top = best(table, np.arange(len(table)))
-    wins = correct >= correct.max(1, keepdims=True) - 1e-9
+    correct = table.correct  # (items, models)
+    best_model = find_best_constant(table, np.arange(len(table)))
+    is_best_of_item = correct >= correct.max(1, keepdims=True) - 1e-9
+    oracle_cost = np.where(is_best_of_item, table.cost_usd, np.inf).min(1)
+
+    # A model that is always correct, or never, has no correlation.
     varied = correct[:, correct.std(0) > 0]
-    phi = (
-        np.corrcoef(varied.T)[np.triu_indices(varied.shape[1], 1)]
-        if varied.shape[1] > 1
-        else np.array([np.nan])
-    )
+    num_varied = varied.shape[1]
+    correlations = np.array([np.nan])
+    if num_varied > 1:
+        correlations = np.corrcoef(varied.T)[np.triu_indices(num_varied, 1)]
     return {
         "items": len(table),
         "groups": len(np.unique(table.groups)),
         "models": len(table.models),
-        "constant": float(correct[:, top].mean()),
-        "constant_cost_usd": float(cost_usd[:, top].mean()),
+        "constant": float(correct[:, best_model].mean()),
+        "constant_cost_usd": float(table.cost_usd[:, best_model].mean()),
         "oracle": float(correct.max(1).mean()),
-        "oracle_cost_usd": float(np.where(wins, cost_usd, np.inf).min(1).mean()),
-        "phi": float(phi.mean()),
+        "oracle_cost_usd": float(oracle_cost.mean()),
+        "phi": float(correlations.mean()),
     }
 
 
-def constant(table: Table) -> str:
+def name_best_constant(table: Table) -> str:
     """The name of the best constant, in hindsight."""
-    return table.models[best(table, np.arange(len(table)))]
+    return table.models[find_best_constant(table, np.arange(len(table)))]
 
 
 @dataclass(frozen=True)
-class Informed:
-    """Cross-fitted chances of being right, (n, m), of who sees every other model's outcome, the features of methods
-    and what only the gate may see; a model that the router could ask is no feature of its own."""
+class InformedRouter:
+    """Cross-fitted predictions of a router that sees more than any method does.
+
+    It sees every other model's outcome, the features of methods, and what only the gate may see. A model that the
+    router could ask is no feature.
+
+    Attributes:
+        pool: Indices of the models that it may ask.
+        chances: (items, models), probabilities of being correct; 0 outside the pool.
+    """
 
     pool: np.ndarray
     chances: np.ndarray
 
 
-def informed(table: Table, fold: Fold) -> Informed:
-    """From the outcomes of models outside the pool to those inside it, learned from `fold.train`: by ridge regression
-    or by nearest neighbours, whichever is right more often on `fold.dev`.
+def fit_informed_router(table: Table, fold: Fold) -> InformedRouter:
+    """Predicts the outcomes of the models in a pool from those outside it, learned from `fold.train`.
 
-    In the pool are the best models and those on the front of quality and price. Of a few models all are in it; the
-    router then sees what methods see, and `more`, but has met the item's group.
+    By ridge regression or by nearest neighbours, whichever is correct more often on `fold.dev`. In the pool are the
+    best models and those on the front of quality and price. If there are few models, all are in it; the router then
+    sees what methods see, and `gate_features`, but has met the item's group.
     """
-    means = table.correct[fold.train].mean(0)
+    # The pool: the most accurate models, and those that no cheaper one beats.
+    accuracy = table.correct[fold.train].mean(0)  # (models,)
     by_price = np.argsort(table.cost_usd[fold.train].mean(0), kind="stable")
-    front = [
-        i
-        for place, i in enumerate(by_price)
-        if means[i] > means[by_price[:place]].max(initial=-1.0)
+    front = []
+    for rank, model in enumerate(by_price):
+        best_of_cheaper = accuracy[by_price[:rank]].max(initial=-1.0)
+        if accuracy[model] > best_of_cheaper:
+            front.append(model)
+    most_accurate = np.argsort(-accuracy, kind="stable")[:POOL]
+    pool = np.unique([*most_accurate, *front[-POOL:]])
+
+    features = _make_gate_features(table, fold, pool)
+    pool_correct = table.correct[:, pool]
+    predictions = [
+        _predict_ridge(features, pool_correct[fold.train], fold.train),
+        predict_nearest_neighbours(features, pool_correct, fold.train, _NUM_NEIGHBOURS),
     ]
-    pool = np.unique([*np.argsort(-means, kind="stable")[:POOL], *front[-POOL:]])
-    features, known = _features(table, fold, pool), table.correct[:, pool]
-    guesses = [
-        _ridge(features, known[fold.train], fold.train),
-        nearest(features, known, fold.train, _NEAREST),
-    ]
-    rows = fold.dev[:, None], pool[np.stack([guess[fold.dev].argmax(1) for guess in guesses], 1)]
+
+    # The better predictor on dev.
+    chosen_models = [pool[prediction[fold.dev].argmax(1)] for prediction in predictions]
+    dev_rows = fold.dev[:, None]
+    dev_correct = table.correct[dev_rows, np.stack(chosen_models, axis=1)]  # (dev, predictors)
     chances = np.zeros_like(table.correct)
-    chances[:, pool] = guesses[int(table.correct[rows].mean(0).argmax())]
-    return Informed(pool, chances)
+    chances[:, pool] = predictions[int(dev_correct.mean(0).argmax())]
+    return InformedRouter(pool, chances)
 
 
-def _features(table: Table, fold: Fold, pool: np.ndarray) -> np.ndarray:
-    """Outcomes and dollars of the models outside the pool, and all that there is to see, standardised on train."""
-    others = np.setdiff1d(np.arange(len(table.models)), pool)
-    seen = [
-        table.correct[:, others],
-        table.cost_usd[:, others],
-        table.seen,
-        *([table.more] if len(table.more) else []),
-    ]
-    return standardised(np.column_stack(seen).astype(float), fold.train)
+def _make_gate_features(table: Table, fold: Fold, pool: np.ndarray) -> np.ndarray:
+    """Outcomes and costs of the models outside the pool, and all features, standardized on train: (items, d)."""
+    outside_pool = np.setdiff1d(np.arange(len(table.models)), pool)
+    columns = [table.correct[:, outside_pool], table.cost_usd[:, outside_pool], table.features]
+    if len(table.gate_features):
+        columns.append(table.gate_features)
+    return standardize_features(np.column_stack(columns).astype(float), fold.train)
 
 
-def standardised(seen: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Features (n, d) by the mean and spread of those learned from; who lies farther out than `_FAR` is drawn in."""
-    spread = seen[train].std(0)
-    return np.clip((seen - seen[train].mean(0)) / np.where(spread > 0, spread, 1.0), -_FAR, _FAR)
+def standardize_features(features: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Features (items, d) by the mean and standard deviation of the train items, clipped at three deviations."""
+    deviation = features[train].std(0)
+    scale = np.where(deviation > 0, deviation, 1.0)
+    standardized = (features - features[train].mean(0)) / scale
+    return np.clip(standardized, -_MAX_DEVIATIONS, _MAX_DEVIATIONS)
 
 
-def _ridge(features: np.ndarray, target: np.ndarray, train: np.ndarray) -> np.ndarray:
-    known = features[train]
-    penalty = _RIDGE * np.eye(known.shape[1])
-    return features @ np.linalg.solve(
-        known.T @ known + penalty, known.T @ (target - target.mean(0))
-    ) + target.mean(0)
+def _predict_ridge(features: np.ndarray, target: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Ridge regression of targets (train items, models) on features (items, d): (items, models)."""
+    train_features = features[train]
+    penalty = _RIDGE_PENALTY * np.eye(train_features.shape[1])
+    mean = target.mean(0)
+    # w = (X'X + penalty)^-1 X'(y - mean)
+    weights = np.linalg.solve(
+        train_features.T @ train_features + penalty, train_features.T @ (target - mean)
+    )
+    return features @ weights + mean
 
 
-def nearest(features: np.ndarray, correct: np.ndarray, train: np.ndarray, k: int) -> np.ndarray:
-    """Chances (n, m): how often each model was right (n, m) on the k nearest items that were learned from."""
-    near = NearestNeighbors(n_neighbors=min(k, len(train))).fit(features[train])
-    return correct[train][near.kneighbors(features, return_distance=False)].mean(1)
+def predict_nearest_neighbours(
+    features: np.ndarray, correct: np.ndarray, train: np.ndarray, k: int
+) -> np.ndarray:
+    """How often each model was correct on the k nearest train items.
 
+    Args:
+        features: (items, d).
+        correct: (items, models).
+        train: Indices of the items to learn from.
+        k: Neighbours.
 
-def choices(table: Table, chances: np.ndarray, pool: np.ndarray, cost_usd: np.ndarray) -> Plays:
-    """argmax over the pool of (chance of being right - rate x expected dollars), at every rate.
-
-    chances: (n, m); dollars: (m,), expected, with the mean of the pool as their unit.
+    Returns:
+        (items, models), probabilities of being correct.
     """
-    at, unit = np.arange(len(table)), float(cost_usd[pool].mean()) or 1.0
-    asked = [pool[(chances[:, pool] - rate * cost_usd[pool] / unit).argmax(1)] for rate in RATES]
+    index = NearestNeighbors(n_neighbors=min(k, len(train))).fit(features[train])
+    neighbours = index.kneighbors(features, return_distance=False)  # (items, k)
+    return correct[train][neighbours].mean(1)
+
+
+def choose_at_rates(
+    table: Table, chances: np.ndarray, pool: np.ndarray, cost_usd: np.ndarray
+) -> Choices:
+    """Asks argmax over the pool of (probability of being correct - rate x expected cost), at every rate.
+
+    Args:
+        table: The recorded outcomes.
+        chances: (items, models), probabilities of being correct.
+        pool: Indices of the models that may be asked.
+        cost_usd: (models,), expected costs; the mean of the pool is the unit of the rates.
+    """
+    items = np.arange(len(table))
+    unit = float(cost_usd[pool].mean()) or 1.0
+    correct, costs = [], []
+    for rate in RATES:
+        utility = chances[:, pool] - rate * cost_usd[pool] / unit  # (items, pool)
+        chosen_models = pool[utility.argmax(1)]
+        correct.append(table.correct[items, chosen_models])
+        costs.append(table.cost_usd[items, chosen_models])
     names = tuple(f"rate {rate:.3g}" for rate in RATES)
-    return Plays(
-        *(
-            np.stack([values[at, who] for who in asked])
-            for values in (table.correct, table.cost_usd)
-        ),
-        names,
-        True,
-    )
+    return Choices(np.stack(correct), np.stack(costs), names, learned=True)
 
 
-def checked(table: Table, miss: float = 0.0, alarm: float = 0.0, most: int = 24) -> Plays:
-    """Every pair of a cheaper and a dearer model with a check between them: the second is asked where the check
-    refuses the first. Expected right and dollars; the check costs nothing.
+def choose_with_checker(
+    table: Table, miss: float = 0.0, alarm: float = 0.0, most: int = 24
+) -> Choices:
+    """Asks a cheaper model first, and a more expensive one where a check refuses the answer, for every such pair.
 
-    miss: share of wrong answers that it lets pass; alarm: share of right ones that it refuses. most: models, those on
-    the front of quality and price first, because pairs grow as their square.
+    Correctness and cost are expectations; the check itself is free.
+
+    Args:
+        table: The recorded outcomes.
+        miss: Fraction of wrong answers that the check lets pass.
+        alarm: Fraction of correct answers that it refuses.
+        most: Models to pair, those on the front of quality and price first, because pairs grow as their square.
     """
-    order = front_first(table)[:most]
-    pairs = [
-        (a, b)
-        for a in order
-        for b in order
-        if a != b and table.cost_usd[:, a].mean() <= table.cost_usd[:, b].mean()
-    ]
-    first, second = (np.array(side, dtype=int) for side in zip(*pairs, strict=True))
-    correct, cost_usd = table.correct.T, table.cost_usd.T
+    candidates = sort_by_dominance(table)[:most]
+    mean_cost = table.cost_usd.mean(0)  # (models,)
+    pairs = []
+    for first_model in candidates:
+        for second_model in candidates:
+            if first_model != second_model and mean_cost[first_model] <= mean_cost[second_model]:
+                pairs.append((first_model, second_model))
+    first, second = np.array(pairs, dtype=int).T
+    correct, cost_usd = table.correct.T, table.cost_usd.T  # (models, items)
     passed = correct[first] * (1 - alarm) + (1 - correct[first]) * miss
-    names = tuple(f"{table.models[a]} > {table.models[b]}" for a, b in pairs)
-    return Plays(
-        correct[first] * (1 - alarm) + (1 - passed) * correct[second],
-        cost_usd[first] + (1 - passed) * cost_usd[second],
-        names,
+    return Choices(
+        correct=correct[first] * (1 - alarm) + (1 - passed) * correct[second],
+        cost_usd=cost_usd[first] + (1 - passed) * cost_usd[second],
+        names=tuple(f"{table.models[a]} > {table.models[b]}" for a, b in pairs),
     )
 
 
-def front_first(table: Table) -> list[int]:
-    """Models by how few others are both cheaper and right more often."""
-    correct, cost_usd = table.correct.mean(0), table.cost_usd.mean(0)
-    beaten = ((correct[None] >= correct[:, None]) & (cost_usd[None] < cost_usd[:, None])).sum(1)
-    return np.lexsort((cost_usd, beaten)).tolist()
+def sort_by_dominance(table: Table) -> list[int]:
+    """Model indices by how few others are cheaper and at least as accurate; of equals the cheaper one first."""
+    accuracy = table.correct.mean(0)
+    mean_cost = table.cost_usd.mean(0)
+    # dominates[i, j]: model j is cheaper than model i and at least as accurate
+    dominates = (accuracy[None] >= accuracy[:, None]) & (mean_cost[None] < mean_cost[:, None])
+    return np.lexsort((mean_cost, dominates.sum(1))).tolist()
 
 
 def gate(table: Table, folds: int, runs: Sequence[int], min_dev_gain: float) -> pd.DataFrame:
-    """By question: value, lo, hi, and whether it is open. Items are parted without regard to groups, which tells the
-    gate's router more, and every run parts them anew; intervals are over items and partings."""
-    wins, against, saved = [], [], {"money": [], "check": []}
+    """Decides by question whether there is enough to win.
+
+    Items are divided without regard to groups, which tells the gate's router more, and every run divides them anew;
+    intervals are over items and runs.
+
+    Args:
+        table: The recorded outcomes.
+        folds: Folds of the cross-validation.
+        runs: Seeds of its repeats.
+        min_dev_gain: As for `score_choices`.
+
+    Returns:
+        By question (`QUESTIONS`): value, ci_low, ci_high, and "question is", open or not open.
+    """
+    gains = []  # by run, (items,)
+    constant_scores = []  # by run, (2, items)
+    equal_scores = {"money": [], "check": []}  # by run, (2, items)
     for run in runs:
         order = seeds.rng("outcomes", "gate", table.name, seed=run).permutation(len(table))
-        parted = rotated(order % folds)
-        told = [informed(table, fold) for fold in parted]
-        against.append(constants(table, parted))
-        wins.append(_right(table, parted, told) - against[-1][0])
-        plays = [
-            choices(table, each.chances, each.pool, table.cost_usd[fold.train].mean(0))
-            for each, fold in zip(told, parted, strict=True)
-        ]
-        saved["money"].append(scored(table, parted, plays, min_dev_gain).equal)
-        saved["check"].append(scored(table, parted, [checked(table)] * folds, min_dev_gain).equal)
-    won = over_partings(stats.t_interval(np.mean(wins, axis=0)), np.mean(wins, axis=1))
-    rows = {"accuracy": [won.value, won.ci_low, won.ci_high, 0.0]}
-    rows |= {
-        question: _saving(np.array(found), np.array(against)) for question, found in saved.items()
-    }
-    out = pd.DataFrame(rows, index=["value", "ci_low", "ci_high", "quality_hi"]).T.rename_axis(
-        "question"
-    )
-    still = (out["ci_low"] >= pd.Series(QUESTIONS)) & (out["quality_hi"] >= 0)
-    out["question is"] = np.where(still & (table.correct.mean(0).max() <= CEILING), OPEN, NOT_OPEN)
-    return out.drop(columns="quality_hi")
+        run_folds = make_cross_validation_folds(order % folds)
+        routers = [fit_informed_router(table, fold) for fold in run_folds]
+        constant = score_best_constant(table, run_folds)
+        constant_scores.append(constant)
+        gains.append(_score_by_accuracy(table, run_folds, routers) - constant[0])
+
+        router_choices = []
+        for router, fold in zip(routers, run_folds, strict=True):
+            expected_cost = table.cost_usd[fold.train].mean(0)
+            router_choices.append(
+                choose_at_rates(table, router.chances, router.pool, expected_cost)
+            )
+        checker_choices = [choose_with_checker(table)] * folds
+        by_router = score_choices(table, run_folds, router_choices, min_dev_gain)
+        by_checker = score_choices(table, run_folds, checker_choices, min_dev_gain)
+        equal_scores["money"].append(by_router.equal)
+        equal_scores["check"].append(by_checker.equal)
+
+    over_items = stats.t_interval(np.mean(gains, axis=0))
+    gain = add_repeat_variance(over_items, np.mean(gains, axis=1))
+    rows = {"accuracy": [gain.value, gain.ci_low, gain.ci_high, 0.0]}
+    for question, scores in equal_scores.items():
+        rows[question] = _estimate_saving(np.array(scores), np.array(constant_scores))
+    columns = ["value", "ci_low", "ci_high", "quality_ci_high"]
+    table_of_questions = pd.DataFrame(rows, index=columns).T.rename_axis("question")
+
+    # A saving counts where quality did not fall; nothing counts where a constant is nearly perfect.
+    reaches_bound = table_of_questions["ci_low"] >= pd.Series(QUESTIONS)
+    keeps_quality = table_of_questions["quality_ci_high"] >= 0
+    has_room = table.correct.mean(0).max() <= CEILING
+    is_open = reaches_bound & keeps_quality & has_room
+    table_of_questions["question is"] = np.where(is_open, OPEN, NOT_OPEN)
+    return table_of_questions.drop(columns="quality_ci_high")
 
 
-def _right(table: Table, folds: Sequence[Fold], told: Sequence[Informed]) -> np.ndarray:
-    """Right answers (n,) where the informed router chooses by accuracy alone."""
-    out = np.zeros(len(table))
-    for fold, each in zip(folds, told, strict=True):
-        asked = each.pool[each.chances[fold.test][:, each.pool].argmax(1)]
-        out[fold.test] = table.correct[fold.test, asked]
-    return out
+def _score_by_accuracy(
+    table: Table, folds: Sequence[Fold], routers: Sequence[InformedRouter]
+) -> np.ndarray:
+    """Correctness (items,) where the informed router chooses by accuracy alone."""
+    correct = np.zeros(len(table))
+    for fold, router in zip(folds, routers, strict=True):
+        pool_chances = router.chances[fold.test][:, router.pool]
+        chosen_models = router.pool[pool_chances.argmax(1)]
+        correct[fold.test] = table.correct[fold.test, chosen_models]
+    return correct
 
 
-def _saving(equal: np.ndarray, constant: np.ndarray) -> list[float]:
-    """1 - dollars / dollars of the best constant with its interval (delta method, items in pairs), and the upper end of
-    what quality changed: where that lies below 0, money was saved by being wrong. Both arguments: right and dollars by
-    parting, (R, 2, n)."""
-    (correct, cost_usd), (known, own) = equal.mean(0), constant.mean(0)
-    ratio = cost_usd.mean() / own.mean()
-    half = stats.t_interval((cost_usd - ratio * own) / own.mean())
-    half = (half.ci_high - half.ci_low) / 2
-    saved = stats.Interval(1 - ratio, 1 - ratio - half, 1 - ratio + half)
-    saved = over_partings(saved, 1 - equal[:, 1].mean(1) / constant[:, 1].mean(1))
-    quality = over_partings(
-        stats.t_interval(correct - known), (equal[:, 0] - constant[:, 0]).mean(1)
-    )
-    return [saved.value, saved.ci_low, saved.ci_high, quality.ci_high]
+def _estimate_saving(equal: np.ndarray, constant: np.ndarray) -> list[float]:
+    """Estimates the fraction of the best constant's cost that was saved, 1 - cost / its cost.
+
+    Args:
+        equal: (repeats, 2, items), correctness and cost at equal quality.
+        constant: (repeats, 2, items), the same of the best constant.
+
+    Returns:
+        The saving, both ends of its interval (delta method, paired items), and the upper end of the change in quality:
+        where that lies below 0, money was saved by being wrong.
+    """
+    correct, cost_usd = equal.mean(0)
+    constant_correct, constant_cost = constant.mean(0)
+    ratio = cost_usd.mean() / constant_cost.mean()
+
+    # Delta method: the ratio varies as the mean of these terms.
+    linearized = (cost_usd - ratio * constant_cost) / constant_cost.mean()
+    ratio_interval = stats.t_interval(linearized)
+    half_width = (ratio_interval.ci_high - ratio_interval.ci_low) / 2
+    saving = stats.Interval(1 - ratio, 1 - ratio - half_width, 1 - ratio + half_width)
+    repeat_savings = 1 - equal[:, 1].mean(1) / constant[:, 1].mean(1)
+    saving = add_repeat_variance(saving, repeat_savings)
+
+    repeat_changes = (equal[:, 0] - constant[:, 0]).mean(1)
+    quality = add_repeat_variance(stats.t_interval(correct - constant_correct), repeat_changes)
+    return [saving.value, saving.ci_low, saving.ci_high, quality.ci_high]

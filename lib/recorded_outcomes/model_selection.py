@@ -1,10 +1,10 @@
-"""How anybody's decisions become numbers: parts by whole groups, a choice of the knob on dev, a score on test.
+"""Scores a method on recorded outcomes: folds of whole groups, a choice of its knob on dev, a score on test.
 
-A method is a set of *plays*: what it would do at each of its knobs, item by item. On dev the plays, and each model
-alone, span a hull (`stats.hull`); a mixture of two of its corners is what a method may promise for a sum of money.
-Its answer at *equal quality* is the cheapest mixture that beats the best constant by a margin on dev, because the best
-of many knobs on dev is not the best on test; where none does for less money, it is that constant. Test items see what
-dev chose.
+A method is a set of `Choices`: which model it would ask for each item, at each setting of its knob. On dev the choices,
+and each model for every item, span a hull (`stats.hull`); a mixture of two of its corners is what a method may promise
+for a mean cost. Its answer at *equal quality* is the cheapest mixture that beats the best constant by a margin on dev,
+because the best of many knobs on dev is not the best on test; where none does for less money, it is that constant. Test
+items see what dev chose.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,15 @@ from lib import stats
 from lib.experiment import seeds
 from lib.recorded_outcomes.tables import Table, TableError
 
-VERSION = 1  # of choices among plays and their scores
-LEVELS = (
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    0.75,
-    1.0,
-)  # of the best constant's dollars, above the cheapest's: money to promise
+VERSION = 1  # of choices and their scores
+# Costs to promise, between the cheapest model's (0) and the best constant's (1).
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 EQUAL, HALF = "equal quality", "half the money"
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Indices of items: what a method learns from, what knobs are chosen on, and what is scored."""
+    """Item indices: what a method learns from, what its knob is chosen on, and what is scored."""
 
     train: np.ndarray
     dev: np.ndarray
@@ -44,19 +38,33 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Plays:
-    """What a method does at each knob: expected right and dollars of each item, (k, n); names: (k,)."""
+class Choices:
+    """What a method's choices bring at each setting of its knob.
+
+    Attributes:
+        correct: (knobs, items), expected correctness.
+        cost_usd: (knobs, items), expected cost.
+        names: (knobs,).
+        learned: Whether the method learned from the train items, so that the knob must not be chosen there.
+    """
 
     correct: np.ndarray
     cost_usd: np.ndarray
     names: tuple[str, ...]
-    learned: bool = False  # from train, so that train may choose no knob
+    learned: bool = False
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A method on the items of a table, each while it was held out. right, dollars: (levels, n), at promised money;
-    promised: (levels, n), dollars; equal: (2, n), right and dollars at equal quality; picked: names by fold."""
+class HeldOutScores:
+    """A method on the items of a table, each while it was held out (nan where it never was).
+
+    Attributes:
+        correct: (levels, items), at each promised cost.
+        cost_usd: (levels, items), at each promised cost.
+        promised: (levels, items), the promised cost per item in USD.
+        equal: (2, items), correctness and cost at equal quality.
+        picked: By fold, the name of the knob with the largest weight at equal quality.
+    """
 
     correct: np.ndarray
     cost_usd: np.ndarray
@@ -65,12 +73,21 @@ class Scored:
     picked: tuple[str, ...]
 
 
-def parts(table: Table, folds: int, seed: int) -> np.ndarray:
-    """The fold of each item, (n,): whole groups, in random order, each into the smallest fold so far.
+def assign_folds(table: Table, folds: int, seed: int) -> np.ndarray:
+    """Divides items into folds: whole groups, in random order, each into the smallest fold so far.
 
-    Raises TableError for fewer groups than 3 (learn, choose, score), or folds out of range.
+    Args:
+        table: Items with their groups.
+        folds: Folds at most; never more than groups.
+        seed: Of the random order, one for each repeat of cross-validation.
+
+    Returns:
+        (items,) the fold of each item.
+
+    Raises:
+        TableError: There are fewer than 3 groups (train, dev, test) or folds.
     """
-    names, at = np.unique(table.groups, return_inverse=True)
+    names, group_of_item = np.unique(table.groups, return_inverse=True)
     if len(names) < 3:
         raise TableError(
             f"{len(names)} groups cannot be parted into items to learn from, to choose on and to score; "
@@ -78,147 +95,190 @@ def parts(table: Table, folds: int, seed: int) -> np.ndarray:
         )
     if folds < 3:
         raise TableError(f"folds must be at least 3, got {folds}")
-    sizes, filled, out = (
-        np.bincount(at),
-        np.zeros(min(folds, len(names))),
-        np.zeros(len(names), dtype=int),
-    )
-    for group in seeds.rng("outcomes", "parts", table.name, seed=seed).permutation(len(names)):
-        out[group] = filled.argmin()
-        filled[out[group]] += sizes[group]
-    return out[at]
+    group_sizes = np.bincount(group_of_item)
+    fold_sizes = np.zeros(min(folds, len(names)))
+    fold_of_group = np.zeros(len(names), dtype=int)
+    rng = seeds.rng("outcomes", "parts", table.name, seed=seed)
+    for group in rng.permutation(len(names)):
+        smallest_fold = fold_sizes.argmin()
+        fold_of_group[group] = smallest_fold
+        fold_sizes[smallest_fold] += group_sizes[group]
+    return fold_of_group[group_of_item]
 
 
-def rotated(of: np.ndarray) -> list[Fold]:
-    """Each fold is scored once; the next one chooses knobs, the others are learned from. of: (n,) the folds."""
-    many = int(of.max()) + 1
-    rows = [np.flatnonzero(of == fold) for fold in range(many)]
-    return [
-        Fold(
-            np.concatenate([rows[i] for i in range(many) if i not in (k, (k + 1) % many)]),
-            rows[(k + 1) % many],
-            rows[k],
-        )
-        for k in range(many)
-    ]
+def make_cross_validation_folds(fold_of_item: np.ndarray) -> list[Fold]:
+    """Splits items into train, dev and test once for each fold.
 
+    Args:
+        fold_of_item: (items,) 0 to num_folds - 1.
 
-def alone(table: Table) -> Plays:
-    """Each model for every item: the constants, and with the hull their mixtures."""
-    return Plays(table.correct.T, table.cost_usd.T, table.models)
-
-
-def best(table: Table, rows: np.ndarray) -> int:
-    """The best constant on `rows`: the model that is right most often, of equals the cheaper."""
-    correct, cost_usd = table.correct[rows].mean(0), table.cost_usd[rows].mean(0)
-    return int(np.lexsort((cost_usd, -np.round(correct, 12)))[0])
-
-
-def constants(table: Table, folds: Sequence[Fold]) -> np.ndarray:
-    """Right and dollars, (2, n), of the constant that was best on the items that are known of each fold."""
-    out = np.full((2, len(table)), np.nan)
-    for fold in folds:
-        top = best(table, fold.known)
-        out[:, fold.test] = table.correct[fold.test, top], table.cost_usd[fold.test, top]
-    return out
-
-
-def promises(table: Table, rows: np.ndarray) -> np.ndarray:
-    """Dollars per item that are promised, (levels,): from the cheapest model's mean to the best one's on `rows`."""
-    cost_usd = table.cost_usd[rows].mean(0)
-    least, most = cost_usd.min(), cost_usd[best(table, rows)]
-    return least + np.array(LEVELS) * (most - least)
-
-
-def scored(
-    table: Table, folds: Sequence[Fold], plays: Sequence[Plays], min_dev_gain: float
-) -> Scored:
-    """What the mixtures that dev chooses among a method's plays, and constants, do on test.
-
-    plays: one per fold; min_dev_gain: accuracy by which the best constant must be beaten on dev, for less money, for
-    another to replace it.
+    Returns:
+        For each fold k: fold k as test, fold k + 1 as dev, all others as train.
     """
-    n, levels = len(table), len(LEVELS)
-    correct, cost_usd, promised = (np.full((levels, n), np.nan) for _ in range(3))
-    equal, picked, constants = np.full((2, n), np.nan), [], alone(table)
-    for fold, own in zip(folds, plays, strict=True):
-        rows, test = fold.dev if own.learned else fold.known, fold.test
-        menu = _joined(own, constants)
-        corners = _corners(menu, rows)
-        for level, budget in enumerate(promises(table, fold.known)):
-            promised[level, test] = budget
-            correct[level, test], cost_usd[level, test] = _mixed(menu, corners.at(budget), test)
-        top = best(table, fold.known)
-        wanted = table.correct[rows, top].mean() + min_dev_gain
-        kept = {len(menu.names) - len(table.models) + top: 1.0}  # the constant itself
-        weights = corners.reaching(wanted) if corners.correct[-1] >= wanted else kept
-        if _mixed(menu, weights, rows)[1].mean() > table.cost_usd[rows, top].mean():
-            weights = kept
-        equal[:, test] = _mixed(menu, weights, test)
-        picked.append(menu.names[max(weights, key=weights.get)])
-    return Scored(correct, cost_usd, promised, equal, tuple(picked))
+    num_folds = int(fold_of_item.max()) + 1
+    rows_by_fold = [np.flatnonzero(fold_of_item == fold) for fold in range(num_folds)]
+    folds = []
+    for test_fold in range(num_folds):
+        dev_fold = (test_fold + 1) % num_folds
+        # fold by fold, for the order of rows is that of the minibatches of a network
+        train_rows = [
+            rows for fold, rows in enumerate(rows_by_fold) if fold not in (test_fold, dev_fold)
+        ]
+        folds.append(
+            Fold(
+                train=np.concatenate(train_rows),
+                dev=rows_by_fold[dev_fold],
+                test=rows_by_fold[test_fold],
+            )
+        )
+    return folds
 
 
-def _joined(own: Plays, constants: Plays) -> Plays:
-    stacked = (
-        np.vstack([a, b])
-        for a, b in ((own.correct, constants.correct), (own.cost_usd, constants.cost_usd))
+def constant_choices(table: Table) -> Choices:
+    """Each model for every item: the constants, and with the hull their mixtures."""
+    return Choices(table.correct.T, table.cost_usd.T, table.models)
+
+
+def find_best_constant(table: Table, rows: np.ndarray) -> int:
+    """The model that is correct most often on `rows`; of equals the cheaper one."""
+    accuracy = table.correct[rows].mean(0)  # (models,)
+    mean_cost = table.cost_usd[rows].mean(0)
+    # Rounding makes equals of accuracies that differ by the order of summation.
+    order = np.lexsort((mean_cost, -np.round(accuracy, 12)))
+    return int(order[0])
+
+
+def score_best_constant(table: Table, folds: Sequence[Fold]) -> np.ndarray:
+    """Correctness and cost, (2, items), of the constant that was best on the known items of each fold."""
+    scores = np.full((2, len(table)), np.nan)
+    for fold in folds:
+        model = find_best_constant(table, fold.known)
+        scores[0, fold.test] = table.correct[fold.test, model]
+        scores[1, fold.test] = table.cost_usd[fold.test, model]
+    return scores
+
+
+def promised_costs(table: Table, rows: np.ndarray) -> np.ndarray:
+    """Mean costs per item that are promised, (levels,): from the cheapest model's to the best constant's on `rows`."""
+    mean_cost = table.cost_usd[rows].mean(0)  # (models,)
+    lowest = mean_cost.min()
+    highest = mean_cost[find_best_constant(table, rows)]
+    return lowest + np.array(LEVELS) * (highest - lowest)
+
+
+def score_choices(
+    table: Table, folds: Sequence[Fold], choices: Sequence[Choices], min_dev_gain: float
+) -> HeldOutScores:
+    """Scores on test the mixtures that dev chooses among a method's choices and the constants.
+
+    Args:
+        table: The recorded outcomes.
+        folds: Train, dev and test items.
+        choices: One for each fold.
+        min_dev_gain: Accuracy by which the best constant must be beaten on dev, for less money, to be replaced.
+    """
+    num_levels, num_items = len(LEVELS), len(table)
+    correct = np.full((num_levels, num_items), np.nan)
+    cost_usd = np.full((num_levels, num_items), np.nan)
+    promised = np.full((num_levels, num_items), np.nan)
+    equal = np.full((2, num_items), np.nan)
+    picked = []
+    constants = constant_choices(table)
+    for fold, fold_choices in zip(folds, choices, strict=True):
+        # What was learned from train would look too good there.
+        rows = fold.dev if fold_choices.learned else fold.known
+        options = _join_choices(fold_choices, constants)
+        frontier = _compute_frontier(options, rows)
+
+        # At each promised cost, the best mixture for it.
+        for level, budget in enumerate(promised_costs(table, fold.known)):
+            weights = frontier.mix_for_cost(budget)
+            promised[level, fold.test] = budget
+            correct[level, fold.test], cost_usd[level, fold.test] = _expect(
+                options, weights, fold.test
+            )
+
+        # At equal quality, the cheapest mixture that clearly beats the best constant, or that constant.
+        best_model = find_best_constant(table, fold.known)
+        constant_weights = {len(options.names) - len(table.models) + best_model: 1.0}
+        target = table.correct[rows, best_model].mean() + min_dev_gain
+        weights = constant_weights
+        if frontier.correct[-1] >= target:
+            weights = frontier.mix_for_accuracy(target)
+        _, costs = _expect(options, weights, rows)
+        if costs.mean() > table.cost_usd[rows, best_model].mean():
+            weights = constant_weights
+        equal[:, fold.test] = _expect(options, weights, fold.test)
+        largest_weight = max(weights, key=weights.get)
+        picked.append(options.names[largest_weight])
+    return HeldOutScores(correct, cost_usd, promised, equal, tuple(picked))
+
+
+def _join_choices(choices: Choices, constants: Choices) -> Choices:
+    return Choices(
+        np.vstack([choices.correct, constants.correct]),
+        np.vstack([choices.cost_usd, constants.cost_usd]),
+        (*choices.names, *constants.names),
     )
-    return Plays(*stacked, (*own.names, *constants.names))
 
 
 @dataclass(frozen=True)
-class Corners:
-    """The hull on dev: knobs, with their mean dollars and right, by rising dollars."""
+class CostFrontier:
+    """The hull on dev: knobs, with their mean costs and accuracies, by rising cost."""
 
     knobs: np.ndarray
     cost_usd: np.ndarray
     correct: np.ndarray
 
-    def at(self, budget: float) -> dict[int, float]:
-        """Weights of knobs whose mixture costs at most `budget` on dev."""
+    def mix_for_cost(self, budget: float) -> dict[int, float]:
+        """{knob: weight} of the mixture that costs at most `budget` on dev."""
         if budget >= self.cost_usd[-1] or len(self.knobs) == 1:
             return {int(self.knobs[-1]): 1.0}
-        after = max(1, int(np.searchsorted(self.cost_usd, budget, side="right")))
-        share = (self.cost_usd[after] - budget) / (self.cost_usd[after] - self.cost_usd[after - 1])
-        return self._two(after, min(share, 1.0))
+        upper = max(1, int(np.searchsorted(self.cost_usd, budget, side="right")))
+        cost_step = self.cost_usd[upper] - self.cost_usd[upper - 1]
+        lower_weight = (self.cost_usd[upper] - budget) / cost_step
+        return self._mix_neighbours(upper, min(lower_weight, 1.0))
 
-    def reaching(self, quality: float) -> dict[int, float]:
-        """Weights of the cheapest mixture that is as right as `quality` on dev."""
-        after = int(np.searchsorted(self.correct, quality - 1e-12))
-        if after == 0:
+    def mix_for_accuracy(self, target: float) -> dict[int, float]:
+        """{knob: weight} of the cheapest mixture with the accuracy `target` on dev."""
+        upper = int(np.searchsorted(self.correct, target - 1e-12))
+        if upper == 0:
             return {int(self.knobs[0]): 1.0}
-        return self._two(
-            after, (self.correct[after] - quality) / (self.correct[after] - self.correct[after - 1])
-        )
+        accuracy_step = self.correct[upper] - self.correct[upper - 1]
+        lower_weight = (self.correct[upper] - target) / accuracy_step
+        return self._mix_neighbours(upper, lower_weight)
 
-    def _two(self, after: int, share: float) -> dict[int, float]:
-        weights = {int(self.knobs[after - 1]): share, int(self.knobs[after]): 1 - share}
+    def _mix_neighbours(self, upper: int, lower_weight: float) -> dict[int, float]:
+        weights = {
+            int(self.knobs[upper - 1]): lower_weight,
+            int(self.knobs[upper]): 1 - lower_weight,
+        }
         return {knob: weight for knob, weight in weights.items() if weight > 0}
 
 
-def _corners(menu: Plays, rows: np.ndarray) -> Corners:
-    cost_usd, correct = menu.cost_usd[:, rows].mean(1), menu.correct[:, rows].mean(1)
-    knobs = stats.hull(cost_usd, correct)
-    return Corners(knobs, cost_usd[knobs], correct[knobs])
+def _compute_frontier(options: Choices, rows: np.ndarray) -> CostFrontier:
+    mean_cost = options.cost_usd[:, rows].mean(1)  # (knobs,)
+    accuracy = options.correct[:, rows].mean(1)
+    corners = stats.hull(mean_cost, accuracy)
+    return CostFrontier(corners, mean_cost[corners], accuracy[corners])
 
 
-def _mixed(
-    menu: Plays, weights: dict[int, float], rows: np.ndarray
+def _expect(
+    options: Choices, weights: dict[int, float], rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Expected right and dollars of a mixture on `rows`, (k,) each: the coin is averaged over."""
-    return tuple(
-        sum(weight * values[knob, rows] for knob, weight in weights.items())
-        for values in (menu.correct, menu.cost_usd)
-    )
+    """Expected correctness and cost of a mixture on `rows`, (rows,) each; no coin is tossed."""
+    correct = sum(weight * options.correct[knob, rows] for knob, weight in weights.items())
+    cost_usd = sum(weight * options.cost_usd[knob, rows] for knob, weight in weights.items())
+    return correct, cost_usd
 
 
-def frame(table: Table, found: Scored, method: str, role: str) -> pd.DataFrame:
-    """Rows for `lib.experiment.results_table`: at equal quality, and at half of the best constant's money. right may
-    be a share, that of a coin's outcomes."""
+def make_result_rows(table: Table, scores: HeldOutScores, method: str, role: str) -> pd.DataFrame:
+    """Rows for `lib.experiment.results_table`: at equal quality, and at half of the best constant's cost.
+
+    correct may be a fraction, the expectation over a mixture's coin.
+    """
     half = LEVELS.index(0.5)
-    made = {EQUAL: found.equal, HALF: np.stack([found.correct[half], found.cost_usd[half]])}
-    common = {
+    columns = {
         "method": method,
         "role": role,
         "backend": "replay",
@@ -227,69 +287,116 @@ def frame(table: Table, found: Scored, method: str, role: str) -> pd.DataFrame:
         "group": table.name,
         "context": table.groups,
     }
+    at_equal_quality = columns | {
+        "condition": EQUAL,
+        "correct": scores.equal[0],
+        "cost_usd": scores.equal[1],
+    }
+    at_half_cost = columns | {
+        "condition": HALF,
+        "correct": scores.correct[half],
+        "cost_usd": scores.cost_usd[half],
+    }
     return pd.concat(
-        [
-            pd.DataFrame(common | {"condition": name, "correct": correct, "cost_usd": cost_usd})
-            for name, (correct, cost_usd) in made.items()
-        ],
-        ignore_index=True,
+        [pd.DataFrame(at_equal_quality), pd.DataFrame(at_half_cost)], ignore_index=True
     )
 
 
-def over_partings(found: stats.Interval, values: Sequence[float] | np.ndarray) -> stats.Interval:
-    """An interval over items, with what it adds that items are parted by lot. values: (R,), the estimate of each
-    parting; their mean varies by their variance / R beside the items, and half-widths of independent parts add as
-    squares. One parting, of which that is not known, leaves the interval as it is."""
-    if len(values) < 2 or not found.known:
-        return found
-    lot = stats.t_interval(np.asarray(values, dtype=float))
-    lot = (lot.ci_high - lot.ci_low) / 2
+def add_repeat_variance(
+    interval: stats.Interval, repeat_means: Sequence[float] | np.ndarray
+) -> stats.Interval:
+    """Widens an interval over items by what the random folds add.
+
+    The mean over R repeats of cross-validation varies by their variance / R beside the items, and half-widths of
+    independent sources add as squares. With one repeat, of which that is not known, the interval stays as it is.
+
+    Args:
+        interval: Over items, of the mean over repeats.
+        repeat_means: (R,), the estimate of each repeat.
+    """
+    if len(repeat_means) < 2 or not interval.known:
+        return interval
+    repeats = stats.t_interval(np.asarray(repeat_means, dtype=float))
+    repeats_half_width = (repeats.ci_high - repeats.ci_low) / 2
+    lower_half_width = np.hypot(interval.value - interval.ci_low, repeats_half_width)
+    upper_half_width = np.hypot(interval.ci_high - interval.value, repeats_half_width)
     return stats.Interval(
-        found.value,
-        found.value - float(np.hypot(found.value - found.ci_low, lot)),
-        found.value + float(np.hypot(found.ci_high - found.value, lot)),
+        interval.value,
+        interval.value - float(lower_half_width),
+        interval.value + float(upper_half_width),
     )
 
 
 def curve_height(correct: np.ndarray, cost_usd: np.ndarray, low: float, high: float) -> np.ndarray:
-    """AIQ of curves as they are (RouterBench, section 3, without a new hull, which would choose on test): the mean
-    height between two sums of money, of means (levels,) or of many resamples (draws, levels)."""
-    correct, cost_usd = np.atleast_2d(correct), np.atleast_2d(cost_usd)
+    """Computes AIQ, the mean height of quality over cost (RouterBench, section 3).
+
+    The curves are taken as they are; a new hull would choose on test.
+
+    Args:
+        correct: (levels,), or (resamples, levels).
+        cost_usd: Of the same shape.
+        low: Cost at which the mean begins.
+        high: Cost at which it ends.
+
+    Returns:
+        (resamples,), or (1,).
+    """
+    correct = np.atleast_2d(correct)
+    cost_usd = np.atleast_2d(cost_usd)
     if not high > low:  # one price for all: the curve is a point
         return correct.max(1)
     grid = np.linspace(low, high, 101)
     heights = []
-    for y, x in zip(correct, cost_usd, strict=True):
-        order = np.argsort(x, kind="stable")
-        heights.append(np.trapezoid(np.interp(grid, x[order], y[order]), grid) / (high - low))
+    for curve_correct, curve_cost in zip(correct, cost_usd, strict=True):
+        order = np.argsort(curve_cost, kind="stable")
+        quality = np.interp(grid, curve_cost[order], curve_correct[order])
+        heights.append(np.trapezoid(quality, grid) / (high - low))
     return np.array(heights)
 
 
 def aiq_gap(
-    table: Table, ours: Sequence[Scored], theirs: Sequence[Scored], draws: int
+    table: Table,
+    treatment: Sequence[HeldOutScores],
+    baseline: Sequence[HeldOutScores],
+    draws: int,
 ) -> stats.Interval:
-    """AIQ of a method less that of another, both between the dollars of the cheapest and of the best constant, with an
-    interval over groups of items (bootstrap of whole groups) and partings, which are averaged inside an item."""
-    means = [
-        [
-            np.mean([getattr(each, name) for each in side], axis=0)
-            for name in ("correct", "cost_usd")
+    """The AIQ of a method minus that of another, between the costs of the cheapest and of the best constant.
+
+    Args:
+        table: The recorded outcomes.
+        treatment: Scores of the method, one for each repeat of cross-validation.
+        baseline: Scores of the other method, in the same repeats.
+        draws: Bootstrap resamples.
+
+    Returns:
+        The difference with an interval over groups of items (bootstrap of whole groups) and repeats, which are averaged
+        within an item.
+    """
+    num_items = len(table)
+    costs = promised_costs(table, np.arange(num_items))
+    low, high = costs[0], costs[-1]
+
+    # Each resample weights groups by how often they are drawn; the first row is the table itself.
+    names, group_of_item = np.unique(table.groups, return_inverse=True)
+    num_groups = len(names)
+    rng = seeds.rng("outcomes", "aiq", table.name)
+    counts = rng.multinomial(num_groups, np.full(num_groups, 1 / num_groups), size=draws)
+    weights = np.vstack([np.ones(num_items), counts[:, group_of_item]])
+    weights = weights / weights.sum(1, keepdims=True)  # (1 + draws, items)
+
+    def resampled_heights(repeats: Sequence[HeldOutScores]) -> np.ndarray:
+        correct = np.mean([scores.correct for scores in repeats], axis=0)  # (levels, items)
+        cost_usd = np.mean([scores.cost_usd for scores in repeats], axis=0)
+        return curve_height(weights @ correct.T, weights @ cost_usd.T, low, high)
+
+    def repeat_heights(repeats: Sequence[HeldOutScores]) -> list[float]:
+        return [
+            curve_height(scores.correct.mean(1), scores.cost_usd.mean(1), low, high)[0]
+            for scores in repeats
         ]
-        for side in (ours, theirs)
-    ]
-    n, every = len(table), np.arange(len(table))
-    low, high = promises(table, every)[0], promises(table, every)[-1]
-    names, at = np.unique(table.groups, return_inverse=True)
-    rng, count = seeds.rng("outcomes", "aiq", table.name), len(names)
-    weights = np.vstack(
-        [np.ones(n), rng.multinomial(count, np.full(count, 1 / count), size=draws)[:, at]]
-    )
-    weights = weights / weights.sum(1, keepdims=True)
-    own, other = (curve_height(weights @ q.T, weights @ c.T, low, high) for q, c in means)
-    gaps = own - other
-    found = stats.Interval(float(gaps[0]), *map(float, np.quantile(gaps[1:], [0.025, 0.975])))
-    heights = (
-        [curve_height(e.correct.mean(1), e.cost_usd.mean(1), low, high)[0] for e in side]
-        for side in (ours, theirs)
-    )
-    return over_partings(found, np.subtract(*heights))
+
+    differences = resampled_heights(treatment) - resampled_heights(baseline)
+    ci_low, ci_high = np.quantile(differences[1:], [0.025, 0.975])
+    over_groups = stats.Interval(float(differences[0]), float(ci_low), float(ci_high))
+    repeat_differences = np.subtract(repeat_heights(treatment), repeat_heights(baseline))
+    return add_repeat_variance(over_groups, repeat_differences)

@@ -1,7 +1,8 @@
-"""One table: n items, m models, who was right, what it cost; the shipped ones, and anybody's.
+"""Tables of recorded outcomes: which model was correct on which item, and what it cost; shipped ones, and a user's.
 
-Dollars are *recorded* for agents only (tokens x list price, by the source); elsewhere they are *listed* (a published
-price, an assumed length of replies) or *assumed* (a price by size, recorded lengths), and every table says which.
+Costs in USD are *recorded* for agents only (tokens x list price, by the source); elsewhere they are *listed* (a
+published price, an assumed length of replies) or *assumed* (a price by size, recorded lengths), and every table says
+which.
 Left out: the prompts. `data/outcomes/PROVENANCE.md` names sources, licences and traps; what it says to doubt is left
 out here by rule, never by hand.
 """
@@ -21,7 +22,7 @@ from lib.config import ROOT
 from lib.experiment import artifacts, seeds
 
 VERSION = 1  # of tables of outcomes
-PLACE = ROOT / "data/outcomes"
+OUTCOMES_FOLDER = ROOT / "data/outcomes"
 RECORDED, LISTED, ASSUMED = "recorded", "listed", "assumed"
 AGENTS = {
     "swe-bench": "swe-bench",
@@ -30,26 +31,20 @@ AGENTS = {
     "swe-multimodal": "swe-bench-multimodal",
     "commit0": "commit0",
 }
-VARIANTS = ("measured", "rebuilt", "all")  # of the agents; see `agents`
+VARIANTS = ("measured", "rebuilt", "all")  # of the agents; see `load_agents`
 CHARACTERS = 4  # of a token, about
-_COMPLETE, _PRICED = (
-    0.97,
-    0.8,
-)  # shares of items that a run must have met, and whose dollars must be known
-_AWAY = "not available"  # says the source's own list of a model that stands far above its other benchmarks
-_BROKEN = "looks broken|resolved unknown"  # what PROVENANCE says of outcomes that are none
-_UNPRICED = "all 0|constant|x the published"  # and of dollars that are none
-_READ = {
-    "item": str,
-    "group": str,
-    "model": str,
-    "correct": str,
-    "prompt": str,
-}  # an id 007 is no number
+_MIN_COMPLETE = 0.97  # fraction of items that a run must have met
+_MIN_PRICED = 0.8  # fraction of items whose cost must be known
+# What PROVENANCE.md says of outcomes and costs that cannot be trusted:
+_UNAVAILABLE = "not available"  # of a model that stands far above its other benchmarks
+_BROKEN = "looks broken|resolved unknown"
+_UNPRICED = "all 0|constant|x the published"
+# Read as text: an id 007 is no number.
+_COLUMN_TYPES = {"item": str, "group": str, "model": str, "correct": str, "prompt": str}
 _SIZE = re.compile(
     r"-(\d+(?:\.\d+)?)[Bb](?![A-Za-z0-9])"
-)  # billions of parameters, where a name tells them
-_HOSTS = ("fp8@together", "@sambanova")  # of a model that a third host serves in full precision
+)  # billions of parameters, where a name has them
+_DUPLICATE_HOSTS = ("fp8@together", "@sambanova")  # a third host serves the model in full precision
 
 
 class TableError(ValueError):
@@ -58,8 +53,20 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Table:
-    """right (n, m) in [0, 1]; dollars (n, m); seen (n, d): what a router may look at before it asks; more (n, k): what
-    nobody could look at, for the gate alone; spent: whether dollars tell how long a model worked on the item."""
+    """Outcomes of every model on every item.
+
+    Attributes:
+        name: Of the table.
+        items: (items,) ids.
+        groups: (items,) what is held out together, such as a repository.
+        models: Their names.
+        correct: (items, models) in [0, 1].
+        cost_usd: (items, models).
+        features: (items, d), what a router may look at before it asks.
+        money: Where the costs come from: recorded, listed, assumed or as given.
+        cost_measures_work: Whether the cost tells how long a model worked on the item.
+        gate_features: (items, k), what no router could look at, for the gate alone; (0, 0) where there is nothing.
+    """
 
     name: str
     items: np.ndarray
@@ -67,173 +74,218 @@ class Table:
     models: tuple[str, ...]
     correct: np.ndarray
     cost_usd: np.ndarray
-    seen: np.ndarray
+    features: np.ndarray
     money: str = RECORDED
-    spent: bool = False
-    more: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    cost_measures_work: bool = False
+    gate_features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
     def __len__(self) -> int:
         return len(self.items)
 
     def take(self, rows: np.ndarray) -> Table:
-        """The items at `rows` (k,), indices or truths."""
-        arrays = ("items", "groups", "correct", "cost_usd", "seen")
-        more = self.more[rows] if len(self.more) else self.more
-        return replace(self, more=more, **{name: getattr(self, name)[rows] for name in arrays})
-
-    def among(self, models: Sequence[str]) -> Table:
-        """The same items with these models only, in this order."""
-        at = [self.models.index(name) for name in models]
+        """The table of some items only; rows: (k,) indices, or a mask (items,)."""
+        has_gate_features = len(self.gate_features) > 0
         return replace(
-            self, models=tuple(models), correct=self.correct[:, at], cost_usd=self.cost_usd[:, at]
+            self,
+            items=self.items[rows],
+            groups=self.groups[rows],
+            correct=self.correct[rows],
+            cost_usd=self.cost_usd[rows],
+            features=self.features[rows],
+            gate_features=self.gate_features[rows] if has_gate_features else self.gate_features,
         )
 
-    def repriced(self, factors: dict[str, float]) -> Table:
-        """The same outcomes with some models' dollars multiplied."""
-        times = np.array([factors.get(name, 1.0) for name in self.models])
-        return replace(self, cost_usd=self.cost_usd * times)
+    def select_models(self, models: Sequence[str]) -> Table:
+        """The same items with these models only, in this order."""
+        columns = [self.models.index(name) for name in models]
+        return replace(
+            self,
+            models=tuple(models),
+            correct=self.correct[:, columns],
+            cost_usd=self.cost_usd[:, columns],
+        )
+
+    def scale_costs(self, factors: dict[str, float]) -> Table:
+        """The same outcomes with the costs of some models multiplied; factors: by model, 1 by default."""
+        factor_by_model = np.array([factors.get(name, 1.0) for name in self.models])
+        return replace(self, cost_usd=self.cost_usd * factor_by_model)
 
 
 # The shipped tables --------------------------------------------------------------------------------
 
 
-def agents(benchmark: str, variant: str = "measured", root: Path = PLACE) -> Table:
-    """Agents (harness and model) on issues of one benchmark, in dollars by issue.
+def load_agents(benchmark: str, variant: str = "measured", root: Path = OUTCOMES_FOLDER) -> Table:
+    """Loads agents (harness and model) on the issues of one benchmark, with the cost of each issue.
 
-    variant: "measured", dollars that were recorded while agents ran, without the model that its source's own list calls
-    not available; "rebuilt", with runs whose dollars were computed afterwards; "all". An issue that a run left out
-    counts as not resolved, as in the source; unknown dollars of an issue are its run's mean. A router sees the number
-    of the issue, where there is one: repositories are held out whole.
+    An issue that a run did not attempt counts as not resolved, as in the source; unknown costs of an issue are the mean
+    of its run. A router sees the number of the issue, where there is one: repositories are held out whole.
+
+    Args:
+        benchmark: One of `AGENTS`.
+        variant: "measured", costs that were recorded while agents ran, without the model that its source calls not
+            available; "rebuilt", with runs whose costs were computed afterwards; "all".
+        root: Folder of the shipped tables.
     """
     rows = artifacts.read_parquet(root / "openhands.parquet")
-    away = rows["model"][rows["suspect"].astype(str).str.contains(_AWAY)].unique()
-    rows = rows[
-        (rows["benchmark"] == AGENTS[benchmark]) & ((variant == "all") | ~rows["model"].isin(away))
-    ]
+    is_unavailable = rows["suspect"].astype(str).str.contains(_UNAVAILABLE)
+    unavailable_models = rows["model"][is_unavailable].unique()
+    is_usable = (variant == "all") | ~rows["model"].isin(unavailable_models)
+    rows = rows[(rows["benchmark"] == AGENTS[benchmark]) & is_usable]
     rows = rows.assign(run=rows["harness"].astype(str) + " / " + rows["model"].astype(str))
-    correct, cost_usd = (
-        rows.pivot(index="item", columns="run", values=name) for name in ("resolved", "usd")
-    )
-    state, doubt = (
-        rows.groupby("run")[name].agg(lambda x: " ".join(sorted(set(x.astype(str)))))
-        for name in ("usd_state", "suspect")
-    )
-    fine = (correct.notna().mean() >= _COMPLETE) & ~doubt.str.contains(_BROKEN)
-    fine &= (cost_usd.notna().mean() >= _PRICED) & ~doubt.str.contains(_UNPRICED)
+    correct = rows.pivot(index="item", columns="run", values="resolved")
+    cost_usd = rows.pivot(index="item", columns="run", values="usd")
+
+    # Runs that are complete, priced and not doubted.
+    cost_sources = _join_by_run(rows, "usd_state")
+    doubts = _join_by_run(rows, "suspect")
+    is_good_run = (correct.notna().mean() >= _MIN_COMPLETE) & ~doubts.str.contains(_BROKEN)
+    is_good_run &= (cost_usd.notna().mean() >= _MIN_PRICED) & ~doubts.str.contains(_UNPRICED)
     if variant == "measured":
-        fine &= ~state.str.contains("rebuilt")
-    correct, cost_usd = correct.loc[:, fine].fillna(0.0), cost_usd.loc[:, fine]
+        is_good_run &= ~cost_sources.str.contains("rebuilt")
+    correct = correct.loc[:, is_good_run].fillna(0.0)
+    cost_usd = cost_usd.loc[:, is_good_run]
+
     items = correct.index.to_numpy(dtype=str)
-    number = pd.Series(items).str.extract(r"-(\d+)$")[0].astype(float).fillna(0.0).to_numpy()
-    groups = np.array([item.split("__")[0] for item in items])
+    issue_numbers = pd.Series(items).str.extract(r"-(\d+)$")[0].astype(float).fillna(0.0).to_numpy()
+    repositories = np.array([item.split("__")[0] for item in items])
     return Table(
-        benchmark,
-        items,
-        groups,
-        tuple(correct.columns),
-        correct.to_numpy(float),
-        cost_usd.fillna(cost_usd.mean()).to_numpy(float),
-        np.log1p(number)[:, None],
-        spent=True,
+        name=benchmark,
+        items=items,
+        groups=repositories,
+        models=tuple(correct.columns),
+        correct=correct.to_numpy(float),
+        cost_usd=cost_usd.fillna(cost_usd.mean()).to_numpy(float),
+        features=np.log1p(issue_numbers)[:, None],
+        cost_measures_work=True,
     )
 
 
-def llmrouter(prices: Any, known: bool = True, root: Path = PLACE) -> Table:
-    """Nine models on queries of 14 tasks (LLMRouter), at listed prices and an assumed length of replies.
+def _join_by_run(rows: pd.DataFrame, column: str) -> pd.Series:
+    """All different values of a column, as one text for each run."""
+    return rows.groupby("run")[column].agg(lambda values: " ".join(sorted(set(values.astype(str)))))
 
-    known: items are parted, so that a router has met every task and sees which; otherwise whole tasks are.
+
+def load_llmrouter(prices: Any, known: bool = True, root: Path = OUTCOMES_FOLDER) -> Table:
+    """Loads nine models on queries of 14 tasks (LLMRouter), at listed prices and an assumed length of replies.
+
+    Args:
+        prices: `recorded.prices` of the settings; reply_tokens is read.
+        known: Whether items are divided, so that a router has met every task and sees which; otherwise whole tasks are.
+        root: Folder of the shipped tables.
     """
     rows = artifacts.read_parquet(root / "llmrouter.parquet")
-    listed = pd.read_csv(root / "prices.csv").set_index("model")["usd_per_million_out"] / 1e6
+    price_list = pd.read_csv(root / "prices.csv").set_index("model")
+    usd_per_token = price_list["usd_per_million_out"] / 1e6
     correct = rows.pivot(index="item", columns="model", values="score")
-    about = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
-    tokens = about["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
-    tasks, seen = about["task"].to_numpy(dtype=str), embedded("llmrouter", correct.index, root)
-    seen = np.column_stack([seen, pd.get_dummies(tasks)]) if known else seen
+    item_rows = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
+    tokens = item_rows["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
+    tasks = item_rows["task"].to_numpy(dtype=str)
+    features = load_embeddings("llmrouter", correct.index, root)
+    if known:
+        features = np.column_stack([features, pd.get_dummies(tasks)])
     items = correct.index.to_numpy(dtype=str)
     return Table(
-        "llmrouter" if known else "llmrouter-new",
-        items,
-        items if known else tasks,
-        tuple(correct.columns),
-        correct.to_numpy(float),
-        tokens[:, None] * listed[list(correct.columns)].to_numpy(),
-        seen.astype(float),
-        LISTED,
+        name="llmrouter" if known else "llmrouter-new",
+        items=items,
+        groups=items if known else tasks,
+        models=tuple(correct.columns),
+        correct=correct.to_numpy(float),
+        cost_usd=tokens[:, None] * usd_per_token[list(correct.columns)].to_numpy(),
+        features=features.astype(float),
+        money=LISTED,
     )
 
 
-def zeroeval(name: str, prices: Any, root: Path = PLACE) -> Table:
-    """Open models on GSM8K or CRUX (ZeroEval): recorded lengths of replies, at a price assumed by size,
+def load_zeroeval(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Table:
+    """Loads open models on GSM8K or CRUX (ZeroEval): recorded lengths of replies, at a price assumed by size.
 
-        dollars = characters / 4 x per_billion x billions ** exponent.
+        cost_usd = characters / 4 x per_billion x billions ** exponent
 
-    Models whose name tells no size are no choice; their outcomes are what the gate alone sees.
+    Models whose name has no size are no choice; their outcomes are what the gate alone sees.
+
+    Args:
+        name: "gsm" or "crux".
+        prices: `recorded.prices` of the settings; per_billion and exponent are read.
+        root: Folder of the shipped tables.
     """
     rows = artifacts.read_parquet(root / f"{name}.parquet")
-    correct, length = (
-        rows.pivot(index="item", columns="model", values=column)
-        for column in ("correct", "reply_chars")
-    )
-    sizes = {model: float(found[1]) for model in correct if (found := _SIZE.search(model))}
-    menu = [model for model in sizes if not any(host in model for host in _HOSTS)]
-    price = np.array([prices.per_billion * sizes[model] ** prices.exponent for model in menu])
-    items, others = correct.index.to_numpy(dtype=str), correct.drop(columns=list(sizes))
+    correct = rows.pivot(index="item", columns="model", values="correct")
+    reply_chars = rows.pivot(index="item", columns="model", values="reply_chars")
+    billions = {}
+    for model in correct:
+        match = _SIZE.search(model)
+        if match:
+            billions[model] = float(match[1])
+    models = [model for model in billions if not any(host in model for host in _DUPLICATE_HOSTS)]
+    price = np.array([prices.per_billion * billions[model] ** prices.exponent for model in models])
+    items = correct.index.to_numpy(dtype=str)
+    without_size = correct.drop(columns=list(billions))
     return Table(
-        name,
-        items,
-        items,
-        tuple(menu),
-        correct[menu].to_numpy(float),
-        length[menu].to_numpy(float) / CHARACTERS * price,
-        embedded(name, correct.index, root),
-        ASSUMED,
-        True,
-        others.to_numpy(float),
+        name=name,
+        items=items,
+        groups=items,
+        models=tuple(models),
+        correct=correct[models].to_numpy(float),
+        cost_usd=reply_chars[models].to_numpy(float) / CHARACTERS * price,
+        features=load_embeddings(name, correct.index, root),
+        money=ASSUMED,
+        cost_measures_work=True,
+        gate_features=without_size.to_numpy(float),
     )
 
 
-def routellm(name: str, prices: Any, root: Path = PLACE) -> Table:
-    """Mixtral and GPT-4 on 45 subjects of MMLU, or on GSM8K (RouteLLM), at listed prices and an assumed length of
-    replies. Whole subjects are held out; the gate sees the subject, and on GSM8K what 43 other models made of it."""
-    rows = artifacts.read_parquet(root / "routellm.parquet").query(f"table == '{name}'")
+def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Table:
+    """Loads Mixtral and GPT-4 (RouteLLM) on MMLU or GSM8K, at listed prices and an assumed length of replies.
+
+    On MMLU whole subjects (45) are held out, and the gate sees the subject; on GSM8K it sees the outcomes of 43 other
+    models.
+
+    Args:
+        name: "mmlu" or "gsm8k".
+        prices: `recorded.prices` of the settings; reply_tokens and routellm are read.
+        root: Folder of the shipped tables.
+    """
+    rows = artifacts.read_parquet(root / "routellm.parquet")
+    rows = rows[rows["table"] == name]
     correct = rows.pivot(index="item", columns="model", values="right")
-    about = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
-    tokens = about["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
+    item_rows = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
+    tokens = item_rows["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
     price = np.array([prices.routellm[model] for model in correct.columns])
-    items, groups = correct.index.to_numpy(dtype=str), about["group"].to_numpy(dtype=str)
+    items = correct.index.to_numpy(dtype=str)
+    subjects = item_rows["group"].to_numpy(dtype=str)
     if name == "gsm8k":
-        others = artifacts.read_parquet(root / "gsm.parquet").pivot(
-            index="item", columns="model", values="correct"
-        )
-        groups, more = items, others.reindex(items).to_numpy(float)
+        gsm_rows = artifacts.read_parquet(root / "gsm.parquet")
+        other_models = gsm_rows.pivot(index="item", columns="model", values="correct")
+        groups = items
+        gate_features = other_models.reindex(items).to_numpy(float)
     else:
-        more = pd.get_dummies(groups).to_numpy(float)
+        groups = subjects
+        gate_features = pd.get_dummies(subjects).to_numpy(float)
     return Table(
-        name,
-        items,
-        groups,
-        tuple(correct.columns),
-        correct.to_numpy(float),
-        tokens[:, None] * price,
-        embedded("routellm", correct.index, root),
-        LISTED,
-        more=more,
+        name=name,
+        items=items,
+        groups=groups,
+        models=tuple(correct.columns),
+        correct=correct.to_numpy(float),
+        cost_usd=tokens[:, None] * price,
+        features=load_embeddings("routellm", correct.index, root),
+        money=LISTED,
+        gate_features=gate_features,
     )
 
 
-def embedded(table: str, items: Sequence[str], root: Path = PLACE) -> np.ndarray:
-    """Reduced sentence embeddings of the prompts of `items`, (n, 64)."""
-    found = artifacts.read_parquet(root / f"{table}_embeddings.parquet").set_index("item")
-    return found.loc[[str(item) for item in items]].to_numpy(float)
+def load_embeddings(table: str, items: Sequence[str], root: Path = OUTCOMES_FOLDER) -> np.ndarray:
+    """Reduced sentence embeddings of the prompts of `items`, (items, 64)."""
+    embeddings = artifacts.read_parquet(root / f"{table}_embeddings.parquet").set_index("item")
+    return embeddings.loc[[str(item) for item in items]].to_numpy(float)
 
 
 SHIPPED: dict[str, Callable[[Any], Table]] = {
-    **{name: (lambda _, name=name: agents(name)) for name in AGENTS},
-    "llmrouter": lambda prices: llmrouter(prices),
-    "llmrouter-new": lambda prices: llmrouter(prices, known=False),
-    **{name: (lambda prices, name=name: zeroeval(name, prices)) for name in ("gsm", "crux")},
-    **{name: (lambda prices, name=name: routellm(name, prices)) for name in ("mmlu", "gsm8k")},
+    **{name: (lambda _, name=name: load_agents(name)) for name in AGENTS},
+    "llmrouter": lambda prices: load_llmrouter(prices),
+    "llmrouter-new": lambda prices: load_llmrouter(prices, known=False),
+    **{name: (lambda prices, name=name: load_zeroeval(name, prices)) for name in ("gsm", "crux")},
+    **{name: (lambda prices, name=name: load_routellm(name, prices)) for name in ("mmlu", "gsm8k")},
 }
 
 
@@ -256,105 +308,114 @@ PRICED_BY: dict[str, tuple[str, ...]] = {
 }
 
 
-def thinned(table: Table, most: int) -> Table:
-    """At most `most` items of every table, the same share of each group; a group keeps at least two."""
+def subsample(table: Table, most: int) -> Table:
+    """Draws at most `most` items of a table, the same fraction of each group; a group keeps at least two."""
     if len(table) <= most:
         return table
     order = seeds.rng("outcomes", "thinned", table.name).permutation(len(table))
-    groups, size = pd.Series(table.groups[order]), len(table)
-    if groups.nunique() == size:
+    groups = pd.Series(table.groups[order])
+    if groups.nunique() == len(table):  # every item is a group of its own
         return table.take(np.sort(order[:most]))
-    place, total = groups.groupby(groups).cumcount(), groups.groupby(groups).transform("size")
-    return table.take(
-        np.sort(order[(place < np.maximum(2, np.floor(total * most / size))).to_numpy()])
-    )
+    rank_in_group = groups.groupby(groups).cumcount()
+    group_size = groups.groupby(groups).transform("size")
+    items_per_group = np.maximum(2, np.floor(group_size * most / len(table)))
+    is_selected = (rank_in_group < items_per_group).to_numpy()
+    return table.take(np.sort(order[is_selected]))
 
 
-# Anybody's table -----------------------------------------------------------------------------------
+# A user's table ------------------------------------------------------------------------------------
 
 
-def read(path: str | Path) -> Table:
-    """A table in long form, .csv or .parquet: a row for each item and model, with the columns item, group, model,
-    correct (0 to 1) and dollars, and either numbers e0, e1, ... (an embedding of the item) or its prompt.
+def read_table(path: str | Path) -> Table:
+    """Reads a table in long form: a row for each item and model.
 
-    A prompt is turned into 32 numbers by tf-idf and truncated SVD, without a look at outcomes. Raises TableError,
-    naming what is wrong, for columns that are missing, cells that are no numbers or missing, negative dollars, an item
-    that a model has met twice or never, fewer than two models, and groups that leak: an item, or a prompt, in two.
+    Args:
+        path: .csv or .parquet with the columns item, group, model, correct (0 to 1) and cost_usd, and either numbers
+            e0, e1, ... (an embedding of the item) or its prompt. A prompt is turned into 32 numbers by tf-idf and
+            truncated SVD, without a look at outcomes.
+
+    Raises:
+        TableError: A column or a number is missing, a cost is negative, a model has met an item twice or never, there
+            are fewer than two models, or groups leak: an item, or a prompt, is in two. The message names what is wrong.
     """
     path = Path(path)
     try:
-        rows = (
-            artifacts.read_parquet(path)
-            if path.suffix == ".parquet"
-            else pd.read_csv(path, dtype=_READ, encoding_errors="strict")
-        )
-    except (
-        ValueError,
-        OSError,
-    ) as error:  # what pandas raises of an empty, ragged or undecodable file is a ValueError
-        raise TableError(f"{path} cannot be read as a table: {_short(error)}") from error
+        if path.suffix == ".parquet":
+            rows = artifacts.read_parquet(path)
+        else:
+            rows = pd.read_csv(path, dtype=_COLUMN_TYPES, encoding_errors="strict")
+    # What pandas raises of an empty, ragged or undecodable file is a ValueError.
+    except (ValueError, OSError) as error:
+        raise TableError(f"{path} cannot be read as a table: {_shorten(error)}") from error
     try:
-        return of(rows, path.stem)
+        return table_from_rows(rows, path.stem)
     except TableError as error:
         raise TableError(f"{path}: {error}") from error
 
 
-def of(rows: pd.DataFrame, name: str) -> Table:
-    """The table of rows in long form; see `read`."""
-    rows = _checked(rows)
-    one = rows.drop_duplicates("item").set_index("item").sort_index()
-    correct, cost_usd = (
-        rows.pivot(index="item", columns="model", values=column)
-        for column in ("correct", "cost_usd")
-    )
+def table_from_rows(rows: pd.DataFrame, name: str) -> Table:
+    """Makes a table from rows in long form; columns and errors as in `read_table`."""
+    rows = _check_rows(rows)
+    item_rows = rows.drop_duplicates("item").set_index("item").sort_index()
+    correct = rows.pivot(index="item", columns="model", values="correct")
+    cost_usd = rows.pivot(index="item", columns="model", values="cost_usd")
     if correct.shape[1] < 2:
         raise TableError(f"there is one model, {correct.columns[0]!r}; a choice needs two")
-    if (missing := int(correct.isna().to_numpy().sum())) or cost_usd.isna().to_numpy().any():
-        least = correct.isna().sum().idxmax()
+    num_missing = int(correct.isna().to_numpy().sum())
+    if num_missing or cost_usd.isna().to_numpy().any():
+        least_complete = correct.isna().sum().idxmax()
         raise TableError(
-            f"{missing} of {correct.size} outcomes are missing, most of {least!r}: every model must have "
+            f"{num_missing} of {correct.size} outcomes are missing, most of {least_complete!r}: every model must have "
             "met every item; drop the items or the models that lack them"
         )
-    seen, prompts = [each for each in rows if re.fullmatch(r"e\d+", str(each))], "prompt" in rows
-    numbers = _words(one["prompt"]) if prompts and not seen else one[seen].to_numpy(float)
-    if not np.isfinite(numbers).all():
+
+    # Features: the embedding if there is one, or else the words of the prompt.
+    embedding_columns = [column for column in rows if re.fullmatch(r"e\d+", str(column))]
+    if "prompt" in rows and not embedding_columns:
+        features = _embed_words(item_rows["prompt"])
+    else:
+        features = item_rows[embedding_columns].to_numpy(float)
+    if not np.isfinite(features).all():
         raise TableError(
             "embeddings e0, e1, ... must be finite numbers, the same in every row of an item"
         )
-    spent = bool((cost_usd.std() > 0).any())
-    items, groups = correct.index.to_numpy(dtype=str), one["group"].to_numpy(dtype=str)
     return Table(
-        name,
-        items,
-        groups,
-        tuple(map(str, correct.columns)),
-        correct.to_numpy(float),
-        cost_usd.to_numpy(float),
-        numbers.reshape(len(correct), -1),
-        "as given",
-        spent,
+        name=name,
+        items=correct.index.to_numpy(dtype=str),
+        groups=item_rows["group"].to_numpy(dtype=str),
+        models=tuple(map(str, correct.columns)),
+        correct=correct.to_numpy(float),
+        cost_usd=cost_usd.to_numpy(float),
+        features=features.reshape(len(correct), -1),
+        money="as given",
+        cost_measures_work=bool((cost_usd.std() > 0).any()),
     )
 
 
-def _checked(rows: pd.DataFrame) -> pd.DataFrame:
+def _check_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with numbers as floats and names as text; TableError for what cannot be used."""
     if "cost_usd" not in rows:
         rows = rows.rename(columns={"dollars": "cost_usd"})  # as a user may call it
-    wanted = ["item", "group", "model", "correct", "cost_usd"]
-    if missing := [name for name in wanted if name not in rows]:
+    required = ["item", "group", "model", "correct", "cost_usd"]
+    missing = [name for name in required if name not in rows]
+    if missing:
         raise TableError(
-            f"no column {', '.join(missing)}; a table needs {', '.join(wanted)}, this one has "
-            f"{_short(', '.join(map(str, rows.columns)))}"
+            f"no column {', '.join(missing)}; a table needs {', '.join(required)}, this one has "
+            f"{_shorten(', '.join(map(str, rows.columns)))}"
         )
     if rows.empty:
         raise TableError("the table has no rows")
     rows = rows.copy()
+
+    # Numbers, and names without gaps.
     for name in ("correct", "cost_usd"):
-        numbers = pd.to_numeric(
-            rows[name].replace({"True": 1, "False": 0, "true": 1, "false": 0}), errors="coerce"
-        )
-        if bad := np.flatnonzero(~np.isfinite(numbers.to_numpy(float))).tolist():
+        without_words = rows[name].replace({"True": 1, "False": 0, "true": 1, "false": 0})
+        numbers = pd.to_numeric(without_words, errors="coerce")
+        bad_rows = np.flatnonzero(~np.isfinite(numbers.to_numpy(float)))
+        if len(bad_rows):
+            first_bad = int(bad_rows[0])
             raise TableError(
-                f"{name} of row {bad[0] + 1} is {rows[name].iloc[bad[0]]!r}, of {len(bad)} rows in all; "
+                f"{name} of row {first_bad + 1} is {rows[name].iloc[first_bad]!r}, of {len(bad_rows)} rows in all; "
                 "it must be a number in every row"
             )
         rows[name] = numbers.astype(float)
@@ -362,20 +423,30 @@ def _checked(rows: pd.DataFrame) -> pd.DataFrame:
         if rows[name].isna().any():
             raise TableError(f"{name} is missing in {int(rows[name].isna().sum())} rows")
         rows[name] = rows[name].astype(str)
-    if (rows["cost_usd"] < 0).any():
+
+    # Ranges.
+    is_negative = rows["cost_usd"] < 0
+    if is_negative.any():
+        lowest = rows["cost_usd"].min()
         raise TableError(
-            f"dollars must be 0 or more, got {rows['cost_usd'].min():g} of {_where(rows, rows['cost_usd'] < 0)}"
+            f"dollars must be 0 or more, got {lowest:g} of {_describe_first(rows, is_negative)}"
         )
-    if (outside := ~rows["correct"].between(0, 1)).any():
+    is_outside = ~rows["correct"].between(0, 1)
+    if is_outside.any():
+        first_outside = rows["correct"][is_outside].iloc[0]
         raise TableError(
-            f"correct must lie in 0 to 1, got {rows['correct'][outside].iloc[0]:g} of {_where(rows, outside)}"
+            f"correct must lie in 0 to 1, got {first_outside:g} of {_describe_first(rows, is_outside)}"
         )
-    if (twice := rows.duplicated(["item", "model"])).any():
+
+    # Each outcome once, and each item in one group.
+    is_repeated = rows.duplicated(["item", "model"])
+    if is_repeated.any():
         raise TableError(
-            f"{_where(rows, twice)} stands there twice; average the tries, or name them apart"
+            f"{_describe_first(rows, is_repeated)} stands there twice; average the tries, or name them apart"
         )
     for name in ("item", "prompt") if "prompt" in rows else ("item",):
-        if (leaks := rows.groupby(name)["group"].nunique() > 1).any():
+        leaks = rows.groupby(name)["group"].nunique() > 1
+        if leaks.any():
             raise TableError(
                 f"groups leak: the {name} {str(leaks.idxmax())[:60]!r} and {int(leaks.sum()) - 1} more "
                 "stand in two groups: a split would train and test on one; mend the groups"
@@ -383,27 +454,28 @@ def _checked(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _short(told: object) -> str:
-    """What a message shows of a long value."""
-    said = " ".join(str(told).split())
-    return said if len(said) <= 160 else f"{said[:160]} ..."
+def _shorten(value: object) -> str:
+    """A long value as a message shows it."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 160 else f"{text[:160]} ..."
 
 
-def _where(rows: pd.DataFrame, bad: pd.Series) -> str:
-    first = rows[bad].iloc[0]
+def _describe_first(rows: pd.DataFrame, is_bad: pd.Series) -> str:
+    first = rows[is_bad].iloc[0]
     return f"item {first['item']!r}, model {first['model']!r}"
 
 
-def _words(prompts: pd.Series, dims: int = 32) -> np.ndarray:
+def _embed_words(prompts: pd.Series, dims: int = 32) -> np.ndarray:
     """Prompts as numbers (n, dims): tf-idf of words and signs, truncated SVD."""
-    from sklearn.decomposition import (
-        TruncatedSVD,
-    )  # imported here: tables with numbers need neither
+    # Imported here: tables with numbers need neither.
+    from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    words = TfidfVectorizer(sublinear_tf=True, max_features=20_000, token_pattern=r"\w+|[^\w\s]")
-    matrix = words.fit_transform(prompts.astype(str))
-    draw = int(seeds.rng("outcomes", "words").integers(2**31))
-    return TruncatedSVD(
-        min(dims, *(size - 1 for size in matrix.shape)) or 1, random_state=draw
-    ).fit_transform(matrix)
+    vectorizer = TfidfVectorizer(
+        sublinear_tf=True, max_features=20_000, token_pattern=r"\w+|[^\w\s]"
+    )
+    matrix = vectorizer.fit_transform(prompts.astype(str))  # (prompts, words)
+    random_state = int(seeds.rng("outcomes", "words").integers(2**31))
+    num_prompts, num_words = matrix.shape
+    num_components = min(dims, num_prompts - 1, num_words - 1) or 1
+    return TruncatedSVD(num_components, random_state=random_state).fit_transform(matrix)

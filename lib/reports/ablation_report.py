@@ -1,7 +1,7 @@
 """How lesson 09 shows ablations: levels and gains as a table, gains as a figure, and all of them side by side.
 
-A gain is a difference to the variant that it is held against, so 0 is no change. Clear means that its 95 % interval
-leaves 0 out; nothing is corrected for how many gains there are, and the lesson says how many would be clear by chance.
+A gain is a paired difference to the baseline variant, so 0 is no change. Clear means that its 95 % interval leaves 0
+out; nothing is corrected for how many gains there are, and the lesson says how many would be clear by chance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 
 from lib import plots, stats
 from lib.reports.lesson import Lesson
-from lib.reports.wording import plain, signed
+from lib.reports.wording import format_number, format_signed
 from lib.stats.ablation_comparison import BETTER, OTHER, UNCLEAR, WORSE, Comparison, metrics
 
 STAND_IN = "scripted stand-in"
 KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
-plots.register(
+plots.register_styles(
     {
         BETTER: ("#0072B2", "^"),
         WORSE: ("#D55E00", "v"),
@@ -28,181 +28,247 @@ plots.register(
 MARKS = "Triangles: clearly better or worse; squares: clear, and neither; dots: not clear."
 
 
-def label(compared: Comparison) -> str:
-    """What is changed, and that a stand-in decided where one did."""
-    told = compared.about[0].upper() + compared.about[1:]
-    return told + (f" ({STAND_IN})" if compared.backend == "scripted" else "")
+def describe_change(comparison: Comparison) -> str:
+    """What an ablation changes, with a note where a scripted model decided."""
+    description = comparison.about[0].upper() + comparison.about[1:]
+    return description + (f" ({STAND_IN})" if comparison.backend == "scripted" else "")
 
 
-def table(compared: Comparison) -> pd.DataFrame:
-    """Every variant: its gain, beside what, the smallest gain that could have been told, and all measures."""
-    levels, main = compared.levels, compared.main
-    out = pd.DataFrame(index=levels[main.column].index)
-    if compared.against:
-        gains = compared.gains[main.column]
-        out[f"gain in {main.label}"], out["could have told"] = (
-            stats.intervals(gains),
-            gains["mde"].astype(float),
-        )
-        out["beside"] = pd.Series(dict(compared.against))
-    return out.assign(
-        **{m.label: stats.intervals(levels[m.column]) for m in compared.measures}
-    ).fillna({"beside": ""})
+def make_table(comparison: Comparison) -> pd.DataFrame:
+    """Tabulates the variants of an ablation.
+
+    Returns:
+        One row per variant: its gain in the main measure, the minimum detectable effect, the baseline variant, and the
+        level of every measure. Variants without a baseline have no gain.
+    """
+    levels = comparison.levels
+    main = comparison.main
+    table = pd.DataFrame(index=levels[main.column].index)
+    if comparison.baselines:
+        gains = comparison.gains[main.column]
+        table[f"gain in {main.label}"] = stats.intervals(gains)
+        table["could have told"] = gains["mde"].astype(float)
+        table["beside"] = pd.Series(dict(comparison.baselines))
+    for measure in comparison.measures:
+        table[measure.label] = stats.intervals(levels[measure.column])
+    return table.fillna({"beside": ""})
 
 
-def moved(gains: pd.DataFrame, what: str) -> str:
-    """How many of the changes are clear."""
-    clear, changes = (gains["look"] != UNCLEAR).sum(), len(gains)
-    return f"{clear} of {changes} change{'s' * (changes > 1)} clearly move{'s' * (changes == 1)} {what}"
+def summarize_clear_changes(gains: pd.DataFrame, measure: str) -> str:
+    """How many of the changes are clear, such as "1 of 3 changes clearly moves accuracy"."""
+    num_clear = (gains["look"] != UNCLEAR).sum()
+    num_changes = len(gains)
+    changes = "changes" if num_changes > 1 else "change"
+    move = "moves" if num_changes == 1 else "move"
+    return f"{num_clear} of {num_changes} {changes} clearly {move} {measure}"
 
 
-def figure(compared: Comparison) -> Figure:
-    """A panel per measure, a row per change: its gain and interval around a line at no change. Upward and downward
-    triangles are clear changes for the better and for the worse, squares clear ones that are neither, dots the rest."""
-    against = sorted(set(compared.against.values()))
-    several = (
-        {v: f"{v}\nagainst {old}" for v, old in compared.against.items()}
-        if len(against) > 1
-        else {}
-    )
-    found = (
-        pd.concat(compared.gains, names=["measure"]).rename(several, level="variant").swaplevel()
-    )
-    across = min(3, len(compared.measures))
-    title = f"{label(compared)}: {moved(compared.gains[compared.main.column], compared.main.label)}"
-    return plots.points(
-        found,
-        title,
-        {m.column: f"change in {m.label}" for m in compared.measures},
+def draw_gains(comparison: Comparison) -> Figure:
+    """Draws the gains of an ablation with their intervals, around a line at no change.
+
+    Returns:
+        A figure with a panel per measure and a row per change. Upward and downward triangles are clear changes for the
+        better and for the worse, squares clear ones that are neither, dots the others.
+    """
+    baselines = sorted(set(comparison.baselines.values()))
+    gains = pd.concat(comparison.gains, names=["measure"])
+    note = MARKS
+    if len(baselines) > 1:  # each row says its own baseline
+        row_names = {
+            variant: f"{variant}\nagainst {baseline}"
+            for variant, baseline in comparison.baselines.items()
+        }
+        gains = gains.rename(row_names, level="variant")
+    elif baselines:
+        note += f" 0: {baselines[0]}."
+    gains = gains.swaplevel()
+
+    main = comparison.main
+    summary = summarize_clear_changes(comparison.gains[main.column], main.label)
+    panels_across = min(3, len(comparison.measures))
+    return plots.forest_plot(
+        gains,
+        f"{describe_change(comparison)}: {summary}",
+        {measure.column: f"change in {measure.label}" for measure in comparison.measures},
         line=0,
-        like=found["look"].to_dict(),
-        across=across,
-        wide=4.2 + 2.6 * (across - 1) + 1.5,
+        like=gains["look"].to_dict(),
+        across=panels_across,
+        wide=4.2 + 2.6 * (panels_across - 1) + 1.5,
         name=60,
-        note=MARKS + (f" 0: {against[0]}." if len(against) == 1 else ""),
+        note=note,
     )
 
 
-def present(lesson: Lesson, compared: Comparison) -> None:
-    """One ablation in a lesson: figure (where anything is changed), table and metrics."""
-    if compared.against:
-        lesson.figure(figure(compared), compared.name.replace(".", "_"))
-    lesson.table(table(compared), f"{label(compared)}: gains inside pairs, and means")
-    lesson.metrics(metrics(compared))
+def present(lesson: Lesson, comparison: Comparison) -> None:
+    """Shows one ablation in a lesson: its figure (where anything is changed), its table and its metrics."""
+    if comparison.baselines:
+        lesson.figure(draw_gains(comparison), comparison.name.replace(".", "_"))
+    caption = f"{describe_change(comparison)}: gains inside pairs, and means"
+    lesson.table(make_table(comparison), caption)
+    lesson.metrics(metrics(comparison))
 
 
-# The student's rules --------------------------------------------------------------------------------
+# The rules of the student simulator -----------------------------------------------------------------
 
 
-def rules(every: Mapping[str, Comparison]) -> tuple[Figure, pd.DataFrame]:
-    """A panel per policy and a row per rule, the change in the first measure; and the same as a table, on top the
-    level as it is."""
-    main = next(iter(every.values())).main
-    found = pd.concat(
-        {policy: c.gains[main.column] for policy, c in every.items()}, names=["policy"]
-    ).swaplevel()
-    sheet = plots.points(
-        found,
-        f"Rules of the student that the paper leaves open: {moved(found, 'episode length')}",
+def compare_rules(comparisons: Mapping[str, Comparison]) -> tuple[Figure, pd.DataFrame]:
+    """Shows how the open rules of the student simulator change the first measure of each policy.
+
+    Args:
+        comparisons: By policy, the simulator's rules as variants.
+
+    Returns:
+        A figure with a panel per policy and a row per rule, and a table of the same gains by rule and policy, with the
+        levels under the usual rules in its first row.
+    """
+    main = next(iter(comparisons.values())).main
+    gains_by_policy = {
+        policy: comparison.gains[main.column] for policy, comparison in comparisons.items()
+    }
+    gains = pd.concat(gains_by_policy, names=["policy"]).swaplevel()
+    summary = summarize_clear_changes(gains, "episode length")
+    figure = plots.forest_plot(
+        gains,
+        f"Rules of the student that the paper leaves open: {summary}",
         f"change in {main.label}",
         line=0,
-        like=found["look"].to_dict(),
-        across=len(every),
+        like=gains["look"].to_dict(),
+        across=len(comparisons),
         wide=11,
         name=60,
         note="Over seeds. " + MARKS,
     )
-    usual = {policy: stats.intervals(c.levels[main.column]).iloc[:1] for policy, c in every.items()}
-    changed = {policy: stats.intervals(c.gains[main.column]) for policy, c in every.items()}
-    return sheet, pd.concat([pd.DataFrame(usual), pd.DataFrame(changed)]).rename_axis("rule")
+    usual_levels, changes = {}, {}
+    for policy, comparison in comparisons.items():
+        usual_levels[policy] = stats.intervals(comparison.levels[main.column]).iloc[:1]
+        changes[policy] = stats.intervals(gains_by_policy[policy])
+    table = pd.concat([pd.DataFrame(usual_levels), pd.DataFrame(changes)])
+    return figure, table.rename_axis("rule")
 
 
-def order(every: Mapping[str, Comparison]) -> str:
-    """Under how many rules the policies keep their order."""
-    levels = pd.DataFrame({policy: c.levels[c.main.column]["value"] for policy, c in every.items()})
-    usual, *changed = (
-        row.sort_values(kind="stable").index.tolist() for _, row in levels.iterrows()
+def summarize_policy_order(comparisons: Mapping[str, Comparison]) -> str:
+    """Under how many rules the policies keep their order by episode length, as a sentence."""
+    levels = pd.DataFrame(
+        {
+            policy: comparison.levels[comparison.main.column]["value"]
+            for policy, comparison in comparisons.items()
+        }
     )
-    kept = sum(each == usual for each in changed)
-    return f"The order of the policies by length, {' < '.join(usual)}, stays under {kept} of {len(changed)} rules."
+    orders = [row.sort_values(kind="stable").index.tolist() for _, row in levels.iterrows()]
+    usual_order, changed_orders = orders[0], orders[1:]
+    num_same = sum(order == usual_order for order in changed_orders)
+    return (
+        f"The order of the policies by length, {' < '.join(usual_order)}, "
+        f"stays under {num_same} of {len(changed_orders)} rules."
+    )
 
 
 # Side by side -------------------------------------------------------------------------------------
 
 
-def overview(every: Sequence[Comparison]) -> pd.DataFrame:
-    """One row per ablation: what is changed, the measure, and how many changes are clearly better, worse, unclear."""
-    looks = [
-        c.gains[c.main.column]["look"].value_counts() if c.against else pd.Series(dtype=int)
-        for c in every
-    ]
-    counted = (
-        pd.DataFrame(looks).reindex(columns=[BETTER, WORSE, OTHER, UNCLEAR]).fillna(0).astype(int)
+def make_overview(comparisons: Sequence[Comparison]) -> pd.DataFrame:
+    """Tabulates all ablations.
+
+    Returns:
+        One row per ablation: what is changed, the measure, the number of changes, and how many of them are clearly
+        better, clearly worse, clear and neither, or unclear.
+    """
+    look_counts = []
+    for comparison in comparisons:
+        if comparison.baselines:
+            gains = comparison.gains[comparison.main.column]
+            look_counts.append(gains["look"].value_counts())
+        else:
+            look_counts.append(pd.Series(dtype=int))
+    counts = pd.DataFrame(look_counts).reindex(columns=[BETTER, WORSE, OTHER, UNCLEAR])
+    counts = counts.fillna(0).astype(int)  # (ablations, looks)
+    overview = pd.DataFrame(
+        {
+            "ablation": [describe_change(comparison) for comparison in comparisons],
+            "measure": [comparison.main.label for comparison in comparisons],
+            "changes": counts.sum(axis=1).tolist(),
+        }
     )
-    about = {"ablation": [label(c) for c in every], "measure": [c.main.label for c in every]}
-    return (
-        pd.DataFrame(about)
-        .assign(changes=counted.sum(axis=1).tolist())
-        .join(counted.reset_index(drop=True))
-    )
+    return overview.join(counts.reset_index(drop=True))
 
 
-def counts(every: Sequence[Comparison]) -> dict[str, int]:
-    """Metrics of the overview: changes.total, .clear, .better, .worse."""
-    told = overview(every)[["changes", UNCLEAR, BETTER, WORSE]].sum()
-    found = told["changes"], told["changes"] - told[UNCLEAR], told[BETTER], told[WORSE]
-    return dict(zip(KEY_METRICS, map(int, found), strict=True))
+def count_changes(comparisons: Sequence[Comparison]) -> dict[str, int]:
+    """Counts the changes of all ablations.
+
+    Returns:
+        The metrics changes.total, .clear, .better and .worse.
+    """
+    overview = make_overview(comparisons)
+    num_changes = int(overview["changes"].sum())
+    num_clear = num_changes - int(overview[UNCLEAR].sum())
+    num_better = int(overview[BETTER].sum())
+    num_worse = int(overview[WORSE].sum())
+    counts = (num_changes, num_clear, num_better, num_worse)
+    return dict(zip(KEY_METRICS, counts, strict=True))
 
 
-def overall(every: Sequence[Comparison]) -> str:
-    """How many changes are clear, beside how many would be by chance, and the largest one, as a sentence."""
-    total, clear, better, worse = counts(every).values()
+def summarize_all(comparisons: Sequence[Comparison]) -> str:
+    """How many changes are clear, how many would be by chance, and the largest one, as a sentence."""
+    total, clear, better, worse = count_changes(comparisons).values()
     sentence = (
         f"Of {total} changes {clear} are clear ({worse} for the worse, {better} for the better), "
-        f"about {plain(0.05 * total, 1)} would be by chance if none mattered"
+        f"about {format_number(0.05 * total, 1)} would be by chance if none mattered"
     )
-    found = [
-        (abs(row["value"]), c, variant, row["value"])
-        for c in every
-        if c.against
-        for variant, row in c.relative().iterrows()
-        if row["look"] != UNCLEAR
-    ]
-    if not found:
+
+    # The largest clear change as a share of its baseline; of equal ones the first.
+    largest = None
+    for comparison in comparisons:
+        if not comparison.baselines:
+            continue
+        for variant, row in comparison.relative().iterrows():
+            if row["look"] == UNCLEAR:
+                continue
+            if largest is None or abs(row["value"]) > abs(largest[2]):
+                largest = comparison, variant, row["value"]
+    if largest is None:
         return sentence
-    _, most, variant, gain = max(found, key=lambda each: each[0])
-    moved = f"{signed(100 * gain, 0)} % {most.main.label}"
-    moved += f" ({STAND_IN} decides)" if most.backend == "scripted" else ""
-    return f"{sentence}; the largest: {variant} ({most.about}: {moved})"
+    comparison, variant, gain = largest
+    effect = f"{format_signed(100 * gain, 0)} % {comparison.main.label}"
+    if comparison.backend == "scripted":
+        effect += f" ({STAND_IN} decides)"
+    return f"{sentence}; the largest: {variant} ({comparison.about}: {effect})"
 
 
-def side_by_side(every: Sequence[Comparison]) -> Figure:
-    """Every change as a share of what it is held against."""
-    parts = {c.about + " *" * (c.backend == "scripted"): c.relative() for c in every if c.against}
-    left = sum(len(c.against) for c in every) - sum(map(len, parts.values()))
+def draw_side_by_side(comparisons: Sequence[Comparison]) -> Figure:
+    """Draws every change as a percentage of its baseline, one row each, grouped by ablation."""
+    relative_gains = {}
+    for comparison in comparisons:
+        if comparison.baselines:
+            mark = " *" if comparison.backend == "scripted" else ""
+            relative_gains[comparison.about + mark] = comparison.relative()
+    num_changes = sum(len(comparison.baselines) for comparison in comparisons)
+    num_rows = sum(len(gains) for gains in relative_gains.values())
+    num_omitted = num_changes - num_rows  # a change has no share of a baseline that is 0
     note = f"{MARKS} *: decided by a {STAND_IN}."
-    note += f" Not shown, for what they are held against is 0: {left}." if left else ""
-    if not any(map(len, parts.values())):
-        return plots.sheet(overall(every), 10.5, 1.4, note)
-    found = pd.concat(parts, names=["about"])
-    about = found.index.get_level_values("about")
-    found = found.set_axis([f"{part}: {variant}" for part, variant in found.index]).rename_axis(
-        "change"
-    )
-    shares = found.assign(**(100 * found[["value", "ci_low", "ci_high"]]))
-    sheet = plots.points(
-        shares,
-        overall(every),
+    if num_omitted:
+        note += f" Not shown, for what they are held against is 0: {num_omitted}."
+    if not num_rows:
+        return plots.new_figure(summarize_all(comparisons), 10.5, 1.4, note)
+
+    gains = pd.concat(relative_gains, names=["about"])
+    about = gains.index.get_level_values("about")
+    row_names = [f"{ablation}: {variant}" for ablation, variant in gains.index]
+    gains = gains.set_axis(row_names).rename_axis("change")
+    percentages = gains.assign(**(100 * gains[["value", "ci_low", "ci_high"]]))
+    figure = plots.forest_plot(
+        percentages,
+        summarize_all(comparisons),
         "change of the first measure, % of what it is held against",
         line=0,
-        like=found["look"].to_dict(),
+        like=gains["look"].to_dict(),
         wide=10.5,
         name=90,
         note=note,
     )
-    (axes,) = sheet.axes
-    axes.set_xscale("symlog", linthresh=20)
+    (axes,) = figure.axes
+    axes.set_xscale("symlog", linthresh=20)  # percent: linear up to here
     axes.xaxis.set_major_formatter("{x:g}")
-    for row in (i for i in range(1, len(about)) if about[i] != about[i - 1]):
-        axes.axhline(row - 0.5, color=plots.FAINT, linewidth=0.6, zorder=0)  # between ablations
-    return sheet
+    for row in range(1, len(about)):
+        if about[row] != about[row - 1]:  # a line between two ablations
+            axes.axhline(row - 0.5, color=plots.FAINT, linewidth=0.6, zorder=0)
+    return figure

@@ -39,33 +39,37 @@ def problems(fragment: str) -> list[str]:
     reader = _Reader()
     reader.feed(fragment)
     reader.close()
-    return reader.found
+    return reader.problems
 
 
-def check(fragment: str, where: str) -> None:
-    """Raise ReportError, naming `where`, unless `fragment` is self-contained and says what it shows."""
-    found = problems(fragment)
-    if found:
-        raise ReportError(f"{where}: " + "; ".join(found))
+def check(fragment: str, location: str) -> None:
+    """Checks that a piece of HTML loads nothing and has its texts for screen readers.
+
+    Raises:
+        ReportError: If it does not; the message begins with `location`.
+    """
+    sentences = problems(fragment)
+    if sentences:
+        raise ReportError(f"{location}: " + "; ".join(sentences))
 
 
 class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.found: list[str] = []
+        self.problems: list[str] = []
         self._inside = ""  # "style" or "script" while its text is read
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = {name: value or "" for name, value in attrs}
         self._inside = tag if tag in ("style", "script") else ""
-        self._pictures(tag, attributes)
-        self._frames(tag, attributes)
+        self._check_picture(tag, attributes)
+        self._check_frame(tag, attributes)
         if tag == "script" and "src" in attributes:
-            self.found.append(
-                f"<script src={_short(attributes['src'])}> loads a script; reports have none"
+            self.problems.append(
+                f"<script src={_shorten(attributes['src'])}> loads a script; reports have none"
             )
         for name, value in attributes.items():
-            self._attribute(tag, name, value)
+            self._check_attribute(tag, name, value)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
@@ -76,64 +80,65 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._inside == "style":
-            self._css(data)
+            self._check_css(data)
         elif self._inside == "script" and (hit := _IN_SCRIPT.search(data)):
-            self.found.append(f"a script names {_short(hit.group())} on the network")
+            self.problems.append(f"a script names {_shorten(hit.group())} on the network")
 
-    def _pictures(self, tag: str, attributes: dict[str, str]) -> None:
+    def _check_picture(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "img" and not attributes.get("alt", "").strip():
-            self.found.append(
+            self.problems.append(
                 "an image has no alt text: show it with lesson.figure(fig, name, alt=...) or give it an alt"
             )
         elif tag == "svg":
-            spoken = attributes.get("role") == "img" and attributes.get("aria-label", "").strip()
-            if not spoken:
-                self.found.append(
+            has_label = attributes.get("role") == "img" and attributes.get("aria-label", "").strip()
+            if not has_label:
+                self.problems.append(
                     "an <svg> has no role='img' with an aria-label that says what it shows"
                 )
 
-    def _frames(self, tag: str, attributes: dict[str, str]) -> None:
+    def _check_frame(self, tag: str, attributes: dict[str, str]) -> None:
         if tag not in ("iframe", "frame", "embed", "object"):
             return
         if not attributes.get("title", "").strip():
-            self.found.append(f"a <{tag}> has no title that says what it shows")
+            self.problems.append(f"a <{tag}> has no title that says what it shows")
         if "srcdoc" in attributes:
-            self.found += problems(attributes["srcdoc"])
+            self.problems += problems(attributes["srcdoc"])
 
-    def _attribute(self, tag: str, name: str, value: str) -> None:
+    def _check_attribute(self, tag: str, name: str, value: str) -> None:
         if name == "style":
-            self._css(value)
+            self._check_css(value)
         if tag == "meta" and name == "content" and re.search(r"url\s*=", value, re.IGNORECASE):
-            self.found.append(f"a <meta> sends the reader to {_short(value)}")
+            self.problems.append(f"a <meta> sends the reader to {_shorten(value)}")
         if name not in LOADING or (name == "href" and tag in LINKS):
             return
-        for address in _addresses(name, value):
+        for address in _split_addresses(name, value):
             if _SCHEME.match(address):
-                self.found.append(
-                    f"<{tag} {name}> loads {_short(address)} over the network; put it into the page"
+                self.problems.append(
+                    f"<{tag} {name}> loads {_shorten(address)} over the network; put it into the page"
                 )
-            elif not _inside_page(tag, address):
-                self.found.append(
-                    f"<{tag} {name}> needs the file {_short(address)} beside the page; put it into the page"
+            elif not _is_inside_page(tag, address):
+                self.problems.append(
+                    f"<{tag} {name}> needs the file {_shorten(address)} beside the page; put it into the page"
                 )
 
-    def _css(self, text: str) -> None:
+    def _check_css(self, text: str) -> None:
         for hit in _IN_CSS.finditer(text):
-            self.found.append(f"a style loads {_short(hit.group())}; put it into the page")
+            self.problems.append(f"a style loads {_shorten(hit.group())}; put it into the page")
 
 
-def _addresses(name: str, value: str) -> list[str]:
+def _split_addresses(name: str, value: str) -> list[str]:
     """The addresses in an attribute: one, or the candidates of a srcset (separated by blanks)."""
     if "srcset" not in name:
         return [value.strip()] if value.strip() else []
-    return [part.strip(",") for part in value.split() if not re.fullmatch(r"[\d.]+[wx],?", part)]
+    is_size = re.compile(r"[\d.]+[wx],?")  # such as 2x or 400w, behind each candidate
+    return [word.strip(",") for word in value.split() if not is_size.fullmatch(word)]
 
 
-def _inside_page(tag: str, address: str) -> bool:
-    framed = tag == "iframe" and SIDE_PAGES.fullmatch(address)
-    return address.startswith(("data:", "#")) or address == "about:blank" or bool(framed)
+def _is_inside_page(tag: str, address: str) -> bool:
+    is_side_page = tag == "iframe" and SIDE_PAGES.fullmatch(address)
+    return address.startswith(("data:", "#")) or address == "about:blank" or bool(is_side_page)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
     return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -22,8 +22,8 @@ from lib.experiment import artifacts
 from lib.plots.tables import listed, number
 from lib.reports import accessibility_check
 from lib.reports.accessibility_check import ReportError
-from lib.reports.html import fill
-from lib.scoreboard import lesson_metrics as measured
+from lib.reports.html import fill_template
+from lib.scoreboard import lesson_metrics
 
 CARD = {
     "lesson",
@@ -59,8 +59,11 @@ VERDICTS = {  # what became of a claim: key in the scoreboard's metrics, words f
     "not_open": "not open",
     "untestable": "not testable",
 }
-RUNGS = {  # how near to reality a claim was tested: its title, and what it is
-    "glass": ("In the glass box", "worlds so small that the optimum is known"),
+EVIDENCE_LEVELS = {  # how near to reality a claim was tested: its title, and what it is
+    "synthetic": (
+        "In the synthetic environment with a known optimum",
+        "so small that it can be computed",
+    ),
     "lab": ("In the lab", "small models and policies that are trained here"),
     "recorded": ("On recorded outcomes", "real models and agents, replayed"),
 }
@@ -106,8 +109,9 @@ class Entry:
         """The finding, or its first statement where it is long; an ellipsis says that there is more."""
         if len(self.finding) <= LONGEST:
             return self.finding
-        first, *more = re.split(r"(?<=[.;])\s", self.finding, maxsplit=1)
-        return f"{first.rstrip('.;')} …" if more else first
+        statements = re.split(r"(?<=[.;])\s", self.finding, maxsplit=1)
+        first = statements[0]
+        return f"{first.rstrip('.;')} …" if len(statements) > 1 else first
 
     @property
     def cut(self) -> bool:
@@ -116,159 +120,176 @@ class Entry:
 
 
 def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
-    """The front page of the lessons under `reports`, in the order of their numbers.
+    """Renders the front page.
 
-    Raises ReportError if there is no lesson, or naming the lesson whose files do not fit together.
+    Args:
+        reports: Folder of the lessons' output.
+        repository: The checkout whose commit the page names.
+
+    Returns:
+        HTML, with the lessons in the order of their numbers.
+
+    Raises:
+        ReportError: If there is no lesson, or a lesson's files do not fit together.
     """
     reports = Path(reports)
     cards = sorted((reports / "lessons").glob("*.json"))
     if not cards:
         raise ReportError(f"no lesson in {reports / 'lessons'}; run one first: `make repro`")
-    lessons = [_lesson(card, reports) for card in cards]
+    lessons = [_read_lesson(card, reports) for card in cards]
     by_name = {lesson.name: lesson for lesson in lessons}
-    counted = _read(reports / "metrics" / f"{SCOREBOARD}.json") if SCOREBOARD in by_name else {}
-    made = fill(
+    counts = _read_json(reports / "metrics" / f"{SCOREBOARD}.json") if SCOREBOARD in by_name else {}
+    page = fill_template(
         "front.html.j2",
         lessons=lessons,
         hero=by_name.get(SCOREBOARD, lessons[-1]),
-        minute=minute(lessons),
-        claims=claims(counted),
-        rungs=rungs(counted),
-        replicated=measured.replicated(reports / "metrics").replace("`", ""),
-        profiles=profiles(lessons),
+        minute=summarize_lessons(lessons),
+        claims=count_claims(counts),
+        evidence_levels=summarize_evidence_levels(counts),
+        replicated=lesson_metrics.describe_replication(reports / "metrics").replace("`", ""),
+        profiles=group_by_profile(lessons),
         first=[
-            (reader, _first(names, by_name, lessons), why)
-            for reader, (names, why) in READERS.items()
+            (reader, _first_existing(names, by_name, lessons), reason)
+            for reader, (names, reason) in READERS.items()
         ],
         glossary=GLOSSARY if (reports / GLOSSARY).is_file() else None,
-        commit=commit(repository),
+        commit=describe_commit(repository),
     )
-    accessibility_check.check(made, "the front page")
-    return made
+    accessibility_check.check(page, "the front page")
+    return page
 
 
-def minute(lessons: list[Entry]) -> list[str]:
-    """What was done, in a few sentences; what became of the claims stands beside them."""
+def summarize_lessons(lessons: list[Entry]) -> list[str]:
+    """What was done, in a few sentences; the verdicts on the claims stand beside them."""
     papers = list(dict.fromkeys(lesson.paper for lesson in lessons if lesson.paper))
-    whose = (
+    origin = (
         f" rebuild the decision makers of {_count(len(papers), 'paper')} ({listed(papers)})"
         if papers
         else ""
     )
-    told = [
-        f"{_count(len(lessons), 'lesson')}{whose}. Each trains or runs them here, beside chance, fixed choices and "
+    sentences = [
+        f"{_count(len(lessons), 'lesson')}{origin}. Each trains or runs them here, beside chance, fixed choices and "
         "oracles, and keeps one ledger of what they cost.",
         "Brackets hold intervals. The papers' own numbers are never printed as ours.",
     ]
-    if scripted := [lesson.number for lesson in lessons if lesson.scripted]:
-        told.append(
-            f"In {_lessons(scripted)} scripted stand-ins decided some or all of what is shown: programs that reply "
-            "as a model would, and say nothing about language models."
+    scripted_lessons = [lesson.number for lesson in lessons if lesson.scripted]
+    if scripted_lessons:
+        sentences.append(
+            f"In {_name_lessons(scripted_lessons)} scripted stand-ins decided some or all of what is shown: programs "
+            "that reply as a model would, and say nothing about language models."
         )
-    return told
+    return sentences
 
 
-def claims(metrics: dict[str, Any]) -> dict[str, Any] | None:
-    """How many claims were tested and what became of them, as the scoreboard counted; None if it did not."""
-    wanted = {key: f"claims.{key}" for key in ("total", *VERDICTS)}
-    if any(key not in metrics for key in wanted.values()):
+def count_claims(metrics: dict[str, Any]) -> dict[str, Any] | None:
+    """How many claims were tested and with which verdicts, from the scoreboard's metrics; None without them."""
+    keys = {verdict: f"claims.{verdict}" for verdict in ("total", *VERDICTS)}
+    if any(key not in metrics for key in keys.values()):
         return None
     return {
-        "total": metrics[wanted["total"]],
-        "verdicts": [(key, words, metrics[wanted[key]]) for key, words in VERDICTS.items()],
-        "notes": _notes(metrics),
+        "total": metrics[keys["total"]],
+        "verdicts": [
+            (verdict, words, metrics[keys[verdict]]) for verdict, words in VERDICTS.items()
+        ],
+        "notes": _note_evidence(metrics),
     }
 
 
-def rungs(metrics: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is known on each rung, as the scoreboard says it, and what became of the directions claimed there."""
+def summarize_evidence_levels(metrics: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is known at each level of evidence, as the scoreboard says it, and what became of the directions there."""
     out = []
-    for rung, (title, what) in RUNGS.items():
+    for level, (title, what) in EVIDENCE_LEVELS.items():
         known = [
             (words, metrics[key])
             for word, words in KNOWN.items()
-            if (key := f"known.{rung}.{word}") in metrics
+            if (key := f"known.{level}.{word}") in metrics
         ]
         counts = [
-            (words, metrics.get(f"claims.rung.{rung}.{key}", 0)) for key, words in VERDICTS.items()
+            (words, metrics.get(f"claims.evidence_level.{level}.{key}", 0))
+            for key, words in VERDICTS.items()
         ]
         claimed = ", ".join(f"{n} {words}" for words, n in counts if n)
         out += [{"title": title, "what": what, "known": known, "claimed": claimed}] if known else []
     return out
 
 
-def _notes(metrics: dict[str, Any]) -> list[str]:
-    """What a reader of the four counts should know."""
-    told = []
-    scripted, arithmetic = (
-        metrics.get(f"claims.evidence.{kind}") for kind in ("scripted", "arithmetic")
-    )
+def _note_evidence(metrics: dict[str, Any]) -> list[str]:
+    """What a reader of the claim counts should know about the evidence behind them."""
+    notes = []
+    scripted = metrics.get("claims.evidence.scripted")
     if scripted:
-        told.append(f"{scripted} were decided by scripts that stand in for language models")
+        notes.append(f"{scripted} were decided by scripts that stand in for language models")
+    arithmetic = metrics.get("claims.evidence.arithmetic")
     if arithmetic:
-        told.append(
+        notes.append(
             f"{arithmetic} are arithmetic on printed numbers, which says nothing about models"
         )
-    if own := metrics.get("claims.formula.blame_paper"):
-        told.append(
-            f"{own} of those that do not hold are numbers in which a paper parts from itself"
+    inconsistent = metrics.get("claims.formula.discrepancy_source_paper")
+    if inconsistent:
+        notes.append(
+            f"{inconsistent} of those that do not hold are numbers in which a paper parts from itself"
         )
-    if compared := metrics.get("claims.compared"):
-        told.append(f"{compared} more are magnitudes, only set beside ours")
-    return told
+    compared = metrics.get("claims.compared")
+    if compared:
+        notes.append(f"{compared} more are magnitudes, only set beside ours")
+    return notes
 
 
-def profiles(lessons: list[Entry]) -> list[tuple[str, str]]:
-    """Each profile that a lesson was run at, with the lessons."""
-    found = dict.fromkeys(lesson.profile for lesson in lessons)
+def group_by_profile(lessons: list[Entry]) -> list[tuple[str, str]]:
+    """Each profile that a lesson was run at, with the names of the lessons."""
+    numbers: dict[str, list[str]] = {}
+    for lesson in lessons:
+        numbers.setdefault(lesson.profile, []).append(lesson.number)
     return [
-        (name, _lessons([each.number for each in lessons if each.profile == name]))
-        for name in found
+        (profile, _name_lessons(profile_numbers)) for profile, profile_numbers in numbers.items()
     ]
 
 
-def commit(repository: str | Path) -> str:
+def describe_commit(repository: str | Path) -> str:
     """The short commit, `+ changes` where tracked files differ from it, `unknown` without git."""
+    # Files that the pipeline itself writes say nothing about the code that made the page.
+    written_by_pipeline = (":(exclude)dvc.lock", ":(exclude)reports")
+    status = ("status", "--porcelain", "--untracked-files=no", "--", ".", *written_by_pipeline)
     try:
-        short = _git(repository, "rev-parse", "--short", "HEAD")
-        # what the pipeline itself writes says nothing about the code that made the page
-        made = (":(exclude)dvc.lock", ":(exclude)reports")
-        changed = _git(
-            repository, "status", "--porcelain", "--untracked-files=no", "--", ".", *made
-        )
+        short_hash = _git(repository, "rev-parse", "--short", "HEAD")
+        changed_files = _git(repository, *status)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return f"{short} + changes" if changed else short
+    return f"{short_hash} + changes" if changed_files else short_hash
 
 
-def shown(key: str, metrics: dict[str, Any]) -> str:
+def format_metric(key: str, metrics: dict[str, Any]) -> str:
     """A metric as text, with its interval where the file has one: `0.64 [0.61, 0.66]`."""
-    value, bounds = metrics[key], [metrics.get(f"{key}_ci_low"), metrics.get(f"{key}_ci_high")]
-    if None in bounds:
-        return number(value)
-    return f"{number(value)} [{number(bounds[0])}, {number(bounds[1])}]"
+    value = number(metrics[key])
+    ci_low = metrics.get(f"{key}_ci_low")
+    ci_high = metrics.get(f"{key}_ci_high")
+    if ci_low is None or ci_high is None:
+        return value
+    return f"{value} [{number(ci_low)}, {number(ci_high)}]"
 
 
-def _first(names: tuple[str, ...], by_name: dict[str, Entry], lessons: list[Entry]) -> Entry:
-    """The first of these lessons that is there, or else the first of all."""
+def _first_existing(
+    names: tuple[str, ...], by_name: dict[str, Entry], lessons: list[Entry]
+) -> Entry:
+    """The first of the named lessons that was run, or else the first of all."""
     return next((by_name[name] for name in names if name in by_name), lessons[0])
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
-def _lessons(numbers: list[str]) -> str:
+def _name_lessons(numbers: list[str]) -> str:
     return f"lesson{'' if len(numbers) == 1 else 's'} {listed(numbers)}"
 
 
-def _lesson(path: Path, reports: Path) -> Entry:
-    """What a lesson left, checked for what its card promises."""
-    card = _read(path)
+def _read_lesson(path: Path, reports: Path) -> Entry:
+    """Reads a lesson's card, metrics and figure. Raises ReportError where they do not fit together."""
+    card = _read_json(path)
     missing = sorted(CARD - set(card))
     if missing:
         raise ReportError(f"{path} lacks {', '.join(missing)}; run the lesson again")
-    metrics = _read(reports / "metrics" / f"{card['lesson']}.json")
+    metrics = _read_json(reports / "metrics" / f"{card['lesson']}.json")
     unknown = [key for key in card["key_metrics"] if key not in metrics]
     if unknown:
         raise ReportError(
@@ -284,8 +305,8 @@ def _lesson(path: Path, reports: Path) -> Entry:
         title=card["title"],
         paper=PAPERS.get(card["lesson"], ""),
         finding=card["finding"],
-        figure=_picture(figure) | {"file": card["key_figure"], "alt": card["key_figure_alt"]},
-        metrics=[(key, shown(key, metrics)) for key in card["key_metrics"]],
+        figure=_embed_figure(figure) | {"file": card["key_figure"], "alt": card["key_figure_alt"]},
+        metrics=[(key, format_metric(key, metrics)) for key in card["key_metrics"]],
         profile=card["profile"],
         parameters=card["parameters"],
         scripted=[
@@ -296,7 +317,7 @@ def _lesson(path: Path, reports: Path) -> Entry:
     )
 
 
-def _picture(path: Path) -> dict[str, Any]:
+def _embed_figure(path: Path) -> dict[str, Any]:
     """A figure with its size, so that the page does not jump while it is laid out."""
     with Image.open(path) as image:
         width, height = image.size
@@ -304,7 +325,7 @@ def _picture(path: Path) -> dict[str, Any]:
     return {"uri": uri, "width": width, "height": height}
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         return artifacts.read_json(path)
     except (OSError, ValueError) as error:

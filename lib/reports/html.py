@@ -1,7 +1,7 @@
 """An executed notebook as one HTML file that fetches nothing and can be read anywhere.
 
 nbconvert walks the cells with a template of our own that inherits from none: its own templates load
-scripts from the web and drop alt text. `markdown` makes the prose, and `audit` reads each piece and then
+scripts from the web and drop alt text. `markdown` makes the prose, and `accessibility_check` reads each piece and then
 the whole page; what it refuses stops the build with the names of all cells at fault. The same notebook
 gives the same bytes. Left out: widgets, which need a kernel; the page says where one was.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +26,11 @@ if TYPE_CHECKING:  # a kernel that writes a side page or the front page needs no
     from nbformat import NotebookNode
 
 TEMPLATES = Path(__file__).with_name("template")
-LIGHT, DARK = (
-    "xcode",
-    "lightbulb",
-)  # palettes with a contrast of 4.5 and more on our grounds for code
+# Pygments styles with a contrast of at least 4.5 on our background of code.
+LIGHT = "xcode"
+DARK = "lightbulb"
 IMAGES = ("image/svg+xml", "image/png", "image/gif", "image/jpeg", "image/webp")
-WIDGET = "application/vnd.jupyter.widget-view+json"
+_WIDGET = "application/vnd.jupyter.widget-view+json"
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -38,11 +38,20 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def page(
     notebook: NotebookNode, folder: str | Path = ".", name: str = "", title: str | None = None
 ) -> str:
-    """The page of a notebook in memory.
+    """Renders an executed notebook as one page.
 
-    folder: where images that its Markdown names lie; they become part of the page. name: of the
-    notebook. Raises ReportError naming each cell with a picture that says nothing, a reference to
-    something outside the page, or a formula that cannot be shown.
+    Args:
+        notebook: The notebook, in memory.
+        folder: Where images that its Markdown names lie; they become part of the page.
+        name: The notebook's name.
+        title: The page's title; by default the notebook's first heading.
+
+    Returns:
+        HTML that loads nothing.
+
+    Raises:
+        ReportError: If a cell has a picture without alt text, a reference to something outside the page, or a formula
+            that cannot be shown; the message names each such cell.
     """
     from nbconvert.exporters.templateexporter import TemplateExporter
 
@@ -55,26 +64,26 @@ def page(
             "prose": cells.prose,
             "source": cells.source,
             "output": cells.output,
-            "headings": lambda _: cells.document.headings,  # known once the cells are made
+            "headings": lambda _: cells.document.headings,  # known once the cells are rendered
         },
     )
     report = {"css": stylesheet(), "name": name, "title": title or ""}
-    made, _ = exporter.from_notebook_node(notebook, {"report": report})
+    html, _ = exporter.from_notebook_node(notebook, {"report": report})
     if cells.problems:
         raise ReportError(f"{name or 'the page'} is refused:\n  " + "\n  ".join(cells.problems))
-    accessibility_check.check(made, f"the template of {name or 'the page'}")
-    return made
+    accessibility_check.check(html, f"the template of {name or 'the page'}")
+    return html
 
 
 def side_page(body: str, title: str) -> str:
-    """A small complete page in the same style, for what a report shows in a frame."""
-    made = fill("side.html.j2", body=body, title=title)
-    accessibility_check.check(made, f"the page {title!r}")
-    return made
+    """Renders a small complete page in the same style, for what a report shows in a frame."""
+    html = fill_template("side.html.j2", body=body, title=title)
+    accessibility_check.check(html, f"the page {title!r}")
+    return html
 
 
-def fill(template: str, **values: Any) -> str:
-    """A template of this project with `values` and the style sheet; `body` is taken as it is."""
+def fill_template(template: str, **values: Any) -> str:
+    """Fills a template of this project with `values` and the style sheet; `body` is taken as it is."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
     return environment.get_template(template).render(css=stylesheet(), **values) + "\n"
 
@@ -88,69 +97,76 @@ def stylesheet() -> str:
 
 
 class Cells:
-    """Makes pieces of cells, for a template or for slides, and notes in `problems` what is wrong with them."""
+    """Renders cells as pieces of HTML, for a template or for slides.
+
+    Attributes:
+        document: What the cells of one page share.
+        problems: What is wrong with the pieces so far, one sentence each, with the cell's number and first line.
+    """
 
     def __init__(self, document: markdown.Document) -> None:
         self.document = document
         self.problems: list[str] = []
 
     def prose(self, cell: NotebookNode, number: int) -> str:
-        """A Markdown cell as HTML."""
-        return self._checked(
-            cell,
-            number,
-            lambda: markdown.to_html(cell.source, self.document, cell.get("attachments")),
-        )
+        """Renders a Markdown cell."""
+
+        def render() -> str:
+            return markdown.to_html(cell.source, self.document, cell.get("attachments"))
+
+        return self._render_checked(cell, number, render)
 
     def source(self, cell: NotebookNode) -> str:
-        """The code of a cell as HTML."""
+        """Renders the code of a cell."""
         return markdown.code_block(cell.source.rstrip())
 
     def output(self, output: NotebookNode, cell: NotebookNode, number: int) -> str:
-        """One output of a code cell as HTML; of several forms, the one that says most."""
-        return self._checked(cell, number, lambda: self._output(output))
+        """Renders one output of a code cell; of several forms, the one that says most."""
+        return self._render_checked(cell, number, lambda: self._render_output(output))
 
-    def _checked(self, cell: NotebookNode, number: int, make) -> str:
+    def _render_checked(self, cell: NotebookNode, number: int, render: Callable[[], str]) -> str:
+        """Renders a piece and records what is wrong with it."""
         try:
-            made = make()
-            wrong = accessibility_check.problems(made)
+            html = render()
+            problems = accessibility_check.problems(html)
         except (markdown.FormulaError, ReportError) as error:
-            made, wrong = "", [str(error)]
-        first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
-        self.problems += [f"cell {number} ({first[:60]!r}): {sentence}" for sentence in wrong]
-        return made
+            html = ""
+            problems = [str(error)]
+        first_line = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+        for problem in problems:
+            self.problems.append(f"cell {number} ({first_line[:60]!r}): {problem}")
+        return html
 
-    def _output(self, output: NotebookNode) -> str:
+    def _render_output(self, output: NotebookNode) -> str:
         if output.output_type == "stream":
-            return _text(output.text, f"stream {output.name}")
+            return _render_text(output.text, f"stream {output.name}")
         if output.output_type == "error":
-            return _text(
-                "\n".join(output.traceback) or f"{output.ename}: {output.evalue}", "stream stderr"
-            )
+            traceback = "\n".join(output.traceback)
+            return _render_text(traceback or f"{output.ename}: {output.evalue}", "stream stderr")
         data = output.data
-        if WIDGET in data:
+        if _WIDGET in data:
             return '<p class="note">A control that moves once the notebook is open in JupyterLab.</p>\n'
         if "text/html" in data:
-            return f'<div class="shown">{_with_headers(data["text/html"])}</div>\n'
-        for kind in IMAGES:
-            if kind in data:
-                return _image(kind, data[kind], output.get("metadata", {}))
-        for kind in ("text/markdown", "text/latex"):
-            if kind in data:
-                return f'<div class="prose">{markdown.to_html(data[kind], self.document)}</div>\n'
-        return _text(data["text/plain"], "result") if "text/plain" in data else ""
+            return f'<div class="shown">{_add_header_scopes(data["text/html"])}</div>\n'
+        for media_type in IMAGES:
+            if media_type in data:
+                return _render_image(media_type, data[media_type], output.get("metadata", {}))
+        for media_type in ("text/markdown", "text/latex"):
+            if media_type in data:
+                prose = markdown.to_html(data[media_type], self.document)
+                return f'<div class="prose">{prose}</div>\n'
+        return _render_text(data["text/plain"], "result") if "text/plain" in data else ""
 
 
-def _text(text: str, kind: str) -> str:
+def _render_text(text: str, css_class: str) -> str:
     plain = escape(_ANSI.sub("", text).rstrip(), quote=False)
-    return f'<pre class="{kind}" tabindex="0">{plain}</pre>\n' if plain else ""
+    return f'<pre class="{css_class}" tabindex="0">{plain}</pre>\n' if plain else ""
 
 
-def _with_headers(markup: str) -> str:
-    """HTML whose tables say what each header heads; those of pandas do not."""
-    if "<th" not in markup or all(
-        "scope" in header for header in re.findall(r"<th\b[^>]*>", markup)
-    ):
+def _add_header_scopes(markup: str) -> str:
+    """Adds to table headers whether they head a row or a column, which those of pandas do not say."""
+    headers = re.findall(r"<th\b[^>]*>", markup)
+    if "<th" not in markup or all("scope" in header for header in headers):
         return markup
     soup = BeautifulSoup(markup, "html.parser")
     for header in soup.find_all("th"):
@@ -161,11 +177,14 @@ def _with_headers(markup: str) -> str:
     return str(soup)
 
 
-def _image(kind: str, content: str, metadata: dict[str, Any]) -> str:
-    """An image output within the page; an svg too, so that its inner names cannot meet another's."""
-    alt = metadata.get(kind, {}).get("alt") or metadata.get("alt") or ""
-    if kind == "image/svg+xml":
-        spoken = re.search(r"<svg\b[^>]*\baria-label=\"([^\"]+)\"", content)
-        alt = alt or (spoken.group(1) if spoken else "")
+def _render_image(media_type: str, content: str, metadata: dict[str, Any]) -> str:
+    """An image output as part of the page."""
+    alt = metadata.get(media_type, {}).get("alt") or metadata.get("alt") or ""
+    if media_type == "image/svg+xml":
+        # As an <img>, so that the names inside one svg cannot collide with those of another.
+        label = re.search(r"<svg\b[^>]*\baria-label=\"([^\"]+)\"", content)
+        if not alt and label:
+            alt = label.group(1)
         content = base64.b64encode(content.encode()).decode()
-    return f'<img class="figure" src="data:{kind};base64,{"".join(content.split())}" alt="{escape(alt)}">\n'
+    uri = f"data:{media_type};base64,{''.join(content.split())}"
+    return f'<img class="figure" src="{uri}" alt="{escape(alt)}">\n'

@@ -1,4 +1,10 @@
-"""What a notebook calls while it runs: figures, tables, numbers, its one finding, and a last check.
+"""What a notebook calls while it runs: figures, tables, metrics, its one conclusion, and a last check.
+
+    lesson = Lesson("01_policy_zoo", "Policy zoo: five objectives", profile, parameters)
+    lesson.figure(fig, "front")
+    lesson.metric("education.SO-d1.length", estimates.loc["SO-d1"])
+    lesson.conclusion("Episodes of SO-d1 are the shortest.")
+    lesson.save(key_figure="front", key_metrics=["education.SO-d1.length"])
 
 A figure is shown as HTML with its alt text inside, so that JupyterLab, the executed notebook and the
 report show the same thing. What a run measures in seconds never enters the notebook, because two runs
@@ -34,9 +40,9 @@ from lib.experiment import artifacts
 from lib.plots.tables import estimates_shown, table_html
 from lib.stats import Interval
 
-SHORTEST_ALT = 20  # characters; less cannot say what a figure shows
-STRIP = 6  # frames of an animation that its film strip shows
-GAP = 6  # white pixels between them
+MIN_ALT_LENGTH = 20  # characters; less cannot say what a figure shows
+STRIP_FRAMES = 6  # frames of an animation that its film strip shows
+STRIP_GAP = 6  # white pixels between the frames of a film strip
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _KEY = re.compile(r"[A-Za-z0-9][\w+-]*(?:\.[A-Za-z0-9][\w+-]*)*")
 
@@ -47,97 +53,150 @@ class Lesson:
     def __init__(
         self, name: str, title: str, profile: str, parameters: Any, root: str | Path | None = None
     ) -> None:
-        """parameters: anything that goes into JSON; only its hash is kept."""
+        """Starts the record of a lesson.
+
+        Args:
+            name: The notebook's name, such as 01_policy_zoo; it names files.
+            title: The title that the front page shows.
+            profile: The profile that the lesson is run at, such as smoke or laptop.
+            parameters: The lesson's settings, anything that goes into JSON; only their hash is recorded.
+            root: Folder of all output; by default the one that the runner sets, or `reports`.
+
+        Raises:
+            ValueError: If `name` has characters that do not belong in file names.
+        """
         _check_name(name, "lesson")
-        self.name, self.title, self.profile = name, title, profile
+        self.name = name
+        self.title = title
+        self.profile = profile
         self.parameters = artifacts.sha256_json(parameters)[:12]
-        self.root = Path(
-            root if root is not None else os.environ.get("BENCH_REPORTS", ROOT / "reports")
-        )
-        self._alts: dict[str, str] = {}
-        self._files: dict[str, Path] = {}
+        if root is None:
+            root = os.environ.get("BENCH_REPORTS", ROOT / "reports")
+        self.root = Path(root)
+        self._alt_texts: dict[str, str] = {}  # by figure name
+        self._image_paths: dict[str, Path] = {}  # by figure name
         self._metrics: dict[str, Any] = {}
-        self._finding = ""
+        self._conclusion = ""
 
     def figure(self, fig: Figure, name: str, alt: str | None = None) -> None:
-        """Save and show a matplotlib figure, and close it.
+        """Saves and shows a matplotlib figure, and closes it.
 
-        alt: what the figure tells, for someone who does not see it; that which `lib.plots` made from the estimates by
-        default. Raises ValueError if it is short.
+        Args:
+            fig: The figure.
+            name: Its file name without an ending, unique in the lesson.
+            alt: What the figure shows, for someone who does not see it; by default the text that `lib.plots` made from
+                the estimates.
+
+        Raises:
+            ValueError: If the alt text is too short, or the name is used twice.
         """
-        alt = getattr(fig, "alt_text", "") if alt is None else alt
-        self._claim(name, alt)
-        content = plots.png(fig)
+        if alt is None:
+            alt = getattr(fig, "alt_text", "")
+        self._register_figure(name, alt)
+        png = plots.render_png(fig)
+        # A figure made with pyplot stays in memory until it is closed; nothing else imports pyplot here.
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
-        self._files[name] = artifacts.write_bytes(self._place(f"{name}.png"), content)
-        picture = f'<img src="{_data_uri("image/png", content)}" alt="{escape(alt)}">'
-        _show(f"<figure>{picture}</figure>\n", f"figure {name}: {alt}")
+        self._image_paths[name] = artifacts.write_bytes(self._figure_path(f"{name}.png"), png)
+        image = f'<img src="{_data_uri("image/png", png)}" alt="{escape(alt)}">'
+        _show(f"<figure>{image}</figure>\n", f"figure {name}: {alt}")
 
     def animation(
         self, frames: np.ndarray, name: str, alt: str, caption: str | None = None, fps: float = 4
     ) -> None:
-        """Save and show a looping GIF, and beside it a film strip for readers who want no motion.
+        """Saves and shows a looping GIF, and beside it a film strip for readers who want no motion.
 
-        frames: (T, H, W, 3) uint8. The strip also stands in for the animation in print.
+        Args:
+            frames: (T, H, W, 3) uint8.
+            name: File name without an ending, unique in the lesson.
+            alt: What the animation shows, for someone who does not see it.
+            caption: Text below it.
+            fps: Frames per second.
+
+        Raises:
+            ValueError: If the frames have another shape or type, the alt text is too short, or the name is used twice.
         """
         frames = np.asarray(frames)
         if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not len(frames):
             raise ValueError(
                 f"frames must be (T, H, W, 3) uint8, got {frames.shape} {frames.dtype}"
             )
-        self._claim(name, alt)
-        moving, still = _gif(frames, fps), _film_strip(frames)
-        artifacts.write_bytes(self._place(f"{name}.gif"), moving)
-        self._files[name] = artifacts.write_bytes(self._place(f"{name}.png"), still)
+        self._register_figure(name, alt)
+        gif = _encode_gif(frames, fps)
+        film_strip = _draw_film_strip(frames)
+        artifacts.write_bytes(self._figure_path(f"{name}.gif"), gif)
+        # The still picture is what the front page and print show.
+        path = artifacts.write_bytes(self._figure_path(f"{name}.png"), film_strip)
+        self._image_paths[name] = path
         picture = (
             f'<picture><source media="print, (prefers-reduced-motion: reduce)" '
-            f'srcset="{_data_uri("image/png", still)}">'
-            f'<img src="{_data_uri("image/gif", moving)}" alt="{escape(alt)}"></picture>'
+            f'srcset="{_data_uri("image/png", film_strip)}">'
+            f'<img src="{_data_uri("image/gif", gif)}" alt="{escape(alt)}"></picture>'
         )
-        below = f"<figcaption>{escape(caption, quote=False)}</figcaption>" if caption else ""
-        _show(f"<figure>{picture}{below}</figure>\n", f"animation {name}: {alt}")
+        figcaption = f"<figcaption>{escape(caption, quote=False)}</figcaption>" if caption else ""
+        _show(f"<figure>{picture}{figcaption}</figure>\n", f"animation {name}: {alt}")
 
     def table(self, df: pd.DataFrame, caption: str, digits: int | None = None) -> None:
-        """Show a data frame as an accessible table. digits: decimals, otherwise chosen by column.
+        """Shows a data frame as an accessible table.
 
-        Estimates of `lib.stats` have their ends in brackets behind the value; p and told are left to those who ask.
+        Args:
+            df: The rows. Estimates of `lib.stats` are shown as a value with its interval in brackets, without their
+                other columns.
+            caption: The heading of the table.
+            digits: Decimals; by default chosen by column.
         """
         df = estimates_shown(df)
         _show(table_html(df, caption, digits), f"table: {caption}\n{df.to_string()}")
 
-    def passage(self, markup: str, plain: str) -> None:
-        """Show HTML that a module of this room made, such as a prompt; `plain` where there is no browser."""
+    def show_html(self, markup: str, plain: str) -> None:
+        """Shows HTML that a module of `lesson_figures` made, such as a prompt.
+
+        Args:
+            markup: The HTML.
+            plain: The text for where there is no browser, such as a terminal.
+        """
         _show(markup, plain)
 
     def source(self, *objects: Callable | type, equation: str = "") -> None:
-        """Show the code of functions, methods and classes as it is, folded, each with its place.
+        """Shows the code of functions, methods and classes as it is, folded, each with its file and line.
 
-        equation: what the code computes, in LaTeX, shown above it. Raises TypeError for what has no code of its own,
-        FormulaError for an equation that cannot be shown.
+        Args:
+            *objects: What to show.
+            equation: What the code computes, in LaTeX, shown above it.
+
+        Raises:
+            TypeError: If an object has no source code.
+            FormulaError: If the equation cannot be shown.
         """
-        from lib.reports import (
-            markdown,  # imported late: few cells need the reader of formulas and code
-        )
+        from lib.reports import markdown  # imported late: few cells need formulas and code
 
-        colour = (
-            markdown.code_block if _running() else _coloured
-        )  # a page has a style sheet, JupyterLab none of ours
-        formula = markdown.mathml(equation, display=True) if equation else ""
-        shown = [f'<span class="formula" tabindex="0">{formula}</span>\n'] if equation else []
-        plain = [f"$$ {equation} $$"] if equation else []
-        for each in map(inspect.unwrap, objects):
-            name, place, code = _read(each)
-            label = f"<summary><code>{escape(name)}</code>, {escape(place)}</summary>"
-            shown.append(f'<details class="algorithm">{label}\n{colour(code)}</details>\n')
-            plain.append(f"{name}, {place}\n{code}")
-        _show("".join(shown), "\n\n".join(plain))
+        # A report has a style sheet for code; JupyterLab has none of ours, so colours go into the HTML.
+        highlight_code = markdown.code_block if _in_report_run() else _highlight_inline
+        html_blocks, text_blocks = [], []
+        if equation:
+            formula = markdown.mathml(equation, display=True)
+            html_blocks.append(f'<span class="formula" tabindex="0">{formula}</span>\n')
+            text_blocks.append(f"$$ {equation} $$")
+        for wrapped in objects:
+            name, location, code = _read_source(inspect.unwrap(wrapped))
+            label = f"<summary><code>{escape(name)}</code>, {escape(location)}</summary>"
+            html_blocks.append(
+                f'<details class="algorithm">{label}\n{highlight_code(code)}</details>\n'
+            )
+            text_blocks.append(f"{name}, {location}\n{code}")
+        _show("".join(html_blocks), "\n\n".join(text_blocks))
 
     def metric(self, key: str, value: Any) -> None:
-        """Record a number, a string or a truth under a flat key such as `education.SO-d1.length`.
+        """Records a number, a string or a truth value.
 
-        value: also an `Interval` or an estimate (a row of `lib.stats`), which bring lo and hi along. Raises
-        ValueError, naming the key, for nan or infinity, for ends the wrong way round, and for a key that is taken.
+        Args:
+            key: A flat key such as `education.SO-d1.length`.
+            value: The value. An `Interval` or an estimate (a row of `lib.stats`) also records its ends, as
+                `<key>_ci_low` and `<key>_ci_high`.
+
+        Raises:
+            ValueError: If the key is malformed or used twice, the value is nan or infinite, or the interval's ends are
+                swapped; the message names the key.
         """
         if not _KEY.fullmatch(key):
             raise ValueError(
@@ -146,38 +205,52 @@ class Lesson:
         if isinstance(value, pd.Series):
             value = Interval(*(float(value[end]) for end in ("value", "ci_low", "ci_high")))
         entries = value.as_metrics(key) if isinstance(value, Interval) else {key: value}
-        entries = {name: _plain(name, item) for name, item in entries.items()}
-        if f"{key}_ci_low" in entries and entries[f"{key}_ci_low"] > entries[f"{key}_ci_high"]:
-            raise ValueError(
-                f"metric {key}: ci_low {entries[f'{key}_ci_low']} is above ci_high {entries[f'{key}_ci_high']}"
-            )
-        taken = sorted(set(entries) & set(self._metrics))
-        if taken and not _live():
-            raise ValueError(f"metric {taken[0]} is recorded twice")
+        entries = {name: _to_json_value(name, entry) for name, entry in entries.items()}
+
+        if f"{key}_ci_low" in entries:
+            ci_low, ci_high = entries[f"{key}_ci_low"], entries[f"{key}_ci_high"]
+            if ci_low > ci_high:
+                raise ValueError(f"metric {key}: ci_low {ci_low} is above ci_high {ci_high}")
+        duplicates = sorted(set(entries) & set(self._metrics))
+        if duplicates and not _in_live_session():
+            raise ValueError(f"metric {duplicates[0]} is recorded twice")
         self._metrics.update(entries)
 
     def metrics(self, values: Mapping[str, Any]) -> None:
-        """Record several metrics; see `metric`."""
+        """Records several metrics by key; see `metric`."""
         for key, value in values.items():
             self.metric(key, value)
 
-    def finding(self, sentence: str) -> None:
-        """State, once, what the lesson found; the front page quotes it."""
+    def conclusion(self, sentence: str) -> None:
+        """States, once, what the lesson concludes; the front page quotes it.
+
+        Raises:
+            ValueError: If the sentence is empty, or there is a conclusion already.
+        """
         sentence = " ".join(sentence.split())
         if not sentence:
-            raise ValueError("the finding is empty; say in one sentence what the lesson found")
-        if self._finding and not _live():
-            raise ValueError(f"the lesson has a finding already: {self._finding!r}")
-        self._finding = sentence
+            raise ValueError("the conclusion is empty; say in one sentence what the lesson found")
+        if self._conclusion and not _in_live_session():
+            raise ValueError(f"the lesson has a conclusion already: {self._conclusion!r}")
+        self._conclusion = sentence
+        # The style is for JupyterLab; reports have one for the class "finding".
         style = "border-left:0.3rem solid #b35900;padding:0.75rem 1rem;font-weight:600"
         _show(f'<p class="finding" style="{style}">{escape(sentence, quote=False)}</p>\n', sentence)
 
     def side_table(self, df: pd.DataFrame, name: str, caption: str) -> None:
-        """Show what was measured in wall time: in a frame of the report, as a table in a live session.
+        """Shows wall times: in a frame of the report, as a table in a live session.
 
         Two runs differ in these values, so they stand in `timings/<lesson>-<name>.html` alone; the
         notebook holds the frame, whose height follows from the number of rows and nothing else. The
         same rows lie beside it as JSON.
+
+        Args:
+            df: The rows.
+            name: Names the page, unique in the lesson.
+            caption: The heading of the table and the title of the frame.
+
+        Raises:
+            ValueError: If `name` has characters that do not belong in file names.
         """
         _check_name(name, "side table")
         from lib.reports import html  # imported late: few lessons have such a page
@@ -188,105 +261,114 @@ class Lesson:
         artifacts.write_text(self.root / address, page)
         records = json.loads(df.to_json(orient="records"))  # plain numbers, missing ones as null
         artifacts.write_json(self.root / f"timings/{self.name}-{name}.json", records)
-        if not _running():
+        if not _in_report_run():
             _show(table, f"table: {caption}\n{df.to_string()}")
             return
         height = f"height:{min(8 + 2.4 * len(df), 32):.1f}rem"
-        label = escape(caption)
-        _show(
-            f'<iframe src="{address}" title="{label}" style="{height}"></iframe>\n',
-            f"{caption}: {address}",
-        )
+        frame = f'<iframe src="{address}" title="{escape(caption)}" style="{height}"></iframe>\n'
+        _show(frame, f"{caption}: {address}")
 
-    def finish(self, key_figure: str, key_metrics: Sequence[str]) -> None:
-        """Write the lesson's metrics and what the front page shows of it.
+    def save(self, key_figure: str, key_metrics: Sequence[str]) -> None:
+        """Writes the lesson's metrics and what the front page shows of it.
 
-        Raises ValueError naming everything that is missing: the finding, the figure, metrics.
+        Args:
+            key_figure: Name of the figure that stands for the lesson.
+            key_metrics: Keys of the metrics that the front page shows.
+
+        Raises:
+            ValueError: If the conclusion, the figure or a metric is missing; the message names everything missing.
         """
-        missing = [] if self._finding else ["no finding (lesson.finding)"]
-        if key_figure not in self._files:
-            missing.append(f"no figure {key_figure!r} among {sorted(self._files)}")
+        missing = [] if self._conclusion else ["no conclusion (lesson.conclusion)"]
+        if key_figure not in self._image_paths:
+            missing.append(f"no figure {key_figure!r} among {sorted(self._image_paths)}")
         missing += [f"no metric {key!r}" for key in key_metrics if key not in self._metrics]
         if missing:
-            raise ValueError(f"lesson {self.name} cannot finish: {'; '.join(missing)}")
+            raise ValueError(f"lesson {self.name} cannot be saved: {'; '.join(missing)}")
         artifacts.write_json(self.root / "metrics" / f"{self.name}.json", self._metrics)
         card = {
             "lesson": self.name,
             "title": self.title,
-            "finding": self._finding,
-            "key_figure": self._files[key_figure].relative_to(self.root).as_posix(),
-            "key_figure_alt": self._alts[key_figure],
+            "finding": self._conclusion,
+            "key_figure": self._image_paths[key_figure].relative_to(self.root).as_posix(),
+            "key_figure_alt": self._alt_texts[key_figure],
             "key_metrics": list(key_metrics),
             "profile": self.profile,
             "parameters": self.parameters,
         }
         artifacts.write_json(self.root / "lessons" / f"{self.name}.json", card)
 
-    def _place(self, file: str) -> Path:
-        return self.root / "figures" / self.name / file
+    def _figure_path(self, file_name: str) -> Path:
+        return self.root / "figures" / self.name / file_name
 
-    def _claim(self, name: str, alt: str) -> None:
+    def _register_figure(self, name: str, alt: str) -> None:
+        """Records a figure's alt text. Raises ValueError for a bad or used name, or an alt text that is too short."""
         _check_name(name, "figure")
-        if len(alt.strip()) < SHORTEST_ALT:
+        if len(alt.strip()) < MIN_ALT_LENGTH:
             raise ValueError(
-                f"figure {name}: alt text {alt!r} has fewer than {SHORTEST_ALT} characters; say what it shows"
+                f"figure {name}: alt text {alt!r} has fewer than {MIN_ALT_LENGTH} characters; say what it shows"
             )
-        if name in self._alts and not _live():
+        if name in self._alt_texts and not _in_live_session():
             raise ValueError(f"there are two figures called {name!r}")
-        self._alts[name] = " ".join(alt.split())
+        self._alt_texts[name] = " ".join(alt.split())
 
 
-def _read(of: Callable | type) -> tuple[str, str, str]:
-    """An object's name, its place (lib/policy_zoo/ppo.py:210) and its code from the first column on. Raises
-    TypeError, naming it, where there is none."""
+def _read_source(code_object: Callable | type) -> tuple[str, str, str]:
+    """Reads the source code of a function, method or class.
+
+    Returns:
+        Its qualified name, its location (such as lib/policy_zoo/ppo.py:210), and its code without indentation.
+
+    Raises:
+        TypeError: If it has no source code.
+    """
     try:
-        (lines, first), file = inspect.getsourcelines(of), Path(inspect.getfile(of))
+        lines, first_line = inspect.getsourcelines(code_object)
+        path = Path(inspect.getfile(code_object))
     except (TypeError, OSError) as error:
         raise TypeError(
-            f"{of!r} has no source to show; name a function, a method or a class"
+            f"{code_object!r} has no source to show; name a function, a method or a class"
         ) from error
-    place = (
-        f"{file.relative_to(ROOT).as_posix()}:{first}"
-        if file.is_relative_to(ROOT)
-        else "this notebook"
-    )
-    return of.__qualname__, place, textwrap.dedent("".join(lines)).rstrip()
+    if path.is_relative_to(ROOT):
+        location = f"{path.relative_to(ROOT).as_posix()}:{first_line}"
+    else:
+        location = "this notebook"
+    return code_object.__qualname__, location, textwrap.dedent("".join(lines)).rstrip()
 
 
-def _coloured(code: str) -> str:
-    """Python with its colours and its ground in it, for a reader whose style sheet knows nothing of them."""
+def _highlight_inline(code: str) -> str:
+    """Python code as HTML with its colours in style attributes, for JupyterLab, which lacks our style sheet."""
     from pygments import highlight, lexers
     from pygments.formatters import HtmlFormatter
 
     return highlight(code, lexers.PythonLexer(), HtmlFormatter(noclasses=True, style="xcode"))
 
 
-def _running() -> bool:
+def _in_report_run() -> bool:
     """Whether this is the run that makes the report, rather than a reader's session."""
     return os.environ.get("BENCH_RUN") == "1"
 
 
-def _live() -> bool:
+def _in_live_session() -> bool:
     """Whether someone may be running cells again."""
-    return not _running() and get_ipython() is not None
+    return not _in_report_run() and get_ipython() is not None
 
 
 def _show(markup: str, plain: str) -> None:
-    """Show HTML, with a text for where there is none, such as a terminal."""
+    """Shows HTML, or `plain` where there is none, such as in a terminal."""
     if get_ipython() is None:
         print(plain)
         return
     display({"text/html": markup, "text/plain": plain}, raw=True)
 
 
-def _check_name(name: str, what: str) -> None:
+def _check_name(name: str, kind: str) -> None:
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"{what} name {name!r}: small letters, digits, _ and - only, please; it names files"
+            f"{kind} name {name!r}: small letters, digits, _ and - only, please; it names files"
         )
 
 
-def _plain(key: str, value: Any) -> Any:
+def _to_json_value(key: str, value: Any) -> Any:
     """A metric as JSON holds it. Raises ValueError naming the key for what it cannot hold."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -297,34 +379,40 @@ def _plain(key: str, value: Any) -> Any:
     return value
 
 
-def _data_uri(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+def _data_uri(media_type: str, content: bytes) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
 
 
-def _gif(frames: np.ndarray, fps: float) -> bytes:
-    """A looping GIF; all frames share one palette, so that colours do not flicker."""
-    steps, height, width, _ = frames.shape
-    tall = Image.fromarray(frames.reshape(steps * height, width, 3)).quantize(
-        256, dither=Image.Dither.NONE
-    )
-    images = [tall.crop((0, step * height, width, (step + 1) * height)) for step in range(steps)]
+def _encode_gif(frames: np.ndarray, fps: float) -> bytes:
+    """Encodes frames (T, H, W, 3) as a looping GIF."""
+    num_frames, height, width, _ = frames.shape
+    # All frames are quantised as one tall picture, so that they share a palette and colours do not flicker.
+    stacked = Image.fromarray(frames.reshape(num_frames * height, width, 3))
+    stacked = stacked.quantize(256, dither=Image.Dither.NONE)
+    images = [
+        stacked.crop((0, frame * height, width, (frame + 1) * height))
+        for frame in range(num_frames)
+    ]
     buffer = io.BytesIO()
     images[0].save(
         buffer,
         format="GIF",
         save_all=True,
         append_images=images[1:],
-        loop=0,
-        duration=round(1000 / fps),
+        loop=0,  # for ever
+        duration=round(1000 / fps),  # milliseconds
     )
     return buffer.getvalue()
 
 
-def _film_strip(frames: np.ndarray) -> bytes:
-    """Some frames side by side, first and last among them, as PNG."""
-    chosen = np.unique(np.linspace(0, len(frames) - 1, STRIP).round().astype(int))
-    white = np.full((frames.shape[1], GAP, 3), 255, dtype=np.uint8)
-    parts = [part for step in chosen for part in (frames[step], white)][:-1]
+def _draw_film_strip(frames: np.ndarray) -> bytes:
+    """Draws some frames of (T, H, W, 3) side by side, first and last among them, as PNG."""
+    frame_indices = np.linspace(0, len(frames) - 1, STRIP_FRAMES).round().astype(int)
+    gap = np.full((frames.shape[1], STRIP_GAP, 3), 255, dtype=np.uint8)  # (H, STRIP_GAP, 3), white
+    columns = []
+    for index in np.unique(frame_indices):  # a short animation would repeat frames
+        columns += [frames[index], gap]
+    strip = np.concatenate(columns[:-1], axis=1)  # no gap after the last frame
     buffer = io.BytesIO()
-    Image.fromarray(np.concatenate(parts, axis=1)).save(buffer, format="PNG")
+    Image.fromarray(strip).save(buffer, format="PNG")
     return buffer.getvalue()

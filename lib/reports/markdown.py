@@ -2,7 +2,7 @@
 
 A formula is `$..$` or `$$..$$`. Money is not: a dollar sign opens a formula only before something
 that is not a blank, closes it only after something that is not a blank and not before a digit, and
-what lies between must not read like prose or like an amount. So "$9,700 and $3" stays what it is, and
+the text between must not read like prose or like an amount. So "$9,700 and $3" stays what it is, and
 `\\$9,700` is the way to be sure in every viewer. Code spans and blocks are left alone. The converter
 takes much that is not LaTeX (an unknown command becomes its own name), so what it returns is checked.
 Left out: macros, equation numbers and references to them.
@@ -49,88 +49,99 @@ class FormulaError(ValueError):
 
 
 def mathml(tex: str, display: bool = False) -> str:
-    """A formula as MathML with its TeX as alternative text.
+    """Converts a formula to MathML with its TeX as alternative text.
 
-    Raises FormulaError where the converter gives up or meets a command it does not know.
+    Args:
+        tex: The formula in LaTeX, without dollar signs.
+        display: Whether it stands in a line of its own.
+
+    Raises:
+        FormulaError: If the converter gives up or meets a command it does not know.
     """
-    shown = " ".join(tex.split())
-    if not _balanced(shown):
-        raise FormulaError(f"formula has braces that do not match: {shown}")
-    source = shown
+    tex = " ".join(tex.split())
+    if not _has_balanced_braces(tex):
+        raise FormulaError(f"formula has braces that do not match: {tex}")
+    source = tex
     for pattern, replacement in _SPELLINGS:
         source = pattern.sub(replacement, source)
     try:
         root = converter.convert_to_element(source, display="block" if display else "inline")
     except Exception as error:  # the converter has a dozen error classes with empty messages
-        raise FormulaError(f"formula not understood ({type(error).__name__}): {shown}") from error
+        raise FormulaError(f"formula not understood ({type(error).__name__}): {tex}") from error
     del root.attrib["xmlns"]  # HTML knows where MathML belongs
     for element in root.iter():
-        _tidy(element, shown)
-    root.set("alttext", shown)
+        _correct_element(element, tex)
+    root.set("alttext", tex)
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _balanced(tex: str) -> bool:
+def _has_balanced_braces(tex: str) -> bool:
     depth = 0
-    for brace in re.findall(r"\\.|[{}]", tex):
+    for brace in re.findall(r"\\.|[{}]", tex):  # an escaped brace counts for nothing
         depth += {"{": 1, "}": -1}.get(brace, 0)
         if depth < 0:
             return False
     return depth == 0
 
 
-def _tidy(element: ElementTree.Element, shown: str) -> None:
-    """Refuse what the converter passed through, and set letters and limits as browsers need them."""
-    raw = element.text or ""
-    if re.match(r"\\[A-Za-z]", raw) or raw == "&":
-        raise FormulaError(f"formula uses {raw!r}, which is not supported there: {shown}")
-    if element.tag == "mo" and not raw and not element.attrib:
-        raise FormulaError(rf"formula has an \operatorname of more than letters: {shown}")
-    element.text = html.unescape(raw) or None  # the converter leaves character references for later
+def _correct_element(element: ElementTree.Element, tex: str) -> None:
+    """Sets letters and limits as browsers need them. Raises FormulaError for what the converter did not understand."""
+    # The converter passes commands that it does not know through as text.
+    raw_text = element.text or ""
+    if re.match(r"\\[A-Za-z]", raw_text) or raw_text == "&":
+        raise FormulaError(f"formula uses {raw_text!r}, which is not supported there: {tex}")
+    if element.tag == "mo" and not raw_text and not element.attrib:
+        raise FormulaError(rf"formula has an \operatorname of more than letters: {tex}")
+    element.text = html.unescape(raw_text) or None  # it also leaves character references for later
+
     if (element.tag, element.text) == ("mi", "~"):
-        element.tag, element.text = "mo", "∼"  # a relation needs its space, and its own character
+        # A relation needs the space around an operator, and its own character.
+        element.tag = "mo"
+        element.text = "∼"
+
     alphabet = _ALPHABETS.get(element.get("mathvariant", ""))
     if alphabet and element.tag in ("mi", "mn"):
         del element.attrib["mathvariant"]
-        element.text = "".join(_letter(character, alphabet) for character in element.text or "")
-    first = element[0] if len(element) else None
-    if element.tag == "msub" and first is not None and first.tag == "mo" and first.text in _LIMITS:
-        element.tag = "munder"  # below the operator in a formula of its own, beside it in a line
-        first.set("movablelimits", "true")
+        letters = [_letter_in_alphabet(letter, alphabet) for letter in element.text or ""]
+        element.text = "".join(letters)
+
+    # max, argmin and so on: the subscript stands below in a formula of its own, beside it in a line of text.
+    first_child = element[0] if len(element) else None
+    is_limit = first_child is not None and first_child.tag == "mo" and first_child.text in _LIMITS
+    if element.tag == "msub" and is_limit:
+        element.tag = "munder"
+        first_child.set("movablelimits", "true")
 
 
-def _letter(character: str, alphabet: str) -> str:
+def _letter_in_alphabet(letter: str, alphabet: str) -> str:
     """The letter in another alphabet, R as ℝ in double-struck; unchanged where Unicode has none."""
-    name = (
-        unicodedata.name(character, "")
-        .removeprefix("LATIN ")
-        .removeprefix("GREEK ")
-        .replace("LETTER ", "")
-    )
+    name = unicodedata.name(letter, "")
+    name = name.removeprefix("LATIN ").removeprefix("GREEK ").replace("LETTER ", "")
     for candidate in (f"MATHEMATICAL {alphabet} {name}", f"{alphabet} {name}"):
         try:
             return unicodedata.lookup(candidate)
         except KeyError:
             continue
-    return character
+    return letter
 
 
 def is_formula(tex: str) -> bool:
-    """Whether what stands between two dollar signs is a formula rather than a stretch of prose.
+    """Whether the text between two dollar signs is a formula rather than prose.
 
     Two words in a row are prose; so is an amount ("9,700 ...") followed by a word, and an amount that
     ends in the middle of something ("5/", "9,700-").
     """
-    if re.match(r"\d", tex) and _OPEN_AMOUNT.fullmatch(tex):
+    starts_with_digit = bool(re.match(r"\d", tex))
+    if starts_with_digit and _OPEN_AMOUNT.fullmatch(tex):
         return False
-    bare = re.sub(r"\\[a-zA-Z]+", " ", _NAMED_TEXT.sub(" ", tex))
-    if _PROSE.search(bare):
+    without_commands = re.sub(r"\\[a-zA-Z]+", " ", _NAMED_TEXT.sub(" ", tex))
+    if _PROSE.search(without_commands):
         return False
-    return not (re.match(r"\d", tex) and _PROSE_WORD.search(bare))
+    return not (starts_with_digit and _PROSE_WORD.search(without_commands))
 
 
-def _formula(group: str, display: bool):
-    """A rule of mistune that makes a formula of what a pattern's group holds, unless it reads like prose."""
+def _formula_rule(group: str, display: bool):
+    """A rule of mistune that makes a formula of a pattern's group, unless it reads like prose."""
 
     def parse(_, match: re.Match, state) -> int:
         tex = match.group(group)
@@ -143,13 +154,16 @@ def _formula(group: str, display: bool):
     return parse
 
 
-def formulas(md: mistune.Markdown) -> None:
+def add_formula_rules(parser: mistune.Markdown) -> None:
     """The mistune plugin for `$..$` and `$$..$$`."""
-    md.block.register("block_formula", _BLOCK, _formula("block_tex", True), before="fenced_code")
-    for rules in (md.block.list_rules, md.block.block_quote_rules):
-        md.block.insert_rule(rules, "block_formula", before="fenced_code")
-    md.inline.register("display_formula", _DISPLAY, _formula("display_tex", True), before="link")
-    md.inline.register("inline_formula", _INLINE, _formula("inline_tex", False), before="link")
+    block_rule = _formula_rule("block_tex", True)
+    parser.block.register("block_formula", _BLOCK, block_rule, before="fenced_code")
+    for rules in (parser.block.list_rules, parser.block.block_quote_rules):
+        parser.block.insert_rule(rules, "block_formula", before="fenced_code")
+    display_rule = _formula_rule("display_tex", True)
+    parser.inline.register("display_formula", _DISPLAY, display_rule, before="link")
+    inline_rule = _formula_rule("inline_tex", False)
+    parser.inline.register("inline_formula", _INLINE, inline_rule, before="link")
 
 
 @dataclass(frozen=True)
@@ -169,15 +183,15 @@ class Document:
     headings: list[Heading] = field(default_factory=list)
 
     def heading(self, level: int, markup: str) -> Heading:
-        """Register a heading under an anchor that no other heading of the page has."""
+        """Registers a heading under an anchor that no other heading of the page has."""
         text = html.unescape(re.sub(r"<[^>]+>", "", markup))
-        base = re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "section"
-        taken = {entry.slug for entry in self.headings}
-        slug = next(
-            s
-            for n in range(1, len(taken) + 2)
-            if (s := base if n == 1 else f"{base}-{n}") not in taken
-        )
+        base_slug = re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "section"
+        used_slugs = {entry.slug for entry in self.headings}
+        slug = base_slug
+        number = 1
+        while slug in used_slugs:
+            number += 1
+            slug = f"{base_slug}-{number}"
         self.headings.append(Heading(level, slug, markup))
         return self.headings[-1]
 
@@ -195,7 +209,7 @@ class _Renderer(mistune.HTMLRenderer):
     def __init__(self, document: Document, attachments: dict) -> None:
         super().__init__(
             escape=False, allow_harmful_protocols=True
-        )  # the audit reads every address
+        )  # the accessibility check reads every address
         self.document, self.attachments = document, attachments
 
     def formula(self, tex: str, display: bool) -> str:
@@ -234,24 +248,34 @@ class _Renderer(mistune.HTMLRenderer):
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         caption = f' title="{html.escape(title)}"' if title else ""
-        return f'<img src="{self._embedded(url)}" alt="{html.escape(text)}"{caption}>'
+        return f'<img src="{self._embed_image(url)}" alt="{html.escape(text)}"{caption}>'
 
-    def _embedded(self, url: str) -> str:
+    def _embed_image(self, url: str) -> str:
+        """An image as a data URI; the address itself where there is none, which the accessibility check refuses."""
         if url.startswith("attachment:"):
-            forms = self.attachments.get(url.removeprefix("attachment:"))
-            if not forms:
-                return html.escape(url)  # likewise
-            kind, content = next(iter(forms.items()))
-            return f"data:{kind};base64,{content}"
+            attachment = self.attachments.get(url.removeprefix("attachment:"))
+            if not attachment:
+                return html.escape(url)
+            media_type, content = next(iter(attachment.items()))
+            return f"data:{media_type};base64,{content}"
         path = self.document.folder / url
         if re.match(r"[a-z]+:|//", url) or not path.is_file():
-            return html.escape(url)  # the page's own check names the cell and refuses it
-        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+            return html.escape(url)
+        media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        return f"data:{media_type};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def to_html(text: str, document: Document, attachments: dict | None = None) -> str:
-    """One Markdown cell as HTML. Raises FormulaError for a formula that cannot be shown."""
+    """Renders one Markdown cell.
+
+    Args:
+        text: The Markdown.
+        document: The page that it becomes part of; its headings are registered there.
+        attachments: The cell's images by name, each by media type in base64.
+
+    Raises:
+        FormulaError: If a formula cannot be shown.
+    """
     renderer = _Renderer(document, attachments or {})
-    plugins = ["table", "strikethrough", "task_lists", "def_list", formulas]
+    plugins = ["table", "strikethrough", "task_lists", "def_list", add_formula_rules]
     return mistune.create_markdown(renderer=renderer, plugins=plugins)(text)

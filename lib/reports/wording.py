@@ -1,4 +1,4 @@
-"""One vocabulary for what numbers say: values with their intervals, and who is a stand-in."""
+"""Numbers with their intervals as text, and the note that a model is scripted, for captions and conclusions."""
 
 import math
 from collections.abc import Mapping
@@ -8,33 +8,52 @@ from lib.plots.tables import NOTHING
 from lib.stats import Interval
 
 
-def scaled(found: Interval, by: float) -> Interval:
-    """An interval in units that are `by` times as large."""
-    return Interval(found.value / by, found.ci_low / by, found.ci_high / by)
+def divide_interval(interval: Interval, unit: float) -> Interval:
+    """An interval in units that are `unit` times as large."""
+    return Interval(interval.value / unit, interval.ci_low / unit, interval.ci_high / unit)
 
 
-def number(found: Interval, digits: int = 2, sign: bool = False) -> str:
-    """A value with its interval, as far as there is one; a dash for none."""
-    if not math.isfinite(found.value):
+def format_interval(interval: Interval, digits: int = 2, sign: bool = False) -> str:
+    """A value with its interval, such as "0.64 [0.61, 0.66]".
+
+    Args:
+        interval: The value and the ends of its interval.
+        digits: Decimals.
+        sign: Whether positive numbers get a plus sign.
+
+    Returns:
+        The text; without brackets where the ends are unknown, and a dash where the value is not finite.
+    """
+    if not math.isfinite(interval.value):
         return NOTHING
-    told = [
-        signed(x, digits) if sign else plain(x, digits)
-        for x in (found.value, found.ci_low, found.ci_high)
-    ]
-    return told[0] + (f" [{told[1]}, {told[2]}]" if found.known else "")
+    format_end = format_signed if sign else format_number
+    value = format_end(interval.value, digits)
+    if not interval.known:
+        return value
+    return (
+        f"{value} [{format_end(interval.ci_low, digits)}, {format_end(interval.ci_high, digits)}]"
+    )
 
 
-def plain(value: float, digits: int = 2) -> str:
-    """A number with so many decimals, and never -0.00."""
-    return f"{round(value, digits) + 0.0:.{digits}f}"
+def format_number(value: float, digits: int = 2) -> str:
+    """A number with so many decimals."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"  # adding 0.0 turns -0.0 into 0.0
 
 
-def signed(value: float, digits: int = 2) -> str:
-    """The same with its sign."""
-    return f"{round(value, digits) + 0.0:+.{digits}f}"
+def format_signed(value: float, digits: int = 2) -> str:
+    """A number with so many decimals and its sign."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"  # adding 0.0 turns -0.0 into 0.0
 
 
-def stand_ins(llm: LLMSettings, names: Mapping[str, str]) -> str:
-    """Those of `names` (a word, and a name of llm.models) that are scripted, for captions; empty where none is."""
+def note_scripted_models(llm: LLMSettings, names: Mapping[str, str]) -> str:
+    """A note for captions that names the scripted models.
+
+    Args:
+        llm: The language model settings.
+        names: By the word that a reader knows, the name of a model in `llm.models`.
+
+    Returns:
+        A text such as " (large, small: scripted stand-in)"; empty where no model is scripted.
+    """
     scripted = [word for word, name in names.items() if llm.models[name].backend == "scripted"]
     return f" ({', '.join(scripted)}: scripted stand-in)" if scripted else ""

@@ -28,14 +28,14 @@ FREE = (
 )  # no routers: a check is assumed, an oracle knows, a die does not look
 
 
-def plane(rows: pd.DataFrame, name: str):
+def draw_tradeoff(rows: pd.DataFrame, name: str):
     """Quality against dollars per thousand items, of everybody at equal quality."""
-    shown = results_table.where(rows, condition=EQUAL)
+    shown = results_table.select(rows, condition=EQUAL)
     shown = shown.assign(cost_usd=shown["cost_usd"] * 1e3)
     x, y = (stats.mean(shown, column, "method") for column in ("cost_usd", "correct"))
     roles = {method: ROLES[method] for method in x.index}
     title = f"{name}: who is as right as the best constant, and for how much"
-    return plots.plane(
+    return plots.tradeoff_plot(
         x, y, title, "dollars for a thousand items", "share right", roles=roles, size=(8.5, 5)
     )
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         update={"seeds": options.partings, "items": sys.maxsize, "draws": 100}
     )
     try:
-        table = tables.read(options.table)
+        table = tables.read_table(options.table)
         folds = min(settings.folds, len(set(table.groups)))
         gate = headroom.gate(table, settings.folds, range(options.partings), settings.min_dev_gain)
         made = experiment.replayed(table, settings.model_copy(update={"folds": folds}))
@@ -71,25 +71,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except tables.TableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    rows = results_table.frame("recorded", rows)
+    rows = results_table.make_results("recorded", rows)
     report(
         table,
         gate,
         experiment.compared(rows, made["drawn"], settings.equivalence_margin, gate["question is"]),
     )
     out = options.out or options.table.with_suffix(".png")
-    artifacts.write_bytes(out, plots.png(plane(rows, table.name)))
+    artifacts.write_bytes(out, plots.render_png(draw_tradeoff(rows, table.name)))
     print(f"\npicture: {out}")
     return 0
 
 
 def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None:
     """Print what there is to win, who won what, and the answer."""
-    told = headroom.described(table)
+    told = headroom.describe_table(table)
     print(
         f"{told['items']} items in {told['groups']} groups, {told['models']} models; best constant: "
-        f"{headroom.constant(table)}, right {told['constant']:.3f}, ${told['constant_cost_usd']:.4g} an item; one try "
-        f"each, so the oracle's {told['oracle']:.3f} counts luck as skill"
+        f"{headroom.name_best_constant(table)}, right {told['constant']:.3f}, "
+        f"${told['constant_cost_usd']:.4g} an item; one try each, "
+        f"so the oracle's {told['oracle']:.3f} counts luck as skill"
     )
     print("\nWhat a choice could win (cross-fitted, by who sees more than any router):")
     print(gate.round(3).to_string())

@@ -1,6 +1,6 @@
 """Everybody of `deciders` on every table of recorded outcomes: the study of lesson 08, one job per table.
 
-A job plays a table in several partings of its items into folds and keeps what the lesson asks: rows of the record,
+A job plays a table in several repeats of cross-validation and keeps what the lesson asks: rows of the record,
 what was promised and spent at every level of money, and how each curve of quality over money lies above mixtures.
 """
 
@@ -17,7 +17,7 @@ from lib.config import ROOT, RecordedSettings
 from lib.config.recorded_outcomes import PriceSettings
 from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.recorded_outcomes import headroom, model_selection, tables
-from lib.recorded_outcomes.model_selection import EQUAL, HALF, Fold, Plays, Scored
+from lib.recorded_outcomes.model_selection import EQUAL, HALF, Choices, Fold, HeldOutScores
 from lib.recorded_outcomes.tables import Table
 from lib.routers import methods
 from lib.routers.methods import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
@@ -45,11 +45,12 @@ _READ = (
 
 @dataclass(frozen=True)
 class Found:
-    """rows: for `lib.experiment.results_table`, see `choosing.frame`, means over partings; drawn: table, method,
-    condition, parting, and its mean right and dollars; levels: table, method, parting, level, promised, dollars, right
+    """rows: for `lib.experiment.results_table`, see `model_selection.make_result_rows`, means over repeats;
+    drawn: table, method, condition, parting (the repeat of cross-validation), and its mean right and dollars;
+    levels: table, method, parting, level, promised, dollars, right
     and over_groups, the share of groups that spend more than promised; aiq: table, method, value, lo, hi, above
     mixtures;
-    gate: as `headroom.gate`, by table; told: what `headroom.described` says, by table."""
+    gate: as `headroom.gate`, by table; told: what `headroom.describe_table` says, by table."""
 
     rows: pd.DataFrame
     drawn: pd.DataFrame
@@ -94,7 +95,9 @@ def make_job(settings: RecordedSettings, name: str) -> sweep.Job:
     decided_by: dict[str, Any] = {
         "job": "recorded outcomes",
         "table": name,
-        "files": [artifacts.sha256_file(tables.PLACE / file) for file in tables.FILES[name]],
+        "files": [
+            artifacts.sha256_file(tables.OUTCOMES_FOLDER / file) for file in tables.FILES[name]
+        ],
         "prices": settings.prices.handed(*tables.PRICED_BY[name]),
         "settings": settings.handed(*_READ),
         "versions": versions(),
@@ -106,7 +109,7 @@ def play_table(job: sweep.Job, folder: Path, progress) -> dict[str, float | str]
     """One table: writes its frames, returns what it holds."""
     settings = RecordedSettings.from_handed(job.settings["settings"])
     prices = PriceSettings.from_handed(job.settings["prices"])
-    table = tables.thinned(tables.SHIPPED[job.settings["table"]](prices), settings.items)
+    table = tables.subsample(tables.SHIPPED[job.settings["table"]](prices), settings.items)
     made = replayed(table, settings)
     made["gate"] = headroom.gate(
         table, settings.folds, range(settings.seeds), settings.min_dev_gain
@@ -114,7 +117,10 @@ def play_table(job: sweep.Job, folder: Path, progress) -> dict[str, float | str]
     for name, frame in made.items():
         artifacts.write_parquet(folder / f"{name}.parquet", frame.assign(table=table.name))
     progress(1.0)
-    return headroom.described(table) | {"best": headroom.constant(table), "money": table.money}
+    return headroom.describe_table(table) | {
+        "best": headroom.name_best_constant(table),
+        "money": table.money,
+    }
 
 
 def replayed(
@@ -123,29 +129,29 @@ def replayed(
     arms: Sequence[str] = tuple(ROLES),
     folds: Sequence[Fold] | None = None,
 ) -> dict[str, pd.DataFrame]:
-    """rows, drawn, levels and aiq of a table. folds: of its items, instead of settings.seeds partings by group."""
+    """rows, drawn, levels and aiq of a table. folds: of its items, instead of settings.seeds repeats by group."""
     rows, levels, met = [], [], []
-    for parting in range(1 if folds else settings.seeds):
-        parted = folds or model_selection.rotated(
-            model_selection.parts(table, settings.folds, parting)
+    for cv_repeat in range(1 if folds else settings.seeds):
+        parted = folds or model_selection.make_cross_validation_folds(
+            model_selection.assign_folds(table, settings.folds, cv_repeat)
         )
-        plays = methods.plays_of(table, settings, parting, parted, arms)
+        choices = methods.make_choices(table, settings, cv_repeat, parted, arms)
         found = {
-            method: model_selection.scored(table, parted, own, settings.min_dev_gain)
-            for method, own in plays.items()
+            method: model_selection.score_choices(table, parted, own, settings.min_dev_gain)
+            for method, own in choices.items()
         }
         every = found | simple(table, parted)
         rows.append(
             pd.concat(
                 [
-                    model_selection.frame(table, each, method, ROLES[method])
+                    model_selection.make_result_rows(table, each, method, ROLES[method])
                     for method, each in every.items()
                 ]
             )
         )
-        levels.append(promised(table, found, parted).assign(parting=parting))
-        if CORL in plays:
-            levels.append(by_item(table, plays[CORL], parted).assign(parting=parting))
+        levels.append(promised(table, found, parted).assign(parting=cv_repeat))
+        if CORL in choices:
+            levels.append(by_item(table, choices[CORL], parted).assign(parting=cv_repeat))
         met.append(found)
     scored = np.unique(np.concatenate([fold.test for fold in parted]))
     aiq = {
@@ -155,18 +161,18 @@ def replayed(
         for method in met[0]
         if method != MIXTURES and len(scored) == len(table)
     }
-    # all partings share the items and their one recorded outcome in one order, and are no runs
+    # all repeats share the items and their one recorded outcome in one order, and are no runs
     mean = {
         name: np.mean([each[name] for each in rows], axis=0) for name in ("correct", "cost_usd")
     }
-    by_parting = {
-        parting: each.groupby(["method", "condition"], sort=False)[["correct", "cost_usd"]].mean()
-        for parting, each in enumerate(rows)
+    by_repeat = {
+        cv_repeat: each.groupby(["method", "condition"], sort=False)[["correct", "cost_usd"]].mean()
+        for cv_repeat, each in enumerate(rows)
     }
     return {
         "rows": rows[0].assign(**mean).dropna(subset="correct").reset_index(drop=True),
         "drawn": pd.concat(
-            [each.reset_index().assign(parting=parting) for parting, each in by_parting.items()]
+            [each.reset_index().assign(parting=cv_repeat) for cv_repeat, each in by_repeat.items()]
         ),
         "levels": pd.concat(levels, ignore_index=True),
         "aiq": pd.DataFrame(
@@ -176,22 +182,26 @@ def replayed(
     }
 
 
-def simple(table: Table, folds: Sequence[Fold]) -> dict[str, Scored]:
+def simple(table: Table, folds: Sequence[Fold]) -> dict[str, HeldOutScores]:
     """Who has no knob: the constant that was best on the items that are known of each fold, and a die."""
     held = np.full(len(table), np.nan)
     held[np.concatenate([fold.test for fold in folds])] = 0.0
     made = {
-        CONSTANT: model_selection.constants(table, folds),
+        CONSTANT: model_selection.score_best_constant(table, folds),
         RANDOM: [table.correct.mean(1) + held, table.cost_usd.mean(1) + held],
     }
     levels = len(model_selection.LEVELS)
     return {
-        method: Scored(*(np.tile(each, (levels, 1)) for each in (q, c, c)), np.stack([q, c]), ())
+        method: HeldOutScores(
+            *(np.tile(each, (levels, 1)) for each in (q, c, c)), np.stack([q, c]), ()
+        )
         for method, (q, c) in made.items()
     }
 
 
-def promised(table: Table, found: Mapping[str, Scored], folds: Sequence[Fold]) -> pd.DataFrame:
+def promised(
+    table: Table, found: Mapping[str, HeldOutScores], folds: Sequence[Fold]
+) -> pd.DataFrame:
     """What a method spent where so much was promised: means over the items that were scored, at every level."""
     test = np.sort(np.concatenate([fold.test for fold in folds]))
     groups = pd.Series(table.groups[test])
@@ -220,10 +230,10 @@ def promised(table: Table, found: Mapping[str, Scored], folds: Sequence[Fold]) -
     return pd.DataFrame(made)
 
 
-def by_item(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.DataFrame:
+def by_item(table: Table, choices: Sequence[Choices], folds: Sequence[Fold]) -> pd.DataFrame:
     """CoRL's own promise, a budget for each item: the share of items that cost more, as `over_items`, by budget."""
     made = []
-    for fold, own in zip(folds, plays, strict=True):
+    for fold, own in zip(folds, choices, strict=True):
         for knob, budget in enumerate(map(float, own.names)):
             over = (own.cost_usd[knob, fold.test] > budget).mean()
             made.append(
@@ -242,24 +252,27 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
     second; whole groups of the first choose. Items that both have (SWE-bench and SWT-bench share issues) are left out
     of the second. Raises TableError where fewer than two models are common, or features differ."""
     models = [name for name in here.models if name in there.models]
-    if len(models) < 2 or here.seen.shape[1] != there.seen.shape[1]:
+    if len(models) < 2 or here.features.shape[1] != there.features.shape[1]:
         raise tables.TableError(
             f"{here.name} and {there.name} share {len(models)} models, and their items are seen as "
-            f"{here.seen.shape[1]} and {there.seen.shape[1]} numbers"
+            f"{here.features.shape[1]} and {there.features.shape[1]} numbers"
         )
-    both = [here.among(models), there.among(models).take(~np.isin(there.items, here.items))]
+    both = [
+        here.select_models(models),
+        there.select_models(models).take(~np.isin(there.items, here.items)),
+    ]
     stacked = {
         name: np.concatenate([getattr(each, name) for each in both])
-        for name in ("items", "groups", "correct", "cost_usd", "seen")
+        for name in ("items", "groups", "correct", "cost_usd", "features")
     }
     table = Table(
         f"{here.name}_to_{there.name}",
         models=tuple(models),
         money=here.money,
-        spent=here.spent,
+        cost_measures_work=here.cost_measures_work,
         **stacked,
     )
-    part, n = model_selection.parts(here, 3, 0), len(here)
+    part, n = model_selection.assign_folds(here, 3, 0), len(here)
     return table, [
         Fold(np.flatnonzero(part > 0), np.flatnonzero(part == 0), np.arange(n, len(table)))
     ]
@@ -271,7 +284,7 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
 def compared(
     rows: pd.DataFrame, drawn: pd.DataFrame, equivalence_margin: float, gate: pd.Series
 ) -> pd.DataFrame:
-    """Everybody on one table against the best constant, with intervals over groups of items and partings.
+    """Everybody on one table against the best constant, with intervals over groups of items and repeats.
 
     By method: `quality`, right answers less the best constant's, and `ratio`, dollars over its dollars, both at equal
     quality; `half`, right answers at half the money less those of mixtures there, and `half_quality` less those of the
@@ -280,7 +293,7 @@ def compared(
     not open by question, whose methods get no verdict where it is not.
     """
     equal, half = (
-        (results_table.where(rows, condition=name), drawn[drawn["condition"] == name])
+        (results_table.select(rows, condition=name), drawn[drawn["condition"] == name])
         for name in (EQUAL, HALF)
     )
     made = {}
@@ -312,7 +325,7 @@ def against(
 ) -> dict[str, stats.Interval]:
     """Right answers of a method less another's, and its dollars over the other's (delta method on the logarithm),
     inside items. Intervals are over groups of items (`context`), for what is held out whole varies whole, and over
-    partings (`drawn`, those of one condition), for another lot lets dev choose others."""
+    repeats (`drawn`, those of one condition), for other folds let dev choose others."""
     one, two = (
         rows[rows["method"] == name].set_index("item").sort_index() for name in (method, other)
     )
@@ -326,11 +339,13 @@ def against(
         for name in (method, other)
     )
     quality = stats.grouped_interval((one["correct"] - two["correct"]).to_numpy(), groups)
-    half = model_selection.over_partings(
+    half = model_selection.add_repeat_variance(
         spread, np.log(mine["cost_usd"] / others["cost_usd"])
     ).ci_high
     return {
-        "quality": model_selection.over_partings(quality, mine["correct"] - others["correct"]),
+        "quality": model_selection.add_repeat_variance(
+            quality, mine["correct"] - others["correct"]
+        ),
         "ratio": stats.Interval(ratio, ratio * float(np.exp(-half)), ratio * float(np.exp(half))),
     }
 
@@ -347,13 +362,13 @@ def verdict(quality: stats.Interval, ratio: stats.Interval, equivalence_margin: 
     return CHEAPER if enough and quality.ci_low > -equivalence_margin else UNDECIDED
 
 
-def shares(table: Table, plays: Sequence[Plays], folds: Sequence[Fold]) -> pd.DataFrame:
+def shares(table: Table, choices: Sequence[Choices], folds: Sequence[Fold]) -> pd.DataFrame:
     """Of a table of two models: the share of items that go to the dearer one, and the share right, by knob, with both
     ends, where everything goes to one; what APGR and CPT are read off (RouteLLM)."""
     strong = int(table.cost_usd.mean(0).argmax())
-    knobs = len(plays[0].names)
+    knobs = len(choices[0].names)
     share, correct = np.full((knobs, len(table)), np.nan), np.full((knobs, len(table)), np.nan)
-    for fold, own in zip(folds, plays, strict=True):
+    for fold, own in zip(folds, choices, strict=True):
         at = np.ix_(range(knobs), fold.test)
         share[at] = own.cost_usd[at] == table.cost_usd[fold.test, strong]
         correct[at] = own.correct[at]

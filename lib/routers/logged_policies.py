@@ -30,12 +30,15 @@ def estimates(table: Table, settings: RecordedSettings) -> pd.DataFrame:
     The policy is a logistic router, the log's author a softer nearest-neighbour one that throws a die on EXPLORED of
     the items; test items are held out of both.
     """
-    fold = model_selection.rotated(model_selection.parts(table, settings.folds, 0))[0]
-    seen = headroom.standardised(table.seen, fold.known)
+    fold = model_selection.make_cross_validation_folds(
+        model_selection.assign_folds(table, settings.folds, 0)
+    )[0]
+    seen = headroom.standardize_features(table.features, fold.known)
     cost = _RATE * table.cost_usd[fold.known].mean(0) / table.cost_usd.mean()
     policy = (methods.logistic(seen, table.correct, fold.known) - cost).argmax(1)
     author = probabilities(
-        headroom.nearest(seen, table.correct, fold.known, settings.neighbours) - cost
+        headroom.predict_nearest_neighbours(seen, table.correct, fold.known, settings.neighbours)
+        - cost
     )
     at, truth = np.arange(len(table)), table.correct[fold.test, policy[fold.test]].mean()
     rng, made = seeds.rng("meeting", "logged", table.name), []

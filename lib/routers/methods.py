@@ -24,7 +24,7 @@ from torch import nn
 from lib.config import RecordedSettings
 from lib.experiment import seeds
 from lib.recorded_outcomes import headroom, model_selection
-from lib.recorded_outcomes.model_selection import Fold, Plays
+from lib.recorded_outcomes.model_selection import Choices, Fold
 from lib.recorded_outcomes.tables import Table
 from lib.tool_orchestration.rewards import normalised
 
@@ -60,45 +60,45 @@ _STOPS = (
 )  # quantiles of what the first agent spends, at which it is stopped
 
 
-def plays_of(
+def make_choices(
     table: Table,
     settings: RecordedSettings,
     seed: int,
     folds: Sequence[Fold],
     arms: Sequence[str] = tuple(ROLES),
-) -> dict[str, list[Plays]]:
-    """What each of `methods` would do at each knob; one `Plays` per fold. Who predicts is left out where there is
+) -> dict[str, list[Choices]]:
+    """What each of `methods` would do at each knob; one `Choices` per fold. Who predicts is left out where there is
     nothing to see, who stops where dollars do not tell how long a model worked."""
-    seen = [headroom.standardised(table.seen, fold.train) for fold in folds]
+    seen = [headroom.standardize_features(table.features, fold.train) for fold in folds]
     made = {
-        method: _plays(table, method, settings, seed, folds, seen)
+        method: _make_method_choices(table, method, settings, seed, folds, seen)
         for method in PLAYERS
         if method in arms
     }
-    return {method: plays for method, plays in made.items() if plays}
+    return {method: choices for method, choices in made.items() if choices}
 
 
-def _plays(
+def _make_method_choices(
     table: Table,
     method: str,
     settings: RecordedSettings,
     seed: int,
     folds: Sequence[Fold],
     seen: Sequence[np.ndarray],
-) -> list[Plays]:
+) -> list[Choices]:
     if method in REWARDS:
         return learned(table, folds, seen, REWARDS[method](table), settings, (method, seed))
     if method in (NEAREST, LOGISTIC):
-        if not (table.seen.shape[1] and np.ptp(table.seen, axis=0).any()):
+        if not (table.features.shape[1] and np.ptp(table.features, axis=0).any()):
             return []
-        nearest = partial(headroom.nearest, k=settings.neighbours)
+        nearest = partial(headroom.predict_nearest_neighbours, k=settings.neighbours)
         chances = nearest if method == NEAREST else logistic
         return [
             by_chance(table, fold, chances(x, table.correct, fold.train))
             for x, fold in zip(seen, folds, strict=True)
         ]
     if method == STOP:
-        return [stopped(table, fold) for fold in folds] if table.spent else []
+        return [stopped(table, fold) for fold in folds] if table.cost_measures_work else []
     return [PLAYERS[method](table)] * len(folds)
 
 
@@ -116,9 +116,9 @@ def logistic(seen: np.ndarray, correct: np.ndarray, train: np.ndarray) -> np.nda
     return out
 
 
-def by_chance(table: Table, fold: Fold, chances: np.ndarray) -> Plays:
+def by_chance(table: Table, fold: Fold, chances: np.ndarray) -> Choices:
     """argmax of chance - rate x expected dollars, over all models."""
-    return headroom.choices(
+    return headroom.choose_at_rates(
         table, chances, np.arange(len(table.models)), table.cost_usd[fold.train].mean(0)
     )
 
@@ -217,8 +217,8 @@ def learned(
     paid: Paid,
     settings: RecordedSettings,
     name: tuple[str, int],
-) -> list[Plays]:
-    """What a network plays that climbs its expected reward, by fold. seen: features of all items, (n, d), by fold;
+) -> list[Choices]:
+    """What a network chooses that climbs its expected reward, by fold. seen: features of all items, (n, d), by fold;
     name: of its random numbers, and their seed."""
     generator = seeds.torch_generator("meeting", "recorded", table.name, name[0], seed=name[1])
     features = torch.as_tensor(np.stack(seen), dtype=torch.float32)
@@ -254,12 +254,12 @@ def _asked(net: Policies, features: torch.Tensor) -> list[np.ndarray]:
     ]
 
 
-def _played(table: Table, asked: Sequence[np.ndarray], paid: Paid) -> Plays:
+def _played(table: Table, asked: Sequence[np.ndarray], paid: Paid) -> Choices:
     at, names = (
         np.arange(len(table)),
         tuple(f"{paid.value(knob):.6g}" for knob in np.linspace(0, 1, _KNOBS)),
     )
-    return Plays(
+    return Choices(
         *(np.stack([each[at, who] for who in asked]) for each in (table.correct, table.cost_usd)),
         names,
         True,
@@ -269,10 +269,10 @@ def _played(table: Table, asked: Sequence[np.ndarray], paid: Paid) -> Plays:
 # Who looks at what the first one did ---------------------------------------------------------------
 
 
-def stopped(table: Table, fold: Fold) -> Plays:
+def stopped(table: Table, fold: Fold) -> Choices:
     """A cheaper agent works until it has spent s; if it is done by then its work stands, unchecked, else it is stopped
     there, s is lost, and a dearer one is asked. s: quantiles of what it spent on the items that are known."""
-    order = headroom.front_first(table.take(fold.known))[:16]
+    order = headroom.sort_by_dominance(table.take(fold.known))[:16]
     means = table.cost_usd[fold.known].mean(0)
     correct, cost_usd, names = [], [], []
     for a in order:
@@ -285,32 +285,32 @@ def stopped(table: Table, fold: Fold) -> Plays:
                 cost_usd.append(np.where(done, table.cost_usd[:, a], limit + table.cost_usd[:, b]))
                 names.append(f"{table.models[a]} up to its {share:.0%} > {table.models[b]}")
     return (
-        Plays(np.array(correct), np.array(cost_usd), tuple(names))
+        Choices(np.array(correct), np.array(cost_usd), tuple(names))
         if names
-        else model_selection.alone(table)
+        else model_selection.constant_choices(table)
     )
 
 
-def oracle(table: Table) -> Plays:
+def oracle(table: Table) -> Choices:
     """Who knows every outcome: the best of right - rate x dollars, and at the least rate the cheapest that is right."""
     at, unit = np.arange(len(table)), float(table.cost_usd.mean()) or 1.0
     asked = [
         (table.correct - rate * table.cost_usd / unit).argmax(1)
         for rate in [1e-9, *headroom.RATES[1:]]
     ]
-    return Plays(
+    return Choices(
         *(np.stack([each[at, who] for who in asked]) for each in (table.correct, table.cost_usd)),
         tuple(f"rate {rate:.3g}" for rate in headroom.RATES),
     )
 
 
 PLAYERS: Mapping[str, Callable | None] = {  # who chooses; None: needs more than the table
-    MIXTURES: model_selection.alone,
+    MIXTURES: model_selection.constant_choices,
     NEAREST: None,
     LOGISTIC: None,
     **dict.fromkeys(REWARDS),
     STOP: None,
-    POOR: lambda table: headroom.checked(table, MISS, ALARM),
-    CHECK: headroom.checked,
+    POOR: lambda table: headroom.choose_with_checker(table, MISS, ALARM),
+    CHECK: headroom.choose_with_checker,
     ORACLE: oracle,
 }

@@ -2,10 +2,10 @@
 
 claim             the file of claims, data/claims/claims.yaml, checked as it is read
 expressions       the small language of tests, and paper_formulas, the few functions that a test may call
-result_queries    estimates that a claim asks of results, in pairs
+result_queries    estimates that a claim computes from the lessons' results, in pairs
 metrics           what the lessons measured
 verdicts          holds, does not hold, equivalent, undecided, not open, untestable; or compared
-multiple_testing  how many would hold by luck, and which still do with all of them asked at once
+multiple_testing  how many would hold by luck, and which still do with all of them tested at once
 replication       two runs compared
 counts, tables, figures, summary_figure, claim_cards, format   how all this is shown
 """

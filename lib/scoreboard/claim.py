@@ -1,6 +1,6 @@
 """The file of claims: what the papers say, in our words, and the expression that tests it here.
 
-`read` checks everything that can be checked without metrics: keys and kinds, papers, ids, what belongs
+`read_claims` checks everything that can be checked without metrics: keys and kinds, papers, ids, what belongs
 together, and whether every test can be parsed. Mistakes name the claim and the remedy, all of them at once.
 """
 
@@ -14,9 +14,10 @@ from lib.config import ROOT, from_yaml
 from lib.scoreboard import expressions
 from lib.scoreboard.errors import ClaimError
 from lib.scoreboard.paper_formulas import FUNCTIONS
-from lib.scoreboard.result_queries import FUNCTIONS as ASKS
+from lib.scoreboard.result_queries import FUNCTIONS as RESULT_QUERIES
 
-PAPERS = {  # in the order of the lessons
+# Short names of the papers, in the order of the lessons; ids of claims begin with them.
+PAPERS = {
     "po": "policy orchestration",
     "maestro": "MAESTRO",
     "corl": "CoRL",
@@ -28,20 +29,20 @@ KINDS = {
     "direction": "must come out in sign, with the interval clear of zero",
     "magnitude": "for information: ours beside the paper's, never a success",
 }
-EVIDENCE = {  # what decided a claim
+EVIDENCE_KINDS = {  # what decided a claim
     "models": "trained policies and language models, small ones included",
     "recorded": "recorded outcomes of real models",
     "scripted": "programs that stand in for language models",
     "arithmetic": "arithmetic on printed numbers, or an identity that is checked",
 }
-RUNGS = {  # how near to reality the test of a claim is
-    "glass": "a glass box, whose optimum is known",
+EVIDENCE_LEVELS = {  # how near to reality the test of a claim is
+    "synthetic": "a synthetic environment with a known optimum",
     "lab": "small language models, and tools that run",
     "recorded": "recorded outcomes of real models",
 }
-FILE = ROOT / "data/claims/claims.yaml"
-END = "..."  # how YAML says that a document is over
-_COMPARED = {  # how a test of each kind may compare
+CLAIMS_FILE = ROOT / "data/claims/claims.yaml"
+END_OF_DOCUMENT = "..."  # YAML's mark; a file without it was cut off
+_ALLOWED_COMPARISONS = {  # how a test of each kind may compare
     "formula": ("==", "<", ">", "<=", ">="),
     "direction": ("<", ">"),
     "magnitude": (None,),
@@ -50,8 +51,8 @@ _COMPARED = {  # how a test of each kind may compare
 Text = Annotated[str, Field(min_length=3)]
 
 
-class Blame(BaseModel):
-    """Whose fault it is that a formula fails, and why."""
+class DiscrepancySource(BaseModel):
+    """Why a formula fails: an error of the paper or a bug of ours, and the explanation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     who: Literal["paper", "ours"]
@@ -61,16 +62,29 @@ class Blame(BaseModel):
 class Claim(BaseModel):
     """One claim of a paper.
 
-    number, unit: what the paper prints, if it prints a number. lesson: whose metrics a key in braces means when it
-    names no other. test: one expression, or several of which `need` must hold (all, or so many). judged: instead of
-    it, a key under which the lesson keeps a verdict of its own. untestable: instead of both, why nothing here can
-    test it. tolerance: of a formula's equality, in its unit. quotes: numbers that the paper prints, by the name
-    under which tests use them. stand_in: the metrics do not say that scripted stand-ins decided, but they did.
-    identity: it follows from definitions, and metrics only show that the code agrees. blame: of a formula that fails.
-    gate: metrics that say what choosing could win there, of `lesson` or as `lesson: key`; where the lower end of one is
-    below `stats.MIN_HEADROOM`, or its word is closed, so is the question. start: the same test of what was there before
-    training; where it holds too, training is not shown to have done it. rung: of `RUNGS`; a claim that is judged on
-    several has an entry for each. note: what a reader should know besides.
+    Attributes:
+        id: Unique name, which begins with the paper's short name.
+        paper: Short name of the paper, a key of `PAPERS`.
+        place: Section, table, figure or equation of the paper.
+        kind: Formula, direction or magnitude, see `KINDS`.
+        statement: What the paper says, in our words.
+        number: What the paper prints, if it prints a number.
+        unit: Unit of `number`.
+        lesson: Whose metrics a key in braces means when it names no other.
+        test: One expression, or several of which `need` must hold.
+        need: How many tests must hold, or all.
+        judged: Instead of a test: a key under which the lesson keeps a verdict of its own.
+        untestable: Instead of a test: why nothing here can test it.
+        tolerance: Of a formula's equality, in its unit.
+        quotes: Numbers that the paper prints, by the name under which tests use them.
+        stand_in: Scripted models decided, although the metrics do not say so.
+        identity: It follows from definitions, and metrics only show that the code agrees.
+        discrepancy_source: Of a formula that fails: whose error it is.
+        gate: Metrics of what choosing could win, of `lesson` or as `lesson: key`. Where the lower end of one is below
+            `stats.MIN_HEADROOM`, or its word is not open, the question is not open.
+        start: The same test of the policy before training. Where it holds too, training is not shown to have done it.
+        evidence_level: A key of `EVIDENCE_LEVELS`; a claim that is judged on several has an entry for each.
+        note: What a reader should know besides.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -90,122 +104,166 @@ class Claim(BaseModel):
     untestable: Text | None = None
     stand_in: bool = False
     identity: bool = False
-    blame: Blame | None = None
+    discrepancy_source: DiscrepancySource | None = None
     gate: tuple[Text, ...] = ()
     start: Text | None = None
-    rung: Literal["glass", "lab", "recorded"] = "lab"
+    evidence_level: Literal["synthetic", "lab", "recorded"] = "lab"
     note: str = ""
 
     @field_validator("test", "gate", mode="before")
     @classmethod
-    def _several(cls, test: Any) -> Any:
-        return (test,) if isinstance(test, str) else tuple(test) if isinstance(test, list) else test
+    def _wrap_in_tuple(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return (value,)
+        if isinstance(value, list):
+            return tuple(value)
+        return value
 
     @model_validator(mode="after")
-    def _fits_together(self):
+    def _check_consistency(self):
         if not self.id.startswith(f"{self.paper}-"):
             raise ValueError(f"its id must begin with {self.paper}-, the paper's short name")
-        if sum(map(bool, (self.test, self.judged, self.untestable))) != 1:
+        # What belongs together, key by key. Each message says what to change.
+        num_decided_by = sum(map(bool, (self.test, self.judged, self.untestable)))
+        if num_decided_by != 1:
             raise ValueError(
                 "give one of these: a test, a verdict under `judged`, or the reason under `untestable`"
             )
-        if self.judged and (self.kind != "direction" or not self.lesson):
+        is_direction_of_lesson = self.kind == "direction" and self.lesson
+        if self.judged and not is_direction_of_lesson:
             raise ValueError("judged is for a direction, and needs the `lesson` that judged it")
         if self.need != "all" and self.need > len(self.test):
             raise ValueError(f"need is {self.need}, but there are only {len(self.test)} tests")
+
         for text in self.test:
-            self._check(text)
-        if self.kind == "magnitude" and self.test and (len(self.test) > 1 or self.number is None):
+            self._check_test(text)
+
+        # A magnitude is shown beside the paper's number, so it needs exactly one of each.
+        has_comparable_number = len(self.test) == 1 and self.number is not None
+        if self.kind == "magnitude" and self.test and not has_comparable_number:
             raise ValueError("a magnitude has one test, and a number of the paper to stand beside")
-        if self.blame and self.kind != "formula":
-            raise ValueError("blame is for formulas; say it in a note")
-        if (self.gate or self.start) and (self.kind != "direction" or not self.lesson):
+        if self.discrepancy_source and self.kind != "formula":
+            raise ValueError("discrepancy_source is for formulas; say it in a note")
+        if (self.gate or self.start) and not is_direction_of_lesson:
             raise ValueError("gate and start are of a direction, and metrics of its `lesson`")
         if self.start:
-            self._check(self.start)
-        if self.rung != "glass" and any(key.startswith("glass.") for _, key in self.reads()):
-            raise ValueError("it reads metrics of a glass box, so its rung is glass")
+            self._check_test(self.start)
+
+        # Lessons keep what they measured in synthetic environments under keys that begin with "glass.".
+        reads_synthetic = any(key.startswith("glass.") for _, key in self.list_metric_keys())
+        if reads_synthetic and self.evidence_level != "synthetic":
+            raise ValueError(
+                "it reads metrics of a synthetic environment, so its evidence_level is synthetic"
+            )
         return self
 
-    def _check(self, text: str) -> None:
-        parsed = expressions.parse(text, set(self.quotes), FUNCTIONS)
-        allowed = _COMPARED[self.kind]
-        if parsed.sign not in allowed:
-            wanted = (
-                "no comparison"
-                if allowed == (None,)
-                else f"a comparison by {', '.join(map(str, allowed))}"
-            )
-            raise ValueError(f"a {self.kind} needs {wanted}, got {text!r}")
-        loose = [key for lesson, key in parsed.keys if not lesson and not self.lesson]
-        if loose:
+    def _check_test(self, text: str) -> None:
+        """Raises ValueError for a test that does not fit the kind of claim."""
+        test = expressions.parse_test(text, set(self.quotes), FUNCTIONS)
+        allowed = _ALLOWED_COMPARISONS[self.kind]
+        if test.comparison not in allowed:
+            if allowed == (None,):
+                requirement = "no comparison"
+            else:
+                requirement = f"a comparison by {', '.join(map(str, allowed))}"
+            raise ValueError(f"a {self.kind} needs {requirement}, got {text!r}")
+
+        keys_without_lesson = [key for lesson, key in test.metric_keys if not lesson]
+        if keys_without_lesson and not self.lesson:
+            key = keys_without_lesson[0]
             raise ValueError(
-                f"{{{loose[0]}}} names no lesson; write {{05_some_lesson: {loose[0]}}} or set `lesson`"
+                f"{{{key}}} names no lesson; write {{05_some_lesson: {key}}} or set `lesson`"
             )
-        if (
-            self.kind == "direction"
-            and not parsed.keys
-            and not any(f"{name}(" in text for name in ASKS)
-        ):
+
+        # A direction without metrics is arithmetic in disguise: it would hold in every run.
+        queries_results = any(f"{name}(" in text for name in RESULT_QUERIES)
+        measures_something = test.metric_keys or queries_results
+        if self.kind == "direction" and not measures_something:
             raise ValueError(
                 f"{text!r} measures nothing, so that it cannot fail; as arithmetic it is a formula"
             )
 
     @property
-    def arithmetic(self) -> bool:
-        """Whether it only computes with what papers print, or checks an identity: it says who counted right."""
-        return self.identity or (self.kind == "formula" and not self.reads())
+    def is_arithmetic(self) -> bool:
+        """Whether it only computes with what papers print, or checks an identity: no evidence about models."""
+        return self.identity or (self.kind == "formula" and not self.list_metric_keys())
 
-    def gates(self) -> list[tuple[str, str]]:
+    def list_gate_keys(self) -> list[tuple[str, str]]:
         """The (lesson, key) of every metric that says whether its question is open."""
-        parts = [text.rpartition(": ") for text in self.gate]
-        return [(lesson or self.lesson or "", key) for lesson, _, key in parts]
+        gate_keys = []
+        for text in self.gate:
+            lesson, _, key = text.rpartition(": ")
+            gate_keys.append((lesson or self.lesson or "", key))
+        return gate_keys
 
-    def reads(self) -> list[tuple[str, str]]:
+    def list_metric_keys(self) -> list[tuple[str, str]]:
         """The (lesson, key) of every metric that its tests read."""
         if self.judged:
             return [(self.lesson or "", self.judged)]
-        parsed = [expressions.parse(text, set(self.quotes), FUNCTIONS) for text in self.test]
-        return [(lesson or self.lesson or "", key) for each in parsed for lesson, key in each.keys]
+        metric_keys = []
+        for text in self.test:
+            test = expressions.parse_test(text, set(self.quotes), FUNCTIONS)
+            for lesson, key in test.metric_keys:
+                metric_keys.append((lesson or self.lesson or "", key))
+        return metric_keys
 
 
-def read(path: str | Path = FILE) -> list[Claim]:
-    """The claims of a file, in its order. Raises ClaimError naming each claim at fault and what to change."""
+def read_claims(path: str | Path = CLAIMS_FILE) -> list[Claim]:
+    """Reads and checks a file of claims.
+
+    Args:
+        path: A YAML file with one list under the key `claims`, which ends with `END_OF_DOCUMENT`.
+
+    Returns:
+        The claims in the order of the file.
+
+    Raises:
+        ClaimError: The file is broken; the message names each claim at fault and what to change.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
         content = from_yaml(text)
     except (OSError, ValueError) as error:
         raise ClaimError(f"{path} cannot be read: {error}") from error
-    if not text.rstrip().endswith(f"\n{END}"):  # half a list may be a whole one of fewer claims
+    # Half a list of claims may be valid YAML, only shorter, so the file says where it ends.
+    if not text.rstrip().endswith(f"\n{END_OF_DOCUMENT}"):
         raise ClaimError(
-            f"{path} was cut off, its last line is not `{END}`; get it back with `git checkout` of it"
+            f"{path} was cut off, its last line is not `{END_OF_DOCUMENT}`; "
+            "get it back with `git checkout` of it"
         )
-    if (
-        not isinstance(content, dict)
-        or set(content) != {"claims"}
-        or not isinstance(content["claims"], list)
-    ):
+    has_only_claims = isinstance(content, dict) and set(content) == {"claims"}
+    if not has_only_claims or not isinstance(content["claims"], list):
         raise ClaimError(f"{path} must hold one list under the key `claims`, and nothing else")
-    claims, wrong = [], []
-    for place, entry in enumerate(content["claims"], start=1):
-        name = entry.get("id", f"number {place}") if isinstance(entry, dict) else f"number {place}"
+
+    # All mistakes are collected, so that one run shows all that has to be mended.
+    claims, mistakes = [], []
+    for position, entry in enumerate(content["claims"], start=1):
+        name = f"number {position}"
+        if isinstance(entry, dict):
+            name = entry.get("id", name)
         try:
             claims.append(Claim.model_validate(entry))
         except ValidationError as error:
-            wrong += [f"claim {name}: {_told(each)}" for each in error.errors()]
-    twice = [name for name, count in Counter(claim.id for claim in claims).items() if count > 1]
-    wrong += [f"claim {name}: there are several with this id; give each its own" for name in twice]
-    if wrong:
-        raise ClaimError("\n".join([f"{path} is not in order:", *wrong]))
+            mistakes += [
+                f"claim {name}: {_describe_mistake(mistake)}" for mistake in error.errors()
+            ]
+
+    num_by_id = Counter(claim.id for claim in claims)
+    for claim_id, count in num_by_id.items():
+        if count > 1:
+            mistakes.append(f"claim {claim_id}: there are several with this id; give each its own")
+    if mistakes:
+        raise ClaimError("\n".join([f"{path} is not in order:", *mistakes]))
     return claims
 
 
-def _told(error: Any) -> str:
+def _describe_mistake(error: Any) -> str:
     """One mistake that pydantic found, in a sentence."""
-    where = ".".join(str(part) for part in error["loc"])
+    # Inner fields are named by their path, such as discrepancy_source.who.
+    field_path = ".".join(str(step) for step in error["loc"])
     if error["type"] == "extra_forbidden":
-        return f"unknown key {where!r}; there are {', '.join(Claim.model_fields)}"
+        return f"unknown key {field_path!r}; there are {', '.join(Claim.model_fields)}"
     if error["type"] == "missing":
-        return f"{where} is missing; every claim has one"
+        return f"{field_path} is missing; every claim has one"
     message = error["msg"].removeprefix("Value error, ")
-    return f"{where}: {message}, got {error['input']!r}" if where else message
+    return f"{field_path}: {message}, got {error['input']!r}" if field_path else message

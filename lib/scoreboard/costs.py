@@ -14,86 +14,127 @@ from lib.policy_zoo.recipes import SINGLE
 _DIGITS = {"calls": 1, "tokens_in": 0, "tokens_out": 0, "cost_usd": 4}
 
 
-def assumed(record: pd.DataFrame) -> pd.DataFrame:
-    """Table 3 by the paper's assumptions: H = 50 decisions of our mean tokens, one single-objective policy
-    shared by 10,000 runs, against a multi-objective policy shared by 1,000 (A.6.1, Table 9)."""
-    train, rival = (
-        cost_ledger.rl_cost(cost_ledger.RUNS_SO),
-        cost_ledger.rl_cost(cost_ledger.RUNS_MO),
-    )
-    lines = []
-    for method, part in record[record["model"] != ""].groupby("method", sort=False):
-        each = part[["tokens_in", "tokens_out", "cost_usd"]].mean()
-        infer = cost_ledger.HORIZON * each["cost_usd"]
-        lines.append(
+def tabulate_assumed_costs(record: pd.DataFrame) -> pd.DataFrame:
+    """Costs of a run by the paper's assumptions (A.6.1, Table 9).
+
+    A run has H = 50 decisions of our mean tokens. One single-objective policy is shared by 10,000 runs; it is compared
+    with a multi-objective policy shared by 1,000.
+
+    Args:
+        record: Decisions of the orchestrators; columns model, method, backend, tokens_in, tokens_out, cost_usd.
+
+    Returns:
+        One row per orchestrator, and one for the multi-objective policy.
+    """
+    # Training per run, by the number of runs that share it.
+    training_usd = cost_ledger.rl_cost(cost_ledger.RUNS_SO)
+    mo_training_usd = cost_ledger.rl_cost(cost_ledger.RUNS_MO)
+    rows = []
+    for method, decisions in record[record["model"] != ""].groupby("method", sort=False):
+        mean_decision = decisions[["tokens_in", "tokens_out", "cost_usd"]].mean()
+        inference_usd = cost_ledger.HORIZON * mean_decision["cost_usd"]
+        total_usd = training_usd + inference_usd
+        emissions = cost_ledger.llm_co2e(
+            cost_ledger.HORIZON, mean_decision["tokens_in"], mean_decision["tokens_out"]
+        )
+        rows.append(
             {
                 "method": method,
-                "backend": part["backend"].iloc[0],
-                "tokens in": round(each["tokens_in"]),
-                "tokens out": round(each["tokens_out"]),
-                "train $": f"{train:.3f}",
-                "infer $": number(infer),
-                "total $": f"{train + infer:.3f}",
-                "share of MO": f"{(train + infer) / rival:.0%}",
-                "kg CO2e, inference": cost_ledger.llm_co2e(
-                    cost_ledger.HORIZON, each["tokens_in"], each["tokens_out"]
-                ),
+                "backend": decisions["backend"].iloc[0],
+                "tokens in": round(mean_decision["tokens_in"]),
+                "tokens out": round(mean_decision["tokens_out"]),
+                "train $": f"{training_usd:.3f}",
+                "infer $": number(inference_usd),
+                "total $": f"{total_usd:.3f}",
+                "share of MO": f"{total_usd / mo_training_usd:.0%}",
+                "kg CO2e, inference": emissions,
             }
         )
-    lines.append(
+    rows.append(
         {
             "method": "a trained MO policy",
             "backend": "policy",
-            "train $": f"{rival:.3f}",
+            "train $": f"{mo_training_usd:.3f}",
             "infer $": "0",
-            "total $": f"{rival:.3f}",
+            "total $": f"{mo_training_usd:.3f}",
             "share of MO": "100%",
         }
     )
-    return pd.DataFrame(lines)
+    return pd.DataFrame(rows)
 
 
-def measured(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
-    """What an episode really took: calls, tokens, dollars with intervals over seeds, kg CO2e of its tokens."""
-    asked = list(record.loc[record["model"] != "", "method"].unique())
-    parts = [
-        interval_table({m: {name: rows[m][name]} for m in asked}, _DIGITS[name])
-        for name in results.PRICE
-    ]
-    table = pd.concat(parts, axis=1).rename(columns=lambda name: name.replace("_", " "))
-    tokens = [rows[m]["tokens_in"].value + rows[m]["tokens_out"].value for m in asked]
-    table["kg CO2e"] = [cost_ledger.co2e(cost_ledger.token_energy(count)) for count in tokens]
-    table.insert(
-        0, "backend", [record.loc[record["method"] == m, "backend"].iloc[0] for m in asked]
-    )
+def tabulate_measured_costs(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
+    """What an episode really took.
+
+    Args:
+        rows: Estimates by method and column.
+        record: Episodes of the orchestrators; says which methods call a model, and their backends.
+
+    Returns:
+        One row per orchestrator: calls, tokens and dollars with intervals over seeds, and kg CO2e of its tokens.
+    """
+    # Orchestrators that ask no model have nothing to pay.
+    uses_model = record["model"] != ""
+    methods = list(record.loc[uses_model, "method"].unique())
+    columns = []
+    for name in results.PRICE:
+        estimates = {method: {name: rows[method][name]} for method in methods}
+        columns.append(interval_table(estimates, _DIGITS[name]))
+    table = pd.concat(columns, axis=1).rename(columns=lambda name: name.replace("_", " "))
+
+    emissions, backends = [], []
+    for method in methods:
+        num_tokens = rows[method]["tokens_in"].value + rows[method]["tokens_out"].value
+        emissions.append(cost_ledger.co2e(cost_ledger.token_energy(num_tokens)))
+        backends.append(record.loc[record["method"] == method, "backend"].iloc[0])
+    table["kg CO2e"] = emissions
+    table.insert(0, "backend", backends)
     return table
 
 
-def break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
-    """When training a multi-objective policy is the cheaper way, by number of runs, against each method:
-    where the zoo is there already, and where its three policies had to be trained for the purpose, at
-    Table 9's price each."""
-    zoo = len(SINGLE) * cost_ledger.TABLE_9.train_dollars
-    lines = []
+def tabulate_break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFrame:
+    """From how many runs on training a multi-objective policy is cheaper than each orchestrator.
+
+    Args:
+        rows: Estimates by method and column.
+        record: Episodes of the orchestrators; says which methods call a model.
+
+    Returns:
+        One row per orchestrator: the runs where the policy zoo exists already, and where its single-objective policies
+        had to be trained for the purpose, at Table 9's price each.
+    """
+    zoo_usd = len(SINGLE) * cost_ledger.TABLE_9.train_dollars
+    table_rows = []
     for method in record.loc[record["model"] != "", "method"].unique():
         cost_usd = rows[method]["cost_usd"].value
-        lines.append(
+        table_rows.append(
             {
                 "method": method,
                 "$ per episode, measured": cost_usd,
-                "the zoo is there": _when(cost_usd, 0.0),
-                "the zoo is trained for it": _when(cost_usd, zoo),
+                "the zoo is there": _describe_break_even(cost_usd, 0.0),
+                "the zoo is trained for it": _describe_break_even(cost_usd, zoo_usd),
             }
         )
-    return pd.DataFrame(lines)
+    return pd.DataFrame(table_rows)
 
 
-def _when(cost_usd: float, rival_train: float) -> str:
-    """The runs at which training costs less in all: Train + N serve < rival_train + N dollars."""
-    ahead, saved = (
-        rival_train - cost_ledger.TABLE_9.train_dollars,
-        cost_usd - cost_ledger.TABLE_9.serve_dollars,
-    )
-    if ahead >= 0:
-        return "always" if saved >= 0 else f"up to {ahead / -saved:,.0f} runs"
-    return "never" if saved <= 0 else f"from {-ahead / saved:,.0f} runs on"
+def _describe_break_even(cost_usd: float, zoo_usd: float) -> str:
+    """For which numbers N of runs training costs less in all: train + N serve < zoo + N cost.
+
+    Args:
+        cost_usd: Dollars per episode of the orchestrator.
+        zoo_usd: What training its policies cost; 0 where they exist already.
+
+    Returns:
+        "always", "never", "up to N runs" or "from N runs on".
+    """
+    # Solve train + N serve < zoo + N cost for N; which side of N depends on the signs.
+    training_saved = zoo_usd - cost_ledger.TABLE_9.train_dollars
+    saved_per_run = cost_usd - cost_ledger.TABLE_9.serve_dollars
+    if training_saved >= 0:
+        if saved_per_run >= 0:
+            return "always"
+        return f"up to {training_saved / -saved_per_run:,.0f} runs"
+    if saved_per_run <= 0:
+        return "never"
+    return f"from {-training_saved / saved_per_run:,.0f} runs on"

@@ -1,95 +1,132 @@
-"""Counts of verdicts, the metrics of the lesson, and its finding."""
+"""Counts of verdicts, the metrics of the lesson, and its conclusion."""
 
 from collections.abc import Sequence
 
 from lib.plots.tables import listed
 from lib.scoreboard import multiple_testing
-from lib.scoreboard.claim import EVIDENCE, KINDS, PAPERS, RUNGS
+from lib.scoreboard.claim import EVIDENCE_KINDS, EVIDENCE_LEVELS, KINDS, PAPERS
 from lib.scoreboard.verdicts import (
     COMPARED,
     EQUIVALENT,
     FAILS,
     HOLDS,
-    NAMES,
     NOT_OPEN,
     UNDECIDED,
     UNTESTABLE,
+    VERDICT_LABELS,
     Verdict,
 )
 from lib.stats.verdicts import slug
 
-WORDS = {  # of one claim, and of several
+VERB_PHRASES = {  # of one claim, and of several
     HOLDS: ("holds", "hold"), FAILS: ("does not hold", "do not hold"), EQUIVALENT: ("is equivalent", "are equivalent"),
     UNDECIDED: ("is undecided", "are undecided"), NOT_OPEN: ("is not open", "are not open"),
     UNTESTABLE: ("cannot be tested", "cannot be tested"),
 }  # fmt: skip
 
 
-def counts(verdicts: Sequence[Verdict], kind: str | None = None) -> dict[str, dict[str, int]]:
-    """{paper: {verdict: claims}} of one kind or of all, with every paper and verdict present."""
-    mine = [v for v in verdicts if kind in (None, v.claim.kind)]
-    return {
-        p: {key: sum(v.claim.paper == p and v.verdict == key for v in mine) for key in NAMES}
-        for p in PAPERS
-    }
+def count_by_paper(
+    verdicts: Sequence[Verdict], kind: str | None = None
+) -> dict[str, dict[str, int]]:
+    """Counts verdicts by paper.
+
+    Args:
+        verdicts: Verdicts on claims.
+        kind: Count only claims of this kind; all if None.
+
+    Returns:
+        {paper: {verdict: number of claims}}, with every paper and verdict present.
+    """
+    table = {}
+    for paper in PAPERS:
+        of_paper = [v for v in verdicts if v.claim.paper == paper]
+        table[paper] = {name: count_verdicts(of_paper, name, kind) for name in VERDICT_LABELS}
+    return table
 
 
-def of(verdicts: Sequence[Verdict], verdict: str, kind: str | None = None) -> int:
-    """How many claims, of one kind or of all, have this verdict."""
+def count_verdicts(verdicts: Sequence[Verdict], verdict: str, kind: str | None = None) -> int:
+    """Counts the claims, of one kind or of all, that have this verdict."""
     return sum(v.verdict == verdict and kind in (None, v.claim.kind) for v in verdicts)
 
 
-def outcome(verdicts: Sequence[Verdict]) -> str:
+def describe_outcome(verdicts: Sequence[Verdict]) -> str:
     """What became of claims, in words: every verdict that there is, the untestable ones last."""
-    order = (HOLDS, FAILS, EQUIVALENT, UNDECIDED, NOT_OPEN, UNTESTABLE)
-    found = {key: of(verdicts, key) for key in order}
-    said = [f"{n} {WORDS[key][n != 1]}" for key, n in found.items() if n]
-    return listed(said, "none")
+    phrases = []
+    for verdict, (singular, plural) in VERB_PHRASES.items():
+        count = count_verdicts(verdicts, verdict)
+        if count:
+            phrases.append(f"{count} {singular if count == 1 else plural}")
+    return listed(phrases, "none")
 
 
 def split_by_evidence(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[Verdict]]:
     """Claims of a direction that models decided (or that cannot be tested), and those that scripts decided."""
-    directions = [v for v in verdicts if v.claim.kind == "direction"]
-    scripted = [v for v in directions if v.evidence == "scripted" and v.verdict != UNTESTABLE]
-    return [v for v in directions if v not in scripted], scripted
+    by_models, by_scripts = [], []
+    for v in verdicts:
+        if v.claim.kind != "direction":
+            continue
+        # An untestable claim was decided by nobody, so it stays with the models' claims.
+        if v.evidence == "scripted" and v.verdict != UNTESTABLE:
+            by_scripts.append(v)
+        else:
+            by_models.append(v)
+    return by_models, by_scripts
 
 
-def message(verdicts: Sequence[Verdict]) -> str:
-    """The tally as a title."""
+def title_verdict_counts(verdicts: Sequence[Verdict]) -> str:
+    """The verdict counts as the title of their figure."""
     by_models, _ = split_by_evidence(verdicts)
     formulas = [v for v in verdicts if v.claim.kind == "formula"]
-    return f"Directions, by models: {outcome(by_models)}. Formulas: {outcome(formulas)}"
+    return f"Directions, by models: {describe_outcome(by_models)}. Formulas: {describe_outcome(formulas)}"
 
 
-def metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
-    """Everything that is kept, by flat key: totals, by paper, by kind, directions by rung, by chance, and the verdict
-    on each claim."""
+def collect_metrics(verdicts: Sequence[Verdict]) -> dict[str, object]:
+    """Collects everything that the lesson keeps.
+
+    Args:
+        verdicts: Verdicts on all claims.
+
+    Returns:
+        Metrics by flat key: totals, counts by paper, by kind, directions by level of evidence, what holds with all
+        directions tested at once, and the verdict on each claim.
+    """
     judged = [v for v in verdicts if v.verdict not in (UNTESTABLE, COMPARED)]
-    out: dict[str, object] = {
-        "backend": "scripted" if any(v.stand_in for v in judged) else "lab",
+    metrics: dict[str, object] = {
+        "backend": "scripted" if any(v.is_scripted for v in judged) else "lab",
         "claims.total": len(verdicts),
-        "claims.stand_in": sum(v.stand_in for v in judged),
-        "claims.chance.asked": len(multiple_testing.asked(verdicts)),
-        "claims.chance.expected": multiple_testing.expected(verdicts),
-        "claims.chance.kept": len(multiple_testing.survivors(verdicts)),
+        "claims.stand_in": sum(v.is_scripted for v in judged),
+        "claims.chance.asked": len(multiple_testing.select_family(verdicts)),
+        "claims.chance.expected": multiple_testing.expected_by_chance(verdicts),
+        "claims.chance.kept": len(multiple_testing.select_survivors(verdicts)),
     }
-    for key in NAMES:
-        out[f"claims.{slug(key)}"] = of(verdicts, key)
-        for paper, row in counts(verdicts).items():
-            out[f"claims.{paper}.{slug(key)}"] = row[key]
+
+    # Counts of every verdict: in all, by paper, by kind, by level of evidence, by what decided.
+    directions = [v for v in verdicts if v.claim.kind == "direction"]
+    counts_by_paper = count_by_paper(verdicts)
+    for verdict in VERDICT_LABELS:
+        name = slug(verdict)
+        metrics[f"claims.{name}"] = count_verdicts(verdicts, verdict)
+        for paper, paper_counts in counts_by_paper.items():
+            metrics[f"claims.{paper}.{name}"] = paper_counts[verdict]
         for kind in KINDS:
-            out[f"claims.{kind}.{slug(key)}"] = of(verdicts, key, kind)
-        for rung in RUNGS:
-            mine = [v for v in verdicts if v.claim.kind == "direction" and v.claim.rung == rung]
-            out[f"claims.rung.{rung}.{slug(key)}"] = of(mine, key)
-        for evidence in EVIDENCE:
-            mine = [v for v in judged if v.evidence == evidence]
-            out[f"claims.evidence.{evidence}.{slug(key)}"] = of(mine, key)
-    for evidence in EVIDENCE:
-        out[f"claims.evidence.{evidence}"] = sum(v.evidence == evidence for v in judged)
-    for who in ("paper", "ours", "nobody yet"):
-        out[f"claims.formula.blame_{who.split()[0]}"] = sum(v.whose == who for v in verdicts)
-    return out | {f"claims.by_id.{v.claim.id}": v.verdict for v in verdicts}
+            metrics[f"claims.{kind}.{name}"] = count_verdicts(verdicts, verdict, kind)
+        for level in EVIDENCE_LEVELS:
+            on_level = [v for v in directions if v.claim.evidence_level == level]
+            metrics[f"claims.evidence_level.{level}.{name}"] = count_verdicts(on_level, verdict)
+        for evidence in EVIDENCE_KINDS:
+            with_evidence = [v for v in judged if v.evidence == evidence]
+            metrics[f"claims.evidence.{evidence}.{name}"] = count_verdicts(with_evidence, verdict)
+
+    # What decided the claims, and whose error the formulas are that fail.
+    for evidence in EVIDENCE_KINDS:
+        metrics[f"claims.evidence.{evidence}"] = sum(v.evidence == evidence for v in judged)
+    for source in ("paper", "ours", "nobody yet"):
+        name = source.split()[0]
+        num_formulas = sum(v.discrepancy_source == source for v in verdicts)
+        metrics[f"claims.formula.discrepancy_source_{name}"] = num_formulas
+    for v in verdicts:
+        metrics[f"claims.by_id.{v.claim.id}"] = v.verdict
+    return metrics
 
 
 KEY_METRICS = (
@@ -106,20 +143,25 @@ KEY_METRICS = (
 )
 
 
-def finding(verdicts: Sequence[Verdict]) -> str:
-    """The lesson in a sentence or two."""
-    papers, ours = (sum(v.whose == who for v in verdicts) for who in ("paper", "ours"))
-    open_ = sum(v.whose == "nobody yet" for v in verdicts)
-    faults = f"{papers} by an error of the paper, {ours} by one of ours" + (
-        f", {open_} unexplained" if open_ else ""
-    )
+def state_conclusion(verdicts: Sequence[Verdict]) -> str:
+    """The lesson in a few sentences."""
     by_models, scripted = split_by_evidence(verdicts)
-    kept = len(multiple_testing.survivors(verdicts))
-    num_arithmetic = sum(v.claim.arithmetic for v in verdicts)
-    hold, fail = (of(verdicts, verdict, "formula") for verdict in (HOLDS, FAILS))
+    num_survivors = len(multiple_testing.select_survivors(verdicts))
+    num_arithmetic = sum(v.claim.is_arithmetic for v in verdicts)
+
+    # Formulas that fail, by whose error it is.
+    num_hold = count_verdicts(verdicts, HOLDS, "formula")
+    num_fail = count_verdicts(verdicts, FAILS, "formula")
+    num_paper_errors = sum(v.discrepancy_source == "paper" for v in verdicts)
+    num_our_errors = sum(v.discrepancy_source == "ours" for v in verdicts)
+    num_unexplained = sum(v.discrepancy_source == "nobody yet" for v in verdicts)
+    errors = f"{num_paper_errors} by an error of the paper, {num_our_errors} by one of ours"
+    if num_unexplained:
+        errors += f", {num_unexplained} unexplained"
+
     return (
-        f"Of {len(by_models)} claimed directions {outcome(by_models)}; with all tested at once {kept} of them hold. "
-        f"Scripted models, counted apart, decided {len(scripted)} more: {outcome(scripted)}. Arithmetic on printed "
-        f"numbers and identities, {num_arithmetic} claims, are no evidence about models. "
-        f"Of all formulas {hold} hold and {fail} do not: {faults}."
+        f"Of {len(by_models)} claimed directions {describe_outcome(by_models)}; with all tested at once "
+        f"{num_survivors} of them hold. Scripted models, counted apart, decided {len(scripted)} more: "
+        f"{describe_outcome(scripted)}. Arithmetic on printed numbers and identities, {num_arithmetic} claims, are "
+        f"no evidence about models. Of all formulas {num_hold} hold and {num_fail} do not: {errors}."
     )

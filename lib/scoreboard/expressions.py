@@ -21,14 +21,16 @@ from typing import Any
 from lib.scoreboard.errors import ClaimError
 from lib.stats import Interval, interval_arithmetic
 
-Key = tuple[str, str]  # lesson ("" for the claim's own), key
+MetricKey = tuple[str, str]  # lesson ("" for the claim's own), key
 Lookup = Callable[[str, str], Interval]
 
 _BRACES = re.compile(r"\{\s*(?:(?P<lesson>\d{2}_\w+)\s*:\s*)?(?P<key>[\w.+-]+)\s*\}")
-_METRIC = re.compile(r"metric_\d")  # what braces become
-LONGEST = 500  # characters of a test; ast walks each as deep as it is
-_SIGNS = {ast.Gt: ">", ast.Lt: "<", ast.GtE: ">=", ast.LtE: "<=", ast.Eq: "=="}
-_STEPS = {
+_METRIC_PREFIX = "metric_"  # {key} becomes metric_0, metric_1, ... before Python parses the test
+_METRIC_NAME = re.compile(r"metric_\d")
+MAX_CHARACTERS = 500  # of a test; ast walks each as deep as it is
+_COMPARISONS = {ast.Gt: ">", ast.Lt: "<", ast.GtE: ">=", ast.LtE: "<=", ast.Eq: "=="}
+# Operators and functions take estimates with intervals and return one.
+_OPERATORS = {
     ast.Add: interval_arithmetic.plus,
     ast.Sub: interval_arithmetic.minus,
     ast.Mult: interval_arithmetic.times,
@@ -39,91 +41,112 @@ _BUILT_IN = {
     "max": interval_arithmetic.most,
     "abs": interval_arithmetic.size,
 }
-_EXACT = "exact"
+_EXACT = "exact"  # declares that a metric without an interval was not sampled
 
 
 @dataclass(frozen=True)
-class Parsed:
-    """A test that is well formed. left, right: its sides (right None without a comparison); sign: <, >, <=, >=, ==
-    or None; keys: every metric that it reads, in order."""
+class ParsedTest:
+    """A test that is well formed.
 
-    left: ast.expr
-    right: ast.expr | None
-    sign: str | None
-    keys: tuple[Key, ...]
+    Attributes:
+        lhs: What stands left of the comparison, or the whole test where there is none.
+        rhs: What stands right of it; None without a comparison.
+        comparison: <, >, <=, >=, == or None.
+        metric_keys: Every metric that it reads, in order.
+    """
+
+    lhs: ast.expr
+    rhs: ast.expr | None
+    comparison: str | None
+    metric_keys: tuple[MetricKey, ...]
 
 
-def parse(text: str, quotes: Collection[str] = (), functions: Collection[str] = ()) -> Parsed:
-    """Read a test, once for each text in this process.
+def parse_test(
+    text: str, quotes: Collection[str] = (), functions: Collection[str] = ()
+) -> ParsedTest:
+    """Reads a test, once for each text in this process.
 
     Args:
         text: Such as "{reward.corl} > {reward.constant}".
         quotes: Names of the paper's numbers that it may use.
         functions: Names of the functions that it may call.
 
+    Returns:
+        The two sides, the comparison between them, and the metrics that it reads.
+
     Raises:
         ClaimError: It is not of the language, or a metric stands in it twice: intervals are combined as those of
             independent estimates.
     """
-    return _parse_once(text, frozenset(quotes), frozenset(functions))
+    return _parse_test_once(text, frozenset(quotes), frozenset(functions))
 
 
 @lru_cache(maxsize=4096)
-def _parse_once(text: str, quotes: frozenset[str], functions: frozenset[str]) -> Parsed:
-    if len(text) > LONGEST:
+def _parse_test_once(text: str, quotes: frozenset[str], functions: frozenset[str]) -> ParsedTest:
+    if len(text) > MAX_CHARACTERS:
         raise ClaimError(
-            f"{text[:60]!r}... has {len(text):,} characters; a test has at most {LONGEST}"
+            f"{text[:60]!r}... has {len(text):,} characters; a test has at most {MAX_CHARACTERS}"
         )
-    plain = unicodedata.normalize(
-        "NFKC", " ".join([_BRACES.sub("", text), *sorted(quotes)])
-    )  # as Python reads names
-    if taken := _METRIC.search(plain):
+
+    # No name may look like the placeholder of a metric. Python normalises names (NFKC), so we do it first.
+    names_in_use = " ".join([_BRACES.sub("", text), *sorted(quotes)])
+    reserved = _METRIC_NAME.search(unicodedata.normalize("NFKC", names_in_use))
+    if reserved:
         raise ClaimError(
-            f"{text!r}: the name {taken[0]!r} stands for a metric in braces; choose another"
+            f"{text!r}: the name {reserved[0]!r} stands for a metric in braces; choose another"
         )
-    keys: list[Key] = []
 
-    def named(match: re.Match[str]) -> str:
-        keys.append((match["lesson"] or "", match["key"]))
-        return f"metric_{len(keys) - 1}"
+    # Every metric in braces becomes a name that Python can parse.
+    metric_keys: list[MetricKey] = []
 
-    source = _BRACES.sub(named, text)
-    if len(set(keys)) < len(keys):
+    def replace_braces(match: re.Match[str]) -> str:
+        metric_keys.append((match["lesson"] or "", match["key"]))
+        return f"{_METRIC_PREFIX}{len(metric_keys) - 1}"
+
+    source = _BRACES.sub(replace_braces, text)
+    if len(set(metric_keys)) < len(metric_keys):
         raise ClaimError(
             f"{text!r} reads a metric twice, but its interval is that of independent ones"
         )
+    # Python's parser gives up on deep nesting with any of these errors.
     try:
         body = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ClaimError(
-            f"{text!r} cannot be read: {error.args[0] if error.args else 'too deep'}"
-        ) from error
-    known = {*quotes, *(f"metric_{place}" for place in range(len(keys)))}
-    left, right, sign = body, None, None
+        reason = error.args[0] if error.args else "too deep"
+        raise ClaimError(f"{text!r} cannot be read: {reason}") from error
+
+    # Split at the comparison, and check both sides.
+    lhs, rhs, comparison = body, None, None
     if isinstance(body, ast.Compare):
-        if len(body.ops) != 1 or type(body.ops[0]) not in _SIGNS:
-            raise ClaimError(f"{text!r} must hold one comparison: {' '.join(_SIGNS.values())}")
-        left, right, sign = body.left, body.comparators[0], _SIGNS[type(body.ops[0])]
-    for side in (left, right):
-        if side is not None:
-            _check(side, text, known, functions)
-    return Parsed(left, right, sign, tuple(keys))
+        if len(body.ops) != 1 or type(body.ops[0]) not in _COMPARISONS:
+            raise ClaimError(
+                f"{text!r} must hold one comparison: {' '.join(_COMPARISONS.values())}"
+            )
+        lhs = body.left
+        rhs = body.comparators[0]
+        comparison = _COMPARISONS[type(body.ops[0])]
+    allowed_names = {f"{_METRIC_PREFIX}{index}" for index in range(len(metric_keys))} | quotes
+    for expression in (lhs, rhs):
+        if expression is not None:
+            _check_node(expression, text, allowed_names, functions)
+    return ParsedTest(lhs, rhs, comparison, tuple(metric_keys))
 
 
-def _check(node: ast.AST, text: str, names: set[str], functions: Collection[str]) -> None:
-    """Refuse everything that the language does not have."""
+def _check_node(node: ast.AST, text: str, names: set[str], functions: Collection[str]) -> None:
+    """Raises ClaimError for everything that the language does not have."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        # Python reads 1e400 as infinity, and integers of any size.
         if abs(node.value) > sys.float_info.max:
             raise ClaimError(f"{text!r} holds a number beyond all floats")
         return
     if isinstance(node, ast.Name):
         if node.id not in names:
             raise ClaimError(f"{text!r} has the unknown name {node.id!r}; quote it under `quotes`")
-    elif isinstance(node, ast.BinOp) and type(node.op) in _STEPS:
-        _check(node.left, text, names, functions)
-        _check(node.right, text, names, functions)
+    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        _check_node(node.left, text, names, functions)
+        _check_node(node.right, text, names, functions)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-        _check(node.operand, text, names, functions)
+        _check_node(node.operand, text, names, functions)
     elif isinstance(node, ast.Call):
         _check_call(node, text, names, functions)
     else:
@@ -133,85 +156,117 @@ def _check(node: ast.AST, text: str, names: set[str], functions: Collection[str]
 
 
 def _check_call(node: ast.Call, text: str, names: set[str], functions: Collection[str]) -> None:
-    known = sorted({*_BUILT_IN, _EXACT, *functions})
-    if not isinstance(node.func, ast.Name) or node.func.id not in known:
-        raise ClaimError(f"{text!r} calls {ast.unparse(node.func)!r}; there are {', '.join(known)}")
-    if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
+    """Raises ClaimError for a call of anything but the whitelist, or with arguments of another kind."""
+    callable_names = sorted({*_BUILT_IN, _EXACT, *functions})
+    if not isinstance(node.func, ast.Name) or node.func.id not in callable_names:
         raise ClaimError(
-            f"{text!r}: arguments of {node.func.id} stand in their order, without names or stars"
+            f"{text!r} calls {ast.unparse(node.func)!r}; there are {', '.join(callable_names)}"
         )
-    if node.func.id == _EXACT:
-        metric = [a for a in node.args if isinstance(a, ast.Name) and a.id.startswith("metric_")]
-        if len(node.args) != 1 or not metric:
+    name = node.func.id
+    has_star = any(isinstance(argument, ast.Starred) for argument in node.args)
+    if node.keywords or has_star:
+        raise ClaimError(
+            f"{text!r}: arguments of {name} stand in their order, without names or stars"
+        )
+    if name == _EXACT:
+        is_metric = [
+            isinstance(argument, ast.Name) and argument.id.startswith(_METRIC_PREFIX)
+            for argument in node.args
+        ]
+        if is_metric != [True]:
             raise ClaimError(f"{text!r}: exact takes one metric in braces")
-    inner = node.func.id in _BUILT_IN or node.func.id == _EXACT
+
+    # min, max, abs and exact take estimates; functions of the whitelist take literals.
+    takes_estimates = name in _BUILT_IN or name == _EXACT
     for argument in node.args:
-        if inner:
-            _check(argument, text, names, functions)
+        if takes_estimates:
+            _check_node(argument, text, names, functions)
         else:
-            _literal(argument, text)
+            _read_literal(argument, text)
 
 
-def _literal(node: ast.AST, text: str) -> Any:
+def _read_literal(node: ast.AST, text: str) -> Any:
     """An argument of a function: numbers, names in quotation marks, and lists of them."""
+    # None is no literal of the language, so it stands for what cannot be read.
     try:
-        found = ast.literal_eval(node)
+        value = ast.literal_eval(node)
     except (ValueError, TypeError):
-        found = None
-    if not _plain(found):
+        value = None
+    if not _is_plain_value(value):
         raise ClaimError(
             f"{text!r}: a function takes numbers, names and lists, got {ast.unparse(node)!r}"
         )
-    return found
+    return value
 
 
-def _plain(value: Any) -> bool:
+def _is_plain_value(value: Any) -> bool:
     """Whether a value is a number, a name, or a list of such; all numbers are floats."""
     if isinstance(value, list):
-        return all(map(_plain, value))
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, str) or (number and abs(value) <= sys.float_info.max)
+        return all(map(_is_plain_value, value))
+    if isinstance(value, str):
+        return True
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """What names stand for while a test is evaluated. lookup: (lesson, key) -> its estimate."""
+    """What names stand for while a test is evaluated.
+
+    Attributes:
+        lookup: From (lesson, key) to the estimate of a metric.
+        quotes: Numbers that the paper prints, by name.
+        functions: The functions that a test may call, by name.
+    """
 
     lookup: Lookup
     quotes: Mapping[str, float]
     functions: Mapping[str, Callable[..., float | Interval]]
 
-    def side(self, node: ast.expr, keys: tuple[Key, ...]) -> Interval:
-        """The value of one side of a parsed test, with its interval."""
+    def evaluate(self, node: ast.expr, metric_keys: tuple[MetricKey, ...]) -> Interval:
+        """Computes one side of a parsed test, with its interval.
+
+        Args:
+            node: `ParsedTest.lhs` or `ParsedTest.rhs`.
+            metric_keys: `ParsedTest.metric_keys`; metric_0 in the expression is the first of them.
+
+        Returns:
+            The value with its interval.
+        """
         match node:
             case ast.Constant():
                 return interval_arithmetic.exact(node.value)
             case ast.Name() if node.id in self.quotes:
                 return interval_arithmetic.exact(self.quotes[node.id])
             case ast.Name():
-                return self.lookup(*keys[int(node.id.removeprefix("metric_"))])
+                index = int(node.id.removeprefix(_METRIC_PREFIX))
+                return self.lookup(*metric_keys[index])
             case ast.UnaryOp():
-                operand = self.side(node.operand, keys)
-                return (
-                    interval_arithmetic.negative(operand)
-                    if isinstance(node.op, ast.USub)
-                    else operand
-                )
+                operand = self.evaluate(node.operand, metric_keys)
+                if isinstance(node.op, ast.USub):
+                    return interval_arithmetic.negative(operand)
+                return operand
             case ast.BinOp():
-                return _STEPS[type(node.op)](
-                    self.side(node.left, keys), self.side(node.right, keys)
-                )
+                combine = _OPERATORS[type(node.op)]
+                lhs = self.evaluate(node.left, metric_keys)
+                rhs = self.evaluate(node.right, metric_keys)
+                return combine(lhs, rhs)
             case ast.Call():
-                return self._call(node, keys)
-        raise ClaimError(f"a test holds a {type(node).__name__}")  # cannot be: `parse` refused it
+                return self._evaluate_call(node, metric_keys)
+        # Cannot happen: `parse_test` has refused every other node.
+        raise ClaimError(f"a test holds a {type(node).__name__}")
 
-    def _call(self, node: ast.Call, keys: tuple[Key, ...]) -> Interval:
+    def _evaluate_call(self, node: ast.Call, metric_keys: tuple[MetricKey, ...]) -> Interval:
         name = node.func.id  # type: ignore[attr-defined]
         if name in self.functions:
-            arguments = [_literal(argument, name) for argument in node.args]
-            found = self.functions[name](*arguments)
-            return found if isinstance(found, Interval) else interval_arithmetic.exact(found)
-        sides = [self.side(argument, keys) for argument in node.args]
+            literals = [_read_literal(argument, name) for argument in node.args]
+            result = self.functions[name](*literals)
+            return result if isinstance(result, Interval) else interval_arithmetic.exact(result)
+
+        # min, max, abs and exact work on estimates.
+        estimates = [self.evaluate(argument, metric_keys) for argument in node.args]
         if name == _EXACT:
-            return sides[0] if sides[0].known else interval_arithmetic.exact(sides[0].value)
-        return _BUILT_IN[name](*sides)
+            estimate = estimates[0]
+            return estimate if estimate.known else interval_arithmetic.exact(estimate.value)
+        return _BUILT_IN[name](*estimates)

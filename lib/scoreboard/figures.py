@@ -1,4 +1,4 @@
-"""Figures of the scoreboard: the tally, and how clear each direction is."""
+"""Figures of the scoreboard: verdict counts, and how clear each direction is."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from lib import plots
-from lib.scoreboard import counts as tally
-from lib.scoreboard import multiple_testing
+from lib.scoreboard import counts, multiple_testing
 from lib.scoreboard.claim import PAPERS
 from lib.scoreboard.claim_cards import SIGNS
 from lib.scoreboard.verdicts import (
@@ -15,14 +14,14 @@ from lib.scoreboard.verdicts import (
     EQUIVALENT,
     FAILS,
     HOLDS,
-    NAMES,
     NOT_OPEN,
     UNDECIDED,
     UNTESTABLE,
+    VERDICT_LABELS,
     Verdict,
 )
 
-_SHADES = {
+_BAR_COLOURS = {
     HOLDS: "#0072B2",
     FAILS: "#D55E00",
     UNDECIDED: "#E8D9A0",
@@ -30,29 +29,38 @@ _SHADES = {
     EQUIVALENT: "#009E73",
     NOT_OPEN: "#AAAAAA",
 }
-plots.register({f"{SIGNS[key]} {NAMES[key]}": (shade, "o") for key, shade in _SHADES.items()})
-_SHADES_DARK = {
+plots.register_styles(
+    {
+        f"{SIGNS[verdict]} {VERDICT_LABELS[verdict]}": (colour, "o")
+        for verdict, colour in _BAR_COLOURS.items()
+    }
+)
+_MARKER_COLOURS = {  # darker than bars, because markers are small
     HOLDS: "#0072B2",
     FAILS: "#D55E00",
     UNDECIDED: "#7A7526",
     EQUIVALENT: "#009E73",
     NOT_OPEN: "#777777",
-}  # of marks, which are small
-_FURTHEST = 10.0  # standard errors; what is clearer is drawn there
+}
+_MAX_CLEARNESS = 10.0  # standard errors; what is clearer is drawn there
 
 
-def tally_figure(verdicts: Sequence[Verdict]) -> Figure:
+def plot_verdict_counts(verdicts: Sequence[Verdict]) -> Figure:
     """Verdicts by paper, one panel for formulas and one for directions."""
-    there = {key: f"{SIGNS[key]} {NAMES[key]}" for key in NAMES if key != COMPARED}
-    counts = {
-        (f"{kind}s", PAPERS[paper]): {there[key]: row[key] for key in there}
-        for kind in ("formula", "direction")
-        for paper, row in tally.counts(verdicts, kind).items()
+    labels = {
+        verdict: f"{SIGNS[verdict]} {label}"
+        for verdict, label in VERDICT_LABELS.items()
+        if verdict != COMPARED
     }
-    table = pd.DataFrame.from_dict(counts, orient="index").rename_axis(["kind", "paper"])
-    return plots.shares(
+    rows = {}
+    for kind in ("formula", "direction"):
+        for paper, paper_counts in counts.count_by_paper(verdicts, kind).items():
+            row = {label: paper_counts[verdict] for verdict, label in labels.items()}
+            rows[f"{kind}s", PAPERS[paper]] = row
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis(["kind", "paper"])
+    return plots.stacked_shares(
         table,
-        tally.message(verdicts),
+        counts.title_verdict_counts(verdicts),
         "claims",
         panels="kind",
         unit="",
@@ -60,43 +68,56 @@ def tally_figure(verdicts: Sequence[Verdict]) -> Figure:
     )
 
 
-def clearness_figure(verdicts: Sequence[Verdict]) -> Figure:
-    """Every direction by how many standard errors it is met; rings hold with all of them asked at once."""
-    kept = multiple_testing.survivors(verdicts)
-    note = f"Dashed: an interval of 95 % ends at 0. Ring: holds with all asked at once (Holm). Drawn at {_FURTHEST:g}: "
-    note += f"{_FURTHEST:g} and more."
+def plot_clearness(verdicts: Sequence[Verdict]) -> Figure:
+    """Every direction by how many standard errors it is met; rings hold with all of them tested at once."""
+    survivors = multiple_testing.select_survivors(verdicts)
+    family = multiple_testing.select_family(verdicts)
+    note = (
+        "Dashed: an interval of 95 % ends at 0. Ring: holds with all asked at once (Holm). "
+        f"Drawn at {_MAX_CLEARNESS:g}: {_MAX_CLEARNESS:g} and more."
+    )
     with plots.theme():
-        figure = plots.sheet(clearness_message(verdicts), plots.WIDTH, 3.2, note)
+        figure = plots.new_figure(title_clearness(verdicts), plots.WIDTH, 3.2, note)
         axes = figure.subplots()
-        for place, paper in enumerate(PAPERS):
-            mine = sorted(
-                (v for v in multiple_testing.asked(verdicts) if v.claim.paper == paper),
-                key=multiple_testing.clearness,
-            )
-            for rank, v in enumerate(mine):
-                x = max(-_FURTHEST, min(_FURTHEST, multiple_testing.clearness(v)))
-                y = place + 0.5 * ((rank % 5) - 2) / 5
-                axes.plot(
-                    x, y, "D" if v.stand_in else "o", color=_SHADES_DARK[v.verdict], markersize=6
-                )
-                if v.claim.id in kept:
+
+        # A line of markers per paper, from the least clear direction to the clearest.
+        for row, paper in enumerate(PAPERS):
+            of_paper = [v for v in family if v.claim.paper == paper]
+            of_paper.sort(key=multiple_testing.compute_clearness)
+            for rank, v in enumerate(of_paper):
+                clearness = multiple_testing.compute_clearness(v)
+                x = max(-_MAX_CLEARNESS, min(_MAX_CLEARNESS, clearness))
+                y = (
+                    row + 0.5 * ((rank % 5) - 2) / 5
+                )  # spread, so that markers do not hide each other
+                marker = "D" if v.is_scripted else "o"
+                axes.plot(x, y, marker, color=_MARKER_COLOURS[v.verdict], markersize=6)
+                if v.claim.id in survivors:
                     axes.plot(x, y, "o", color="none", markeredgecolor="black", markersize=11)
-        reach = multiple_testing.REACH
-        for x, style in ((-reach, "--"), (0, "-"), (reach, "--")):
+
+        # Zero, and where an interval of 95 % ends at zero.
+        z_alpha = multiple_testing.Z_ALPHA
+        for x, style in ((-z_alpha, "--"), (0, "-"), (z_alpha, "--")):
             axes.axvline(x, color=plots.GREY, linestyle=style, linewidth=1)
-        for x, text in ((-_FURTHEST, "against the claim"), (_FURTHEST, "for the claim")):
-            side = "left" if x < 0 else "right"
-            axes.text(x, -0.75, text, ha=side, va="center", color=plots.GREY, fontsize=9)
+        y_text = -0.75
+        text_style = {"va": "center", "color": plots.GREY, "fontsize": 9}
+        axes.text(-_MAX_CLEARNESS, y_text, "against the claim", ha="left", **text_style)
+        axes.text(_MAX_CLEARNESS, y_text, "for the claim", ha="right", **text_style)
+
         axes.set_yticks(range(len(PAPERS)), list(PAPERS.values()))
-        axes.set(xlim=(-_FURTHEST - 0.6, _FURTHEST + 0.6), ylim=(len(PAPERS) - 0.4, -1))
+        axes.set(xlim=(-_MAX_CLEARNESS - 0.6, _MAX_CLEARNESS + 0.6), ylim=(len(PAPERS) - 0.4, -1))
         axes.set_xlabel(
             "distance from 0, in standard errors (diamond: decided by a scripted stand-in)"
         )
     return figure
 
 
-def clearness_message(verdicts: Sequence[Verdict]) -> str:
-    """What asking all at once leaves, as a title."""
-    holding = [v for v in multiple_testing.asked(verdicts) if v.verdict == HOLDS]
-    kept = len(multiple_testing.survivors(verdicts))
-    return f"Of {len(holding)} directions that hold one by one, {kept} hold with all of them asked at once"
+def title_clearness(verdicts: Sequence[Verdict]) -> str:
+    """How many directions hold one by one, and with all of them tested at once, as the title of the figure."""
+    family = multiple_testing.select_family(verdicts)
+    num_holding = sum(v.verdict == HOLDS for v in family)
+    num_survivors = len(multiple_testing.select_survivors(verdicts))
+    return (
+        f"Of {num_holding} directions that hold one by one, {num_survivors} hold with all of them "
+        "asked at once"
+    )

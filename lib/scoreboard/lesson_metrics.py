@@ -14,73 +14,116 @@ from typing import Any
 from lib.config import ROOT
 from lib.experiment import artifacts
 
-FOLDER = ROOT / "reports/metrics"
-REPLICATION = "replication.json"
-_ENDS = ("_ci_low", "_ci_high")
-Metric = dict[str, Any]
+METRICS_FOLDER = ROOT / "reports/metrics"
+REPLICATION_FILE = "replication.json"
+Metric = dict[str, Any]  # value, and ci_low and ci_high where it has an interval
 
 
-def collected(metrics: Mapping[str, Any]) -> dict[str, Metric]:
-    """Metrics by key: {"value"}, with "ci_low" and "ci_high" where `key_lo` and `key_hi` stand beside it."""
-    halves = {
-        key + end for key in metrics for end in _ENDS if all(key + e in metrics for e in _ENDS)
+def attach_intervals(metrics: Mapping[str, Any]) -> dict[str, Metric]:
+    """Joins metrics with the ends of their intervals.
+
+    Args:
+        metrics: Flat metrics of a lesson; an interval stands as `key_ci_low` and `key_ci_high` beside `key`.
+
+    Returns:
+        Metrics by key, in alphabetical order: {"value"}, with "ci_low" and "ci_high" where both ends stand beside it.
+    """
+    keys_with_interval = {
+        key for key in metrics if f"{key}_ci_low" in metrics and f"{key}_ci_high" in metrics
     }
-    out: dict[str, Metric] = {key: {"value": metrics[key]} for key in sorted(set(metrics) - halves)}
-    for key, metric in out.items():
-        metric |= {end[1:]: metrics[key + end] for end in _ENDS if key + end in halves}
-    return out
+    # Ends of intervals are no metrics of their own.
+    interval_ends = {f"{key}_{end}" for key in keys_with_interval for end in ("ci_low", "ci_high")}
+    metric_by_key: dict[str, Metric] = {}
+    for key in sorted(set(metrics) - interval_ends):
+        metric = {"value": metrics[key]}
+        if key in keys_with_interval:
+            metric["ci_low"] = metrics[f"{key}_ci_low"]
+            metric["ci_high"] = metrics[f"{key}_ci_high"]
+        metric_by_key[key] = metric
+    return metric_by_key
 
 
-def read(folder: str | Path = FOLDER, lesson: str = "") -> dict[str, dict[str, Metric]]:
-    """Metrics of the lessons whose names begin with `lesson`, all if it is empty. Raises ValueError for none."""
-    names = sorted(path.stem for path in Path(folder).glob("*.json"))
-    wanted = [name for name in names if name.startswith(lesson)]
-    if not wanted:
-        raise ValueError(
-            f"no lesson {lesson!r} has metrics; there are: {', '.join(names) or 'none, run `make repro`'}"
-        )
-    return {name: collected(artifacts.read_json(Path(folder) / f"{name}.json")) for name in wanted}
+def read_lesson_metrics(
+    folder: str | Path = METRICS_FOLDER, lesson: str = ""
+) -> dict[str, dict[str, Metric]]:
+    """Reads metrics of lessons.
+
+    Args:
+        folder: Holds one JSON file per lesson.
+        lesson: How the names of the lessons begin; all if it is empty.
+
+    Returns:
+        {lesson: {key: metric}}.
+
+    Raises:
+        ValueError: No such lesson has metrics.
+    """
+    lessons = sorted(path.stem for path in Path(folder).glob("*.json"))
+    selected = [name for name in lessons if name.startswith(lesson)]
+    if not selected:
+        available = ", ".join(lessons) or "none, run `make repro`"
+        raise ValueError(f"no lesson {lesson!r} has metrics; there are: {available}")
+    return {
+        name: attach_intervals(artifacts.read_json(Path(folder) / f"{name}.json"))
+        for name in selected
+    }
 
 
-def replicated(folder: str | Path = FOLDER) -> str:
-    """What `make replicate` found, in a sentence or two; without its file, that nobody knows. Figures and what to
-    expect of them: `lib.scoreboard.replication`."""
-    file = Path(folder) / REPLICATION
-    told = artifacts.read_json(file) if file.exists() else {}
-    if not told.get("pairs"):
+def describe_replication(folder: str | Path = METRICS_FOLDER) -> str:
+    """Says what `make replicate` found; what to expect of the fractions: `lib.scoreboard.replication`.
+
+    Args:
+        folder: Holds the file that `make replicate` writes.
+
+    Returns:
+        A few sentences; without the file, that no second run was made.
+    """
+    path = Path(folder) / REPLICATION_FILE
+    metrics = artifacts.read_json(path) if path.exists() else {}
+    if not metrics.get("pairs"):
         return "Not replicated yet: no second run (`make replicate`) stands beside these numbers."
     return (
-        f"Run once more with another root seed and class of processor, {told['lessons']} lessons at "
-        f"{told['profile']}: {told['coverage']:.3f} of {told['pairs']:,} differences lie within both intervals taken "
-        f"together ({told['coverage_expected']:.2f} expected), {told['disjoint']:.3f} of the intervals do not meet "
-        f"({told['disjoint_expected']:.3f}), {told['captured']:.3f} of the new values lie inside the old interval "
-        f"({told['captured_expected']:.3f}). Of {told['verdicts']} verdicts {told['contradictions']} turned round and "
-        f"{told['changed']} changed."
+        f"Run once more with another root seed and class of processor, {metrics['lessons']} lessons at "
+        f"{metrics['profile']}: {metrics['coverage']:.3f} of {metrics['pairs']:,} differences lie within both "
+        f"intervals taken together ({metrics['coverage_expected']:.2f} expected), {metrics['disjoint']:.3f} of the "
+        f"intervals do not meet ({metrics['disjoint_expected']:.3f}), {metrics['captured']:.3f} of the new values lie "
+        f"inside the old interval ({metrics['captured_expected']:.3f}). Of {metrics['verdicts']} verdicts "
+        f"{metrics['contradictions']} turned round and {metrics['changed']} changed."
     )
 
 
-def lines(lessons: Mapping[str, Mapping[str, Metric]]) -> list[str]:
-    """The lessons as text: keys, values and intervals each in a column."""
-    out: list[str] = []
-    for name, metrics in lessons.items():
-        width = max((len(key) for key in metrics), default=0)
-        values = {key: _shown(metric["value"]) for key, metric in metrics.items()}
-        broad = max(
-            (len(values[key]) for key, metric in metrics.items() if "ci_low" in metric), default=0
-        )
-        out += ["", name] if out else [name]
+def format_lines(lessons: Mapping[str, Mapping[str, Metric]]) -> list[str]:
+    """Formats metrics for a terminal.
+
+    Args:
+        lessons: {lesson: {key: metric}}.
+
+    Returns:
+        Lines of text: keys, values and intervals each in a column.
+    """
+    lines: list[str] = []
+    for lesson, metrics in lessons.items():
+        if lines:
+            lines.append("")
+        lines.append(lesson)
+
+        # Values are right-aligned as far as those with an interval are wide.
+        values = {key: _format_value(metric["value"]) for key, metric in metrics.items()}
+        keys_with_interval = [key for key, metric in metrics.items() if "ci_low" in metric]
+        key_width = max((len(key) for key in metrics), default=0)
+        value_width = max((len(values[key]) for key in keys_with_interval), default=0)
+
         for key, metric in metrics.items():
-            span = (
-                f"  [{_shown(metric['ci_low'])}, {_shown(metric['ci_high'])}]"
-                if "ci_low" in metric
-                else ""
-            )
-            out.append(f"  {key:<{width}}  {values[key]:>{broad}}{span}".rstrip())
-    return out
+            # Key left-aligned, value right-aligned, interval where there is one.
+            line = f"  {key:<{key_width}}  {values[key]:>{value_width}}"
+            if key in keys_with_interval:
+                line += f"  [{_format_value(metric['ci_low'])}, {_format_value(metric['ci_high'])}]"
+            lines.append(line.rstrip())
+    return lines
 
 
-def _shown(value: Any) -> str:
-    """A number with four digits that count, anything else as it is."""
+def _format_value(value: Any) -> str:
+    """A number with four significant digits, anything else as it is."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -93,15 +136,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--json", action="store_true", help="for a program: {lesson: {key: {value, lo, hi}}}"
     )
-    parser.add_argument("--folder", type=Path, default=FOLDER, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, default=METRICS_FOLDER, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     try:
-        lessons = read(options.folder, options.lesson)
+        lessons = read_lesson_metrics(options.folder, options.lesson)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    text = artifacts.to_json(lessons) if options.json else "\n".join(format_lines(lessons))
     try:
-        print(artifacts.to_json(lessons) if options.json else "\n".join(lines(lessons)), flush=True)
-    except BrokenPipeError:  # `make metrics | head`
+        print(text, flush=True)
+    except BrokenPipeError:
+        # The reader is gone, as in `make metrics | head`; nothing more may be written to stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -16,11 +16,11 @@ from lib.scoreboard.errors import ClaimError
 from lib.stats import Interval
 from lib.stats.interval_arithmetic import holding
 
-FOLDER = ROOT / "reports/metrics"
-_NEAR = 0.8  # keys that are less alike are not looked at
+METRICS_FOLDER = ROOT / "reports/metrics"
+_MIN_SIMILARITY = 0.8  # of difflib; keys that are less alike are no candidates for a misspelling
 
 
-class Missing(LookupError):
+class MissingMetric(LookupError):
     """A metric that no run has left; the message is a reason that a reader can act on."""
 
 
@@ -28,84 +28,129 @@ class Metrics:
     """Metrics of all lessons, as their JSON files hold them."""
 
     def __init__(self, lessons: Mapping[str, Mapping[str, Any]]) -> None:
-        """lessons: {lesson: {key: value}}."""
+        """Wraps the metrics of lessons.
+
+        Args:
+            lessons: {lesson: {key: value}}.
+        """
         self.lessons = lessons
 
-    def estimate(self, lesson: str, key: str) -> Interval:
-        """A metric with its interval; nan ends where it has none. A truth counts 1 or 0.
+    def get_estimate(self, lesson: str, key: str) -> Interval:
+        """Looks up a metric with its interval; a boolean counts 1 or 0.
 
-        Raises Missing where it was not measured, ClaimError for a slip of the pen and for words.
+        Args:
+            lesson: Name of the lesson, such as 05_budgeted_routing.
+            key: Key of the metric.
+
+        Returns:
+            The value with its interval, whose ends are nan where the lesson kept none.
+
+        Raises:
+            MissingMetric: It was not measured.
+            ClaimError: The key is misspelled, or the metric is a word.
         """
-        held, value = self.lessons.get(lesson, {}), self._value(lesson, key)
+        value = self._get_value(lesson, key)
         if isinstance(value, bool):
             return Interval(float(value), float(value), float(value))
         if not isinstance(value, (int, float)):
             raise ClaimError(
                 f"metric {key!r} of lesson {lesson} is {value!r}; a test needs a number"
             )
-        if f"{key}_ci_low" in held and f"{key}_ci_high" in held:
-            return holding(
-                float(value), float(held[f"{key}_ci_low"]), float(held[f"{key}_ci_high"])
-            )
+        # Without both ends the lesson kept no interval: a count, a price, or a single run.
+        lesson_metrics = self.lessons.get(lesson, {})
+        if f"{key}_ci_low" in lesson_metrics and f"{key}_ci_high" in lesson_metrics:
+            ci_low = float(lesson_metrics[f"{key}_ci_low"])
+            ci_high = float(lesson_metrics[f"{key}_ci_high"])
+            return holding(float(value), ci_low, ci_high)
         return Interval(float(value), math.nan, math.nan)
 
-    def word(self, lesson: str, key: str) -> str:
-        """A verdict that a lesson keeps. Raises Missing where there is none, ClaimError for what is no word."""
-        value = self._value(lesson, key)
+    def get_verdict_word(self, lesson: str, key: str) -> str:
+        """Looks up a verdict that a lesson keeps.
+
+        Raises:
+            MissingMetric: There is none.
+            ClaimError: The key is misspelled, or the metric is no word.
+        """
+        value = self._get_value(lesson, key)
         if not isinstance(value, str):
             raise ClaimError(f"metric {key!r} of lesson {lesson} is {value!r}; a verdict is a word")
         return value
 
-    def backend(self, lesson: str, key: str) -> str:
+    def find_backend(self, lesson: str, key: str) -> str:
         """Who decided what a metric measures: the nearest `backend` above it in the file; empty for nobody."""
-        held = self.lessons.get(lesson, {})
-        parts = key.split(".")
-        for length in range(len(parts) - 1, -1, -1):
-            name = ".".join([*parts[:length], "backend"])
-            if name in held:
-                return str(held[name])
+        lesson_metrics = self.lessons.get(lesson, {})
+        steps = key.split(".")
+        # Of a.b.c the candidates are a.b.backend, a.backend, backend.
+        for length in range(len(steps) - 1, -1, -1):
+            backend_key = ".".join([*steps[:length], "backend"])
+            if backend_key in lesson_metrics:
+                return str(lesson_metrics[backend_key])
         return ""
 
-    def _value(self, lesson: str, key: str) -> Any:
+    def _get_value(self, lesson: str, key: str) -> Any:
         if lesson not in self.lessons:
-            raise Missing(f"metrics of lesson {lesson[:2]} are missing: run it")
+            raise MissingMetric(f"metrics of lesson {lesson[:2]} are missing: run it")
         if key not in self.lessons[lesson]:
-            near = self._meant(lesson, key)
-            if near:
+            intended_key = self._guess_intended_key(lesson, key)
+            if intended_key:
                 raise ClaimError(
-                    f"lesson {lesson} has no metric {key!r}; the nearest one is {near!r}"
+                    f"lesson {lesson} has no metric {key!r}; the nearest one is {intended_key!r}"
                 )
-            raise Missing(f"this run of lesson {lesson[:2]} left no metric {key}")
+            raise MissingMetric(f"this run of lesson {lesson[:2]} left no metric {key}")
         return self.lessons[lesson][key]
 
-    def _meant(self, lesson: str, key: str) -> str:
-        """The key that was meant, if all parts but one agree and that one but for a slip; empty otherwise."""
-        parts = key.split(".")
-        for other in difflib.get_close_matches(key, list(self.lessons[lesson]), n=20, cutoff=_NEAR):
-            pairs = [(a, b) for a, b in zip(parts, other.split("."), strict=False) if a != b]
-            if other.count(".") == key.count(".") and len(pairs) == 1 and _slip(*pairs[0]):
-                return other
+    def _guess_intended_key(self, lesson: str, key: str) -> str:
+        """The key that differs from a misspelled one by one slip in one of its steps; empty if there is none."""
+        steps = key.split(".")
+        similar_keys = difflib.get_close_matches(
+            key, list(self.lessons[lesson]), n=20, cutoff=_MIN_SIMILARITY
+        )
+        for candidate in similar_keys:
+            candidate_steps = candidate.split(".")
+            if len(candidate_steps) != len(steps):
+                continue
+            # All steps but one agree, and that one but for a slip.
+            differing = [(a, b) for a, b in zip(steps, candidate_steps, strict=True) if a != b]
+            if len(differing) == 1 and _is_misspelling(*differing[0]):
+                return candidate
         return ""
 
 
-def _slip(a: str, b: str) -> bool:
+def _is_misspelling(a: str, b: str) -> bool:
     """Whether two words differ by one slip: letters in another order, or one letter too many, too few or wrong."""
-    if [c for c in a if c.isdigit()] != [c for c in b if c.isdigit()]:
-        return False  # another digit names another thing
+    digits_of_a = [character for character in a if character.isdigit()]
+    digits_of_b = [character for character in b if character.isdigit()]
+    if digits_of_a != digits_of_b:
+        return False  # another digit names another thing, such as another seed
     if sorted(a) == sorted(b):
         return True
-    changes = [op for op in difflib.SequenceMatcher(None, a, b).get_opcodes() if op[0] != "equal"]
-    return len(changes) == 1 and all(max(a1 - a0, b1 - b0) == 1 for _, a0, a1, b0, b1 in changes)
+    # One letter too many, too few or wrong: a single edit of length 1.
+    opcodes = difflib.SequenceMatcher(None, a, b).get_opcodes()
+    edits = [opcode for opcode in opcodes if opcode[0] != "equal"]
+    if len(edits) != 1:
+        return False
+    _, a_start, a_end, b_start, b_end = edits[0]
+    return max(a_end - a_start, b_end - b_start) == 1
 
 
-def read(folder: str | Path = FOLDER) -> Metrics:
-    """The metrics of every lesson that left some. Raises ClaimError naming a file that cannot be read."""
-    found = {}
+def read_metrics(folder: str | Path = METRICS_FOLDER) -> Metrics:
+    """Reads the metrics of every lesson that left some.
+
+    Args:
+        folder: Holds one JSON file per lesson.
+
+    Returns:
+        The metrics by lesson.
+
+    Raises:
+        ClaimError: A file cannot be read; the message names it.
+    """
+    metrics_by_lesson = {}
     for path in sorted(Path(folder).glob("[0-9]*.json")):
         try:
-            found[path.stem] = artifacts.read_json(path)
+            metrics_by_lesson[path.stem] = artifacts.read_json(path)
         except (OSError, ValueError) as error:
             raise ClaimError(
                 f"{path} cannot be read ({error}); run lesson {path.stem} again"
             ) from error
-    return Metrics(found)
+    return Metrics(metrics_by_lesson)

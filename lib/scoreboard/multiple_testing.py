@@ -1,10 +1,11 @@
-"""How many directions would hold by chance, and which of them still do when all are asked at once.
+"""How many directions would hold by chance, and which of them still do when all are tested at once.
 
 An interval of 95 % leaves a claim that is not true a chance of 2.5 % to hold by luck. Of N of them, N x 2.5 % are
-expected to. Holm's procedure (1979) keeps the chance that even one of those kept is luck below the same 2.5 %. Its
-probabilities are read off the intervals here, taking the difference for normal, which few seeds make generous:
+expected to. Holm's procedure (1979) keeps the chance that even one of those that survive is luck below the same 2.5 %.
+Its probabilities are computed from the intervals here, taking the difference for normal, which few seeds make
+generous:
 
-    s = (d - lo) / 1.96,    p = 1 - Phi(d / s)
+    s = (d - d_low) / 1.96,    p = 1 - Phi(d / s)
 
 Of several tests of one claim, all of which must hold, the largest p counts; of n tests of which k must, the
 partial conjunction (n - k + 1) p_(k) of Benjamini and Heller (2008).
@@ -17,54 +18,81 @@ import pandas as pd
 from scipy.stats import norm
 
 from lib import stats
-from lib.scoreboard.verdicts import COMPARED, UNTESTABLE, Part, Verdict
+from lib.scoreboard.verdicts import COMPARED, UNTESTABLE, TestResult, Verdict
 
 ALPHA = 0.025  # what an interval of 95 % leaves on one side
-REACH = float(norm.ppf(1 - ALPHA))
+Z_ALPHA = float(norm.ppf(1 - ALPHA))  # 1.96, half-width of the interval in standard errors
 
 
-def asked(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def select_family(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The directions that a sampled difference with an interval could decide: the family of tests."""
-    return [
-        v
-        for v in verdicts
-        if v.claim.kind == "direction"
-        and v.verdict not in (UNTESTABLE, COMPARED)
-        and any(part.sampled for part in v.parts)
-        and all(part.margin.known for part in v.parts)
-    ]
+    family = []
+    for v in verdicts:
+        is_tested = v.claim.kind == "direction" and v.verdict not in (UNTESTABLE, COMPARED)
+        is_sampled = any(result.is_sampled for result in v.test_results)
+        has_intervals = all(result.difference.known for result in v.test_results)
+        if is_tested and is_sampled and has_intervals:
+            family.append(v)
+    return family
 
 
-def expected(verdicts: Sequence[Verdict]) -> float:
-    """How many of them would hold by luck if none were true."""
-    return ALPHA * len(asked(verdicts))
+def expected_by_chance(verdicts: Sequence[Verdict]) -> float:
+    """How many of the family would hold by luck if none were true."""
+    return ALPHA * len(select_family(verdicts))
 
 
-def probability(verdict: Verdict) -> float:
-    """The chance of so clear a result in the claimed direction if there were nothing in it, about normal."""
-    ordered = sorted(float(norm.sf(_distance(part))) for part in verdict.parts)
-    need = len(ordered) if verdict.claim.need == "all" else int(verdict.claim.need)
-    return min(1.0, (len(ordered) - need + 1) * ordered[need - 1])
+def compute_p_value(verdict: Verdict) -> float:
+    """The chance of so clear a result in the claimed direction if there were nothing in it.
+
+    Args:
+        verdict: One of the family.
+
+    Returns:
+        The one-sided p-value, in normal approximation; of several tests the partial conjunction.
+    """
+    # Ascending, so that the needed tests are the first ones.
+    p_values = sorted(float(norm.sf(_compute_z_score(result))) for result in verdict.test_results)
+    num_needed = _count_needed_tests(verdict)
+    # Partial conjunction: (n - k + 1) p_(k) of n tests of which k must hold.
+    correction = len(p_values) - num_needed + 1
+    p_value = correction * p_values[num_needed - 1]
+    return min(1.0, p_value)
 
 
-def clearness(verdict: Verdict) -> float:
+def compute_clearness(verdict: Verdict) -> float:
     """How far the claim is met, in standard errors: that of its weakest test that is needed. Infinite if exact."""
-    ordered = sorted((_distance(part) for part in verdict.parts), reverse=True)
-    return ordered[(len(ordered) if verdict.claim.need == "all" else int(verdict.claim.need)) - 1]
+    # Descending: the weakest test that is needed stands at position k.
+    z_scores = sorted(map(_compute_z_score, verdict.test_results), reverse=True)
+    return z_scores[_count_needed_tests(verdict) - 1]
 
 
-def _distance(part: Part) -> float:
+def _count_needed_tests(verdict: Verdict) -> int:
+    need = verdict.claim.need
+    return len(verdict.test_results) if need == "all" else int(need)
+
+
+def _compute_z_score(result: TestResult) -> float:
     """d / s, with s from the end of the interval that lies towards 0."""
-    d = part.margin
-    reach = d.value - d.ci_low if d.value > 0 else d.ci_high - d.value
-    if reach > 0:
-        return REACH * d.value / reach
-    return 0.0 if d.value == 0 else math.copysign(math.inf, d.value)
+    difference = result.difference
+    if difference.value > 0:
+        half_width = difference.value - difference.ci_low
+    else:
+        half_width = difference.ci_high - difference.value
+    if half_width > 0:
+        return Z_ALPHA * difference.value / half_width
+    # An interval of no width: nothing was sampled.
+    return 0.0 if difference.value == 0 else math.copysign(math.inf, difference.value)
 
 
-def survivors(verdicts: Sequence[Verdict]) -> set[str]:
-    """Ids of the claims that hold with all of the family asked at once (Holm 1979)."""
-    p = pd.DataFrame(
-        {"p_value": {v.claim.id: probability(v) for v in asked(verdicts)}}, dtype=float
-    )
-    return set(p.index[stats.holm(p, ALPHA)])
+def select_survivors(verdicts: Sequence[Verdict]) -> set[str]:
+    """Selects the claims that hold with all of the family tested at once (Holm 1979).
+
+    Args:
+        verdicts: Verdicts on all claims.
+
+    Returns:
+        Ids of the claims.
+    """
+    p_values = {v.claim.id: compute_p_value(v) for v in select_family(verdicts)}
+    frame = pd.DataFrame({"p_value": p_values}, dtype=float)
+    return set(frame.index[stats.holm(frame, ALPHA)])

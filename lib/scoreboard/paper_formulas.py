@@ -1,4 +1,4 @@
-"""The few functions that a claim may call: formulas of the papers, computed by the rooms that hold them.
+"""The few functions that a claim may call: formulas of the papers, computed by the packages that implement them.
 
 Nothing else can be called from the file of claims, and no number of ours is typed in there. All of them take
 plain numbers, names and lists, and return a number.
@@ -18,17 +18,26 @@ from lib.scoreboard import result_queries
 from lib.stats import Interval
 from lib.tool_orchestration import rewards
 
-BANK = ROOT / "data/bank/mathe_items.csv"  # the bank that ships with the project
+QUESTION_BANK_FILE = ROOT / "data/bank/mathe_items.csv"  # ships with the project
 
 
 def hypervolume(points: Sequence[Sequence[float]], reference: float) -> float:
-    """Hypervolume of points (n, k) above the reference (reference, reference, ...)."""
-    points = np.asarray(points, dtype=float)
-    return stats.hypervolume(points, np.full(points.shape[-1], float(reference)))
+    """Hypervolume of a front.
+
+    Args:
+        points: (num_points, num_objectives).
+        reference: The reference point has this value in every objective.
+
+    Returns:
+        The volume above the reference point that the front dominates.
+    """
+    front = np.asarray(points, dtype=float)
+    num_objectives = front.shape[-1]
+    return stats.hypervolume(front, np.full(num_objectives, float(reference)))
 
 
 def sparsity(points: Sequence[Sequence[float]]) -> float:
-    """Sparsity of the front of points (n, k)."""
+    """Sparsity of the front of points (num_points, num_objectives)."""
     return stats.sparsity(np.asarray(points, dtype=float))
 
 
@@ -47,36 +56,64 @@ def llm_kg(regime: str) -> float:
 
 
 def bank_items() -> float:
-    """Questions in the bank that ships with the project."""
-    return float(len(load_bank(BANK)))
+    """Number of questions in the bank that ships with the project."""
+    return float(len(load_bank(QUESTION_BANK_FILE)))
 
 
 def bank_topics() -> float:
-    """Topics in it that have a question."""
-    return float((load_bank(BANK).counts().reindex(list(TOPICS)).sum(axis=1) > 0).sum())
+    """Number of topics of the bank that have a question."""
+    counts = load_bank(QUESTION_BANK_FILE).count_questions()  # (topics, levels)
+    questions_by_topic = counts.reindex(list(TOPICS)).sum(axis=1)
+    return float((questions_by_topic > 0).sum())
 
 
 def cost_entry(before: float, after: float, per_dollar: float) -> float:
-    """What a checkpoint that spends `after` dollars gets for cost where its start spent `before` (ToolOrchestra's
-    evaluation). per_dollar: units in a dollar; -1 enters cost as the paper defines it, as -dollars."""
-    none, one = np.zeros((1, 1)), np.ones(1)
-    checkpoint, start = (
-        rewards.vectors(none, one, np.array([spent]), one) for spent in (after, before)
-    )
+    """What a checkpoint gets for its cost in ToolOrchestra's evaluation.
+
+    Args:
+        before: Dollars that the policy spent before training.
+        after: Dollars that the checkpoint spends.
+        per_dollar: Units of cost in a dollar; -1 enters cost as the paper defines it, as -dollars.
+
+    Returns:
+        The score of a preference for cost alone.
+    """
+    # One rollout each, which calls no tool, is correct and takes a second.
+    no_calls = np.zeros((1, 1))  # (rollouts, tools)
+    ones = np.ones(1)  # (rollouts,)
+    after_usd = np.array([after])
+    before_usd = np.array([before])
+    checkpoint = rewards.vectors(no_calls, ones, after_usd, ones)  # (rollouts, entries)
+    untrained = rewards.vectors(no_calls, ones, before_usd, ones)
+    # Entries are calls, correct, cost, seconds.
     only_cost = np.array([[0.0, 0.0, 1.0, 0.0]])
-    return float(rewards.score(checkpoint, start, only_cost, (per_dollar, 1.0))[0])
+    units = (per_dollar, 1.0)
+    scores = rewards.score(checkpoint, untrained, only_cost, units)
+    return float(scores[0])
 
 
 def training_entry(cost_usd: Sequence[float], which: float) -> float:
-    """The normalised cost entry of right rollout number `which` of a group that spent `dollars` (ToolOrchestra's
-    training reward)."""
-    spent = np.asarray(cost_usd, dtype=float)
-    m = rewards.vectors(np.zeros((len(spent), 1)), np.ones(len(spent)), spent, np.ones(len(spent)))
-    return float(rewards.normalised(m, [0] * len(spent))[int(which), 2])
+    """What a rollout gets for its cost in ToolOrchestra's training reward.
+
+    Args:
+        cost_usd: (rollouts,) dollars of the correct rollouts of one group.
+        which: Index of the rollout.
+
+    Returns:
+        Its cost entry, normalised in the group.
+    """
+    costs = np.asarray(cost_usd, dtype=float)
+    num_rollouts = len(costs)
+    no_calls = np.zeros((num_rollouts, 1))  # (rollouts, tools)
+    ones = np.ones(num_rollouts)
+    vectors = rewards.vectors(no_calls, ones, costs, ones)  # (rollouts, entries)
+    group_of_rollout = [0] * num_rollouts
+    cost_column = 2
+    return float(rewards.normalised(vectors, group_of_rollout)[int(which), cost_column])
 
 
 def right_answer(ability: float, difficulty: float, discrimination: float) -> float:
-    """Probability of a right answer in the student simulator (policy orchestration, A.4)."""
+    """Probability of a correct answer in the student simulator (policy orchestration, A.4)."""
     return float(answer_probability(np.float64(ability), np.float64(difficulty), discrimination))
 
 

@@ -24,110 +24,163 @@ INSTRUCTIONS = {
     "ONEDNN_MAX_CPU_ISA": "SSE41",
     "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
 }
-SKIPPED = ("11_bring_your_own",)  # one's own parts: nothing is claimed there
-REPLACED = ("lib", "notebooks")  # whole folders; of data/ only what is there takes its place
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*", "*.sqlite*")
-INTERRUPTED = 130
+SKIPPED_LESSONS = ("11_bring_your_own",)  # a reader's own parts: nothing is claimed there
+REPLACED_FOLDERS = ("lib", "notebooks")  # replaced whole; of data/ only inputs are replaced
+_IGNORED_FILES = shutil.ignore_patterns("__pycache__", ".*", "*.sqlite*")
+EXIT_INTERRUPTED = 130  # what shells report for Ctrl-C
 
 
-def lessons(root: Path, wanted: list[str]) -> list[str]:
-    """Lessons by the beginnings of their names, in order; all but `SKIPPED` for none. Raises ReplicationError."""
+def select_lessons(root: Path, prefixes: list[str]) -> list[str]:
+    """Selects lessons of the pipeline.
+
+    Args:
+        root: The project's folder.
+        prefixes: How the names of the lessons begin; all but `SKIPPED_LESSONS` if it is empty.
+
+    Returns:
+        Names of lessons, in the order of the pipeline.
+
+    Raises:
+        ReplicationError: No lesson begins with one of the prefixes.
+    """
     stages = from_yaml((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-    known = [name for name in stages if name[:2].isdigit() and (wanted or name not in SKIPPED)]
-    wrong = [start for start in wanted if not any(name.startswith(start) for name in known)]
-    if wrong:
+    lessons = [name for name in stages if name[:2].isdigit()]
+    if not prefixes:
+        return [name for name in lessons if name not in SKIPPED_LESSONS]
+    unknown = [
+        prefix for prefix in prefixes if not any(name.startswith(prefix) for name in lessons)
+    ]
+    if unknown:
         raise replication.ReplicationError(
-            f"no lesson {', '.join(wrong)}; there are: {', '.join(known)}"
+            f"no lesson {', '.join(unknown)}; there are: {', '.join(lessons)}"
         )
-    return [name for name in known if not wanted or name.startswith(tuple(wanted))]
+    return [name for name in lessons if name.startswith(tuple(prefixes))]
 
 
-def work_copy(root: Path, place: Path) -> Path:
-    """Everything that the pipeline reads, in a project of its own; what was made there already stays."""
-    made = {
-        line[len("/data/") :]
-        for line in (root / ".gitignore").read_text().split()
-        if line.startswith("/data/")
-    }
-    for name in REPLACED:
-        shutil.rmtree(place / name, ignore_errors=True)
-    inputs = [path.relative_to(root) for path in (root / "data").iterdir() if path.name not in made]
+def make_work_copy(root: Path, copy_root: Path) -> Path:
+    """Copies everything that the pipeline reads into a project of its own.
+
+    Args:
+        root: The project's folder.
+        copy_root: The folder of the copy. Outputs of an earlier replication there stay.
+
+    Returns:
+        `copy_root`.
+    """
+    # What git ignores in data/ is an output, everything else an input.
+    ignored_paths = (root / ".gitignore").read_text().split()
+    outputs = {path.removeprefix("/data/") for path in ignored_paths if path.startswith("/data/")}
+    inputs = [
+        path.relative_to(root) for path in (root / "data").iterdir() if path.name not in outputs
+    ]
     files = ["params.yaml", "dvc.yaml", ".dvcignore", ".dvc/config", "README.md", "reports/timings"]
-    for name in [*REPLACED, *inputs, *files]:
-        source, target = root / name, place / name
+
+    # Code is replaced whole, so that a deleted file does not live on in the copy.
+    for name in REPLACED_FOLDERS:
+        shutil.rmtree(copy_root / name, ignore_errors=True)
+    for name in [*REPLACED_FOLDERS, *inputs, *files]:
+        source = root / name
+        target = copy_root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, target, ignore=_LEFT_OUT, dirs_exist_ok=True)
+            shutil.copytree(source, target, ignore=_IGNORED_FILES, dirs_exist_ok=True)
         elif source.exists():
             shutil.copy2(source, target)
-    (place / ".dvc/config.local").write_text("[core]\n    no_scm = true\n", encoding="utf-8")
-    return place
+    # The copy is no git repository.
+    dvc_config = copy_root / ".dvc/config.local"
+    dvc_config.write_text("[core]\n    no_scm = true\n", encoding="utf-8")
+    return copy_root
 
 
-def replicate(root: Path, wanted: list[str], seed: int) -> dict:
-    """Run lessons in the work copy of a root seed, comparing after each. Returns the metrics of the replication."""
-    names, place = lessons(root, wanted), root / f"data/replica/seed-{seed}"
-    work_copy(root, place)
-    _dvc(place, seed, "repro", "--quiet", "--single-item", "--force", "settings")
-    profile = artifacts.read_json(place / "data/settings.json")["profile"]
-    replication.comparable(replication.read(root), dict.fromkeys(names, profile))
-    told, started = {}, time.monotonic()
-    for n, name in enumerate(names):
-        minutes = f"{(time.monotonic() - started) / 60:.0f} min"
-        print(
-            f"[replicate] {n + 1} of {len(names)}: {name}, {minutes} so far{_left(root, profile, names[n:])}",
-            flush=True,
+def replicate_lessons(root: Path, prefixes: list[str], seed: int) -> dict:
+    """Runs lessons in the work copy of a root seed, comparing after each.
+
+    Args:
+        root: The project's folder.
+        prefixes: How the names of the lessons begin; see `select_lessons`.
+        seed: The other root seed.
+
+    Returns:
+        The metrics of the replication, which are also written to the metrics folder.
+
+    Raises:
+        ReplicationError: A lesson is unknown or fails, or the runs cannot be compared.
+    """
+    lessons = select_lessons(root, prefixes)
+    copy_root = root / f"data/replica/seed-{seed}"
+    make_work_copy(root, copy_root)
+
+    # Whether the runs can be compared is known before hours of work.
+    _run_dvc(copy_root, seed, "repro", "--quiet", "--single-item", "--force", "settings")
+    profile = artifacts.read_json(copy_root / "data/settings.json")["profile"]
+    replication.check_comparable(replication.read_run(root), dict.fromkeys(lessons, profile))
+
+    metrics: dict = {}
+    start_time = time.monotonic()
+    for index, lesson in enumerate(lessons):
+        elapsed = f"{(time.monotonic() - start_time) / 60:.0f} min so far"
+        remaining = _describe_remaining_time(root, profile, lessons[index:])
+        progress = f"{index + 1} of {len(lessons)}: {lesson}, {elapsed}{remaining}"
+        print(f"[replicate] {progress}", flush=True)
+        _run_dvc(copy_root, seed, "repro", "--quiet", lesson)
+
+        # Written after every lesson, so that an interrupted replication leaves its numbers.
+        metrics = replication.compare_runs(
+            replication.read_run(root), replication.read_run(copy_root)
         )
-        _dvc(place, seed, "repro", "--quiet", name)
-        told = replication.compared(replication.read(root), replication.read(place))
-        told |= {"root_seed": seed, "instructions": INSTRUCTIONS["ATEN_CPU_CAPABILITY"]}
-        artifacts.write_json(
-            root / "reports/metrics" / lesson_metrics.REPLICATION, dict(sorted(told.items()))
-        )
-        print(f"[replicate] {line(told, name)}", flush=True)
-    return told
+        metrics["root_seed"] = seed
+        metrics["instructions"] = INSTRUCTIONS["ATEN_CPU_CAPABILITY"]
+        path = root / "reports/metrics" / lesson_metrics.REPLICATION_FILE
+        artifacts.write_json(path, dict(sorted(metrics.items())))
+        print(f"[replicate] {format_lesson_line(metrics, lesson)}", flush=True)
+    return metrics
 
 
-def line(told: dict, name: str) -> str:
-    """What the comparison of one lesson found."""
-    held = {
-        key.removesuffix(f".{name}"): value
-        for key, value in told.items()
-        if key.endswith(f".{name}")
-    }
-    shares = [
-        f"{key} {held[key]:.3f}" for key in ("coverage", "disjoint", "captured") if key in held
+def format_lesson_line(metrics: dict, lesson: str) -> str:
+    """What the comparison of one lesson found, in a line."""
+    fractions = []
+    for name in ("coverage", "disjoint", "captured"):
+        key = f"{name}.{lesson}"
+        if key in metrics:
+            fractions.append(f"{name} {metrics[key]:.3f}")
+    counts = [
+        f"{metrics[f'{name}.{lesson}']} {name}"
+        for name in ("pairs", "verdicts", "changed", "contradictions")
     ]
-    counts = [f"{held[key]} {key}" for key in ("pairs", "verdicts", "changed", "contradictions")]
-    return f"{name}: {', '.join(shares + counts)}"
+    return f"{lesson}: {', '.join(fractions + counts)}"
 
 
-def _left(root: Path, profile: str, names: list[str]) -> str:
-    """How long lessons took in the first run, where it is known."""
-    files = [root / "reports/timings" / f"{name}.json" for name in names]
-    known = [
-        artifacts.read_json(file).get(profile, {}).get("total") for file in files if file.exists()
-    ]
-    return (
-        f", about {sum(known) / 60:.0f} min left"
-        if len(known) == len(names) and None not in known
-        else ""
-    )
+def _describe_remaining_time(root: Path, profile: str, lessons: list[str]) -> str:
+    """How long lessons took in the first run; empty where it is not known of all."""
+    total_seconds = 0.0
+    for lesson in lessons:
+        path = root / "reports/timings" / f"{lesson}.json"
+        timings = artifacts.read_json(path) if path.exists() else {}
+        seconds = timings.get(profile, {}).get("total")
+        if seconds is None:
+            return ""
+        total_seconds += seconds
+    return f", about {total_seconds / 60:.0f} min left"
 
 
-def _dvc(place: Path, seed: int, *arguments: str) -> None:
-    """A command of DVC in the work copy. Raises ReplicationError where it fails."""
-    told = {name: value for name, value in os.environ.items() if not name.startswith("DVC_")}
-    told |= INSTRUCTIONS | {ROOT_SEED: str(seed), "PYTHONPATH": str(place), "DVC_NO_ANALYTICS": "1"}
-    process = subprocess.Popen([sys.executable, "-m", "dvc", *arguments], cwd=place, env=told)
+def _run_dvc(copy_root: Path, seed: int, *arguments: str) -> None:
+    """Runs a command of DVC in the work copy. Raises ReplicationError where it fails."""
+    # Settings of a DVC that runs around this process do not reach the inner one.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DVC_")}
+    environment |= INSTRUCTIONS
+    environment[ROOT_SEED] = str(seed)
+    environment["PYTHONPATH"] = str(copy_root)
+    environment["DVC_NO_ANALYTICS"] = "1"
+    command = [sys.executable, "-m", "dvc", *arguments]
+    process = subprocess.Popen(command, cwd=copy_root, env=environment)
     try:
-        code = process.wait()
+        exit_code = process.wait()
     except KeyboardInterrupt:
-        process.wait()  # it heard Ctrl-C too, and gives its locks back
+        process.wait()  # it received Ctrl-C too, and gives its locks back
         raise
-    if code:
+    if exit_code:
         raise replication.ReplicationError(
-            f"dvc {arguments[-1]} failed in {place}; what is done is kept, run again"
+            f"dvc {arguments[-1]} failed in {copy_root}; what is done is kept, run again"
         )
 
 
@@ -145,12 +198,12 @@ def main(arguments: list[str] | None = None) -> int:
     if options.seed < 1:
         parser.error(f"--seed must be at least 1, got {options.seed}: 0 is the first run's")
     try:
-        replicate(options.root.resolve(), options.lessons, options.seed)
+        replicate_lessons(options.root.resolve(), options.lessons, options.seed)
     except replication.ReplicationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ninterrupted; finished lessons are kept, run again to go on", file=sys.stderr)
-        return INTERRUPTED
-    print(lesson_metrics.replicated(options.root / "reports/metrics"))
+        return EXIT_INTERRUPTED
+    print(lesson_metrics.describe_replication(options.root / "reports/metrics"))
     return 0

@@ -1,15 +1,15 @@
-"""Two runs of the lessons held against each other: do the intervals of one hold what the other found?
+"""Two runs of the lessons compared: do the intervals of one hold what the other found?
 
 With x1, x2 an estimate of the two runs and h1, h2 the half-widths that point to each other:
 
-    coverage        share of pairs with |x2 - x1| <= sqrt(h1^2 + h2^2); honest 95 % intervals give .95
-    disjoint        share of pairs whose intervals do not meet, |x2 - x1| > h1 + h2
-    captured        share of pairs whose new value lies inside the old interval, |x2 - x1| <= h1
+    coverage        fraction of pairs with |x2 - x1| <= sqrt(h1^2 + h2^2); honest 95 % intervals give .95
+    disjoint        fraction of pairs whose intervals do not meet, |x2 - x1| > h1 + h2
+    captured        fraction of pairs whose new value lies inside the old interval, |x2 - x1| <= h1
     contradictions  verdicts that go from holds to does not hold or back
     changed         all verdicts that are another word now
 
 What to expect of `disjoint` and `captured` follows from h1 and h2 where errors are normal. Left out are numbers without
-`_ci_low` and `_ci_high` (counts, prices, sizes), intervals that have no width in either run (nothing was drawn), and
+`_ci_low` and `_ci_high` (counts, prices, sizes), intervals that have no width in either run (nothing was sampled), and
 what only one of the runs names, which is counted (`unpaired`). A pure function of two folders: nothing is run here.
 """
 
@@ -26,19 +26,24 @@ from lib.config import from_yaml
 from lib.experiment import artifacts
 from lib.stats.verdicts import FAILS, HOLDS, NOT_OPEN, UNDECIDED
 
-EXPECTED = 0.95  # of coverage
+EXPECTED_COVERAGE = 0.95
 _Z = float(norm.ppf(0.975))
 _ROUNDING = 1e-9  # numbers that differ by less, in half-widths, are equal
-_FAR = 99.0  # half-widths, where one point stands beside another
-_WORST = 20  # metrics that are named
+_MAX_DISTANCE = 99.0  # in half-widths, where one point stands beside another
+_NUM_WORST = 20  # metrics that are named
+# Only holds and does not hold contradict each other; undecided is compatible with both.
 _OPPOSITE = {HOLDS: FAILS, FAILS: HOLDS}
-_OLD = {"fails": FAILS, "closed": NOT_OPEN, "not told apart": UNDECIDED}  # words of earlier runs
+_EARLIER_WORDS = {
+    "fails": FAILS,
+    "closed": NOT_OPEN,
+    "not told apart": UNDECIDED,
+}  # of earlier runs
 
 Metrics = Mapping[str, Any]
 
 
 class ReplicationError(ValueError):
-    """Two runs that cannot be held against each other; the message says why."""
+    """Two runs that cannot be compared; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +55,28 @@ class Run:
     zoo: str
 
 
-def read(root: Path) -> Run:
-    """The run that a project's folder holds. Raises ReplicationError naming a file that cannot be read."""
+def read_run(root: Path) -> Run:
+    """Reads the run that a project's folder holds.
+
+    Args:
+        root: The project's folder.
+
+    Returns:
+        Metrics and profiles of the lessons that ran, and the hash of the lab zoo.
+
+    Raises:
+        ReplicationError: A file cannot be read; the message names it.
+    """
+    # Metrics that git holds come without the lesson's card; they are of the profile in params.yaml.
+    default_profile = from_yaml((root / "params.yaml").read_text(encoding="utf-8"))["profile"]
     lessons, profiles = {}, {}
-    usual = from_yaml((root / "params.yaml").read_text(encoding="utf-8"))[
-        "profile"
-    ]  # of metrics that git holds
     for path in sorted((root / "reports/metrics").glob("[0-9]*.json")):
+        card_path = root / "reports/lessons" / path.name
         try:
             lessons[path.stem] = artifacts.read_json(path)
-            card = root / "reports/lessons" / path.name
-            profiles[path.stem] = artifacts.read_json(card)["profile"] if card.exists() else usual
+            profiles[path.stem] = default_profile
+            if card_path.exists():
+                profiles[path.stem] = artifacts.read_json(card_path)["profile"]
         except (OSError, ValueError, KeyError) as error:
             raise ReplicationError(
                 f"what lesson {path.stem} left in {root} cannot be read: {error}"
@@ -72,36 +88,73 @@ def read(root: Path) -> Run:
     return Run(lessons, profiles, artifacts.sha256_json(zoo))
 
 
-def compared(first: Run, second: Run) -> dict[str, Any]:
-    """The metrics of a replication, flat, over the lessons of the second run.
+def compare_runs(first: Run, second: Run) -> dict[str, Any]:
+    """Compares two runs over the lessons of the second one.
 
-    Raises ReplicationError where runs are of different profiles or lab zoos, or the first one lacks a lesson.
+    Args:
+        first: The run that is replicated.
+        second: The replication.
+
+    Returns:
+        The metrics of the replication, flat: over all lessons, by lesson, verdicts that changed, and the metrics that
+        lie farthest apart.
+
+    Raises:
+        ReplicationError: The runs are of different profiles or lab zoos, or the first one lacks a lesson.
     """
-    comparable(first, second.profiles)
+    check_comparable(first, second.profiles)
     if first.zoo != second.zoo:
         raise ReplicationError(
             "the runs have different lab zoos (data/lab): a replication keeps the zoo"
         )
-    names = sorted(second.lessons)
-    pairs = pd.concat([_pairs(first.lessons[n], second.lessons[n]).assign(lesson=n) for n in names])
-    words = pd.concat([_words(first.lessons[n], second.lessons[n]).assign(lesson=n) for n in names])
-    told = {"profile": second.profiles[names[0]], "lessons": len(names)} | _summary(pairs, words)
-    for name in names:
-        part = _summary(pairs[pairs["lesson"] == name], words[words["lesson"] == name])
-        told |= {
-            f"{key}.{name}": value for key, value in part.items() if not key.endswith("_expected")
-        }
-        told[f"unpaired.{name}"] = len(
-            set(_sampled(first.lessons[name])) ^ set(_sampled(second.lessons[name]))
+    lessons = sorted(second.lessons)
+    estimates = pd.concat(
+        [
+            _pair_estimates(first.lessons[lesson], second.lessons[lesson]).assign(lesson=lesson)
+            for lesson in lessons
+        ]
+    )
+    verdicts = pd.concat(
+        [
+            _pair_verdicts(first.lessons[lesson], second.lessons[lesson]).assign(lesson=lesson)
+            for lesson in lessons
+        ]
+    )
+
+    # Over all lessons, then lesson by lesson.
+    metrics: dict[str, Any] = {"profile": second.profiles[lessons[0]], "lessons": len(lessons)}
+    metrics |= _summarize(estimates, verdicts)
+    for lesson in lessons:
+        lesson_summary = _summarize(
+            estimates[estimates["lesson"] == lesson], verdicts[verdicts["lesson"] == lesson]
         )
-    turned = words[words["one"] != words["two"]]
-    told |= {f"changed.{w.lesson}.{w.key}": f"{w.one} -> {w.two}" for w in turned.itertuples()}
-    worst = pairs[pairs["apart"] > 1].nlargest(_WORST, "apart")
-    return told | {f"worst.{w.lesson}.{w.key}": round(w.apart, 2) for w in worst.itertuples()}
+        for key, value in lesson_summary.items():
+            if not key.endswith("_expected"):
+                metrics[f"{key}.{lesson}"] = value
+        first_keys = set(_list_sampled_keys(first.lessons[lesson]))
+        second_keys = set(_list_sampled_keys(second.lessons[lesson]))
+        metrics[f"unpaired.{lesson}"] = len(first_keys ^ second_keys)
+
+    # Verdicts that changed, and estimates beyond the expected distance, are named.
+    changed = verdicts[verdicts["first"] != verdicts["second"]]
+    for row in changed.itertuples():
+        metrics[f"changed.{row.lesson}.{row.key}"] = f"{row.first} -> {row.second}"
+    uncovered = estimates[estimates["distance"] > 1]
+    for row in uncovered.nlargest(_NUM_WORST, "distance").itertuples():
+        metrics[f"worst.{row.lesson}.{row.key}"] = round(row.distance, 2)
+    return metrics
 
 
-def comparable(first: Run, profiles: Mapping[str, str]) -> None:
-    """Raises ReplicationError where lessons to come, {lesson: profile}, have no match in the first run."""
+def check_comparable(first: Run, profiles: Mapping[str, str]) -> None:
+    """Checks that a replication can be compared with the first run.
+
+    Args:
+        first: The run that is replicated.
+        profiles: {lesson: profile} of the replication.
+
+    Raises:
+        ReplicationError: The first run lacks a lesson, or ran it at another profile.
+    """
     missing = sorted(set(profiles) - set(first.lessons))
     if missing or not profiles:
         raise ReplicationError(
@@ -114,79 +167,107 @@ def comparable(first: Run, profiles: Mapping[str, str]) -> None:
             )
 
 
-def _sampled(metrics: Metrics) -> list[str]:
-    """Keys of numbers that stand between their ends."""
-    ends = [
-        [key, f"{key}_ci_low", f"{key}_ci_high"]
-        for key in metrics
-        if f"{key}_ci_low" in metrics and f"{key}_ci_high" in metrics
-    ]
-    return [names[0] for names in ends if all(_finite(metrics[name]) for name in names)]
+def _list_sampled_keys(metrics: Metrics) -> list[str]:
+    """Keys of numbers that stand between their interval ends."""
+    sampled_keys = []
+    for key in metrics:
+        keys = (key, f"{key}_ci_low", f"{key}_ci_high")
+        has_interval = all(name in metrics for name in keys)
+        if has_interval and all(_is_finite_number(metrics[name]) for name in keys):
+            sampled_keys.append(key)
+    return sampled_keys
 
 
-def _finite(value: Any) -> bool:
-    return (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and bool(np.isfinite(value))
-    )
+def _is_finite_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return bool(np.isfinite(value))
 
 
-def _pairs(first: Metrics, second: Metrics) -> pd.DataFrame:
-    """Metrics of two runs of a lesson: key, half-widths one and two that point to each other, gap, and apart, which is
-    the gap in units of both."""
+def _pair_estimates(first: Metrics, second: Metrics) -> pd.DataFrame:
+    """Pairs the estimates of two runs of a lesson.
+
+    Returns:
+        One row per metric: key, the half-widths that point to each other, the absolute difference, and the distance,
+        which is the difference in units of both half-widths.
+    """
     rows = []
-    for key in sorted(set(_sampled(first)) & set(_sampled(second))):
-        up = second[key] >= first[key]
-        one, two = (abs(run[key + end] - run[key]) for run, end in _facing(first, second, up))
-        width = sum(run[f"{key}_ci_high"] - run[f"{key}_ci_low"] for run in (first, second))
-        if width > 0:
-            gap, both = abs(second[key] - first[key]), float(np.hypot(one, two))
-            apart = gap / both if both else _FAR if gap > _ROUNDING * width else 0.0
-            rows.append((key, one, two, gap, min(apart, _FAR)))
-    return pd.DataFrame(rows, columns=["key", "one", "two", "gap", "apart"]).astype(
-        {"apart": float}
-    )
+    for key in sorted(set(_list_sampled_keys(first)) & set(_list_sampled_keys(second))):
+        low_key = f"{key}_ci_low"
+        high_key = f"{key}_ci_high"
+        total_width = first[high_key] - first[low_key] + (second[high_key] - second[low_key])
+        if not total_width > 0:
+            continue  # nothing was sampled in either run
+
+        # The half-widths on the sides that face the other run.
+        if second[key] >= first[key]:
+            first_half_width = abs(first[high_key] - first[key])
+            second_half_width = abs(second[low_key] - second[key])
+        else:
+            first_half_width = abs(first[low_key] - first[key])
+            second_half_width = abs(second[high_key] - second[key])
+        joint_half_width = float(np.hypot(first_half_width, second_half_width))
+
+        difference = abs(second[key] - first[key])
+        # Two points of no width facing each other have no scale: apart or equal.
+        if joint_half_width:
+            distance = min(difference / joint_half_width, _MAX_DISTANCE)
+        elif difference > _ROUNDING * total_width:
+            distance = _MAX_DISTANCE
+        else:
+            distance = 0.0
+        rows.append((key, first_half_width, second_half_width, difference, distance))
+    columns = ["key", "first_half_width", "second_half_width", "difference", "distance"]
+    return pd.DataFrame(rows, columns=columns).astype({"distance": float})
 
 
-def _facing(
-    first: Metrics, second: Metrics, up: bool
-) -> tuple[tuple[Metrics, str], tuple[Metrics, str]]:
-    return (
-        ((first, "_ci_high"), (second, "_ci_low"))
-        if up
-        else ((first, "_ci_low"), (second, "_ci_high"))
-    )
+def _pair_verdicts(first: Metrics, second: Metrics) -> pd.DataFrame:
+    """Verdicts of two runs of a lesson: key, first, second."""
+    rows = []
+    for key in first:
+        # Lessons keep verdicts under *_verdict, the scoreboard by id of the claim.
+        is_verdict = key.endswith("_verdict") or key.startswith("claims.by_id.")
+        if is_verdict and key in second:
+            first_word = _EARLIER_WORDS.get(first[key], first[key])
+            second_word = _EARLIER_WORDS.get(second[key], second[key])
+            rows.append((key, first_word, second_word))
+    return pd.DataFrame(rows, columns=["key", "first", "second"])
 
 
-def _words(first: Metrics, second: Metrics) -> pd.DataFrame:
-    """Verdicts of two runs of a lesson: key, one, two."""
-    keys = [key for key in first if key.endswith("_verdict") or key.startswith("claims.by_id.")]
-    rows = [
-        (key, *(_OLD.get(run[key], run[key]) for run in (first, second)))
-        for key in keys
-        if key in second
-    ]
-    return pd.DataFrame(rows, columns=["key", "one", "two"])
+def _summarize(estimates: pd.DataFrame, verdicts: pd.DataFrame) -> dict[str, Any]:
+    """Summarizes pairs of estimates and of verdicts.
 
+    Args:
+        estimates: Result of `_pair_estimates`.
+        verdicts: Result of `_pair_verdicts`.
 
-def _summary(pairs: pd.DataFrame, words: pd.DataFrame) -> dict[str, Any]:
-    """Shares over pairs, with what to expect of them, and counts of verdicts. Shares of no pairs are left out."""
-    one, two, gap = (pairs[name].to_numpy(float) for name in ("one", "two", "gap"))
-    both, slack = np.hypot(one, two), _ROUNDING * (one + two)
-    told: dict[str, Any] = {"pairs": len(pairs)}
-    if len(pairs):
-        spread = np.where(both > 0, both / _Z, 1.0)  # deviation of the difference
-        told |= {
-            "coverage": float((gap <= both + slack).mean()),
-            "coverage_expected": EXPECTED,
-            "disjoint": float((gap > one + two + slack).mean()),
-            "disjoint_expected": float((2 * norm.sf((one + two) / spread)).mean()),
-            "captured": float((gap <= one + slack).mean()),
-            "captured_expected": float((1 - 2 * norm.sf(one / spread)).mean()),
-        }
-    turned = words["one"].map(_OPPOSITE) == words["two"]
-    changed = words["one"] != words["two"]
-    return told | {
-        "verdicts": len(words),
-        "changed": int(changed.sum()),
-        "contradictions": int(turned.sum()),
-    }
+    Returns:
+        Fractions of the pairs, with what to expect of them, and counts of verdicts. Fractions of no pairs are left out.
+    """
+    summary: dict[str, Any] = {"pairs": len(estimates)}
+    if len(estimates):
+        h1 = estimates["first_half_width"].to_numpy(float)  # (pairs,)
+        h2 = estimates["second_half_width"].to_numpy(float)
+        difference = estimates["difference"].to_numpy(float)
+        joint_half_width = np.hypot(h1, h2)
+        slack = _ROUNDING * (h1 + h2)
+        # The difference of two independent normal estimates has this standard deviation.
+        std = np.where(joint_half_width > 0, joint_half_width / _Z, 1.0)
+        # What was observed, and what independent normal errors give.
+        is_covered = difference <= joint_half_width + slack
+        summary["coverage"] = float(is_covered.mean())
+        summary["coverage_expected"] = EXPECTED_COVERAGE
+        is_disjoint = difference > h1 + h2 + slack
+        summary["disjoint"] = float(is_disjoint.mean())
+        p_disjoint = 2 * norm.sf((h1 + h2) / std)  # (pairs,)
+        summary["disjoint_expected"] = float(p_disjoint.mean())
+        is_captured = difference <= h1 + slack
+        summary["captured"] = float(is_captured.mean())
+        p_captured = 1 - 2 * norm.sf(h1 / std)
+        summary["captured_expected"] = float(p_captured.mean())
+    is_changed = verdicts["first"] != verdicts["second"]
+    is_contradiction = verdicts["first"].map(_OPPOSITE) == verdicts["second"]
+    summary["verdicts"] = len(verdicts)
+    summary["changed"] = int(is_changed.sum())
+    summary["contradictions"] = int(is_contradiction.sum())
+    return summary

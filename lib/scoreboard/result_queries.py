@@ -1,4 +1,6 @@
-"""Estimates that a claim may ask of records: `gap("zoo.d1", "method=SO-d1", "method=SO-d2", "group=education") > 0`.
+"""Estimates that a claim may ask of records.
+
+    paired_difference("zoo.d1", "method=SO-d1", "method=SO-d2", "group=education") > 0
 
 The first argument names a record and its column, the others the rows: `column=value`, several joined by commas, values
 to choose from by |. Differences are taken inside pairs, as everywhere (`lib.stats`). A record that no run has left
@@ -14,70 +16,109 @@ import pandas as pd
 from lib import stats
 from lib.experiment import results_table
 from lib.scoreboard.errors import ClaimError
-from lib.scoreboard.metrics import Missing
+from lib.scoreboard.metrics import MissingMetric
 from lib.stats import Interval
 
 
-def conditions(text: str, rows: pd.DataFrame) -> dict[str, list[Any]]:
-    """`method=KO|RO, seed=0` as {column: values}. Raises ClaimError for a column that is not there, or is not named."""
-    out: dict[str, list[Any]] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        column, equals, values = part.partition("=")
-        if not equals or column.strip() not in rows:
-            raise ClaimError(
-                f"{part!r} is no condition; write column=value with a column of the record"
-            )
+def parse_conditions(text: str, rows: pd.DataFrame) -> dict[str, list[Any]]:
+    """Reads conditions on rows, such as `method=KO|RO, seed=0`.
+
+    Args:
+        text: `column=value`, several joined by commas, values to choose from by |.
+        rows: The record that the conditions are for.
+
+    Returns:
+        {column: values}, with numbers where the column is numeric.
+
+    Raises:
+        ClaimError: A condition names no column, or one that the record does not have.
+    """
+    values_by_column: dict[str, list[Any]] = {}
+    for condition in text.split(","):
+        condition = condition.strip()
+        if not condition:
+            continue
+        column, equals, values = condition.partition("=")
         column = column.strip()
-        numeric = pd.api.types.is_numeric_dtype(rows[column])
-        out[column] = [float(each) if numeric else each.strip() for each in values.split("|")]
-    return out
-
-
-def _asked(estimate: Callable[..., pd.DataFrame], count: int) -> Callable[..., Interval]:
-    """An estimator of `lib.stats` as a function of words: record.column, `count` selections, and rows for all."""
-
-    def asked(place: str, *selections: str) -> Interval:
-        system, _, column = place.partition(".")
-        if len(selections) not in (count, count + 1):
+        if not equals or column not in rows:
             raise ClaimError(
-                f"{estimate.__name__} of {place!r} takes {count} selections of rows, and one for all"
+                f"{condition!r} is no condition; write column=value with a column of the record"
+            )
+        is_numeric = pd.api.types.is_numeric_dtype(rows[column])
+        convert = float if is_numeric else str.strip
+        values_by_column[column] = [convert(value) for value in values.split("|")]
+    return values_by_column
+
+
+def _make_query(
+    estimator: Callable[..., pd.DataFrame], num_selections: int
+) -> Callable[..., Interval]:
+    """Makes an estimator of `lib.stats` callable from the file of claims.
+
+    Args:
+        estimator: Takes rows, a column and selections of rows, and returns a frame with one estimate.
+        num_selections: How many selections of rows it takes.
+
+    Returns:
+        A function of texts: `record.column`, the selections, and perhaps a condition on the rows of all of them.
+    """
+
+    def query(record_column: str, *selections: str) -> Interval:
+        system, _, column = record_column.partition(".")
+        description = f"{estimator.__name__} of {record_column!r}"
+        if len(selections) not in (num_selections, num_selections + 1):
+            raise ClaimError(
+                f"{description} takes {num_selections} selections of rows, and one for all"
             )
         try:
-            rows = results_table.read(system, results_table.RECORDS)
-        except results_table.RecordError as error:
-            raise Missing(f"this run left no record of {system}") from error
-        chosen = [conditions(text, rows) for text in selections]
-        rows = results_table.where(rows, **(chosen.pop() if len(chosen) > count else {}))
-        _same_menu(rows, chosen)
+            rows = results_table.read_results(system, results_table.RECORDS)
+        except results_table.ResultsError as error:
+            raise MissingMetric(f"this run left no record of {system}") from error
+        conditions = [parse_conditions(text, rows) for text in selections]
+        conditions_on_all = conditions.pop() if len(conditions) > num_selections else {}
+        rows = results_table.select(rows, **conditions_on_all)
+        check_same_offer(rows, conditions)
         try:
-            found = estimate(rows, column, *chosen).iloc[0]
+            estimate = estimator(rows, column, *conditions).iloc[0]
         except (KeyError, ValueError) as error:
-            raise ClaimError(f"{estimate.__name__} of {place!r}: {error}") from error
-        ci_low, ci_high = float(found["ci_low"]), float(found["ci_high"])
-        unknown = not ci_low < ci_high  # where nothing varied, nothing was tested
-        return Interval(
-            float(found["value"]), *((math.nan, math.nan) if unknown else (ci_low, ci_high))
-        )
+            raise ClaimError(f"{description}: {error}") from error
+        value = float(estimate["value"])
+        ci_low = float(estimate["ci_low"])
+        ci_high = float(estimate["ci_high"])
+        # An interval of no width has tested nothing, because nothing varied.
+        if not ci_low < ci_high:
+            return Interval(value, math.nan, math.nan)
+        return Interval(value, ci_low, ci_high)
 
-    return asked
+    return query
 
 
-def _same_menu(rows: pd.DataFrame, chosen: list[dict[str, list[Any]]]) -> None:
-    """Raises Missing where two who choose were offered different things: a rival that was not on the menu. Who is
-    offered one thing, or nothing that was written down, chooses nothing."""
-    if "offered" not in rows or len(chosen) != 2:
+def check_same_offer(rows: pd.DataFrame, selections: list[dict[str, list[Any]]]) -> None:
+    """Checks that a baseline could choose from what the treatment could choose from.
+
+    Episodes with one offer, or none that was written down, leave nothing to choose and are not compared.
+
+    Args:
+        rows: The record; its column `offered`, if it has one, lists what an episode could choose from.
+        selections: Conditions on the rows of the treatment and of the baseline.
+
+    Raises:
+        MissingMetric: The two were offered different things.
+    """
+    if "offered" not in rows or len(selections) != 2:
         return
-    menus = [
-        {frozenset(each) for each in results_table.where(rows, **who)["offered"] if len(each) > 1}
-        for who in chosen
-    ]
-    if all(menus) and menus[0] != menus[1]:
-        raise Missing("one of the two had another menu")
+    offers = []
+    for selection in selections:
+        lists = results_table.select(rows, **selection)["offered"]
+        offers.append({frozenset(offered) for offered in lists if len(offered) > 1})
+    treatment_offers, baseline_offers = offers
+    if treatment_offers and baseline_offers and treatment_offers != baseline_offers:
+        raise MissingMetric("one of the two had another menu")
 
 
 FUNCTIONS: Mapping[str, Callable[..., Interval]] = {
-    "mean": _asked(stats.mean, 0),
-    "gap": _asked(stats.gap, 2),
-    "ratio": _asked(stats.ratio, 2),
-    "change": _asked(stats.change, 2),
+    "mean": _make_query(stats.mean, 0),
+    "paired_difference": _make_query(stats.paired_difference, 2),
+    "ratio": _make_query(stats.ratio, 2),
+    "diff_in_diff": _make_query(stats.diff_in_diff, 2),
 }

@@ -1,10 +1,11 @@
-"""Everybody in one picture: how much of what choosing could win each paper's decision maker wins, a panel a rung.
+"""All decision makers in one figure: how much of what choosing could win each wins, a panel a level of evidence.
 
-    share = (the decision maker - the best constant) / (the best that there is - the best constant)
+    share won = (the decision maker - the best constant) / (the best that there is - the best constant)
 
-0 is the best that needs no choice, 1 the optimum of a glass box, or the oracle of a lab or a recorded table, which
-looks back. The interval is the one of the numerator: what there was to win is taken as known. Who is asked a closed
-question is named and not drawn. Left out: lessons 06 and 07 in the lab, whose runs are weak; the claims say so.
+0 is the best that needs no choice, 1 the optimum of a synthetic environment, or the oracle of a lab or a recorded
+table, which looks back. The interval is the one of the numerator: the headroom is taken as known. A decision maker
+whose question is not open is named and not drawn. Left out: lessons 06 and 07 in the lab, whose runs are weak; the
+claims say so.
 """
 
 from collections.abc import Sequence
@@ -15,13 +16,13 @@ from matplotlib.figure import Figure
 
 from lib import plots
 from lib.plots.tables import listed
-from lib.plots.theme import rows_of_names
+from lib.plots.theme import label_rows
 from lib.scoreboard import verdicts
-from lib.scoreboard.metrics import Metrics, Missing
+from lib.scoreboard.metrics import Metrics, MissingMetric
 from lib.stats import Interval, interval_arithmetic
 
-PANELS = {  # rung: its title, what 0 is, and what 1 is
-    "glass": ("Glass box: the optimum is known", "best constant", "optimum"),
+PANELS = {  # evidence level: its title, what 0 is, and what 1 is
+    "synthetic": ("Synthetic environment with a known optimum", "best constant", "optimum"),
     "lab": ("Lab: small models and policies that are trained here", "best constant", "oracle"),
     "recorded": (
         "Recorded: real models and agents, at half the money",
@@ -29,259 +30,353 @@ PANELS = {  # rung: its title, what 0 is, and what 1 is
         "oracle",
     ),
 }
-_ORCHESTRATION, _ROUTING, _RECORDED = (
-    "02_orchestration",
-    "05_budgeted_routing",
-    "08_recorded_outcomes",
-)
-CASCADE = "checked cascade"  # ask the cheap one, see whether it was right, ask the dear one; nothing is learned
-_SHORTEST = -1.5  # share; what is worse is drawn there
+_ORCHESTRATION = "02_orchestration"
+_CONDUCTOR = "04_conductor"
+_ROUTING = "05_budgeted_routing"
+_TOOLS = "06_tool_orchestration"
+_CONFIGURATION = "07_agent_configuration"
+_RECORDED = "08_recorded_outcomes"
+# Asks the cheap expert, sees whether it was right, asks the expensive one if not; nothing is learned.
+CASCADE = "checked cascade"
+_MIN_DRAWN_SHARE = -1.5  # what is worse is drawn there
 
 
 @dataclass(frozen=True)
-class Row:
-    """Who is drawn where. above, top, rival: keys of `lesson` joined by ` - `: the decision maker above the best
-    constant, the best there is above it, and a plain rival above it; gate: (lesson, key) of what says it is open."""
+class DecisionMaker:
+    """Where the metrics of a decision maker stand.
 
-    rung: str
-    who: str
+    Attributes:
+        evidence_level: A key of `PANELS`.
+        name: As it stands in the figure.
+        lesson: The lesson that measured it.
+        gain: Keys of `lesson` joined by ` - `: the decision maker minus the best constant.
+        headroom: The same of the best that there is minus the best constant.
+        baseline_gain: The same of a plain router minus the best constant; empty for none.
+        gate: (lesson, key) of the metric that says whether the question is open.
+    """
+
+    evidence_level: str
+    name: str
     lesson: str
-    above: str
-    top: str
-    rival: str = ""
+    gain: str
+    headroom: str
+    baseline_gain: str = ""
     gate: tuple[str, str] | None = None
 
 
-def _orchestrators() -> list[Row]:
-    rows = []
-    for domain, where, gate in (
-        ("education", "students", "education"),
-        ("minigrid", "rooms", "rooms"),
-    ):
-        key, top = f"contrast.{domain}", f"gate.{gate}.headroom"
-        rival = f"{key}.KO_best-policy.utility - {key}.KO_LinUCB.utility"
-        rows += [
-            Row(
-                "lab",
-                f"{who}, {where}",
-                _ORCHESTRATION,
-                f"{key}.{who}_best-policy.utility",
-                top,
-                rival,
-                (_ORCHESTRATION, top),
+def _list_orchestrators() -> list[DecisionMaker]:
+    """KO, TO and RO of policy orchestration, in both domains."""
+    domains = (("education", "students", "education"), ("minigrid", "rooms", "rooms"))
+    decision_makers = []
+    for domain, environment, gate in domains:
+        contrast = f"contrast.{domain}"
+        headroom = f"gate.{gate}.headroom"
+        for kind in ("KO", "TO", "RO"):
+            decision_makers.append(
+                DecisionMaker(
+                    evidence_level="lab",
+                    name=f"{kind}, {environment}",
+                    lesson=_ORCHESTRATION,
+                    gain=f"{contrast}.{kind}_best-policy.utility",
+                    headroom=headroom,
+                    baseline_gain=f"{contrast}.KO_best-policy.utility - {contrast}.KO_LinUCB.utility",
+                    gate=(_ORCHESTRATION, headroom),
+                )
             )
-            for who in ("KO", "TO", "RO")
-        ]
-    return rows
+    return decision_makers
 
 
-def _routers() -> list[Row]:
-    rows = []
-    for money in ("low", "medium", "high"):
-        who, glass, lab = f"CoRL, {money} budget", f"glass.{money}", f"corl.{money}.minus"
-        rows.append(
-            Row(
-                "glass",
-                who,
-                _ROUTING,
-                f"{glass}.minus_best_blind",
-                f"{glass}.headroom",
-                gate=(_ROUTING, f"{glass}.headroom"),
-            )
-        )
-        constant = f"{lab}_best_constant"
-        rows.append(
-            Row(
-                "lab",
-                who,
-                _ROUTING,
-                constant,
-                f"{constant} - {lab}_oracle",
-                f"{constant} - {lab}_logistic",
-                (_ROUTING, f"gate.routing.{money}.headroom"),
+def _list_routers() -> list[DecisionMaker]:
+    """CoRL's controller at each budget, in the synthetic environment and in the lab."""
+    decision_makers = []
+    for budget in ("low", "medium", "high"):
+        synthetic = f"glass.{budget}"
+        decision_makers.append(
+            DecisionMaker(
+                evidence_level="synthetic",
+                name=f"CoRL, {budget} budget",
+                lesson=_ROUTING,
+                gain=f"{synthetic}.minus_best_blind",
+                headroom=f"{synthetic}.headroom",
+                gate=(_ROUTING, f"{synthetic}.headroom"),
             )
         )
-    return rows
+        lab = f"corl.{budget}.minus"
+        decision_makers.append(
+            DecisionMaker(
+                evidence_level="lab",
+                name=f"CoRL, {budget} budget",
+                lesson=_ROUTING,
+                gain=f"{lab}_best_constant",
+                headroom=f"{lab}_best_constant - {lab}_oracle",
+                baseline_gain=f"{lab}_best_constant - {lab}_logistic",
+                gate=(_ROUTING, f"gate.routing.{budget}.headroom"),
+            )
+        )
+    return decision_makers
 
 
-def _replayed() -> list[Row]:
-    places = (
+def _list_recorded() -> list[DecisionMaker]:
+    """The decision makers on recorded outcomes, which lesson 08 replays."""
+    tables = (
         ("llmrouter", "known tasks"),
         ("llmrouter-new", "new tasks"),
         ("swe-multimodal", "agents on bugs"),
     )
-    return [
-        Row(
-            "recorded",
-            f"{who}, {where}",
-            _RECORDED,
-            f"{table}.{method}.half_gap",
-            f"{table}.oracle.half_gap",
-            f"{table}.knn.half_gap",
-            (_RECORDED, f"gate.{table}.{'check' if method == 'check' else 'money'}.is"),
-        )
-        for table, where in places
-        for who, method in (
-            ("CoRL", "corl"),
-            ("ToolOrchestra", "toolorchestra"),
-            ("ARC", "arc"),
-            (CASCADE, "check"),
+    methods = (
+        ("CoRL", "corl"),
+        ("ToolOrchestra", "toolorchestra"),
+        ("ARC", "arc"),
+        (CASCADE, "check"),
+    )
+    decision_makers = []
+    for table, tasks in tables:
+        for name, method in methods:
+            # The cascade may check a reply before it pays for another, a question of its own.
+            question = "check" if method == "check" else "money"
+            decision_makers.append(
+                DecisionMaker(
+                    evidence_level="recorded",
+                    name=f"{name}, {tasks}",
+                    lesson=_RECORDED,
+                    gain=f"{table}.{method}.half_gap",
+                    headroom=f"{table}.oracle.half_gap",
+                    baseline_gain=f"{table}.knn.half_gap",
+                    gate=(_RECORDED, f"gate.{table}.{question}.is"),
+                )
+            )
+    return decision_makers
+
+
+def _list_other_synthetic() -> list[DecisionMaker]:
+    """MAESTRO, ToolOrchestra and ARC in their synthetic environments."""
+    conductor_gain = "glass.conductor_minus_best_static"
+    decision_makers = [
+        DecisionMaker(
+            evidence_level="synthetic",
+            name="MAESTRO's Conductor",
+            lesson=_CONDUCTOR,
+            gain=conductor_gain,
+            headroom=f"{conductor_gain} - glass.conductor_minus_oracle",
         )
     ]
+    for name, lesson in (("ToolOrchestra", _TOOLS), ("ARC", _CONFIGURATION)):
+        decision_makers.append(
+            DecisionMaker(
+                evidence_level="synthetic",
+                name=name,
+                lesson=lesson,
+                gain="glass.above_constant",
+                headroom="glass.headroom",
+                gate=(lesson, "glass.headroom"),
+            )
+        )
+    return decision_makers
 
 
-def _others() -> list[Row]:
-    maestro, static = "04_conductor", "glass.conductor_minus_best_static"
-    tools, arc = "06_tool_orchestration", "07_agent_configuration"
-    top = f"{static} - glass.conductor_minus_oracle"
-    return [
-        Row("glass", "MAESTRO's Conductor", maestro, static, top),
-        Row(
-            "glass",
-            "ToolOrchestra",
-            tools,
-            "glass.above_constant",
-            "glass.headroom",
-            gate=(tools, "glass.headroom"),
-        ),
-        Row(
-            "glass",
-            "ARC",
-            arc,
-            "glass.above_constant",
-            "glass.headroom",
-            gate=(arc, "glass.headroom"),
-        ),
-    ]
-
-
-ROWS = (*_others(), *_orchestrators(), *_routers(), *_replayed())
+DECISION_MAKERS = (
+    *_list_other_synthetic(),
+    *_list_orchestrators(),
+    *_list_routers(),
+    *_list_recorded(),
+)
 
 
 @dataclass(frozen=True)
-class Place:
-    """A row as measured: the share won, that of its rival (nan for none), or that its question is closed."""
+class ShareWon:
+    """What a decision maker won of what choosing could win.
 
-    row: Row
+    Attributes:
+        decision_maker: Whose share it is.
+        share: The share won, with its interval.
+        baseline_share: That of the plain router beside it; nan for none.
+        is_closed: Its question is not open, so the share means nothing.
+    """
+
+    decision_maker: DecisionMaker
     share: Interval
-    rival: float
-    closed: bool
+    baseline_share: float
+    is_closed: bool
+
+    @property
+    def sign(self) -> int | None:
+        """1, 0 or -1: above the best constant, no significant difference, below it; None where the question is
+        closed."""
+        if self.is_closed:
+            return None
+        return int(self.share.ci_low > 0) - int(self.share.ci_high < 0)
 
 
-def places(metrics: Metrics, rows: Sequence[Row] = ROWS) -> list[Place]:
-    """Every row whose metrics there are, panel after panel."""
-    found = []
-    for row in sorted(rows, key=lambda each: list(PANELS).index(each.rung)):
+def measure_shares_won(
+    metrics: Metrics, decision_makers: Sequence[DecisionMaker] = DECISION_MAKERS
+) -> list[ShareWon]:
+    """Measures what each decision maker won of what choosing could win.
+
+    Args:
+        metrics: What the lessons measured.
+        decision_makers: Where their metrics stand.
+
+    Returns:
+        One share per decision maker whose metrics there are, panel after panel.
+    """
+    levels = list(PANELS)
+    shares_won = []
+    for row in sorted(decision_makers, key=lambda row: levels.index(row.evidence_level)):
         try:
-            above, top = (_sum(metrics, row.lesson, text) for text in (row.above, row.top))
-            rival = _sum(metrics, row.lesson, row.rival).value if row.rival else np.nan
-        except Missing:
-            continue
-        closed = bool(row.gate and verdicts.shut(metrics, *row.gate)) or not top.value > 0
-        scale = 1 / top.value if top.value > 0 else np.nan
-        share = Interval(above.value * scale, above.ci_low * scale, above.ci_high * scale)
-        found.append(Place(row, share, rival * scale, closed))
-    return found
+            gain = _evaluate_difference(metrics, row.lesson, row.gain)
+            headroom = _evaluate_difference(metrics, row.lesson, row.headroom)
+            baseline_gain = np.nan
+            if row.baseline_gain:
+                baseline_gain = _evaluate_difference(metrics, row.lesson, row.baseline_gain).value
+        except MissingMetric:
+            continue  # a small run has left it out
+        # Shares of no headroom, or too little of it, mean nothing.
+        gate_is_closed = bool(row.gate and verdicts.explain_closed_gate(metrics, *row.gate))
+        has_headroom = headroom.value > 0
+        scale = 1 / headroom.value if has_headroom else np.nan
+        share = Interval(gain.value * scale, gain.ci_low * scale, gain.ci_high * scale)
+        is_closed = gate_is_closed or not has_headroom
+        shares_won.append(ShareWon(row, share, baseline_gain * scale, is_closed))
+    return shares_won
 
 
-def _sum(metrics: Metrics, lesson: str, text: str) -> Interval:
-    """Keys joined by ` - `; of several only the value counts."""
-    parts = [metrics.estimate(lesson, key) for key in text.split(" - ")]
-    return (
-        parts[0]
-        if len(parts) == 1
-        else interval_arithmetic.exact(parts[0].value - sum(part.value for part in parts[1:]))
+def _evaluate_difference(metrics: Metrics, lesson: str, text: str) -> Interval:
+    """The first of several keys joined by ` - ` minus all the others, without an interval; one key keeps its own."""
+    first, *subtracted = [metrics.get_estimate(lesson, key) for key in text.split(" - ")]
+    if not subtracted:
+        return first
+    return interval_arithmetic.exact(first.value - sum(estimate.value for estimate in subtracted))
+
+
+def plot_shares_won(shares_won: Sequence[ShareWon]) -> Figure:
+    """Draws the shares that decision makers won.
+
+    Args:
+        shares_won: Result of `measure_shares_won`.
+
+    Returns:
+        A figure with a panel a level of evidence, one above the other; without panels if there is nothing to draw.
+    """
+    shares_by_level = {}
+    for level in PANELS:
+        on_level = [
+            share_won
+            for share_won in shares_won
+            if share_won.decision_maker.evidence_level == level and not share_won.is_closed
+        ]
+        if on_level:
+            shares_by_level[level] = on_level
+    closed_names = [
+        share_won.decision_maker.name for share_won in shares_won if share_won.is_closed
+    ]
+    note = (
+        "Bars: intervals of 95 %. Hollow square: a plain router, or LinUCB, on the same items. "
+        "KO, TO, RO: policy orchestration. Checked cascade: asks the cheap one, then the dear one if it was wrong. "
+        f"Closed, so not drawn: {listed(closed_names, 'nobody')}."
     )
-
-
-def figure(found: Sequence[Place]) -> Figure:
-    """A panel a rung, one above the other."""
-    told, shut = (
-        [each for each in found if not each.closed],
-        [each.row.who for each in found if each.closed],
-    )
-    rungs = {rung: [each for each in told if each.row.rung == rung] for rung in PANELS}
-    rungs = {rung: mine for rung, mine in rungs.items() if mine}
-    note = "Bars: intervals of 95 %. Hollow square: a plain router, or LinUCB, on the same items. "
-    note += "KO, TO, RO: policy orchestration. Checked cascade: asks the cheap one, then the dear one if it was wrong. "
-    note += f"Closed, so not drawn: {listed(shut, 'nobody')}."
     with plots.theme():
-        heights = [len(mine) + 2.2 for mine in rungs.values()]
-        sheet = plots.sheet(message(found), plots.WIDTH, 0.27 * sum(heights) + 0.6, note)
-        if not rungs:
-            return sheet
-        panels = sheet.subplots(
-            len(rungs), 1, sharex=True, squeeze=False, height_ratios=heights
+        # Panels are as high as they have rows, plus title and labels.
+        heights = [len(on_level) + 2.2 for on_level in shares_by_level.values()]
+        title = title_shares_won(shares_won)
+        figure = plots.new_figure(title, plots.WIDTH, 0.27 * sum(heights) + 0.6, note)
+        if not shares_by_level:
+            return figure
+        panels = figure.subplots(
+            len(shares_by_level), 1, sharex=True, squeeze=False, height_ratios=heights
         ).ravel()
-        for axes, (rung, mine) in zip(panels, rungs.items(), strict=True):
-            _panel(axes, rung, mine)
-        panels[-1].set_xlim(_SHORTEST - 0.05, 1.15)
+        for axes, (level, on_level) in zip(panels, shares_by_level.items(), strict=True):
+            _draw_panel(axes, level, on_level)
+        panels[-1].set_xlim(_MIN_DRAWN_SHARE - 0.05, 1.15)
         panels[-1].set_xlabel("share won of what choosing could win")
-    return sheet
+    return figure
 
 
-def _panel(axes, rung: str, mine: Sequence[Place]) -> None:
-    title, *ends = PANELS[rung]
-    for x, text in enumerate(ends):
-        axes.axvline(x, color=plots.GREY, linewidth=1, linestyle="-" if x else "--")
+def _draw_panel(axes, level: str, shares_won: Sequence[ShareWon]) -> None:
+    num_rows = len(shares_won)
+    title, label_of_zero, label_of_one = PANELS[level]
+    for x, label, style in ((0, label_of_zero, "--"), (1, label_of_one, "-")):
+        axes.axvline(x, color=plots.GREY, linewidth=1, linestyle=style)
         axes.text(
-            x, len(mine) - 0.1, f"{text} ", ha="right", va="center", fontsize=9, color=plots.GREY
+            x, num_rows - 0.1, f"{label} ", ha="right", va="center", fontsize=9, color=plots.GREY
         )
-    for y, place in enumerate(mine):
-        who = place.row.who.split(",")[0]
-        shade = plots.GREY if who == CASCADE else plots.colour(who.removeprefix("MAESTRO's "))
-        ends = np.clip(
-            [place.share.ci_low, place.share.value, place.share.ci_high], _SHORTEST, None
+
+    for y, share_won in enumerate(shares_won):
+        method = share_won.decision_maker.name.split(",")[0]
+        if method == CASCADE:
+            colour = plots.GREY
+        else:
+            colour = plots.colour(method.removeprefix("MAESTRO's "))
+        # What lies beyond the axis is drawn at its end.
+        share = share_won.share
+        ci_low, value, ci_high = np.clip(
+            [share.ci_low, share.value, share.ci_high], _MIN_DRAWN_SHARE, None
         )
-        axes.plot(ends[[0, 2]], [y, y], color=shade, linewidth=2.2, solid_capstyle="butt")
-        axes.plot(ends[1], y, "o", color=shade, markersize=7)
-        if np.isfinite(place.rival):
-            axes.plot(
-                max(place.rival, _SHORTEST),
-                y,
-                "s",
-                color="none",
-                markeredgecolor=plots.GREY,
-                markersize=8,
-            )
-    rows_of_names(axes, [place.row.who for place in mine], 30)
-    axes.set_ylim(len(mine) + 0.3, -0.6)
+        axes.plot([ci_low, ci_high], [y, y], color=colour, linewidth=2.2, solid_capstyle="butt")
+        axes.plot(value, y, "o", color=colour, markersize=7)
+        if np.isfinite(share_won.baseline_share):
+            x = max(share_won.baseline_share, _MIN_DRAWN_SHARE)
+            hollow = {"color": "none", "markeredgecolor": plots.GREY}
+            axes.plot(x, y, "s", markersize=8, **hollow)
+
+    label_rows(axes, [share_won.decision_maker.name for share_won in shares_won], 30)
+    axes.set_ylim(num_rows + 0.3, -0.6)
     axes.set_title(title, fontsize=10, loc="left", x=0.0)
 
 
-def message(found: Sequence[Place]) -> str:
-    """The picture as a title."""
-    told = [each for each in found if not each.closed and not each.row.who.startswith(CASCADE)]
-    said = [
-        f"{sum(each.share.ci_low > 0 for each in mine)} of {len(mine)} {where}"
-        for rung, where in (
-            ("glass", "in the glass box"),
-            ("lab", "in the lab"),
-            ("recorded", "on recorded outcomes"),
-        )
-        if (mine := [each for each in told if each.row.rung == rung])
-    ]
-    return f"Who beats the best constant clearly: {listed(said, 'nobody was measured')}"
+def title_shares_won(shares_won: Sequence[ShareWon]) -> str:
+    """How many decision makers beat the best constant on each level, as the title of the figure."""
+    phrases = []
+    for level, level_name in (
+        ("synthetic", "in synthetic environments"),
+        ("lab", "in the lab"),
+        ("recorded", "on recorded outcomes"),
+    ):
+        on_level = [
+            share_won
+            for share_won in shares_won
+            if share_won.decision_maker.evidence_level == level and not share_won.is_closed
+        ]
+        # The cascade learns nothing, so it is no decision maker of a paper.
+        learned = [
+            share_won
+            for share_won in on_level
+            if not share_won.decision_maker.name.startswith(CASCADE)
+        ]
+        num_above = sum(share_won.sign == 1 for share_won in learned)
+        if learned:
+            phrases.append(f"{num_above} of {len(learned)} {level_name}")
+    return f"Who beats the best constant clearly: {listed(phrases, 'nobody was measured')}"
 
 
-def known(found: Sequence[Place]) -> dict[str, str]:
-    """What is known at each rung, by `rung.word` of `index.KNOWN`: who is clearly above what 0 is, not told apart from
-    it or clearly below, each with the share won, and whose question is closed. Words that hold for nobody are left out.
+def summarize_by_level(shares_won: Sequence[ShareWon]) -> dict[str, str]:
+    """Says what is known at each level of evidence.
+
+    Args:
+        shares_won: Result of `measure_shares_won`.
+
+    Returns:
+        Names of decision makers by `level.word` of `front_page.KNOWN`: above the best constant, level with it (no
+        significant difference) or below it, each with the share won; not_open, whose question is closed. Words that
+        hold for nobody are left out.
     """
-    out = {}
-    for rung in PANELS:
-        mine = [each for each in found if each.row.rung == rung]
-        lots = {
-            word: [f"{each.row.who} ({each.share.value:.2f})" for each in mine if _up(each) == sign]
-            for word, sign in (("above", 1), ("level", 0), ("below", -1))
-        }
-        lots["not_open"] = [each.row.who for each in mine if each.closed]
-        out |= {f"{rung}.{word}": "; ".join(who) for word, who in lots.items() if who}
-    return out
-
-
-def _up(place: Place) -> float:
-    """1, 0 or -1: above the best constant, not told apart from it, below it; nan where the question is closed."""
-    return (
-        np.nan if place.closed else float(place.share.ci_low > 0) - float(place.share.ci_high < 0)
-    )
+    summary = {}
+    for level in PANELS:
+        on_level = [
+            share_won
+            for share_won in shares_won
+            if share_won.decision_maker.evidence_level == level
+        ]
+        for word, sign in (("above", 1), ("level", 0), ("below", -1)):
+            phrases = [
+                f"{share_won.decision_maker.name} ({share_won.share.value:.2f})"
+                for share_won in on_level
+                if share_won.sign == sign
+            ]
+            if phrases:
+                summary[f"{level}.{word}"] = "; ".join(phrases)
+        closed_names = [
+            share_won.decision_maker.name for share_won in on_level if share_won.is_closed
+        ]
+        if closed_names:
+            summary[f"{level}.not_open"] = "; ".join(closed_names)
+    return summary

@@ -6,137 +6,155 @@ from collections.abc import Sequence
 import pandas as pd
 
 from lib.plots.tables import listed, number
-from lib.scoreboard import counts, format, multiple_testing
-from lib.scoreboard.claim import PAPERS, RUNGS
-from lib.scoreboard.verdicts import COMPARED, FAILS, HOLDS, NAMES, UNDECIDED, UNTESTABLE, Verdict
+from lib.scoreboard import counts, multiple_testing
+from lib.scoreboard.claim import EVIDENCE_LEVELS, PAPERS
+from lib.scoreboard.format import format_estimate, format_paper_number, format_test_result
+from lib.scoreboard.verdicts import (
+    COMPARED,
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    UNTESTABLE,
+    VERDICT_LABELS,
+    Verdict,
+)
 
-_WHOSE = {"paper": "the paper's", "ours": "ours", "nobody yet": "not explained yet"}
-_TINY = 1e-4  # probabilities below are not worth their digits
+_DISCREPANCY_SOURCES = {"paper": "the paper's", "ours": "ours", "nobody yet": "not explained yet"}
+_MIN_P_VALUE = 1e-4  # smaller ones are not worth their digits
 
 
-def _where(v: Verdict) -> str:
+def _describe_place(v: Verdict) -> str:
     return f"{PAPERS[v.claim.paper]}, {v.claim.place}"
 
 
-def _table(rows: list[dict[str, object]], columns: Sequence[str]) -> pd.DataFrame:
+def _make_table(rows: list[dict[str, object]], columns: Sequence[str]) -> pd.DataFrame:
     """Rows under these columns; one row of dashes where there is none, because a table says so too."""
     return pd.DataFrame(rows or [dict.fromkeys(columns, None)], columns=list(columns))
 
 
-def rungs(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """What became of the directions of each paper on each rung."""
+def tabulate_directions_by_level(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """What became of the directions of each paper: one row per paper, one column per level of evidence."""
+    directions = [v for v in verdicts if v.claim.kind == "direction"]
     rows = []
-    for paper, name in PAPERS.items():
-        mine = [v for v in verdicts if v.claim.kind == "direction" and v.claim.paper == paper]
-        on = {RUNGS[rung]: [v for v in mine if v.claim.rung == rung] for rung in RUNGS}
-        rows.append(
-            {"paper": name}
-            | {rung: counts.outcome(some) if some else "not asked" for rung, some in on.items()}
-        )
-    return _table(rows, ("paper", *RUNGS.values()))
+    for paper, paper_name in PAPERS.items():
+        row: dict[str, object] = {"paper": paper_name}
+        of_paper = [v for v in directions if v.claim.paper == paper]
+        for level, level_name in EVIDENCE_LEVELS.items():
+            on_level = [v for v in of_paper if v.claim.evidence_level == level]
+            row[level_name] = counts.describe_outcome(on_level) if on_level else "not asked"
+        rows.append(row)
+    return _make_table(rows, ("paper", *EVIDENCE_LEVELS.values()))
 
 
-def directions(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Every direction that is tested: its rung, whether the question was open, the verdict, and the smallest effect
-    that could have been told."""
+def tabulate_directions(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Every direction that is tested: its level of evidence, whether its question was open, verdict and minimum
+    detectable effect."""
+    directions = [v for v in verdicts if v.claim.kind == "direction" and v.verdict != UNTESTABLE]
+    # Level by level; within a level in the order of the file.
+    levels = list(EVIDENCE_LEVELS)
     rows = [
         {
             "claim": v.claim.id,
-            "rung": v.claim.rung,
+            "evidence level": v.claim.evidence_level,
             "question": v.question or "not measured",
-            "verdict": v.words,
+            "verdict": v.label,
             "minimum detectable effect": number(v.mde) if math.isfinite(v.mde) else None,
         }
-        for rung in RUNGS
-        for v in verdicts
-        if v.claim.kind == "direction" and v.claim.rung == rung and v.verdict != UNTESTABLE
+        for v in sorted(directions, key=lambda v: levels.index(v.claim.evidence_level))
     ]
-    return _table(rows, ("claim", "rung", "question", "verdict", "minimum detectable effect"))
+    columns = ("claim", "evidence level", "question", "verdict", "minimum detectable effect")
+    return _make_table(rows, columns)
 
 
-def failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+def tabulate_failed_formulas(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Formulas that fail: what the paper says, what comes out, and whose fault it is."""
-    rows = [
-        {
-            "claim": v.claim.statement,
-            "where": _where(v),
-            "comes out": "; ".join(format.ours(part) for part in v.parts if part.verdict == FAILS),
-            "fault": _WHOSE[v.whose],
-            "why": v.claim.blame.why if v.claim.blame else "",
-        }
-        for v in verdicts
-        if v.whose
-    ]
-    return _table(rows, ("claim", "where", "comes out", "fault", "why"))
+    rows = []
+    for v in verdicts:
+        if not v.discrepancy_source:
+            continue
+        failed = [result for result in v.test_results if result.verdict == FAILS]
+        source = v.claim.discrepancy_source
+        rows.append(
+            {
+                "claim": v.claim.statement,
+                "where": _describe_place(v),
+                "comes out": "; ".join(map(format_test_result, failed)),
+                "fault": _DISCREPANCY_SOURCES[v.discrepancy_source],
+                "why": source.why if source else "",
+            }
+        )
+    return _make_table(rows, ("claim", "where", "comes out", "fault", "why"))
 
 
-def untestable(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+def tabulate_untestable(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Why claims could not be tested, the commonest reason first."""
-    reasons: dict[str, list[Verdict]] = {}
+    ids_by_reason: dict[str, list[str]] = {}
     for v in verdicts:
         if v.verdict == UNTESTABLE:
-            reasons.setdefault(v.reason, []).append(v)
+            ids_by_reason.setdefault(v.reason, []).append(v.claim.id)
+    commonest_first = sorted(ids_by_reason.items(), key=lambda item: -len(item[1]))
     rows = [
-        {"reason": reason, "claims": len(mine), "which": listed([v.claim.id for v in mine])}
-        for reason, mine in sorted(reasons.items(), key=lambda item: -len(item[1]))
+        {"reason": reason, "claims": len(claim_ids), "which": listed(claim_ids)}
+        for reason, claim_ids in commonest_first
     ]
-    return _table(rows, ("reason", "claims", "which"))
+    return _make_table(rows, ("reason", "claims", "which"))
 
 
-def stand_ins(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Claims that scripted stand-ins decided; their verdicts say nothing about language models."""
+def tabulate_scripted(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Claims that scripted models decided; their verdicts say nothing about language models."""
     rows = [
-        {"claim": v.claim.statement, "where": _where(v), "verdict": v.words}
+        {"claim": v.claim.statement, "where": _describe_place(v), "verdict": v.label}
         for v in verdicts
-        if v.stand_in and v.verdict != UNTESTABLE
+        if v.is_scripted and v.verdict != UNTESTABLE
     ]
-    return _table(rows, ("claim", "where", "verdict"))
+    return _make_table(rows, ("claim", "where", "verdict"))
 
 
-def magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+def tabulate_magnitudes(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Ours beside the paper's number, and how many times as large; not a judgement."""
     rows = []
     for v in verdicts:
+        # A ratio to a printed 0 does not exist.
         if v.verdict == COMPARED and v.claim.number:
-            value = v.parts[0].left.value
+            estimate = v.test_results[0].lhs
             rows.append(
                 {
                     "what": v.claim.statement,
-                    "where": _where(v),
-                    "paper's": format.printed(v),
-                    "ours": format.estimate(v.parts[0].left),
-                    "ours / paper's": number(value / v.claim.number, 2),
+                    "where": _describe_place(v),
+                    "paper's": format_paper_number(v),
+                    "ours": format_estimate(estimate),
+                    "ours / paper's": number(estimate.value / v.claim.number, 2),
                 }
             )
-    return _table(rows, ("what", "where", "paper's", "ours", "ours / paper's"))
+    return _make_table(rows, ("what", "where", "paper's", "ours", "ours / paper's"))
 
 
-def by_chance(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Directions that hold, from the clearest on, and whether they do with all of them asked at once."""
-    kept = multiple_testing.survivors(verdicts)
-    holding = [
-        (multiple_testing.probability(v), v)
-        for v in multiple_testing.asked(verdicts)
-        if v.verdict == HOLDS
-    ]
-    rows = [
-        {
-            "claim": v.claim.statement,
-            "where": _where(v),
-            "verdict": v.words,
-            "p": f"<{_TINY:.4f}" if p < _TINY else f"{p:.4f}",
-            "all asked at once": NAMES[HOLDS] if v.claim.id in kept else "not clear enough",
-        }
-        for p, v in sorted(holding, key=lambda pair: pair[0])
-    ]
-    return _table(rows, ("claim", "where", "verdict", "p", "all asked at once"))
+def tabulate_multiple_testing(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Directions that hold, from the clearest on, and whether they do with all of them tested at once (Holm)."""
+    survivors = multiple_testing.select_survivors(verdicts)
+    holding = [v for v in multiple_testing.select_family(verdicts) if v.verdict == HOLDS]
+    rows = []
+    for v in sorted(holding, key=multiple_testing.compute_p_value):
+        # Very small p-values are given as a bound; their digits rest on the normal approximation.
+        p_value = multiple_testing.compute_p_value(v)
+        survives = v.claim.id in survivors
+        rows.append(
+            {
+                "claim": v.claim.statement,
+                "where": _describe_place(v),
+                "verdict": v.label,
+                "p": f"<{_MIN_P_VALUE:.4f}" if p_value < _MIN_P_VALUE else f"{p_value:.4f}",
+                "all asked at once": VERDICT_LABELS[HOLDS] if survives else "not clear enough",
+            }
+        )
+    return _make_table(rows, ("claim", "where", "verdict", "p", "all asked at once"))
 
 
-def limits(verdicts: Sequence[Verdict]) -> str:
+def describe_missing_intervals(verdicts: Sequence[Verdict]) -> str:
     """Which claims could not be decided because a single run gives no interval."""
-    unknown = [
-        v.claim.id
-        for v in verdicts
-        if v.verdict == UNDECIDED and any(part.bare for part in v.parts)
-    ]
-    return f"Undecided for want of an interval: {listed(unknown, 'none')}."
+    claim_ids = []
+    for v in verdicts:
+        lacks_interval = any(result.lacks_interval for result in v.test_results)
+        if v.verdict == UNDECIDED and lacks_interval:
+            claim_ids.append(v.claim.id)
+    return f"Undecided for want of an interval: {listed(claim_ids, 'none')}."

@@ -12,7 +12,6 @@ Of several tests the weakest that is needed decides. What scripted stand-ins dec
 verdict. Left out: whether a test is a good test of its claim; the expression is printed for readers to judge.
 """
 
-import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,14 +19,14 @@ from dataclasses import dataclass
 from lib.scoreboard import expressions
 from lib.scoreboard.claim import Claim
 from lib.scoreboard.errors import ClaimError
-from lib.scoreboard.metrics import Metrics, Missing
+from lib.scoreboard.metrics import Metrics, MissingMetric
 from lib.scoreboard.paper_formulas import FUNCTIONS
 from lib.stats import MIN_HEADROOM, Interval, interval_arithmetic
 from lib.stats.random_effects import mde_from_interval
 from lib.stats.verdicts import EQUIVALENT, FAILS, HOLDS, NOT_OPEN, UNDECIDED, UNTESTABLE
 
 COMPARED = "compared"  # of a magnitude, which is no verdict
-NAMES = {
+VERDICT_LABELS = {
     HOLDS: HOLDS,
     FAILS: FAILS,
     EQUIVALENT: EQUIVALENT,
@@ -37,60 +36,86 @@ NAMES = {
     UNTESTABLE: "not testable here",
 }
 STAND_IN = "scripted stand-in"
-_ADOPTED = {  # what lessons say, and what it means here
-    word: word for word in (HOLDS, FAILS, EQUIVALENT, UNDECIDED, NOT_OPEN, UNTESTABLE)
-} | {"no difference": UNDECIDED, "no cases": UNTESTABLE}
+_VERDICT_OF_LESSON_WORD = {  # what lessons say, and what it means here
+    HOLDS: HOLDS,
+    FAILS: FAILS,
+    EQUIVALENT: EQUIVALENT,
+    UNDECIDED: UNDECIDED,
+    NOT_OPEN: NOT_OPEN,
+    UNTESTABLE: UNTESTABLE,
+    "no difference": UNDECIDED,
+    "no cases": UNTESTABLE,
+}
+# The weakest test that is needed decides: a failure is weaker than not knowing.
 _STRENGTH = {FAILS: 0, UNTESTABLE: 1, NOT_OPEN: 2, UNDECIDED: 3, EQUIVALENT: 4, HOLDS: 5}
-_SIGNAL = {  # what training gained in lessons whose lab runs may be too weak to read anything off
+_TRAINING_GAIN_KEYS = {  # what training gained in lessons whose lab runs may be too weak to conclude anything
     "06_tool_orchestration": "trained.preference_score_minus.start"
 }
-_WEAK = {  # and what is known of their runs before any
+_WEAK_LESSONS = {  # why the lab runs of a lesson are weak, known before any of them
     "06_tool_orchestration": "few trainings of few updates each",
     "07_agent_configuration": "few trainings, judged by one try of a question",
 }
 _ROUNDING = 1e-9  # two sums of floats that differ by less are equal
-_NOT_ASKED = Interval(math.nan, math.nan, math.nan)
+_NOT_MEASURED = Interval(math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
-class Part:
-    """One test. left, right: its sides; margin: how far the claim is met, above 0 if it is (of an equality, how far
-    the sides are apart); reason: where there is no more to say."""
+class TestResult:
+    """One test of a claim on our metrics.
+
+    Attributes:
+        test: The expression.
+        verdict: What it says of the claim.
+        lhs: What stands left of the comparison, or the whole expression where there is none.
+        rhs: What stands right of it; None without a comparison.
+        difference: How far the claim is met, above 0 if it is; of an equality, how far the sides are apart.
+        reason: Explains the verdict where it does not explain itself.
+    """
+
+    __test__ = False  # pytest takes classes called Test... for test cases
 
     test: str
     verdict: str
-    left: Interval = _NOT_ASKED
-    right: Interval | None = None
-    margin: Interval = _NOT_ASKED
+    lhs: Interval = _NOT_MEASURED
+    rhs: Interval | None = None
+    difference: Interval = _NOT_MEASURED
     reason: str = ""
 
     @property
-    def sampled(self) -> bool:
-        """Whether anything in it was."""
-        return math.isfinite(self.margin.value) and not interval_arithmetic.is_exact(self.margin)
+    def is_sampled(self) -> bool:
+        """Whether anything in it was sampled."""
+        is_measured = math.isfinite(self.difference.value)
+        return is_measured and not interval_arithmetic.is_exact(self.difference)
 
     @property
     def mde(self) -> float:
-        """The minimum detectable effect at 80 % power, from its interval as if
-        normal; nan where nothing was sampled."""
-        return (
-            mde_from_interval(self.margin.ci_low, self.margin.ci_high) if self.sampled else math.nan
-        )
+        """Minimum detectable effect at 80 % power, from its interval as if normal; nan where nothing was sampled."""
+        if not self.is_sampled:
+            return math.nan
+        return mde_from_interval(self.difference.ci_low, self.difference.ci_high)
 
     @property
-    def bare(self) -> bool:
+    def lacks_interval(self) -> bool:
         """Whether it was measured without an interval."""
-        return math.isfinite(self.margin.value) and not self.margin.known
+        return math.isfinite(self.difference.value) and not self.difference.known
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim. backends: who decided what its metrics measure; question: "open", "not open", or empty
-    where nobody measured what choosing could win."""
+    """What became of a claim.
+
+    Attributes:
+        claim: The claim.
+        verdict: One of `VERDICT_LABELS`.
+        test_results: Its tests, in the order of the claim.
+        backends: Who decided what its metrics measure.
+        reason: Explains the verdict where it does not explain itself.
+        question: "open", "not open", or empty where nobody measured what choosing could win.
+    """
 
     claim: Claim
     verdict: str
-    parts: tuple[Part, ...]
+    test_results: tuple[TestResult, ...]
     backends: tuple[str, ...]
     reason: str
     question: str = ""
@@ -98,178 +123,237 @@ class Verdict:
     @property
     def mde(self) -> float:
         """The minimum detectable effect of its least able test; nan where nothing was sampled."""
-        return max((part.mde for part in self.parts if part.sampled), default=math.nan)
+        effects = [result.mde for result in self.test_results if result.is_sampled]
+        return max(effects, default=math.nan)
 
     @property
-    def stand_in(self) -> bool:
+    def is_scripted(self) -> bool:
         """Whether a program that replies as a model would decided any of it."""
         return self.claim.stand_in or "scripted" in self.backends
 
     @property
     def evidence(self) -> str:
-        """What decided it, one of `claim.EVIDENCE`."""
-        if self.claim.arithmetic:
+        """What decided it, one of `claim.EVIDENCE_KINDS`."""
+        if self.claim.is_arithmetic:
             return "arithmetic"
-        if self.stand_in:
+        if self.is_scripted:
             return "scripted"
-        return "recorded" if self.claim.rung == "recorded" else "models"
+        return "recorded" if self.claim.evidence_level == "recorded" else "models"
 
     @property
-    def words(self) -> str:
-        """The verdict as it is read everywhere, the mark of stand-ins included."""
-        asked = self.stand_in and self.verdict != UNTESTABLE
-        return f"{NAMES[self.verdict]} ({STAND_IN})" if asked else NAMES[self.verdict]
+    def label(self) -> str:
+        """The verdict as it is read everywhere, the mark of scripted models included."""
+        label = VERDICT_LABELS[self.verdict]
+        if self.is_scripted and self.verdict != UNTESTABLE:
+            return f"{label} ({STAND_IN})"
+        return label
 
     @property
-    def whose(self) -> str:
-        """Whose fault a formula that fails is: "paper", "ours", or "nobody yet"; empty for all others."""
+    def discrepancy_source(self) -> str:
+        """Whose error a formula that fails is: "paper", "ours", or "nobody yet"; empty for all other claims."""
         if self.claim.kind != "formula" or self.verdict != FAILS:
             return ""
-        return self.claim.blame.who if self.claim.blame else "nobody yet"
+        source = self.claim.discrepancy_source
+        return source.who if source else "nobody yet"
 
 
-def judge(claims: Sequence[Claim], metrics: Metrics) -> list[Verdict]:
-    """The verdicts on `claims`, in their order. Raises ClaimError for a key that is misspelled in a claim."""
-    return [_judge(claim, metrics) for claim in claims]
+def judge_claims(claims: Sequence[Claim], metrics: Metrics) -> list[Verdict]:
+    """Reaches a verdict on every claim.
+
+    Args:
+        claims: The claims to be judged.
+        metrics: What the lessons measured.
+
+    Returns:
+        The verdicts, in the order of `claims`.
+
+    Raises:
+        ClaimError: A claim names a key that is misspelled.
+    """
+    return [_judge_claim(claim, metrics) for claim in claims]
 
 
-def _judge(claim: Claim, metrics: Metrics) -> Verdict:
+def _judge_claim(claim: Claim, metrics: Metrics) -> Verdict:
     if claim.untestable:
         return Verdict(claim, UNTESTABLE, (), (), claim.untestable)
+
+    # What the tests say, or the lesson itself.
     try:
-        parts = (
-            (_adopted(claim, metrics),)
-            if claim.judged
-            else tuple(_part(claim, t, metrics) for t in claim.test)
-        )
+        if claim.judged:
+            results = [_adopt_lesson_verdict(claim, metrics)]
+        else:
+            results = [_evaluate_test(claim, text, metrics) for text in claim.test]
     except ClaimError as error:
         raise ClaimError(f"claim {claim.id}: {error}") from error
-    backends = tuple(sorted({metrics.backend(*key) for key in claim.reads()} - {""}))
-    verdict = together([part.verdict for part in parts], claim.need)
-    reasons = [part.reason for part in parts if part.reason and part.verdict == verdict]
-    why_closed = [why for why in (shut(metrics, *gate) for gate in claim.gates()) if why]
-    if verdict == HOLDS and claim.start and _part(claim, claim.start, metrics).verdict == HOLDS:
-        verdict, reasons = UNTESTABLE, ["the start does so before any training"]
+    verdict = combine_verdicts([result.verdict for result in results], claim.need)
+    reasons = [result.reason for result in results if result.reason and result.verdict == verdict]
+
+    # Training has shown nothing where the policy did the same before it.
+    if verdict == HOLDS and claim.start:
+        before_training = _evaluate_test(claim, claim.start, metrics)
+        if before_training.verdict == HOLDS:
+            verdict = UNTESTABLE
+            reasons = ["the start does so before any training"]
+
+    # No method could show anything where too little could be won by choosing.
+    gate_reasons = [explain_closed_gate(metrics, *gate) for gate in claim.list_gate_keys()]
+    closed_reasons = [reason for reason in gate_reasons if reason]
     if verdict in (HOLDS, FAILS, UNDECIDED, EQUIVALENT):
-        verdict, reasons = (
-            (NOT_OPEN, why_closed[:1]) if why_closed else (verdict, reasons + _weak(claim, metrics))
-        )
-    question = "" if not claim.gate else NOT_OPEN if why_closed else "open"
-    return Verdict(claim, verdict, parts, backends, "; ".join(dict.fromkeys(reasons)), question)
+        if closed_reasons:
+            verdict = NOT_OPEN
+            reasons = closed_reasons[:1]
+        else:
+            reasons += _list_weaknesses(claim, metrics)
+    question = ""
+    if claim.gate:
+        question = NOT_OPEN if closed_reasons else "open"
+
+    backends = {metrics.find_backend(*key) for key in claim.list_metric_keys()} - {""}
+    reason = "; ".join(dict.fromkeys(reasons))  # each reason once, in order
+    return Verdict(claim, verdict, tuple(results), tuple(sorted(backends)), reason, question)
 
 
-def shut(metrics: Metrics, lesson: str, key: str) -> str:
-    """Why a question is not open; empty where it is. A lesson's own word goes before the number."""
+def explain_closed_gate(metrics: Metrics, lesson: str, key: str) -> str:
+    """Says why a question is not open. A lesson's own word goes before the number.
+
+    Args:
+        metrics: What the lessons measured.
+        lesson: The lesson that measured what choosing could win.
+        key: The metric: a headroom, or a word where it ends in `.is`.
+
+    Returns:
+        The reason; empty where the question is open.
+    """
     try:
         if key.endswith(".is"):
-            return (
-                ""
-                if metrics.word(lesson, key) == "open"
-                else f"lesson {lesson[:2]} measured too little to win"
-            )
-        found = metrics.estimate(lesson, key)
-    except Missing as missing:
+            if metrics.get_verdict_word(lesson, key) == "open":
+                return ""
+            return f"lesson {lesson[:2]} measured too little to win"
+        headroom = metrics.get_estimate(lesson, key)
+    except MissingMetric as missing:
         return str(missing)  # what nobody measured is not open
-    if found.known and found.ci_low >= MIN_HEADROOM:
+    if headroom.known and headroom.ci_low >= MIN_HEADROOM:
         return ""
     return (
-        f"choosing could win {found.value:.3f} over the best constant, at least {found.ci_low:.3f}; "
+        f"choosing could win {headroom.value:.3f} over the best constant, at least {headroom.ci_low:.3f}; "
         f"{MIN_HEADROOM} is asked"
     )
 
 
-def _weak(claim: Claim, metrics: Metrics) -> list[str]:
-    """Why little can be read off the lab runs of a lesson, and whether their training gained anything."""
-    said = []
-    for lesson in (
-        sorted({lesson for lesson, _ in claim.reads()} & set(_WEAK)) if claim.rung == "lab" else ()
-    ):
-        why = _WEAK[lesson]
-        with contextlib.suppress(Missing, KeyError):  # not measured, or no start to hold against
-            gain = metrics.estimate(lesson, _SIGNAL[lesson])
-            if not (gain.known and gain.ci_low > 0):
-                why += f"; training gained {gain.value:+.3f} over its start, not clear of 0"
-        said.append(f"weak: in the lab of lesson {lesson[:2]} {why}")
-    return said
+def _list_weaknesses(claim: Claim, metrics: Metrics) -> list[str]:
+    """Why the lab runs of a lesson show little, and whether their training gained anything."""
+    if claim.evidence_level != "lab":
+        return []
+    lessons = {lesson for lesson, _ in claim.list_metric_keys()}
+    weaknesses = []
+    for lesson in sorted(lessons & set(_WEAK_LESSONS)):
+        weakness = _WEAK_LESSONS[lesson]
+        try:
+            gain = metrics.get_estimate(lesson, _TRAINING_GAIN_KEYS[lesson])
+        except (MissingMetric, KeyError):
+            gain = None  # not measured, or nothing to compare with
+        if gain is not None and not (gain.known and gain.ci_low > 0):
+            weakness += f"; training gained {gain.value:+.3f} over its start, not clear of 0"
+        weaknesses.append(f"weak: in the lab of lesson {lesson[:2]} {weakness}")
+    return weaknesses
 
 
-def together(verdicts: Sequence[str], need: int | str = "all") -> str:
-    """The verdict of a claim on several tests, `need` of which must hold: the weakest of the best so many."""
+def combine_verdicts(verdicts: Sequence[str], need: int | str = "all") -> str:
+    """Combines the verdicts of several tests of one claim: the weakest of the `need` strongest decides.
+
+    Args:
+        verdicts: One per test.
+        need: How many tests must hold, or "all".
+
+    Returns:
+        The verdict of the claim.
+    """
     if verdicts == [COMPARED]:
         return COMPARED
     strongest_first = sorted(verdicts, key=_STRENGTH.__getitem__, reverse=True)
-    return strongest_first[(len(verdicts) if need == "all" else int(need)) - 1]
+    num_needed = len(verdicts) if need == "all" else int(need)
+    return strongest_first[num_needed - 1]
 
 
-def _part(claim: Claim, text: str, metrics: Metrics) -> Part:
-    parsed = expressions.parse(text, set(claim.quotes), FUNCTIONS)
-    evaluator = expressions.Evaluator(
-        lambda lesson, key: _known(claim, metrics.estimate(lesson or claim.lesson or "", key)),
-        claim.quotes,
-        FUNCTIONS,
-    )
+def _evaluate_test(claim: Claim, text: str, metrics: Metrics) -> TestResult:
+    test = expressions.parse_test(text, set(claim.quotes), FUNCTIONS)
+
+    def look_up(lesson: str, key: str) -> Interval:
+        estimate = metrics.get_estimate(lesson or claim.lesson or "", key)
+        # In a formula a metric without an interval is a number like any other; a direction has to show its interval.
+        if estimate.known or claim.kind == "direction":
+            return estimate
+        return interval_arithmetic.exact(estimate.value)
+
+    # Both sides of the comparison.
+    evaluator = expressions.Evaluator(look_up, claim.quotes, FUNCTIONS)
     try:
-        left = evaluator.side(parsed.left, parsed.keys)
-        right = evaluator.side(parsed.right, parsed.keys) if parsed.right is not None else None
-    except Missing as missing:
-        return Part(text, UNTESTABLE, reason=str(missing))
+        lhs = evaluator.evaluate(test.lhs, test.metric_keys)
+        rhs = None if test.rhs is None else evaluator.evaluate(test.rhs, test.metric_keys)
+    except MissingMetric as missing:
+        return TestResult(text, UNTESTABLE, reason=str(missing))
     except ZeroDivisionError:
-        return Part(text, UNTESTABLE, reason="a quantity that it divides by is 0 in this run")
-    if right is None:
-        return Part(text, COMPARED, left, None, left)
-    margin = (
-        interval_arithmetic.minus(right, left)
-        if parsed.sign in ("<", "<=")
-        else interval_arithmetic.minus(left, right)
-    )
-    verdict, reason = decide(margin, parsed.sign or "", claim.tolerance)
-    if claim.kind == "direction" and interval_arithmetic.is_exact(margin):
-        verdict, reason = (
-            UNTESTABLE,
-            "its interval has no width, so that nothing in it can have varied",
-        )
-    if claim.kind == "formula" and verdict == UNDECIDED and interval_arithmetic.is_exact(margin):
-        verdict, reason = FAILS, "both sides are equal"
-    return Part(text, verdict, left, right, margin, reason)
+        reason = "a quantity that it divides by is 0 in this run"
+        return TestResult(text, UNTESTABLE, reason=reason)
+    if rhs is None:
+        return TestResult(text, COMPARED, lhs, None, lhs)
+    # How far the claim is met, above 0 if it is.
+    if test.comparison in ("<", "<="):
+        difference = interval_arithmetic.minus(rhs, lhs)
+    else:
+        difference = interval_arithmetic.minus(lhs, rhs)
+
+    # An exact difference cannot decide a direction, and decides every formula.
+    verdict, reason = decide(difference, test.comparison or "", claim.tolerance)
+    if interval_arithmetic.is_exact(difference):
+        if claim.kind == "direction":
+            verdict = UNTESTABLE
+            reason = "its interval has no width, so that nothing in it can have varied"
+        elif claim.kind == "formula" and verdict == UNDECIDED:
+            verdict = FAILS
+            reason = "both sides are equal"
+    return TestResult(text, verdict, lhs, rhs, difference, reason)
 
 
-def _adopted(claim: Claim, metrics: Metrics) -> Part:
-    """The verdict that a lesson has reached itself (`words.verdict`), where metrics cannot tell it again."""
-    lesson, key = claim.reads()[0]
+def _adopt_lesson_verdict(claim: Claim, metrics: Metrics) -> TestResult:
+    """The verdict that a lesson has reached itself (`words.verdict`), where metrics cannot show it again."""
+    lesson, key = claim.list_metric_keys()[0]
     text = f"{{{key}}}"
     try:
-        word = metrics.word(lesson, key)
-    except Missing as missing:
-        return Part(text, UNTESTABLE, reason=str(missing))
-    if word not in _ADOPTED:
+        word = metrics.get_verdict_word(lesson, key)
+    except MissingMetric as missing:
+        return TestResult(text, UNTESTABLE, reason=str(missing))
+    if word not in _VERDICT_OF_LESSON_WORD:
         raise ClaimError(
-            f"metric {key!r} of lesson {lesson} says {word!r}; a verdict is one of {sorted(_ADOPTED)}"
+            f"metric {key!r} of lesson {lesson} says {word!r}; "
+            f"a verdict is one of {sorted(_VERDICT_OF_LESSON_WORD)}"
         )
-    return Part(text, _ADOPTED[word], reason=f"lesson {lesson[:2]} judges this: {word}")
+    verdict = _VERDICT_OF_LESSON_WORD[word]
+    return TestResult(text, verdict, reason=f"lesson {lesson[:2]} judges this: {word}")
 
 
-def _known(claim: Claim, found: Interval) -> Interval:
-    """In a formula a metric without an interval is a number like any other; a direction has to show its interval."""
-    return (
-        found
-        if found.known or claim.kind == "direction"
-        else interval_arithmetic.exact(found.value)
-    )
+def decide(difference: Interval, comparison: str, tolerance: float = 0.0) -> tuple[str, str]:
+    """Decides one comparison by its interval.
 
+    Args:
+        difference: Left minus right, or right minus left where the comparison is < or <=.
+        comparison: <, >, <=, >= or ==.
+        tolerance: How far the sides of an equality may be apart.
 
-def decide(margin: Interval, sign: str, tolerance: float = 0.0) -> tuple[str, str]:
-    """Verdict and reason of one comparison. margin: left - right, or right - left where `sign` is < or <=."""
-    if sign == "==":
-        return (
-            HOLDS if abs(margin.value) <= tolerance * (1 + _ROUNDING) + _ROUNDING else FAILS
-        ), ""
-    if not margin.known:
+    Returns:
+        The verdict, and the reason where it does not explain itself.
+    """
+    if comparison == "==":
+        is_equal = abs(difference.value) <= tolerance * (1 + _ROUNDING) + _ROUNDING
+        return (HOLDS, "") if is_equal else (FAILS, "")
+    if not difference.known:
         return UNDECIDED, "not everything in it has an interval"
-    slack = _ROUNDING if "=" in sign else 0.0
-    if margin.ci_low > -slack:
+    # <= and >= hold at equality, which rounding may miss.
+    slack = _ROUNDING if "=" in comparison else 0.0
+    if difference.ci_low > -slack:
         return HOLDS, ""
-    if margin.ci_high < -slack:
+    if difference.ci_high < -slack:
         return FAILS, ""
-    return UNDECIDED, "no difference at all" if interval_arithmetic.is_exact(
-        margin
-    ) else "the interval holds 0"
+    if interval_arithmetic.is_exact(difference):
+        return UNDECIDED, "no difference at all"
+    return UNDECIDED, "the interval holds 0"

@@ -1,20 +1,20 @@
 """Statistics: estimates from results with one rule for all intervals, verdicts, Pareto fronts and cost curves.
 
-`mean`, `gap`, `ratio`, `change`, `above_mixtures`, `share` and `statistic` take rows of
-`lib.experiment.results_table` and return frames of value, lo, hi, runs, items, p and told; `verdict`, `holm` and
-`words` say what such a frame says.
+`mean`, `paired_difference`, `ratio`, `diff_in_diff`, `gain_over_mixture`, `success_rate` and `statistic` take rows of
+`lib.experiment.results_table` and return frames of value, ci_low, ci_high, num_runs, num_items, p_value and mde;
+`verdict`, `holm` and `summary_sentence` say what such a frame says.
 """
 
 from lib.stats.cost_curves import aiq, apgr, cpt, hull, hull_at, pgr
 from lib.stats.estimates import (
-    above_mixtures,
-    change,
-    gap,
+    diff_in_diff,
+    gain_over_mixture,
     intervals,
     mean,
+    paired_difference,
     ratio,
-    share,
     statistic,
+    success_rate,
 )
 from lib.stats.headroom import MIN_HEADROOM, headroom, is_open
 from lib.stats.intervals import (
@@ -24,7 +24,7 @@ from lib.stats.intervals import (
     Interval,
     grouped_interval,
     mean_interval,
-    share_interval,
+    proportion_interval,
     t_interval,
 )
 from lib.stats.pareto import (
@@ -36,6 +36,6 @@ from lib.stats.pareto import (
     pareto_front,
     sparsity,
 )
-from lib.stats.verdicts import holm, verdict, words
+from lib.stats.verdicts import holm, summary_sentence, verdict
 
 VERSION = 1  # of the estimates, verdicts, fronts and curves of this package

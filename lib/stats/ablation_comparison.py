@@ -1,8 +1,8 @@
-"""What an ablation leaves: the same measures of several variants, paired by seed and by what they were tried on.
+"""What an ablation shows: the same measures of several variants, paired by seed and test unit.
 
-A gain is the mean difference between a variant and the one that it is held against, inside pairs of seed and unit (a
-student, a question), by `lib.stats`: where seeds share their units both are sampled, where every seed has units of
-its own seeds are. A start that has one run is held against each of several.
+A gain is the mean difference between a variant and its baseline, inside pairs of seed and unit (a student, a question),
+by `lib.stats`: where seeds share their units both are sampled, where every seed has units of its own seeds are. An
+untrained start that has a single run is compared with each of several.
 """
 
 from collections.abc import Mapping
@@ -26,40 +26,46 @@ class Measure:
     better: str = "higher"
 
     def look(self, gain: pd.Series) -> str:
-        """What a gain is: clear where its interval leaves 0 out, and then for the better, the worse, or neither."""
-        if not (gain["ci_low"] > 0 or gain["ci_high"] < 0):
+        """Classifies a gain: clear where its interval leaves 0 out, and then for the better, the worse, or neither."""
+        is_clear = gain["ci_low"] > 0 or gain["ci_high"] < 0
+        if not is_clear:
             return UNCLEAR
-        return (
-            OTHER
-            if not self.better
-            else BETTER
-            if (gain["value"] > 0) == (self.better == "higher")
-            else WORSE
-        )
+        if not self.better:
+            return OTHER
+        is_higher = gain["value"] > 0
+        return BETTER if is_higher == (self.better == "higher") else WORSE
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One ablation.
+    """One ablation: variants, each with the baseline that it is compared with.
 
-    name: in metrics; about: what is changed, as a few words; frame: one row per variant, seed and unit, with the
-    columns of measures, units that seeds do not share under names of their own; against: each variant, and the one
-    that it is held against; measures: the first is what the answer is about; backend: who decided.
-    Raises ValueError for a variant that is not in the frame.
+    Attributes:
+        name: The prefix of its metrics.
+        about: What is changed, in a few words.
+        frame: One row for each variant, seed and unit, with the columns of the measures. Units that seeds do not share
+            have different names.
+        baselines: The baseline of each variant that has one; both are values of the frame's column `variant`.
+        measures: The first one is what the answer is about.
+        backend: Which kind of model decided.
+
+    Raises:
+        ValueError: If a variant is not in the frame.
     """
 
     name: str
     about: str
     frame: pd.DataFrame
-    against: Mapping[str, str]
+    baselines: Mapping[str, str]
     measures: tuple[Measure, ...]
     backend: str
 
     def __post_init__(self) -> None:
-        there = set(self.frame["variant"])
-        missing = sorted((set(self.against) | set(self.against.values())) - there)
+        variants = set(self.frame["variant"])
+        compared_variants = set(self.baselines) | set(self.baselines.values())
+        missing = sorted(compared_variants - variants)
         if missing:
-            raise ValueError(f"{self.name}: no rows of {missing}; there are {sorted(there)}")
+            raise ValueError(f"{self.name}: no rows of {missing}; there are {sorted(variants)}")
 
     @property
     def main(self) -> Measure:
@@ -74,50 +80,67 @@ class Comparison:
     @cached_property
     def levels(self) -> dict[str, pd.DataFrame]:
         """By column, means of every variant."""
-        return {m.column: estimates.mean(self.rows, m.column, "variant") for m in self.measures}
+        return {
+            measure.column: estimates.mean(self.rows, measure.column, "variant")
+            for measure in self.measures
+        }
 
     @cached_property
     def gains(self) -> dict[str, pd.DataFrame]:
-        """By column, variant minus what it is held against, with its `look`. Raises ValueError for variants that were
-        not tried on the same things."""
-        return {m.column: self._gains(m) for m in self.measures} if self.against else {}
+        """By column, variant minus baseline, with its `look`.
 
-    def _gains(self, m: Measure) -> pd.DataFrame:
-        pairs = {
-            new: estimates.gap(self.rows, m.column, {"variant": new}, {"variant": old}).iloc[0]
-            for new, old in self.against.items()
-        }
-        found = pd.DataFrame(pairs).T.rename_axis("variant")
-        return found.assign(look=[m.look(row) for _, row in found.iterrows()])
+        Raises:
+            ValueError: If a variant and its baseline were not tested on the same units.
+        """
+        if not self.baselines:
+            return {}
+        return {measure.column: self._estimate_gains(measure) for measure in self.measures}
+
+    def _estimate_gains(self, measure: Measure) -> pd.DataFrame:
+        gain_by_variant = {}
+        for variant, baseline in self.baselines.items():
+            difference = estimates.paired_difference(
+                self.rows, measure.column, {"variant": variant}, {"variant": baseline}
+            )
+            gain_by_variant[variant] = difference.iloc[0]
+        gains = pd.DataFrame(gain_by_variant).T.rename_axis("variant")
+        return gains.assign(look=[measure.look(gain) for _, gain in gains.iterrows()])
 
     def relative(self) -> pd.DataFrame:
-        """Gains in the first measure as shares of what they are held against, taken as known; without those whose
-        reference is 0."""
-        found = self.gains[self.main.column]
-        bases = (
-            self.levels[self.main.column]["value"].abs().loc[list(self.against.values())].to_numpy()
-        )
-        ends = ["value", "ci_low", "ci_high"]
-        return found.assign(
-            **(found[ends].div(np.where(bases > 1e-9, bases, np.nan), axis=0))
-        ).dropna(subset="value")
+        """Gains in the first measure as fractions of their baselines, without those whose baseline is 0.
+
+        The baseline is taken for known, so that the interval is only that of the gain.
+        """
+        gains = self.gains[self.main.column]
+        means = self.levels[self.main.column]["value"].abs()
+        baseline_means = means.loc[list(self.baselines.values())].to_numpy()
+        divisors = np.where(baseline_means > 1e-9, baseline_means, np.nan)
+        columns = ["value", "ci_low", "ci_high"]
+        fractions = gains[columns].div(divisors, axis=0)
+        return gains.assign(**fractions).dropna(subset="value")
 
 
 def slug(variant: str) -> str:
     """A variant's part of a metric's name."""
-    kept = "".join(c if c.isalnum() or c in "-+." else " " for c in variant).replace(".", "p")
-    return "_".join(kept.split()).lstrip("-+_")
+    # Dots separate the parts of a metric's name, so 0.2 becomes 0p2.
+    allowed = "".join(c if c.isalnum() or c in "-+." else " " for c in variant).replace(".", "p")
+    return "_".join(allowed.split()).lstrip("-+_")
 
 
-def metrics(compared: Comparison) -> dict[str, pd.Series | str]:
-    """Metrics as a lesson takes them: `name.variant.column`, `name.variant.gain` of the first measure and
-    `gain_column` of the others, and `name.backend`."""
-    out: dict[str, pd.Series | str] = {f"{compared.name}.backend": compared.backend}
-    for column, found in compared.levels.items():
-        out |= {
-            f"{compared.name}.{slug(variant)}.{column}": row for variant, row in found.iterrows()
-        }
-    for column, found in compared.gains.items():
-        last = "gain" if column == compared.main.column else f"gain_{column}"
-        out |= {f"{compared.name}.{slug(variant)}.{last}": row for variant, row in found.iterrows()}
-    return out
+def metrics(comparison: Comparison) -> dict[str, pd.Series | str]:
+    """Metrics as a lesson takes them.
+
+    Returns:
+        `name.variant.column`, `name.variant.gain` of the first measure and `gain_column` of the others, and
+        `name.backend`.
+    """
+    name = comparison.name
+    values: dict[str, pd.Series | str] = {f"{name}.backend": comparison.backend}
+    for column, levels in comparison.levels.items():
+        for variant, level in levels.iterrows():
+            values[f"{name}.{slug(variant)}.{column}"] = level
+    for column, gains in comparison.gains.items():
+        gain_key = "gain" if column == comparison.main.column else f"gain_{column}"
+        for variant, gain in gains.iterrows():
+            values[f"{name}.{slug(variant)}.{gain_key}"] = gain
+    return values

@@ -1,26 +1,28 @@
-"""Estimates from records: means, paired gaps, ratios, changes, distances to mixtures; one rule for all intervals.
+"""Estimates from results: means, paired differences, ratios, differences in differences, gains over mixtures; one rule
+for all intervals.
 
-Every function takes rows of a record (`lib.experiment.results_table`), the column that is measured and the columns
-`by` which estimates are wanted, and returns a frame with that index: value, ci_low and ci_high (95 %), num_runs,
-num_items, p_value (of no effect) and mde (the minimum detectable effect, with 80 % power). A unit is one seed x item x
-sample; samples of one item are averaged, differences are taken inside a unit. One number has one interval wherever it
-is shown: nothing is drawn at random but in `statistic`, whose stream is named by the quantity.
+Every function takes rows of the results table (`lib.experiment.results_table`), the column that is measured and the
+columns `by` which estimates are grouped, and returns a frame with that index: value, ci_low and ci_high (95 %),
+num_runs, num_items, p_value (of no effect) and mde (the minimum detectable effect, with 80 % power). A unit is one seed
+x item x sample; samples of one item are averaged, differences are taken inside a unit. One number has one interval
+wherever it is shown: only `statistic` draws random numbers, from a stream that is named by the quantity.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lib.experiment import seeds
-from lib.experiment.results_table import where
+from lib.experiment.results_table import select
 from lib.stats import random_effects
 from lib.stats.cost_curves import hull
 from lib.stats.intervals import DRAWS, Interval
 
 By = str | Sequence[str]
+GroupName = tuple  # values of the columns `by`, in their order
+EstimateRow = dict[str, float]
 KEYS = ["seed", "item", "sample"]
 COLUMNS = ["value", "ci_low", "ci_high", "num_runs", "num_items", "p_value", "mde"]
 
@@ -28,293 +30,436 @@ COLUMNS = ["value", "ci_low", "ci_high", "num_runs", "num_items", "p_value", "md
 def mean(rows: pd.DataFrame, column: str, by: By = (), pool: bool = False) -> pd.DataFrame:
     """Means of a column over seeds crossed with items, over seeds whose items are their own, or over one run's items.
 
-    pool: take the variances of all groups for equal (methods that are alike), which few seeds profit from.
+    Args:
+        rows: Rows of the results table.
+        column: What is averaged.
+        by: Columns that define the groups.
+        pool: Take the variances of all groups for equal (methods that vary alike), from which few seeds profit.
+
+    Returns:
+        One row for each group, with the columns of `COLUMNS`.
     """
-    parts = [(name, _units(part, column)) for name, part in _groups(rows, by)]
-    spreads = [_spread(units, column) for _, units in parts]
-    if pool and len(spreads) > 1:
-        spreads = random_effects.pooled(spreads)
-    found = [
-        _bounded(spread.row(), units) for (_, units), spread in zip(parts, spreads, strict=True)
-    ]
-    return _frame([name for name, _ in parts], found, by)
+    units_by_group = {
+        name: _index_by_unit(group_rows, column) for name, group_rows in _iterate_groups(rows, by)
+    }
+    components = [_estimate_variance_components(units, column) for units in units_by_group.values()]
+    if pool and len(components) > 1:
+        components = random_effects.pool_variance_components(components)
+
+    estimates = {}
+    for (name, units), group_components in zip(units_by_group.items(), components, strict=True):
+        estimates[name] = _use_exact_interval_of_proportion(group_components.to_row(), units)
+    return _make_frame(estimates, by)
 
 
-def gap(
-    rows: pd.DataFrame, column: str, of: Mapping, against: Mapping, by: By = ()
+def paired_difference(
+    rows: pd.DataFrame, column: str, treatment: Mapping, baseline: Mapping, by: By = ()
 ) -> pd.DataFrame:
-    """Means of (of - against) inside pairs. of, against: conditions such as {"method": "RO"}."""
-    return _paired(rows, by, lambda part: _difference(part, column, of, against), column)
+    """Mean differences treatment - baseline, taken inside pairs of one seed, item and sample.
+
+    Args:
+        rows: Rows of the results table.
+        column: What is compared.
+        treatment: Conditions that select the rows of interest, such as {"method": "RO"}.
+        baseline: Conditions that select the rows to compare them with.
+        by: Columns that define the groups.
+
+    Returns:
+        One row for each group, with the columns of `COLUMNS`.
+
+    Raises:
+        ValueError: If a unit is measured twice, has no value or has no partner.
+    """
+    estimates = {}
+    for name, group_rows in _iterate_groups(rows, by):
+        differences = _difference_in_pairs(group_rows, column, treatment, baseline)
+        estimates[name] = _estimate_variance_components(differences, column).to_row()
+    return _make_frame(estimates, by)
 
 
-def change(
+def diff_in_diff(
     rows: pd.DataFrame,
     column: str,
     before: Mapping,
     after: Mapping,
     by: By = (),
-    against: Mapping | None = None,
+    baseline: Mapping | None = None,
 ) -> pd.DataFrame:
-    """What training changed, (after - before) inside pairs; with `against` less what it changed there: a difference in
-    differences, in which what the start already did is subtracted.
+    """What training changed, after - before inside pairs; with a baseline, minus what training changed there.
 
-    before, after: conditions such as {"role": "start"}; against: of the rows to be compared with, such as
-    {"method": "random"}; the others are then those that `against` does not take.
+        (treatment_after - treatment_before) - (baseline_after - baseline_before)
+
+    The difference in differences leaves out what the untrained method already did.
+
+    Args:
+        rows: Rows of the results table.
+        column: What is compared.
+        before: Conditions that select rows before training, such as {"role": "start"}.
+        after: Conditions that select rows after training.
+        by: Columns that define the groups.
+        baseline: Conditions that select the rows to compare with, such as {"method": "random"}; the treatment is then
+            all other rows. Without it the change itself is estimated.
+
+    Returns:
+        One row for each group, with the columns of `COLUMNS`.
     """
-
-    def one(part: pd.DataFrame) -> pd.Series:
-        if against is None:
-            return _difference(part, column, after, before)
-        control = where(part, **against)
-        own = _difference(part.drop(control.index), column, after, before)
-        return _aligned(own, _difference(control, column, after, before), column)
-
-    return _paired(rows, by, one, column)
+    estimates = {}
+    for name, group_rows in _iterate_groups(rows, by):
+        if baseline is None:
+            differences = _difference_in_pairs(group_rows, column, after, before)
+        else:
+            baseline_rows = select(group_rows, **baseline)
+            treatment_rows = group_rows.drop(baseline_rows.index)
+            differences = _subtract_paired(
+                _difference_in_pairs(treatment_rows, column, after, before),
+                _difference_in_pairs(baseline_rows, column, after, before),
+                column,
+            )
+        estimates[name] = _estimate_variance_components(differences, column).to_row()
+    return _make_frame(estimates, by)
 
 
 def ratio(
-    rows: pd.DataFrame, column: str, of: Mapping, against: Mapping, by: By = ()
+    rows: pd.DataFrame, column: str, treatment: Mapping, baseline: Mapping, by: By = ()
 ) -> pd.DataFrame:
-    """Ratios r = mean(of) / mean(against) of a positive column, by the delta method on logarithms:
+    """Ratios r = mean(treatment) / mean(baseline) of a positive column, by the delta method on logarithms.
 
-        log r is estimated with the spread of (of / mean(of) - against / mean(against)), taken inside pairs.
+    The variance of log r is that of treatment / mean(treatment) - baseline / mean(baseline), taken inside pairs.
 
-    p_value is that of r = 1, mde the smallest change of log r. Raises ValueError where a mean is not above 0.
+    Args:
+        rows: Rows of the results table.
+        column: What is compared.
+        treatment: Conditions that select the rows of interest.
+        baseline: Conditions that select the rows to compare them with.
+        by: Columns that define the groups.
+
+    Returns:
+        One row for each group; p_value is that of r = 1, mde the smallest detectable change of log r.
+
+    Raises:
+        ValueError: If a mean is not above 0.
     """
-    names, found = [], []
-    for name, part in _groups(rows, by):
-        top, bottom = (_units(where(part, **condition), column) for condition in (of, against))
-        sizes = [_spread(units, column).value for units in (top, bottom)]
-        if min(sizes) <= 0:
+    estimates = {}
+    for name, group_rows in _iterate_groups(rows, by):
+        treatment_units = _index_by_unit(select(group_rows, **treatment), column)
+        baseline_units = _index_by_unit(select(group_rows, **baseline), column)
+        treatment_mean = _estimate_variance_components(treatment_units, column).value
+        baseline_mean = _estimate_variance_components(baseline_units, column).value
+        if min(treatment_mean, baseline_mean) <= 0:
             raise ValueError(
-                f"a ratio of {column!r} needs means above 0, got {sizes[0]:g} and {sizes[1]:g}"
+                f"a ratio of {column!r} needs means above 0, got {treatment_mean:g} and {baseline_mean:g}"
             )
-        relative = _spread(_aligned(top / sizes[0], bottom / sizes[1], column), column)
-        log = replace(relative, value=float(np.log(sizes[0] / sizes[1]))).row()
-        names.append(name)
-        found.append(log | {end: float(np.exp(log[end])) for end in ("value", "ci_low", "ci_high")})
-    return _frame(names, found, by)
+
+        relative_differences = _subtract_paired(
+            treatment_units / treatment_mean, baseline_units / baseline_mean, column
+        )
+        log_ratio = replace(
+            _estimate_variance_components(relative_differences, column),
+            value=float(np.log(treatment_mean / baseline_mean)),
+        )
+
+        # Back from logarithms; p_value and mde stay on the logarithmic scale.
+        estimate = log_ratio.to_row()
+        for key in ("value", "ci_low", "ci_high"):
+            estimate[key] = float(np.exp(estimate[key]))
+        estimates[name] = estimate
+    return _make_frame(estimates, by)
 
 
-def above_mixtures(
-    rows: pd.DataFrame, quality: str, cost: str, of: Mapping, among: Mapping, by: By = ()
+def gain_over_mixture(
+    rows: pd.DataFrame,
+    quality: str,
+    cost: str,
+    treatment: Mapping,
+    mixed_methods: Mapping,
+    by: By = (),
 ) -> pd.DataFrame:
-    """How far the quality of one selection lies above what tossing coins between others buys at its cost.
+    """How far the quality of one selection lies above that of a random mixture of other methods at the same mean cost.
 
-    among: the rows whose methods are mixed, such as {"role": "expert"}. The hull of their means gives, at the cost of
-    `of`, two neighbours a and b with weights w and 1 - w and a slope m; to first order the distance is the mean of
+    The hull of the mixed methods' means gives, at the cost of the treatment, two neighbours a and b with weights w and
+    1 - w and a slope m (RouterBench, Hu et al. 2024, section 3). To first order the gain is the mean of
 
-        (q_of - m c_of) - w (q_a - m c_a) - (1 - w) (q_b - m c_b)
+        (q_treatment - m c_treatment) - w (q_a - m c_a) - (1 - w) (q_b - m c_b)
 
-    taken inside pairs. Beyond the dearest method the best stands alone. Raises ValueError where `of` is cheaper than
-    all.
+    taken inside pairs. Beyond the most expensive method the best one stands alone.
+
+    Args:
+        rows: Rows of the results table, with a column `method`.
+        quality: The column that is compared.
+        cost: The column in which treatment and mixture are equal.
+        treatment: Conditions that select the rows of interest.
+        mixed_methods: Conditions that select the rows whose methods are mixed, such as {"role": "expert"}.
+        by: Columns that define the groups.
+
+    Returns:
+        One row for each group, with the columns of `COLUMNS`.
+
+    Raises:
+        ValueError: If the treatment is cheaper than every mixed method.
     """
+    estimates = {}
+    for name, group_rows in _iterate_groups(rows, by):
+        treatment_rows = select(group_rows, **treatment)
+        mixed_rows = select(group_rows, **mixed_methods)
+        weights, slope = _match_mixture_by_cost(treatment_rows, mixed_rows, quality, cost)
 
-    def one(part: pd.DataFrame) -> pd.Series:
-        own, others = where(part, **of), where(part, **among)
-        shares, slope = _mixture(own, others, quality, cost)
-        net = _units(own.assign(net=own[quality] - slope * own[cost]), "net")
-        for method, weight in shares.items():
-            paid = others[others["method"] == method].assign(
-                net=lambda rest: rest[quality] - slope * rest[cost]
-            )
-            net = _aligned(net, weight * _units(paid, "net"), quality)
-        return net
-
-    return _paired(rows, by, one, quality)
+        # net: quality after what it costs, at the hull's price of quality
+        treatment_net = treatment_rows[quality] - slope * treatment_rows[cost]
+        gains = _index_by_unit(treatment_rows.assign(net=treatment_net), "net")
+        for method, weight in weights.items():
+            method_rows = mixed_rows[mixed_rows["method"] == method]
+            method_net = method_rows[quality] - slope * method_rows[cost]
+            method_units = _index_by_unit(method_rows.assign(net=method_net), "net")
+            gains = _subtract_paired(gains, weight * method_units, quality)
+        estimates[name] = _estimate_variance_components(gains, quality).to_row()
+    return _make_frame(estimates, by)
 
 
-def _mixture(
-    own: pd.DataFrame, others: pd.DataFrame, quality: str, cost: str
+def _match_mixture_by_cost(
+    treatment_rows: pd.DataFrame, mixed_rows: pd.DataFrame, quality: str, cost: str
 ) -> tuple[dict[str, float], float]:
-    """The methods of the hull between which the cost of `own` lies, with their weights, and the hull's slope there."""
-    means = others.groupby("method", sort=False)[[cost, quality]].mean()
-    corners = means.iloc[hull(means[cost].to_numpy(), means[quality].to_numpy())]
-    at = float(own[cost].mean())
-    if at < corners[cost].iloc[0]:
+    """Weights of the methods whose mixture costs as much as the treatment, and the slope of the hull at that cost."""
+    method_means = mixed_rows.groupby("method", sort=False)[[cost, quality]].mean()
+    corner_indices = hull(method_means[cost].to_numpy(), method_means[quality].to_numpy())
+    corners = method_means.iloc[corner_indices]  # by rising cost
+    lowest_cost = corners[cost].iloc[0]
+    target_cost = float(treatment_rows[cost].mean())
+    if target_cost < lowest_cost:
         raise ValueError(
-            f"{cost} {at:g} is below that of every method of the mixtures ({corners[cost].iloc[0]:g})"
+            f"{cost} {target_cost:g} is below that of every method of the mixtures ({lowest_cost:g})"
         )
-    place = int(np.searchsorted(corners[cost].to_numpy(), at, side="right"))
-    if place == len(corners):  # dearer than all: the best alone
+
+    upper = int(np.searchsorted(corners[cost].to_numpy(), target_cost, side="right"))
+    if upper == len(corners):
+        # More expensive than every method: the best one alone.
         return {corners.index[-1]: 1.0}, 0.0
-    (c_a, q_a), (c_b, q_b) = corners.iloc[place - 1], corners.iloc[place]
-    weight = (c_b - at) / (c_b - c_a)
-    return {corners.index[place - 1]: weight, corners.index[place]: 1 - weight}, (q_b - q_a) / (
-        c_b - c_a
-    )
+    cost_a, quality_a = corners.iloc[upper - 1]
+    cost_b, quality_b = corners.iloc[upper]
+    weight_a = (cost_b - target_cost) / (cost_b - cost_a)
+    weights = {corners.index[upper - 1]: weight_a, corners.index[upper]: 1 - weight_a}
+    slope = (quality_b - quality_a) / (cost_b - cost_a)
+    return weights, slope
 
 
-def share(rows: pd.DataFrame, column: str, least: float, by: By = ()) -> pd.DataFrame:
-    """Share of seeds whose mean of a column is at least `least`, with Clopper and Pearson's exact interval: what to
-    report where results have two modes and a mean lies where no run does."""
-    names, found = [], []
-    for name, part in _groups(rows, by):
-        means = part.groupby("seed")[column].mean()
-        hits = int((means >= least).sum())
-        ci_low, ci_high = random_effects.exact_share(hits, len(means))
-        names.append(name)
-        found.append(
-            random_effects._row(
-                hits / len(means),
-                ci_low,
-                ci_high,
-                len(means),
-                part["item"].nunique(),
-                np.nan,
-                np.nan,
-            )
+def success_rate(rows: pd.DataFrame, column: str, threshold: float, by: By = ()) -> pd.DataFrame:
+    """Fraction of seeds whose mean of a column is at least `threshold`, with Clopper and Pearson's exact interval.
+
+    It is what to report where results have two modes, so that the mean lies where no run does.
+
+    Args:
+        rows: Rows of the results table.
+        column: What is averaged within each seed.
+        threshold: The smallest mean that counts as a success.
+        by: Columns that define the groups.
+
+    Returns:
+        One row for each group; p_value and mde are nan.
+    """
+    estimates = {}
+    for name, group_rows in _iterate_groups(rows, by):
+        seed_means = group_rows.groupby("seed")[column].mean()
+        num_seeds = len(seed_means)
+        num_successes = int((seed_means >= threshold).sum())
+        ci_low, ci_high = random_effects.clopper_pearson_interval(num_successes, num_seeds)
+        estimates[name] = random_effects.estimate_row(
+            num_successes / num_seeds,
+            ci_low=ci_low,
+            ci_high=ci_high,
+            num_runs=num_seeds,
+            num_items=group_rows["item"].nunique(),
         )
-    return _frame(names, found, by)
+    return _make_frame(estimates, by)
 
 
 def statistic(
     rows: pd.DataFrame, columns: Sequence[str], function: Callable[[np.ndarray], float], by: By = ()
 ) -> pd.DataFrame:
-    """A number that is no mean, such as a hypervolume: `function` of each seed's rows (n, k), with Student's interval
-    over seeds, or of one run's with a bootstrap over its rows, from a stream named by function, columns and group."""
-    names, found = [], []
-    for name, part in _groups(rows, by):
-        by_seed = [group[list(columns)].to_numpy(dtype=float) for _, group in part.groupby("seed")]
-        values = np.array([function(points) for points in by_seed])
-        row = random_effects.sample(values, "runs", len(values), part["item"].nunique()).row()
-        if len(values) == 1:
-            rng = seeds.rng(
-                "measure", getattr(function, "__name__", "statistic"), *columns, *map(str, name)
-            )
-            points = by_seed[0]
-            drawn = [
-                function(points[rng.integers(len(points), size=len(points))])
-                for _ in range(DRAWS // 4)
-            ]
-            row |= dict(
-                zip(
-                    ("ci_low", "ci_high"),
-                    map(float, np.quantile(drawn, [0.025, 0.975])),
-                    strict=True,
-                )
-            )
-        names.append(name)
-        found.append(row)
-    return _frame(names, found, by)
+    """A number that is no mean, such as a hypervolume: `function` of each seed's rows.
+
+    Several seeds have Student's interval over seeds. A single run has a bootstrap over its rows, from a stream that is
+    named by function, columns and group.
+
+    Args:
+        rows: Rows of the results table.
+        columns: The k columns that the function takes.
+        function: Maps an array (n, k) to a number.
+        by: Columns that define the groups.
+
+    Returns:
+        One row for each group, with the columns of `COLUMNS`.
+    """
+    estimates = {}
+    for name, group_rows in _iterate_groups(rows, by):
+        points_by_seed = [
+            seed_rows[list(columns)].to_numpy(dtype=float)  # (n, k)
+            for _, seed_rows in group_rows.groupby("seed")
+        ]
+        values = np.array([function(points) for points in points_by_seed])  # (seeds,)
+        num_runs = len(values)
+        num_items = group_rows["item"].nunique()
+        estimate = random_effects.sample_variance_components(
+            values, "runs", num_runs, num_items
+        ).to_row()
+
+        if num_runs == 1:
+            function_name = getattr(function, "__name__", "statistic")
+            rng = seeds.rng("measure", function_name, *columns, *map(str, name))
+            ci_low, ci_high = _bootstrap_interval(points_by_seed[0], function, rng)
+            estimate["ci_low"] = ci_low
+            estimate["ci_high"] = ci_high
+        estimates[name] = estimate
+    return _make_frame(estimates, by)
+
+
+def _bootstrap_interval(
+    points: np.ndarray, function: Callable[[np.ndarray], float], rng: np.random.Generator
+) -> tuple[float, float]:
+    """Percentiles of a function of resampled rows; points: (n, k)."""
+    num_points = len(points)
+    resampled = []
+    for _ in range(DRAWS // 4):
+        indices = rng.integers(num_points, size=num_points)
+        resampled.append(function(points[indices]))
+    ci_low, ci_high = np.quantile(resampled, [0.025, 0.975])
+    return float(ci_low), float(ci_high)
 
 
 def intervals(estimates: pd.DataFrame) -> pd.Series:
     """Estimates as one column of `Interval`, to stand beside others in a table."""
-    held = [
-        Interval(*map(float, ends))
-        for ends in estimates[["value", "ci_low", "ci_high"]].itertuples(index=False)
-    ]
-    return pd.Series(held, index=estimates.index, dtype=object)
+    interval_columns = estimates[["value", "ci_low", "ci_high"]]
+    values = [Interval(*map(float, ends)) for ends in interval_columns.itertuples(index=False)]
+    return pd.Series(values, index=estimates.index, dtype=object)
 
 
 # From rows to numbers ------------------------------------------------------------------------------
 
 
-def _groups(rows: pd.DataFrame, by: By) -> Iterator[tuple[tuple, pd.DataFrame]]:
+def _iterate_groups(rows: pd.DataFrame, by: By) -> Iterator[tuple[GroupName, pd.DataFrame]]:
     """(name, rows) of each group, in the order in which they appear."""
-    by = _names(by)
     if rows.empty:
         raise ValueError("there are no rows to measure; is a condition misspelled?")
-    yield from rows.groupby(by, sort=False, observed=True) if by else [((), rows)]
+    columns = _as_list(by)
+    if columns:
+        yield from rows.groupby(columns, sort=False, observed=True)
+    else:
+        yield (), rows
 
 
-def _names(by: By) -> list[str]:
+def _as_list(by: By) -> list[str]:
     return [by] if isinstance(by, str) else list(by)
 
 
-def _units(rows: pd.DataFrame, column: str) -> pd.Series:
-    """The column by seed, item and try. Raises ValueError for a unit that stands there twice, or without a value."""
+def _index_by_unit(rows: pd.DataFrame, column: str) -> pd.Series:
+    """The column as floats, indexed by seed, item and sample.
+
+    Raises:
+        ValueError: If there are no rows, a value is missing, or a unit is there twice.
+    """
     if rows.empty:
         raise ValueError(f"no rows to measure {column!r} on; is a condition misspelled?")
-    rows = rows.assign(
-        **{key: 0 for key in ("seed", "sample") if key not in rows}
-    )  # one run, one try
+    # Rows without these columns are of one run, or of one sample of each item.
+    absent_keys = [key for key in ("seed", "sample") if key not in rows]
+    rows = rows.assign(**dict.fromkeys(absent_keys, 0))
+
     units = rows.set_index(KEYS)[column].astype(float)
     if units.isna().any():
         raise ValueError(f"{column!r} is missing in {int(units.isna().sum())} of {len(units)} rows")
     if units.index.has_duplicates:
-        twice = units.index[units.index.duplicated()][0]
+        duplicate = units.index[units.index.duplicated()][0]
         raise ValueError(
-            f"{column!r}: seed, item, try {twice} stands there twice; choose a method or group by it"
+            f"{column!r}: seed, item, try {duplicate} stands there twice; choose a method or group by it"
         )
     return units
 
 
-def _difference(rows: pd.DataFrame, column: str, of: Mapping, against: Mapping) -> pd.Series:
-    return _aligned(
-        *(_units(where(rows, **conditions), column) for conditions in (of, against)), column
-    )
+def _difference_in_pairs(
+    rows: pd.DataFrame, column: str, treatment: Mapping, baseline: Mapping
+) -> pd.Series:
+    """treatment - baseline of each unit."""
+    treatment_units = _index_by_unit(select(rows, **treatment), column)
+    baseline_units = _index_by_unit(select(rows, **baseline), column)
+    return _subtract_paired(treatment_units, baseline_units, column)
 
 
-def _aligned(a: pd.Series, b: pd.Series, column: str) -> pd.Series:
-    """a - b inside pairs of seed, item and try; of one run that all others share, inside item and try."""
+def _subtract_paired(a: pd.Series, b: pd.Series, column: str) -> pd.Series:
+    """a - b inside pairs of seed, item and sample; of a single run that all others share, inside item and sample.
+
+    Raises:
+        ValueError: If a unit of `a` has no partner in `b`.
+    """
     if a.index.equals(b.index):
         return a - b
-    seeds_a, seeds_b = (x.index.get_level_values("seed").unique() for x in (a, b))
-    if len(seeds_b) == 1 < len(seeds_a):
+    num_seeds_a = a.index.get_level_values("seed").nunique()
+    num_seeds_b = b.index.get_level_values("seed").nunique()
+    if num_seeds_a == 1 and num_seeds_b > 1:
+        return -_subtract_paired(b, a, column)
+    if num_seeds_b == 1 and num_seeds_a > 1:
+        # Repeat the single run of b for every seed of a.
         b = b.droplevel("seed").reindex(a.index.droplevel("seed"))
         b.index = a.index
-    elif len(seeds_a) == 1 < len(seeds_b):
-        return -_aligned(b, a, column)
-    if set(a.index) - set(b.index) or b.isna().any():
-        raise ValueError(
-            f"{column!r}: {len(set(a.index) - set(b.index)) or int(b.isna().sum())} units have no partner"
-        )
+
+    num_without_partner = len(set(a.index) - set(b.index)) or int(b.isna().sum())
+    if num_without_partner:
+        raise ValueError(f"{column!r}: {num_without_partner} units have no partner")
     return a - b.reindex(a.index)
 
 
-def _spread(units: pd.Series, column: str) -> random_effects.Spread:
-    """The design of the units: crossed, runs with items of their own, or one run. Tries of an item are averaged."""
-    of_run, of_item = (np.asarray(units.index.codes[level], dtype=np.int64) for level in (0, 1))
-    runs, items = int(of_run.max()) + 1, int(of_item.max()) + 1
-    counts, sums = (
-        np.bincount(of_run * items + of_item, weights, runs * items).reshape(runs, items)
-        for weights in (None, units.to_numpy())
-    )
-    held = counts > 0
-    grid = np.divide(sums, counts, where=held, out=np.zeros_like(sums))
-    if runs == 1:
-        return random_effects.sample(grid[0], "items", 1, items)
-    if held.all() and items > 1:
-        return random_effects.crossed(grid)
-    if items > 1 and (held.sum(0) > 1).any():
+def _estimate_variance_components(
+    units: pd.Series, column: str
+) -> random_effects.VarianceComponents:
+    """Recognises the design of the units: runs crossed with items, runs with items of their own, or a single run.
+
+    Args:
+        units: Values by seed, item and sample; samples of an item are averaged.
+        column: What is measured, for the error.
+
+    Raises:
+        ValueError: If some runs share items and others do not.
+    """
+    run_of_unit = np.asarray(units.index.codes[0], dtype=np.int64)
+    item_of_unit = np.asarray(units.index.codes[1], dtype=np.int64)
+    num_runs = int(run_of_unit.max()) + 1
+    num_items = int(item_of_unit.max()) + 1
+
+    # Average the samples of each run and item.
+    grid_shape = (num_runs, num_items)
+    grid_index = run_of_unit * num_items + item_of_unit
+    grid_size = num_runs * num_items
+    counts = np.bincount(grid_index, minlength=grid_size).reshape(grid_shape)
+    sums = np.bincount(grid_index, units.to_numpy(), grid_size).reshape(grid_shape)
+    is_measured = counts > 0
+    grid = np.divide(sums, counts, where=is_measured, out=np.zeros_like(sums))  # (runs, items)
+
+    if num_runs == 1:
+        return random_effects.sample_variance_components(grid[0], "items", 1, num_items)
+    if is_measured.all() and num_items > 1:
+        return random_effects.crossed_variance_components(grid)
+    if num_items > 1 and (is_measured.sum(0) > 1).any():
         raise ValueError(
             f"{column!r}: some runs share items, others do not; take all of them, or name items by run"
         )
-    return random_effects.sample(grid.sum(1) / held.sum(1), "runs", runs, items)
+    run_means = grid.sum(1) / is_measured.sum(1)
+    return random_effects.sample_variance_components(run_means, "runs", num_runs, num_items)
 
 
-def _bounded(row: dict[str, float], units: pd.Series) -> dict[str, float]:
-    """A mean of one run's rights and wrongs has the exact interval of a share."""
-    if (
-        row["num_runs"] == 1
-        and row["num_items"] == len(units)
-        and set(units.unique()) <= {0.0, 1.0}
-    ):
-        ci_low, ci_high = random_effects.exact_share(int(units.sum()), len(units))
-        return row | {"ci_low": ci_low, "ci_high": ci_high}
-    return row
+def _use_exact_interval_of_proportion(estimate: EstimateRow, units: pd.Series) -> EstimateRow:
+    """Replaces the interval by the exact one where the mean is a proportion: a single run's zeros and ones."""
+    is_single_run = estimate["num_runs"] == 1 and estimate["num_items"] == len(units)
+    if not is_single_run or not set(units.unique()) <= {0.0, 1.0}:
+        return estimate
+    ci_low, ci_high = random_effects.clopper_pearson_interval(int(units.sum()), len(units))
+    return estimate | {"ci_low": ci_low, "ci_high": ci_high}
 
 
-def _paired(
-    rows: pd.DataFrame, by: By, one: Callable[[pd.DataFrame], pd.Series], column: str
-) -> pd.DataFrame:
-    names, found = [], []
-    for name, part in _groups(rows, by):
-        names.append(name)
-        found.append(_spread(one(part), column).row())
-    return _frame(names, found, by)
-
-
-def _frame(names: Sequence[Any], found: Sequence[dict[str, float]], by: By) -> pd.DataFrame:
-    by = _names(by)
-    frame = pd.DataFrame(list(found), columns=COLUMNS).astype({"num_runs": int, "num_items": int})
-    if not by:
+def _make_frame(estimates: Mapping[GroupName, EstimateRow], by: By) -> pd.DataFrame:
+    """One row for each group, indexed by the columns `by`."""
+    frame = pd.DataFrame(list(estimates.values()), columns=COLUMNS)
+    frame = frame.astype({"num_runs": int, "num_items": int})
+    columns = _as_list(by)
+    if not columns:
         return frame
-    names = [name if isinstance(name, tuple) else (name,) for name in names]
-    return frame.set_axis(
-        pd.MultiIndex.from_tuples(names, names=by)
-        if len(by) > 1
-        else pd.Index([name[0] for name in names], name=by[0])
-    )
+    if len(columns) == 1:
+        index = pd.Index([name[0] for name in estimates], name=columns[0])
+    else:
+        index = pd.MultiIndex.from_tuples(list(estimates), names=columns)
+    return frame.set_axis(index)

@@ -1,9 +1,9 @@
-"""What choosing for every item could win over always choosing the same: whether there is a question at all."""
+"""What choosing a method for every item could win over always using the same one: is there a question at all?"""
 
 import numpy as np
 import pandas as pd
 
-from lib.stats.estimates import gap
+from lib.stats.estimates import paired_difference
 
 # A question is open where the lower end of the headroom's interval reaches this: accuracy, or utility in [0, 1].
 MIN_HEADROOM = 0.05
@@ -15,50 +15,77 @@ def is_open(estimates: pd.DataFrame) -> pd.Series:
 
 
 def headroom(dev: pd.DataFrame, test: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Mean of a column over test items if the method were chosen per item, minus that of the best constant.
+    """Mean over test items if the best method were chosen for each item, minus that of the best constant method.
 
-    The choice is made on one try of the test items and scored on another, both ways round, so that whoever merely saw
-    the dice wins nothing: between equal coins the headroom is 0 or, by a choice that noise misled, below. The constant
-    is the method that is best on dev. dev, test: rows with method, item, try and the column, every method on every item
-    in two independent tries. Returns one row: value, lo, hi over items, and what `measure.gap` tells besides. Raises
-    ValueError where tries are not two or a method lacks an item.
+    The choice is made on one sample of the test items and scored on another, both ways round, so that a choice which
+    merely saw the noise wins nothing: between equally good random methods the headroom is 0 or, by a choice that noise
+    misled, below. The constant is the method that is best on dev.
+
+    Args:
+        dev: Rows with method, item, sample and the column.
+        test: The same columns, with every method on every item in two independent samples.
+        column: What is measured, higher is better.
+
+    Returns:
+        One row, as `lib.stats.paired_difference` returns it.
+
+    Raises:
+        ValueError: If there are not two samples or a method lacks an item.
     """
-    best = dev.groupby("method", sort=False)[column].mean().idxmax()
-    first, second = _tries(test, column)
-    rows = []
-    for seen, scored in ((first, second), (second, first)):
-        won = scored.to_numpy()[np.arange(len(scored)), _chosen(seen, best)]
-        for method, values in (("chosen", won), ("constant", scored[best].to_numpy())):
-            rows.append(
+    best_method = dev.groupby("method", sort=False)[column].mean().idxmax()
+    first_sample, second_sample = _pivot_samples(test, column)
+    frames = []
+    for sample, (choice_table, score_table) in enumerate(
+        [(first_sample, second_sample), (second_sample, first_sample)]
+    ):
+        chosen_columns = _choose_column_per_item(choice_table, best_method)
+        item_indices = np.arange(len(score_table))
+        scores = {
+            "chosen": score_table.to_numpy()[item_indices, chosen_columns],
+            "constant": score_table[best_method].to_numpy(),
+        }
+        for method, method_scores in scores.items():
+            frames.append(
                 pd.DataFrame(
                     {
                         "method": method,
-                        "item": scored.index,
-                        "sample": len(rows) // 2,
-                        column: values,
+                        "item": score_table.index,
+                        "sample": sample,
+                        column: method_scores,
                     }
                 )
             )
-    return gap(pd.concat(rows), column, {"method": "chosen"}, {"method": "constant"})
+    return paired_difference(
+        pd.concat(frames), column, {"method": "chosen"}, {"method": "constant"}
+    )
 
 
-def _tries(rows: pd.DataFrame, column: str) -> list[pd.DataFrame]:
-    """(items, methods) of each try."""
-    tries = [
-        part.pivot(index="item", columns="method", values=column)
-        for _, part in rows.groupby("sample")
-    ]
-    if len(tries) != 2 or any(
-        table.isna().any(axis=None) or table.shape != tries[0].shape for table in tries
-    ):
+def _pivot_samples(rows: pd.DataFrame, column: str) -> list[pd.DataFrame]:
+    """A table (items, methods) of each of the two samples."""
+    tables = []
+    for _, sample_rows in rows.groupby("sample"):
+        tables.append(sample_rows.pivot(index="item", columns="method", values=column))
+    is_complete = all(
+        table.shape == tables[0].shape and not table.isna().any(axis=None) for table in tables
+    )
+    if len(tables) != 2 or not is_complete:
         raise ValueError(
-            f"headroom of {column!r} needs every method on every item in two samples, got {len(tries)}"
+            f"headroom of {column!r} needs every method on every item in two samples, got {len(tables)}"
         )
-    return tries
+    return tables
 
 
-def _chosen(seen: pd.DataFrame, best: str) -> np.ndarray:
-    """The place of the method that did best on each item; the constant itself where nobody did better."""
-    values, constant = seen.to_numpy(), list(seen.columns).index(best)
-    chosen = values.argmax(1)
-    return np.where(values.max(1) > values[:, constant], chosen, constant)
+def _choose_column_per_item(table: pd.DataFrame, constant_method: str) -> np.ndarray:
+    """The column of the method that did best on each item; the constant method where none did better.
+
+    Args:
+        table: (items, methods).
+        constant_method: A column of the table.
+
+    Returns:
+        (items,) column indices.
+    """
+    values = table.to_numpy()
+    constant_column = list(table.columns).index(constant_method)
+    is_better = values.max(1) > values[:, constant_column]
+    return np.where(is_better, values.argmax(1), constant_column)

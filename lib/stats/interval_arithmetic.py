@@ -3,7 +3,7 @@
 Sums and differences carry intervals by the method of variance estimates recovery (MOVER; Zou and Donner 2008,
 eqs. 4 and 5), which takes the two estimates for independent:
 
-    a - b:  lo = d - sqrt((a - a_lo)^2 + (b_hi - b)^2),  hi = d + sqrt((a_hi - a)^2 + (b - b_lo)^2)
+    a - b:  low = d - sqrt((a - a_low)^2 + (b_high - b)^2),  high = d + sqrt((a_high - a)^2 + (b - b_low)^2)
 
 Products and quotients do the same with logarithms, where both are positive. A number that is known has an
 interval of no width; an estimate of a single run has none at all (nan), and neither has what is computed of it.
@@ -34,11 +34,9 @@ def holding(value: float, ci_low: float, ci_high: float) -> Interval:
 def plus(a: Interval, b: Interval) -> Interval:
     """a + b."""
     value = a.value + b.value
-    below, above = (
-        math.hypot(a.value - a.ci_low, b.value - b.ci_low),
-        math.hypot(a.ci_high - a.value, b.ci_high - b.value),
-    )
-    return Interval(value, value - below, value + above)
+    width_below = math.hypot(a.value - a.ci_low, b.value - b.ci_low)
+    width_above = math.hypot(a.ci_high - a.value, b.ci_high - b.value)
+    return Interval(value, value - width_below, value + width_above)
 
 
 def minus(a: Interval, b: Interval) -> Interval:
@@ -52,33 +50,37 @@ def negative(a: Interval) -> Interval:
 
 
 def times(a: Interval, b: Interval) -> Interval:
-    """a * b; no interval where neither is known and one of them is not clearly positive."""
-    if is_exact(a) or is_exact(b):
-        factor, other = (a.value, b) if is_exact(a) else (b.value, a)
-        ends = (
-            sorted((other.ci_low * factor, other.ci_high * factor))
-            if other.known
-            else [math.nan, math.nan]
-        )
-        return Interval(other.value * factor, *ends)
-    return _by_logarithms(a, b, plus, a.value * b.value)
+    """a * b; no interval where neither is exact and one of them is not clearly positive."""
+    if is_exact(a):
+        return _scale_interval(b, a.value)
+    if is_exact(b):
+        return _scale_interval(a, b.value)
+    return _combine_logarithms(a, b, plus, a.value * b.value)
+
+
+def _scale_interval(a: Interval, factor: float) -> Interval:
+    """a times an exact number, which may be negative."""
+    if not a.known:
+        return Interval(a.value * factor, math.nan, math.nan)
+    ends = sorted((a.ci_low * factor, a.ci_high * factor))
+    return Interval(a.value * factor, *ends)
 
 
 def over(a: Interval, b: Interval) -> Interval:
     """a / b. Raises ZeroDivisionError for b = 0."""
     if is_exact(b):
         return times(a, exact(1 / b.value))
-    return _by_logarithms(a, b, minus, a.value / b.value)
+    return _combine_logarithms(a, b, minus, a.value / b.value)
 
 
 def least(*several: Interval) -> Interval:
     """The smallest of several; its ends are the smallest ends."""
-    return _chosen(min, several)
+    return _choose_extreme(min, several)
 
 
 def most(*several: Interval) -> Interval:
     """The largest of several; its ends are the largest ends."""
-    return _chosen(max, several)
+    return _choose_extreme(max, several)
 
 
 def size(a: Interval) -> Interval:
@@ -88,21 +90,26 @@ def size(a: Interval) -> Interval:
     return negative(a) if a.value < 0 else a
 
 
-def _chosen(choose: Callable[..., float], several: tuple[Interval, ...]) -> Interval:
-    value = choose(each.value for each in several)
-    if not all(each.known for each in several):
+def _choose_extreme(choose: Callable[..., float], several: tuple[Interval, ...]) -> Interval:
+    """The smallest or largest value and ends; choose: `min` or `max`."""
+    value = choose(a.value for a in several)
+    if not all(a.known for a in several):
         return Interval(value, math.nan, math.nan)
-    return Interval(
-        value, choose(each.ci_low for each in several), choose(each.ci_high for each in several)
-    )
+    ci_low = choose(a.ci_low for a in several)
+    ci_high = choose(a.ci_high for a in several)
+    return Interval(value, ci_low, ci_high)
 
 
-def _by_logarithms(
+def _combine_logarithms(
     a: Interval, b: Interval, combine: Callable[..., Interval], value: float
 ) -> Interval:
+    """The interval of a product (combine: `plus`) or a quotient (combine: `minus`), around its value."""
+    # A logarithm needs the whole interval above 0.
     if not (a.known and b.known and a.ci_low > 0 and b.ci_low > 0):
         return Interval(value, math.nan, math.nan)
-    found = combine(
-        *(Interval(*(math.log(end) for end in (x.value, x.ci_low, x.ci_high))) for x in (a, b))
-    )
-    return holding(value, math.exp(found.ci_low), math.exp(found.ci_high))
+    log_result = combine(_take_logarithm(a), _take_logarithm(b))
+    return holding(value, math.exp(log_result.ci_low), math.exp(log_result.ci_high))
+
+
+def _take_logarithm(a: Interval) -> Interval:
+    return Interval(math.log(a.value), math.log(a.ci_low), math.log(a.ci_high))

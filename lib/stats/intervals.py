@@ -1,7 +1,7 @@
 """A statistic with the interval around it, and intervals of means that admit what was sampled.
 
-Student's for a few runs, the bootstrap for many, Wilson's for a proportion, and one for groups of items that vary
-together. Left out: any hidden random state, a caller hands in its generator from `lib.experiment.seeds.rng`.
+Student's interval for a few runs, the bootstrap for many, Wilson's for a proportion, and one for groups of items that
+vary together. Left out: any hidden random state; a caller passes its generator from `lib.experiment.seeds.rng`.
 """
 
 from dataclasses import dataclass
@@ -39,75 +39,113 @@ class Interval:
 
     def as_metrics(self, name: str) -> dict[str, float]:
         """Flat keys for a metrics file: name, name_ci_low, name_ci_high (the last two only if known)."""
-        bounds = (
-            {f"{name}_ci_low": self.ci_low, f"{name}_ci_high": self.ci_high} if self.known else {}
-        )
-        return {name: self.value, **bounds}
+        metrics = {name: self.value}
+        if self.known:
+            metrics[f"{name}_ci_low"] = self.ci_low
+            metrics[f"{name}_ci_high"] = self.ci_high
+        return metrics
 
 
 def mean_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
-    """The mean of independent runs (s,) and its interval: Student's (`t_interval`) for fewer than `FEW` runs, where the
-    bootstrap is too narrow (it covers 0.83 instead of 0.95 at s = 5); otherwise percentiles of the bootstrap, which
-    assumes no shape. Raises ValueError for another shape, no runs, or a value that is not finite.
+    """The mean of independent runs and its interval.
+
+    Fewer than `FEW` runs have Student's interval, because the bootstrap is too narrow there (it covers 0.83 instead of
+    0.95 for five runs). More runs have percentiles of the bootstrap, which assumes no shape.
+
+    Args:
+        values: (runs,) one number for each run.
+        rng: Resamples the runs.
+
+    Raises:
+        ValueError: If the shape is another, there are no runs, or a value is not finite.
     """
     values = np.asarray(values, dtype=float)
     if values.ndim != 1 or not np.isfinite(values).all():
         raise ValueError(f"runs must be finite (s,), got shape {values.shape}")
-    if len(values) < FEW:
+    num_runs = len(values)
+    if num_runs < FEW:
         return t_interval(values)
-    found, at_once = [], max(1, _CELLS // len(values))
-    for first in range(0, DRAWS, at_once):
-        size = min(at_once, DRAWS - first)
-        found.append(values[rng.integers(len(values), size=(size, len(values)))].mean(axis=1))
-    ci_low, ci_high = np.quantile(np.concatenate(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+
+    # Resample in chunks, so that memory stays bounded for long arrays.
+    chunk_size = max(1, _CELLS // num_runs)
+    chunks = []
+    for start in range(0, DRAWS, chunk_size):
+        num_draws = min(chunk_size, DRAWS - start)
+        indices = rng.integers(num_runs, size=(num_draws, num_runs))
+        chunks.append(values[indices].mean(axis=1))  # (num_draws,)
+    resampled_means = np.concatenate(chunks)  # (DRAWS,)
+
+    quantiles = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    ci_low, ci_high = np.quantile(resampled_means, quantiles)
     return Interval(float(values.mean()), float(ci_low), float(ci_high))
 
 
 def t_interval(values: np.ndarray) -> Interval:
-    """The mean of independent runs (s,) and Student's interval (1908).
+    """The mean of independent runs and Student's interval (1908), which assumes that runs are roughly normal.
 
-    Assumes that runs are roughly normal. One run gives no interval. Raises ValueError for another shape.
+    Args:
+        values: (runs,) one number for each run. A single run gives no interval.
+
+    Raises:
+        ValueError: If the shape is another or there are no runs.
     """
     values = np.asarray(values, dtype=float)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"runs must be (s,), got shape {values.shape}")
+    num_runs = len(values)
     mean = float(values.mean())
-    if len(values) == 1:
+    if num_runs == 1:
         return Interval(mean, float("nan"), float("nan"))
-    half = float(
-        scipy_stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)
-        * values.std(ddof=1)
-        / len(values) ** 0.5
-    )
-    return Interval(mean, mean - half, mean + half)
+    t_quantile = scipy_stats.t.ppf((1 + LEVEL) / 2, num_runs - 1)
+    half_width = float(t_quantile * values.std(ddof=1) / num_runs**0.5)
+    return Interval(mean, mean - half_width, mean + half_width)
 
 
 def grouped_interval(values: np.ndarray, groups: np.ndarray) -> Interval:
-    """The mean of values (n,) with its interval where whole groups (n,) are samples, such as subjects held out whole:
+    """The mean of values, with its interval where whole groups are sampled, such as subjects that are held out whole.
 
         Var = G / (G - 1) sum_g (sum_{i in g} (v_i - mean))^2 / n^2,    Student's quantile with G - 1 degrees of freedom
 
     (Liang and Zeger 1986, with the correction for few groups). Where every value is a group of its own it is
-    `t_interval`. One group gives no interval. Raises ValueError for unequal shapes.
+    `t_interval`.
+
+    Args:
+        values: (n,) numbers.
+        groups: (n,) the group of each value. A single group gives no interval.
+
+    Raises:
+        ValueError: If the shapes differ or there are no values.
     """
-    values, groups = np.asarray(values, dtype=float), np.asarray(groups)
+    values = np.asarray(values, dtype=float)
+    groups = np.asarray(groups)
     if values.ndim != 1 or values.shape != groups.shape or not len(values):
         raise ValueError(
             f"values and groups must be equal (n,), n > 0, got {values.shape} and {groups.shape}"
         )
-    mean, at = float(values.mean()), np.unique(groups, return_inverse=True)[1]
-    count = int(at.max()) + 1
-    if count == 1:
+    mean = float(values.mean())
+    group_indices = np.unique(groups, return_inverse=True)[1]  # (n,)
+    num_groups = int(group_indices.max()) + 1
+    if num_groups == 1:
         return Interval(mean, float("nan"), float("nan"))
-    sums = np.bincount(at, values - mean)
-    error = (count / (count - 1) * (sums**2).sum()) ** 0.5 / len(values)
-    half = float(scipy_stats.t.ppf((1 + LEVEL) / 2, count - 1)) * error
-    return Interval(mean, mean - half, mean + half)
+
+    group_sums = np.bincount(group_indices, values - mean)  # (groups,)
+    correction = num_groups / (num_groups - 1)
+    standard_error = (correction * (group_sums**2).sum()) ** 0.5 / len(values)
+    t_quantile = float(scipy_stats.t.ppf((1 + LEVEL) / 2, num_groups - 1))
+    half_width = t_quantile * standard_error
+    return Interval(mean, mean - half_width, mean + half_width)
 
 
-def share_interval(successes: int, n: int) -> Interval:
-    """A share of n independent trials with Wilson's interval (1927). Raises ValueError for n = 0."""
-    if not 0 <= successes <= n or n == 0:
-        raise ValueError(f"a share needs 0 <= successes <= n and n > 0, got {successes} of {n}")
-    found = scipy_stats.binomtest(successes, n).proportion_ci(LEVEL, method="wilson")
-    return Interval(successes / n, float(found.low), float(found.high))
+def proportion_interval(successes: int, num_trials: int) -> Interval:
+    """The proportion of successes in independent trials, with Wilson's interval (1927).
+
+    Raises:
+        ValueError: If there are no trials, or more successes than trials.
+    """
+    if not 0 <= successes <= num_trials or num_trials == 0:
+        raise ValueError(
+            f"a share needs 0 <= successes <= n and n > 0, got {successes} of {num_trials}"
+        )
+    test = scipy_stats.binomtest(successes, num_trials)
+    interval = test.proportion_ci(LEVEL, method="wilson")
+    return Interval(successes / num_trials, float(interval.low), float(interval.high))

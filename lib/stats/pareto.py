@@ -12,7 +12,7 @@ import numpy as np
 SUBSETS = 200  # random subsets of N episodes over which `hv_union` averages
 
 
-def _points(points: np.ndarray) -> np.ndarray:
+def _validate_points(points: np.ndarray) -> np.ndarray:
     """`points` as a finite (n, k) float array. Raises ValueError for anything else."""
     points = np.asarray(points, dtype=float)
     if points.ndim != 2 or points.shape[1] == 0:
@@ -23,31 +23,43 @@ def _points(points: np.ndarray) -> np.ndarray:
 
 
 def pareto_front(points: np.ndarray) -> np.ndarray:
-    """Which points no other point dominates (section 2.1); of equal points the first is kept.
+    """Finds the points that no other point dominates (section 2.1); of equal points the first counts.
 
-    points: (n, k), maximised. Returns (n,) bool.
+    Args:
+        points: (n, k), maximised.
+
+    Returns:
+        (n,) bool.
     """
-    points = _points(points)
+    points = _validate_points(points)
     if len(points) == 0:
         return np.zeros(0, dtype=bool)
-    return np.asarray(moocore.is_nondominated(points, maximise=True, keep_weakly=False), dtype=bool)
+    is_on_front = moocore.is_nondominated(points, maximise=True, keep_weakly=False)
+    return np.asarray(is_on_front, dtype=bool)
 
 
 def hypervolume(points: np.ndarray, reference: np.ndarray) -> float:
     """Volume that the points dominate above the reference, HV(S) = vol(union of [reference, p]).
 
-    points: (n, k), maximised; reference: (k,). A point that is not above the reference in every
-    objective contributes nothing; no points give 0.
+    Args:
+        points: (n, k), maximised. A point that is not above the reference in every objective contributes nothing; no
+            points give 0.
+        reference: (k,) the worst corner of the volume.
+
+    Raises:
+        ValueError: If points and reference differ in the number of objectives.
     """
-    points, reference = _points(points), np.asarray(reference, dtype=float)
-    if reference.shape != (k := points.shape[1],):
+    points = _validate_points(points)
+    reference = np.asarray(reference, dtype=float)
+    num_objectives = points.shape[1]
+    if reference.shape != (num_objectives,):
         raise ValueError(
-            f"the reference must have {k} objectives like the points, got shape {reference.shape}"
+            f"the reference must have {num_objectives} objectives like the points, got shape {reference.shape}"
         )
-    above = points[(points > reference).all(axis=1)]
-    if len(above) == 0:
+    is_above = (points > reference).all(axis=1)
+    if not is_above.any():
         return 0.0
-    return float(moocore.hypervolume(above, ref=reference, maximise=True))
+    return float(moocore.hypervolume(points[is_above], ref=reference, maximise=True))
 
 
 def hv_union(
@@ -58,36 +70,57 @@ def hv_union(
 ) -> float:
     """Hypervolume of the union of N single episodes: the paper's estimator, a best-of-N statistic.
 
-    episodes: (n, k), one return vector per episode. With `n_fixed` = N < n it is the mean over
-    `SUBSETS` random choices of N episodes, so that methods with different numbers of episodes can
-    be compared. It grows with N: two values with different N say nothing about each other.
-    Raises ValueError if N is outside 1..n, or if episodes must be chosen and there is no generator.
+    It grows with N: two values with different N say nothing about each other.
+
+    Args:
+        episodes: (n, k) one return vector for each episode.
+        reference: (k,) the worst corner of the volume.
+        n_fixed: N. Below n it is the mean over `SUBSETS` random choices of N episodes, so that methods with different
+            numbers of episodes can be compared. All episodes by default.
+        rng: Chooses the episodes.
+
+    Raises:
+        ValueError: If N is outside 1..n, or if episodes must be chosen and there is no generator.
     """
-    episodes = _points(episodes)
-    n = len(episodes)
-    n_fixed = n if n_fixed is None else n_fixed
-    if not 1 <= n_fixed <= n:
-        raise ValueError(f"n_fixed must be between 1 and the {n} episodes there are, got {n_fixed}")
-    if n_fixed == n:
+    episodes = _validate_points(episodes)
+    num_episodes = len(episodes)
+    if n_fixed is None:
+        n_fixed = num_episodes
+    if not 1 <= n_fixed <= num_episodes:
+        raise ValueError(
+            f"n_fixed must be between 1 and the {num_episodes} episodes there are, got {n_fixed}"
+        )
+    if n_fixed == num_episodes:
         return hypervolume(episodes, reference)
     if rng is None:
         raise ValueError(
-            f"choosing {n_fixed} of {n} episodes needs a generator (lib.experiment.seeds.rng)"
+            f"choosing {n_fixed} of {num_episodes} episodes needs a generator (lib.experiment.seeds.rng)"
         )
-    chosen = (rng.choice(n, size=n_fixed, replace=False) for _ in range(SUBSETS))
-    return float(np.mean([hypervolume(episodes[rows], reference) for rows in chosen]))
+    volumes = []
+    for _ in range(SUBSETS):
+        subset = rng.choice(num_episodes, size=n_fixed, replace=False)
+        volumes.append(hypervolume(episodes[subset], reference))
+    return float(np.mean(volumes))
 
 
 def hv_by_seed(means_by_seed: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Hypervolume of each seed's mean vector or vectors, (s,); unlike `hv_union` it does not grow with episodes.
+    """Hypervolume of each seed's mean vector or vectors; unlike `hv_union` it does not grow with episodes.
 
-    means_by_seed: (s, k) for one policy per seed, or (s, p, k) for a front of p policies per seed. Raises ValueError
-    for another shape.
+    Args:
+        means_by_seed: (seeds, k) for one policy per seed, or (seeds, policies, k) for a front of policies per seed.
+        reference: (k,) the worst corner of the volume.
+
+    Returns:
+        (seeds,) hypervolumes.
+
+    Raises:
+        ValueError: If the shape is another.
     """
-    means = np.asarray(means_by_seed, dtype=float)
-    if means.ndim not in (2, 3):
-        raise ValueError(f"means_by_seed must be (s, k) or (s, p, k), got shape {means.shape}")
-    fronts = means[:, None, :] if means.ndim == 2 else means
+    fronts = np.asarray(means_by_seed, dtype=float)
+    if fronts.ndim not in (2, 3):
+        raise ValueError(f"means_by_seed must be (s, k) or (s, p, k), got shape {fronts.shape}")
+    if fronts.ndim == 2:
+        fronts = fronts[:, None, :]  # (seeds, 1, k)
     return np.array([hypervolume(front, reference) for front in fronts])
 
 
@@ -99,12 +132,16 @@ def cardinality(points: np.ndarray) -> int:
 def sparsity(points: np.ndarray) -> float:
     """Mean squared gap along the front, 1/(|S|-1) sum_j sum_i (S_j(i) - S_j(i+1))^2 (section 4.1).
 
-    points: (n, k); the front S is taken first and every objective j sorted on its own. A front of
-    one point scores 0, the best value there is, for showing no trade-off at all: never rank by
-    sparsity alone, print it beside `hypervolume` and `cardinality`.
+    A front of one point scores 0, the best value there is, for showing no trade-off at all: never rank by sparsity
+    alone, print it beside `hypervolume` and `cardinality`.
+
+    Args:
+        points: (n, k); the front S is taken first, and every objective j is sorted by itself.
     """
-    points = _points(points)
-    front = np.sort(points[pareto_front(points)], axis=0)
+    points = _validate_points(points)
+    front = points[pareto_front(points)]
     if len(front) < 2:
         return 0.0
-    return float((np.diff(front, axis=0) ** 2).sum() / (len(front) - 1))
+    sorted_objectives = np.sort(front, axis=0)  # (|S|, k)
+    squared_gaps = np.diff(sorted_objectives, axis=0) ** 2  # (|S| - 1, k)
+    return float(squared_gaps.sum() / (len(front) - 1))

@@ -1,88 +1,95 @@
-"""How far a mean of runs and items may lie from the truth: mean squares, pooled where methods are alike, and Student's
-t.
+"""How far a mean over runs and items may lie from the truth: mean squares, pooled where methods vary alike, and
+Student's t.
 
 A grid holds one number for each run (a seed: its training, its order of items) and item. Where runs share their
-items both are samples: `crossed` has the formula. Where every run has items of its own, runs alone are
-independent: Student's interval of their means. Of one run the items are the sample, and a share gets the exact interval
-of Clopper and Pearson (1934).
+items both are samples: `crossed_variance_components` has the formula. Where every run has items of its own, runs alone
+are independent: Student's interval of their means. Of one run the items are the sample, and a proportion gets the exact
+interval of Clopper and Pearson (1934).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats as scipy_stats
 from scipy.special import ndtri, stdtr, stdtrit  # Student's distribution and its quantiles
 
-LEVEL = 0.95
+from lib.stats.intervals import LEVEL
+
 POWER = 0.8  # of the minimum detectable effect
-_HALF_WIDTHS = 1 + float(
-    ndtri(POWER) / ndtri((1 + LEVEL) / 2)
-)  # that such an effect is long, if all is normal
+
+# Length of the minimum detectable effect in half-widths of the interval, if the estimate is normal.
+_MDE_IN_HALF_WIDTHS = 1 + float(ndtri(POWER) / ndtri((1 + LEVEL) / 2))
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Mean squares of what varies and their degrees of freedom, of numbers whose mean is `value`.
+class VarianceComponents:
+    """Mean squares of what varies around an estimate, from which its interval follows.
 
-    kind: "crossed" (squares of runs, items, rest), "runs" (of the means of runs), "items" (of one run's items);
-    squares, freedom: (3,) or (1,); size: numbers that the mean square is to be divided by for the variance of the mean;
-    runs, items: how many there were.
+    Attributes:
+        design: "crossed" (mean squares of runs, items, residual), "runs" (of the means of runs), "items" (of the items
+            of a single run).
+        value: The estimate, a mean.
+        mean_squares: (3,) for the crossed design, else (1,).
+        degrees_of_freedom: One for each mean square.
+        divisor: The variance of the mean is the combined mean square divided by this.
+        num_runs: Runs that were measured.
+        num_items: Items that were measured.
     """
 
-    kind: str
+    design: str
     value: float
-    squares: np.ndarray
-    freedom: np.ndarray
-    size: int
-    runs: int
-    items: int
+    mean_squares: np.ndarray
+    degrees_of_freedom: np.ndarray
+    divisor: int
+    num_runs: int
+    num_items: int
 
-    def variance(self) -> tuple[float, float]:
-        """Variance of the mean, and its degrees of freedom; nan where one number gives none."""
-        if self.kind != "crossed":
-            return float(self.squares[0]) / self.size if self.freedom[0] > 0 else np.nan, float(
-                self.freedom[0]
-            )
-        square, freedom = _combined(self.squares, self.freedom)
-        return square / self.size, freedom
+    def variance_of_mean(self) -> tuple[float, float]:
+        """Variance of the mean, and its degrees of freedom; the variance is nan where a single number gives none."""
+        if self.design == "crossed":
+            mean_square, freedom = _combine_mean_squares(self.mean_squares, self.degrees_of_freedom)
+            return mean_square / self.divisor, freedom
+        freedom = float(self.degrees_of_freedom[0])
+        if freedom <= 0:
+            return np.nan, freedom
+        return float(self.mean_squares[0]) / self.divisor, freedom
 
-    def row(self) -> dict[str, float]:
-        """The estimate: value, ci_low, ci_high, num_runs, num_items, p_value, mde (see `estimates`)."""
-        variance, freedom = self.variance()
+    def to_row(self) -> dict[str, float]:
+        """The estimate with its interval, p-value and minimum detectable effect, see `estimate_row`."""
+        variance, freedom = self.variance_of_mean()
         if not np.isfinite(variance):
-            return _row(self.value, np.nan, np.nan, self.runs, self.items, np.nan, np.nan)
-        error = variance**0.5
-        reach = float(stdtrit(freedom, (1 + LEVEL) / 2))
-        p_value = (
-            2 * float(stdtr(freedom, -abs(self.value) / error)) if error else float(self.value == 0)
-        )
-        mde = (reach + float(stdtrit(freedom, POWER))) * error
-        return _row(
+            return estimate_row(self.value, num_runs=self.num_runs, num_items=self.num_items)
+
+        standard_error = variance**0.5
+        t_quantile = float(stdtrit(freedom, (1 + LEVEL) / 2))
+        if standard_error:
+            # Two-sided test of no effect.
+            p_value = 2 * float(stdtr(freedom, -abs(self.value) / standard_error))
+        else:
+            p_value = float(self.value == 0)
+        return estimate_row(
             self.value,
-            self.value - reach * error,
-            self.value + reach * error,
-            self.runs,
-            self.items,
-            p_value,
-            mde,
+            ci_low=self.value - t_quantile * standard_error,
+            ci_high=self.value + t_quantile * standard_error,
+            num_runs=self.num_runs,
+            num_items=self.num_items,
+            p_value=p_value,
+            mde=(t_quantile + float(stdtrit(freedom, POWER))) * standard_error,
         )
 
 
-def mde_from_interval(ci_low: float, ci_high: float) -> float:
-    """The minimum detectable effect at 80 % power that an interval implies, as if the estimate were normal."""
-    return (ci_high - ci_low) / 2 * _HALF_WIDTHS
-
-
-def _row(
+def estimate_row(
     value: float,
-    ci_low: float,
-    ci_high: float,
+    *,
+    ci_low: float = np.nan,
+    ci_high: float = np.nan,
     num_runs: int,
     num_items: int,
-    p_value: float,
-    mde: float,
+    p_value: float = np.nan,
+    mde: float = np.nan,
 ) -> dict[str, float]:
+    """One row of the frames of `lib.stats.estimates`; nan stands for what a design cannot tell."""
     return {
         "value": value,
         "ci_low": ci_low,
@@ -94,71 +101,132 @@ def _row(
     }
 
 
-def crossed(grid: np.ndarray) -> Spread:
-    """Runs (s) by items (n) that all runs share; grid (s, n) with s, n > 1.
+def mde_from_interval(ci_low: float, ci_high: float) -> float:
+    """The minimum detectable effect at 80 % power that an interval implies, as if the estimate were normal."""
+    return (ci_high - ci_low) / 2 * _MDE_IN_HALF_WIDTHS
 
-    Two-way analysis of variance with random effects: the mean squares of runs, items and what is left estimate the
-    variance of the mean, Var = (MS_runs + MS_items - MS_rest) / (s n), with Satterthwaite's degrees of freedom (1946)
-    for Student's quantile. Where MS_rest is larger than the smaller of the others (one of the effects is not seen) the
-    larger stands alone. Covers 0.93 to 0.98 for three runs whichever effect rules.
+
+def crossed_variance_components(grid: np.ndarray) -> VarianceComponents:
+    """Mean squares of runs that share their items: two-way analysis of variance with random effects.
+
+    The mean squares of runs, items and the residual estimate the variance of the mean of s runs and n items,
+
+        Var = (MS_runs + MS_items - MS_residual) / (s n),
+
+    with Satterthwaite's degrees of freedom (1946) for Student's quantile. Where MS_residual is larger than the smaller
+    of the others, one of the effects cannot be seen and the larger mean square stands alone. Such intervals cover 0.93
+    to 0.98 for three runs, whichever effect dominates.
+
+    Args:
+        grid: (runs, items), at least two of each.
     """
-    squares, freedom = _mean_squares(grid)
-    return Spread(
-        "crossed", float(grid.mean()), squares, freedom.astype(float), grid.size, *grid.shape
+    mean_squares, freedom = _compute_mean_squares(grid)
+    num_runs, num_items = grid.shape
+    return VarianceComponents(
+        design="crossed",
+        value=float(grid.mean()),
+        mean_squares=mean_squares,
+        degrees_of_freedom=freedom.astype(float),
+        divisor=grid.size,
+        num_runs=num_runs,
+        num_items=num_items,
     )
 
 
-def _combined(squares: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
-    """MS_runs + MS_items - MS_rest, or the larger of the first two where an effect is not seen, and Satterthwaite's
-    degrees of freedom; squares, freedom: (3,) as `_mean_squares` gives them."""
-    seen = squares * np.array([1, 1, -1])
-    if squares[2] > squares[:2].min():
-        seen = np.where(np.arange(3) == squares[:2].argmax(), squares, 0.0)
-    total = float(seen.sum())
-    return total, total**2 / float((seen**2 / freedom).sum()) if total else float(freedom[0])
+def _compute_mean_squares(grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean squares of runs, items and residual of a grid (runs, items), and their degrees of freedom; (3,) each."""
+    num_runs, num_items = grid.shape
+
+    # grid[run, item] = mean + run_effect[run] + item_effect[item] + residual[run, item]
+    run_effects = grid.mean(1, keepdims=True) - grid.mean()  # (runs, 1)
+    item_effects = grid.mean(0, keepdims=True) - grid.mean()  # (1, items)
+    residuals = grid - grid.mean() - run_effects - item_effects  # (runs, items)
+
+    sums_of_squares = np.array(
+        [
+            num_items * (run_effects**2).sum(),
+            num_runs * (item_effects**2).sum(),
+            (residuals**2).sum(),
+        ]
+    )
+    freedom = np.array([num_runs - 1, num_items - 1, (num_runs - 1) * (num_items - 1)])
+    return sums_of_squares / freedom, freedom
 
 
-def _mean_squares(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean squares of runs, items and the rest of `values` (s, n), and their degrees of freedom; (3,) each."""
-    s, n = values.shape
-    runs = values.mean(1, keepdims=True) - values.mean()
-    items = values.mean(0, keepdims=True) - values.mean()
-    rest = values - values.mean() - runs - items
-    freedom = np.array([s - 1, n - 1, (s - 1) * (n - 1)])
-    return np.array([n * (runs**2).sum(), s * (items**2).sum(), (rest**2).sum()]) / freedom, freedom
+def _combine_mean_squares(mean_squares: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
+    """MS_runs + MS_items - MS_residual, and Satterthwaite's degrees of freedom.
+
+    Args:
+        mean_squares: (3,) of runs, items and residual.
+        freedom: (3,) their degrees of freedom.
+    """
+    residual_square = mean_squares[2]
+    if residual_square > mean_squares[:2].min():
+        # One effect is hidden by the noise, so the larger of the two stands alone.
+        is_larger = np.arange(3) == mean_squares[:2].argmax()
+        terms = np.where(is_larger, mean_squares, 0.0)
+    else:
+        terms = mean_squares * np.array([1, 1, -1])
+    total = float(terms.sum())
+    if not total:
+        return total, float(freedom[0])
+    return total, total**2 / float((terms**2 / freedom).sum())
 
 
-def sample(values: np.ndarray, kind: str, runs: int, items: int) -> Spread:
-    """Independent numbers (m,): means of runs with items of their own, or the items of one run."""
-    square = values.var(ddof=1) if len(values) > 1 else np.nan
-    return Spread(
-        kind,
-        float(values.mean()),
-        np.array([square]),
-        np.array([len(values) - 1.0]),
-        len(values),
-        runs,
-        items,
+def sample_variance_components(
+    values: np.ndarray, design: str, num_runs: int, num_items: int
+) -> VarianceComponents:
+    """The mean square of independent numbers.
+
+    Args:
+        values: (m,) means of runs with items of their own, or the items of one run.
+        design: "runs" or "items", whichever the numbers stand for.
+        num_runs: Runs that were measured.
+        num_items: Items that were measured.
+    """
+    mean_square = values.var(ddof=1) if len(values) > 1 else np.nan
+    return VarianceComponents(
+        design=design,
+        value=float(values.mean()),
+        mean_squares=np.array([mean_square]),
+        degrees_of_freedom=np.array([len(values) - 1.0]),
+        divisor=len(values),
+        num_runs=num_runs,
+        num_items=num_items,
     )
 
 
-def pooled(spreads: Sequence[Spread]) -> list[Spread]:
-    """The same with mean squares averaged over methods of one design, weighted by their degrees of freedom.
+def pool_variance_components(
+    components: Sequence[VarianceComponents],
+) -> list[VarianceComponents]:
+    """Replaces the mean squares of several methods by their average, weighted by degrees of freedom.
 
     It assumes that methods vary alike: then few seeds of many methods know the variance as well as many seeds of one.
     Degrees of freedom of runs add up; those of items do not, because methods share them.
+
+    Args:
+        components: One for each method, all of one design.
+
+    Raises:
+        ValueError: If the methods differ in design or in the number of runs or items.
     """
-    if len({(each.kind, each.size, each.items) for each in spreads}) > 1:
+    designs = {(method.design, method.divisor, method.num_items) for method in components}
+    if len(designs) > 1:
         raise ValueError("methods whose variances are pooled need equal numbers of runs and items")
-    weights = np.stack([each.freedom for each in spreads])
-    squares = (np.stack([each.squares for each in spreads]) * weights).sum(0) / weights.sum(0)
-    freedom = weights.sum(0)
-    if spreads[0].kind == "crossed":
-        freedom[1] = weights[0, 1]
-    return [Spread(e.kind, e.value, squares, freedom, e.size, e.runs, e.items) for e in spreads]
+    weights = np.stack([method.degrees_of_freedom for method in components])  # (methods, squares)
+    mean_squares = np.stack([method.mean_squares for method in components])  # (methods, squares)
+    pooled_squares = (mean_squares * weights).sum(0) / weights.sum(0)
+    pooled_freedom = weights.sum(0)
+    if components[0].design == "crossed":
+        pooled_freedom[1] = weights[0, 1]
+    return [
+        replace(method, mean_squares=pooled_squares, degrees_of_freedom=pooled_freedom)
+        for method in components
+    ]
 
 
-def exact_share(successes: int, n: int) -> tuple[float, float]:
-    """The ends of Clopper and Pearson's interval of a share of n independent trials."""
-    found = scipy_stats.binomtest(successes, n).proportion_ci(LEVEL, method="exact")
-    return float(found.low), float(found.high)
+def clopper_pearson_interval(successes: int, num_trials: int) -> tuple[float, float]:
+    """The ends of the exact interval of a proportion of independent trials (Clopper and Pearson 1934)."""
+    test = scipy_stats.binomtest(successes, num_trials)
+    interval = test.proportion_ci(LEVEL, method="exact")
+    return float(interval.low), float(interval.high)

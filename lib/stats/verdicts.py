@@ -1,10 +1,10 @@
-"""What estimates say: verdicts against zero and a margin, with all questions asked at once, in one small vocabulary.
+"""What estimates say: verdicts against zero and an equivalence margin, and tests of many effects at once.
 
     holds           the whole interval lies on the claimed side of zero
     does not hold   the whole interval lies on the other side
     equivalent      the interval holds zero and lies inside a margin that was written down before the run
     undecided       anything else; `mde` is the minimum detectable effect of these runs
-    not open        too little could be won by choosing (`lib.stats.headroom`), so nothing was asked
+    not open        too little could be won by choosing (`lib.stats.headroom`), so nothing was tested
     untestable      an interval of no width: nothing varied, so nothing was tested
 
 These are the words of lessons, scoreboard and front page; a metric's key has them with underscores (`slug`). Left out:
@@ -20,7 +20,7 @@ EQUIVALENT = "equivalent"
 UNDECIDED = "undecided"
 NOT_OPEN = "not open"
 UNTESTABLE = "untestable"
-_WORDS = {
+_WORDS_BY_VERDICT = {
     HOLDS: "clearly above 0",
     FAILS: "clearly below",
     EQUIVALENT: "equivalent",
@@ -34,41 +34,71 @@ def slug(verdict: str) -> str:
 
 
 def verdict(estimates: pd.DataFrame, equivalence_margin: float | None = None) -> pd.Series:
-    """The verdict on each estimate being above 0. equivalence_margin: half-width of what counts as no difference."""
-    if equivalence_margin is not None and equivalence_margin <= 0:
+    """Decides for each estimate whether it is above 0.
+
+    Args:
+        estimates: A frame of `lib.stats.estimates`.
+        equivalence_margin: Half-width of what counts as no difference. Without it nothing is equivalent.
+
+    Returns:
+        One of the words of this module for each row, with the frame's index.
+
+    Raises:
+        ValueError: If the margin is not above 0.
+    """
+    ci_low = estimates["ci_low"]
+    ci_high = estimates["ci_high"]
+    if equivalence_margin is None:
+        is_equivalent = pd.Series(False, index=estimates.index)
+    elif equivalence_margin <= 0:
         raise ValueError(f"an equivalence margin must be above 0, got {equivalence_margin:g}")
-    ci_low, ci_high = estimates["ci_low"], estimates["ci_high"]
-    alike = (
-        (ci_low > -equivalence_margin) & (ci_high < equivalence_margin)
-        if equivalence_margin is not None
-        else pd.Series(False, index=estimates.index)
-    )
-    cases = [ci_low == ci_high, ci_low > 0, ci_high < 0, alike]
-    found = np.select(cases, [UNTESTABLE, HOLDS, FAILS, EQUIVALENT], UNDECIDED)
-    return pd.Series(found, index=estimates.index, name="verdict")
+    else:
+        is_equivalent = (ci_low > -equivalence_margin) & (ci_high < equivalence_margin)
+
+    # The first condition that is true decides; none is where the interval is nan.
+    conditions = [ci_low == ci_high, ci_low > 0, ci_high < 0, is_equivalent]
+    verdicts = np.select(conditions, [UNTESTABLE, HOLDS, FAILS, EQUIVALENT], UNDECIDED)
+    return pd.Series(verdicts, index=estimates.index, name="verdict")
 
 
 def holm(estimates: pd.DataFrame, level: float = 0.05) -> pd.Series:
-    """Whether each effect is still significant with all of them tested at once (Holm 1979): the chance that one of
-    those kept is luck stays below `level`. Estimates without a p-value are never kept."""
-    p = estimates["p_value"].fillna(1.0)
-    order = p.sort_values(kind="stable").index
-    bounds = level / np.arange(len(order), 0, -1)
-    kept = np.cumprod(p.loc[order].to_numpy() <= bounds).astype(
-        bool
-    )  # all up to the first that fails
-    return pd.Series(kept, index=order, name="kept").reindex(estimates.index)
+    """Tests all effects at once, so that the chance of any false discovery stays below `level` (Holm 1979).
+
+    Args:
+        estimates: Effects with a column `p_value`; without a p-value (nan) an effect is never significant.
+        level: The family-wise error rate.
+
+    Returns:
+        Whether each effect is significant, with the frame's index.
+    """
+    p_values = estimates["p_value"].fillna(1.0).sort_values(kind="stable")
+    # The smallest p-value is held against level / m, the next one against level / (m - 1), and so on.
+    num_effects = len(p_values)
+    bounds = level / np.arange(num_effects, 0, -1)
+    is_below_bound = p_values.to_numpy() <= bounds
+    # From the first effect that fails on, all fail.
+    is_significant = np.cumprod(is_below_bound).astype(bool)
+    significant = pd.Series(is_significant, index=p_values.index, name="kept")
+    return significant.reindex(estimates.index)
 
 
-def words(estimates: pd.DataFrame, equivalence_margin: float | None = None) -> str:
-    """Which of several estimates are clear, as one sentence: `clearly above 0: a, b; undecided: c.`"""
-    found = verdict(estimates, equivalence_margin)
-    names = [
-        " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
-        for name in estimates.index
-    ]
-    said = {
-        word: [n for n, v in zip(names, found, strict=True) if v == key]
-        for key, word in _WORDS.items()
-    }
-    return "; ".join(f"{word}: {', '.join(them)}" for word, them in said.items() if them) + "."
+def summary_sentence(estimates: pd.DataFrame, equivalence_margin: float | None = None) -> str:
+    """Says which of several estimates are clear: `clearly above 0: a, b; undecided: c.`
+
+    Args:
+        estimates: A frame of `lib.stats.estimates`, whose index names the estimates.
+        equivalence_margin: Half-width of what counts as no difference.
+    """
+    verdicts = verdict(estimates, equivalence_margin)
+    names_by_verdict: dict[str, list[str]] = {key: [] for key in _WORDS_BY_VERDICT}
+    for name, decision in zip(estimates.index, verdicts, strict=True):
+        label = " ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+        # Untestable estimates are left out.
+        if decision in names_by_verdict:
+            names_by_verdict[decision].append(label)
+
+    clauses = []
+    for key, names in names_by_verdict.items():
+        if names:
+            clauses.append(f"{_WORDS_BY_VERDICT[key]}: {', '.join(names)}")
+    return "; ".join(clauses) + "."

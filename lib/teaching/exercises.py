@@ -1,10 +1,9 @@
-"""The exercises as cells of the notebooks, and their worked solutions for whoever teaches.
+"""The exercises as cells of the notebooks, and their worked solutions for teachers.
 
 `python -m lib exercises` writes the exercises of `lib.teaching.exercises_by_lesson` to the end of every
-notebook, in one
-form: the question with how hard, how important and how long, then a cell to answer in. Cells that it wrote
-before carry the tag `exercise` and are replaced. With `--solutions 05_budgeted_routing` it changes nothing
-and prints the worked solutions of that lesson.
+notebook, in one form: the question with its difficulty, importance and time, then a cell to answer in.
+Cells that it wrote before carry the tag `exercise` and are replaced. With `--solutions 05_budgeted_routing`
+it changes nothing and prints the worked solutions of that lesson.
 """
 
 import argparse
@@ -23,61 +22,71 @@ TAG = "exercise"
 INTRO = "## Exercises\n\nPut your answer in place of `None` and run the cell. What is not right yet gets a hint."
 
 
-def numbers() -> list[str]:
+def lesson_numbers() -> list[str]:
     """The lessons that have exercises: 00, 01, ..."""
-    return sorted(
-        path.stem.removeprefix("lesson_")
-        for path in Path(exercises_by_lesson.__file__).parent.glob("lesson_*.py")
-    )
+    folder = Path(exercises_by_lesson.__file__).parent
+    return sorted(path.stem.removeprefix("lesson_") for path in folder.glob("lesson_*.py"))
 
 
 def load(number: str | None = None) -> dict[str, Exercises]:
-    """The exercises of all lessons, or of one, by number. Raises ValueError for a lesson without any."""
-    wanted = numbers() if number is None else [number]
-    if not set(wanted) <= set(numbers()):
-        raise ValueError(f"lesson {number!r} has no exercises; there are {', '.join(numbers())}")
-    return {
-        each: import_module(f"lib.teaching.exercises_by_lesson.lesson_{each}").EXERCISES
-        for each in wanted
-    }
+    """Loads the exercises of all lessons, or of one.
+
+    Args:
+        number: The lesson, such as 05; all if None.
+
+    Returns:
+        The exercises by lesson number.
+
+    Raises:
+        ValueError: If the lesson has no exercises.
+    """
+    available = lesson_numbers()
+    if number is not None and number not in available:
+        raise ValueError(f"lesson {number!r} has no exercises; there are {', '.join(available)}")
+    exercises = {}
+    for lesson in available if number is None else [number]:
+        module = import_module(f"lib.teaching.exercises_by_lesson.lesson_{lesson}")
+        exercises[lesson] = module.EXERCISES
+    return exercises
 
 
-def cells(number: str, exercises: Exercises) -> list[nbformat.NotebookNode]:
-    """The cells of a lesson's exercises: introduction, import, and two for each."""
-    new = nbformat.v4
-    out = [
-        new.new_markdown_cell(INTRO),
-        new.new_code_cell(f"from lib.teaching.exercises_by_lesson.lesson_{number} import check"),
+def make_cells(number: str, exercises: Exercises) -> list[nbformat.NotebookNode]:
+    """Makes the cells of a lesson's exercises: introduction, import, and two for each exercise."""
+    v4 = nbformat.v4
+    cells = [
+        v4.new_markdown_cell(INTRO),
+        v4.new_code_cell(f"from lib.teaching.exercises_by_lesson.lesson_{number} import check"),
     ]
-    for each in exercises:
-        out += [new.new_markdown_cell(each.markdown()), new.new_code_cell(each.code())]
-    for cell in out:
+    for exercise in exercises:
+        cells.append(v4.new_markdown_cell(exercise.markdown()))
+        cells.append(v4.new_code_cell(exercise.code()))
+    for cell in cells:
         cell.metadata["tags"] = [TAG]
-    return out
+    return cells
 
 
 def is_exercise(cell: nbformat.NotebookNode) -> bool:
-    """Whether a cell was written here."""
+    """Whether a cell was written by this module."""
     return TAG in cell.metadata.get("tags", [])
 
 
-def with_exercises(
+def replace_exercises(
     notebook: nbformat.NotebookNode, number: str, exercises: Exercises
 ) -> nbformat.NotebookNode:
     """A clean copy of a notebook that ends with these exercises and no others."""
     copy = strip_outputs.clean(notebook)
-    copy.cells = [cell for cell in copy.cells if not is_exercise(cell)] + cells(number, exercises)
-    return strip_outputs.clean(copy)
+    lesson_cells = [cell for cell in copy.cells if not is_exercise(cell)]
+    copy.cells = lesson_cells + make_cells(number, exercises)
+    return strip_outputs.clean(copy)  # once more: ids of cells follow from their places
 
 
 def write(folder: Path) -> list[Path]:
-    """Bring the exercises of every notebook in a folder up to date; returns those that changed."""
+    """Brings the exercises of every notebook in a folder up to date; returns the paths that changed."""
     changed = []
     for number, exercises in load().items():
         for path in sorted(folder.glob(f"{number}_*.ipynb")):
-            text = strip_outputs.to_text(
-                with_exercises(strip_outputs.read(path), number, exercises)
-            )
+            notebook = replace_exercises(strip_outputs.read(path), number, exercises)
+            text = strip_outputs.to_text(notebook)
             if text != path.read_text(encoding="utf-8"):
                 changed.append(artifacts.write_text(path, text))
     return changed
@@ -94,9 +103,10 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"exercises written into {path.name}")
         return
     try:
-        found = load(None if options.solutions == "all" else options.solutions[:2])
+        by_lesson = load(None if options.solutions == "all" else options.solutions[:2])
     except ValueError as error:
         raise SystemExit(f"error: {error}") from None
-    for exercises in found.values():
-        for each in exercises:
-            print(f"{each.id} ({each.facts})\n{each.question}\n\n{each.solution()}\n")
+    for exercises in by_lesson.values():
+        for exercise in exercises:
+            print(f"{exercise.id} ({exercise.facts})\n{exercise.question}\n")
+            print(f"{exercise.solution()}\n")

@@ -20,7 +20,14 @@ SOURCE, TARGET = "data/glossary.yaml", "reports/glossary.html"
 
 @dataclass(frozen=True)
 class Term:
-    """means: in a sentence or three; lessons: their names; words: what stands in them, the term itself if empty."""
+    """A term of the glossary.
+
+    Attributes:
+        term: The term.
+        means: Its meaning, in a sentence or three.
+        lessons: Names of the lessons that use it.
+        words: How the lessons spell it; the term itself if empty.
+    """
 
     term: str
     means: str
@@ -34,40 +41,50 @@ class Term:
 
 
 def read(path: str | Path = ROOT / SOURCE) -> list[Term]:
-    """All terms, in the order of the alphabet. Raises ValueError naming what an entry lacks or has twice."""
+    """Reads all terms.
+
+    Args:
+        path: The YAML file.
+
+    Returns:
+        The terms, in the order of the alphabet.
+
+    Raises:
+        ValueError: If an entry lacks a field or has an unknown one, or a term stands there twice.
+    """
     terms = []
     for entry in from_yaml(Path(path).read_text(encoding="utf-8")):
-        unknown = sorted(set(entry) - {"term", "means", "lessons", "words"})
+        unknown = set(entry) - {"term", "means", "lessons", "words"}
         if unknown or not all(entry.get(key) for key in ("term", "means", "lessons")):
             raise ValueError(
                 f"{path}: {entry.get('term')!r} needs term, means and lessons, and has {sorted(entry)}"
             )
-        terms.append(
-            Term(
-                entry["term"],
-                entry["means"],
-                tuple(entry["lessons"]),
-                tuple(entry.get("words", ())),
-            )
-        )
+        lessons = tuple(entry["lessons"])
+        words = tuple(entry.get("words", ()))
+        terms.append(Term(entry["term"], entry["means"], lessons, words))
     if len({term.slug for term in terms}) < len(terms):
         raise ValueError(f"{path}: a term stands there twice")
     return sorted(terms, key=lambda term: term.term.lower())
 
 
-def page(terms: list[Term]) -> str:
-    """The page, with links to the reports beside it."""
-    first = {term.term[0].upper(): term.slug for term in reversed(terms)}
-    jumps = " ".join(
-        f'<a href="#term-{slug}">{letter}</a>' for letter, slug in reversed(first.items())
+def render_page(terms: list[Term]) -> str:
+    """Renders the page, with links to the reports beside it."""
+    first_slugs: dict[str, str] = {}  # by initial letter, in the order of the terms
+    for term in terms:
+        first_slugs.setdefault(term.term[0].upper(), term.slug)
+    letter_links = " ".join(
+        f'<a href="#term-{slug}">{letter}</a>' for letter, slug in first_slugs.items()
     )
-    entries = "\n".join(_entry(term) for term in terms)
-    text = f"# Glossary\n\nTerms as this bench uses them, and the lessons that do.\n\n{jumps}\n\n<dl>\n{entries}\n</dl>"
+    entries = "\n".join(_render_entry(term) for term in terms)
+    text = (
+        "# Glossary\n\nTerms as this bench uses them, and the lessons that do.\n\n"
+        f"{letter_links}\n\n<dl>\n{entries}\n</dl>"
+    )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
     return html.page(notebook, title="Glossary")
 
 
-def _entry(term: Term) -> str:
+def _render_entry(term: Term) -> str:
     links = ", ".join(f'<a href="{name}.html">{name[:2]}</a>' for name in term.lessons)
     lessons = "lesson" if len(term.lessons) == 1 else "lessons"
     return (
@@ -81,7 +98,7 @@ def main(arguments: list[str] | None = None) -> None:
     argparse.ArgumentParser(
         prog="python -m lib.teaching.glossary", description=main.__doc__
     ).parse_args(arguments)
-    artifacts.write_text(ROOT / TARGET, page(read()))
+    artifacts.write_text(ROOT / TARGET, render_page(read()))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """An executed lesson as slides: one HTML file that loads nothing, made of the same pieces as its report.
 
 nbconvert's own slides load reveal.js from the web; these need none: every heading begins a slide, and so does
-what follows a figure or a table. Scroll snapping shows one slide at a time even without the script, which
+whatever follows a figure or a table. Scroll snapping shows one slide at a time even without the script, which
 only adds keys (arrows, Home, End). Code is folded, cells that answer exercises and wall times are left out,
-and print gives one slide a page (the script makes long ones smaller; without it they go on on the next).
+and print gives one slide a page (the script makes long ones smaller; without it they continue on the next).
 """
 
 import argparse
@@ -30,113 +30,147 @@ _FILLS = re.compile(r"<(?:figure|img|table)\b")
 
 @dataclass
 class Slide:
-    """continues: the heading that it stands under, where it has none of its own; full: shows a figure or table."""
+    """One slide.
+
+    Attributes:
+        continues: The heading that it stands under, where it has none of its own.
+        body: HTML.
+        full: Whether it shows a figure or a table, so that whatever follows begins a new slide.
+    """
 
     continues: str = ""
     body: str = ""
     full: bool = False
 
 
-def parts(text: str) -> list[tuple[str, str]]:
-    """Markdown cut before every heading of the first three levels: (heading or "", text) each."""
-    out: list[list[str]] = [[]]
-    fenced = False
+def split_at_headings(text: str) -> list[tuple[str, str]]:
+    """Cuts Markdown before every heading of the first three levels.
+
+    Returns:
+        The heading (or "") and the text of each section, heading included.
+    """
+    sections: list[list[str]] = [[]]  # lines of each
+    in_code_block = False
     for line in text.splitlines():
-        fenced ^= bool(_FENCE.match(line))
-        if _HEADING.match(line) and not fenced:
-            out.append([])
-        out[-1].append(line)
-    cut = ["\n".join(lines) for lines in out if any(line.strip() for line in lines)]
-    return [
-        (part.split("\n", 1)[0].lstrip("# ") if _HEADING.match(part) else "", part) for part in cut
-    ]
+        if _FENCE.match(line):
+            in_code_block = not in_code_block
+        if _HEADING.match(line) and not in_code_block:
+            sections.append([])
+        sections[-1].append(line)
+    headed_sections = []
+    for lines in sections:
+        if not any(line.strip() for line in lines):
+            continue
+        heading = lines[0].lstrip("# ") if _HEADING.match(lines[0]) else ""
+        headed_sections.append((heading, "\n".join(lines)))
+    return headed_sections
 
 
 class _Deck:
-    """Slides so far, and the pieces that make them."""
+    """The slides of a lesson, as far as they are made."""
 
     def __init__(self, folder: Path) -> None:
         self.cells = html.Cells(markdown.Document(folder))
         self.slides: list[Slide] = []
         self.heading = ""
 
-    def begin(self, heading: str = "") -> None:
-        """A slide under a new heading, or one that goes on under the last."""
+    def begin_slide(self, heading: str = "") -> None:
+        """Begins a slide under a new heading, or one that continues the last."""
         self.heading = heading or self.heading
         self.slides.append(Slide("" if heading else self.heading))
 
-    def prose(self, cell: nbformat.NotebookNode, number: int) -> None:
-        """Each heading begins a slide; so does text after a figure, and each exercise."""
-        for heading, text in parts(cell.source):
-            new = heading or not self.slides or self.slides[-1].full or is_exercise(cell)
-            if new and not (heading and self.slides and not self.slides[-1].body):
-                self.begin(heading)
-            piece = nbformat.v4.new_markdown_cell(text)
+    def add_prose(self, cell: nbformat.NotebookNode, number: int) -> None:
+        """Adds a Markdown cell: each heading begins a slide, and so does text after a figure, and each exercise."""
+        for heading, text in split_at_headings(cell.source):
+            begins = heading or not self.slides or self.slides[-1].full or is_exercise(cell)
+            # A heading takes over a slide that is still empty.
+            last_is_empty = bool(self.slides) and not self.slides[-1].body
+            if begins and not (heading and last_is_empty):
+                self.begin_slide(heading)
+            section_cell = nbformat.v4.new_markdown_cell(text)
             if cell.get("attachments"):
-                piece["attachments"] = cell.attachments
-            self.slides[-1].body += f'<div class="prose">{self.cells.prose(piece, number)}</div>\n'
+                section_cell["attachments"] = cell.attachments
+            prose = self.cells.prose(section_cell, number)
+            self.slides[-1].body += f'<div class="prose">{prose}</div>\n'
 
-    def code(self, cell: nbformat.NotebookNode, number: int) -> None:
-        """Folded code and what it showed, on a slide with the text before it if nothing else is there."""
+    def add_code(self, cell: nbformat.NotebookNode, number: int) -> None:
+        """Adds folded code and its output, on the slide of the text before it unless that one is full."""
         if not self.slides or self.slides[-1].full:
-            self.begin()
-        shown = "".join(
-            self.cells.output(output, cell, number) for output in cell.outputs if not _timed(output)
-        )
-        source = f'<details class="source"><summary>Code</summary>\n{self.cells.source(cell)}</details>\n'
-        self.slides[-1].body += f'<section class="cell">\n{source}{shown}</section>\n'
-        self.slides[-1].full = bool(_FILLS.search(shown))
+            self.begin_slide()
+        outputs = [output for output in cell.outputs if not _shows_wall_times(output)]
+        output_html = "".join(self.cells.output(output, cell, number) for output in outputs)
+        code = f'<details class="source"><summary>Code</summary>\n{self.cells.source(cell)}</details>\n'
+        self.slides[-1].body += f'<section class="cell">\n{code}{output_html}</section>\n'
+        self.slides[-1].full = bool(_FILLS.search(output_html))
 
 
-def _timed(output: nbformat.NotebookNode) -> bool:
-    """Whether an output frames a side page of wall times, which lies elsewhere."""
+def _shows_wall_times(output: nbformat.NotebookNode) -> bool:
+    """Whether an output frames a side page, which lies elsewhere."""
     return "<iframe" in "".join(output.get("data", {}).get("text/html", ""))
 
 
 def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
-    """The slides of an executed notebook; folder: where images that its Markdown names lie.
+    """Renders the slides of an executed notebook.
 
-    Raises ReportError as the report does: for a picture that says nothing, or anything loaded from elsewhere.
+    Args:
+        notebook: The executed notebook.
+        name: Its name.
+        folder: Where images that its Markdown names lie.
+
+    Returns:
+        HTML that loads nothing.
+
+    Raises:
+        ReportError: For a picture without alt text, or anything loaded from elsewhere, as for the report.
     """
     deck = _Deck(folder)
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type == "markdown":
-            deck.prose(cell, number)
-        elif (
-            cell.cell_type == "code"
-            and not HIDDEN & set(cell.metadata.get("tags", []))
-            and not is_exercise(cell)
-        ):
-            deck.code(cell, number)
-    if deck.cells.problems:
-        raise ReportError(
-            f"the slides of {name} are refused:\n  " + "\n  ".join(deck.cells.problems)
-        )
-    first = next(
-        (re.sub(r"<[^>]+>", "", entry.markup) for entry in deck.cells.document.headings), name
-    )
+            deck.add_prose(cell, number)
+        elif cell.cell_type == "code":
+            is_hidden = HIDDEN & set(cell.metadata.get("tags", []))
+            if not is_hidden and not is_exercise(cell):
+                deck.add_code(cell, number)
+    problems = deck.cells.problems
+    if problems:
+        raise ReportError(f"the slides of {name} are refused:\n  " + "\n  ".join(problems))
+
+    headings = deck.cells.document.headings
+    title = re.sub(r"<[^>]+>", "", headings[0].markup) if headings else name
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
-    own, script = (
-        (TEMPLATES / f"slides.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
+    page = environment.get_template("slides.html.j2").render(
+        slides=deck.slides,
+        name=name,
+        title=title,
+        css=html.stylesheet(),
+        own=(TEMPLATES / "slides.css").read_text(encoding="utf-8"),
+        script=(TEMPLATES / "slides.js").read_text(encoding="utf-8"),
     )
-    made = environment.get_template("slides.html.j2").render(
-        slides=deck.slides, name=name, title=first, css=html.stylesheet(), own=own, script=script
-    )
-    accessibility_check.check(made, f"the slides of {name}")
-    return made + "\n"
+    accessibility_check.check(page, f"the slides of {name}")
+    return page + "\n"
 
 
 def write(name: str, root: Path = ROOT) -> Path:
-    """Write the slides of one lesson. Raises FileNotFoundError, with the remedy, where it was not run yet."""
+    """Writes the slides of one lesson.
+
+    Args:
+        name: The lesson.
+        root: The project.
+
+    Returns:
+        The path of the slides.
+
+    Raises:
+        FileNotFoundError: If the lesson was not run yet; the message says how to.
+    """
     source = root / "reports/notebooks" / f"{name}.ipynb"
     if not source.exists():
         raise FileNotFoundError(
             f"{name} has not been run yet; run it first: make repro LESSON={name}"
         )
     notebook = nbformat.read(source, as_version=4)
-    return artifacts.write_text(
-        root / "reports/slides" / f"{name}.html", render(notebook, name, root / "notebooks")
-    )
+    slides = render(notebook, name, root / "notebooks")
+    return artifacts.write_text(root / "reports/slides" / f"{name}.html", slides)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -145,20 +179,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("lessons", nargs="*", help="such as 05_budgeted_routing")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    every = sorted(path.stem for path in (options.root / "notebooks").glob("[0-9]*.ipynb"))
-    unknown = [name for name in options.lessons if name not in every]
+    all_lessons = sorted(path.stem for path in (options.root / "notebooks").glob("[0-9]*.ipynb"))
+    unknown = [name for name in options.lessons if name not in all_lessons]
     if unknown:
         print(
-            f"error: there is no lesson {unknown[0]!r}; there are {', '.join(every)}",
+            f"error: there is no lesson {unknown[0]!r}; there are {', '.join(all_lessons)}",
             file=sys.stderr,
         )
         return 1
-    failed = made = 0
-    for name in options.lessons or every:
+    num_written = num_failed = 0
+    for name in options.lessons or all_lessons:
         try:
             print(f"slides: {write(name, options.root)}")
-            made += 1
+            num_written += 1
         except (FileNotFoundError, ReportError) as error:
             print(f"{'error' if options.lessons else 'left out'}: {error}", file=sys.stderr)
-            failed += 1
-    return 1 if failed and (options.lessons or not made) else 0
+            num_failed += 1
+    # Without names, lessons that were not run yet are no failure, unless there is none at all.
+    return 1 if num_failed and (options.lessons or not num_written) else 0

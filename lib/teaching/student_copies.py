@@ -1,6 +1,6 @@
 """Copies of the notebooks for a class: `student/`, which git ignores.
 
-A copy has no outputs, a cell for notes at the end of every section, and the exercises still to be answered;
+A copy has no outputs, a cell for notes at the end of every section, and the exercises without answers;
 cells tagged `solution` are left out. `student/exercises.ipynb` gathers the exercises of all lessons. Findings
 are sentences that code makes from results, so they appear once a student has run the lesson.
 
@@ -32,71 +32,77 @@ Answer in place of `None` and run the cell. Cells stand on their own; what a che
 beside it. `make student` wrote this file, and never overwrites one that you have changed."""
 
 
-def copy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """A student's copy of a lesson."""
+def make_copy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Makes a student's copy of a lesson."""
     cells = []
     for cell in strip_outputs.clean(notebook).cells:
         if SOLUTION in cell.metadata.get("tags", []):
             continue
-        begins = cell.cell_type == "markdown" and _SECTION.search(cell.source)
-        if begins and len(cells) > 1 and not exercises.is_exercise(cells[-1]):
-            cells.append(_notes())
+        begins_section = cell.cell_type == "markdown" and _SECTION.search(cell.source)
+        # Notes end the section before; not above the first one, nor between exercises.
+        if begins_section and len(cells) > 1 and not exercises.is_exercise(cells[-1]):
+            cells.append(_notes_cell())
         cells.append(cell)
-    return _made(cells)
+    return _make_notebook(cells)
 
 
-def workbook(root: Path) -> nbformat.NotebookNode:
-    """The exercises of all lessons that have a notebook, one section each."""
+def make_workbook(root: Path) -> nbformat.NotebookNode:
+    """Makes a notebook with the exercises of all lessons under `root`, one section each."""
     cells = [nbformat.v4.new_markdown_cell(_OPENING)]
-    for number, known in exercises.load().items():
+    for number, lesson_exercises in exercises.load().items():
         for path in sorted((root / "notebooks").glob(f"{number}_*.ipynb")):
             title = strip_outputs.read(path).cells[0].source.split("\n", 1)[0].lstrip("# ")
             cells.append(nbformat.v4.new_markdown_cell(f"## {number} {title}"))
-            own = exercises.cells(number, known)[1:]
-            needs = sorted({name for each in known for name in each.needs})
-            cells.append(own[0])
-            if needs:
-                cells.append(
-                    nbformat.v4.new_code_cell(
-                        "from lib import config as params\n\nsettings = params.settings()"
-                    )
-                )
-            cells += [*own[1:], _notes()]
-    return _made(cells)
+            # The workbook has one introduction for all lessons.
+            _, import_cell, *exercise_cells = exercises.make_cells(number, lesson_exercises)
+            cells.append(import_cell)
+            if any(exercise.needs for exercise in lesson_exercises):
+                settings_code = "from lib import config as params\n\nsettings = params.settings()"
+                cells.append(nbformat.v4.new_code_cell(settings_code))
+            cells += [*exercise_cells, _notes_cell()]
+    return _make_notebook(cells)
 
 
-def _notes() -> nbformat.NotebookNode:
+def _notes_cell() -> nbformat.NotebookNode:
     return nbformat.v4.new_markdown_cell(NOTES, metadata={"tags": [NOTES_TAG]})
 
 
-def _made(cells: list[nbformat.NotebookNode]) -> nbformat.NotebookNode:
+def _make_notebook(cells: list[nbformat.NotebookNode]) -> nbformat.NotebookNode:
     notebook = nbformat.v4.new_notebook()
     notebook.cells = cells
     return strip_outputs.clean(notebook)
 
 
 def write(root: Path, target: Path, force: bool = False) -> tuple[list[Path], list[Path]]:
-    """Write all copies; returns those written, and those kept because somebody has worked in them.
+    """Writes the copies of all lessons, and the workbook.
 
-    What was written is remembered by its hash, so that a copy nobody touched follows its lesson.
+    What was written is recorded by its hash, so that a copy that nobody changed follows its lesson.
+
+    Args:
+        root: The project.
+        target: Folder of the copies.
+        force: Whether to overwrite files that somebody has worked in.
+
+    Returns:
+        Paths that were written, and paths that were left because somebody has worked in them.
     """
-    made = {
-        path.name: copy(strip_outputs.read(path))
+    notebooks = {
+        path.name: make_copy(strip_outputs.read(path))
         for path in sorted((root / "notebooks").glob("[0-9]*.ipynb"))
     }
-    made[f"{WORKBOOK}.ipynb"] = workbook(root)
+    notebooks[f"{WORKBOOK}.ipynb"] = make_workbook(root)
     record = target / ".written.json"
-    known = artifacts.read_json(record) if record.exists() else {}
-    written, kept = [], []
-    for name, notebook in made.items():
-        path, text = target / name, strip_outputs.to_text(notebook)
-        if path.exists() and not force and artifacts.sha256_file(path) != known.get(name):
-            kept.append(path)
+    hashes = artifacts.read_json(record) if record.exists() else {}  # by file name
+    written, changed_by_student = [], []
+    for name, notebook in notebooks.items():
+        path = target / name
+        if path.exists() and not force and artifacts.sha256_file(path) != hashes.get(name):
+            changed_by_student.append(path)
             continue
-        written.append(artifacts.write_text(path, text))
-        known[name] = artifacts.sha256_file(path)
-    artifacts.write_json(record, known)
-    return written, kept
+        written.append(artifacts.write_text(path, strip_outputs.to_text(notebook)))
+        hashes[name] = artifacts.sha256_file(path)
+    artifacts.write_json(record, hashes)
+    return written, changed_by_student
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -107,11 +113,11 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    written, kept = write(options.root, options.root / "student", options.force)
+    written, changed_by_student = write(options.root, options.root / "student", options.force)
     print(
         f"student: {len(written)} notebooks in {options.root / 'student'}, without outputs and solutions"
     )
-    for path in kept:
+    for path in changed_by_student:
         print(f"kept, because it was worked in: {path.name}")
     print(
         "they check answers with lib.teaching.exercises_by_lesson, which holds the solutions for whoever looks there"

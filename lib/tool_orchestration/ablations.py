@@ -42,5 +42,5 @@ def _priced(params: Params, results: experiment.Results, labels, exam: str) -> C
         frame,
         against,
         (MONEY, RIGHT, SECONDS),
-        params.llm.decided_by(params.tools.models.values()),
+        params.llm.describe_backend(params.tools.models.values()),
     )

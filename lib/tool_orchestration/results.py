@@ -76,7 +76,7 @@ def rows(results: Results, params: Params) -> pd.DataFrame:
         micro=every["cost_usd"] * rewards.MICRO,
         own_micro=every["own_cost_usd"] * rewards.MICRO,
         ms=every["seconds"] * rewards.MILLI,
-        backend=params.llm.decided_by(params.tools.models.values()),
+        backend=params.llm.describe_backend(params.tools.models.values()),
         calls=every["calls"].round().astype(int),
     )
 
@@ -204,7 +204,8 @@ def share(
 
         R = sum(over) / sum(under),    share_i = R + (over_i - R under_i) / mean(under)
 
-    so that `stats.mean` and `stats.gap` are those of R. A group in which `under` is always 0 is left out."""
+    so that `stats.mean` and `stats.paired_difference` are those of R. A group in which `under` is always 0 is left
+    out."""
     sums = found.groupby(by, sort=False)[[over, under]].transform("sum")
     found, sums = found[sums[under] > 0], sums[sums[under] > 0]
     whole, level = sums[over] / sums[under], found.groupby(by, sort=False)[under].transform("mean")
@@ -223,14 +224,18 @@ def quotient_gap(
     found: pd.DataFrame, over: str, under: str, of: Mapping, against: Mapping, by: str
 ) -> pd.DataFrame:
     """Differences of two such quotients inside pairs, by group; nan where one of them is missing. of, against:
-    conditions, as of `stats.gap`."""
+    conditions, as of `stats.paired_difference`."""
     linear = share(found, over, under, [by, *of])
     both = [
         name
         for name, part in linear.groupby(by, sort=False)
-        if all(len(results_table.where(part, **side)) for side in (of, against))
+        if all(len(results_table.select(part, **side)) for side in (of, against))
     ]
-    known = stats.gap(linear[linear[by].isin(both)], "share", of, against, by) if both else _NONE
+    known = (
+        stats.paired_difference(linear[linear[by].isin(both)], "share", of, against, by)
+        if both
+        else _NONE
+    )
     return known.reindex(found[by].unique())
 
 

@@ -484,7 +484,7 @@ def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
     sweep.run(work, jobs, runs, settings.jobs, "a world of tools")
     rows = pd.concat([artifacts.read_parquet(job.folder(runs) / "rows.parquet") for job in jobs])
     words = rows["item"].str.split()
-    return results_table.frame(
+    return results_table.make_results(
         SYSTEM, rows.assign(backend="policy", group=words.str[0], weight=words.str[1].astype(float))
     )
 

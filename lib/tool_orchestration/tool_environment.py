@@ -115,7 +115,7 @@ class Desk:
             )
         if name in self.tools:
             try:
-                self.tools[name].line(argument)
+                self.tools[name].parse_line(argument)
             except ToolError as error:
                 return str(error)
         return "" if argument else f"{name} takes a question"
@@ -173,7 +173,7 @@ class Desk:
                 text = episode.office.call(call.expert, call.query.split())
             else:
                 tool = self.tools[call.expert]
-                text = tool(tool.line(call.query))
+                text = tool(tool.parse_line(call.query))
         except (ToolError, CallError) as error:
             return Heard("", offer.cost_usd, failure=str(error))
         if call.expert == "python" and text.startswith(_FAULT):  # of the code

@@ -24,23 +24,30 @@ Number = int | float
 
 def calculator() -> Tool:
     """A tool that gives the value of an expression. Its call raises ToolError for anything else."""
-    about = {
+    parameter = {
         "type": "string",
         "description": "numbers with + - * / // % ** and parentheses, such as 47 * 38",
     }
     return Tool(
-        "calculator", "Calculates the value of an expression.", {"expression": about}, value
+        "calculator",
+        "Calculates the value of an expression.",
+        {"expression": parameter},
+        evaluate_expression,
     )
 
 
-def value(expression: str) -> str:
-    """The value of an expression as text: plain where whole, otherwise 10 significant digits.
+def evaluate_expression(expression: str) -> str:
+    """Calculates the value of an expression.
 
-    Raises ToolError where it is no expression, has no value, or is beyond a limit.
+    Returns:
+        The value as text: plain where whole, otherwise with 10 significant digits.
+
+    Raises:
+        ToolError: It is no expression, has no value, or is beyond a limit.
     """
     if len(expression) > LONGEST:
         raise ToolError(f"calculator takes at most {LONGEST} characters, not {len(expression)}")
-    return _text(_Parser(expression).parsed())
+    return _format_number(_Parser(expression).parse())
 
 
 class _Parser:
@@ -48,113 +55,127 @@ class _Parser:
 
     def __init__(self, expression: str):
         self.expression = expression
-        self.tokens = _tokens(expression)
-        self.place = self.depth = 0
+        self.tokens = _split_into_tokens(expression)
+        self.index = 0  # of the next token
+        self.depth = 0  # of signs and parentheses around it
 
-    def parsed(self) -> Number:
-        result = self.sum()
-        if self.peek():
-            raise self.wrong(f"{self.peek()!r} stands where the expression should end")
+    def parse(self) -> Number:
+        result = self.parse_sum()
+        if self.peek_token():
+            raise self.make_error(f"{self.peek_token()!r} stands where the expression should end")
         return result
 
-    def sum(self) -> Number:
-        return self.chain(self.product, _SUMS)
+    def parse_sum(self) -> Number:
+        return self.parse_chain(self.parse_product, _SUMS)
 
-    def product(self) -> Number:
-        return self.chain(self.signed, _PRODUCTS)
+    def parse_product(self) -> Number:
+        return self.parse_chain(self.parse_signed, _PRODUCTS)
 
-    def chain(self, part: Callable[[], Number], operations: dict[str, Callable]) -> Number:
-        """Parts joined by operations of one precedence, from left to right."""
-        result = part()
-        while self.peek() in operations:
-            sign = self.next()
-            result = self.applied(sign, operations[sign], result, part())
+    def parse_chain(
+        self, parse_operand: Callable[[], Number], operations: dict[str, Callable]
+    ) -> Number:
+        """Operands joined by operations of one precedence, from left to right."""
+        result = parse_operand()
+        while self.peek_token() in operations:
+            sign = self.next_token()
+            right_operand = parse_operand()
+            result = self.apply_operation(sign, operations[sign], result, right_operand)
         return result
 
-    def signed(self) -> Number:
+    def parse_signed(self) -> Number:
         """A sign binds less than a power to its right: -2 ** 2 is -4."""
-        if self.peek() not in _SUMS:
-            return self.power()
-        sign = self.next()
-        inner = self.deeper(self.signed)
-        return -inner if sign == "-" else inner
+        if self.peek_token() not in _SUMS:
+            return self.parse_power()
+        sign = self.next_token()
+        operand = self.parse_nested(self.parse_signed)
+        return -operand if sign == "-" else operand
 
-    def power(self) -> Number:
+    def parse_power(self) -> Number:
         """Powers from right to left; the exponent may have a sign: 2 ** -1 is 0.5."""
-        base = self.atom()
-        if self.peek() != "**":
+        base = self.parse_atom()
+        if self.peek_token() != "**":
             return base
-        self.next()
-        exponent = self.deeper(self.signed)
+        self.next_token()
+        exponent = self.parse_nested(self.parse_signed)
         if abs(exponent) > LARGEST_EXPONENT:
-            raise self.wrong(f"the exponent {_text(exponent)} is beyond {LARGEST_EXPONENT}")
-        return self.applied("**", operator.pow, base, exponent)
+            raise self.make_error(
+                f"the exponent {_format_number(exponent)} is beyond {LARGEST_EXPONENT}"
+            )
+        return self.apply_operation("**", operator.pow, base, exponent)
 
-    def atom(self) -> Number:
-        token = self.next()
+    def parse_atom(self) -> Number:
+        """A number, or an expression in parentheses."""
+        token = self.next_token()
         if token == "(":
-            inner = self.deeper(self.sum)
-            if self.next() != ")":
-                raise self.wrong("a parenthesis is not closed")
+            inner = self.parse_nested(self.parse_sum)
+            if self.next_token() != ")":
+                raise self.make_error("a parenthesis is not closed")
             return inner
         if not token or token[0] not in "0123456789.":
-            raise self.wrong(f"a number is missing before {token or 'the end'!r}")
-        return self.bounded(float(token) if "." in token else int(token))
+            raise self.make_error(f"a number is missing before {token or 'the end'!r}")
+        return self.check_size(float(token) if "." in token else int(token))
 
-    def applied(self, sign: str, operation: Callable, left: Number, right: Number) -> Number:
+    def apply_operation(
+        self, sign: str, operation: Callable, left_operand: Number, right_operand: Number
+    ) -> Number:
         try:
-            return self.bounded(operation(left, right))
+            return self.check_size(operation(left_operand, right_operand))
         except ZeroDivisionError:
-            raise self.wrong("division by zero") from None
+            raise self.make_error("division by zero") from None
         except OverflowError:
-            raise self.wrong(f"{sign} gives a number beyond {LARGEST:g}") from None
+            raise self.make_error(f"{sign} gives a number beyond {LARGEST:g}") from None
 
-    def bounded(self, number: Number | complex) -> Number:
+    def check_size(self, number: Number | complex) -> Number:
+        """The number itself. Raises ToolError where it is complex, too large or NaN."""
         if isinstance(number, complex):
-            raise self.wrong("a root of a negative number")
+            raise self.make_error("a root of a negative number")
         if not abs(number) <= LARGEST:
-            raise self.wrong(f"a number beyond {LARGEST:g}")
+            raise self.make_error(f"a number beyond {LARGEST:g}")
         return number
 
-    def deeper(self, part: Callable[[], Number]) -> Number:
+    def parse_nested(self, parse_operand: Callable[[], Number]) -> Number:
+        """One level deeper. Bounded, so that Python's own recursion limit is never met."""
         self.depth += 1
         if self.depth > DEEPEST:
-            raise self.wrong(f"more than {DEEPEST} signs and parentheses within one another")
-        result = part()
+            raise self.make_error(f"more than {DEEPEST} signs and parentheses within one another")
+        result = parse_operand()
         self.depth -= 1
         return result
 
-    def peek(self) -> str:
-        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+    def peek_token(self) -> str:
+        """The next token, or an empty string at the end."""
+        return self.tokens[self.index] if self.index < len(self.tokens) else ""
 
-    def next(self) -> str:
-        token = self.peek()
-        self.place += 1
+    def next_token(self) -> str:
+        token = self.peek_token()
+        self.index += 1
         return token
 
-    def wrong(self, message: str) -> ToolError:
-        return _wrong(self.expression, message)
+    def make_error(self, message: str) -> ToolError:
+        return _make_error(self.expression, message)
 
 
-def _tokens(expression: str) -> list[str]:
-    text, tokens, place = expression.rstrip(), [], 0
-    while place < len(text):
-        found = _TOKEN.match(text, place)
-        if not found:
-            raise _wrong(
-                expression, f"{text[place:].strip()[:1]!r} is no number, sign or parenthesis"
-            )
-        tokens.append(found.group(1))
-        place = found.end()
+def _split_into_tokens(expression: str) -> list[str]:
+    text = expression.rstrip()
+    tokens = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if not match:
+            character = text[position:].strip()[:1]
+            raise _make_error(expression, f"{character!r} is no number, sign or parenthesis")
+        tokens.append(match.group(1))
+        position = match.end()
     return tokens
 
 
-def _wrong(expression: str, message: str) -> ToolError:
-    shown = expression if len(expression) <= 60 else expression[:60] + "..."
-    return ToolError(f"calculator cannot give {shown!r}: {message}")
+def _make_error(expression: str, message: str) -> ToolError:
+    shortened = expression if len(expression) <= 60 else expression[:60] + "..."
+    return ToolError(f"calculator cannot give {shortened!r}: {message}")
 
 
-def _text(number: Number) -> str:
+def _format_number(number: Number) -> str:
+    # 4 / 2 gives "2": a float is shown as an integer where that loses nothing.
     if isinstance(number, float) and number.is_integer() and abs(number) < _EXACT:
         number = int(number)
     return str(number) if isinstance(number, int) else f"{number:.10g}"

@@ -14,16 +14,17 @@ def python(sandbox: Sandbox) -> Tool:
         result = sandbox.run(code)
         if result.ok:
             return result.text
-        own = result.kind in ("syntax", "exception")
-        return f"error: {result.kind}: {result.error}" if own else f"error: {result.kind}"
+        # Only errors of the code itself have a message that is the same every time.
+        has_message = result.kind in ("syntax", "exception")
+        return f"error: {result.kind}: {result.error}" if has_message else f"error: {result.kind}"
 
-    about = {
+    parameter = {
         "type": "string",
         "description": "Python code; what it prints and its last expression come back",
     }
     return Tool(
         "python",
         "Runs Python code in a sandbox without files, network or clock.",
-        {"code": about},
+        {"code": parameter},
         run,
     )

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lib.tools.split_last_expression import split
-from lib.tools.tool import encodes
+from lib.tools.split_last_expression import split_last_expression
+from lib.tools.tool import is_encodable
 from lib.tools.worker import REMEDY, SandboxUnavailable, Worker
 
 __all__ = ["Kind", "Limits", "Result", "Sandbox", "SandboxUnavailable"]
@@ -32,7 +32,8 @@ MORE = "\n[... cut]"  # stands where text was cut
 _ERROR = 300  # characters of an error's message
 _LAST = "_last_value_"  # a name in the sandbox
 _LONGEST = 1e6  # seconds of a limit: clocks and the system's limits take no more
-_LIMIT = re.compile(  # in Monty's words
+# The messages with which Monty ends code that reached a limit.
+_LIMIT = re.compile(
     r"memory limit exceeded: \d+ bytes > \d+ bytes|maximum recursion depth exceeded|"
     "the worker exceeded its memory limit and was terminated"
 )
@@ -48,7 +49,11 @@ _POLICY = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What one call may use."""
+    """What one call may use.
+
+    Raises:
+        ValueError: A limit is not above 0, infinite, or not whole where it counts something.
+    """
 
     seconds: float = 1.0  # of interpretation, by Monty's clock
     grace: float = 0.5  # seconds more, by the host's clock, before the worker is killed
@@ -63,11 +68,12 @@ class Limits:
         for name, value in vars(self).items():
             if not 0 < value < math.inf:
                 raise ValueError(f"the limit {name!r} must be above 0 and finite, not {value!r}")
-            if isinstance(self.__dataclass_fields__[name].default, int) and not isinstance(
-                value, int
-            ):
+            counts = isinstance(self.__dataclass_fields__[name].default, int)
+            if counts and not isinstance(value, int):
                 raise ValueError(f"the limit {name!r} must be a whole number, not {value!r}")
-        if self.seconds + self.grace > _LONGEST or max(self.memory, self.address) >= 2**63:
+        too_long = self.seconds + self.grace > _LONGEST
+        too_large = max(self.memory, self.address) >= 2**63
+        if too_long or too_large:
             raise ValueError(f"limits may have {_LONGEST:g} seconds and 2**63 bytes, not {self}")
 
 
@@ -75,8 +81,11 @@ class Limits:
 class Result:
     """What became of a piece of code.
 
-    text: what it printed, then the value of its last expression, as in a notebook; ok: whether it came to
-    its end; error: what went wrong, in a line; kind: which kind of thing that was.
+    Attributes:
+        text: What it printed, then the value of its last expression, as in a notebook.
+        ok: Whether it came to its end.
+        error: What went wrong, in a line.
+        kind: Which kind of error that was.
     """
 
     text: str
@@ -113,71 +122,80 @@ class Sandbox:
         self._worker = None
 
     def run(self, code: str) -> Result:
-        """Run code in a fresh session. Raises SandboxUnavailable where no sandbox works here, and nothing else."""
+        """Runs code in a fresh session.
+
+        Raises:
+            SandboxUnavailable: No sandbox works here. Whatever goes wrong in the code is in the result.
+        """
         if len(code) > self.limits.code:
-            return _failed(
+            return _make_failure(
                 "refused", f"code of {len(code):_} characters; {self.limits.code:_} are allowed"
             )
-        if not encodes(code):
-            return _failed("refused", "code with half a surrogate pair, which is no text")
-        code = code.removeprefix("\ufeff")  # a byte order mark is no code
+        if not is_encodable(code):
+            return _make_failure("refused", "code with half a surrogate pair, which is no text")
+        # A byte order mark is no code.
+        code = code.removeprefix("\ufeff")
         with self._lock:
-            warm = self._worker is not None
+            had_worker = self._worker is not None
             try:
-                return self._run(code)
+                return self._run_in_worker(code)
             except SandboxUnavailable:
-                if not warm:
+                if not had_worker:
                     raise
-                return self._run(
-                    code
-                )  # the worker had ended since the last call; this is a new one
+                # The worker had ended since the last call; this starts a new one.
+                return self._run_in_worker(code)
 
-    def _run(self, code: str) -> Result:
-        limits, began, fit = self.limits, time.monotonic(), False
+    def _run_in_worker(self, code: str) -> Result:
+        limits = self.limits
+        started = time.monotonic()
         if not (self._worker and self._worker.usable):
             self.close()
             self._worker = Worker(limits.seconds + limits.grace, limits.address)
         worker = self._worker
-        printed = _Printed(worker, limits)
+        output = _Output(worker, limits)
+        reusable = False
         try:
-            with worker.watched(limits.seconds + limits.grace) as watch:
+            with worker.watch(limits.seconds + limits.grace) as watch:
                 try:
-                    result = Result(printed.text(self._value(worker, code, printed)))
+                    result = Result(output.format_text(self._evaluate(worker, code, output)))
                 except SandboxUnavailable:
                     raise
                 except Exception as error:  # whatever code can bring about comes back as a result
-                    overdue = watch.bitten or time.monotonic() - began >= limits.seconds
-                    result = self._judged(error, printed, overdue)
-            # time and memory stop Monty in the middle of something, so its worker is not used again
-            fit = result.kind in ("", "syntax", "exception", "recursion")
+                    overdue = watch.has_killed or time.monotonic() - started >= limits.seconds
+                    result = self._explain_failure(error, output, overdue)
+            # Time and memory stop Monty in the middle of something, so its worker is not used again.
+            reusable = result.kind in ("", "syntax", "exception", "recursion")
         finally:
-            worker.used += time.monotonic() - began
-            if not fit:  # also where the host is interrupted
+            worker.seconds_used += time.monotonic() - started
+            if not reusable:  # also where the host is interrupted
                 self.close()
         return result
 
-    def _value(self, worker: Worker, code: str, printed: _Printed) -> str | None:
-        """Run the code; the value of its last expression as text, None without one.
+    def _evaluate(self, worker: Worker, code: str, output: _Output) -> str | None:
+        """Runs the code; the value of its last expression as text, None without one.
 
         The sandbox turns the value into text. The value itself must not come here: a set around a tuple
         that holds one tuple twice, forty levels deep, would keep this process busy for hours with its hash.
         """
         from pydantic_monty import MontySyntaxError
 
-        found = split(code)
-        if found:
-            before, last = found
-            with contextlib.suppress(MontySyntaxError), self._session(worker) as session:
-                _finished(session, f"{_LAST} = None\n{before}{_LAST} = ({last}\n)\n", printed)
-                wanted = f"None if {_LAST} is None else f'{{{_LAST}!r}}'[:{self.limits.output + 1}]"
-                return _finished(session, wanted, printed).output
-            printed.clear()  # the last statement was no expression: once more from the start, as it was written
-        with self._session(worker) as session:
-            _finished(session, code, printed)
+        split_code = split_last_expression(code)
+        if split_code:
+            code_before, last_expression = split_code
+            program = f"{_LAST} = None\n{code_before}{_LAST} = ({last_expression}\n)\n"
+            max_length = self.limits.output + 1
+            value_as_text = f"None if {_LAST} is None else f'{{{_LAST}!r}}'[:{max_length}]"
+            with contextlib.suppress(MontySyntaxError), self._open_session(worker) as session:
+                _run_to_end(session, program, output)
+                return _run_to_end(session, value_as_text, output).output
+            # The last statement was no expression: once more from the start, as it was written.
+            output.clear()
+        with self._open_session(worker) as session:
+            _run_to_end(session, code, output)
         return None
 
     @contextlib.contextmanager
-    def _session(self, worker: Worker) -> Iterator[Any]:
+    def _open_session(self, worker: Worker) -> Iterator[Any]:
         """A fresh session. Raises SandboxUnavailable where the worker has died since the last call."""
         limits = {
             "max_feed_duration_secs": self.limits.seconds,
@@ -188,89 +206,104 @@ class Sandbox:
         }
         with contextlib.ExitStack() as stack:
             try:
-                session = stack.enter_context(worker.session(limits=limits, os_policy=_POLICY))
+                session = stack.enter_context(worker.open_session(limits=limits, os_policy=_POLICY))
             except Exception as error:
                 raise SandboxUnavailable(
                     f"the worker of pydantic_monty does not answer ({error}); {REMEDY}"
                 ) from error
             yield session
 
-    def _judged(self, error: Exception, printed: _Printed, overdue: bool) -> Result:
-        """What went wrong. Only errors that are the code's own are told in their own words: others count time."""
+    def _explain_failure(self, error: Exception, output: _Output, overdue: bool) -> Result:
+        """What went wrong.
+
+        Only errors of the code itself keep their message. Those of Monty's limits name times and sizes that differ
+        from run to run, and equal code gives equal results.
+        """
         import pydantic_monty
 
-        limits, text = self.limits, printed.text()
-        inner = error.exception() if isinstance(error, pydantic_monty.MontyRuntimeError) else None
-        if printed.flooded:
-            return _failed("flood", f"printed more than {limits.flood:_} characters", text)
-        if overdue and (inner is None or isinstance(inner, TimeoutError)):
-            return _failed("timeout", f"no end within {limits.seconds:g} seconds", text)
-        own = inner is None or not _by_limit(error, inner)
-        if isinstance(inner, MemoryError) and not own:
-            return _failed("memory", f"more than {limits.memory:_} bytes of memory", text)
-        if isinstance(inner, RecursionError) and not own:
-            return _failed(
+        limits = self.limits
+        text = output.format_text()
+        # The exception that the code raised, or Monty in its name; None where Monty itself failed.
+        exception = None
+        if isinstance(error, pydantic_monty.MontyRuntimeError):
+            exception = error.exception()
+
+        if output.flooded:
+            return _make_failure("flood", f"printed more than {limits.flood:_} characters", text)
+        if overdue and (exception is None or isinstance(exception, TimeoutError)):
+            return _make_failure("timeout", f"no end within {limits.seconds:g} seconds", text)
+        hit_limit = exception is not None and _is_from_limit(error, exception)
+        if isinstance(exception, MemoryError) and hit_limit:
+            return _make_failure("memory", f"more than {limits.memory:_} bytes of memory", text)
+        if isinstance(exception, RecursionError) and hit_limit:
+            return _make_failure(
                 "recursion", f"more than {limits.recursion} calls within one another", text
             )
         if isinstance(error, pydantic_monty.MontySyntaxError):
-            return _failed("syntax", str(error), text)
-        if inner is not None:
-            return _failed("exception", str(error), text)
-        return _failed("crash", "the interpreter crashed", text)
+            return _make_failure("syntax", str(error), text)
+        if exception is not None:
+            return _make_failure("exception", str(error), text)
+        return _make_failure("crash", "the interpreter crashed", text)
 
 
-class _Printed:
+class _Output:
     """Collects what code prints, as far as there is room, and stops code that prints without end."""
 
     def __init__(self, worker: Worker, limits: Limits):
         self.flooded = False
-        self._worker, self._limits = worker, limits
-        self._parts: list[str] = []
-        self._count = 0
+        self._worker = worker
+        self._limits = limits
+        self._texts: list[str] = []
+        self._num_printed = 0  # characters
 
     def __call__(self, stream: str, text: str) -> None:
-        room = self._limits.output + 1 - self._count
-        if room > 0:
-            self._parts.append(text[:room])
-        self._count += len(text)
-        if self._count > self._limits.flood and not self.flooded:
+        # One character more than comes back, so that a cut is noticed.
+        num_remaining = self._limits.output + 1 - self._num_printed
+        if num_remaining > 0:
+            self._texts.append(text[:num_remaining])
+        self._num_printed += len(text)
+        if self._num_printed > self._limits.flood and not self.flooded:
             self.flooded = True
             self._worker.kill()  # Monty would let it run on to its time limit
 
     def clear(self) -> None:
-        self._parts, self._count = [], 0
+        self._texts = []
+        self._num_printed = 0
 
-    def text(self, value: str | None = None) -> str:
+    def format_text(self, value: str | None = None) -> str:
         """What was printed, then a value, if there is one; with a note where it was cut."""
-        longest, text = self._limits.output, "".join(self._parts)
+        text = "".join(self._texts)
         if value is not None:
-            text += "\n" if text and not text.endswith("\n") else ""
+            if text and not text.endswith("\n"):
+                text += "\n"
             text += value
         text = text.removesuffix("\n")
-        return text if len(text) <= longest else text[:longest] + MORE
+        max_length = self._limits.output
+        return text if len(text) <= max_length else text[:max_length] + MORE
 
 
-def _finished(session: Any, program: str, printed: _Printed) -> Any:
-    """Run a program to its end. What it asks of its host on the way is denied: nothing is handed in to answer with."""
+def _run_to_end(session: Any, program: str, output: _Output) -> Any:
+    """Runs a program to its end. What it asks of its host on the way is denied: nothing is handed in to answer with."""
     from pydantic_monty import MontyComplete
 
-    turn = session.feed_start(program, print_callback=printed)
-    while not isinstance(turn, MontyComplete):
-        turn = turn.resume_auto()
-    return turn
+    state = session.feed_start(program, print_callback=output)
+    while not isinstance(state, MontyComplete):
+        state = state.resume_auto()
+    return state
 
 
-def _by_limit(error: Any, inner: BaseException) -> bool:
-    """Whether Monty raised an error, not the code: it marks the place, but for a `raise` the code's own."""
-    shown = [
-        line
-        for line in error.display("traceback").splitlines()
-        if not line.startswith("  [Previous line")
-    ]
-    return bool(_LIMIT.fullmatch(str(inner))) and (
-        not error.traceback() or set(shown[-2].strip()) <= {"~"}
-    )
+def _is_from_limit(error: Any, exception: BaseException) -> bool:
+    """Whether one of Monty's limits raised an error, and not the code, which may raise the same kind and message."""
+    if not _LIMIT.fullmatch(str(exception)):
+        return False
+    if not error.traceback():
+        return True
+    # Monty underlines the expression that hit a limit with ~; a `raise` of the code has no such line.
+    lines = error.display("traceback").splitlines()
+    lines = [line for line in lines if not line.startswith("  [Previous line")]
+    return set(lines[-2].strip()) <= {"~"}
 
 
-def _failed(kind: Kind, error: str, text: str = "") -> Result:
-    return Result(text, False, error if len(error) <= _ERROR else error[:_ERROR] + MORE, kind)
+def _make_failure(kind: Kind, error: str, text: str = "") -> Result:
+    shortened = error if len(error) <= _ERROR else error[:_ERROR] + MORE
+    return Result(text, ok=False, error=shortened, kind=kind)

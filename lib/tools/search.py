@@ -24,9 +24,8 @@ class Index:
     def __init__(self, documents: Sequence[str]):
         self.documents = tuple(documents)
         self._lock = threading.Lock()
-        self._database = sqlite3.connect(
-            ":memory:", check_same_thread=False
-        )  # one user at a time, by the lock
+        # Threads take turns by the lock, so SQLite need not check which one asks.
+        self._database = sqlite3.connect(":memory:", check_same_thread=False)
         try:
             self._database.execute("CREATE VIRTUAL TABLE documents USING fts5(text)")
         except sqlite3.OperationalError as error:
@@ -39,22 +38,38 @@ class Index:
     def __reduce__(self):
         return Index, (self.documents,)  # a connection stays in its process; the documents travel
 
-    def best(self, query: str, top: int = 1) -> list[str]:
-        """At most `top` documents, best first; none where no word of the query is in any."""
-        words = list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))[:WORDS]
+    def find_best(self, query: str, top: int = 1) -> list[str]:
+        """Finds the documents that match a query best.
+
+        Args:
+            query: Words; only the first WORDS count.
+            top: How many documents at most.
+
+        Returns:
+            The documents, best first; none where no word of the query is in any.
+        """
+        all_words = _WORD.findall(query)
+        words = list(dict.fromkeys(word.lower() for word in all_words))[:WORDS]
         if not words:
             return []
-        with self._lock:
-            held = Counter(row for word in words for (row,) in self._matching("rowid", [word]))
-            phrase = {
-                row for (row,) in self._matching("rowid", [" ".join(_WORD.findall(query)[:WORDS])])
-            }
-            scored = self._matching("rowid, bm25(documents)", words)
-        ranked = sorted((-held[row], row not in phrase, score, row) for row, score in scored)
-        return [self.documents[row] for *_, row in ranked[:top]]
 
-    def _matching(self, columns: str, words: Sequence[str]) -> list[tuple]:
-        """Columns of the documents that hold any of the words (or phrases); of BM25, lower is better."""
+        phrase = " ".join(all_words[:WORDS])
+        num_words = Counter()  # how many words of the query a document holds, by its row
+        with self._lock:
+            for word in words:
+                num_words.update(row for (row,) in self._find_matches("rowid", [word]))
+            phrase_rows = {row for (row,) in self._find_matches("rowid", [phrase])}
+            bm25_scores = self._find_matches("rowid, bm25(documents)", words)
+
+        # Sorts by words, phrase, BM25 (lower is better) and the order of the documents.
+        ranking = sorted(
+            (-num_words[row], row not in phrase_rows, score, row) for row, score in bm25_scores
+        )
+        return [self.documents[row] for *_, row in ranking[:top]]
+
+    def _find_matches(self, columns: str, words: Sequence[str]) -> list[tuple]:
+        """Columns of the documents that hold any of the words (or phrases)."""
+        # Quoted, so that a word such as NOT is no operator of the index.
         query = " OR ".join(f'"{word}"' for word in words)
         return self._database.execute(
             f"SELECT {columns} FROM documents WHERE documents MATCH ?", (query,)
@@ -65,7 +80,7 @@ def search(index: Index, top: int = 1) -> Tool:
     """A tool for the `top` best documents, one a line; "nothing found" where none matches."""
 
     def run(query: str) -> str:
-        return "\n".join(index.best(query, top)) or NOTHING
+        return "\n".join(index.find_best(query, top)) or NOTHING
 
     parameters = {"query": {"type": "string", "description": "words to search for"}}
     return Tool(

@@ -16,7 +16,7 @@ TYPES = ("string", "integer", "number", "boolean")
 LONGEST = 16_384  # characters of one text argument
 LONGEST_JSON = 4 * LONGEST  # characters of all arguments as JSON; escapes take room
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what OpenAI's API allows
-_SHOWN = 60  # characters of a wrong value that an error repeats
+_MAX_SHOWN = 60  # characters of a wrong value that an error repeats
 
 
 class ToolError(ValueError):
@@ -27,8 +27,19 @@ class ToolError(ValueError):
 class Tool:
     """Something that an agent may call.
 
-    parameters: JSON-schema properties by name, all required, in the order in which a plain line gives them;
-    run: takes them by name and returns text. Raises ValueError for a name or a type that OpenAI's API lacks.
+    Attributes:
+        name: 1 to 64 letters, digits, _ or -, as OpenAI's API allows.
+        description: What the model reads about it.
+        parameters: JSON-schema properties by name, all required, in the order in which a plain line gives them.
+        run: Takes the arguments by name and returns text.
+
+    Raises:
+        ValueError: A name or a type that OpenAI's API lacks.
+
+    Example:
+        >>> tool = Tool("shout", "Says it louder.", {"text": {"type": "string"}}, run=lambda text: text.upper())
+        >>> tool('{"text": "hello"}')
+        'HELLO'
     """
 
     name: str
@@ -40,10 +51,10 @@ class Tool:
         for name in (self.name, *self.parameters):
             if not _NAME.fullmatch(name):
                 raise ValueError(f"a name has 1 to 64 letters, digits, _ or -, not {name!r}")
-        for name, about in self.parameters.items():
-            if about.get("type") not in TYPES:
+        for name, parameter in self.parameters.items():
+            if parameter.get("type") not in TYPES:
                 raise ValueError(
-                    f"{name} is of type {about.get('type')!r}; there are {', '.join(TYPES)}"
+                    f"{name} is of type {parameter.get('type')!r}; there are {', '.join(TYPES)}"
                 )
 
     @property
@@ -51,7 +62,7 @@ class Tool:
         """The tool as OpenAI's API wants it among `tools`."""
         parameters = {
             "type": "object",
-            "properties": {name: dict(about) for name, about in self.parameters.items()},
+            "properties": {name: dict(schema) for name, schema in self.parameters.items()},
             "required": list(self.parameters),
             "additionalProperties": False,
         }
@@ -59,112 +70,140 @@ class Tool:
         return {"type": "function", "function": function}
 
     def __call__(self, arguments: str | Mapping[str, Any]) -> str:
-        """The tool's reply. Raises ToolError for wrong arguments and for what the tool cannot do with them."""
-        given = self.arguments(arguments)
+        """Runs the tool.
+
+        Args:
+            arguments: What a model wrote: a JSON object, or a mapping of one.
+
+        Returns:
+            The tool's reply.
+
+        Raises:
+            ToolError: The arguments are wrong, or the tool can do nothing with them.
+        """
+        checked_arguments = self.check_arguments(arguments)
         try:
-            return self.run(**given)
+            return self.run(**checked_arguments)
         except ToolError:
             raise
         except (ValueError, ArithmeticError, LookupError, RecursionError) as error:
-            raise self.error(f"failed with {type(error).__name__}: {error}") from error
+            raise self.make_error(f"failed with {type(error).__name__}: {error}") from error
 
-    def arguments(self, given: str | Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments in the tool's own order, from a JSON object or a mapping.
+    def check_arguments(self, arguments: str | Mapping[str, Any]) -> dict[str, Any]:
+        """Checks arguments, and brings them into the order of the tool's parameters.
 
-        Raises ToolError where they are no object, one is missing, unknown, too long or of a wrong type.
+        Args:
+            arguments: A JSON object as text, or a mapping.
+
+        Raises:
+            ToolError: They are no object, or one is missing, unknown, too long or of a wrong type.
         """
-        given = self._object(given) if isinstance(given, str) else given
-        if not isinstance(given, Mapping):
-            raise self.error(f"takes an object with {self._wanted()}, not {_short(given)}")
-        unknown = [name for name in given if name not in self.parameters]
-        missing = [name for name in self.parameters if name not in given]
-        if unknown or missing:
-            found = f"{_short(unknown[0])} is unknown" if unknown else f"{missing[0]!r} is missing"
-            raise self.error(f"takes {self._wanted()}: {found}")
-        return {name: self._checked(name, given[name]) for name in self.parameters}
+        if isinstance(arguments, str):
+            arguments = self._parse_json(arguments)
+        if not isinstance(arguments, Mapping):
+            raise self.make_error(
+                f"takes an object with {self._list_parameters()}, not {_shorten(arguments)}"
+            )
+        unknown = [name for name in arguments if name not in self.parameters]
+        if unknown:
+            raise self.make_error(
+                f"takes {self._list_parameters()}: {_shorten(unknown[0])} is unknown"
+            )
+        missing = [name for name in self.parameters if name not in arguments]
+        if missing:
+            raise self.make_error(f"takes {self._list_parameters()}: {missing[0]!r} is missing")
+        return {name: self._check_value(name, arguments[name]) for name in self.parameters}
 
-    def line(self, text: str) -> dict[str, Any]:
-        """Arguments from a line of words, one for each parameter in order; the last one takes the rest.
+    def parse_line(self, text: str) -> dict[str, Any]:
+        """Reads arguments from a line of words, one for each parameter in order; the last parameter takes what remains.
 
-        Raises ToolError where words are missing or left over, or one is of a wrong type.
+        Raises:
+            ToolError: Words are missing or left over, or one is of a wrong type.
         """
+        # The last parameter may hold blanks: so many cuts and no more.
         words = text.strip().split(maxsplit=max(len(self.parameters) - 1, 0))
         if len(words) != len(self.parameters):
-            raise self.error(f"takes a line with {self._wanted()}, not {_short(text)}")
-        return self.arguments(
-            {
-                name: self._read(name, word)
-                for name, word in zip(self.parameters, words, strict=True)
-            }
-        )
+            raise self.make_error(
+                f"takes a line with {self._list_parameters()}, not {_shorten(text)}"
+            )
+        arguments = {}
+        for name, word in zip(self.parameters, words, strict=True):
+            arguments[name] = self._convert_word(name, word)
+        return self.check_arguments(arguments)
 
-    def error(self, message: str) -> ToolError:
+    def make_error(self, message: str) -> ToolError:
         """A ToolError that names this tool."""
         return ToolError(f"{self.name} {message}")
 
-    def _wanted(self) -> str:
-        return (
-            ", ".join(f"{name!r} ({about['type']})" for name, about in self.parameters.items())
-            or "nothing"
-        )
+    def _list_parameters(self) -> str:
+        """Names and types of the parameters, for an error message."""
+        typed_names = [f"{name!r} ({schema['type']})" for name, schema in self.parameters.items()]
+        return ", ".join(typed_names) or "nothing"
 
-    def _object(self, text: str) -> Any:
+    def _parse_json(self, text: str) -> Any:
         if len(text) > LONGEST_JSON:
-            raise self.error(
+            raise self.make_error(
                 f"takes at most {LONGEST_JSON:_} characters of JSON, not {len(text):_}"
             )
         try:
-            return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+            return json.loads(
+                text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_names
+            )
         except (ValueError, RecursionError) as error:
-            raise self.error(
-                f"takes {self._wanted()} as a JSON object, not {_short(text)}: {error}"
+            raise self.make_error(
+                f"takes {self._list_parameters()} as a JSON object, not {_shorten(text)}: {error}"
             ) from error
 
-    def _checked(self, name: str, value: Any) -> Any:
-        """A value of the parameter's type. Raises ToolError otherwise."""
-        about = self.parameters[name]
-        if not _is(about["type"], value):
-            raise self.error(f"takes {name!r} as {about['type']}, not {_short(value)}")
+    def _check_value(self, name: str, value: Any) -> Any:
+        """The value itself. Raises ToolError where it does not fit the parameter."""
+        schema = self.parameters[name]
+        if not _has_json_type(value, schema["type"]):
+            raise self.make_error(f"takes {name!r} as {schema['type']}, not {_shorten(value)}")
         if isinstance(value, str) and len(value) > LONGEST:
-            raise self.error(
+            raise self.make_error(
                 f"takes at most {LONGEST:_} characters in {name!r}, not {len(value):_}"
             )
-        if isinstance(value, str) and not encodes(value):
-            raise self.error(
-                f"takes {name!r} as text, not {_short(value)}, which has half a surrogate pair"
+        if isinstance(value, str) and not is_encodable(value):
+            raise self.make_error(
+                f"takes {name!r} as text, not {_shorten(value)}, which has half a surrogate pair"
             )
-        if "enum" in about and value not in about["enum"]:
-            raise self.error(
-                f"takes {name!r} as one of {', '.join(map(repr, about['enum']))}, not {_short(value)}"
+        if "enum" in schema and value not in schema["enum"]:
+            allowed_values = ", ".join(map(repr, schema["enum"]))
+            raise self.make_error(
+                f"takes {name!r} as one of {allowed_values}, not {_shorten(value)}"
             )
         return value
 
-    def _read(self, name: str, word: str) -> Any:
-        """A word as the parameter's type; left as it is, and refused later, where it is none."""
-        readers = {
-            "integer": int,
-            "number": float,
-            "boolean": lambda w: {"true": True, "false": False}[w.lower()],
-        }
+    def _convert_word(self, name: str, word: str) -> Any:
+        """A word as a value of the parameter's type; a word that is none stays a word, and is refused later."""
+        json_type = self.parameters[name]["type"]
         try:
-            return readers.get(self.parameters[name]["type"], str)(word)
+            if json_type == "integer":
+                return int(word)
+            if json_type == "number":
+                return float(word)
+            if json_type == "boolean":
+                return {"true": True, "false": False}[word.lower()]
         except (ValueError, KeyError):
-            return word
+            pass
+        return word
 
 
-def _is(kind: str, value: Any) -> bool:
+def _has_json_type(value: Any, json_type: str) -> bool:
     """Whether a value has a JSON type; a truth value is no number here, nor is one that is not finite."""
-    if kind in ("string", "boolean"):
-        return isinstance(value, str if kind == "string" else bool)
-    if isinstance(value, bool) or not isinstance(
-        value, (int,) if kind == "integer" else (int, float)
-    ):
+    if json_type == "string":
+        return isinstance(value, str)
+    if json_type == "boolean":
+        return isinstance(value, bool)
+    if isinstance(value, bool):  # Python's bool is an int
         return False
-    return isinstance(value, int) or math.isfinite(value)
+    if isinstance(value, int):
+        return True
+    return json_type == "number" and isinstance(value, float) and math.isfinite(value)
 
 
-def encodes(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair."""
+def is_encodable(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair, and so can be written as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -172,23 +211,29 @@ def encodes(text: str) -> bool:
     return True
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     """A value for an error message: never long, whatever it is, and never its inside."""
     if isinstance(value, str):
-        return repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "...")
+        shortened = value if len(value) <= _MAX_SHOWN else value[:_MAX_SHOWN] + "..."
+        return repr(shortened)
     if value is None or isinstance(value, bool | float):
         return repr(value)
     if isinstance(value, int):
-        return repr(value) if value.bit_length() < 3 * _SHOWN else "a huge integer"
+        is_short = (
+            value.bit_length() < 3 * _MAX_SHOWN
+        )  # by bits: Python refuses to print huge integers
+        return repr(value) if is_short else "a huge integer"
     return f"a {type(value).__name__}"
 
 
-def _no_constant(name: str) -> float:
+def _refuse_constant(name: str) -> float:
+    """Called by json for NaN and Infinity, which Python reads and JSON does not have."""
     raise ValueError(f"{name} is no JSON number")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose names are all different; readers of JSON disagree about the others."""
-    if len(dict(pairs)) < len(pairs):
+    json_object = dict(pairs)
+    if len(json_object) < len(pairs):
         raise ValueError("a name stands twice")
-    return dict(pairs)
+    return json_object

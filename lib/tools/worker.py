@@ -41,9 +41,8 @@ exec /usr/bin/env -i {binary} "$@" 2>/dev/null
 """
 _pools: weakref.WeakSet[_Pool] = weakref.WeakSet()  # those of this process
 _begun = False  # whether this process, or one that it was forked from, has started a worker
-_forked = (
-    False  # whether Monty's threads were left behind in the process that this one was forked from
-)
+# Whether Monty's threads were left behind in the process that this one was forked from.
+_forked = False
 
 
 class SandboxUnavailable(RuntimeError):
@@ -51,12 +50,19 @@ class SandboxUnavailable(RuntimeError):
 
 
 class Worker:
-    """One worker process and its watchdog. Raises SandboxUnavailable where it cannot be started."""
+    """One worker process and its watchdog.
+
+    Args:
+        seconds: How long a call may last.
+        address: Bytes of address space of the process.
+
+    Raises:
+        SandboxUnavailable: The process cannot be started.
+    """
 
     def __init__(self, seconds: float, address: int):
-        """seconds: that a call may last; address: bytes of address space of the process."""
-        self.host = os.getpid()
-        self.used = 0.0  # seconds of work so far
+        self.host_pid = os.getpid()
+        self.seconds_used = 0.0  # of work so far
         self._pool = _Pool(seconds, address)
         self._watchdog = _Watchdog()
         weakref.finalize(self, self._watchdog.stop)
@@ -65,15 +71,16 @@ class Worker:
     @property
     def usable(self) -> bool:
         """Whether it belongs to this process, not to one that this was forked from, and is not worn out."""
-        return self.host == os.getpid() and self.used < SERVED
+        return self.host_pid == os.getpid() and self.seconds_used < SERVED
 
-    def session(self, **settings: Any) -> Any:
+    def open_session(self, **settings: Any) -> Any:
         """A fresh session of Monty; settings: as `Monty.checkout` takes them."""
         return self._pool.monty.checkout(**settings)
 
-    def watched(self, seconds: float) -> _Watch:
+    # A clock of the host's own, in case Monty's limit of time has a gap.
+    def watch(self, seconds: float) -> _Watch:
         """A context that kills the worker if it is not left within so many seconds."""
-        return self._watchdog.watch(self.pid, seconds)
+        return self._watchdog.make_watch(self.pid, seconds)
 
     def kill(self) -> None:
         """End the process at once, whatever it does."""
@@ -81,7 +88,7 @@ class Worker:
 
     def close(self) -> None:
         """End the process and wait for it; in a forked child, leave the parent's worker alone."""
-        if self.host == os.getpid():
+        if self.host_pid == os.getpid():
             self._watchdog.stop()
             self._pool.close()
 
@@ -109,8 +116,8 @@ class _Pool:
         _begun = True
         with tempfile.TemporaryDirectory(prefix="sandbox-", ignore_cleanup_errors=True) as folder:
             try:
-                script = _script(Path(folder), SERVED + seconds, address)
-                # what starts and does not answer is no worker; calls are the watchdog's business
+                script = _write_start_script(Path(folder), SERVED + seconds, address)
+                # What starts and does not answer is no worker; calls are the watchdog's business.
                 self.monty = pydantic_monty.Monty(
                     binary_path=script,
                     min_processes=1,
@@ -118,32 +125,33 @@ class _Pool:
                     request_timeout=_PATIENCE + seconds,
                 )
                 self.monty.__enter__()
-                self.pid = self._started()
+                self.pid = self._wait_until_started()
             except (OSError, RuntimeError, pydantic_monty.MontyError) as error:
                 raise SandboxUnavailable(
                     f"no worker of pydantic_monty can be started ({error}); {REMEDY}"
                 ) from error
         _pools.add(self)
 
-    def _started(self) -> int:
+    def _wait_until_started(self) -> int:
         """The worker's id, once it has answered."""
         with self.monty.checkout() as session:
             if session.feed_run("6 * 7") != 42:
                 raise RuntimeError("the worker miscalculates")
-            _no_more_processes(session.worker_pid)
+            _forbid_new_processes(session.worker_pid)
             return session.worker_pid
 
     def close(self) -> None:
         self.monty.__exit__(None, None, None)
-        # a session that an interrupt cut off still holds the process
+        # A session that an interrupt cut off still holds the process.
         with contextlib.suppress(ChildProcessError):  # there is none any more, as it should be
-            if os.waitpid(self.pid, os.WNOHANG)[0] == 0:
+            still_runs = os.waitpid(self.pid, os.WNOHANG)[0] == 0
+            if still_runs:
                 os.kill(self.pid, signal.SIGKILL)
                 os.waitpid(self.pid, 0)
 
 
-def _script(folder: Path, cpu: float, address: int) -> Path:
-    """Write the script that starts a worker. Raises FileNotFoundError where Monty's program is missing."""
+def _write_start_script(folder: Path, cpu_seconds: float, address: int) -> Path:
+    """Writes the script that starts a worker. Raises FileNotFoundError where Monty's program is missing."""
     from pydantic_monty._binary import find_monty_binary
 
     (folder / "empty").mkdir()
@@ -152,15 +160,15 @@ def _script(folder: Path, cpu: float, address: int) -> Path:
         folder=shlex.quote(str(folder / "empty")),
         binary=shlex.quote(str(Path(find_monty_binary()).absolute())),
         files=_FILES,
-        cpu=math.ceil(cpu),
-        address=address // 1024,
+        cpu=math.ceil(cpu_seconds),
+        address=address // 1024,  # ulimit counts kilobytes
     )
     script.write_text(text)
     script.chmod(0o700)
     return script
 
 
-def _no_more_processes(pid: int) -> None:
+def _forbid_new_processes(pid: int) -> None:
     """Forbid the worker new processes and threads. Only Linux can do so once it has those that it needs."""
     if sys.platform == "linux":
         import resource
@@ -174,51 +182,55 @@ class _Watchdog:
 
     def __init__(self):
         self._lock = threading.Lock()
-        self._over = False
+        self._stopped = False
         self._watch: _Watch | None = None
-        threading.Thread(target=self._look, name="sandbox watchdog", daemon=True).start()
+        threading.Thread(target=self._kill_overdue, name="sandbox watchdog", daemon=True).start()
 
-    def watch(self, pid: int, seconds: float) -> _Watch:
-        return _Watch(self, pid, time.monotonic() + seconds)
+    def make_watch(self, pid: int, seconds: float) -> _Watch:
+        return _Watch(self, pid, deadline=time.monotonic() + seconds)
 
-    def set(self, watch: _Watch | None) -> None:
+    def set_watch(self, watch: _Watch | None) -> None:
         with self._lock:  # so that nothing is killed that has just come back
             self._watch = watch
 
     def stop(self) -> None:
-        self._over = True
+        self._stopped = True
 
-    def _look(self) -> None:
-        while not self._over:
+    def _kill_overdue(self) -> None:
+        """The loop of the thread."""
+        while not self._stopped:
             time.sleep(_TICK)
             with self._lock:
                 watch = self._watch
-                if watch and not watch.bitten and time.monotonic() > watch.deadline:
-                    watch.bitten = True
+                if watch and not watch.has_killed and time.monotonic() > watch.deadline:
+                    watch.has_killed = True
                     os.kill(watch.pid, signal.SIGKILL)
 
 
 class _Watch:
-    """One stretch of time under the watchdog's eyes; `bitten` says whether it had to kill."""
+    """One stretch of time that the watchdog watches; `has_killed` says whether it had to kill."""
 
     def __init__(self, watchdog: _Watchdog, pid: int, deadline: float):
-        self.pid, self.deadline, self.bitten = pid, deadline, False
+        self.pid = pid
+        self.deadline = deadline
+        self.has_killed = False
         self._watchdog = watchdog
 
     def __enter__(self) -> _Watch:
-        self._watchdog.set(self)
+        self._watchdog.set_watch(self)
         return self
 
     def __exit__(
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._watchdog.set(None)
+        self._watchdog.set_watch(None)
 
 
 def _after_fork() -> None:
-    """In the child: a pool that Python drops kills its worker, and this one is the parent's; so never drop it."""
+    """Runs in a forked child, so that the parent's worker lives on."""
     global _forked
     _forked = _begun
+    # A pool that Python drops kills its worker, and these are the parent's: one more reference keeps them for ever.
     for pool in _pools:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool.monty))
 

@@ -76,30 +76,30 @@ def test_with_one_encoder_nothing_is_trained_twice_and_nothing_compared(asked):
     )
     found = ablations.tests(told)
     assert len(asked) == 1 and set(found["encoder"]) == {OWN}
-    assert ablations.encoders(told, found).against == {}
+    assert ablations.encoders(told, found).baselines == {}
 
 
 def test_objectives_are_held_against_ppo(asked):
     compared = ablations.table_4(SETTINGS, ablations.tests(SETTINGS))
     assert rewards(compared) == {"PPO": 1, "GRPO": 0.5, "PPO, then SFT": 3, "PPO, then DPO": 2}
-    assert compared.against == dict.fromkeys(["GRPO", "PPO, then SFT", "PPO, then DPO"], "PPO")
+    assert compared.baselines == dict.fromkeys(["GRPO", "PPO, then SFT", "PPO, then DPO"], "PPO")
     assert compared.gains["reward"]["value"]["PPO, then DPO"] == 1
 
 
 def test_imitation_is_held_against_none_with_masks_and_without(asked):
     compared = ablations.sft(SETTINGS, ablations.tests(SETTINGS))
-    assert compared.against == {"SFT": "no SFT", "no masks, SFT": "no masks, no SFT"}
+    assert compared.baselines == {"SFT": "no SFT", "no masks, SFT": "no masks, no SFT"}
     assert compared.gains["reward"]["value"].to_dict() == {"SFT": 2, "no masks, SFT": 2.5}
 
 
 def test_masks_are_compared_after_imitation(asked):
     compared = ablations.masks(SETTINGS, ablations.tests(SETTINGS))
-    assert rewards(compared) == {"masks": 3, "no masks": 4} and compared.against == {
+    assert rewards(compared) == {"masks": 3, "no masks": 4} and compared.baselines == {
         "no masks": "masks"
     }
 
 
 def test_encoders_are_compared_in_arc_itself(asked):
     compared = ablations.encoders(SETTINGS, ablations.tests(SETTINGS))
-    assert rewards(compared) == {OWN: 3, OTHER: 4} and compared.against == {OTHER: OWN}
+    assert rewards(compared) == {OWN: 3, OTHER: 4} and compared.baselines == {OTHER: OWN}
     assert compared.backend == SETTINGS.llm.models[SETTINGS.configuration.model].backend == "lab"

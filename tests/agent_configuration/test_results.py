@@ -160,12 +160,12 @@ def results() -> Results:
 
 @pytest.fixture(scope="module")
 def rows(results):
-    return results_table.frame(recorded.SYSTEM, recorded.rows(results, PARAMS))
+    return results_table.make_results(recorded.SYSTEM, recorded.rows(results, PARAMS))
 
 
 @pytest.fixture(scope="module")
 def exam(rows):
-    return results_table.where(rows, style="exam")
+    return results_table.select(rows, style="exam")
 
 
 def test_everybody_sits_the_same_exam_and_nobody_is_above_the_oracle(exam):
@@ -183,10 +183,10 @@ def test_everybody_sits_the_same_exam_and_nobody_is_above_the_oracle(exam):
         correct["best constant"] == 0.4
     )  # the base: as often right as two others, with fewer tokens
     assert tokens["grid search"] == 20 and correct["best constant per kind"] == 1
-    assert stats.gap(exam, "correct", {"method": "ARC"}, {"method": "ARC without SFT"})[
-        "value"
-    ].item() == pytest.approx(0.4)
-    assert stats.gap(exam, "correct", {"method": "ARC"}, {"method": "greedy search"})[
+    assert stats.paired_difference(
+        exam, "correct", {"method": "ARC"}, {"method": "ARC without SFT"}
+    )["value"].item() == pytest.approx(0.4)
+    assert stats.paired_difference(exam, "correct", {"method": "ARC"}, {"method": "greedy search"})[
         "value"
     ].item() == pytest.approx(0.6)
     oracle = exam[exam["method"] == "oracle"]
@@ -195,15 +195,16 @@ def test_everybody_sits_the_same_exam_and_nobody_is_above_the_oracle(exam):
 
 
 def test_who_learned_one_kind_alone_and_larger_agents_stand_apart(rows):
-    alone = results_table.where(rows, style="alone", group="choice")
+    alone = results_table.select(rows, style="alone", group="choice")
     pair = {"method": "ARC on chain alone"}, {"method": "ARC on choice alone"}
-    assert stats.gap(alone, "correct", *pair)["value"].item() == -1
-    both = results_table.where(rows, style=["exam", "larger"], method="ARC")
-    assert stats.gap(both, "correct", {"style": "larger"}, {"style": "exam"})["value"].item() == 0
+    assert stats.paired_difference(alone, "correct", *pair)["value"].item() == -1
+    both = results_table.select(rows, style=["exam", "larger"], method="ARC")
+    difference = stats.paired_difference(both, "correct", {"style": "larger"}, {"style": "exam"})
+    assert difference["value"].item() == 0
 
 
 def test_leads_name_the_best_workflow_and_how_far_it_is_ahead(rows):
-    leads = recorded.leads(results_table.where(rows, style="best")).sort_index()
+    leads = recorded.leads(results_table.select(rows, style="best")).sort_index()
     best = dict(leads.index.droplevel("other").unique())
     assert (
         best["passage"] == "reason"
@@ -302,18 +303,18 @@ def test_encoders_are_ranked_beside_what_needs_none(results):
 
 
 def test_an_episode_is_chosen_and_done_again_as_it_was(exam):
-    told = agents.telling(results_table.where(exam, method="ARC", seed=0))
+    told = agents.choose_episode_row(results_table.select(exam, method="ARC", seed=0))
     assert told["correct"] == 1 and told["workflow"] == "verify"
-    job = agents.job_of(told, PARAMS)
+    job = agents.rebuild_job(told, PARAMS)
     assert (
         job.configuration == CHOICES["verify"]
         and job.draw == TEST_DRAW
         and job.item in TEST["mixed"]
     )
     with pytest.raises(ValueError, match="no episode"):
-        agents.telling(exam[:0])
+        agents.choose_episode_row(exam[:0])
     with pytest.raises(ValueError, match="reads 'what'"):
-        agents.job_of(pd.Series(told.to_dict() | {"prompt": "what"}), PARAMS)
+        agents.rebuild_job(pd.Series(told.to_dict() | {"prompt": "what"}), PARAMS)
 
 
 def test_calls_are_shown_one_by_one_and_escaped():

@@ -57,7 +57,7 @@ def results() -> corl.Results:
 
 def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
     made = ablations.prompts(SETTINGS, results())
-    assert made.against == {
+    assert made.baselines == {
         "hard, start": "soft, start",
         "soft, trained": "soft, start",
         "hard, trained": "hard, start",
@@ -74,7 +74,7 @@ def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
 
 def test_budgets_are_compared_high_with_low_under_the_training_of_each_prompt():
     made = ablations.budgets(SETTINGS, results())
-    assert made.against == {"soft, high": "soft, low", "hard, high": "hard, low"}
+    assert made.baselines == {"soft, high": "soft, low", "hard, high": "hard, low"}
     assert (
         made.gains["calls"]["value"]["soft, high"] == 3 - 1
         and made.gains["calls"]["value"]["hard, high"] == 1
@@ -151,5 +151,5 @@ def test_parts_are_held_against_the_whole():
     bound = rows[rows["method"] == "CoRL"].assign(method="budget not in the reward")
     made = ablations.parts(pd.concat([rows, bound]).assign(temperature=0.0))
     assert made.gains["cost_usd"]["value"]["budget not told"] == 1 and set(
-        made.against.values()
+        made.baselines.values()
     ) == {"CoRL"}

@@ -15,7 +15,7 @@ def told():
 
 
 def test_everybody_meets_the_same_questions_under_every_word(told):
-    soft = results_table.where(told, split="test", style="soft", temperature=0.0)
+    soft = results_table.select(told, split="test", style="soft", temperature=0.0)
     assert set(soft["method"]) == {
         "CoRL",
         "start",
@@ -36,7 +36,7 @@ def test_roles_and_calls_are_those_of_the_study(told):
         roles[list(PRICE)].eq("expert").all()
         and roles[ITSELF] == roles["best constant"] == "constant"
     )
-    mine = results_table.where(
+    mine = results_table.select(
         told, method="CoRL", split="test", temperature=0.0, condition="medium", seed=1
     ).set_index("item")
     assert [" ".join(mine["chosen"][str(i)]) for i in range(6)] == ACTS["medium"][0][1]
@@ -44,14 +44,14 @@ def test_roles_and_calls_are_those_of_the_study(told):
 
 
 def test_means_are_those_worked_out_by_hand(told):
-    mine = results_table.where(told, method="CoRL", split="test", temperature=0.0)
+    mine = results_table.select(told, method="CoRL", split="test", temperature=0.0)
     found = stats.mean(mine, "correct", "condition")["value"]
     assert found["low"] == pytest.approx(4 / 12) and found["medium"] == pytest.approx(9 / 12)
     assert stats.mean(mine, "reward", "condition")["value"]["medium"] == pytest.approx(8 / 12)
 
 
 def test_trainings_stand_by_update(told):
-    train = results_table.where(told, split="train")
+    train = results_table.select(told, split="train")
     assert sorted(train["step"].unique()) == list(range(10))
     assert "CoRL, hard prompts" in set(train["method"]) and set(train["style"]) == {"soft", "hard"}
 

@@ -287,26 +287,26 @@ def studied() -> pd.DataFrame:
     own = changed(
         routing={"glass": config.load("laptop").routing.glass.model_dump() | {"seeds": 8}}
     ).routing
-    return results_table.frame(
+    return results_table.make_results(
         synthetic_benchmark.SYSTEM, synthetic_benchmark.study(own, [CENTRAL], looks=[0, 10])
     )
 
 
 def test_training_comes_near_the_optimum_and_passes_whoever_does_not_look(studied):
-    cold = results_table.where(studied, temperature=0.0, step=results_table.AFTER)
+    cold = results_table.select(studied, temperature=0.0, step=results_table.AFTER)
     means = cold.groupby(["method", "seed"])["reward"].mean()
     assert (
         means["optimum"] - means["CoRL"]
     ).mean() < 0.03  # the lesson wants .02 of 32 controllers
-    gap = stats.gap(
-        results_table.where(cold, condition="medium"),
+    gap = stats.paired_difference(
+        results_table.select(cold, condition="medium"),
         "reward",
         {"method": "CoRL"},
         {"method": "best without a look"},
     )
     assert gap["ci_low"].item() > 0.1
     steps = (
-        results_table.where(studied, method="CoRL", temperature=0.0)
+        results_table.select(studied, method="CoRL", temperature=0.0)
         .groupby("step")["reward"]
         .mean()
     )
@@ -341,7 +341,8 @@ def test_the_rows_hold_every_arm_once_under_every_budget_in_every_world(studied)
 def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
     own, knobs = changed(routing={"glass": {"updates": 1}}).routing, list(synthetic_benchmark.KNOBS)
     runs = [
-        results_table.frame(synthetic_benchmark.SYSTEM, synthetic_benchmark.run(own)) for _ in "ab"
+        results_table.make_results(synthetic_benchmark.SYSTEM, synthetic_benchmark.run(own))
+        for _ in "ab"
     ]
     pd.testing.assert_frame_equal(*runs)
     cells = set(runs[0][knobs].drop_duplicates().itertuples(index=False, name=None))
@@ -349,7 +350,7 @@ def test_a_run_holds_the_map_and_all_parts_and_is_the_same_again():
         *product(*(SMOKE.glass.map[knob] for knob in knobs)),
         tuple(CENTRAL[knob] for knob in knobs),
     }
-    central = results_table.where(runs[0], **CENTRAL)
+    central = results_table.select(runs[0], **CENTRAL)
     assert {variant.name for variant in synthetic_benchmark.PARTS} <= set(central["method"])
     others = runs[0].drop(central.index)
     assert not {variant.name for variant in synthetic_benchmark.PARTS[1:]} & set(

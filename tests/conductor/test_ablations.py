@@ -34,7 +34,7 @@ def rows(tmp_path_factory):
 )
 def test_every_table_holds_its_variants_against_the_conductor(rows, table, variants):
     compared = table(SETTINGS, rows)
-    assert compared.against == dict.fromkeys(variants, "Conductor")
+    assert compared.baselines == dict.fromkeys(variants, "Conductor")
     assert list(compared.levels["score"].index) == ["START", "Conductor", *variants]
     assert compared.main.column == ("moved" if table is ablations.homogeneous else "score")
     for variant in variants:

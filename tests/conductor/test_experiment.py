@@ -457,7 +457,7 @@ def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(
 
 
 def test_the_record_holds_exams_and_rollouts_of_every_arm(results):
-    rows = results_table.frame("conductor", experiment.recorded(results))
+    rows = results_table.make_results("conductor", experiment.recorded(results))
     exam, trained = rows[rows["step"] == results_table.AFTER], rows[rows["step"] >= 0]
     assert len(exam) == len(results.items) and len(trained) == len(results.rollouts)
     assert set(exam["method"]) == {variant.label for variant in VARIANTS} and set(

@@ -302,7 +302,7 @@ def test_a_line_with_a_secret_is_not_repeated(tmp_path, monkeypatch):
     path.write_text(f"llm: {{a: http://u:{PLANTED}@h: x}}\n")
     assert "not valid YAML" in message(path) and PLANTED not in message(path)
     with pytest.raises(ParamsError) as caught:
-        config.changed("zoo", {"seeds": 1}, [f"wrong={PLANTED}"])
+        config.apply_changes("zoo", {"seeds": 1}, [f"wrong={PLANTED}"])
     assert PLANTED not in str(caught.value)
 
 
@@ -352,7 +352,7 @@ def test_an_earlier_name_is_refused_with_the_one_that_took_its_place(earlier, tm
 
     section, _, key = earlier.replace("*", "lab-nano").partition(".")
     with pytest.raises(ParamsError) as caught:
-        config.changed(section, config.load("smoke").model_dump()[section], [f"{key}=1"])
+        config.apply_changes(section, config.load("smoke").model_dump()[section], [f"{key}=1"])
     assert str(caught.value) == words
 
 

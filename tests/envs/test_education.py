@@ -190,11 +190,13 @@ def test_rewards_are_the_papers_formulas():
     env = Education(EducationRules(ITEMS, steps_per_level=1))
     env.reset(seed=0)
     chosen = [(UNSEEN, 4, 1), (UNSEEN, 3, 2), (PENDING, 2, 3), (PENDING, 0, 4), (UNSEEN, 2, 5)]
-    reward = env._reward(chosen, [False, True, True, False, True], before=2)  # m = 0.4
+    reward = env._compute_reward(
+        chosen, [False, True, True, False, True], mastery_before=2
+    )  # m = 0.4
     aptitude = ((0.8 - 0.4) + (0.6 - 0.4)) / (1 - 0.4) / 5
     assert reward == pytest.approx([aptitude, 1 / 5, 3 / 5])
     assert (
-        env._reward([(UNSEEN, 4, 1)], [True], before=5)[0] == 0
+        env._compute_reward([(UNSEEN, 4, 1)], [True], mastery_before=5)[0] == 0
     )  # at full mastery there is nothing above it
 
 

@@ -26,7 +26,7 @@ from lib.envs.layouts import (
     TASKS,
     TOGGLE,
     cell_at,
-    coordinates,
+    cell_coordinates,
 )
 from lib.experiment import seeds
 
@@ -48,7 +48,7 @@ def room_with(task="composite", at=(1, 1), heading=0, horizon=144, **things) -> 
     """A room with the given things and nothing else."""
     env = GridRoom(task, horizon=horizon)
     env.reset(seed=0)
-    env._lay(board_with(**things))
+    env._lay_out(board_with(**things))
     env.agent_pos, env.agent_dir = at, heading
     return env
 
@@ -141,7 +141,7 @@ def test_the_twin_sees_what_minigrid_draws_in_all_64_poses():
     twin.pose = np.arange(CELLS * 4)
     views = twin._observe()
     for pose, view in enumerate(views):
-        env = room_with(at=coordinates(pose // 4), heading=pose % 4, **things)
+        env = room_with(at=cell_coordinates(pose // 4), heading=pose % 4, **things)
         assert np.array_equal(view, env.gen_obs()["image"]), f"pose {pose}"
 
 
@@ -290,10 +290,10 @@ def test_a_collected_piece_is_not_shown_as_carried():
 def test_drop_and_toggle_do_nothing():
     env = room_with(gold=[(2, 1), (4, 1)], goal=[(4, 4)])
     env.step(PICKUP)
-    before = env.grid.encode().tobytes(), env.agent_pos, env.agent_dir, env.purse
+    before = env.grid.encode().tobytes(), env.agent_pos, env.agent_dir, env.gold_collected
     env.step(DROP)
     env.step(TOGGLE)
-    assert (env.grid.encode().tobytes(), env.agent_pos, env.agent_dir, env.purse) == before
+    assert (env.grid.encode().tobytes(), env.agent_pos, env.agent_dir, env.gold_collected) == before
 
 
 def test_gold_and_walls_block_the_way():

@@ -19,9 +19,9 @@ from lib.envs.layouts import (
     MAX_LAVA,
     PIECES,
     TASKS,
-    coordinates,
+    cell_coordinates,
     draw_layouts,
-    solvable,
+    is_solvable,
 )
 from lib.experiment import seeds
 
@@ -39,7 +39,10 @@ def can_be_solved(board, start: int) -> bool:
             return True
         for other in range(CELLS):
             if (
-                sum(abs(a - b) for a, b in zip(coordinates(cell), coordinates(other), strict=True))
+                sum(
+                    abs(a - b)
+                    for a, b in zip(cell_coordinates(cell), cell_coordinates(other), strict=True)
+                )
                 != 1
             ):
                 continue
@@ -66,7 +69,7 @@ def boards(draw):
 @settings(max_examples=300, deadline=None)
 def test_the_flood_fill_agrees_with_a_search_that_plays(drawn):
     board, start = drawn
-    assert solvable(board[None], np.array([start]))[0] == can_be_solved(board, start)
+    assert is_solvable(board[None], np.array([start]))[0] == can_be_solved(board, start)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -100,7 +103,7 @@ def test_layouts_are_even_among_the_solvable_ones():
     board = np.full(order.shape, EMPTY, dtype=np.uint8)
     things = np.array([GOLD, GOLD, GOAL] + [LAVA] * lava, dtype=np.uint8)
     np.put_along_axis(board, order[:, 1 : 1 + things.size], things[None, :], axis=1)
-    keep = solvable(board, order[:, 0])
+    keep = is_solvable(board, order[:, 0])
     layouts = draw_layouts("composite", KEYS, lava)
     for thing in (GOLD, GOAL, LAVA):
         expected = (board[keep] == thing).mean(axis=0)

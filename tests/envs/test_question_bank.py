@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from lib.envs import question_bank as bank_module
-from lib.envs.question_bank import TOPICS, BankError, calibrated, calibrated_levels, load_bank
+from lib.envs.question_bank import (
+    TOPICS,
+    BankError,
+    calibrate_levels,
+    estimate_difficulty,
+    load_bank,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "data/bank/mathe_items.csv"
@@ -50,7 +56,7 @@ def answers_file(tmp_path: Path, rows: list[tuple[int, int, int]]) -> Path:
 def test_counts_per_topic_and_level_are_those_of_the_real_bank():
     bank = load_bank(SHIPPED)
     assert len(bank) == 1_913
-    assert {topic: row.tolist() for topic, row in bank.counts().iterrows()} == COUNTS
+    assert {topic: row.tolist() for topic, row in bank.count_questions().iterrows()} == COUNTS
 
 
 def test_shipped_file_holds_no_texts():
@@ -58,10 +64,10 @@ def test_shipped_file_holds_no_texts():
 
 
 def test_a_topic_is_a_bank_of_its_own():
-    algebra = load_bank(SHIPPED).topic("Linear Algebra")
+    algebra = load_bank(SHIPPED).select_topic("Linear Algebra")
     assert len(algebra) == 311 and set(algebra.topics) == {"Linear Algebra"}
     assert np.bincount(algebra.levels, minlength=7)[1:].tolist() == COUNTS["Linear Algebra"]
-    assert algebra.counts().to_numpy().sum() == 311
+    assert algebra.count_questions().to_numpy().sum() == 311
 
 
 def test_order_of_lines_other_columns_quotes_and_byte_order_mark_do_not_matter(tmp_path):
@@ -121,9 +127,9 @@ def test_another_encoding_is_named(tmp_path):
 
 def test_asking_for_an_unknown_topic_names_the_closest():
     with pytest.raises(BankError, match="did you mean 'Linear Algebra'"):
-        load_bank(SHIPPED).topic("linear algebra")
+        load_bank(SHIPPED).select_topic("linear algebra")
     with pytest.raises(BankError, match="Known: Analytic Geometry"):
-        load_bank(SHIPPED).topic("Alchemy")
+        load_bank(SHIPPED).select_topic("Alchemy")
 
 
 def test_calibration_by_hand(tmp_path):
@@ -132,11 +138,11 @@ def test_calibration_by_hand(tmp_path):
     )
     # question 1 fails 20 of 20, question 2 fails 0 of 20, question 3 fails 5 of 10; 99 is in no bank
     rows = [(7, 1, 0)] * 20 + [(8, 2, 1)] * 20 + [(9, 3, 1), (9, 3, 0)] * 5 + [(7, 99, 1)]
-    difficulty, answers = calibrated(bank, path := answers_file(tmp_path, rows))
+    difficulty, answers = estimate_difficulty(bank, path := answers_file(tmp_path, rows))
     # label means: .5 for questions 1 and 2 together, .5 for 3, and all answers' .5 for the unseen topic
     assert difficulty == pytest.approx([25 / 30, 5 / 30, 10 / 20, 0.5])
     assert answers.tolist() == [20, 20, 10, 0]
-    assert calibrated_levels(bank, path).levels.tolist() == [
+    assert calibrate_levels(bank, path).levels.tolist() == [
         5,
         2,
         3,
@@ -147,14 +153,16 @@ def test_calibration_by_hand(tmp_path):
 def test_few_answers_hardly_move_a_question(tmp_path):
     bank = small_bank(tmp_path, "1;1;Statistics\n2;1;Statistics\n")
     rows = [(1, 1, 0)] + [(1, 2, 1)] * 9  # one failure in one answer, and none in nine
-    assert calibrated(bank, answers_file(tmp_path, rows))[0] == pytest.approx([2 / 11, 1 / 19])
+    assert estimate_difficulty(bank, answers_file(tmp_path, rows))[0] == pytest.approx(
+        [2 / 11, 1 / 19]
+    )
 
 
 def test_a_topic_without_answers_keeps_its_labels(tmp_path):
     bank = small_bank(
         tmp_path, "1;3;Statistics\n2;1;Statistics\n3;2;Statistics\n4;1;Optimization\n"
     )
-    again = calibrated_levels(bank, answers_file(tmp_path, [(1, 4, 0)]))
+    again = calibrate_levels(bank, answers_file(tmp_path, [(1, 4, 0)]))
     assert again.levels.tolist() == [3, 1, 2, 6]  # the only answer to Optimization is wrong
 
 
@@ -169,6 +177,6 @@ def test_a_topic_without_answers_keeps_its_labels(tmp_path):
 )
 def test_a_broken_answers_file_is_refused_with_its_place_and_value(tmp_path, text, parts):
     with pytest.raises(BankError) as error:
-        calibrated(load_bank(SHIPPED), written(tmp_path, text, "answers.csv"))
+        estimate_difficulty(load_bank(SHIPPED), written(tmp_path, text, "answers.csv"))
     for part in parts:
         assert part in str(error.value)

@@ -51,7 +51,7 @@ def check(place) -> None:
     folder = place / "runs/toolorchestra"
     assert artifacts.read_json(place / "models/mini/card.json") == CARD
     assert sorted(path.name for path in folder.iterdir()) == sorted([START.key, PAPER.key])
-    assert sweep.finished(PAPER, folder)["result"] == {"constant_cost_usd": 2.0}
+    assert sweep.read_receipt(PAPER, folder)["result"] == {"constant_cost_usd": 2.0}
     rollouts = artifacts.read_parquet(PAPER.folder(folder) / "rollouts.parquet")
     assert rollouts.to_dict("list") == {
         "group": ["chain"], "rollout_group": [3], "correct": [1.0], "cost_usd": [0.5]

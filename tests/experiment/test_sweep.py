@@ -121,7 +121,7 @@ def test_an_error_in_a_job_comes_out_and_what_was_finished_stays(tmp_path, count
         sweep.run(count, [*good, bad], tmp_path / "runs", workers=workers)
     sweep.run(count, good, tmp_path / "runs", workers=1)
     assert [name for name in ran(tmp_path) if name != "arm/bad"] == ["arm/0", "arm/1"]
-    assert sweep.finished(bad, tmp_path / "runs") is None
+    assert sweep.read_receipt(bad, tmp_path / "runs") is None
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_a_cluster_gives_the_same_bytes_as_processes_here(tmp_path, cluster, mon
     bad = Job("arm/bad", {"seed": 9, "fails": True})
     with pytest.raises(RuntimeError, match="arm/bad went wrong"):
         sweep.run(swept.draw, [bad], tmp_path / "failing")
-    assert sweep.finished(bad, tmp_path / "failing") is None
+    assert sweep.read_receipt(bad, tmp_path / "failing") is None
 
     monkeypatch.delenv("BENCH_DASK")
     todo.append(Job("arm/5", {"seed": 5}))

@@ -43,7 +43,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
 def _play_and_estimate(job: sweep.Job, folder: Path, progress: Callable) -> dict[str, Any]:
     result = experiment.play_table(job, folder, progress)
     settings = RecordedSettings.from_handed(job.settings["settings"])
-    table = tables.thinned(tables.SHIPPED[job.settings["table"]](None), settings.items)
+    table = tables.subsample(tables.SHIPPED[job.settings["table"]](None), settings.items)
     artifacts.write_parquet(
         folder / "estimates.parquet", logged_policies.estimates(table, settings)
     )

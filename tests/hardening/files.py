@@ -321,13 +321,13 @@ READERS = {
     "answers": Reader(
         "answers.csv",
         lambda f: (_text("answers.csv", ANSWERS)(f), _text("bank.csv", BANK)(f)),
-        lambda f: question_bank.calibrated(
+        lambda f: question_bank.estimate_difficulty(
             question_bank.load_bank(f / "bank.csv"), f / "answers.csv"
         ),
         own=ANSWER_ROWS,
     ),
     "outcomes": Reader(
-        "t.csv", _text("t.csv", TABLE), lambda f: tables.read(f / "t.csv"), own=TABLE_ROWS
+        "t.csv", _text("t.csv", TABLE), lambda f: tables.read_table(f / "t.csv"), own=TABLE_ROWS
     ),
     "policy": Reader(
         "p.json", _policy, lambda f: policies.load(f / "p.json"), takes=("UTF-16",), own=POLICY_OWN
@@ -344,7 +344,7 @@ READERS = {
     "claims": Reader(
         "claims.yaml",
         lambda f: shutil.copy(ROOT / "data/claims/claims.yaml", f),
-        lambda f: claim.read(f / "claims.yaml"),
+        lambda f: claim.read_claims(f / "claims.yaml"),
         own=YAML_OWN,
     ),
     "params": Reader(

@@ -91,7 +91,7 @@ def refused() -> Iterator[tuple[str, str]]:
         except ValueError as error:
             yield f"yaml {number}", said_by(error)
     try:
-        config.changed("llm", {}, [f"claude.key={KEY}"])
+        config.apply_changes("llm", {}, [f"claude.key={KEY}"])
     except ParamsError as error:
         yield "--set", said_by(error)
 
@@ -160,7 +160,7 @@ def echoed(folder: Path, name: str, recorded: bool) -> Iterator[tuple[str, str]]
     )
     for number, result in enumerate(results):
         words = said_by(result) if isinstance(result, Exception) else repr(result)
-        lesson.passage(f"<p>{escape(words)}</p>", words)
+        lesson.show_html(f"<p>{escape(words)}</p>", words)
         lesson.side_table(
             pd.DataFrame({"said": [words]}), f"{number}-{len(os.listdir(folder))}", "What was said"
         )

@@ -73,7 +73,7 @@ def test_memory_is_left_out_part_by_part_of_each_orchestrator(asked, domain):
             "mem_l",
         )
         for what in ("no short-term", "no long-term", "no memory"):
-            assert made.against[f"{kind}, {what}"] == kind
+            assert made.baselines[f"{kind}, {what}"] == kind
     assert (
         len(left) == len(asked) == 12
         and list(made.levels["length"].index) == list(left)
@@ -168,7 +168,9 @@ def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are(students):
     }
     assert students == {"as it is": {}} | expected
     for policy, compared in made.items():
-        assert compared.against == dict.fromkeys(expected, "as it is") and policy in compared.about
+        assert (
+            compared.baselines == dict.fromkeys(expected, "as it is") and policy in compared.about
+        )
         assert (compared.gains["length"]["value"] == 1).all() and (
             compared.gains["utility"]["value"] == 0
         ).all()

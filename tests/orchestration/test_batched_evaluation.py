@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lib import config
-from lib.envs.education import talents
+from lib.envs.education import draw_talents
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import CELLS
 from lib.experiment import seeds
@@ -224,6 +224,6 @@ def test_a_guide_that_does_not_slip_gets_what_it_seeks_and_never_steps_on_lava(n
 
 
 def test_talent_shifts_answers_both_ways_and_is_none_in_the_papers_world():
-    talent = talents(seeds.keys("talent", n=400), 0.4) / 1000
+    talent = draw_talents(seeds.keys("talent", n=400), 0.4) / 1000
     assert abs(talent.mean()) < 0.05 and talent.min() < -0.35 and talent.max() > 0.35
-    assert (talents(seeds.keys("talent", n=400), 0.0) == 0).all()
+    assert (draw_talents(seeds.keys("talent", n=400), 0.0) == 0).all()

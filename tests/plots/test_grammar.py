@@ -22,7 +22,7 @@ from lib.config import ROOT
 from lib.experiment.seeds import rng
 from lib.plots import styles
 from lib.plots.scatter import undominated, upper_hull
-from lib.plots.theme import spread
+from lib.plots.theme import spread_positions
 from lib.stats import Interval
 from tests.plots import marks
 
@@ -71,30 +71,32 @@ LEARNING = pd.DataFrame(
 )
 SHARES = pd.DataFrame({"SO-d1": [0.2, 0.5, 1.0], "MO-S": [0.8, 0.5, 0.0]}, index=[0, 10, 20])
 DRAW = {
-    "points": lambda: plots.points(
+    "forest_plot": lambda: plots.forest_plot(
         {"KO": {"hv": near(1), "$ a $": near(2)}, LONG: {"hv": one_run(2)}}, "RO leads"
     ),
-    "beside": lambda: plots.points(
+    "beside": lambda: plots.forest_plot(
         POINTS, "Away", "share", beside=("away", {"KO": near(0.1), "RO": near(0.8)})
     ),
-    "lines": lambda: plots.lines(
+    "lines": lambda: plots.line_plot(
         LEARNING, "step", "reward", "method", "It learns", rng=rng("test", "draw")
     ),
-    "panels": lambda: plots.lines(
+    "panels": lambda: plots.line_plot(
         LEARNING, "step", "reward", "method", "It learns", "step", "reward", panels="half"
     ),
-    "plane": lambda: plots.plane(
+    "tradeoff_plot": lambda: plots.tradeoff_plot(
         COSTS, RIGHT, "CoRL", "$", "right", line="mixtures", through=["lab-nano", "lab-mini"]
     ),
-    "objectives": lambda: plots.plane(VECTORS, None, "A trade", rings="front", line="stair"),
-    "shares": lambda: plots.shares(SHARES, "It chooses", "step"),
-    "lying": lambda: plots.shares(
+    "objectives": lambda: plots.tradeoff_plot(
+        VECTORS, None, "A trade", rings="front", line="stair"
+    ),
+    "shares": lambda: plots.stacked_shares(SHARES, "It chooses", "step"),
+    "lying": lambda: plots.stacked_shares(
         SHARES.set_axis(["KO", "TO", LONG]), "It chooses", "%", beside={"KO": "3 of 7"}
     ),
-    "temperature": lambda: plots.heat(
+    "heatmap": lambda: plots.heatmap(
         pd.DataFrame([[-1, 0.5], [0.0, 2.0]], ["a", "b"], ["$ x $", LONG]), "Own", "on", "by"
     ),
-    "strip": lambda: plots.strip(
+    "image_row": lambda: plots.image_row(
         [np.zeros((8, 9, 3), np.uint8)] * 7, ["a", *"bcdef", LONG], "It walks"
     ),
 }
@@ -123,9 +125,11 @@ def note(figure) -> str:
 @every_figure
 def test_two_draws_are_the_same_bytes_and_leave_nothing_behind(make):
     before = dict(matplotlib.rcParams)
-    plain = plots.png(make())
+    plain = plots.render_png(make())
     with matplotlib.rc_context({"axes.facecolor": "black", "font.size": 30, "lines.linewidth": 9}):
-        assert plots.png(make()) == plain  # nor does a reader's own matplotlibrc change anything
+        assert (
+            plots.render_png(make()) == plain
+        )  # nor does a reader's own matplotlibrc change anything
     assert plain.startswith(b"\x89PNG") and dict(matplotlib.rcParams) == before
     assert not sys.modules["matplotlib.pyplot"].get_fignums()
 
@@ -133,7 +137,7 @@ def test_two_draws_are_the_same_bytes_and_leave_nothing_behind(make):
 @every_figure
 def test_nothing_is_cut_off_and_names_do_not_cover_each_other(make, recwarn):
     figure = make()
-    plots.png(figure)
+    plots.render_png(figure)
     page = figure.bbox.padded(2)
     boxes = [axes.get_tightbbox() for axes in figure.axes] + [
         text.get_window_extent() for text in figure.texts
@@ -158,7 +162,7 @@ def test_the_message_is_on_top_and_first_in_the_words_for_who_does_not_see(make)
 
 @pytest.mark.parametrize("word", ["WWWWWW ", "illi "])
 def test_a_long_message_wraps_within_the_page(word):
-    figure = plots.points(POINTS, word * 30)
+    figure = plots.forest_plot(POINTS, word * 30)
     figure.draw_without_rendering()
     title, axes = figure.texts[0].get_window_extent(), figure.axes[0]
     assert title.x1 <= figure.bbox.x1 and axes.get_tightbbox().y1 < title.y0
@@ -167,7 +171,7 @@ def test_a_long_message_wraps_within_the_page(word):
 def test_bytes_do_not_depend_on_the_process():
     script = (
         "import hashlib\nfrom lib import plots as draw\nfrom lib.stats import Interval\n"
-        "print(hashlib.sha256(draw.png(draw.points({'a': Interval(1, 0, 2)}, 'One'))).hexdigest())"
+        "print(hashlib.sha256(draw.render_png(draw.forest_plot({'a': Interval(1, 0, 2)}, 'One'))).hexdigest())"
     )
     runs = [
         subprocess.run(
@@ -189,27 +193,32 @@ def test_bytes_do_not_depend_on_the_process():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: plots.points({"RO": {"hv": one_run(np.nan)}}, "RO"), "RO, hv"),
-        (lambda: plots.points({"RO": Interval(1, 0, np.nan)}, "RO"), "RO has half an interval"),
-        (lambda: plots.points({}, "RO"), "no estimates"),
-        (lambda: plots.points(POINTS, " "), "title that states its message"),
+        (lambda: plots.forest_plot({"RO": {"hv": one_run(np.nan)}}, "RO"), "RO, hv"),
         (
-            lambda: plots.table(pd.DataFrame({"value": [1, 2], "method": ["a", "a"]})),
+            lambda: plots.forest_plot({"RO": Interval(1, 0, np.nan)}, "RO"),
+            "RO has half an interval",
+        ),
+        (lambda: plots.forest_plot({}, "RO"), "no estimates"),
+        (lambda: plots.forest_plot(POINTS, " "), "title that states its message"),
+        (
+            lambda: plots.estimates_table(pd.DataFrame({"value": [1, 2], "method": ["a", "a"]})),
             "two estimates of a",
         ),
-        (lambda: plots.table(pd.DataFrame({"mean": [1]})), "no column .'value'."),
-        (lambda: plots.lines(LEARNING, "step", "price", "method", "It"), "no column .'price'."),
+        (lambda: plots.estimates_table(pd.DataFrame({"mean": [1]})), "no column .'value'."),
+        (lambda: plots.line_plot(LEARNING, "step", "price", "method", "It"), "no column .'price'."),
         (
-            lambda: plots.lines(LEARNING.assign(reward=np.inf), "step", "reward", "method", "It"),
+            lambda: plots.line_plot(
+                LEARNING.assign(reward=np.inf), "step", "reward", "method", "It"
+            ),
             "'reward' has 72 of 72",
         ),
-        (lambda: plots.lines(LEARNING[:0], "step", "reward", "method", "It"), "no rows"),
-        (lambda: plots.plane(COSTS, POINTS, "CoRL"), "not of the same groups"),
-        (lambda: plots.shares(-SHARES, "It"), "negative"),
-        (lambda: plots.heat(pd.DataFrame([[np.nan]]), "A hole"), "1 of 1"),
-        (lambda: plots.strip([np.zeros((2, 2))], [], "It"), "one caption"),
-        (lambda: styles.looks(["new"], roles={"new": "judge"}), "'judge' is no role"),
-        (lambda: plots.register({"KO": ("#000000", "o")}), "'KO' is"),
+        (lambda: plots.line_plot(LEARNING[:0], "step", "reward", "method", "It"), "no rows"),
+        (lambda: plots.tradeoff_plot(COSTS, POINTS, "CoRL"), "not of the same groups"),
+        (lambda: plots.stacked_shares(-SHARES, "It"), "negative"),
+        (lambda: plots.heatmap(pd.DataFrame([[np.nan]]), "A hole"), "1 of 1"),
+        (lambda: plots.image_row([np.zeros((2, 2))], [], "It"), "one caption"),
+        (lambda: styles.assign_styles(["new"], roles={"new": "judge"}), "'judge' is no role"),
+        (lambda: plots.register_styles({"KO": ("#000000", "o")}), "'KO' is"),
     ],
 )
 def test_what_is_missing_or_not_finite_is_named(make, words):
@@ -221,7 +230,7 @@ def test_what_is_missing_or_not_finite_is_named(make, words):
 
 
 def test_intervals_are_drawn_as_they_are_and_one_run_is_told():
-    figure = plots.points(POINTS, "RO", "share")
+    figure = plots.forest_plot(POINTS, "RO", "share")
     assert intervals(figure.axes[0]) == [[i.ci_low, i.ci_high] for i in POINTS.values() if i.known]
     assert marks(figure.axes[0]) == [
         plots.marker(name) for name in POINTS
@@ -230,17 +239,17 @@ def test_intervals_are_drawn_as_they_are_and_one_run_is_told():
         {"value": [0.5], "ci_low": [np.nan], "ci_high": [np.nan], "num_runs": [1], "method": ["KO"]}
     )
     assert (
-        "No intervals are known" in note(plots.points(frame, "KO"))
-        and plots.alt(frame) == "KO 0.5."
+        "No intervals are known" in note(plots.forest_plot(frame, "KO"))
+        and plots.describe_estimates(frame) == "KO 0.5."
     )
 
 
 def test_a_ring_marks_only_what_lies_beyond_all_others():
     rows = {"KO": {"hv": near(1), "cost": near(1)}, "RO": {"hv": near(2), "cost": near(1.06)}}
-    hv, cost = plots.points(rows, "RO", smaller=["cost"]).axes
+    hv, cost = plots.forest_plot(rows, "RO", smaller=["cost"]).axes
     assert rings(hv) == [(2, 1)] and rings(cost) == []
-    assert not rings(plots.points(rows, "RO", line=0).axes[0])
-    lonely = plots.points({"KO": {"hv": near(1)}, "RO": {"cost": near(1)}}, "RO").axes
+    assert not rings(plots.forest_plot(rows, "RO", line=0).axes[0])
+    lonely = plots.forest_plot({"KO": {"hv": near(1)}, "RO": {"cost": near(1)}}, "RO").axes
     assert [[text.get_text() for text in axes.texts] for axes in lonely] == [
         ["not measured"],
         ["not measured"],
@@ -256,7 +265,7 @@ def test_lines_are_means_over_seeds_and_bands_reach_the_worst_and_the_best():
             "method": "RO",
         }
     )
-    (axes,) = plots.lines(frame, "step", "return", "method", "It").axes
+    (axes,) = plots.line_plot(frame, "step", "return", "method", "It").axes
     band = axes.collections[0].get_paths()[0].vertices
     assert list(axes.lines[0].get_ydata()) == [3, 1] and axes.lines[0].get_color() == plots.colour(
         "RO"
@@ -265,7 +274,7 @@ def test_lines_are_means_over_seeds_and_bands_reach_the_worst_and_the_best():
     given_ = pd.DataFrame(
         {"step": [0, 1], "value": [3, 1], "ci_low": [1, 0], "ci_high": [6, 3], "method": "RO"}
     )
-    (axes,) = plots.lines(given_, "step", "value", "method", "It", seed=None).axes
+    (axes,) = plots.line_plot(given_, "step", "value", "method", "It", seed=None).axes
     assert list(axes.lines[0].get_ydata()) == [3, 1] and {(0, 1), (0, 6)} <= set(
         map(tuple, axes.collections[0].get_paths()[0].vertices)
     )
@@ -282,7 +291,7 @@ def test_no_point_lies_above_the_hull_and_the_front_is_what_none_dominates(point
 
 
 def test_the_line_of_mixtures_leaves_out_who_is_judged():
-    (axes,) = DRAW["plane"]().axes
+    (axes,) = DRAW["tradeoff_plot"]().axes
     (line,) = [line for line in axes.lines if line.get_gid() == "line"]
     assert np.interp([1, 2, 3], *line.get_data()) == pytest.approx([0.2, 0.5, 0.8])
     assert sorted(text.get_text() for text in axes.texts) == sorted(COSTS)
@@ -307,7 +316,7 @@ def test_stacked_bars_start_at_zero_in_the_order_of_the_columns():
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=12), st.floats(0.5, 20))
 def test_labels_are_spread_apart_within_bounds_in_the_order_they_had(wanted, gap):
-    placed = spread(np.array(wanted), gap, 0.0, 100.0)
+    placed = spread_positions(np.array(wanted), gap, 0.0, 100.0)
     order = np.argsort(wanted, kind="stable")
     assert (np.diff(placed[order]) >= min(gap, 100 / max(len(wanted) - 1, 1)) - 1e-6).all()
     assert placed.min() >= -1e-6 and placed.max() <= 100 + 1e-6
@@ -372,13 +381,15 @@ def test_names_that_share_a_figure_differ_for_colour_blind_readers_or_by_marker(
 
 @pytest.mark.parametrize("name", [*styles._STYLES, *"abcdefgh"])
 def test_labels_can_be_read_on_white(name):
-    assert styles.contrast(np.array(to_rgb(plots.ink(plots.colour(name))))) >= 4.5
+    assert (
+        styles.contrast_with_white(np.array(to_rgb(plots.text_colour(plots.colour(name))))) >= 4.5
+    )
 
 
 @pytest.mark.parametrize("role", [None, "paper", "router", "expert"])
 def test_new_names_of_one_figure_do_not_share_a_colour_and_keep_the_marker_of_their_role(role):
     names = [f"model {i}" for i in range(5)]
-    found = styles.looks([*names, "RO"], roles=dict.fromkeys(names, role) if role else None)
+    found = styles.assign_styles([*names, "RO"], roles=dict.fromkeys(names, role) if role else None)
     assert len({shade for shade, _ in found.values()}) >= 5 and found["RO"] == (
         plots.colour("RO"),
         plots.marker("RO"),

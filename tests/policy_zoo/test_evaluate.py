@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lib import config, stats
-from lib.experiment.results_table import frame
+from lib.experiment.results_table import make_results
 from lib.policy_zoo import evaluate, policy_cards, simulator_calibration, tour_demo, train
 from lib.policy_zoo.recipes import SINGLE, make_batch, recipes
 
@@ -100,7 +100,7 @@ def test_an_actor_that_never_ends_an_episode_is_cut_by_the_horizon():
 def test_episodes_become_a_record_whose_vectors_are_those_of_the_fronts(records):
     for domain, steps in records.items():
         table = evaluate.with_oracle(evaluate.episodes(steps, domain), domain)
-        rows = frame("zoo", evaluate.as_record(table, domain, "here"))
+        rows = make_results("zoo", evaluate.as_record(table, domain, "here"))
         vectors = table[evaluate.front_columns(domain)].to_numpy()
         np.testing.assert_array_equal(rows[["d1", "d2", "d3"]].to_numpy(), vectors)
         np.testing.assert_array_equal(np.stack(rows["outcomes"]), vectors)

@@ -24,7 +24,7 @@ def made(n: int = 240, groups: int = 12, skilled: float = 0.95, dice: bool = Fal
         correct,
         cost_usd,
         feature,
-        spent=True,
+        cost_measures_work=True,
     )
 
 
@@ -41,7 +41,7 @@ def long(table: Table, numbers: bool = True) -> pd.DataFrame:
         }
     )
     seen = (
-        {f"e{i}": np.repeat(table.seen[:, i], m) for i in range(table.seen.shape[1])}
+        {f"e{i}": np.repeat(table.features[:, i], m) for i in range(table.features.shape[1])}
         if numbers
         else {}
     )

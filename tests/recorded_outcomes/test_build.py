@@ -9,8 +9,8 @@ from lib.recorded_outcomes import build
 def test_reduced_vectors_keep_who_is_near_whom_and_do_not_depend_on_signs():
     draw = np.random.default_rng(0)
     vectors = draw.normal(size=(80, 4)) @ draw.normal(size=(4, 20))
-    kept, share = build.reduced(vectors, dims=4)
-    flipped, _ = build.reduced(vectors[:, ::-1], dims=4)
+    kept, share = build.reduce_dimensions(vectors, dims=4)
+    flipped, _ = build.reduce_dimensions(vectors[:, ::-1], dims=4)
     assert kept.dtype == np.int8 and np.abs(kept).max() == build.STEPS and share == pytest.approx(1)
 
     def near(points):

@@ -13,7 +13,7 @@ OPEN, NOT_OPEN = headroom.OPEN, headroom.NOT_OPEN
 
 def test_three_coins_leave_an_oracle_a_lead_and_a_router_nothing():
     table = made(600, dice=True)
-    told = headroom.described(table)
+    told = headroom.describe_table(table)
     assert told["oracle"] - told["constant"] > 0.3
     found = headroom.gate(table, 4, range(2), 0.01)
     assert (
@@ -30,21 +30,21 @@ def test_models_that_are_good_at_different_items_leave_something_to_win():
 
 def test_the_gate_learns_from_train_alone():
     table = made(300)
-    fold = model_selection.rotated(model_selection.parts(table, 4, 0))[0]
-    told = headroom.informed(table, fold)
+    fold = model_selection.make_cross_validation_folds(model_selection.assign_folds(table, 4, 0))[0]
+    told = headroom.fit_informed_router(table, fold)
     turned = table.correct.copy()
     turned[np.ix_(fold.test, told.pool)] = 1 - turned[np.ix_(fold.test, told.pool)]
-    again = headroom.informed(replace(table, correct=turned), fold)
+    again = headroom.fit_informed_router(replace(table, correct=turned), fold)
     assert np.allclose(told.chances[fold.test], again.chances[fold.test])
 
 
 def test_a_perfect_check_by_hand():
     table = made(60)
-    plays = headroom.checked(table)
-    at = plays.names.index("cheap > dear")
+    choices = headroom.choose_with_checker(table)
+    at = choices.names.index("cheap > dear")
     wrong = table.correct[:, 0] == 0
-    assert (plays.correct[at] == np.maximum(table.correct[:, 0], table.correct[:, 2])).all()
-    assert np.allclose(plays.cost_usd[at], table.cost_usd[:, 0] + wrong * table.cost_usd[:, 2])
+    assert (choices.correct[at] == np.maximum(table.correct[:, 0], table.correct[:, 2])).all()
+    assert np.allclose(choices.cost_usd[at], table.cost_usd[:, 0] + wrong * table.cost_usd[:, 2])
 
 
 @pytest.mark.parametrize("miss, alarm, like", [(1.0, 0.0, 0), (0.0, 1.0, 2)])
@@ -52,13 +52,13 @@ def test_a_check_that_lets_all_pass_is_the_first_and_one_that_refuses_all_pays_f
     miss, alarm, like
 ):
     table = made(60)
-    plays = headroom.checked(table, miss, alarm)
-    at = plays.names.index("cheap > dear")
+    choices = headroom.choose_with_checker(table, miss, alarm)
+    at = choices.names.index("cheap > dear")
     if like == 0:
-        assert np.allclose(plays.correct[at], table.correct[:, 0]) and np.allclose(
-            plays.cost_usd[at], table.cost_usd[:, 0]
+        assert np.allclose(choices.correct[at], table.correct[:, 0]) and np.allclose(
+            choices.cost_usd[at], table.cost_usd[:, 0]
         )
     else:
         refused = table.correct[:, 0] * alarm + (1 - table.correct[:, 0]) * (1 - miss)
-        assert np.allclose(refused, 1) and np.allclose(plays.correct[at], table.correct[:, 2])
-        assert np.allclose(plays.cost_usd[at], table.cost_usd[:, 0] + table.cost_usd[:, 2])
+        assert np.allclose(refused, 1) and np.allclose(choices.correct[at], table.correct[:, 2])
+        assert np.allclose(choices.cost_usd[at], table.cost_usd[:, 0] + table.cost_usd[:, 2])

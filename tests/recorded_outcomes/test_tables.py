@@ -18,7 +18,7 @@ PRICES = config.load("smoke").recorded.prices
 
 def refused(rows: pd.DataFrame, *parts: str) -> None:
     with pytest.raises(TableError) as error:
-        tables.of(rows, "mine")
+        tables.table_from_rows(rows, "mine")
     for part in parts:
         assert part in str(error.value), str(error.value)
 
@@ -37,7 +37,7 @@ def test_a_shipped_table_is_whole(name):
     assert (
         np.isfinite(table.cost_usd).all()
         and (table.cost_usd > 0).all()
-        and np.isfinite(table.seen).all()
+        and np.isfinite(table.features).all()
     )
 
 
@@ -61,7 +61,9 @@ def test_the_best_constant_is_who_the_source_says(name, items, best, correct):
 
 
 def test_what_is_doubted_is_left_out_and_comes_back_when_asked_for():
-    measured, rebuilt, every = (tables.agents("swe-bench", variant) for variant in tables.VARIANTS)
+    measured, rebuilt, every = (
+        tables.load_agents("swe-bench", variant) for variant in tables.VARIANTS
+    )
     assert set(measured.models) < set(rebuilt.models) < set(every.models)
     assert "OpenHands / claude-fable-5" in set(every.models) - set(rebuilt.models)
     assert not any(
@@ -70,34 +72,36 @@ def test_what_is_doubted_is_left_out_and_comes_back_when_asked_for():
 
 
 def test_stems_of_the_private_hold_out_are_not_shipped_and_no_prompt_is():
-    for path in tables.PLACE.glob("*.parquet"):
+    for path in tables.OUTCOMES_FOLDER.glob("*.parquet"):
         rows = pd.read_parquet(path)
         words = rows.select_dtypes(exclude="number").astype(str)
         assert "mmlu_holdout_stem" not in rows and all(
             words[name].str.len().max() < 200 for name in words
         )
     assert (
-        pd.read_parquet(tables.PLACE / "llmrouter.parquet")["item"].nunique() == 5_971
+        pd.read_parquet(tables.OUTCOMES_FOLDER / "llmrouter.parquet")["item"].nunique() == 5_971
     )  # 5,989 less 18
 
 
 def test_the_shipped_files_are_small():
-    sizes = [path.stat().st_size for path in tables.PLACE.iterdir()]
+    sizes = [path.stat().st_size for path in tables.OUTCOMES_FOLDER.iterdir()]
     assert max(sizes) <= 1.5e6 and sum(sizes) <= 4e6
 
 
 def test_listed_prices_are_those_of_the_list_and_lengths_those_assumed():
-    table = tables.llmrouter(PRICES)
-    longer = tables.llmrouter(
+    table = tables.load_llmrouter(PRICES)
+    longer = tables.load_llmrouter(
         PRICES.model_copy(update={"reply_tokens": PRICES.reply_tokens + 1_000})
     )
-    listed = pd.read_csv(tables.PLACE / "prices.csv").set_index("model")["usd_per_million_out"]
+    listed = pd.read_csv(tables.OUTCOMES_FOLDER / "prices.csv").set_index("model")[
+        "usd_per_million_out"
+    ]
     assert np.allclose((longer.cost_usd - table.cost_usd)[0] * 1e3, listed[list(table.models)])
 
 
 def test_assumed_prices_grow_with_size_by_the_exponent():
     flat, steep = (
-        tables.zeroeval("gsm", PRICES.model_copy(update={"exponent": e})) for e in (1.0, 2.0)
+        tables.load_zeroeval("gsm", PRICES.model_copy(update={"exponent": e})) for e in (1.0, 2.0)
     )
     grown = (steep.cost_usd / flat.cost_usd)[0]
     sizes = [float(re.search(r"-(\d+(?:\.\d+)?)[Bb]", name)[1]) for name in flat.models]
@@ -105,12 +109,12 @@ def test_assumed_prices_grow_with_size_by_the_exponent():
 
 
 def test_a_thinned_table_keeps_every_group_in_its_share():
-    table = tables.agents("swe-bench")
-    thin = tables.thinned(table, 150)
+    table = tables.load_agents("swe-bench")
+    thin = tables.subsample(table, 150)
     before, after = (pd.Series(each.groups).value_counts() for each in (table, thin))
     assert 130 <= len(thin) <= 170 and set(after.index) == set(before.index)
     assert abs(after["django"] / len(thin) - before["django"] / len(table)) < 0.03
-    assert tables.thinned(table, 500) is table
+    assert tables.subsample(table, 500) is table
 
 
 # Anybody's ----------------------------------------------------------------------------------------
@@ -121,15 +125,15 @@ def test_a_table_in_long_form_comes_back_as_it_was(tmp_path, suffix):
     table, path = made(30), tmp_path / f"mine{suffix}"
     rows = long(table).sample(frac=1, random_state=0)
     rows.to_csv(path, index=False) if suffix == ".csv" else rows.to_parquet(path)
-    again = tables.read(path)
+    again = tables.read_table(path)
     at = [again.models.index(name) for name in table.models]
     assert again.items.tolist() == table.items.tolist() and np.allclose(
         again.correct[:, at], table.correct
     )
     assert (
         np.allclose(again.cost_usd[:, at], table.cost_usd)
-        and np.allclose(again.seen, table.seen)
-        and again.spent
+        and np.allclose(again.features, table.features)
+        and again.cost_measures_work
     )
 
 
@@ -138,12 +142,17 @@ def test_prompts_become_numbers_without_a_look_at_outcomes():
     rows = long(table, numbers=False)
     rows["prompt"] = [
         ("prove" if x > 0 else "add") + f" {i}"
-        for i, x in enumerate(table.seen[:, 0])
+        for i, x in enumerate(table.features[:, 0])
         for _ in range(3)
     ]
-    one, other = tables.of(rows, "a"), tables.of(rows.assign(correct=1 - rows["correct"]), "a")
+    one, other = (
+        tables.table_from_rows(rows, "a"),
+        tables.table_from_rows(rows.assign(correct=1 - rows["correct"]), "a"),
+    )
     assert (
-        (one.seen == other.seen).all() and one.seen.shape[0] == 40 and np.isfinite(one.seen).all()
+        (one.features == other.features).all()
+        and one.features.shape[0] == 40
+        and np.isfinite(one.features).all()
     )
 
 
@@ -179,7 +188,7 @@ def test_a_missing_file_and_a_file_of_another_kind_are_named(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"no table")
     for name in ("nowhere.csv", "a.parquet"):
         with pytest.raises(TableError, match=re.escape(str(tmp_path / name))):
-            tables.read(tmp_path / name)
+            tables.read_table(tmp_path / name)
 
 
 @given(
@@ -194,7 +203,7 @@ def test_any_file_gives_a_table_or_a_refusal(content, tmp_path_factory):
     path = tmp_path_factory.mktemp("any") / "t.csv"
     path.write_bytes(content)
     try:
-        table = tables.read(path)
+        table = tables.read_table(path)
     except TableError as error:
         assert str(path) in str(error) and len(str(error)) < 900
         return

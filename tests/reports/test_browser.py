@@ -72,10 +72,8 @@ def front(tmp_path_factory) -> str:
                     else "lab"
                 }
             )
-            made.finding(FINDING * 4)
-            made.finish(
-                "front", ["education.RO.scripted-large.dollars_per_question", "claims.total"]
-            )
+            made.conclusion(FINDING * 4)
+            made.save("front", ["education.RO.scripted-large.dollars_per_question", "claims.total"])
     return front_page.front_page(root, root)
 
 
@@ -93,8 +91,8 @@ def report() -> str:
     wide = pd.DataFrame(
         {f"a_column_that_cannot_break_{place}": np.arange(3.0) for place in range(12)}
     )
-    parts = [spoken.part("lab-large", "<response> 2", own) for own in ("CoRL", "")]
-    picture = {"image/png": base64.b64encode(plots.png(line())).decode()}
+    parts = [spoken.render_segment("lab-large", "<response> 2", own) for own in ("CoRL", "")]
+    picture = {"image/png": base64.b64encode(plots.render_png(line())).decode()}
     drawn = nbformat.v4.new_output("display_data", picture, metadata={"image/png": {"alt": ALT}})
     cells = [
         text(
@@ -107,7 +105,7 @@ def report() -> str:
         ),
         code(
             "draw()",
-            outputs=[drawn, shows(spoken.together("Who said what", [("A", parts, "")])[0])],
+            outputs=[drawn, shows(spoken.join_episodes("Who said what", [("A", parts, "")])[0])],
         ),
         code("say()", outputs=[says("stdout"), says("stderr")]),
         code("hidden()", metadata={"tags": ["hide"]}),

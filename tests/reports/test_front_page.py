@@ -12,7 +12,7 @@ from lib.config import ROOT
 from lib.reports import front_page as index
 from lib.reports import lesson
 from lib.reports.accessibility_check import ReportError, problems
-from lib.reports.front_page import commit, front_page
+from lib.reports.front_page import describe_commit, front_page
 from lib.reports.lesson import Lesson
 from lib.stats import Interval
 from lib.stats.verdicts import (
@@ -36,11 +36,11 @@ CLAIMS = {
     "claims.not_open": 1,
 }
 KNOWN = {
-    "known.glass.above": "CoRL, low budget (0.92)",
-    "known.glass.below": "ARC (-0.37)",
+    "known.synthetic.above": "CoRL, low budget (0.92)",
+    "known.synthetic.below": "ARC (-0.37)",
     "known.lab.not_open": "KO, students",
-    "claims.rung.glass.holds": 5,
-    "claims.rung.glass.not_open": 2,
+    "claims.evidence_level.synthetic.holds": 5,
+    "claims.evidence_level.synthetic.not_open": 2,
 }
 
 
@@ -60,8 +60,8 @@ def add(tmp_path, monkeypatch):
         made.figure(Figure(figsize=(1, 1)), "front", alt=ALT)
         made.metric("KO.reward", Interval(0.64321, 0.61, 0.66))
         made.metrics({"backend": "lab", "hidden": 7} | metrics)
-        made.finding(finding or f"We found {name}.")
-        made.finish("front", ["KO.reward", "backend"])
+        made.conclusion(finding or f"We found {name}.")
+        made.save("front", ["KO.reward", "backend"])
 
     return finish
 
@@ -121,15 +121,18 @@ def test_with_a_scoreboard_the_claims_stand_as_it_counted_them(reports, add):
     assert "What is now known" not in said
 
 
-def test_what_is_known_stands_before_anything_else_rung_by_rung_and_whether_it_was_replicated(
+def test_what_is_known_stands_before_anything_else_level_by_level_and_whether_it_was_replicated(
     reports, add
 ):
     add("10_scoreboard", **CLAIMS, **KNOWN)
     said = words(front_page(reports, reports))
-    glass = "In the glass box worlds so small that the optimum is known Beats the best fixed choice CoRL, low budget "
-    glass += "(0.92) Below it ARC (-0.37) Directions that papers claim: 5 hold, 2 not open."
+    synthetic = (
+        "In the synthetic environment with a known optimum so small that it can be computed "
+    )
+    synthetic += "Beats the best fixed choice CoRL, low budget (0.92) Below it ARC (-0.37) "
+    synthetic += "Directions that papers claim: 5 hold, 2 not open."
     lab = "In the lab small models and policies that are trained here Too little to win for anybody KO, students"
-    assert said.index(glass) < said.index(lab) < said.index("A small decision maker")
+    assert said.index(synthetic) < said.index(lab) < said.index("A small decision maker")
     assert "On recorded outcomes" not in said and "Not replicated yet" in said
     told = {
         "pairs": 2000,
@@ -172,7 +175,9 @@ def test_the_papers_are_those_of_the_readme():
 
 
 def test_without_git_the_commit_is_unknown(reports):
-    assert commit(reports) == "unknown" and "<code>unknown</code>" in front_page(reports, reports)
+    assert describe_commit(reports) == "unknown" and "<code>unknown</code>" in front_page(
+        reports, reports
+    )
 
 
 def test_the_commit_says_whether_tracked_files_differ_from_it(tmp_path):
@@ -182,9 +187,9 @@ def test_the_commit_says_whether_tracked_files_differ_from_it(tmp_path):
     git(tmp_path, "commit", "--quiet", "-m", "a")
     short = git(tmp_path, "rev-parse", "--short", "HEAD")
     (tmp_path / "untracked.txt").write_text("b")
-    assert commit(tmp_path) == short
+    assert describe_commit(tmp_path) == short
     (tmp_path / "a.txt").write_text("changed")
-    assert commit(tmp_path) == f"{short} + changes"
+    assert describe_commit(tmp_path) == f"{short} + changes"
 
 
 def test_the_command_writes_the_page_beside_the_lessons_or_says_what_to_do(tmp_path, add, capsys):

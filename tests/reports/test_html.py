@@ -325,7 +325,9 @@ def test_the_same_notebook_gives_the_same_bytes_and_names_no_place(tmp_path):
 
 
 def contrast(one: str, other: str) -> float:
-    against_white = [styles.contrast(np.array(to_rgb(f"#{colour}"))) for colour in (one, other)]
+    against_white = [
+        styles.contrast_with_white(np.array(to_rgb(f"#{colour}"))) for colour in (one, other)
+    ]
     return max(against_white) / min(against_white)
 
 

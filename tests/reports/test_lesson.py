@@ -96,7 +96,7 @@ def test_an_animation_loops_and_keeps_its_frames_and_is_a_film_strip_for_who_wan
         assert np.array_equal(np.asarray(movie.convert("RGB")), frame)
     content = (tmp_path / "figures/01_policy_zoo/walk.png").read_bytes()
     strip = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
-    assert strip.shape == (24, 6 * 32 + 5 * lesson.GAP, 3)
+    assert strip.shape == (24, 6 * 32 + 5 * lesson.STRIP_GAP, 3)
     assert np.array_equal(strip[:, :32], film()[0]) and np.array_equal(strip[:, -32:], film()[-1])
     media, picture = re.search(
         r'<source media="([^"]+)" srcset="data:image/png;base64,([^"]+)">', shown[0]
@@ -123,8 +123,8 @@ def test_a_finished_lesson_leaves_flat_numbers_with_their_intervals_and_what_the
     zoo.metric("share", pd.Series({"value": 0.5, "ci_low": 0.4, "ci_high": 0.6, "num_runs": 3}))
     zoo.metrics({"backend": "lab", "n": np.int64(3), "holds": np.bool_(True), "x": np.float32(0.5)})
     zoo.figure(Figure(), "front", alt=f"  {ALT}\n ")
-    zoo.finding("It works.")
-    zoo.finish(key_figure="front", key_metrics=["share", "backend"])
+    zoo.conclusion("It works.")
+    zoo.save(key_figure="front", key_metrics=["share", "backend"])
     assert json.loads((tmp_path / "metrics/01_policy_zoo.json").read_text()) == {
         "education.SO-d1.length": 3.5,
         "education.SO-d1.length_ci_low": 3.0,
@@ -175,16 +175,16 @@ def test_a_metric_is_recorded_once_also_as_a_bound_of_another_and_not_the_wrong_
 
 
 def test_a_lesson_has_one_finding_and_shows_it(zoo, shown):
-    zoo.finding("KO reaches  0.64\n of the reward < TO.")
+    zoo.conclusion("KO reaches  0.64\n of the reward < TO.")
     assert "KO reaches 0.64 of the reward &lt; TO." in shown[0] and 'class="finding"' in shown[0]
-    with pytest.raises(ValueError, match="has a finding already"):
-        zoo.finding("Another.")
+    with pytest.raises(ValueError, match="has a conclusion already"):
+        zoo.conclusion("Another.")
 
 
 def test_finish_names_everything_that_is_missing_and_writes_nothing(zoo, tmp_path):
     zoo.metric("a", 1)
-    with pytest.raises(ValueError, match=r"no finding.*no figure 'front'.*no metric 'b'"):
-        zoo.finish("front", ["a", "b"])
+    with pytest.raises(ValueError, match=r"no conclusion.*no figure 'front'.*no metric 'b'"):
+        zoo.save("front", ["a", "b"])
     assert not (tmp_path / "lessons").exists() and not (tmp_path / "metrics").exists()
 
 
@@ -313,9 +313,9 @@ import time
 lesson.table(pd.DataFrame({{"a": [1.5]}}), "A table")
 lesson.side_table(pd.DataFrame({{"seconds": [time.perf_counter()]}}), "training", "Seconds")
 ---
-lesson.metrics({{"a": 1}}); lesson.finding("It works."); lesson.finish("front", ["a"])
+lesson.metrics({{"a": 1}}); lesson.conclusion("It works."); lesson.save("front", ["a"])
 ---
-lesson.metric("a", 2); lesson.finding("Again.")
+lesson.metric("a", 2); lesson.conclusion("Again.")
 """
 
 
@@ -359,20 +359,22 @@ CLIP = r"\min\left(r A, \operatorname{clip}(r, 1-\epsilon, 1+\epsilon) A\right)"
 
 def test_real_code_is_shown_folded_with_its_place_below_its_equation(zoo, shown, monkeypatch):
     monkeypatch.setenv("BENCH_RUN", "1")
-    zoo.source(Lesson.finding, Interval, equation=CLIP)
+    zoo.source(Lesson.conclusion, Interval, equation=CLIP)
     (markup,) = shown
     assert markup.index("<math") < markup.index("<details") and markup.count("<details") == 2
     assert (
         accessibility_check.problems(markup) == []
         and "open" not in re.search(r"<details[^>]*>", markup)[0]
     )
-    place = re.search(r"<code>Lesson.finding</code>, lib/reports/lesson.py:(\d+)</summary>", markup)
+    place = re.search(
+        r"<code>Lesson.conclusion</code>, lib/reports/lesson.py:(\d+)</summary>", markup
+    )
     text = BeautifulSoup(markup, "html.parser").find("details").find("pre").get_text()
     lines = (ROOT / "lib/reports/lesson.py").read_text().splitlines()
     assert (
         text.splitlines()[0]
         == lines[int(place[1]) - 1].strip()
-        == "def finding(self, sentence: str) -> None:"
+        == "def conclusion(self, sentence: str) -> None:"
     )
     assert text.rstrip().endswith("sentence)") and '<span class="k">def</span>' in markup
 

@@ -26,8 +26,8 @@ def played() -> dict[str, pd.DataFrame]:
     )
 
 
-def test_rows_are_a_record_with_every_item_once_averaged_over_partings(played):
-    rows = results_table.frame("recorded", played["rows"])
+def test_rows_are_a_record_with_every_item_once_averaged_over_repeats(played):
+    rows = results_table.make_results("recorded", played["rows"])
     counts = rows.groupby(["method", "condition"])["item"].agg(["size", "nunique"])
     assert (counts == len(made())).all().all() and set(rows["role"]) <= set(results_table.ROLES)
     assert rows["correct"].between(0, 1).all() and (rows["cost_usd"] > 0).all()
@@ -35,7 +35,7 @@ def test_rows_are_a_record_with_every_item_once_averaged_over_partings(played):
 
 def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
     found = experiment.compared(
-        results_table.frame("recorded", played["rows"]),
+        results_table.make_results("recorded", played["rows"]),
         played["drawn"],
         SETTINGS.equivalence_margin,
         OPEN,
@@ -51,7 +51,7 @@ def test_skill_is_cheaper_than_the_best_constant_and_a_coin_is_not(played):
 def test_a_closed_question_gets_no_verdict(played):
     closed = OPEN.where(OPEN.index != "money", headroom.NOT_OPEN)
     found = experiment.compared(
-        results_table.frame("recorded", played["rows"]),
+        results_table.make_results("recorded", played["rows"]),
         played["drawn"],
         SETTINGS.equivalence_margin,
         closed,
@@ -80,7 +80,7 @@ def test_promises_are_made_on_dev_and_broken_ones_are_counted(played):
     means = played["levels"].dropna(subset="level")
     assert (
         means.groupby("level")["promised"].nunique() <= 5
-    ).all()  # everybody promises the same in a parting
+    ).all()  # everybody promises the same in a repeat
     assert means["over_groups"].between(0, 1).all()
     items = played["levels"].dropna(subset="over_items")
     tight, loose = items.sort_values("promised")["over_items"].iloc[[0, -1]]
@@ -100,14 +100,14 @@ def test_a_shift_scores_the_second_table_alone_and_leaves_out_what_both_have():
 
 def test_tables_without_common_models_cannot_be_shifted():
     with pytest.raises(TableError, match="share 1 models"):
-        experiment.shifted(made(), made().among(["dear"]))
+        experiment.shifted(made(), made().select_models(["dear"]))
 
 
 def test_shares_of_strong_calls_begin_and_end_with_the_models_alone():
-    table = made().among(["cheap", "dear"])
-    folds = model_selection.rotated(model_selection.parts(table, 4, 0))
-    plays = methods.plays_of(table, SETTINGS, 0, folds, [LOGISTIC])[LOGISTIC]
-    curve = experiment.shares(table, plays, folds)
+    table = made().select_models(["cheap", "dear"])
+    folds = model_selection.make_cross_validation_folds(model_selection.assign_folds(table, 4, 0))
+    choices = methods.make_choices(table, SETTINGS, 0, folds, [LOGISTIC])[LOGISTIC]
+    curve = experiment.shares(table, choices, folds)
     assert (
         curve["share"].iloc[[0, -1]].tolist() == [0, 1] and curve["share"].is_monotonic_increasing
     )
@@ -146,7 +146,7 @@ def test_a_setting_changes_the_keys_of_the_tables_that_it_decides():
 
 def test_a_table_whose_file_changed_is_played_again(monkeypatch):
     before, hash_file = find_keys(), artifacts.sha256_file
-    changed = tables.PLACE / "gsm.parquet"
+    changed = tables.OUTCOMES_FOLDER / "gsm.parquet"
     monkeypatch.setattr(
         artifacts, "sha256_file", lambda path: "-" if path == changed else hash_file(path)
     )

@@ -18,7 +18,7 @@ from tests.recorded_outcomes.small import made
 
 SETTINGS = config.load("smoke").recorded.model_copy(update={"updates": 60, "neighbours": 20})
 TABLE = made()
-FOLDS = model_selection.rotated(model_selection.parts(TABLE, 4, 0))
+FOLDS = model_selection.make_cross_validation_folds(model_selection.assign_folds(TABLE, 4, 0))
 ROWS = torch.arange(40)[None]
 
 
@@ -75,10 +75,10 @@ def test_a_cheaper_right_answer_is_never_paid_less():
 def test_a_network_finds_who_is_good_at_what():
     """Two cheap models are right where the feature says; a dear one nearly always. The optimum asks the cheap ones."""
     longer = SETTINGS.model_copy(update={"updates": 150})
-    plays = methods.plays_of(TABLE, longer, 0, FOLDS, [CORL, methods.ARC, MIXTURES])
+    choices = methods.make_choices(TABLE, longer, 0, FOLDS, [CORL, methods.ARC, MIXTURES])
     met = {
-        method: model_selection.scored(TABLE, FOLDS, own, SETTINGS.min_dev_gain)
-        for method, own in plays.items()
+        method: model_selection.score_choices(TABLE, FOLDS, own, SETTINGS.min_dev_gain)
+        for method, own in choices.items()
     }
     half = model_selection.LEVELS.index(0.5)
     for method in (CORL, methods.ARC):
@@ -92,16 +92,16 @@ def test_outcomes_that_are_held_out_change_nothing_that_is_decided(method):
     turned = TABLE.correct.copy()
     turned[fold.test] = 1 - turned[fold.test]
     one, other = (
-        methods.plays_of(table, SETTINGS, 0, [fold], [method])[method][0]
+        methods.make_choices(table, SETTINGS, 0, [fold], [method])[method][0]
         for table in (TABLE, replace(TABLE, correct=turned))
     )
     assert (one.cost_usd == other.cost_usd).all() and one.names == other.names
 
 
 def test_the_oracle_is_right_wherever_anybody_is_and_pays_no_more():
-    plays = methods.plays_of(TABLE, SETTINGS, 0, FOLDS)
-    best = plays[ORACLE][0]
-    for method, own in plays.items():
+    choices = methods.make_choices(TABLE, SETTINGS, 0, FOLDS)
+    best = choices[ORACLE][0]
+    for method, own in choices.items():
         for each in own:
             assert (best.correct[0] >= each.correct - 1e-9).all(), method
             as_right = each.correct >= best.correct[0] - 1e-9
@@ -110,29 +110,29 @@ def test_the_oracle_is_right_wherever_anybody_is_and_pays_no_more():
 
 def test_who_is_stopped_loses_what_it_spent_by_hand():
     fold = FOLDS[0]
-    plays = methods.stopped(TABLE, fold)
+    choices = methods.stopped(TABLE, fold)
     at = next(
         i
-        for i, name in enumerate(plays.names)
+        for i, name in enumerate(choices.names)
         if name.startswith("cheap up to its 50%") and name.endswith("dear")
     )
     limit = np.quantile(TABLE.cost_usd[fold.known, 0], 0.5)
     done = TABLE.cost_usd[:, 0] <= limit
-    assert (plays.correct[at] == np.where(done, TABLE.correct[:, 0], TABLE.correct[:, 2])).all()
+    assert (choices.correct[at] == np.where(done, TABLE.correct[:, 0], TABLE.correct[:, 2])).all()
     assert np.allclose(
-        plays.cost_usd[at], np.where(done, TABLE.cost_usd[:, 0], limit + TABLE.cost_usd[:, 2])
+        choices.cost_usd[at], np.where(done, TABLE.cost_usd[:, 0], limit + TABLE.cost_usd[:, 2])
     )
 
 
 def test_nobody_predicts_where_there_is_nothing_to_see_and_nobody_stops_where_money_tells_nothing():
-    blind = replace(TABLE, seen=np.zeros((len(TABLE), 1)), spent=False)
-    assert set(methods.plays_of(blind, SETTINGS, 0, FOLDS)) & {NEAREST, LOGISTIC, STOP} == set()
-    assert {POOR, CHECK, CORL} <= set(methods.plays_of(blind, SETTINGS, 0, FOLDS))
+    blind = replace(TABLE, features=np.zeros((len(TABLE), 1)), cost_measures_work=False)
+    assert set(methods.make_choices(blind, SETTINGS, 0, FOLDS)) & {NEAREST, LOGISTIC, STOP} == set()
+    assert {POOR, CHECK, CORL} <= set(methods.make_choices(blind, SETTINGS, 0, FOLDS))
 
 
 def test_the_same_seed_plays_the_same_and_another_need_not():
     one, again, other = (
-        methods.plays_of(TABLE, SETTINGS, seed, FOLDS, [CORL])[CORL][0].cost_usd
+        methods.make_choices(TABLE, SETTINGS, seed, FOLDS, [CORL])[CORL][0].cost_usd
         for seed in (0, 0, 1)
     )
     assert (one == again).all() and (one != other).any()

@@ -25,13 +25,13 @@ from lib.scoreboard import (
     verdicts,
 )
 from lib.scoreboard.errors import ClaimError
-from lib.scoreboard.metrics import Metrics, Missing
+from lib.scoreboard.metrics import Metrics, MissingMetric
 from lib.scoreboard.paper_formulas import FUNCTIONS
 from lib.stats import Interval, interval_arithmetic
 from lib.stats.verdicts import slug
 
-CLAIMS = entries.read()
-LAPTOP = metrics.read()  # the committed metrics of a laptop run
+CLAIMS = entries.read_claims()
+LAPTOP = metrics.read_metrics()  # the committed metrics of a laptop run
 LATER = {"09_ablations"}  # lessons whose metrics may be missing
 MEASURED = {
     "05_x": {
@@ -46,7 +46,7 @@ MEASURED = {
 }  # fmt: skip
 
 
-def claim(**changes):
+def make_claim(**changes):
     base = {
         "id": "po-some-claim",
         "paper": "po",
@@ -62,28 +62,34 @@ def claim(**changes):
     )
 
 
-def judged(held=None, **changes):
-    return verdicts.judge([claim(**changes)], Metrics(held if held is not None else MEASURED))[0]
+def judge_one_claim(lessons=None, **changes):
+    metrics_of_lessons = Metrics(MEASURED if lessons is None else lessons)
+    return verdicts.judge_claims([make_claim(**changes)], metrics_of_lessons)[0]
 
 
-def written(tmp_path: Path, *claims: str) -> Path:
+def write_claims(tmp_path: Path, *claims: str) -> Path:
     path = tmp_path / "claims.yaml"
     path.write_text("claims:\n" + "".join(claims) + "...\n")
     return path
 
 
-def entry(name="po-one", extra="", paper="po"):
+def claim_entry(name="po-one", extra="", paper="po"):
     return (
         f"  - id: {name}\n    paper: {paper}\n    place: Table 1\n    kind: formula\n"
         f"    statement: Two is two.\n    test: 1 + 1 == 2\n{extra}"
     )
 
 
-def value_of(text, quotes=None, held=None):
-    parsed = expressions.parse(text, set(quotes or {}), FUNCTIONS)
-    found = Metrics(held or MEASURED)
-    lookup = lambda lesson, key: found.estimate(lesson or "05_x", key)  # noqa: E731
-    return expressions.Evaluator(lookup, quotes or {}, FUNCTIONS).side(parsed.left, parsed.keys)
+def evaluate(text, quotes=None):
+    test = expressions.parse_test(text, set(quotes or {}), FUNCTIONS)
+    measured = Metrics(MEASURED)
+
+    def look_up(lesson, key):
+        return measured.get_estimate(lesson or "05_x", key)
+
+    return expressions.Evaluator(look_up, quotes or {}, FUNCTIONS).evaluate(
+        test.lhs, test.metric_keys
+    )
 
 
 # The file ------------------------------------------------------------------------------------------
@@ -92,50 +98,58 @@ def value_of(text, quotes=None, held=None):
 def test_every_key_of_a_claim_is_measured_by_the_committed_run():
     """A key that is misspelled would otherwise pass for one that a small run left out."""
     absent = []
-    for each in CLAIMS:
-        for lesson, key in each.reads():
+    for claim in CLAIMS:
+        for lesson, key in claim.list_metric_keys():
             if lesson in LATER and lesson not in LAPTOP.lessons:
                 continue
             try:
-                LAPTOP.word(lesson, key) if each.judged else LAPTOP.estimate(lesson, key)
-            except Missing as missing:
-                absent.append((each.id, str(missing)))
+                LAPTOP.get_verdict_word(lesson, key) if claim.judged else LAPTOP.get_estimate(
+                    lesson, key
+                )
+            except MissingMetric as missing:
+                absent.append((claim.id, str(missing)))
     assert absent == []
 
 
 def test_every_formula_that_fails_says_whose_fault_it_is_and_no_other_does():
-    found = verdicts.judge(CLAIMS, LAPTOP)
+    claim_verdicts = verdicts.judge_claims(CLAIMS, LAPTOP)
     wrong = [
         v.claim.id
-        for v in found
-        if v.claim.kind == "formula" and bool(v.claim.blame) != (v.verdict == "does not hold")
+        for v in claim_verdicts
+        if v.claim.kind == "formula"
+        and bool(v.claim.discrepancy_source) != (v.verdict == "does not hold")
     ]
     assert wrong == []
-    assert not any(v.whose == "nobody yet" for v in found)
-    assert {v.verdict for v in found if v.claim.kind == "formula"} == {"holds", "does not hold"}
+    assert not any(v.discrepancy_source == "nobody yet" for v in claim_verdicts)
+    assert {v.verdict for v in claim_verdicts if v.claim.kind == "formula"} == {
+        "holds",
+        "does not hold",
+    }
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, message",
     [
-        (entry() + entry(), "several with this id"),
-        (entry(extra="    tolerence: 1\n"), "unknown key 'tolerence'"),
-        (entry(paper="pi", name="pi-one"), "paper"),
-        (entry(name="arc-one"), "must begin with po-"),
-        (entry(extra="    untestable: It needs a telescope.\n"), "give one of these"),
-        (entry(extra="    need: 2\n"), "only 1 tests"),
+        (claim_entry() + claim_entry(), "several with this id"),
+        (claim_entry(extra="    tolerence: 1\n"), "unknown key 'tolerence'"),
+        (claim_entry(paper="pi", name="pi-one"), "paper"),
+        (claim_entry(name="arc-one"), "must begin with po-"),
+        (claim_entry(extra="    untestable: It needs a telescope.\n"), "give one of these"),
+        (claim_entry(extra="    need: 2\n"), "only 1 tests"),
     ],
 )
-def test_a_mistake_in_the_file_names_claim_and_remedy(tmp_path, text, told):
-    with pytest.raises(ClaimError, match=told) as caught:
-        entries.read(written(tmp_path, text))
+def test_a_mistake_in_the_file_names_claim_and_remedy(tmp_path, text, message):
+    with pytest.raises(ClaimError, match=message) as caught:
+        entries.read_claims(write_claims(tmp_path, text))
     assert "claim " in str(caught.value)
 
 
-def test_all_mistakes_are_told_at_once(tmp_path):
+def test_all_mistakes_are_listed_at_once(tmp_path):
     with pytest.raises(ClaimError) as caught:
-        entries.read(
-            written(tmp_path, entry("po-one", "    x: 1\n"), entry("po-two", "    y: 1\n"))
+        entries.read_claims(
+            write_claims(
+                tmp_path, claim_entry("po-one", "    x: 1\n"), claim_entry("po-two", "    y: 1\n")
+            )
         )
     assert "claim po-one" in str(caught.value) and "claim po-two" in str(caught.value)
 
@@ -144,18 +158,18 @@ def test_a_file_that_is_no_list_of_claims_is_refused(tmp_path):
     path = tmp_path / "claims.yaml"
     path.write_text("claim: []\n...\n")
     with pytest.raises(ClaimError, match="one list"):
-        entries.read(path)
+        entries.read_claims(path)
 
 
 def test_a_file_that_was_cut_off_between_two_claims_is_refused(tmp_path):
-    path = written(tmp_path, entry("po-one"), entry("po-two"))
+    path = write_claims(tmp_path, claim_entry("po-one"), claim_entry("po-two"))
     path.write_text(path.read_text().removesuffix("...\n"))
     with pytest.raises(ClaimError, match="cut off"):
-        entries.read(path)
+        entries.read_claims(path)
 
 
 @pytest.mark.parametrize(
-    "changes, told",
+    "changes, message",
     [
         ({"test": "{a.score}"}, "needs a comparison"),
         ({"test": "{a.score} == {b.score}"}, "needs a comparison"),
@@ -163,12 +177,15 @@ def test_a_file_that_was_cut_off_between_two_claims_is_refused(tmp_path):
         ({"kind": "magnitude", "test": "{a.score}"}, "a number of the paper"),
         ({"lesson": None}, "names no lesson"),
         ({"test": None, "judged": "word", "lesson": None}, "needs the `lesson`"),
-        ({"blame": {"who": "paper", "why": "a sentence"}}, "blame is for formulas"),
+        (
+            {"discrepancy_source": {"who": "paper", "why": "a sentence"}},
+            "discrepancy_source is for formulas",
+        ),
     ],
 )
-def test_what_does_not_belong_together_is_refused(changes, told):
-    with pytest.raises(ValueError, match=told):
-        claim(**changes)
+def test_what_does_not_belong_together_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_claim(**changes)
 
 
 # The language --------------------------------------------------------------------------------------
@@ -215,28 +232,28 @@ def test_what_does_not_belong_together_is_refused(changes, told):
 )
 def test_nothing_but_the_small_language_is_read(text):
     with pytest.raises(ClaimError):
-        expressions.parse(text, (), FUNCTIONS)
+        expressions.parse_test(text, (), FUNCTIONS)
 
 
 @given(st.text(max_size=40))
 def test_whatever_is_written_is_read_or_refused(text):
     with contextlib.suppress(ClaimError):
-        expressions.parse(text, {"quoted"}, FUNCTIONS)
+        expressions.parse_test(text, {"quoted"}, FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", ["metric_0", "metric_1", "ｍetric_0"])
 def test_a_quote_cannot_stand_in_for_a_measurement(name):
     with pytest.raises(ClaimError, match="stands for a metric in braces"):
-        expressions.parse("{a} > 0.9", {name}, FUNCTIONS)
+        expressions.parse_test("{a} > 0.9", {name}, FUNCTIONS)
 
 
 def test_formulas_of_the_papers_are_computed():
-    assert value_of("hypervolume([[1, 1, 0]], -1)").value == pytest.approx(4)
-    assert value_of("hypervolume([[0.98, 1, 0.5], [0.97, 1, 1]], -1)").value == pytest.approx(7.91)
-    assert value_of("structures()").value == 9 * 16**2 * 3**3
-    assert value_of("valid_structures()").value == 6 * 6_912 + 3 * 144
-    assert value_of("rl_dollars(1000)").value == pytest.approx(9.702)
-    assert value_of("training_entry([1, 3, 2], 2)").value == pytest.approx(0.5)
+    assert evaluate("hypervolume([[1, 1, 0]], -1)").value == pytest.approx(4)
+    assert evaluate("hypervolume([[0.98, 1, 0.5], [0.97, 1, 1]], -1)").value == pytest.approx(7.91)
+    assert evaluate("structures()").value == 9 * 16**2 * 3**3
+    assert evaluate("valid_structures()").value == 6 * 6_912 + 3 * 144
+    assert evaluate("rl_dollars(1000)").value == pytest.approx(9.702)
+    assert evaluate("training_entry([1, 3, 2], 2)").value == pytest.approx(0.5)
 
 
 def test_the_published_evaluation_cannot_see_what_is_spent_below_a_dollar():
@@ -252,7 +269,7 @@ def test_the_published_evaluation_cannot_see_what_is_spent_below_a_dollar():
 
 
 @st.composite
-def estimates(draw, positive=False):
+def draw_estimate(draw, positive=False):
     value = draw(st.floats(0.1 if positive else -50, 50))
     below, above = draw(st.floats(0, 5)), draw(st.floats(0, 5))
     return Interval(
@@ -260,31 +277,31 @@ def estimates(draw, positive=False):
     )
 
 
-def holds_its_value(found):
-    slack = 1e-9 * (1 + abs(found.value))
-    return found.ci_low - slack <= found.value <= found.ci_high + slack
+def contains_its_value(estimate):
+    slack = 1e-9 * (1 + abs(estimate.value))
+    return estimate.ci_low - slack <= estimate.value <= estimate.ci_high + slack
 
 
 @pytest.mark.parametrize("step", ["plus", "minus", "times", "over", "least", "most"])
 @given(st.data())
 def test_what_is_computed_of_two_estimates_holds_its_value(step, data):
-    pair = [data.draw(estimates(positive=step in ("times", "over"))) for _ in range(2)]
-    assert holds_its_value(getattr(interval_arithmetic, step)(*pair))
+    pair = [data.draw(draw_estimate(positive=step in ("times", "over"))) for _ in range(2)]
+    assert contains_its_value(getattr(interval_arithmetic, step)(*pair))
 
 
-@given(estimates(), estimates())
+@given(draw_estimate(), draw_estimate())
 def test_a_difference_is_never_wider_than_the_sum_of_both(a, b):
     d = interval_arithmetic.minus(a, b)
     assert d.ci_high - d.ci_low <= (a.ci_high - a.ci_low) + (b.ci_high - b.ci_low) + 1e-9
 
 
-@given(estimates())
+@given(draw_estimate())
 def test_a_size_holds_its_value_and_is_never_negative(a):
-    found = interval_arithmetic.size(a)
-    assert holds_its_value(found) and found.ci_low >= 0
+    estimate = interval_arithmetic.size(a)
+    assert contains_its_value(estimate) and estimate.ci_low >= 0
 
 
-@given(estimates(), st.floats(-9, 9))
+@given(draw_estimate(), st.floats(-9, 9))
 def test_a_known_number_shifts_and_stretches_an_interval(a, c):
     moved = interval_arithmetic.plus(a, interval_arithmetic.exact(c))
     assert moved.ci_high - moved.ci_low == pytest.approx(a.ci_high - a.ci_low, abs=1e-9)
@@ -295,7 +312,7 @@ def test_a_known_number_shifts_and_stretches_an_interval(a, c):
 
 
 def test_a_difference_worked_by_hand():
-    d = value_of("{a.score} - {b.score}")  # 0.08 -+ 0.05, a triangle of 3, 4 and 5
+    d = evaluate("{a.score} - {b.score}")  # 0.08 -+ 0.05, a triangle of 3, 4 and 5
     assert (d.value, d.ci_low, d.ci_high) == pytest.approx((0.08, 0.03, 0.13))
 
 
@@ -306,8 +323,8 @@ def test_what_a_single_run_tells_spreads_to_all_that_is_computed_of_it():
         "{once} * {a.score}",
         "2 * {once}",
     ):
-        assert not value_of(text).known
-    assert interval_arithmetic.is_exact(value_of("exact({once})"))
+        assert not evaluate(text).known
+    assert interval_arithmetic.is_exact(evaluate("exact({once})"))
 
 
 def test_a_quotient_that_may_be_of_either_sign_has_no_interval():
@@ -319,29 +336,30 @@ def test_a_quotient_that_may_be_of_either_sign_has_no_interval():
 
 def test_a_misspelled_key_is_refused_with_claim_key_and_the_nearest_one():
     with pytest.raises(ClaimError, match=r"claim po-some-claim.*'a\.scoer'.*'a\.score'"):
-        judged(test="{a.scoer} > {b.score}")
+        judge_one_claim(test="{a.scoer} > {b.score}")
 
 
 def test_a_key_that_a_small_run_left_out_is_no_mistake():
-    assert judged(test="{gone.far} > {b.score}").verdict == "untestable"
+    assert judge_one_claim(test="{gone.far} > {b.score}").verdict == "untestable"
 
 
-def test_other_digits_are_no_slip_of_the_pen():
-    held = {"05_x": {"arm.seed1.score": 1.0}}
-    assert judged(held, test="{arm.seed2.score} > 0").verdict == "untestable"
+def test_other_digits_are_no_misspelling():
+    lessons = {"05_x": {"arm.seed1.score": 1.0}}
+    assert judge_one_claim(lessons, test="{arm.seed2.score} > 0").verdict == "untestable"
 
 
 def test_who_decided_is_the_nearest_backend_above():
-    found = Metrics(MEASURED)
+    measured = Metrics(MEASURED)
     assert (
-        found.backend("05_x", "s.score") == "scripted" and found.backend("05_x", "a.score") == "lab"
+        measured.find_backend("05_x", "s.score") == "scripted"
+        and measured.find_backend("05_x", "a.score") == "lab"
     )
 
 
 def test_a_metrics_file_that_is_broken_is_named(tmp_path):
     (tmp_path / "05_x.json").write_text("{")
     with pytest.raises(ClaimError, match="05_x"):
-        metrics.read(tmp_path)
+        metrics.read_metrics(tmp_path)
 
 
 # Verdicts ------------------------------------------------------------------------------------------
@@ -361,7 +379,7 @@ def test_a_metrics_file_that_is_broken_is_named(tmp_path):
     ],
 )
 def test_a_direction_is_decided_by_its_interval(test, verdict):
-    assert judged(test=test).verdict == verdict
+    assert judge_one_claim(test=test).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -377,16 +395,16 @@ def test_a_direction_is_decided_by_its_interval(test, verdict):
     ],
 )
 def test_a_formula_is_decided_by_its_tolerance(test, tolerance, verdict):
-    assert judged(kind="formula", test=test, tolerance=tolerance).verdict == verdict
+    assert judge_one_claim(kind="formula", test=test, tolerance=tolerance).verdict == verdict
 
 
 def test_a_magnitude_is_compared_and_never_judged():
-    v = judged(kind="magnitude", test="100 * {a.score}", number=70.0)
-    assert v.verdict == "compared" and v.parts[0].left.value == pytest.approx(70)
+    v = judge_one_claim(kind="magnitude", test="100 * {a.score}", number=70.0)
+    assert v.verdict == "compared" and v.test_results[0].lhs.value == pytest.approx(70)
 
 
 @pytest.mark.parametrize(
-    "several, need, verdict",
+    "verdicts_of_tests, need, verdict",
     [
         (["holds", "holds"], "all", "holds"),
         (["holds", "undecided"], "all", "undecided"),
@@ -397,143 +415,170 @@ def test_a_magnitude_is_compared_and_never_judged():
         (["does not hold", "untestable"], 1, "untestable"),
     ],
 )
-def test_the_weakest_test_that_is_needed_decides(several, need, verdict):
-    assert verdicts.together(several, need) == verdict
+def test_the_weakest_test_that_is_needed_decides(verdicts_of_tests, need, verdict):
+    assert verdicts.combine_verdicts(verdicts_of_tests, need) == verdict
 
 
 def test_a_lessons_own_verdict_is_taken_over():
-    assert judged(test=None, judged="word").verdict == "holds"
+    assert judge_one_claim(test=None, judged="word").verdict == "holds"
     with pytest.raises(ClaimError, match="perhaps"):
-        judged(test=None, judged="other")
+        judge_one_claim(test=None, judged="other")
 
 
 def test_a_quantity_that_is_divided_by_zero_is_a_reason():
-    held = {"05_x": {"zero": 0.0}}
-    assert judged(held, kind="formula", test="1 / {zero} > 0").verdict == "untestable"
+    lessons = {"05_x": {"zero": 0.0}}
+    assert judge_one_claim(lessons, kind="formula", test="1 / {zero} > 0").verdict == "untestable"
 
 
 @pytest.mark.parametrize(
     "ci_low, verdict", [(0.05, "holds"), (0.04, "not open"), (math.nan, "not open")]
 )
 def test_a_question_with_too_little_to_win_is_closed(ci_low, verdict):
-    held = {"05_x": {**MEASURED["05_x"], "gate": 0.3, "gate_ci_low": ci_low, "gate_ci_high": 0.4}}
-    assert judged(held, gate="gate").verdict == verdict
-    assert judged(held, gate="gate").question == ("open" if verdict == "holds" else "not open")
-    assert judged(gate="gate.nobody.measured").verdict == "not open" and judged().question == ""
+    lessons = {
+        "05_x": {**MEASURED["05_x"], "gate": 0.3, "gate_ci_low": ci_low, "gate_ci_high": 0.4}
+    }
+    assert judge_one_claim(lessons, gate="gate").verdict == verdict
+    assert judge_one_claim(lessons, gate="gate").question == (
+        "open" if verdict == "holds" else "not open"
+    )
+    assert (
+        judge_one_claim(gate="gate.nobody.measured").verdict == "not open"
+        and judge_one_claim().question == ""
+    )
 
 
 def test_gates_of_other_lessons_and_words_count_and_one_shut_gate_is_enough():
     open_ = {"gate": 0.3, "gate_ci_low": 0.2, "gate_ci_high": 0.4}
-    held = {
+    lessons = {
         "05_x": MEASURED["05_x"],
         "03_y": open_ | {"gate.a.is": "open", "gate.b.is": "not open"},
     }
-    assert judged(held, gate=["03_y: gate", "03_y: gate.a.is"]).verdict == "holds"
-    assert judged(held, gate=["03_y: gate", "03_y: gate.b.is"]).verdict == "not open"
+    assert judge_one_claim(lessons, gate=["03_y: gate", "03_y: gate.a.is"]).verdict == "holds"
+    assert judge_one_claim(lessons, gate=["03_y: gate", "03_y: gate.b.is"]).verdict == "not open"
 
 
 def test_what_the_start_does_already_is_not_shown_by_training():
-    held = {"05_x": {**MEASURED["05_x"], "start": 0.3, "start_ci_low": 0.2, "start_ci_high": 0.4}}
-    v = judged(held, start="{start} > 0")
+    lessons = {
+        "05_x": {**MEASURED["05_x"], "start": 0.3, "start_ci_low": 0.2, "start_ci_high": 0.4}
+    }
+    v = judge_one_claim(lessons, start="{start} > 0")
     assert v.verdict == "untestable" and "before any training" in v.reason
-    assert judged(held, start="{start} > 1").verdict == "holds"
+    assert judge_one_claim(lessons, start="{start} > 1").verdict == "holds"
 
 
-def test_a_rival_with_another_menu_is_no_rival():
+def test_a_baseline_with_another_offer_is_no_baseline():
     rows = pd.DataFrame(
         {"method": ["a", "b", "c", "alone"], "offered": [["x", "y"], ["x"], ["x", "z"], []]}
     )
-    arms = {name: {"method": [name]} for name in rows["method"]}
-    for other in ("a", "b", "alone"):
-        result_queries._same_menu(rows, [arms["a"], arms[other]])
-    with pytest.raises(Missing, match="another menu"):
-        result_queries._same_menu(rows, [arms["a"], arms["c"]])
+    selections = {name: {"method": [name]} for name in rows["method"]}
+    for baseline in ("a", "b", "alone"):
+        result_queries.check_same_offer(rows, [selections["a"], selections[baseline]])
+    with pytest.raises(MissingMetric, match="another menu"):
+        result_queries.check_same_offer(rows, [selections["a"], selections["c"]])
 
 
 def test_every_claim_of_the_lab_names_its_gate_where_its_lesson_measures_one():
-    asked = [c for c in CLAIMS if c.kind == "direction" and c.rung == "lab" and not c.untestable]
-    gated = {c.lesson for c in asked if c.gate}
+    tested = [
+        c
+        for c in CLAIMS
+        if c.kind == "direction" and c.evidence_level == "lab" and not c.untestable
+    ]
+    lessons_with_gate = {c.lesson for c in tested if c.gate}
     assert {
         "02_orchestration",
         "05_budgeted_routing",
         "06_tool_orchestration",
         "07_agent_configuration",
-    } <= gated
+    } <= lessons_with_gate
     assert all(
-        c.gate for c in asked if c.lesson in ("05_budgeted_routing", "06_tool_orchestration")
+        c.gate for c in tested if c.lesson in ("05_budgeted_routing", "06_tool_orchestration")
     )
-    keys = [key for c in CLAIMS for key in c.gates()]
+    keys = [key for c in CLAIMS for key in c.list_gate_keys()]
     assert keys and all(key in LAPTOP.lessons[lesson] for lesson, key in keys)
 
 
 def test_in_the_lab_of_lessons_6_and_7_claims_say_that_runs_are_weak():
-    told = [
+    weak_lab_claims = [
         v
-        for v in verdicts.judge(CLAIMS, LAPTOP)
-        if v.claim.rung == "lab"
-        and v.claim.reads()
-        and v.claim.reads()[0][0][:2] in ("06", "07")
+        for v in verdicts.judge_claims(CLAIMS, LAPTOP)
+        if v.claim.evidence_level == "lab"
+        and v.claim.list_metric_keys()
+        and v.claim.list_metric_keys()[0][0][:2] in ("06", "07")
         and v.claim.kind == "direction"
     ]
-    judged_ = [
-        v for v in told if v.verdict in ("holds", "does not hold", "undecided", "equivalent")
+    judged = [
+        v
+        for v in weak_lab_claims
+        if v.verdict in ("holds", "does not hold", "undecided", "equivalent")
     ]
-    assert judged_ and all("weak" in v.reason for v in judged_)
+    assert judged and all("weak" in v.reason for v in judged)
 
 
-# Everybody -----------------------------------------------------------------------------------------
+# Shares won -----------------------------------------------------------------------------------------
 
 
-def place(value, half, rung="glass", **changes):
-    row = summary_figure.Row(rung, "CoRL", "05_x", "above", "top")
-    held = {
+def measure_share_won(value, half_width, evidence_level="synthetic", **changes):
+    decision_maker = summary_figure.DecisionMaker(evidence_level, "CoRL", "05_x", "above", "top")
+    measured = {
         "above": value,
-        "above_ci_low": value - half,
-        "above_ci_high": value + half,
+        "above_ci_low": value - half_width,
+        "above_ci_high": value + half_width,
         "top": 0.5,
     } | changes
-    return summary_figure.places(Metrics({"05_x": held}), [row])
+    return summary_figure.measure_shares_won(Metrics({"05_x": measured}), [decision_maker])
 
 
 def test_a_share_is_what_was_won_of_what_could_be():
-    (found,) = place(0.25, 0.1)
-    assert (found.share.value, found.share.ci_low, found.share.ci_high) == pytest.approx(
-        (0.5, 0.3, 0.7)
+    (share_won,) = measure_share_won(0.25, 0.1)
+    assert (
+        share_won.share.value,
+        share_won.share.ci_low,
+        share_won.share.ci_high,
+    ) == pytest.approx((0.5, 0.3, 0.7))
+    assert summary_figure.summarize_by_level([share_won]) == {"synthetic.above": "CoRL (0.50)"}
+    assert summary_figure.summarize_by_level(measure_share_won(0.05, 0.1)) == {
+        "synthetic.level": "CoRL (0.10)"
+    }
+    assert summary_figure.summarize_by_level(measure_share_won(-0.25, 0.1)) == {
+        "synthetic.below": "CoRL (-0.50)"
+    }
+    assert summary_figure.summarize_by_level(measure_share_won(0.25, 0.1, top=0.0)) == {
+        "synthetic.not_open": "CoRL"
+    }
+    assert (
+        summary_figure.measure_shares_won(Metrics({"05_x": {}}), [share_won.decision_maker]) == []
     )
-    assert summary_figure.known([found]) == {"glass.above": "CoRL (0.50)"}
-    assert summary_figure.known(place(0.05, 0.1)) == {"glass.level": "CoRL (0.10)"}
-    assert summary_figure.known(place(-0.25, 0.1)) == {"glass.below": "CoRL (-0.50)"}
-    assert summary_figure.known(place(0.25, 0.1, top=0.0)) == {"glass.not_open": "CoRL"}
-    assert summary_figure.places(Metrics({"05_x": {}}), [found.row]) == []
 
 
-def test_everybody_is_measured_at_laptop_on_all_rungs():
-    found = summary_figure.places(LAPTOP)
-    assert len(found) == len(summary_figure.ROWS) and {each.row.rung for each in found} == set(
-        summary_figure.PANELS
-    )
-    assert len(summary_figure.figure(found).axes) == 3
-    drawn = [each.row.who for each in found if not each.closed]
+def test_every_decision_maker_is_measured_at_laptop_at_all_levels_of_evidence():
+    shares_won = summary_figure.measure_shares_won(LAPTOP)
+    assert len(shares_won) == len(summary_figure.DECISION_MAKERS) and {
+        share_won.decision_maker.evidence_level for share_won in shares_won
+    } == set(summary_figure.PANELS)
+    assert len(summary_figure.plot_shares_won(shares_won).axes) == 3
+    open_names = [
+        share_won.decision_maker.name for share_won in shares_won if not share_won.is_closed
+    ]
     names = [
         label.get_text()
-        for axes in summary_figure.figure(found).axes
+        for axes in summary_figure.plot_shares_won(shares_won).axes
         for label in axes.get_yticklabels()
     ]
-    assert [" ".join(name.split()) for name in names] == drawn
+    assert [" ".join(name.split()) for name in names] == open_names
 
 
-def test_what_cannot_fail_or_stands_on_the_wrong_rung_is_refused():
+def test_what_cannot_fail_or_stands_at_the_wrong_level_of_evidence_is_refused():
     with pytest.raises(ValueError, match="cannot fail"):
-        claim(test="2 > 1")
-    with pytest.raises(ValueError, match="rung is glass"):
-        claim(test="{glass.gain} > 0")
-    assert claim(kind="formula", test="1 + 1 == 2").arithmetic
-    assert not claim(kind="formula", test="{once} == 0.5").arithmetic
+        make_claim(test="2 > 1")
+    with pytest.raises(ValueError, match="evidence_level is synthetic"):
+        make_claim(test="{glass.gain} > 0")
+    assert make_claim(kind="formula", test="1 + 1 == 2").is_arithmetic
+    assert not make_claim(kind="formula", test="{once} == 0.5").is_arithmetic
 
 
 def test_the_smallest_effect_is_that_of_80_percent_power():
-    part = judged(test="{a.score} - {b.score} > 0").parts[0]  # half-width 0.05
-    assert part.mde == pytest.approx(0.05 * (1.95996 + 0.84162) / 1.95996, abs=1e-4)
+    result = judge_one_claim(test="{a.score} - {b.score} > 0").test_results[0]  # half-width 0.05
+    assert result.mde == pytest.approx(0.05 * (1.95996 + 0.84162) / 1.95996, abs=1e-4)
 
 
 @pytest.mark.parametrize("gained, nothing", [(0.5, False), (0.0, True)])
@@ -543,7 +588,7 @@ def test_a_lab_whose_training_gained_nothing_says_so(gained, nothing):
         f"trained.preference_score_minus.start{end}": gained + shift for end, shift in ends.items()
     }
     lab |= {f"trained.preference_score{end}": 1 + shift for end, shift in ends.items()}
-    v = judged(
+    v = judge_one_claim(
         {"06_tool_orchestration": lab},
         lesson="06_tool_orchestration",
         test="{trained.preference_score} > 0",
@@ -554,139 +599,156 @@ def test_a_lab_whose_training_gained_nothing_says_so(gained, nothing):
 # Chance --------------------------------------------------------------------------------------------
 
 
-def with_margin(name, value, half):
-    part = verdicts.Part("x > y", "holds", margin=Interval(value, value - half, value + half))
-    return verdicts.Verdict(claim(id=f"po-{name}"), "holds", (part,), (), "")
+def make_verdict(name, value, half_width):
+    result = verdicts.TestResult(
+        "x > y", "holds", difference=Interval(value, value - half_width, value + half_width)
+    )
+    return verdicts.Verdict(make_claim(id=f"po-{name}"), "holds", (result,), (), "")
 
 
 def test_an_interval_that_ends_at_zero_has_the_probability_of_one_side():
-    assert multiple_testing.probability(with_margin("a", 1.0, 1.0)) == pytest.approx(0.025)
+    assert multiple_testing.compute_p_value(make_verdict("a", 1.0, 1.0)) == pytest.approx(0.025)
 
 
 def test_holm_by_hand():
     """p = 0.025 (half-width = value), and far below. With two: 0.0125 is asked of the clearest, then 0.025."""
-    clear, edge = with_margin("clear", 1.0, 0.2), with_margin("edge", 1.0, 1.0 - 1e-9)
-    assert multiple_testing.survivors([edge]) == {"po-edge"}
-    assert multiple_testing.survivors([clear, edge]) == {"po-clear", "po-edge"}
-    weak = [with_margin(f"w{n}", 1.0, 0.95) for n in range(3)]
-    assert multiple_testing.survivors([clear, *weak]) == {"po-clear"}
-    assert multiple_testing.expected([clear, *weak]) == pytest.approx(4 * 0.025)
+    clear, edge = make_verdict("clear", 1.0, 0.2), make_verdict("edge", 1.0, 1.0 - 1e-9)
+    assert multiple_testing.select_survivors([edge]) == {"po-edge"}
+    assert multiple_testing.select_survivors([clear, edge]) == {"po-clear", "po-edge"}
+    weak = [make_verdict(f"w{n}", 1.0, 0.95) for n in range(3)]
+    assert multiple_testing.select_survivors([clear, *weak]) == {"po-clear"}
+    assert multiple_testing.expected_by_chance([clear, *weak]) == pytest.approx(4 * 0.025)
 
 
 def test_of_several_tests_the_least_clear_one_counts():
-    strong, weak = (with_margin("a", 1.0, half).parts[0] for half in (0.1, 0.9))
-    both = verdicts.Verdict(claim(), "holds", (strong, weak), (), "")
-    assert multiple_testing.probability(both) == pytest.approx(
-        multiple_testing.probability(with_margin("b", 1.0, 0.9))
+    strong, weak = (make_verdict("a", 1.0, half).test_results[0] for half in (0.1, 0.9))
+    both = verdicts.Verdict(make_claim(), "holds", (strong, weak), (), "")
+    assert multiple_testing.compute_p_value(both) == pytest.approx(
+        multiple_testing.compute_p_value(make_verdict("b", 1.0, 0.9))
     )
     either = verdicts.Verdict(
-        claim(test=["{a.score} > 0", "{b.score} > 0"], need=1), "holds", (strong, weak), (), ""
+        make_claim(test=["{a.score} > 0", "{b.score} > 0"], need=1), "holds", (strong, weak), (), ""
     )
-    assert multiple_testing.probability(either) == pytest.approx(
-        2 * multiple_testing.probability(with_margin("b", 1.0, 0.1))
+    assert multiple_testing.compute_p_value(either) == pytest.approx(
+        2 * multiple_testing.compute_p_value(make_verdict("b", 1.0, 0.1))
     )
 
 
 # What is shown -------------------------------------------------------------------------------------
 
 
-def thin(keep_intervals):
+def drop_intervals(keep_intervals):
     """Metrics as of a run that was too small: no interval anywhere, or nothing at all."""
     if not keep_intervals:
         return Metrics({lesson: {} for lesson in LAPTOP.lessons})
     ends = ("_ci_low", "_ci_high")
-    held = {
+    lessons = {
         name: {k: v for k, v in values.items() if not k.endswith(ends)}
         for name, values in LAPTOP.lessons.items()
     }
-    return Metrics(held)
+    return Metrics(lessons)
 
 
 @pytest.mark.parametrize(
-    "found", [LAPTOP, thin(True), thin(False), Metrics({})], ids=["laptop", "bare", "none", "new"]
+    "measured",
+    [LAPTOP, drop_intervals(True), drop_intervals(False), Metrics({})],
+    ids=["laptop", "bare", "none", "new"],
 )
-def test_every_run_however_small_gives_a_board_tables_and_figures(found):
-    all_ = verdicts.judge(CLAIMS, found)
-    markup, plain = claim_cards.markup(all_)
-    assert accessibility_check.problems(markup) == [] and len(plain.splitlines()) == len(CLAIMS)
+def test_every_run_however_small_gives_a_board_tables_and_figures(measured):
+    claim_verdicts = verdicts.judge_claims(CLAIMS, measured)
+    html, plain = claim_cards.render_claim_cards(claim_verdicts)
+    assert accessibility_check.problems(html) == [] and len(plain.splitlines()) == len(CLAIMS)
     for name in (
-        "rungs",
-        "directions",
-        "failed_formulas",
-        "untestable",
-        "stand_ins",
-        "magnitudes",
-        "by_chance",
+        "tabulate_directions_by_level",
+        "tabulate_directions",
+        "tabulate_failed_formulas",
+        "tabulate_untestable",
+        "tabulate_scripted",
+        "tabulate_magnitudes",
+        "tabulate_multiple_testing",
     ):
-        table = getattr(tables, name)(all_)
+        table = getattr(tables, name)(claim_verdicts)
         assert len(table) and len(table.columns), name
-    assert tables.limits(all_) and counts.finding(all_)
-    assert summary_figure.figure(summary_figure.places(found))
-    assert figures.tally_figure(all_).axes and figures.clearness_figure(all_).axes
+    assert tables.describe_missing_intervals(claim_verdicts) and counts.state_conclusion(
+        claim_verdicts
+    )
+    assert summary_figure.plot_shares_won(summary_figure.measure_shares_won(measured))
+    assert (
+        figures.plot_verdict_counts(claim_verdicts).axes
+        and figures.plot_clearness(claim_verdicts).axes
+    )
     assert not any(
-        isinstance(v, float) and not math.isfinite(v) for v in counts.metrics(all_).values()
+        isinstance(v, float) and not math.isfinite(v)
+        for v in counts.collect_metrics(claim_verdicts).values()
     )
 
 
 def test_counts_add_up():
-    found = verdicts.judge(CLAIMS, LAPTOP)
-    told = counts.metrics(found)
-    keys = [slug(verdict) for verdict in verdicts.NAMES]
-    by_verdict = sum(told[f"claims.{key}"] for key in keys)
-    by_paper = sum(told[f"claims.{paper}.{key}"] for paper in entries.PAPERS for key in keys)
-    by_kind = sum(told[f"claims.{kind}.{key}"] for kind in entries.KINDS for key in keys)
-    assert by_verdict == by_paper == by_kind == told["claims.total"] == len(CLAIMS)
-    assert set(counts.KEY_METRICS) <= set(told)
-    assert all(told[f"claims.by_id.{c.id}"] in verdicts.NAMES for c in CLAIMS)
+    claim_verdicts = verdicts.judge_claims(CLAIMS, LAPTOP)
+    flat_metrics = counts.collect_metrics(claim_verdicts)
+    keys = [slug(verdict) for verdict in verdicts.VERDICT_LABELS]
+    by_verdict = sum(flat_metrics[f"claims.{key}"] for key in keys)
+    by_paper = sum(
+        flat_metrics[f"claims.{paper}.{key}"] for paper in entries.PAPERS for key in keys
+    )
+    by_kind = sum(flat_metrics[f"claims.{kind}.{key}"] for kind in entries.KINDS for key in keys)
+    assert by_verdict == by_paper == by_kind == flat_metrics["claims.total"] == len(CLAIMS)
+    assert set(counts.KEY_METRICS) <= set(flat_metrics)
+    assert all(flat_metrics[f"claims.by_id.{c.id}"] in verdicts.VERDICT_LABELS for c in CLAIMS)
 
 
 def test_every_claim_is_a_card_that_can_be_filtered_and_is_shown_without_scripts():
-    markup, _ = claim_cards.markup(verdicts.judge(CLAIMS, LAPTOP))
+    markup, _ = claim_cards.render_claim_cards(verdicts.judge_claims(CLAIMS, LAPTOP))
     assert markup.count("<li id=") == len(CLAIMS)
     assert "<form hidden" in markup and 'aria-live="polite"' in markup
-    assert not any(f"{each} hidden" in markup for each in ("<li", "<ul"))
+    assert not any(f"{tag} hidden" in markup for tag in ("<li", "<ul"))
 
 
-def test_what_a_glass_box_decided_says_so_and_is_counted_apart():
-    glass, lab = judged(rung="glass"), judged()
+def test_what_a_synthetic_environment_decided_says_so_and_is_counted_apart():
+    synthetic, lab = judge_one_claim(evidence_level="synthetic"), judge_one_claim()
     assert (
-        "tested in a glass box" in claim_cards.markup([glass])[0]
-        and "tested in small" in claim_cards.markup([lab])[0]
+        "tested in a synthetic environment" in claim_cards.render_claim_cards([synthetic])[0]
+        and "tested in small" in claim_cards.render_claim_cards([lab])[0]
     )
-    told = counts.metrics([glass, lab, judged(rung="glass", test="{b.score} > {a.score}")])
+    flat_metrics = counts.collect_metrics(
+        [synthetic, lab, judge_one_claim(evidence_level="synthetic", test="{b.score} > {a.score}")]
+    )
     assert [
-        told[f"claims.rung.{key}"] for key in ("glass.holds", "glass.does_not_hold", "lab.holds")
+        flat_metrics[f"claims.evidence_level.{key}"]
+        for key in ("synthetic.holds", "synthetic.does_not_hold", "lab.holds")
     ] == [
         1,
         1,
         1,
     ]
-    with pytest.raises(ValueError, match="rung"):
-        claim(rung="moon")
+    with pytest.raises(ValueError, match="evidence_level"):
+        make_claim(evidence_level="moon")
 
 
-def test_sixteen_directions_are_decided_in_the_glass_boxes_of_tools_and_configurations():
-    found = [v for v in verdicts.judge(CLAIMS, LAPTOP) if v.claim.rung == "glass"]
+def test_sixteen_directions_are_decided_in_the_synthetic_environments_of_tools_and_configurations():
+    claim_verdicts = [
+        v for v in verdicts.judge_claims(CLAIMS, LAPTOP) if v.claim.evidence_level == "synthetic"
+    ]
     decided = [
         v
-        for v in found
+        for v in claim_verdicts
         if v.claim.paper in ("toolorchestra", "arc") and v.verdict in ("holds", "does not hold")
     ]
     assert len(decided) >= 16
 
 
 def test_a_card_escapes_what_the_file_says():
-    v = judged(statement="One <b>is</b> & stays.", place="Table <1>")
+    v = judge_one_claim(statement="One <b>is</b> & stays.", place="Table <1>")
     assert (
-        "<b>is" not in claim_cards.markup([v])[0]
-        and "One &lt;b&gt;is" in claim_cards.markup([v])[0]
+        "<b>is" not in claim_cards.render_claim_cards([v])[0]
+        and "One &lt;b&gt;is" in claim_cards.render_claim_cards([v])[0]
     )
 
 
 def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(results_table, "RECORDS", tmp_path)
-    with pytest.raises(Missing, match="no record of made"):
-        result_queries.FUNCTIONS["gap"]("made.correct", "method=a", "method=b")
+    with pytest.raises(MissingMetric, match="no record of made"):
+        result_queries.FUNCTIONS["paired_difference"]("made.correct", "method=a", "method=b")
     rows = [
         {
             "method": method,
@@ -699,12 +761,14 @@ def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
         for seed in range(3)
         for item in range(4)
     ]
-    made = pd.DataFrame(rows)
-    made["correct"] = made["correct"].astype(float)
-    made.loc[0, "correct"] += 0.1
-    results_table.write("made", made, tmp_path)
-    found = result_queries.FUNCTIONS["gap"]("made.correct", "method=a", "method=b", "seed=0|1|2")
-    assert found.ci_low > 0.9 and found.excludes(0)
+    results = pd.DataFrame(rows)
+    results["correct"] = results["correct"].astype(float)
+    results.loc[0, "correct"] += 0.1
+    results_table.write_results("made", results, tmp_path)
+    difference = result_queries.FUNCTIONS["paired_difference"](
+        "made.correct", "method=a", "method=b", "seed=0|1|2"
+    )
+    assert difference.ci_low > 0.9 and difference.excludes(0)
     assert not result_queries.FUNCTIONS["mean"](
         "made.correct", "method=b, item=0"
     ).known  # nothing varied
@@ -712,15 +776,17 @@ def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
         with pytest.raises(ClaimError, match="no condition"):
             result_queries.FUNCTIONS["mean"]("made.correct", wrong)
     with pytest.raises(ClaimError, match="misspelled"):
-        result_queries.FUNCTIONS["gap"]("made.correct", "method=z", "method=b")
+        result_queries.FUNCTIONS["paired_difference"]("made.correct", "method=z", "method=b")
 
 
 def test_a_test_is_parsed_once_however_often_claims_are_read_and_judged():
-    expressions._parse_once.cache_clear()
-    all_claims = [entries.read(), entries.read()][1]
+    expressions._parse_test_once.cache_clear()
+    all_claims = [entries.read_claims(), entries.read_claims()][1]
     texts = {
-        (text, frozenset(each.quotes)) for each in all_claims for text in (*each.test, each.start)
+        (text, frozenset(claim.quotes))
+        for claim in all_claims
+        for text in (*claim.test, claim.start)
     }
-    for each in all_claims:
-        each.reads()
-    assert 200 < expressions._parse_once.cache_info().misses <= len(texts)
+    for claim in all_claims:
+        claim.list_metric_keys()
+    assert 200 < expressions._parse_test_once.cache_info().misses <= len(texts)

@@ -26,7 +26,7 @@ def test_results_come_in_the_order_of_the_methods(record):
 
 
 @pytest.mark.parametrize(
-    ("cost_usd", "zoo", "said"),
+    ("cost_usd", "zoo_usd", "description"),
     [
         (0.001, 0.0, "never"),  # asking costs less than serving
         (0.102, 0.0, "from 97,000 runs on"),  # 9,700 / 0.1
@@ -34,14 +34,14 @@ def test_results_come_in_the_order_of_the_methods(record):
         (0.001, 29_100.0, "up to 19,400,000 runs"),  # 19,400 / 0.001
     ],
 )
-def test_the_break_even_is_the_one_of_the_formula(cost_usd, zoo, said):
-    assert costs._when(cost_usd, zoo) == said
-    if said.startswith("from"):
-        assert cost_ledger.break_even_runs(cost_usd, zoo) == pytest.approx(97_000)
+def test_the_break_even_is_the_one_of_the_formula(cost_usd, zoo_usd, description):
+    assert costs._describe_break_even(cost_usd, zoo_usd) == description
+    if description.startswith("from"):
+        assert cost_ledger.break_even_runs(cost_usd, zoo_usd) == pytest.approx(97_000)
 
 
 def test_costs_by_the_papers_assumptions_charge_fifty_decisions(record):
-    row = costs.assumed(record).set_index("method").loc[RO]
+    row = costs.tabulate_assumed_costs(record).set_index("method").loc[RO]
     per_decision = record.loc[record["method"] == RO, "cost_usd"].mean()
     assert float(row["infer $"]) == pytest.approx(50 * per_decision, rel=0.01)
     assert float(row["total $"]) == pytest.approx(0.972 + 50 * per_decision, abs=0.002)

@@ -42,22 +42,22 @@ def test_every_metric_has_a_line_with_its_interval_in_columns(folder, capsys):
 
 def test_one_lesson_for_a_program_at_full_precision(folder, capsys):
     assert lesson_metrics.main(["--folder", str(folder), "--lesson", "05", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert list(told) == ["05_routing"]
-    assert told["05_routing"]["corl.right"] == {"value": 0.123456, "ci_low": 0.1, "ci_high": 0.2}
-    assert told["05_routing"]["odd_ci_low"] == {"value": 1.0}
+    lessons = json.loads(capsys.readouterr().out)
+    assert list(lessons) == ["05_routing"]
+    assert lessons["05_routing"]["corl.right"] == {"value": 0.123456, "ci_low": 0.1, "ci_high": 0.2}
+    assert lessons["05_routing"]["odd_ci_low"] == {"value": 1.0}
 
 
 def test_nothing_is_lost_of_what_the_lessons_keep():
-    for name, told in lesson_metrics.read().items():
+    for name, metrics in lesson_metrics.read_lesson_metrics().items():
         flat = {}
-        for key, metric in told.items():
+        for key, metric in metrics.items():
             flat |= {key: metric["value"]} | {
                 f"{key}_{end}": metric[end] for end in ("ci_low", "ci_high") if end in metric
             }
-        assert flat == artifacts.read_json(lesson_metrics.FOLDER / f"{name}.json")
+        assert flat == artifacts.read_json(lesson_metrics.METRICS_FOLDER / f"{name}.json")
 
 
 def test_a_lesson_that_is_none_is_named_with_those_that_are(folder, capsys):
     assert lesson_metrics.main(["--folder", str(folder), "--lesson", "11"]) == 1
-    assert "'11'" in (told := capsys.readouterr().err) and "05_routing, 06_tools" in told
+    assert "'11'" in (message := capsys.readouterr().err) and "05_routing, 06_tools" in message

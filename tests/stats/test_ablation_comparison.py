@@ -1,4 +1,4 @@
-"""What an ablation leaves: gains inside pairs of seed and unit, and what is said of them."""
+"""What an ablation shows: gains inside pairs of seed and unit, and how they are classified."""
 
 from itertools import product
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from lib.plots import png
+from lib.plots import render_png
 from lib.reports import ablation_report
 from lib.reports.lesson import _KEY
 from lib.stats.ablation_comparison import (
@@ -34,57 +34,58 @@ def rows(variant: str, values, seeds=None, units=None) -> pd.DataFrame:
     """values: (seeds, units)."""
     values = np.asarray(values, dtype=float)
     seeds, units = seeds or range(values.shape[0]), units or range(values.shape[1])
-    told = [
+    records = [
         {"variant": variant, "seed": seed, "unit": unit, "score": value}
         for (seed, unit), value in zip(product(seeds, units), values.ravel(), strict=True)
     ]
-    return pd.DataFrame(told)
+    return pd.DataFrame(records)
 
 
 def compared(
-    *parts: pd.DataFrame,
-    against=None,
+    *variant_rows: pd.DataFrame,
+    baselines=None,
     measures=(SCORE,),
     name="test",
     about="a test",
     backend="lab",
 ):
-    frame = pd.concat(parts)
+    frame = pd.concat(variant_rows)
     frame = frame.assign(**{m.column: frame["score"] for m in measures})
     return Comparison(
-        name, about, frame, {"new": "old"} if against is None else against, measures, backend
+        name, about, frame, {"new": "old"} if baselines is None else baselines, measures, backend
     )
 
 
-def gain(made: Comparison, variant: str = "new") -> pd.Series:
-    return made.gains["score"].loc[variant]
+def gain(comparison: Comparison, variant: str = "new") -> pd.Series:
+    return comparison.gains["score"].loc[variant]
 
 
 # Pairs --------------------------------------------------------------------------------------------
 
 
-def test_rows_are_paired_by_seed_and_unit_and_not_by_their_place():
+def test_rows_are_paired_by_seed_and_unit_and_not_by_their_order():
     """Seeds differ by 100 and units by 10, so that any other pairing has an interval; the gain is always 1."""
     old = rows("old", [[0, 10, 20], [100, 110, 120]])
     new = rows("new", [[1, 11, 21], [101, 111, 121]]).iloc[::-1]
-    found = gain(compared(new, old))
-    assert found[["value", "ci_low", "ci_high"]].tolist() == pytest.approx([1, 1, 1])
+    estimate = gain(compared(new, old))
+    assert estimate[["value", "ci_low", "ci_high"]].tolist() == pytest.approx([1, 1, 1])
 
 
 def test_one_run_stands_against_each_of_several():
     """A start that is not trained has one seed: 5 and 6 against 1 and 2, 7 and 9 against the same."""
-    found = gain(compared(rows("old", [[1, 2]]), rows("new", [[5, 6], [7, 9]])))
-    assert found["value"] == (4 + 4 + 6 + 7) / 4 and found["ci_low"] < 4.5 and found["ci_high"] > 6
+    estimate = gain(compared(rows("old", [[1, 2]]), rows("new", [[5, 6], [7, 9]])))
+    assert estimate["value"] == (4 + 4 + 6 + 7) / 4
+    assert estimate["ci_low"] < 4.5 and estimate["ci_high"] > 6
 
 
-@pytest.mark.parametrize("other", [{"units": [0, 2]}, {"seeds": [0, 2]}, {"seeds": [0, 1, 2]}])
-def test_what_was_tried_on_other_things_is_refused(other):
-    values = [[1, 2]] * len(other.get("seeds", [0, 1]))
+@pytest.mark.parametrize("changes", [{"units": [0, 2]}, {"seeds": [0, 2]}, {"seeds": [0, 1, 2]}])
+def test_variants_tested_on_different_units_are_refused(changes):
+    values = [[1, 2]] * len(changes.get("seeds", [0, 1]))
     with pytest.raises(ValueError, match="have no partner"):
-        gain(compared(rows("old", [[1, 2]] * 2), rows("new", values, **other)))
+        gain(compared(rows("old", [[1, 2]] * 2), rows("new", values, **changes)))
 
 
-def test_a_variant_that_is_not_there_is_named():
+def test_a_missing_variant_is_named():
     with pytest.raises(ValueError, match=r"test: no rows of \['new'\]; there are \['old'\]"):
         compared(rows("old", [[1, 2]]))
 
@@ -134,24 +135,27 @@ def test_any_words_make_a_legal_key(text):
     assert _KEY.fullmatch(f"test.{slug(text)}.score"), text
 
 
-def test_variants_that_differ_in_a_number_have_keys_of_their_own():
+def test_variants_that_differ_in_a_number_have_different_keys():
     assert (
         len({slug(name) for name in NAMES}) == len(NAMES) and slug("initial 0.2") == "initial_0p2"
     )
 
 
 def test_metrics_have_levels_and_gains_and_a_backend():
-    parts = rows("old", [[1, 2]] * 2), rows("new, 0.5", [[2, 3]] * 2)
-    told = metrics(
-        compared(*parts, against={"new, 0.5": "old"}, measures=(SCORE, STEPS), name="arc.x")
+    variant_rows = rows("old", [[1, 2]] * 2), rows("new, 0.5", [[2, 3]] * 2)
+    values = metrics(
+        compared(
+            *variant_rows, baselines={"new, 0.5": "old"}, measures=(SCORE, STEPS), name="arc.x"
+        )
     )
     assert (
-        told["arc.x.new_0p5.gain"]["value"] == 1 and told["arc.x.new_0p5.gain_steps"]["value"] == 1
+        values["arc.x.new_0p5.gain"]["value"] == 1
+        and values["arc.x.new_0p5.gain_steps"]["value"] == 1
     )
     assert (
-        told["arc.x.old.score"]["value"] == 1.5
-        and told["arc.x.backend"] == "lab"
-        and "arc.x.old.gain" not in told
+        values["arc.x.old.score"]["value"] == 1.5
+        and values["arc.x.backend"] == "lab"
+        and "arc.x.old.gain" not in values
     )
 
 
@@ -162,11 +166,11 @@ WOBBLE = np.where(
 )  # gives intervals and moves no mean
 
 
-def levels(levels: dict[str, float], measure=SCORE, unsure=(), **more) -> Comparison:
-    """Variants at these levels, held against the first; a little wobble, and two from seed to seed for the unsure."""
-    usual, *others = levels
-    parts = [rows(usual, levels[usual] + 0 * WOBBLE)]
-    parts += [
+def levels(levels: dict[str, float], measure=SCORE, unsure=(), **settings) -> Comparison:
+    """Variants at these levels, compared with the first; a little wobble, and two from seed to seed for the unsure."""
+    baseline, *variants = levels
+    variant_rows = [rows(baseline, levels[baseline] + 0 * WOBBLE)]
+    variant_rows += [
         rows(
             name,
             levels[name]
@@ -176,9 +180,11 @@ def levels(levels: dict[str, float], measure=SCORE, unsure=(), **more) -> Compar
                 else 0.0005 * WOBBLE
             ),
         )
-        for name in others
+        for name in variants
     ]
-    return compared(*parts, against=dict.fromkeys(others, usual), measures=(measure,), **more)
+    return compared(
+        *variant_rows, baselines=dict.fromkeys(variants, baseline), measures=(measure,), **settings
+    )
 
 
 def everything() -> list[Comparison]:
@@ -195,7 +201,7 @@ def everything() -> list[Comparison]:
 
 
 def test_the_table_has_levels_and_gains_by_hand():
-    table = ablation_report.table(everything()[0])
+    table = ablation_report.make_table(everything()[0])
     assert (
         table.index.tolist() == ["Conductor", "up", "down", "unsure"]
         and table["beside"]["up"] == "Conductor"
@@ -207,7 +213,7 @@ def test_the_table_has_levels_and_gains_by_hand():
 
 
 def test_the_whole_is_counted_right():
-    table = ablation_report.overview(everything())
+    table = ablation_report.make_overview(everything())
     assert table["changes"].tolist() == [3, 1, 2] and table["measure"].tolist() == [
         "score",
         "steps",
@@ -215,13 +221,14 @@ def test_the_whole_is_counted_right():
     ]
     assert table[BETTER].tolist() == [1, 1, 0] and table[WORSE].tolist() == [1, 0, 0]
     assert table[OTHER].tolist() == [0, 0, 2] and table[UNCLEAR].tolist() == [1, 0, 0]
-    assert list(ablation_report.counts(everything()).values()) == [6, 5, 2, 1]
-    assert "near (how far: -80 % steps (scripted stand-in decides))" in ablation_report.overall(
-        everything()
+    assert list(ablation_report.count_changes(everything()).values()) == [6, 5, 2, 1]
+    assert (
+        "near (how far: -80 % steps (scripted stand-in decides))"
+        in ablation_report.summarize_all(everything())
     )
 
 
-def test_shares_are_of_what_a_change_is_held_against():
+def test_relative_gains_are_fractions_of_the_baseline():
     assert everything()[1].relative()["value"]["near"] == pytest.approx(-0.8, abs=1e-3)
     assert levels({"debt": -2.0, "more": -1.0}).relative()["value"]["more"] == pytest.approx(
         0.5
@@ -231,14 +238,14 @@ def test_shares_are_of_what_a_change_is_held_against():
 
 def test_figures_can_be_drawn_of_what_a_smoke_run_holds():
     one_seed = compared(rows("old", [[0.0]]), rows("new", [[1.0]]))
-    assert ablation_report.counts([one_seed])["changes.clear"] == 0
-    drawn: list[Figure] = [
-        ablation_report.figure(one_seed),
-        ablation_report.side_by_side([one_seed]),
-        ablation_report.side_by_side(everything()),
+    assert ablation_report.count_changes([one_seed])["changes.clear"] == 0
+    figures: list[Figure] = [
+        ablation_report.draw_gains(one_seed),
+        ablation_report.draw_side_by_side([one_seed]),
+        ablation_report.draw_side_by_side(everything()),
     ]
-    assert all(map(png, drawn)) and "0 of 1 change clearly moves score" in " ".join(
-        drawn[0].get_suptitle().split()
+    assert all(map(render_png, figures)) and "0 of 1 change clearly moves score" in " ".join(
+        figures[0].get_suptitle().split()
     )
 
 
@@ -247,10 +254,10 @@ def test_rules_are_a_row_each_and_keep_or_change_an_order():
         "SO": levels({"as it is": 1.0, "rule a": 2.0, "rule b": 4.0}, STEPS),
         "MO": levels({"as it is": 3.0, "rule a": 3.5, "rule b": 3.0}, STEPS),
     }
-    figure, table = ablation_report.rules(every)
+    figure, table = ablation_report.compare_rules(every)
     assert table.index.tolist() == ["as it is", "rule a", "rule b"] and table["SO"][
         "rule b"
     ].value == pytest.approx(3)
-    assert png(figure) and ablation_report.order(every).endswith(
+    assert render_png(figure) and ablation_report.summarize_policy_order(every).endswith(
         "SO < MO, stays under 1 of 2 rules."
     )

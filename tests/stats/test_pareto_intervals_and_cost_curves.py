@@ -41,7 +41,7 @@ def test_sparsity_of_the_paper_s_two_point_front():
     assert round(stats.sparsity(TWO_POINT_FRONT), 2) == 0.25
 
 
-def test_sparsity_sorts_each_objective_on_its_own():
+def test_sparsity_sorts_each_objective_separately():
     # front sorted by objective: 0 1 3 and 0 2 3; squared gaps 1 + 4 + 4 + 1, over |S| - 1 = 2
     assert stats.sparsity([(0, 3), (1, 2), (3, 0)]) == 5
 
@@ -107,9 +107,9 @@ def test_few_runs_have_student_s_interval_and_many_a_bootstrap():
     values = rng("test", "few").normal(size=stats.FEW)
     few, many = values[: stats.FEW - 1], values
     assert stats.mean_interval(few, rng("test", "a")) == stats.t_interval(few)
-    found = stats.mean_interval(many, rng("test", "a"))
-    assert found == stats.mean_interval(many, rng("test", "a")) != stats.t_interval(many)
-    assert found.ci_low < found.value == many.mean() < found.ci_high
+    interval = stats.mean_interval(many, rng("test", "a"))
+    assert interval == stats.mean_interval(many, rng("test", "a")) != stats.t_interval(many)
+    assert interval.ci_low < interval.value == many.mean() < interval.ci_high
 
 
 def test_memory_limit_of_the_bootstrap_does_not_show_in_its_size(monkeypatch):
@@ -149,20 +149,20 @@ COSTS, QUALITIES = [4.0, 1.0, 2.0, 3.0, 5.0], [0.8, 0.2, 0.6, 0.6, 0.7]  # hull:
 
 def curve(rows: int = 7):
     """Costs and qualities on a coarse grid, so that ties, duplicates and points on one line are common."""
-    side = st.integers(0, 6).map(float)
-    return st.lists(st.tuples(side, side), min_size=1, max_size=rows).map(
+    coordinate = st.integers(0, 6).map(float)
+    return st.lists(st.tuples(coordinate, coordinate), min_size=1, max_size=rows).map(
         lambda points: np.array(points).T
     )
 
 
 def best_mixture(costs: np.ndarray, qualities: np.ndarray, cost: float) -> float:
     """Best quality over single points and over mixtures of two that cost at most `cost`, by trying all."""
-    found = [q for c, q in zip(costs, qualities, strict=True) if c <= cost]
+    qualities_within_cost = [q for c, q in zip(costs, qualities, strict=True) if c <= cost]
     for i, j in combinations(range(len(costs)), 2):
         if min(costs[i], costs[j]) <= cost < max(costs[i], costs[j]):
             share = (cost - costs[i]) / (costs[j] - costs[i])
-            found.append(qualities[i] + share * (qualities[j] - qualities[i]))
-    return max(found)
+            qualities_within_cost.append(qualities[i] + share * (qualities[j] - qualities[i]))
+    return max(qualities_within_cost)
 
 
 def test_hull_by_hand():
@@ -223,7 +223,7 @@ def test_another_point_never_lowers_aiq_and_units_of_cost_do_not_matter(points, 
     assert qualities.min() - 1e-9 <= before <= qualities.max() + 1e-9
 
 
-def test_pgr_is_0_for_the_weak_model_and_1_for_the_strong_one():
+def test_pgr_is_0_for_the_weak_model_and_1_for_the_strong_model():
     assert stats.pgr(np.array([0.6, 0.7, 0.8, 0.9]), 0.6, 0.8) == pytest.approx([0, 0.5, 1, 1.5])
 
 
@@ -247,7 +247,7 @@ def test_points_with_one_share_count_with_their_mean():
     )
 
 
-def test_cpt_refuses_a_curve_that_falls_and_names_the_place():
+def test_cpt_refuses_a_curve_that_falls_and_names_the_fall():
     shares, qualities = [0, 0.25, 0.5, 0.75, 1], [0.6, 0.7, 0.65, 0.62, 0.8]
     with pytest.raises(
         ValueError, match=r"falls by 0\.05 between the shares 0\.25 and 0\.5.*more prompts"
@@ -259,11 +259,11 @@ def test_cpt_refuses_a_curve_that_falls_and_names_the_place():
 def test_cpt_is_the_least_share_that_recovers_the_target(steps, target):
     qualities = np.cumsum([0, *steps, 1]).astype(float)
     shares = np.linspace(0, 1, len(qualities))
-    found = stats.cpt(shares, qualities, 0, qualities[-1], target)
-    recovered = np.interp(found, shares, qualities / qualities[-1])
+    threshold = stats.cpt(shares, qualities, 0, qualities[-1], target)
+    recovered = np.interp(threshold, shares, qualities / qualities[-1])
     assert recovered >= target - 1e-6
-    if found > 1e-3:
-        assert np.interp(found - 1e-3, shares, qualities / qualities[-1]) < target
+    if threshold > 1e-3:
+        assert np.interp(threshold - 1e-3, shares, qualities / qualities[-1]) < target
 
 
 @pytest.mark.parametrize(
@@ -313,9 +313,11 @@ def test_errors_name_the_value_and_what_would_be_right(call, message):
 
 def test_items_that_are_their_own_groups_have_student_s_interval():
     values = rng("test", "grouped").normal(size=40)
-    mine, known = stats.grouped_interval(values, np.arange(40)), stats.t_interval(values)
+    grouped = stats.grouped_interval(values, np.arange(40))
+    student = stats.t_interval(values)
     assert np.allclose(
-        [mine.value, mine.ci_low, mine.ci_high], [known.value, known.ci_low, known.ci_high]
+        [grouped.value, grouped.ci_low, grouped.ci_high],
+        [student.value, student.ci_low, student.ci_high],
     )
 
 

@@ -53,13 +53,13 @@ def test_exercises_replace_older_ones_and_touch_nothing_else(tmp_path):
     old.cells = [
         nbformat.v4.new_markdown_cell("# Mine"),
         nbformat.v4.new_markdown_cell("an older question", metadata={"tags": [exercises.TAG]}),
-        nbformat.v4.new_code_cell("lesson.finish()"),
+        nbformat.v4.new_code_cell("lesson.save()"),
     ]
     path = tmp_path / "05_mine.ipynb"
     path.write_text(strip_outputs.to_text(old), encoding="utf-8")
     assert exercises.write(tmp_path) == [path]
     sources = [cell.source for cell in strip_outputs.read(path).cells]
-    assert sources[:3] == ["# Mine", "lesson.finish()", exercises.INTRO]
+    assert sources[:3] == ["# Mine", "lesson.save()", exercises.INTRO]
     assert "an older question" not in sources and 'check("05.1", answer)' in sources[5]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from lib.policy_zoo import policies
 from lib.policy_zoo.recipes import SINGLE
-from lib.scoreboard.verdicts import together
+from lib.scoreboard.verdicts import combine_verdicts
 from lib.teaching import exercises
 from lib.teaching.exercises_by_lesson import UNANSWERED, Exercise, Exercises
 from tests.orchestration import zoo as tiny
@@ -66,7 +66,9 @@ def test_numbers_near_enough_are_right_and_others_are_not(capsys):
 
 
 def test_a_word_is_right_whatever_its_case_and_is_the_one_that_the_scoreboard_says(capsys):
-    assert LESSONS["10"]["10.2"].answer == together(["holds", "undecided", "does not hold"], need=2)
+    assert LESSONS["10"]["10.2"].answer == combine_verdicts(
+        ["holds", "undecided", "does not hold"], need=2
+    )
     for answer, word in (("Undecided ", "Right"), ("holds", "Not yet")):
         LESSONS["10"].check("10.2", answer)
         assert capsys.readouterr().out.startswith(word)

@@ -46,7 +46,7 @@ def test_every_lesson_that_is_named_exists_and_uses_the_term(term):
 
 
 def test_the_page_loads_nothing_and_links_terms_to_lessons():
-    page = glossary.page(TERMS)
+    page = glossary.render_page(TERMS)
     soup = BeautifulSoup(page, "html.parser")
     assert problems(page) == [] and "<script" not in page
     assert [each["id"] for each in soup.find_all("dt")] == [f"term-{term.slug}" for term in TERMS]

@@ -35,7 +35,7 @@ def root(tmp_path) -> Path:
 
 
 def test_a_copy_has_no_outputs_no_solutions_and_a_place_for_notes_after_every_section(root):
-    copy = student_copies.copy(strip_outputs.read(root / "notebooks/05_one.ipynb"))
+    copy = student_copies.make_copy(strip_outputs.read(root / "notebooks/05_one.ipynb"))
     kept = [
         "# A lesson",
         "x = 1",
@@ -55,7 +55,7 @@ def test_a_copy_has_no_outputs_no_solutions_and_a_place_for_notes_after_every_se
 
 
 def test_the_workbook_asks_every_exercise_of_every_lesson_and_runs_from_top_to_bottom(capsys):
-    book = student_copies.workbook(ROOT)
+    book = student_copies.make_workbook(ROOT)
     code = "\n".join(cell.source for cell in book.cells if cell.cell_type == "code")
     present = {path.stem[:2] for path in NOTEBOOKS}
     asked = [

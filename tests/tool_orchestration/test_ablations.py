@@ -48,8 +48,8 @@ def test_trainings_at_other_prices_are_held_against_prices_by_lot(priced):
         2
     ] is variants.LISTED
     test, unseen = made["test"], made["unseen_prices"]
-    assert test.against == {"sign error": "prices by lot", "list prices only": "prices by lot"}
-    assert unseen.against == {
+    assert test.baselines == {"sign error": "prices by lot", "list prices only": "prices by lot"}
+    assert unseen.baselines == {
         "list prices only": "prices by lot"
     }  # the other sits the main exams alone
     assert test.gains["cost_usd"]["value"]["sign error"] == pytest.approx(5)

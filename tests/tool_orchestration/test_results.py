@@ -228,12 +228,12 @@ def results() -> Results:
 
 @pytest.fixture(scope="module")
 def rows(results) -> pd.DataFrame:
-    return results_table.frame(recorded.SYSTEM, recorded.rows(results, PARAMS))
+    return results_table.make_results(recorded.SYSTEM, recorded.rows(results, PARAMS))
 
 
 @pytest.fixture(scope="module")
 def exam(rows) -> pd.DataFrame:
-    return results_table.where(rows, style="test", condition="question")
+    return results_table.select(rows, style="test", condition="question")
 
 
 def means(part: pd.DataFrame, column: str) -> dict:
@@ -252,7 +252,7 @@ def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows,
     assert exam.groupby("method")["item"].nunique().eq(5).all()
     roles = rows.drop_duplicates("method").set_index("method")["role"]
     assert roles[OURS] == "paper" and roles["start"] == "start" and roles["oracle"] == "oracle"
-    assert set(results_table.where(rows, condition="office", style="test")["method"]) == {
+    assert set(results_table.select(rows, condition="office", style="test")["method"]) == {
         "start",
         *list(correct)[1:5],
     }
@@ -315,7 +315,7 @@ def test_where_nothing_can_be_divided_there_is_no_number(exam):
 
 
 def test_shares_of_calls_are_of_all_calls(results, rows):
-    pilot = results_table.where(rows, style="pilot")
+    pilot = results_table.select(rows, style="pilot")
     found = recorded.shares_of(pilot, [*results.tools])["value"]
     assert found["lab-agent", "lookup"] == 0.5 and found["start", NANO] == pytest.approx(2 / 5)
     assert found[OURS, LARGE] == pytest.approx(1 / 5) and found[OURS].sum() == pytest.approx(1)
@@ -332,18 +332,18 @@ def test_wanted_calls_are_to_liked_tools_and_of_confidential_users_to_models(exa
 
 def test_an_outage_is_met_at_its_call_and_switching_counts(results, rows):
     """The facts of difficulty 2 fail from their second call on."""
-    broken = results_table.where(rows, style="outage")
+    broken = results_table.select(rows, style="outage")
     assert means(broken, "met")["start"] == 1 and means(broken, "switched")["start"] == 0
     assert means(broken, "switched")[OURS] == 1 and means(broken, "correct_met")[OURS] == 1
     once = dataclasses.replace(
         results, episodes=results.episodes.assign(chosen="search", first="search")
     )
-    again = results_table.where(recorded.rows(once, PARAMS), style="outage", method=OURS)
+    again = results_table.select(recorded.rows(once, PARAMS), style="outage", method=OURS)
     assert again["met"].tolist() == [1, 0] * 3
 
 
 def test_a_newcomer_is_called_first_and_may_be_the_only_good_one(rows):
-    met = results_table.where(rows, style="unseen_tools")
+    met = results_table.select(rows, style="unseen_tools")
     assert means(met, "newcomer") == {"start": 0.0, OURS: 0.5}
     assert met[met["method"] == OURS].groupby("item")["only"].first().tolist() == [True, False]
     assert met["even_new"].tolist() == [0.5] * len(met)
@@ -351,7 +351,7 @@ def test_a_newcomer_is_called_first_and_may_be_the_only_good_one(rows):
 
 def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
     cheap = set(recorded.cheaper(results, OWN))
-    mine = results_table.where(rows, style="unseen_prices", method="start")
+    mine = results_table.select(rows, style="unseen_prices", method="start")
     assert mine["to_cheaper"].tolist() == [
         sum(n in cheap for n in names) for names in mine["chosen"]
     ]
@@ -360,14 +360,14 @@ def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
 
 def test_slopes_are_least_squares_over_users(rows):
     """Calls cost 5, 1 and 60 for users with weight 0, 1 and 0 on cost: 1 - (5 + 60) / 2."""
-    grid = results_table.where(rows, style="simplex")
+    grid = results_table.select(rows, style="simplex")
     money, correct = (recorded.slopes(grid, column)["value"] for column in ("micro", "correct"))
     assert money[OURS] == pytest.approx(1 - 32.5) and money["start"] == pytest.approx(0)
     assert correct[OURS] == pytest.approx(1 - 0.5)
 
 
 def test_hypervolume_rises_with_choice(rows):
-    found = recorded.volumes(results_table.where(rows, style="simplex"))["value"]
+    found = recorded.volumes(results_table.select(rows, style="simplex"))["value"]
     assert found["start"] == pytest.approx(0.5 * 0.5 * 0.5)
     assert found[OURS] > found["start"]  # the same accuracy for less
 
@@ -392,7 +392,7 @@ def test_the_group_that_is_shown_teaches_something_and_says_what_it_left_out(res
 
 
 def test_each_trajectory_by_hand_misses_one_criterion():
-    table = orchestra.criteria_table(orchestra.office_task()).set_index("trajectory")
+    table = orchestra.make_criteria_table(orchestra.choose_office_task()).set_index("trajectory")
     table = table[["execution", "fidelity", "completeness", "solved"]]
     assert table.loc["everything as it should be"].all() and table["solved"].sum() == 1
     for name, criterion in (
@@ -404,7 +404,7 @@ def test_each_trajectory_by_hand_misses_one_criterion():
 
 
 def test_prices_and_times_of_parts_add_up_to_the_episode(results):
-    asked = orchestra.assigned(results, OWN)[0]
+    asked = orchestra.make_test_assignments(results, OWN)[0]
     one = (
         results.episodes[
             (results.episodes["method"] == PAPER) & (results.episodes["chosen"] == LARGE)
@@ -412,16 +412,16 @@ def test_prices_and_times_of_parts_add_up_to_the_episode(results):
         .iloc[0]
         .to_dict()
     )
-    found = orchestra.parts(one, results.own, asked)
+    found = orchestra.split_episode(one, results.own, asked)
     assert sum(p[2] for p in found) == pytest.approx(one["cost_usd"])
     assert sum(p[3] for p in found) == pytest.approx(one["seconds"])
     assert [p[0] for p in found] == ["prompt", "controller", LARGE, "controller"]
 
 
 def test_an_episode_is_escaped_and_masked(results):
-    told = orchestra.telling(results)
+    told = orchestra.choose_episodes(results)
     markup, plain = orchestra.episode_html(
-        told, results.own, orchestra.assigned(results, OWN)[0], 'a "b" <c>'
+        told, results.own, orchestra.make_test_assignments(results, OWN)[0], 'a "b" <c>'
     )
     assert "<call>" not in markup and "&lt;call&gt;" in markup and "<c>" not in markup
     assert markup.count("5px solid") == 4 and "mask 1" in plain and "<call> draft" in plain
@@ -429,7 +429,7 @@ def test_an_episode_is_escaped_and_masked(results):
 
 
 def test_a_study_of_one_seed_is_a_record_all_the_same():
-    found = results_table.frame(recorded.SYSTEM, recorded.rows(study(seeds=1), PARAMS))
+    found = results_table.make_results(recorded.SYSTEM, recorded.rows(study(seeds=1), PARAMS))
     assert set(found["style"]) == {
         "test",
         "pilot",
@@ -438,4 +438,4 @@ def test_a_study_of_one_seed_is_a_record_all_the_same():
         "outage",
         "simplex",
     }
-    assert len(recorded.slopes(results_table.where(found, style="simplex"), "ms")) == 2
+    assert len(recorded.slopes(results_table.select(found, style="simplex"), "ms")) == 2

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from lib.config import ROOT
 from lib.tools import Limits, Result, Sandbox, SandboxUnavailable, ToolError, python
 from lib.tools.sandbox import MORE
-from lib.tools.split_last_expression import split
+from lib.tools.split_last_expression import split_last_expression
 from tests.tools.attacks import ATTACKS
 
 SECRET = "canary-5e1f0c3a"
@@ -282,7 +282,7 @@ def test_any_text_has_a_result(sandbox, text):
 @example("[);\r")
 @given(st.text(alphabet="ab01 =;:,#\\'\"()[]{}\n\t\r\f", max_size=60))
 def test_cutting_code_loses_none_of_it(text):
-    found = split(text)
+    found = split_last_expression(text)
     assert found is None or ("".join(found) == text and found[1].strip())
 
 
@@ -330,7 +330,7 @@ def test_a_worker_that_dies_in_a_call_is_a_crash_and_a_dead_or_used_one_is_repla
         worker(sandbox).kill()
         assert sandbox.run("6 * 7").text == "42"
         old = worker(sandbox)
-        sandbox._worker.used = 10.0
+        sandbox._worker.seconds_used = 10.0
         assert sandbox.run("6 * 7").text == "42" and not old.is_running()
 
 
@@ -472,7 +472,7 @@ def test_nothing_in_the_room_could_run_code_in_another_way():
 
 def test_the_tool_replies_with_text_or_the_kind_of_error(sandbox):
     tool = python(sandbox)
-    assert tool({"code": "print(1)\n2"}) == "1\n2" and tool(tool.line(" 6 * 7 ")) == "42"
+    assert tool({"code": "print(1)\n2"}) == "1\n2" and tool(tool.parse_line(" 6 * 7 ")) == "42"
     assert tool({"code": "x = 1"}) == ""
     assert tool({"code": "1 / 0"}) == "error: exception: ZeroDivisionError: division by zero"
     assert tool({"code": "x = 'a' * 10 ** 10"}) == "error: memory"

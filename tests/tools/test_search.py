@@ -42,20 +42,21 @@ def test_the_document_with_most_of_the_words_is_found(document, query):
 
 def test_a_document_with_all_words_comes_before_a_shorter_one_with_a_rare_word():
     index = Index(["a common long tale of the red fox and the dog", "fox", "red red red red"])
-    assert index.best("red fox", top=3)[0].startswith("a common")
+    assert index.find_best("red fox", top=3)[0].startswith("a common")
 
 
 def test_among_documents_with_the_same_words_the_one_with_the_phrase_comes_first():
     index = Index(["Ana of home", "the home of Ana is near Cy", "of home Ana"])
-    assert index.best("home of Ana") == ["the home of Ana is near Cy"]
-    assert index.best("home Ana of") == ["Ana of home"]  # none has this phrase
+    assert index.find_best("home of Ana") == ["the home of Ana is near Cy"]
+    assert index.find_best("home Ana of") == ["Ana of home"]  # none has this phrase
 
 
 def test_equal_documents_come_in_their_order_and_as_many_as_wanted():
     index = Index([f"same words {'x' if i == 7 else 'y'}" for i in range(20)])
-    assert index.best("same words", top=3) == list(index.documents[:3])
+    assert index.find_best("same words", top=3) == list(index.documents[:3])
     assert (
-        index.best("same x", top=1) == ["same words x"] and len(index.best("words", top=50)) == 20
+        index.find_best("same x", top=1) == ["same words x"]
+        and len(index.find_best("words", top=50)) == 20
     )
 
 
@@ -78,7 +79,7 @@ ODD = ['"""', "'; DROP TABLE documents; --", "home\x00Ana", "a" * 10_000, "or " 
 @pytest.mark.parametrize("query", OPERATORS + ODD)
 def test_operators_of_the_index_are_only_words(query):
     found(query, top=5)
-    assert found("home Ana") == DOCUMENTS[0] and len(INDEX.best("of", top=9)) == 4
+    assert found("home Ana") == DOCUMENTS[0] and len(INDEX.find_best("of", top=9)) == 4
 
 
 @given(st.text(max_size=80))
@@ -91,18 +92,18 @@ def test_no_document_found_holds_fewer_of_the_words_than_one_left_out(words):
     documents = ["red fox", "red dog blue", "and fox dog", "blue", "cat"]
     wanted = {word.lower() for word in words}
     held = [len(wanted & set(document.split())) for document in documents]
-    best = Index(documents).best(" ".join(words))
+    best = Index(documents).find_best(" ".join(words))
     assert held[documents.index(best[0])] == max(held) if max(held) else best == []
 
 
 def test_an_index_travels_to_another_process_by_its_documents():
-    assert pickle.loads(pickle.dumps(INDEX)).best("river") == [DOCUMENTS[3]]
+    assert pickle.loads(pickle.dumps(INDEX)).find_best("river") == [DOCUMENTS[3]]
 
 
 def test_lookup_gives_the_value_of_a_record():
     tool = lookup(RECORDS)
     assert (
-        tool(tool.line("home Ana")) == "Loro"
+        tool(tool.parse_line("home Ana")) == "Loro"
         and tool({"relation": " friend ", "subject": "Ana "}) == "Cy"
     )
 
@@ -120,11 +121,11 @@ def test_lookup_gives_the_value_of_a_record():
 def test_lookup_names_what_there_is(line, message):
     tool = lookup(RECORDS)
     with pytest.raises(ToolError, match="^lookup ") as caught:
-        tool(tool.line(line))
+        tool(tool.parse_line(line))
     assert message in str(caught.value) and len(str(caught.value)) < 250
 
 
 def test_lookup_lists_only_some_of_many():
     tool = lookup({"home": {f"person{i}": "Loro" for i in range(500)}})
     with pytest.raises(ToolError, match="person7 and 492 more$"):
-        tool(tool.line("home nobody"))
+        tool(tool.parse_line("home nobody"))

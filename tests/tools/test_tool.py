@@ -41,7 +41,7 @@ def all_tools() -> list[Tool]:
 
 @pytest.mark.parametrize("given", [RIGHT, json.dumps(RIGHT), dict(reversed(RIGHT.items()))])
 def test_right_arguments_arrive_in_the_tools_order(given):
-    assert list(TOOL.arguments(given).items()) == list(RIGHT.items())
+    assert list(TOOL.check_arguments(given).items()) == list(RIGHT.items())
     assert json.loads(TOOL(given)) == RIGHT
 
 
@@ -81,7 +81,7 @@ def test_wrong_arguments_are_named(given, message):
 def test_any_json_is_taken_or_refused_by_every_tool(value):
     for tool in all_tools():
         try:
-            arguments = tool.arguments(json.dumps(value))
+            arguments = tool.check_arguments(json.dumps(value))
         except ToolError:
             continue
         assert list(arguments) == list(tool.parameters)
@@ -90,7 +90,7 @@ def test_any_json_is_taken_or_refused_by_every_tool(value):
 @given(st.text(max_size=200))
 def test_any_text_as_arguments_or_as_a_line_is_taken_or_refused(text):
     for tool in (TOOL, *all_tools()):
-        for bound in (tool.arguments, tool.line):
+        for bound in (tool.check_arguments, tool.parse_line):
             with contextlib.suppress(ToolError):
                 assert list(bound(text)) == list(tool.parameters)
 
@@ -102,10 +102,10 @@ def test_a_line_gives_words_in_order_and_the_rest_to_the_last():
         {"first": {"type": "string"}, "rest": {"type": "string"}},
         lambda first, rest: rest,
     )
-    assert pair.line("  a  b  c\nd ") == {"first": "a", "rest": "b  c\nd"}
-    assert calculator().line(" 47 * 38 ") == {"expression": "47 * 38"}
-    assert TOOL.line("a 3 0.5 true fast") == RIGHT
-    assert Tool("now", "", {}, lambda: "noon").line("  ") == {}
+    assert pair.parse_line("  a  b  c\nd ") == {"first": "a", "rest": "b  c\nd"}
+    assert calculator().parse_line(" 47 * 38 ") == {"expression": "47 * 38"}
+    assert TOOL.parse_line("a 3 0.5 true fast") == RIGHT
+    assert Tool("now", "", {}, lambda: "noon").parse_line("  ") == {}
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_a_line_gives_words_in_order_and_the_rest_to_the_last():
 )
 def test_a_line_that_lacks_a_word_has_a_wrong_one_or_one_too_many_is_refused(line):
     with pytest.raises(ToolError, match="^echo takes"):
-        TOOL.line(line)
+        TOOL.parse_line(line)
     with pytest.raises(ToolError, match="takes a line with nothing"):
-        Tool("now", "", {}, lambda: "noon").line("please")
+        Tool("now", "", {}, lambda: "noon").parse_line("please")
 
 
 @pytest.mark.parametrize("tool", all_tools(), ids=lambda tool: tool.name)

@@ -236,7 +236,7 @@ def card(measured: Measured, name: str) -> dict[str, Any]:
     for (category, skin, difficulty), rows in mine.groupby(
         ["group", "style", "difficulty"], sort=False
     ):
-        share = stats.share_interval(
+        share = stats.proportion_interval(
             int(rows["correct"].sum()), len(rows)
         )  # Wilson's: cells are named by these bytes
         place = {"category": category, "skin": skin, "difficulty": difficulty, "n": len(rows)}

@@ -189,7 +189,7 @@ def ship(settings: LabSettings, runs: Path, root: str | Path = LAB) -> int:
     for name in settings.models:
         training_job = build.make_training_job(settings, name, ships=False)
         folder = training_job.folder(runs)
-        attempt = sweep.finished(training_job, runs)["result"]["attempt"]
+        attempt = sweep.read_receipt(training_job, runs)["result"]["attempt"]
         curve = artifacts.read_parquet(folder / "curve.parquet")
         released_weights.ship(
             checkpoints.load(folder / "model"),

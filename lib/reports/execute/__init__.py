@@ -1,9 +1,9 @@
 """Execute one notebook as its pipeline stage declares it: `python -m lib.reports.execute 01_policy_zoo`.
 
-`stage` reads what the stage declares and holds it against the notebook, `clean` makes the copies that
-stages depend on, `reasons` says why DVC runs the stage, `engine` drives the kernel through papermill,
-`progress` talks to the terminal, `scrub` takes out whatever differs between two runs, and `lesson` ties
-them together. Left out: anything about what a notebook computes.
+`dvc_stage` reads what the stage declares and compares it with the notebook, `strip_outputs` makes the copies that
+stages depend on, `rerun_reasons` says why DVC runs the stage, `papermill_engine` drives the kernel,
+`progress` prints to the terminal, `normalise_outputs` takes out whatever differs between two runs, and
+`execute_lesson` ties them together. Left out: anything about what a notebook computes.
 """
 
 import sys

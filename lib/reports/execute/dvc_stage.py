@@ -71,12 +71,12 @@ def _stage(name: str, body: dict[str, Any]) -> Stage:
 
 def find(name: str, root: Path) -> Stage:
     """The stage called `name`. Raises RunError listing the lessons there are."""
-    known = lessons(root)
-    if name not in known:
+    stages = lessons(root)
+    if name not in stages:
         raise RunError(
-            f"no lesson {name!r} in dvc.yaml; the lessons are: {', '.join(sorted(known)) or 'none'}"
+            f"no lesson {name!r} in dvc.yaml; the lessons are: {', '.join(sorted(stages)) or 'none'}"
         )
-    return known[name]
+    return stages[name]
 
 
 def parameters(stage: Stage, root: Path) -> dict[str, Any]:
@@ -125,8 +125,9 @@ def assigned_names(nb: nbformat.NotebookNode) -> tuple[str, ...]:
 
 
 def check(stage: Stage, nb: nbformat.NotebookNode) -> None:
-    """Raise RunError unless stage and notebook name the same parameters."""
-    assigned, declared = set(assigned_names(nb)), set(stage.sections)
+    """Checks that stage and notebook name the same parameters. Raises RunError naming those that differ."""
+    assigned = set(assigned_names(nb))
+    declared = set(stage.sections)
     problems = []
     if declared - assigned:
         problems.append(

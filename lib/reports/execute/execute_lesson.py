@@ -24,100 +24,116 @@ from lib.reports.execute.normalise_outputs import Scrubber, scrub
 from lib.reports.execute.progress import Progress, duration
 from lib.reports.execute.rerun_reasons import explain_run
 
-EXCERPT = 12  # lines of a failing cell shown on the terminal
-TRACEBACK = 25  # lines of its traceback
+MAX_CELL_LINES = 12  # of a failing cell shown on the terminal
+MAX_TRACEBACK_LINES = 25
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
-    """Execute the lesson `name` and write its outputs; returns the path of its page.
+    """Executes a lesson and writes its outputs.
 
-    timeout: seconds per cell. Raises RunError for anything that a reader of the terminal can mend, and OSError
-    where nothing can be written.
+    Args:
+        name: The lesson, a stage of dvc.yaml.
+        root: The project's folder.
+        timeout: Seconds per cell.
+
+    Returns:
+        The path of its page.
+
+    Raises:
+        RunError: For anything that a reader of the terminal can correct.
+        OSError: If nothing can be written.
     """
-    declared = dvc_stage.find(name, root)
-    parameters = dvc_stage.parameters(declared, root)
-    notebook = dvc_stage.notebook(declared, root)
-    dvc_stage.check(declared, notebook)
-    if (
-        "DVC_STAGE" in os.environ
-    ):  # somebody who typed `make repro` did not ask for this lesson by name
+    # Check everything before anything starts.
+    stage = dvc_stage.find(name, root)
+    parameters = dvc_stage.parameters(stage, root)
+    notebook = dvc_stage.notebook(stage, root)
+    dvc_stage.check(stage, notebook)
+    if "DVC_STAGE" in os.environ:  # `make repro` does not say by itself why this lesson is run
         reason = explain_run(name, root)
         if reason:
             print(f"[{name}] {reason}", flush=True)
-    staged = _staged(name, root)
+
+    # Execute.
+    staging_folder = _empty_staging_folder(name, root)
+    scratch_parent = papermill_engine.find_scratch_folder()
     with tempfile.TemporaryDirectory(
-        prefix="bench-", dir=papermill_engine.scratch_place(), ignore_cleanup_errors=True
+        prefix="bench-", dir=scratch_parent, ignore_cleanup_errors=True
     ) as scratch:
-        session = _session(name, notebook, parameters, root, timeout, Path(scratch))
+        session = _make_session(name, notebook, parameters, root, timeout, Path(scratch))
         try:
             with session.progress:
                 executed = papermill_engine.execute(
                     root / dvc_stage.SOURCES / f"{name}.ipynb", parameters, session
                 )
         except papermill_engine.CellFailure as failure:
-            raise RunError(_explain(failure, session, name, root)) from None
+            raise RunError(_explain_failure(failure, session, name, root)) from None
         except papermill_engine.KernelStartError as error:
             raise RunError(f"{name}: {error}") from error
-    page = _publish(declared, scrub(executed, root), staged, root)
-    _remember(name, parameters, session.progress, root)
-    print(
-        f"[{name}] done in {duration(session.progress.total)}: {page.relative_to(root)}", flush=True
-    )
+
+    # Publish.
+    page = _publish(stage, scrub(executed, root), staging_folder, root)
+    _write_timings(name, parameters, session.progress, root)
+    total = duration(session.progress.total)
+    print(f"[{name}] done in {total}: {page.relative_to(root)}", flush=True)
     return page
 
 
-def _session(
+def _make_session(
     name: str, notebook: NotebookNode, parameters: dict, root: Path, timeout: float, scratch: Path
-):
-    cells = [cell.id for cell in notebook.cells if cell.cell_type == "code"]
-    tagged = next(
+) -> papermill_engine.Session:
+    # papermill adds a cell with the parameters behind the one that is tagged.
+    cell_ids = [cell.id for cell in notebook.cells if cell.cell_type == "code"]
+    parameters_id = next(
         cell.id for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])
     )
-    cells.insert(cells.index(tagged) + 1, papermill_engine.INJECTED)
+    cell_ids.insert(cell_ids.index(parameters_id) + 1, papermill_engine.INJECTED)
+
     report = scratch / "progress.json"
-    environment = papermill_engine.environment(
+    environment = papermill_engine.make_environment(
         root,
         BENCH_PROGRESS=str(report),
         BENCH_REPORTS=str(root / "reports/failed" / name),
         TMPDIR=str(scratch),  # what the kernel and its processes leave there goes with it
         IPYTHONDIR=str(scratch / "ipython"),  # a reader's own start-up files change no report
     )
-    known = _timings(name, root).get(str(parameters.get("profile")), {}).get("cells", {})
-    return papermill_engine.Session(
-        root, scratch, timeout, environment, Progress(name, cells, known, report)
-    )
+    last_run = _read_timings(name, root).get(str(parameters.get("profile")), {})
+    progress = Progress(name, cell_ids, last_run.get("cells", {}), report)
+    return papermill_engine.Session(root, scratch, timeout, environment, progress)
 
 
-def _timings(name: str, root: Path) -> dict[str, Any]:
+def _read_timings(name: str, root: Path) -> dict[str, Any]:
     """Wall times of the last run of each profile: {profile: {"cells": {id: seconds}, "total": seconds}}."""
     try:
         return artifacts.read_json(root / "reports/timings" / f"{name}.json")
     except (OSError, ValueError):
-        return {}  # a first run, or a file that is only worth an estimate
+        return {}  # a first run, or a damaged file, which costs no more than an estimate
 
 
-def _remember(name: str, parameters: dict[str, Any], progress: Progress, root: Path) -> None:
-    cells = {cell: round(seconds, 3) for cell, seconds in progress.seconds.items()}
-    entry = {str(parameters.get("profile")): {"cells": cells, "total": round(progress.total, 3)}}
-    with contextlib.suppress(OSError):  # only worth an estimate, and the report is there
-        artifacts.write_json(
-            root / "reports/timings" / f"{name}.json", _timings(name, root) | entry
-        )
+def _write_timings(name: str, parameters: dict[str, Any], progress: Progress, root: Path) -> None:
+    cell_seconds = {cell: round(seconds, 3) for cell, seconds in progress.seconds.items()}
+    entry = {"cells": cell_seconds, "total": round(progress.total, 3)}
+    timings = _read_timings(name, root) | {str(parameters.get("profile")): entry}
+    with contextlib.suppress(OSError):  # the report is there, and these only serve estimates
+        artifacts.write_json(root / "reports/timings" / f"{name}.json", timings)
 
 
-def _staged(name: str, root: Path) -> Path:
-    """An empty folder for what this run shows; what an earlier failure left goes."""
-    staged = root / "reports/failed" / name
-    staged.with_suffix(".ipynb").unlink(missing_ok=True)
-    if staged.exists():
-        shutil.rmtree(staged)
-    staged.mkdir(parents=True)
-    return staged
+def _empty_staging_folder(name: str, root: Path) -> Path:
+    """Makes an empty folder for the output of this run, and removes that of an earlier failure."""
+    folder = root / "reports/failed" / name
+    folder.with_suffix(".ipynb").unlink(missing_ok=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    return folder
 
 
-def _keep(notebook: NotebookNode, name: str, root: Path) -> str:
-    """Where the notebook is kept as far as it came, or why it is not: that is never the error to tell."""
+def _save_failed_notebook(notebook: NotebookNode, name: str, root: Path) -> str:
+    """Saves the notebook as far as it was executed.
+
+    Returns:
+        Its path; or why it could not be saved, which must not hide the error that ended the run.
+    """
     try:
         path = artifacts.write_text(
             root / "reports/failed" / f"{name}.ipynb", strip_outputs.to_text(notebook)
@@ -127,62 +143,81 @@ def _keep(notebook: NotebookNode, name: str, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _publish(declared: Stage, notebook: NotebookNode, staged: Path, root: Path) -> Path:
+def _publish(stage: Stage, notebook: NotebookNode, staging_folder: Path, root: Path) -> Path:
+    """Renders the page and moves everything that the run made to its place; returns the page's path."""
     from lib.reports import html  # imported late: a lesson that fails needs no page
 
-    name = declared.name
-    own = (f"reports/notebooks/{name}.ipynb", f"reports/{name}.html")
-    absent = [
-        out for out in declared.outs if out not in own and not _made(out, staged, root).exists()
+    # The runner writes the notebook and the page; all else the lesson must have made.
+    name = stage.name
+    notebook_out = f"reports/notebooks/{name}.ipynb"
+    page_out = f"reports/{name}.html"
+    missing = [
+        out
+        for out in stage.outs
+        if out not in (notebook_out, page_out)
+        and not _output_path(out, staging_folder, root).exists()
     ]
-    if absent:
+    if missing:
         raise RunError(
-            f"{name} ran to its end without making {', '.join(absent)}; its last cells must call "
-            f"lesson.finish(...)\nexecuted notebook: {_keep(notebook, name, root)}"
+            f"{name} ran to its end without making {', '.join(missing)}; its last cells must call "
+            f"lesson.save(...)\nexecuted notebook: {_save_failed_notebook(notebook, name, root)}"
         )
     try:
-        rendered = html.page(notebook, root / "notebooks", name)
+        page = html.page(notebook, root / "notebooks", name)
     except ReportError as error:
-        kept = _keep(notebook, name, root)
+        notebook_path = _save_failed_notebook(notebook, name, root)
         raise RunError(
-            f"{name} ran, but its page was refused: {error}\nexecuted notebook: {kept}"
+            f"{name} ran, but its page was refused: {error}\nexecuted notebook: {notebook_path}"
         ) from error
-    for out, content in zip(own, (strip_outputs.to_text(notebook), rendered), strict=True):
-        artifacts.write_text(_made(out, staged, root), content)
-    _swap(staged, root / "reports")
-    return root / own[1]
+    notebook_text = strip_outputs.to_text(notebook)
+    artifacts.write_text(_output_path(notebook_out, staging_folder, root), notebook_text)
+    artifacts.write_text(_output_path(page_out, staging_folder, root), page)
+    _replace_reports(staging_folder, root / "reports")
+    return root / page_out
 
 
-def _made(out: str, staged: Path, root: Path) -> Path:
-    """Where a run makes what its stage declares: a report in its folder, data in their place, which is resumed from."""
-    return staged / out.removeprefix("reports/") if out.startswith("reports/") else root / out
+def _output_path(out: str, staging_folder: Path, root: Path) -> Path:
+    """Where a run writes an output of its stage: reports in the staging folder, resumable data in their final place."""
+    if out.startswith("reports/"):
+        return staging_folder / out.removeprefix("reports/")
+    return root / out
 
 
-def _swap(staged: Path, reports: Path) -> None:
-    """Put everything in its place by renaming, which needs no room on the disk; pages last, folders as a whole."""
-    for path in sorted(staged.glob("*/*")) + sorted(staged.glob("*.*")):
-        target, aside = reports / path.relative_to(staged), staged / "replaced"
+def _replace_reports(staging_folder: Path, reports: Path) -> None:
+    """Moves everything to its place by renaming, which needs no room on the disk; pages last, folders as a whole."""
+    old_folder = staging_folder / "replaced"
+    for path in sorted(staging_folder.glob("*/*")) + sorted(staging_folder.glob("*.*")):
+        target = reports / path.relative_to(staging_folder)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir():
-            target.rename(aside)
+        if target.is_dir():  # a folder cannot be replaced while it has files
+            target.rename(old_folder)
         path.replace(target)
-        if aside.exists():
-            shutil.rmtree(aside)
-    shutil.rmtree(staged)
+        if old_folder.exists():
+            shutil.rmtree(old_folder)
+    shutil.rmtree(staging_folder)
 
 
-def _explain(
+def _explain_failure(
     failure: papermill_engine.CellFailure, session: papermill_engine.Session, name: str, root: Path
 ) -> str:
-    """The failing cell, the end of its traceback, and where to look on."""
+    """The failing cell, the end of its traceback, and where to look further."""
     notebook = scrub(session.notebook, root)
-    source = notebook.cells[failure.place].source.splitlines()
-    number = sum(cell.cell_type == "code" for cell in notebook.cells[: failure.place + 1])
-    excerpt = [f"    {line}" for line in source[:EXCERPT]] + (
-        ["    ..."] if len(source) > EXCERPT else []
-    )
-    lines = [f"{name}: code cell {number} failed: {failure.reason}", *excerpt]
+    cells = notebook.cells[: failure.cell_index + 1]
+    number = sum(cell.cell_type == "code" for cell in cells)
+    lines = [f"{name}: code cell {number} failed: {failure.reason}"]
+
+    source = cells[-1].source.splitlines()
+    lines += [f"    {line}" for line in source[:MAX_CELL_LINES]]
+    if len(source) > MAX_CELL_LINES:
+        lines.append("    ...")
+
     if failure.traceback:
-        trace = _ANSI.sub("", Scrubber(root).text(failure.traceback)).rstrip().splitlines()
-        lines += ["", *(["..."] if len(trace) > TRACEBACK else []), *trace[-TRACEBACK:]]
-    return "\n".join([*lines, "", f"half-executed notebook: {_keep(notebook, name, root)}"])
+        traceback = Scrubber(root).text(failure.traceback)
+        traceback_lines = _ANSI.sub("", traceback).rstrip().splitlines()
+        lines.append("")
+        if len(traceback_lines) > MAX_TRACEBACK_LINES:
+            lines.append("...")
+        lines += traceback_lines[-MAX_TRACEBACK_LINES:]
+
+    lines += ["", f"half-executed notebook: {_save_failed_notebook(notebook, name, root)}"]
+    return "\n".join(lines)

@@ -27,33 +27,40 @@ class Scrubber:
     """Replaces the paths of one machine by names that mean the same on all."""
 
     def __init__(self, root: Path) -> None:
-        places = [(root, "."), (sys.prefix, "<python>"), (sys.base_prefix, "<python>")]
-        places += [(tempfile.gettempdir(), "<tmp>"), (Path.home(), "~")]
-        named: dict[str, str] = {}
-        for place, name in places:
-            for path in (str(place), os.path.realpath(place)):
-                if len(path) > 1:
-                    named.setdefault(path, name)
+        folders = [
+            (root, "."),
+            (sys.prefix, "<python>"),
+            (sys.base_prefix, "<python>"),
+            (tempfile.gettempdir(), "<tmp>"),
+            (Path.home(), "~"),
+        ]
+        name_by_path: dict[str, str] = {}
+        for folder, name in folders:
+            for path in (str(folder), os.path.realpath(folder)):
+                if len(path) > 1:  # "/" would match everywhere
+                    name_by_path.setdefault(path, name)
         # the longest first: a virtual environment lies in the root, and both may lie at home
         self.rules = [
-            (re.compile(re.escape(path) + r"(?:/|(?![\w.-]))"), named[path])
-            for path in sorted(named, key=len, reverse=True)
+            (re.compile(re.escape(path) + r"(?:/|(?![\w.-]))"), name_by_path[path])
+            for path in sorted(name_by_path, key=len, reverse=True)
         ]
 
     def text(self, text: str) -> str:
         """`text` without paths and addresses; embedded images are left as they are."""
-        parts = _EMBEDDED.split(text)
-        return "".join(part if place % 2 else self._plain(part) for place, part in enumerate(parts))
+        pieces = _EMBEDDED.split(text)  # images are those with an odd index
+        for i in range(0, len(pieces), 2):
+            pieces[i] = self._replace_paths(pieces[i])
+        return "".join(pieces)
 
-    def _plain(self, text: str) -> str:
+    def _replace_paths(self, text: str) -> str:
         text = _ADDRESS.sub("at 0x...", _CELL_FILE.sub("<cell>", text))
         for pattern, name in self.rules:
-            text = pattern.sub(lambda match, name=name: _renamed(match.group(), name), text)
+            text = pattern.sub(lambda match, name=name: _rename_path(match.group(), name), text)
         return text
 
 
-def _renamed(path: str, name: str) -> str:
-    """The root itself is ".", what lies in it needs no prefix; other places keep their name."""
+def _rename_path(path: str, name: str) -> str:
+    """The root itself is ".", files in it need no prefix; other folders keep their name."""
     if not path.endswith("/"):
         return name
     return "" if name == "." else f"{name}/"
@@ -74,21 +81,20 @@ def scrub(notebook: NotebookNode, root: Path) -> NotebookNode:
 
 
 def _merge_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Neighbouring streams become one for each name, standard output first: arrival order is chance."""
-    out: list[NotebookNode] = []
-    waiting: dict[str, str] = {}
-    for output in [*outputs, None]:
+    """Merges neighbouring streams into one for each name, standard output first: arrival order is chance."""
+    merged: list[NotebookNode] = []
+    pending: dict[str, str] = {}  # text by stream name
+    for output in [*outputs, None]:  # None ends the last group of streams
         if output is not None and output.output_type == "stream":
-            waiting[output.name] = waiting.get(output.name, "") + output.text
+            pending[output.name] = pending.get(output.name, "") + output.text
             continue
-        out += [
-            nbformat.v4.new_output("stream", name=name, text=waiting[name])
-            for name in ("stdout", "stderr")
-            if name in waiting
-        ]
-        waiting = {}
-        out += [] if output is None else [output]
-    return out
+        for name in ("stdout", "stderr"):
+            if name in pending:
+                merged.append(nbformat.v4.new_output("stream", name=name, text=pending[name]))
+        pending = {}
+        if output is not None:
+            merged.append(output)
+    return merged
 
 
 def _scrub_output(output: NotebookNode, scrubber: Scrubber) -> NotebookNode:

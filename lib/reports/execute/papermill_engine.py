@@ -34,9 +34,9 @@ from lib.reports.execute.progress import Progress
 ENGINE = "bench"
 INJECTED = "injected-parameters"
 START_TIMEOUT = 120  # seconds for a kernel to say hello; a cold disk is slow
-GRACE = 1.0  # seconds between an interrupt and the end
-CLEARING = 5.0  # seconds that clearing shared memory may take
-LONGEST = 103  # bytes of a socket's path: macOS takes the fewest
+INTERRUPT_GRACE = 1.0  # seconds between an interrupt and the end
+CLEANUP_TIMEOUT = 5.0  # seconds that clearing shared memory may take
+MAX_SOCKET_PATH = 103  # bytes: macOS takes the fewest
 FIXED_ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
@@ -50,19 +50,21 @@ FIXED_ENVIRONMENT = {
 }
 
 
-def scratch_place() -> str:
-    """The folder for a run's own: the usual one, or /tmp where the paths of sockets in it would be too long.
+def find_scratch_folder() -> str:
+    """The parent of a run's scratch folder: the usual one, or /tmp where paths of sockets in it would be too long.
 
-    Raises OSError where neither will do.
+    Raises:
+        OSError: If neither will do.
     """
-    usual = tempfile.gettempdir()
-    for place in (usual, "/tmp"):
-        if len(
-            os.fsencode(f"{place}/bench-xxxxxxxx/pymp-xxxxxxxx/listener-xxxxxxxx")
-        ) <= LONGEST and os.access(place, os.W_OK):
-            return place
+    usual_folder = tempfile.gettempdir()
+    for folder in (usual_folder, "/tmp"):
+        # The longest path that multiprocessing makes for a socket in a run's scratch folder.
+        socket_path = f"{folder}/bench-xxxxxxxx/pymp-xxxxxxxx/listener-xxxxxxxx"
+        if len(os.fsencode(socket_path)) <= MAX_SOCKET_PATH and os.access(folder, os.W_OK):
+            return folder
     raise OSError(
-        f"the path of the folder for temporary files is too long for a socket, {usual}; set TMPDIR"
+        "the path of the folder for temporary files is too long for a socket, "
+        f"{usual_folder}; set TMPDIR"
     )
 
 
@@ -71,18 +73,32 @@ class KernelStartError(Exception):
 
 
 class CellFailure(Exception):
-    """A cell that raised, took too long, or took its kernel along; `place` counts all cells from 0."""
+    """A cell that raised, took too long, or took its kernel along.
 
-    def __init__(self, place: int, reason: str, traceback: str = "") -> None:
+    Attributes:
+        cell_index: Its index among all cells, from 0.
+        reason: What went wrong, in one line.
+        traceback: The traceback, where there is one.
+    """
+
+    def __init__(self, cell_index: int, reason: str, traceback: str = "") -> None:
         super().__init__(reason)
-        self.place, self.reason, self.traceback = place, reason, traceback
+        self.cell_index = cell_index
+        self.reason = reason
+        self.traceback = traceback
 
 
 @dataclass
 class Session:
-    """One execution: its limits, its environment, and the notebook as far as it got.
+    """One execution of a notebook.
 
-    scratch: a folder that lives as long as the run; timeout: seconds per cell.
+    Attributes:
+        root: The project's folder, in which the kernel runs.
+        scratch: A folder that lives as long as the run.
+        timeout: Seconds per cell.
+        environment: Environment variables of the kernel.
+        progress: Follows the cells.
+        notebook: The notebook as far as it was executed.
     """
 
     root: Path
@@ -123,11 +139,10 @@ class _Client(NotebookClient):
         return self.km
 
     def run(self) -> None:
-        """Start the kernel, run all code cells, stop the kernel whatever happens."""
+        """Starts the kernel, runs all code cells, and stops the kernel whatever happens."""
         with contextlib.ExitStack() as stack:
-            stack.callback(
-                self._end_kernel
-            )  # runs last, after the polite shutdown, and where the start is cut off
+            # Runs last, after the polite shutdown, and where the start is cut off.
+            stack.callback(self._end_kernel)
             try:
                 stack.enter_context(
                     self.setup_kernel(env=self.session.environment, cwd=str(self.session.root))
@@ -135,9 +150,8 @@ class _Client(NotebookClient):
             except RuntimeError as error:
                 reason = f"the kernel did not start ({error}); `make doctor` looks for reasons"
                 raise KernelStartError(reason) from error
-            self._process = (
-                self.km.provisioner.process
-            )  # provisioners forget it when they shut down
+            # Kept here, because provisioners forget their process when they shut down.
+            self._process = self.km.provisioner.process
             self._run_cells(self._process)
 
     def _end_kernel(self) -> None:
@@ -146,78 +160,82 @@ class _Client(NotebookClient):
 
     def _run_cells(self, process) -> None:
         progress = self.session.progress
-        for place, cell in enumerate(self.nb.cells):
+        for index, cell in enumerate(self.nb.cells):
             if cell.cell_type != "code":
                 continue
             progress.begin(cell["id"])
             try:
-                self.execute_cell(cell, place)
+                self.execute_cell(cell, index)
             except CellExecutionError as error:
-                raise CellFailure(
-                    place, f"{error.ename}: {error.evalue}", error.traceback
-                ) from None
+                reason = f"{error.ename}: {error.evalue}"
+                raise CellFailure(index, reason, error.traceback) from None
             except CellTimeoutError:
-                raise CellFailure(
-                    place, f"no result after {self.session.timeout:g} s (--timeout)"
-                ) from None
+                reason = f"no result after {self.session.timeout:g} s (--timeout)"
+                raise CellFailure(index, reason) from None
             except DeadKernelError:
-                raise CellFailure(place, _death(process)) from None
+                raise CellFailure(index, _describe_death(process)) from None
             except (KeyboardInterrupt, SystemExit):
-                _let_go(process)
+                _interrupt_kernel(process)
                 raise
             finally:
                 progress.end(cell["id"])
 
 
-def _let_go(process) -> None:
-    """Interrupt the cell and give its `finally` blocks a moment before the kernel is killed."""
-    logging.getLogger("asyncio").setLevel(
-        logging.CRITICAL
-    )  # it would report the cell that nobody awaits now
+def _interrupt_kernel(process) -> None:
+    """Interrupts the cell and gives its `finally` blocks a moment before the kernel is killed."""
+    # asyncio would report the cell that nobody awaits any more.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process.pid, signal.SIGINT)
-        time.sleep(GRACE)
+        time.sleep(INTERRUPT_GRACE)
 
 
-def _death(process) -> str:
-    code = process.poll()
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name
+def _describe_death(process) -> str:
+    exit_status = process.poll()
+    if exit_status is not None and exit_status < 0:
+        name = signal.Signals(-exit_status).name
         hint = " (perhaps memory ran out)" if name == "SIGKILL" else ""
         return f"the kernel died, killed by {name}{hint}; run again, finished work is kept"
-    return f"the kernel died with exit status {code}; run again, finished work is kept"
+    return f"the kernel died with exit status {exit_status}; run again, finished work is kept"
 
 
 def _kill_group(process) -> None:
-    """End the kernel and all that it started: it leads a process group of its own.
+    """Ends the kernel and all that it started: it leads a process group of its own.
 
-    Processes that keep account of shared memory go last: they clear it as soon as the others are gone.
+    Resource trackers go last: they clear shared memory as soon as the other processes are gone.
     """
     if process is None or not hasattr(os, "killpg"):
         return
-    deadline = time.monotonic() + CLEARING
-    while (
-        others := [pid for pid, accountant in _group(process.pid) if not accountant]
-    ) and time.monotonic() < deadline:
-        for pid in others:
+    deadline = time.monotonic() + CLEANUP_TIMEOUT
+
+    # Kill all but the trackers, again and again, because a process may have just started another.
+    while time.monotonic() < deadline:
+        workers = [pid for pid, is_tracker in _list_group(process.pid) if not is_tracker]
+        if not workers:
+            break
+        for pid in workers:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         process.poll()  # or it would stay in the group, dead
         time.sleep(0.02)
-    while _group(process.pid) and time.monotonic() < deadline:
+
+    # Give the trackers time to clear up, then kill them too.
+    while _list_group(process.pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _group(leader: int) -> list[tuple[int, bool]]:
-    """The living processes of a group, and whether each keeps account of shared memory."""
-    found = []
+def _list_group(leader: int) -> list[tuple[int, bool]]:
+    """The ids of the living processes of a group, and whether each is a tracker of shared memory."""
+    members = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if os.getpgid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
-                found.append((process.pid, "resource_tracker" in " ".join(process.cmdline())))
-    return found
+            in_group = os.getpgid(process.pid) == leader
+            if in_group and process.status() != psutil.STATUS_ZOMBIE:
+                is_tracker = "resource_tracker" in " ".join(process.cmdline())
+                members.append((process.pid, is_tracker))
+    return members
 
 
 class BenchEngine(Engine):
@@ -261,18 +279,29 @@ papermill_engines.register(ENGINE, BenchEngine)
 papermill_translators.register("python", _Readable)
 
 
-def environment(root: Path, **extra: str) -> dict[str, str]:
-    """What the kernel sees: this process's environment, pinned where it could change a result."""
-    code = Path(__file__).resolve().parents[3]  # the same place, but for a test's small project
-    paths = dict.fromkeys([str(root), str(code), os.environ.get("PYTHONPATH", "")])
-    pinned = {**FIXED_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-    return {**os.environ, **pinned, **extra}
+def make_environment(root: Path, **extra: str) -> dict[str, str]:
+    """The kernel's environment variables: this process's, fixed where they could change a result, and `extra`."""
+    code_folder = Path(__file__).resolve().parents[3]  # differs from root in a test's small project
+    search_path = [str(root), str(code_folder), os.environ.get("PYTHONPATH", "")]
+    search_path = [path for path in dict.fromkeys(search_path) if path]  # each once
+    python_path = {"PYTHONPATH": os.pathsep.join(search_path)}
+    return {**os.environ, **FIXED_ENVIRONMENT, **python_path, **extra}
 
 
 def execute(notebook: Path, parameters: dict[str, Any], session: Session) -> nbformat.NotebookNode:
-    """Run `notebook` with `parameters`; the result is in `session.notebook` even when a cell fails.
+    """Runs a notebook.
 
-    Raises CellFailure or KernelStartError.
+    Args:
+        notebook: Its path.
+        parameters: Values for the names that its `parameters` cell assigns.
+        session: Limits and environment; its `notebook` holds the result even when a cell fails.
+
+    Returns:
+        The executed notebook.
+
+    Raises:
+        CellFailure: If a cell raises, takes too long, or loses its kernel.
+        KernelStartError: If the kernel does not start.
     """
     execute_notebook(
         str(notebook),

@@ -16,7 +16,9 @@ from typing import TextIO
 
 from lib.experiment import artifacts
 
-EVERY_LOG, EVERY_TERMINAL = 5.0, 1.0  # seconds between lines
+# Seconds between lines.
+EVERY_LOG = 5.0
+EVERY_TERMINAL = 1.0
 
 
 def duration(seconds: float) -> str:
@@ -32,9 +34,14 @@ def duration(seconds: float) -> str:
 class Progress:
     """Follows the cells of one notebook and prints a line every few seconds from a thread.
 
-    cells: ids of the code cells in order; known: seconds by cell id of an earlier run, for the estimate;
-    report: the file that a sweep writes {"label", "done", "total"} to; beside it, with ".reasons" at the end of its
-    name, the file to which sweeps append why they run jobs again, one reason a line.
+    Args:
+        name: The lesson.
+        cells: Ids of the code cells in order.
+        known: Seconds by cell id of an earlier run, for the estimate.
+        report: The file that a sweep writes {"label", "done", "total"} to; beside it, with ".reasons" at the end of
+            its name, the file to which sweeps append why they run jobs again, one reason a line.
+        stream: Where lines are printed; standard error by default.
+        clock: Returns seconds.
     """
 
     def __init__(
@@ -51,9 +58,8 @@ class Progress:
         self.seconds: dict[str, float] = {}
         self.started = self.cell_started = clock()
         self.current: str | None = None
-        self._sweep: tuple[str, float, float] | None = (
-            None  # label, when first seen, share done then
-        )
+        # Of the sweep in the current cell: its label, when it was first seen, and its progress then.
+        self._sweep: tuple[str, float, float] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
         self._width = 0  # characters of the longest line on the terminal so far
@@ -87,35 +93,40 @@ class Progress:
         """The line as it stands now."""
         if self.current is None:
             return f"[{self.name}] starting the kernel, {duration(self.total)}"
-        place = self.cells.index(self.current)
-        parts = [f"[{self.name}] cell {place + 1}/{len(self.cells)}", duration(self.total)]
-        reported = self._reported()
-        if reported is not None:
-            parts.append(f"{reported[0]} {reported[1]:.0%}")
-        left = self._left_in_cell(reported)
-        if left is not None:
-            later = sum(self.known.get(cell, 0.0) for cell in self.cells[place + 1 :])
-            parts.append(f"about {duration(left + later)} left")
-        return ", ".join(parts)
+        index = self.cells.index(self.current)
+        entries = [f"[{self.name}] cell {index + 1}/{len(self.cells)}", duration(self.total)]
+        sweep_progress = self._read_sweep_progress()
+        if sweep_progress is not None:
+            label, fraction = sweep_progress
+            entries.append(f"{label} {fraction:.0%}")
+        in_cell = self._estimate_remaining_in_cell(sweep_progress)
+        if in_cell is not None:
+            in_later_cells = sum(self.known.get(cell, 0.0) for cell in self.cells[index + 1 :])
+            entries.append(f"about {duration(in_cell + in_later_cells)} left")
+        return ", ".join(entries)
 
-    def _reported(self) -> tuple[str, float] | None:
+    def _read_sweep_progress(self) -> tuple[str, float] | None:
+        """Label and progress in [0, 1] of the sweep that runs; None where there is none."""
         try:
             content = artifacts.read_json(self.report)
             return str(content["label"]), min(1.0, content["done"] / content["total"])
         except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
             return None  # nothing reported yet, or the sweep is over
 
-    def _left_in_cell(self, reported: tuple[str, float] | None) -> float | None:
+    def _estimate_remaining_in_cell(self, sweep_progress: tuple[str, float] | None) -> float | None:
+        """Seconds until the current cell ends, from its sweep or else from an earlier run; None where unknown."""
         now = self.clock()
-        if reported is not None:
-            label, share = reported
+        if sweep_progress is not None:
+            label, fraction = sweep_progress
             if self._sweep is None or self._sweep[0] != label:
-                self._sweep = (label, now, share)  # a resumed sweep starts with most of it done
-            _, since, before = self._sweep
-            if share > before:
-                return (now - since) * (1 - share) / (share - before)
-        known = self.known.get(self.current or "")
-        return None if known is None else max(0.0, known - (now - self.cell_started))
+                self._sweep = (label, now, fraction)  # a resumed sweep starts with most of it done
+            _, first_seen, fraction_then = self._sweep
+            if fraction > fraction_then:
+                return (now - first_seen) * (1 - fraction) / (fraction - fraction_then)
+        earlier_seconds = self.known.get(self.current or "")
+        if earlier_seconds is None:
+            return None
+        return max(0.0, earlier_seconds - (now - self.cell_started))
 
     def _loop(self) -> None:
         terminal = self.stream.isatty()

@@ -30,13 +30,11 @@ def explain_run(name: str, root: Path) -> str:
 
 
 def _compare_with_lock(name: str, root: Path) -> str:
-    from dvc.repo import (
-        Repo,
-    )  # imported here: it takes longer than all else, and only DVC's own runs need it
+    # Imported here: it takes longer than all else, and only DVC's own runs need it.
+    from dvc.repo import Repo
 
-    logging.getLogger("dvc").setLevel(
-        logging.CRITICAL
-    )  # the DVC that started this run says what is worth saying
+    # The DVC that started this run prints the messages that matter.
+    logging.getLogger("dvc").setLevel(logging.CRITICAL)
     with Repo(str(root)) as repo:
         stage = repo.stage.load_one(path=str(root / "dvc.yaml"), name=name)
         if not any(dependency.hash_info for dependency in stage.deps):
@@ -58,10 +56,10 @@ def _changed_files(stage) -> list[str]:
             new.append(dependency.def_path)
         elif dependency.workspace_status():
             changed.append(dependency.def_path)
-    lines = [f"{_name_some(changed)} changed"] if changed else []
+    lines = [f"{_name_first(changed)} changed"] if changed else []
     if new:
         lines.append(
-            f"{_name_some(new)} {'is a new dependency' if len(new) == 1 else 'are new dependencies'}"
+            f"{_name_first(new)} {'is a new dependency' if len(new) == 1 else 'are new dependencies'}"
         )
     return lines
 
@@ -78,6 +76,8 @@ def _is_settings(dependency) -> bool:
     return dependency.hash_name == "params"
 
 
-def _name_some(names: list[str]) -> str:
-    rest = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+def _name_first(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    num_more = len(names) - MAX_NAMES
+    text = ", ".join(names[:MAX_NAMES])
+    return f"{text} and {num_more} more" if num_more > 0 else text

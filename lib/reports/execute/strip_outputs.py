@@ -1,7 +1,7 @@
 """Clean copies of the notebooks, so that saving one with its outputs makes no stage stale.
 
 A clean copy holds sources, tags and attachments: no outputs, counts, widget state or editor
-metadata, no blank cells (JupyterLab adds one at the end), and cell ids derived from place and
+metadata, no blank cells (JupyterLab adds one at the end), and cell ids derived from position and
 content. `python -m lib.reports.execute.strip_outputs` is the pipeline's stage `clean`.
 """
 
@@ -31,25 +31,26 @@ def read(path: Path) -> nbformat.NotebookNode:
 def clean(nb: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """A copy with nothing in it that running or opening the notebook changes."""
     cells = [cell for cell in nb.cells if cell.source.strip()]
-    out = nbformat.v4.new_notebook(
+    copy = nbformat.v4.new_notebook(
         metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}}
     )
-    out.cells = [_clean_cell(cell, place) for place, cell in enumerate(cells)]
-    return out
+    copy.cells = [_clean_cell(cell, index) for index, cell in enumerate(cells)]
+    return copy
 
 
-def _clean_cell(cell: nbformat.NotebookNode, place: int) -> nbformat.NotebookNode:
-    make = {
+def _clean_cell(cell: nbformat.NotebookNode, index: int) -> nbformat.NotebookNode:
+    new_cell = {
         "code": nbformat.v4.new_code_cell,
         "markdown": nbformat.v4.new_markdown_cell,
         "raw": nbformat.v4.new_raw_cell,
     }[cell.cell_type]
     digest = artifacts.sha256_bytes(f"{cell.cell_type}\n{cell.source}".encode())[:8]
     tags = sorted(cell.metadata.get("tags", []))
-    out = make(cell.source, id=f"{place:03d}-{digest}", metadata={"tags": tags} if tags else {})
+    metadata = {"tags": tags} if tags else {}
+    copy = new_cell(cell.source, id=f"{index:03d}-{digest}", metadata=metadata)
     if cell.get("attachments"):
-        out["attachments"] = cell.attachments
-    return out
+        copy["attachments"] = cell.attachments
+    return copy
 
 
 def to_text(nb: nbformat.NotebookNode) -> str:

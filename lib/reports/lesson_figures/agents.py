@@ -1,7 +1,8 @@
 """Lesson 07's drawings: the nine workflows as graphs, and one question under its configuration, call by call.
 
-Test rows keep what came of an episode and not what was said in it, so it is played once more: the same question, the
-same configuration and the same draw give the same words. Bars are solid where a budget held and dotted where it cut.
+The results table holds the outcome of an episode and not the replies, so the episode is run once more: the same
+question, configuration and draw give the same replies. Bars are solid for calls within their token budget and dotted
+for calls that it cut.
 """
 
 from html import escape
@@ -24,7 +25,7 @@ from lib.config import Params
 from lib.language_models import checkpoints
 from lib.reports.lesson_figures import spoken
 
-plots.register(
+plots.register_styles(
     {  # methods, workflows, kinds of questions, agents, errors, the theorem
         "reasoning": ("#0072B2", "o"),
         "ARC without SFT": ("#0072B2", "o"),
@@ -69,141 +70,156 @@ plots.register(
     }
 )
 ORDINALS = ("first agent", "second agent", "third agent")
-_LANE = 1.15  # between the lanes of two agents
-_APART = 0.75  # between calls of one agent at the same time
-_NEAR = 0.25  # an arrow that passes a call so close is bent
-_WIDE = 3.0  # calls after one another that fit into a panel, at the least
-_COLUMNS = ("w", *list(DIMENSIONS)[1:])  # of a structure in `system.table`
+# Lengths in units of the axes: 1 is the distance between two calls after one another.
+_LANE_HEIGHT = 1.15  # between the lanes of two agents
+_CALL_DISTANCE = 0.75  # between calls of one agent at the same time
+_MIN_ARROW_DISTANCE = 0.25  # an arrow that passes a call closer than this is bent
+_MIN_WIDTH = 3.0  # of a panel
+_STRUCTURE_COLUMNS = ("w", *list(DIMENSIONS)[1:])  # of a configuration in the results table
 
 
-def depths(one: Graph) -> list[int]:
-    """After how many calls each call can be made at the earliest."""
-    found = [0] * len(one.nodes)
-    for _ in one.nodes:  # as often as the longest way has calls
-        for source, target, _ in one.edges:
-            found[target] = max(found[target], found[source] + 1)
-    return found
+def compute_depths(graph: Graph) -> list[int]:
+    """After how many calls each call can be made at the earliest, in the order of the nodes."""
+    depths = [0] * len(graph.nodes)
+    for _ in graph.nodes:  # the longest path has no more calls than there are nodes
+        for source, target, _ in graph.edges:
+            depths[target] = max(depths[target], depths[source] + 1)
+    return depths
 
 
-def places(one: Graph) -> np.ndarray:
-    """Where each call is drawn, (calls, 2): by depth, and in the lane of its agent; calls that are made at the same
-    time beside each other."""
-    deep, out = depths(one), np.zeros((len(one.nodes), 2))
-    cells: dict[tuple[int, int], list[int]] = {}
-    for i, (_, agent) in enumerate(one.nodes):
-        cells.setdefault((deep[i], agent), []).append(i)
-    for (depth, agent), calls in cells.items():
-        for place, i in enumerate(calls):
-            out[i] = depth, -agent * _LANE + ((len(calls) - 1) / 2 - place) * _APART
-    return out
+def layout_calls(graph: Graph) -> np.ndarray:
+    """Where each call is drawn.
+
+    Returns:
+        (calls, 2): x is the depth, y the lane of the agent; calls of an agent at one depth stand beside each other.
+    """
+    depths = compute_depths(graph)
+    calls_by_spot: dict[tuple[int, int], list[int]] = {}  # by depth and agent
+    for call, (_, agent) in enumerate(graph.nodes):
+        calls_by_spot.setdefault((depths[call], agent), []).append(call)
+    positions = np.zeros((len(graph.nodes), 2))
+    for (depth, agent), calls in calls_by_spot.items():
+        for i, call in enumerate(calls):
+            offset = ((len(calls) - 1) / 2 - i) * _CALL_DISTANCE  # centred on the lane
+            positions[call] = depth, -agent * _LANE_HEIGHT + offset
+    return positions
 
 
-def short(role: str) -> str:
+def abbreviate_role(role: str) -> str:
     """Two letters of a role, for the inside of a circle."""
     return role[:2].capitalize()
 
 
 @plots.theme()
-def graphs_figure() -> Figure:
-    """All workflows as small graphs: calls from left to right, one lane and colour for each agent."""
-    every = {name: graph(name) for name in WORKFLOWS}
-    roles = dict.fromkeys(role for g in every.values() for role, _ in g.nodes)
-    told = ", ".join(f"{short(role)} {role}" for role in roles)
+def draw_workflow_graphs() -> Figure:
+    """Draws all workflows as small graphs: calls from left to right, one lane and colour for each agent."""
+    graphs = {name: graph(name) for name in WORKFLOWS}
+    roles = dict.fromkeys(role for g in graphs.values() for role, _ in g.nodes)
+    legend = ", ".join(f"{abbreviate_role(role)} {role}" for role in roles)
     note = (
-        f"{told}. Solid: is shown what the other left. Dashed: waits for it, and is shown nothing."
+        f"{legend}. Solid: is shown what the other left. "
+        "Dashed: waits for it, and is shown nothing."
     )
-    blind = ", ".join(
-        name for name, one in every.items() if not all(shown for *_, shown in one.edges)
-    )
-    title = (
-        f"{len(every)} workflows; a call waits without being shown anything in {blind or 'none'}"
-    )
-    sheet = plots.sheet(title, plots.WIDTH + 2.2, 6.4, note)
-    sheet.alt_text = (
-        f"Who is shown what in each workflow. {'; '.join(map(_told, every, every.values()))}."
-    )
-    for place, (axes, (name, one)) in enumerate(
-        zip(plots.tiles(sheet, len(every)), every.items(), strict=True)
-    ):
-        least, most = one.calls
-        axes.set_title(
-            f"{name}: {f'{least} to {most}' if most > least else least} call{'s' * (most > 1)}"
-        )
-        _draw(axes, one, place % 3 == 0)
-    return sheet
-
-
-def _told(name: str, one: Graph) -> str:
-    """A graph in words."""
-    edges = [
-        f"{one.nodes[a][0]} to {one.nodes[b][0]}{'' if shown else ' (waits only)'}"
-        for a, b, shown in sorted(one.edges)
+    only_waiting = [
+        name for name, g in graphs.items() if not all(has_content for *_, has_content in g.edges)
     ]
-    return f"{name}: {', '.join(edges) or one.nodes[0][0] + ' alone'}"
+    title = (
+        f"{len(graphs)} workflows; a call waits without being shown anything in "
+        f"{', '.join(only_waiting) or 'none'}"
+    )
+    figure = plots.new_figure(title, plots.WIDTH + 2.2, 6.4, note)
+    descriptions = [_describe_graph(name, g) for name, g in graphs.items()]
+    figure.alt_text = f"Who is shown what in each workflow. {'; '.join(descriptions)}."
+    panels = plots.add_panels(figure, len(graphs))
+    for i, (axes, (name, g)) in enumerate(zip(panels, graphs.items(), strict=True)):
+        fewest, most = g.calls
+        num_calls = f"{fewest} to {most}" if most > fewest else f"{fewest}"
+        axes.set_title(f"{name}: {num_calls} call{'s' if most > 1 else ''}")
+        _draw_graph(axes, g, label_lanes=i % 3 == 0)  # three panels in a row
+    return figure
 
 
-def _draw(axes: Axes, one: Graph, named: bool) -> None:
-    """named: whether the lanes' names stand beside it."""
-    at = places(one)
-    for source, target, shown in sorted(one.edges):
-        bend = -0.35 if _passes(at, source, target) else 0
+def _describe_graph(name: str, graph: Graph) -> str:
+    """A graph in words, for the alt text."""
+    roles = [role for role, _ in graph.nodes]
+    if not graph.edges:
+        return f"{name}: {roles[0]} alone"
+    edges = []
+    for source, target, has_content in sorted(graph.edges):
+        note = "" if has_content else " (waits only)"
+        edges.append(f"{roles[source]} to {roles[target]}{note}")
+    return f"{name}: {', '.join(edges)}"
+
+
+def _draw_graph(axes: Axes, graph: Graph, label_lanes: bool) -> None:
+    """Draws one workflow; the agents' names stand beside it if `label_lanes`."""
+    positions = layout_calls(graph)  # (calls, 2)
+
+    # Arrows, below the circles.
+    for source, target, has_content in sorted(graph.edges):
+        bend = -0.35 if _crosses_a_call(positions, source, target) else 0
         axes.annotate(
             "",
-            at[target],
-            at[source],
+            positions[target],
+            positions[source],
             zorder=1,
             arrowprops={
                 "arrowstyle": "-|>",
                 "color": plots.GREY,
                 "lw": 1.1,
-                "linestyle": "-" if shown else (0, (3, 2)),
+                "linestyle": "-" if has_content else (0, (3, 2)),
                 "shrinkA": 9,
                 "shrinkB": 9,
                 "connectionstyle": f"arc3,rad={bend}",
             },
         )
-    for (role, agent), (x, y) in zip(one.nodes, at, strict=True):
-        shade = plots.colour(ORDINALS[agent])
+
+    # Calls as circles in the colour of their agent.
+    for (role, agent), (x, y) in zip(graph.nodes, positions, strict=True):
+        color = plots.colour(ORDINALS[agent])
         axes.plot(
             x,
             y,
             "o",
             markersize=18,
             markerfacecolor="white",
-            markeredgecolor=shade,
+            markeredgecolor=color,
             markeredgewidth=2,
             zorder=2,
         )
         axes.text(
             x,
             y,
-            short(role),
+            abbreviate_role(role),
             ha="center",
             va="center",
             fontsize=8,
-            color=plots.ink(shade),
+            color=plots.text_colour(color),
             zorder=3,
         )
-    lanes = [-agent * _LANE for agent in range(len(ORDINALS))]
-    axes.set_yticks(lanes, ORDINALS if named else [""] * len(lanes))
+
+    # Lanes instead of axes.
+    lanes = [-agent * _LANE_HEIGHT for agent in range(len(ORDINALS))]
+    axes.set_yticks(lanes, ORDINALS if label_lanes else [""] * len(lanes))
     for text, name in zip(axes.get_yticklabels(), ORDINALS, strict=True):
-        text.set_color(plots.ink(plots.colour(name)))
+        text.set_color(plots.text_colour(plots.colour(name)))
     axes.tick_params(length=0)
-    axes.set(xlim=(-0.5, max(at[:, 0].max(), _WIDE) + 0.5), ylim=(lanes[-1] - 0.5, 1.25), xticks=[])
+    right_end = max(positions[:, 0].max(), _MIN_WIDTH) + 0.5
+    axes.set(xlim=(-0.5, right_end), ylim=(lanes[-1] - 0.5, 1.25), xticks=[])
     axes.grid(False)
     axes.spines[:].set_visible(False)
 
 
-def _passes(at: np.ndarray, source: int, target: int) -> bool:
-    """Whether a straight arrow would run through another call."""
-    way = at[target] - at[source]
-    for i, place in enumerate(at):
-        along = (place - at[source]) @ way / (way @ way)
-        if (
-            i not in (source, target)
-            and 0 < along < 1
-            and np.hypot(*(at[source] + along * way - place)) < _NEAR
-        ):
+def _crosses_a_call(positions: np.ndarray, source: int, target: int) -> bool:
+    """Whether a straight arrow between two calls would run through another; positions: (calls, 2)."""
+    arrow = positions[target] - positions[source]
+    for call, position in enumerate(positions):
+        if call in (source, target):
+            continue
+        # The nearest point of the arrow's line, as a fraction of the arrow.
+        fraction = (position - positions[source]) @ arrow / (arrow @ arrow)
+        nearest = positions[source] + fraction * arrow
+        if 0 < fraction < 1 and np.hypot(*(nearest - position)) < _MIN_ARROW_DISTANCE:
             return True
     return False
 
@@ -211,88 +227,126 @@ def _passes(at: np.ndarray, source: int, target: int) -> bool:
 # An episode ---------------------------------------------------------------------------------------
 
 
-def telling(rows: pd.DataFrame) -> pd.Series:
-    """The row of the record in which most can be seen: right, several calls, tools that were used, a budget that cut;
-    and of equals a hard question. Raises ValueError where there is none."""
+def choose_episode_row(rows: pd.DataFrame) -> pd.Series:
+    """Chooses the episode in which most can be seen.
+
+    It is correct, has several calls, used tools, and had a call cut by its budget, in this order of importance; of
+    equal ones it is the hardest question.
+
+    Args:
+        rows: Test episodes of the results table.
+
+    Returns:
+        One of the rows.
+
+    Raises:
+        ValueError: If there is no row.
+    """
     if rows.empty:
         raise ValueError("there is no episode to tell of; is a condition misspelled?")
-    seen = rows.assign(
+    ranked = rows.assign(
         several=rows["calls"].clip(upper=4),
         tooled=rows["used"].clip(upper=2),
         short=rows["cut"] > 0,
     )
     order = ["correct", "several", "tooled", "short", "difficulty", "item"]
-    return rows.loc[seen.sort_values(order, ascending=[False] * 5 + [True], kind="stable").index[0]]
+    ascending = [False, False, False, False, False, True]
+    ranked = ranked.sort_values(order, ascending=ascending, kind="stable")
+    return rows.loc[ranked.index[0]]
 
 
-def job_of(row: pd.Series, params: Params) -> Job:
-    """What was done on a row of the record. Raises ValueError for a question that is not in the exam."""
-    found = questions(row["group"], "test", params.configuration.test_items)
-    named = [
-        [name.strip() for name in agent.split(",") if name.strip()]
-        for agent in row["atoms"].split("|")
-    ]
-    made = Configuration(tuple(int(row[name]) for name in _COLUMNS), tuple(map(tuple, named)))
-    for item in found:
-        if item.prompt == row["prompt"]:
-            return Job(item, made, TEST_DRAW)
+def rebuild_job(row: pd.Series, params: Params) -> Job:
+    """The question and configuration of a row of the results table, as a job that can be run again.
+
+    Raises:
+        ValueError: If the question is not in the test set.
+    """
+    test_questions = questions(row["group"], "test", params.configuration.test_items)
+    # Atoms are recorded as "name, name|name", agents separated by bars.
+    atoms = []
+    for agent_atoms in row["atoms"].split("|"):
+        names = [name.strip() for name in agent_atoms.split(",")]
+        atoms.append(tuple(name for name in names if name))
+    structure = tuple(int(row[column]) for column in _STRUCTURE_COLUMNS)
+    configuration = Configuration(structure, tuple(atoms))
+    for question in test_questions:
+        if question.prompt == row["prompt"]:
+            return Job(question, configuration, TEST_DRAW)
     raise ValueError(
-        f"no question of {row['group']} reads {row['prompt']!r}; the exam has {len(found)} of that kind"
+        f"no question of {row['group']} reads {row['prompt']!r}; "
+        f"the exam has {len(test_questions)} of that kind"
     )
 
 
-def played(
+def replay_job(
     job: Job,
     params: Params,
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = experiment.RUNS,
 ) -> Outcome:
-    """A job once more, by the agents' model. Hosted agents answer from the cassette."""
-    with opened_place(experiment.make_context(params, models, runs), params.configuration) as place:
-        return place.system(params.configuration.model).run([job])[0]
+    """Runs a job once more with the agents' model. Hosted models answer from the recorded replies."""
+    context = experiment.make_context(params, models, runs)
+    with opened_place(context, params.configuration) as environment:
+        return environment.system(params.configuration.model).run([job])[0]
 
 
-def verdict_words(outcome: Outcome) -> str:
-    """How it ended."""
+def describe_outcome(outcome: Outcome) -> str:
+    """How an episode ended, as a line of text."""
+    correctness = "right" if outcome.correct else "wrong"
     tools = ", ".join(outcome.tools) or "none"
     return (
-        f"{'right' if outcome.correct else 'wrong'}: {outcome.answer or 'no answer'}; {outcome.calls} calls, "
+        f"{correctness}: {outcome.answer or 'no answer'}; {outcome.calls} calls, "
         f"{outcome.tokens_out} tokens written, {outcome.cut} calls cut by their budget; tools used: {tools}; "
         f"${outcome.cost_usd * 1e3:.2f} per 1,000 such questions, {outcome.seconds * 1e3:.1f} ms"
     )
 
 
 def episode_html(job: Job, outcome: Outcome, caption: str) -> tuple[str, str]:
-    """The calls one below the other in the colour of their agent, and as plain text. Raises ValueError without one."""
+    """Renders the calls of an episode one below the other, each in the colour of its agent.
+
+    Args:
+        job: The question and its configuration.
+        outcome: What the episode came to, with its calls.
+        caption: Stands above.
+
+    Returns:
+        HTML and plain text.
+
+    Raises:
+        ValueError: If the outcome has no calls.
+    """
     if not outcome.trail:
         raise ValueError("the episode has no call to show")
-    named = zip(AGENTS, job.configuration.atoms, strict=True)
-    atoms = "; ".join(f"{agent}: {', '.join(told)}" for agent, told in named if told)
-    heading = f"{job.configuration.workflow}: {job.item.prompt}"
-    more = f"Told besides their roles: {atoms or 'nothing'}."
-    parts = [(f"<p>{escape(more)}</p>", more), *(_part(job, note) for note in outcome.trail)]
-    return spoken.together(caption, [(heading, parts, verdict_words(outcome))])
-
-
-def _part(job: Job, note: Note) -> tuple[str, str]:
-    """One call as HTML and as plain text."""
-    shade = plots.ink(plots.colour(ORDINALS[note.agent]))
-    budget, tools = (
-        TIERS[job.configuration.tier(note.agent)],
-        ", ".join(job.configuration.tools(note.agent)),
-    )
-    about = f"{ORDINALS[note.agent]}, budget {budget}, {tools or 'no tool'}; ready after "
-    about += f"{note.at * 1e3:.1f} ms{'; cut by its budget' if note.cut else ''}"
-    lines = [f"notes: {note.steps}"] if note.steps else []
-    lines += [
-        f"answer: {note.answer}"
-        if note.answer is not None
-        else f"no answer; it wrote: {note.text or 'nothing'}"
+    agent_atoms = [
+        f"{agent}: {', '.join(atoms)}"
+        for agent, atoms in zip(AGENTS, job.configuration.atoms, strict=True)
+        if atoms
     ]
-    style = f"border-left:5px {'dotted' if note.cut else 'solid'} {shade};padding-left:.6em;margin:.3em 0"
+    preamble = f"Told besides their roles: {'; '.join(agent_atoms) or 'nothing'}."
+    segments = [(f"<p>{escape(preamble)}</p>", preamble)]
+    segments += [_render_call(job, note) for note in outcome.trail]
+    heading = f"{job.configuration.workflow}: {job.item.prompt}"
+    return spoken.join_episodes(caption, [(heading, segments, describe_outcome(outcome))])
+
+
+def _render_call(job: Job, note: Note) -> tuple[str, str]:
+    """One call as HTML and as plain text."""
+    budget = TIERS[job.configuration.tier(note.agent)]
+    tools = ", ".join(job.configuration.tools(note.agent)) or "no tool"
+    about = f"{ORDINALS[note.agent]}, budget {budget}, {tools}; ready after {note.at * 1e3:.1f} ms"
+    if note.cut:
+        about += "; cut by its budget"
+    lines = [f"notes: {note.steps}"] if note.steps else []
+    if note.answer is not None:
+        lines.append(f"answer: {note.answer}")
+    else:
+        lines.append(f"no answer; it wrote: {note.text or 'nothing'}")
+
+    color = plots.text_colour(plots.colour(ORDINALS[note.agent]))
+    bar_style = "dotted" if note.cut else "solid"
+    style = f"border-left:5px {bar_style} {color};padding-left:.6em;margin:.3em 0"
+    heading = f"<strong>{escape(note.role)}</strong> <small>({escape(about)})</small>"
     body = "<br>".join(f"<code>{escape(line)}</code>" for line in lines)
-    head = f"<strong>{escape(note.role)}</strong> <small>({escape(about)})</small>"
-    return (
-        f'<p style="{style}">{head}<br>{body}</p>',
-        f"{note.role:10} {about}\n    " + "\n    ".join(lines),
-    )
+    markup = f'<p style="{style}">{heading}<br>{body}</p>'
+    plain = f"{note.role:10} {about}\n    " + "\n    ".join(lines)
+    return markup, plain

@@ -1,4 +1,4 @@
-"""Prompts and replies as HTML: which component said what, what the model answered, what came of it.
+"""Prompts and replies as HTML: the components of a prompt, the model's reply, and the decision read from it.
 
 The styles stand on the elements, so that a prompt looks the same in JupyterLab and in the report, light
 or dark; a component is named in words and not by colour alone. Left out: rendering prompts, which is
@@ -14,66 +14,87 @@ from lib.orchestration.decisions import Exchange
 from lib.orchestration.prompt_components import ORDER, Part
 from lib.plots.sliders import live
 
-LONG = 12  # lines; a longer part is folded
-STRIP = 4  # steps that a report shows one below the other
-_MEANING = {each.name: each.meaning for each in ORDER}
+MAX_LINES = 12  # a longer component is folded
+STEPS_SHOWN = 4  # steps that a report shows one below the other
+_MEANING = {component.name: component.meaning for component in ORDER}
 _COLOURS = {  # Okabe and Ito
     "instr": "#0072B2", "mem_l": "#CC79A7", "query": "#D55E00", "know": "#009E73",
     "tools": "#009E73", "state": "#E69F00", "reflect": "#56B4E9", "mem_s": "#CC79A7",
 }  # fmt: skip
 _PRE = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0.3rem 0;font-size:0.85rem;background:transparent"
 _ADDED = "text-decoration:underline;text-decoration-thickness:2px;font-weight:600;background:transparent;color:inherit"
-_GONE = "text-decoration:line-through;opacity:0.75;background:transparent;color:inherit"
+_REMOVED = "text-decoration:line-through;opacity:0.75;background:transparent;color:inherit"
 _ABSENT = "<p>Not part of this step's prompt.</p>"
-_ALIKE = 0.5  # share of common words from which two lines count as one that was changed
+_MIN_SIMILARITY = 0.5  # share of common words from which two lines count as one that was changed
 
 
 def prompt_html(parts: Sequence[Part], caption: str) -> str:
-    """A prompt, one block per component: its name, its meaning, the message it belongs to, its text.
+    """Renders a prompt, one block per component: its name, its meaning, the message it belongs to, its text.
 
-    Raises ValueError without a part.
+    Args:
+        parts: The components of the prompt, in order.
+        caption: Stands above.
+
+    Raises:
+        ValueError: If there is no component.
     """
     if not parts:
         raise ValueError(
             "there is no prompt to show; a decision has exchanges only where it was asked to keep them"
         )
-    blocks = "\n".join(_block(part, _text(part.text)) for part in parts)
-    return _figure(blocks, caption)
+    blocks = [_component_block(component, _fold_long_text(component.text)) for component in parts]
+    return _figure("\n".join(blocks), caption)
 
 
 def exchange_html(exchanges: Sequence[Exchange], caption: str) -> str:
-    """A decision reply by reply: what had changed in the prompt, what was said, what came of it."""
+    """Renders the requests behind one decision: what had changed in the prompt, the reply, and its outcome.
+
+    Args:
+        exchanges: The requests and replies, in order; several where replies had to be repeated.
+        caption: Stands above.
+
+    Raises:
+        ValueError: If there is no exchange.
+    """
     if not exchanges:
         raise ValueError("there is no exchange to show")
-    items, before = [], {}
+    items = []
+    previous_texts: dict[str, str] = {}  # by component, of the last prompt
     for exchange in exchanges:
-        now = {part.component: part.text for part in exchange.parts}
-        changed = (
-            [name for name in now if now[name] != before.get(name)] if before else ["everything"]
-        )
-        told = (
-            f"new in the prompt: {', '.join(changed)}"
-            if changed
-            else "the same prompt, with the complaint below it"
-        )
+        texts = {component.component: component.text for component in exchange.parts}
+        changed = [name for name in texts if texts[name] != previous_texts.get(name)]
+        if not previous_texts:
+            note = "new in the prompt: everything"
+        elif changed:
+            note = f"new in the prompt: {', '.join(changed)}"
+        else:
+            note = "the same prompt, with the complaint below it"
         items.append(
-            f"<li><div>{escape(told)}</div><div>the reply:</div>{_pre(exchange.reply)}"
-            f"<div>what came of it:</div>{_pre(exchange.outcome)}</li>"
+            f"<li><div>{escape(note)}</div><div>the reply:</div>{_preformatted(exchange.reply)}"
+            f"<div>what came of it:</div>{_preformatted(exchange.outcome)}</li>"
         )
-        before = now
+        previous_texts = texts
     return _figure(f"<ol>\n{''.join(items)}</ol>", caption)
 
 
 def explorer(
     decisions: Mapping[str, Sequence[Sequence[Part]]], caption: str, component: str = "mem_s"
 ) -> str:
-    """One component over an episode, changes marked; with controls to pick another in a live session.
+    """Renders one prompt component over an episode; a live session also gets controls to pick another.
 
-    decisions: the parts of each step's first prompt, by orchestrator. Returns the still HTML: `component`
-    of the last orchestrator at four steps in a row, what is new underlined, what is gone struck out. Raises ValueError
-    where that one never shows it, and where an orchestrator has no step.
+    Args:
+        decisions: By orchestrator, the components of each step's first prompt.
+        caption: Stands above.
+        component: The component that the static HTML shows.
+
+    Returns:
+        Static HTML: `component` of the last orchestrator at four steps in a row, with additions underlined and
+        deletions struck out.
+
+    Raises:
+        ValueError: If an orchestrator has no step, or the last one never shows the component.
     """
-    empty = [kind for kind, steps in decisions.items() if not steps]
+    empty = [orchestrator for orchestrator, steps in decisions.items() if not steps]
     if empty or not decisions:
         raise ValueError(
             f"there is no decision to explore{' of ' + ', '.join(empty) if empty else ''}"
@@ -82,147 +103,180 @@ def explorer(
         from IPython.display import display  # imported here: a report needs neither of the two
 
         display(controls(decisions))
-    kind, steps = list(decisions.items())[-1]
-    first = min(1, max(len(steps) - STRIP, 0))  # the first step has nothing to remember
-    shown = range(first, min(first + STRIP, len(steps)))
-    blocks, before = [], None
-    for step in shown:
-        part = _find(steps[step], component)
-        if part is None:
-            raise ValueError(f"{kind} shows no component {component!r} at step {step + 1}")
-        blocks.append(_block(part, _marked(before, part.text), f"{kind}, step {step + 1}: "))
-        before = part.text
+
+    orchestrator, steps = list(decisions.items())[-1]
+    # The first step has no memory yet, so the second is the first to show, if there are enough.
+    first_step = min(1, max(len(steps) - STEPS_SHOWN, 0))
+    blocks = []
+    previous_text = None
+    for step in range(first_step, min(first_step + STEPS_SHOWN, len(steps))):
+        shown_component = _find_component(steps[step], component)
+        if shown_component is None:
+            raise ValueError(f"{orchestrator} shows no component {component!r} at step {step + 1}")
+        body = _mark_changes(previous_text, shown_component.text)
+        blocks.append(_component_block(shown_component, body, f"{orchestrator}, step {step + 1}: "))
+        previous_text = shown_component.text
     note = (
-        f"{caption}: {component} of {kind}; since the block above, "
+        f"{caption}: {component} of {orchestrator}; since the block above, "
         "what is new is underlined, what is gone struck out"
     )
     return _figure("".join(blocks), note)
 
 
 def controls(decisions: Mapping[str, Sequence[Sequence[Part]]]):
-    """Orchestrator, step and component to pick, above the text that they choose; an `ipywidgets.VBox`."""
+    """Makes controls for orchestrator, step and component, above the text that they choose.
+
+    Args:
+        decisions: By orchestrator, the components of each step's first prompt.
+
+    Returns:
+        An `ipywidgets.VBox`.
+    """
     import ipywidgets as widgets
 
-    kind = widgets.Dropdown(options=list(decisions), description="who")
+    orchestrator = widgets.Dropdown(options=list(decisions), description="who")
     step = widgets.IntSlider(
-        1, 1, len(decisions[kind.value]), description="step", continuous_update=False
+        1, 1, len(decisions[orchestrator.value]), description="step", continuous_update=False
     )
-    component = widgets.Dropdown(options=_names(decisions[kind.value]), description="component")
+    component = widgets.Dropdown(
+        options=_component_names(decisions[orchestrator.value]), description="component"
+    )
     text = widgets.HTML()
 
     def redraw(_change=None) -> None:
-        steps, place = decisions[kind.value], step.value - 1
-        part = _find(steps[place], component.value) if place < len(steps) else None
-        previous = _find(steps[place - 1], component.value) if 0 < place < len(steps) else None
-        text.value = (
-            _block(part, _marked(previous.text if previous else None, part.text))
-            if part
-            else _ABSENT
-        )
+        steps = decisions[orchestrator.value]
+        index = step.value - 1  # the slider counts from 1
+        current = previous = None
+        if index < len(steps):
+            current = _find_component(steps[index], component.value)
+        if 0 < index < len(steps):
+            previous = _find_component(steps[index - 1], component.value)
+        if current is None:
+            text.value = _ABSENT
+        else:
+            previous_text = previous.text if previous else None
+            text.value = _component_block(current, _mark_changes(previous_text, current.text))
 
-    def another(_change) -> None:
-        names, kept = _names(decisions[kind.value]), component.value
-        step.max = len(decisions[kind.value])
+    def change_orchestrator(_change) -> None:
+        names = _component_names(decisions[orchestrator.value])
+        selected_name = component.value
+        step.max = len(decisions[orchestrator.value])
         component.options = names
-        component.value = kept if kept in names else names[0]
+        component.value = selected_name if selected_name in names else names[0]
         redraw()
 
-    kind.observe(another, names="value")
+    orchestrator.observe(change_orchestrator, names="value")
     for control in (step, component):
         control.observe(redraw, names="value")
     redraw()
-    return widgets.VBox([widgets.HBox([kind, component]), step, text])
+    return widgets.VBox([widgets.HBox([orchestrator, component]), step, text])
 
 
-def _names(steps: Sequence[Sequence[Part]]) -> list[str]:
+def _component_names(steps: Sequence[Sequence[Part]]) -> list[str]:
     """Every component that some step shows, in the order of appearance."""
-    return list(dict.fromkeys(part.component for parts in steps for part in parts))
+    names = [component.component for components in steps for component in components]
+    return list(dict.fromkeys(names))
 
 
-def _find(parts: Sequence[Part], component: str) -> Part | None:
-    return next((part for part in parts if part.component == component), None)
+def _find_component(components: Sequence[Part], name: str) -> Part | None:
+    return next((component for component in components if component.component == name), None)
 
 
-def _block(part: Part, body: str, before: str = "") -> str:
-    shade = _COLOURS.get(part.component, "#595959")
-    meaning = _MEANING.get(part.component, "")
-    label = f"<strong>{escape(before + part.component)}</strong> {escape(meaning)} ({escape(part.role)} message)"
+def _component_block(component: Part, body: str, prefix: str = "") -> str:
+    """A component's name after `prefix`, its meaning, and `body` (HTML), behind a bar of its colour."""
+    color = _COLOURS.get(component.component, "#595959")
+    meaning = _MEANING.get(component.component, "")
+    name = f"<strong>{escape(prefix + component.component)}</strong>"
+    label = f"{name} {escape(meaning)} ({escape(component.role)} message)"
     return (
-        f'<div style="border-left:0.35rem solid {shade};padding:0.2rem 0.8rem;margin:0.5rem 0">'
+        f'<div style="border-left:0.35rem solid {color};padding:0.2rem 0.8rem;margin:0.5rem 0">'
         f"<div>{label}</div>{body}</div>\n"
     )
 
 
 def _figure(body: str, caption: str) -> str:
-    """The caption stands on top, like a table's: what follows it is long."""
+    """A figure with its caption on top, like a table's, because the body is long."""
     return f"<figure><figcaption>{escape(caption, quote=False)}</figcaption>\n{body}</figure>\n"
 
 
-def _text(text: str) -> str:
-    """A part's text; a long one is folded behind its first line."""
+def _fold_long_text(text: str) -> str:
+    """A component's text; a long one is folded behind its first line."""
     lines = text.splitlines()
-    if len(lines) <= LONG:
-        return _pre(text)
-    first = next((line for line in lines if line.strip()), "")
-    return (
-        f"<details><summary>{escape(first)} … ({len(lines)} lines)</summary>{_pre(text)}</details>"
-    )
+    if len(lines) <= MAX_LINES:
+        return _preformatted(text)
+    first_line = next((line for line in lines if line.strip()), "")
+    summary = f"<summary>{escape(first_line)} … ({len(lines)} lines)</summary>"
+    return f"<details>{summary}{_preformatted(text)}</details>"
 
 
-def _pre(text: str) -> str:
+def _preformatted(text: str) -> str:
     return f'<pre style="{_PRE}">{escape(text, quote=False)}</pre>'
 
 
-def _marked(before: str | None, text: str) -> str:
-    """The text with what is new since `before` underlined and what is gone struck out.
+def _mark_changes(previous_text: str | None, text: str) -> str:
+    """The text with additions since `previous_text` underlined and deletions struck out.
 
     Compared by lines first, so that a line that moved out of the memory is not mixed with the one that came;
     a line that was changed in part is compared by words.
     """
-    if before is None:
-        return _pre(text)
-    old, new = before.splitlines(), text.splitlines()
+    if previous_text is None:
+        return _preformatted(text)
+    old_lines = previous_text.splitlines()
+    new_lines = text.splitlines()
+    matcher = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False)
     lines = []
-    for tag, start, end, first, last in difflib.SequenceMatcher(
-        None, old, new, autojunk=False
-    ).get_opcodes():
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        new_block = new_lines[new_start:new_end]
         if tag == "equal":
-            lines += [escape(line, quote=False) for line in new[first:last]]
+            lines += [escape(line, quote=False) for line in new_block]
         else:
-            lines += _changed(old[start:end], new[first:last])
+            lines += _mark_changed_lines(old_lines[old_start:old_end], new_block)
     return f'<pre style="{_PRE}">{chr(10).join(lines)}</pre>'
 
 
-def _changed(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """Lines for a place where the texts differ: pairs of similar lines merged, others whole."""
-    pairs = (
-        [(_words(a), _words(b)) for a, b in zip(old, new, strict=False)]
-        if len(old) == len(new)
-        else []
-    )
-    matchers = [difflib.SequenceMatcher(None, a, b, autojunk=False) for a, b in pairs]
-    if pairs and all(matcher.ratio() >= _ALIKE for matcher in matchers):
-        return [_merged(matcher, *pair) for matcher, pair in zip(matchers, pairs, strict=True)]
-    return [_mark("del", line) for line in old] + [_mark("ins", line) for line in new]
+def _mark_changed_lines(old_lines: Sequence[str], new_lines: Sequence[str]) -> list[str]:
+    """Marks a place where two texts differ: pairs of similar lines by words, others as whole lines."""
+    if old_lines and len(old_lines) == len(new_lines):
+        word_pairs = [
+            (_split_words(old), _split_words(new))
+            for old, new in zip(old_lines, new_lines, strict=True)
+        ]
+        matchers = [
+            difflib.SequenceMatcher(None, old, new, autojunk=False) for old, new in word_pairs
+        ]
+        if all(matcher.ratio() >= _MIN_SIMILARITY for matcher in matchers):
+            return [
+                _mark_changed_words(matcher, old, new)
+                for matcher, (old, new) in zip(matchers, word_pairs, strict=True)
+            ]
+    deletions = [_mark_text("del", line) for line in old_lines]
+    insertions = [_mark_text("ins", line) for line in new_lines]
+    return deletions + insertions
 
 
-def _merged(matcher: difflib.SequenceMatcher, old: Sequence[str], new: Sequence[str]) -> str:
-    parts = []
-    for tag, start, end, first, last in matcher.get_opcodes():
-        said = "".join(new[first:last])
-        parts += [escape(said, quote=False)] if tag == "equal" else []
-        parts += (
-            [_mark("del", "".join(old[start:end])), _mark("ins", said)] if tag != "equal" else []
-        )
-    return "".join(parts)
+def _mark_changed_words(
+    matcher: difflib.SequenceMatcher, old_words: Sequence[str], new_words: Sequence[str]
+) -> str:
+    """One line with deleted words struck out and new ones underlined."""
+    pieces = []
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        new_text = "".join(new_words[new_start:new_end])
+        if tag == "equal":
+            pieces.append(escape(new_text, quote=False))
+        else:
+            pieces.append(_mark_text("del", "".join(old_words[old_start:old_end])))
+            pieces.append(_mark_text("ins", new_text))
+    return "".join(pieces)
 
 
-def _words(line: str) -> list[str]:
+def _split_words(line: str) -> list[str]:
+    """Words, blanks and single signs, which together are the line."""
     return re.findall(r"\s+|\w+(?:[.-]\w+)*|[^\w\s]", line)
 
 
-def _mark(tag: str, text: str) -> str:
+def _mark_text(tag: str, text: str) -> str:
+    """A text within <ins> or <del>."""
     if not text.strip():
         return text if tag == "ins" else ""  # blanks: nothing to underline, nothing to miss
-    style = _ADDED if tag == "ins" else _GONE
+    style = _ADDED if tag == "ins" else _REMOVED
     return f'<{tag} style="{style}">{escape(text, quote=False)}</{tag}>'

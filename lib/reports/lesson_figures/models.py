@@ -1,4 +1,4 @@
-"""Drawings that only lesson 03 needs: a reply taken apart, and a figure that grows while models learn."""
+"""Drawings that only lesson 03 needs: a reply token by token, and a figure that grows while models learn."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,52 +13,68 @@ from matplotlib.figure import Figure
 from lib.language_models.generation import Generation
 from lib.language_models.tokenizer import tokenizer
 from lib.plots.sliders import live
-from lib.plots.theme import png
+from lib.plots.theme import render_png
 
 
 @contextmanager
-def watching(
+def watch_training(
     curves: Callable[[], pd.DataFrame], figure: Callable[[pd.DataFrame], Figure], every: float = 3.0
 ) -> Iterator[None]:
-    """In a live session, draw the curves as far as they have come every few seconds while the block runs; nothing in a
-    report. curves: as `models.build.curves` returns them."""
+    """Redraws training curves in a live session while the block runs; does nothing in a report.
+
+    Args:
+        curves: Returns the curves as far as they have come, as `build.curves` does.
+        figure: Draws them.
+        every: Seconds between two drawings.
+    """
     if not live():
         yield
         return
     from ipywidgets import Image  # imported here: a report needs none
 
-    picture, done = Image(format="png"), threading.Event()
-    display(picture)
+    image = Image(format="png")
+    block_ended = threading.Event()
+    display(image)
 
-    def look() -> None:
-        while not done.wait(every):
+    def redraw_until_end() -> None:
+        while not block_ended.wait(every):
             table = curves()
             if len(table):
-                picture.value = png(figure(table))
+                image.value = render_png(figure(table))
 
-    watcher = threading.Thread(target=look, daemon=True)
+    watcher = threading.Thread(target=redraw_until_end, daemon=True)
     watcher.start()
     try:
         yield
     finally:
-        done.set()
+        block_ended.set()
         watcher.join()
-        picture.close()
+        image.close()
 
 
 def reply_html(prompt: str, reply: Generation) -> tuple[str, str]:
-    """A reply token by token, as HTML and as plain text: the less sure a token was, the heavier its line."""
+    """Renders a reply token by token: the lower a token's probability, the heavier its line.
+
+    Args:
+        prompt: What the model was asked.
+        reply: Its reply, with the log-probability and entropy of each token.
+
+    Returns:
+        HTML and plain text.
+    """
     tokens = tokenizer().convert_ids_to_tokens(reply.ids)
-    spans, plain = [], []
+    spans, words = [], []
     for token, logprob, entropy in zip(tokens, reply.logprobs, reply.entropies, strict=True):
-        chance = float(np.exp(logprob))
-        width = 1 + round(5 * (1 - chance))
+        probability = float(np.exp(logprob))
+        width = 1 + round(5 * (1 - probability))  # pixels
         border = f"border-bottom:{width}px solid #D55E00"
         style = f"display:inline-block;margin:0 0.35rem 0.5rem 0;{border};text-align:center"
-        below = f'<br><small style="opacity:0.75">{chance:.2f}</small>'
+        number = f'<br><small style="opacity:0.75">{probability:.2f}</small>'
+        text = token.strip()
         spans.append(
-            f'<span style="{style}" title="entropy {entropy:.2f} nats">{escape(token.strip())}{below}</span>'
+            f'<span style="{style}" title="entropy {entropy:.2f} nats">{escape(text)}{number}</span>'
         )
-        plain.append(f"{token.strip()} ({chance:.2f})")
-    asked = f"<p><strong>Asked:</strong> {escape(prompt)}</p>"
-    return f"<div>{asked}<p>{''.join(spans)}</p></div>\n", f"{prompt} -> {' '.join(plain)}"
+        words.append(f"{text} ({probability:.2f})")
+    prompt_html = f"<p><strong>Asked:</strong> {escape(prompt)}</p>"
+    markup = f"<div>{prompt_html}<p>{''.join(spans)}</p></div>\n"
+    return markup, f"{prompt} -> {' '.join(words)}"

@@ -1,8 +1,9 @@
-"""Lesson 06's displays: a menu and its user, the sandbox, an office task and its criteria, and one question before and
-after training."""
+"""Lesson 06's displays: a tool menu and its user, the sandbox, an office task and its criteria, and one question before
+and after training."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -21,7 +22,7 @@ from lib.tool_orchestration.tool_menu import Offer
 from lib.tools.python import python
 from lib.tools.sandbox import Sandbox
 
-plots.register(
+plots.register_styles(
     {  # tools, methods
         "calculator": ("#0072B2", "s"),
         "search": ("#009E73", "d"),
@@ -53,121 +54,130 @@ CODES = (
 )
 
 
-def assigned(results: Results, settings: ToolSettings) -> list[Assignment]:
-    """The assignments of the exam `test` at list prices, in the order of its items."""
+def make_test_assignments(results: Results, settings: ToolSettings) -> list[Assignment]:
+    """The assignments of the test set `test` at list prices, in the order of its items."""
     return test_sets.exam("test", results.offers, results.offers, settings)
 
 
-def example(results: Results, settings: ToolSettings) -> Assignment:
-    """A question with as long a menu as any, and a user who likes tools by name, if there is one."""
+def choose_example(results: Results, settings: ToolSettings) -> Assignment:
+    """Chooses a question with as long a menu as any, and a user who prefers tools by name, if there is one."""
 
-    def told(a: Assignment) -> tuple:
-        who = a.preference
-        return (
-            bool(who.tools) and not who.confidential,
-            min(who.accuracy, who.cost) > 0,
-            len(a.menu.offers),
+    def rank_example(assignment: Assignment) -> tuple:
+        preference = assignment.preference
+        names_tools = bool(preference.tools) and not preference.confidential
+        least_weight = min(preference.accuracy, preference.cost)
+        return names_tools, least_weight > 0, len(assignment.menu.offers)
+
+    assignments = make_test_assignments(results, settings)
+    questions = [assignment for assignment in assignments if assignment.kind != "office"]
+    return max(questions, key=rank_example)
+
+
+def make_price_table(offers: Iterable[Offer]) -> pd.DataFrame:
+    """Tabulates tools: the text that an orchestrator reads, typical price and latency, and the skills in words."""
+    rows = []
+    for offer in offers:
+        skills = [
+            f"{FAMILIES[family]} up to {difficulty}" for family, difficulty in offer.skills.items()
+        ]
+        rows.append(
+            {
+                "tool": offer.name,
+                "reads": offer.text,
+                "$ per million calls": offer.typical_cost_usd * MICRO,
+                "ms": offer.typical_seconds * MILLI,
+                "good at": ", ".join(skills) or "nothing by its card",
+            }
         )
-
-    return max((a for a in assigned(results, settings) if a.kind != "office"), key=told)
-
-
-def priced(offers: Iterable[Offer]) -> pd.DataFrame:
-    """Each tool: what an orchestrator reads of it, its typical price and latency, and its skills in words."""
-
-    def good(o):
-        return ", ".join(f"{FAMILIES[family]} up to {reach}" for family, reach in o.skills.items())
-
-    told = [
-        (
-            o.name,
-            o.text,
-            o.typical_cost_usd * MICRO,
-            o.typical_seconds * MILLI,
-            good(o) or "nothing by its card",
-        )
-        for o in offers
-    ]
-    return pd.DataFrame(told, columns=["tool", "reads", "$ per million calls", "ms", "good at"])
+    return pd.DataFrame(rows, columns=["tool", "reads", "$ per million calls", "ms", "good at"])
 
 
-def tool_table(results: Results, params: Params) -> pd.DataFrame:
-    """Every tool that there is, at list prices."""
-    table, backends = (
-        priced(results.offers.values()).drop(columns="reads"),
-        {"scripted": "scripted stand-in"},
-    )
-    of = {word: params.llm.models[name].backend for word, name in params.tools.models.items()}
-    kinds = [
-        backends.get(of[n], f"model, {of[n]}") if n in of else "function" for n in table["tool"]
-    ]
+def make_tool_table(results: Results, params: Params) -> pd.DataFrame:
+    """Tabulates every tool at list prices, with its kind, where it runs, and whether it is offered in training."""
+    table = make_price_table(results.offers.values()).drop(columns="reads")
+
+    # What stands behind a tool: a function, a scripted model, or a model of some backend.
+    backends = {
+        tool: params.llm.models[model].backend for tool, model in params.tools.models.items()
+    }
+    kinds = []
+    for tool in table["tool"]:
+        backend = backends.get(tool)
+        if backend is None:
+            kinds.append("function")
+        elif backend == "scripted":
+            kinds.append("scripted stand-in")
+        else:
+            kinds.append(f"model, {backend}")
     table.insert(1, "kind", kinds)
+
     table.loc[table["tool"] == tool_menu.OFFICE, "good at"] = "an office's own records"
-    at_home, offered = (
-        (*tool_menu.LOCAL, tool_menu.OFFICE),
-        ~table["tool"].isin(params.tools.unseen),
-    )
-    return table.assign(
-        **{"on the user's machine": table["tool"].isin(at_home), "in training": offered}
-    )
+    local_tools = (*tool_menu.LOCAL, tool_menu.OFFICE)
+    table["on the user's machine"] = table["tool"].isin(local_tools)
+    table["in training"] = ~table["tool"].isin(params.tools.unseen)
+    return table
 
 
-def schema(assignment: Assignment) -> str:
-    """The first function on a menu, or else the first tool, as OpenAI's API is told of it."""
-    desk = Desk(None, {})  # type: ignore[arg-type]  # nobody is asked anything
-    told = prompted_baseline.schemas(assignment, desk, lab=False)
-    places = [i for i, offer in enumerate(assignment.menu.offers) if not offer.model]
-    return json.dumps(told[places[0] if places else 0], indent=2)
+def first_tool_schema(assignment: Assignment) -> str:
+    """The OpenAI function schema of the first function on a menu, or else of the first tool, as JSON."""
+    environment = Desk(None, {})  # type: ignore[arg-type]  # no model is called
+    schemas = prompted_baseline.schemas(assignment, environment, lab=False)
+    functions = [i for i, offer in enumerate(assignment.menu.offers) if not offer.model]
+    index = functions[0] if functions else 0
+    return json.dumps(schemas[index], indent=2)
 
 
-def sandbox_table() -> pd.DataFrame:
-    """Lines that a model may write, benign and not: what kind of end they come to, and what is heard of it."""
+def make_sandbox_table() -> pd.DataFrame:
+    """Runs lines that a model may write, harmless and not: how each ends, and the reply that the model gets."""
+    rows = []
     with Sandbox() as sandbox:
         tool = python(sandbox)
-        kinds = [sandbox.run(code).kind or "none: it worked" for code in CODES]
-        return pd.DataFrame(
-            {"code": CODES, "kind of end": kinds, "heard": [tool({"code": code}) for code in CODES]}
-        )
+        for code in CODES:
+            kind = sandbox.run(code).kind or "none: it worked"
+            rows.append({"code": code, "kind of end": kind, "heard": tool({"code": code})})
+    return pd.DataFrame(rows)
 
 
 # Office tasks --------------------------------------------------------------------------------------
 
 
-def office_task() -> Task:
-    """A task that reads, writes and has something to say: one with as few calls as any, of a test office."""
-    return min(
-        episode_specs.office("test", 40, 1),
-        key=lambda task: (not _telling(task), len(task.calls), task.id),
-    )
+def choose_office_task() -> Task:
+    """Chooses a task of a test office that reads, writes and has something to say, with as few calls as any."""
+    tasks = episode_specs.office("test", 40, 1)
+    return min(tasks, key=lambda task: (not _separates_criteria(task), len(task.calls), task.id))
 
 
-def _telling(task: Task) -> bool:
+def _separates_criteria(task: Task) -> bool:
     """Whether each criterion can be missed on its own."""
-    reads, writes = _parted(task)
+    reads, writes = _split_calls(task)
     if not task.info or not reads or not writes:
         return False
-    lazy, rash = _acted(task, reads, task.answer), _acted(task, writes, task.answer)
-    return lazy[:3] == (False, True, True) and rash[:3] == (True, True, False)
+    # (execution, fidelity, completeness): nothing written, and nothing read.
+    only_reads = _judge_calls(task, reads, task.answer)[:3]
+    only_writes = _judge_calls(task, writes, task.answer)[:3]
+    return only_reads == (False, True, True) and only_writes == (True, True, False)
 
 
-def _parted(task: Task) -> tuple[list[Call], list[Call]]:
-    """Golden calls that read, and that write."""
+def _split_calls(task: Task) -> tuple[list[Call], list[Call]]:
+    """The golden calls that read, and those that write."""
     writes = [call for call in task.calls if task.domain.function(call[0]).writes]
-    return [call for call in task.calls if call not in writes], writes
+    reads = [call for call in task.calls if call not in writes]
+    return reads, writes
 
 
-def _acted(task: Task, calls: Sequence[Call], said: str) -> tuple[bool, bool, bool, bool]:
+def _judge_calls(task: Task, calls: Sequence[Call], reply: str) -> tuple[bool, bool, bool, bool]:
+    """Makes calls in a fresh office: execution, fidelity, completeness, and whether the task is solved."""
     office = task.open()
     for name, *arguments in calls:
         office.call(name, arguments)
-    found = judge(task, office.content(), office.operated, said)
-    return found.execution, found.fidelity, found.completeness, found.solved
+    verdict = judge(task, office.content(), office.operated, reply)
+    return verdict.execution, verdict.fidelity, verdict.completeness, verdict.solved
 
 
-def criteria_table(task: Task) -> pd.DataFrame:
-    """Trajectories made by hand, and which criteria they meet."""
-    reads, writes = _parted(task)
-    told = {
+def make_criteria_table(task: Task) -> pd.DataFrame:
+    """Tabulates trajectories written by hand, and which criteria they meet."""
+    reads, writes = _split_calls(task)
+    trajectories = {
         "everything as it should be": (task.calls, task.answer),
         "forgot to write": (reads, task.answer),
         "forgot to say": (task.calls, "done"),
@@ -175,103 +185,150 @@ def criteria_table(task: Task) -> pd.DataFrame:
         "did nothing, said everything": ([], task.answer),
     }
     rows = [
-        (name, len(calls), said, *_acted(task, calls, said)) for name, (calls, said) in told.items()
+        (name, len(calls), reply, *_judge_calls(task, calls, reply))
+        for name, (calls, reply) in trajectories.items()
     ]
-    heads = ["trajectory", "calls", "said", "execution", "fidelity", "completeness", "solved"]
-    return pd.DataFrame(rows, columns=heads)
+    columns = ["trajectory", "calls", "said", "execution", "fidelity", "completeness", "solved"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 # An episode ----------------------------------------------------------------------------------------
 
 
-def telling(results: Results) -> pd.DataFrame:
-    """Episodes of start and trained (seed 0) on one question: one that ends right after training, with as many calls
-    as any, and otherwise than before; without a malformed turn, if there is such a one."""
-    part = results.episodes.query("style == 'test' and seed == 0")
-    before, after = (
-        part[part["method"] == method].set_index("item") for method in (START, "paper")
-    )
+def choose_episodes(results: Results) -> pd.DataFrame:
+    """Chooses the test question on which training shows best.
 
-    def rank(item: int) -> tuple:
-        was, done = before.loc[item], after.loc[item]
-        other = was["chosen"] != done["chosen"] or was["correct"] != done["correct"]
+    After training its episode ends right, without a malformed turn, and otherwise than before, with as many calls as
+    any (up to three); of equal questions it is one that was wrong before.
+
+    Returns:
+        Two episodes of seed 0 on that question: before training, and after.
+    """
+    episodes = results.episodes.query("style == 'test' and seed == 0")
+    before = episodes[episodes["method"] == START].set_index("item")
+    after = episodes[episodes["method"] == "paper"].set_index("item")
+
+    def rank_item(item: int) -> tuple:
+        untrained, trained = before.loc[item], after.loc[item]
+        differs = (
+            untrained["chosen"] != trained["chosen"] or untrained["correct"] != trained["correct"]
+        )
         return (
-            done["correct"],
-            not done["malformed"],
-            other,
-            min(done["calls"], 3),
-            was["correct"] < 1,
+            trained["correct"],
+            not trained["malformed"],
+            differs,
+            min(trained["calls"], 3),
+            untrained["correct"] < 1,
             -item,
         )
 
-    return part[
-        (part["item"] == max(after.index, key=rank)) & part["method"].isin([START, "paper"])
-    ].sort_values("method", key=lambda of: of != START, kind="stable")
+    best_item = max(after.index, key=rank_item)
+    pair = episodes[(episodes["item"] == best_item) & episodes["method"].isin([START, "paper"])]
+    return pair.sort_values("method", key=lambda method: method != START, kind="stable")
 
 
-def parts(row: Mapping, own: Own, asked: Assignment) -> list[tuple[str, str, float, float, bool]]:
-    """Who, text, dollars and seconds of every part, and whether its time is exact.
+class Segment(NamedTuple):
+    """A part of an episode that one author wrote."""
 
-    Every token is charged to the orchestrator once; those that separate speakers are charged to the prompt. A call
+    author: str
+    text: str
+    cost_usd: float
+    seconds: float
+    is_exact: bool  # whether the time is known for this segment alone
+
+
+def split_episode(row: Mapping, token_price: Own, assignment: Assignment) -> list[Segment]:
+    """Splits an episode into segments, with the cost and time of each.
+
+    Every token is charged to the orchestrator once; those that separate authors are charged to the prompt. A call
     takes as long as its tool, what the orchestrator writes as long as its tokens; calls to several models share
-    what is left evenly.
+    the remaining time evenly.
+
+    Args:
+        row: The episode, of the results table.
+        token_price: Dollars and seconds of an orchestrator's token.
+        assignment: What the episode was about, with its menu.
     """
-    told = json.loads(row["spoken"])
-    lengths = [len(encode(text)) for _, text, _ in told]
-    lengths[0] += round(row["own_cost_usd"] / own.cost_usd) - sum(lengths) if own.cost_usd else 0
-    times = [
-        _time(who, n * own.seconds, asked) for (who, _, _), n in zip(told, lengths, strict=True)
-    ]
-    known = [time for time in times if time is not None]
-    open_ = len(times) - len(known)
-    rest = max(0.0, row["seconds"] - sum(known)) / max(1, open_)
-    return [
-        (
-            who,
-            text,
-            paid + n * own.cost_usd,
-            rest if time is None else time,
-            time is not None or open_ == 1,
-        )
-        for (who, text, paid), n, time in zip(told, lengths, times, strict=True)
-    ]
+    spoken_segments = json.loads(row["spoken"])  # (author, text, dollars of a call) each
+    num_tokens = [len(encode(text)) for _, text, _ in spoken_segments]
+    if token_price.cost_usd:
+        all_tokens = round(row["own_cost_usd"] / token_price.cost_usd)
+        num_tokens[0] += all_tokens - sum(num_tokens)  # the first segment is the prompt
+
+    times = []
+    for (author, _, _), n in zip(spoken_segments, num_tokens, strict=True):
+        times.append(_segment_seconds(author, n * token_price.seconds, assignment))
+    exact_times = [time for time in times if time is not None]
+    num_unknown = len(times) - len(exact_times)
+    time_share = max(0.0, row["seconds"] - sum(exact_times)) / max(1, num_unknown)
+
+    segments = []
+    for (author, text, call_cost), n, time in zip(spoken_segments, num_tokens, times, strict=True):
+        cost_usd = call_cost + n * token_price.cost_usd
+        seconds = time_share if time is None else time
+        is_exact = time is not None or num_unknown == 1
+        segments.append(Segment(author, text, cost_usd, seconds, is_exact))
+    return segments
 
 
-def _time(who: str, writing: float, asked: Assignment) -> float | None:
-    """Seconds of a part; None for a model's reply, which only the whole tells. writing: of the orchestrator, if it is
-    its own."""
-    if who in ("controller", "prompt", "nobody"):
-        return writing if who == "controller" else 0.0
-    offer = next((offer for offer in asked.menu.offers if offer.name == who), asked.menu.desk)
+def _segment_seconds(author: str, writing_seconds: float, assignment: Assignment) -> float | None:
+    """Seconds that a segment takes.
+
+    Args:
+        author: Who wrote it.
+        writing_seconds: How long the orchestrator writes at it, if it is the orchestrator's.
+        assignment: Holds the tools with their typical times.
+
+    Returns:
+        Seconds; None for a model's reply, for which the results table has only the time of the whole episode.
+    """
+    if author == "controller":
+        return writing_seconds
+    if author in ("prompt", "nobody"):
+        return 0.0
+    by_name = (offer for offer in assignment.menu.offers if offer.name == author)
+    offer = next(by_name, assignment.menu.desk)
     return None if offer is None or offer.model else offer.seconds
 
 
-def episode_html(episodes: pd.DataFrame, own: Own, asked: Assignment, caption: str) -> spoken.Shown:
-    """Episodes one below the other: every part in the colour of who wrote it, mask, price and time beside it; and as
-    plain text. own: what the orchestrator's tokens cost."""
-    shown = []
+def episode_html(
+    episodes: pd.DataFrame, token_price: Own, assignment: Assignment, caption: str
+) -> spoken.Rendered:
+    """Renders episodes one below the other, each segment in the colour of its author, with mask, price and time.
+
+    Args:
+        episodes: Rows of the results table, on the question of `assignment`.
+        token_price: Dollars and seconds of an orchestrator's token.
+        assignment: The question and its menu.
+        caption: Stands above all of them.
+
+    Returns:
+        HTML and plain text.
+    """
+    rendered = []
     for row in episodes.to_dict("records"):
-        heading = LABELS[row["method"]] + (
-            "" if row["method"] == START else f", seed {row['seed']}"
-        )
-        shown.append(
-            (heading, [_shown(*part) for part in parts(row, own, asked)], verdict_words(row))
-        )
-    return spoken.together(caption, shown)
+        heading = LABELS[row["method"]]
+        if row["method"] != START:
+            heading += f", seed {row['seed']}"
+        segments = [_render_segment(s) for s in split_episode(row, token_price, assignment)]
+        rendered.append((heading, segments, describe_outcome(row)))
+    return spoken.join_episodes(caption, rendered)
 
 
-def _shown(who: str, text: str, cost_usd: float, seconds: float, exact: bool) -> spoken.Shown:
-    time = f", {'' if exact else 'about '}{seconds * MILLI:.1f} ms" if seconds else ""
-    note = f"; ${cost_usd * MICRO:.1f} per million{time}"
-    own = who == "controller"
-    return spoken.part("orchestrator" if own else who, text, PAPER if own else "", note)
+def _render_segment(segment: Segment) -> spoken.Rendered:
+    note = f"; ${segment.cost_usd * MICRO:.1f} per million"
+    if segment.seconds:
+        note += f", {'' if segment.is_exact else 'about '}{segment.seconds * MILLI:.1f} ms"
+    if segment.author == "controller":
+        return spoken.render_segment("orchestrator", segment.text, PAPER, note)
+    return spoken.render_segment(segment.author, segment.text, "", note)
 
 
-def verdict_words(row: Mapping) -> str:
-    """How it ended."""
-    correct = "right" if row["correct"] else "wrong"
+def describe_outcome(row: Mapping) -> str:
+    """How an episode ended, as a line of text."""
+    correctness = "right" if row["correct"] else "wrong"
     return (
-        f"{correct}; ${row['cost_usd'] * MICRO:.1f} per million, of it ${row['own_cost_usd'] * MICRO:.1f} for the "
+        f"{correctness}; ${row['cost_usd'] * MICRO:.1f} per million, of it ${row['own_cost_usd'] * MICRO:.1f} for the "
         f"orchestrator's own tokens; {row['seconds'] * MILLI:.1f} ms; {row['calls']} calls, {row['malformed']} "
         "malformed turns"
     )

@@ -1,33 +1,56 @@
-"""Episodes in parts, by who wrote them: solid bars for what a controller wrote and learns from, dotted for the rest."""
+"""Episodes as text segments by author: solid bars for what a controller wrote and learns from, dotted for all else."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from lib import plots
 
-Shown = tuple[str, str]  # as HTML and as plain text
+Rendered = tuple[str, str]  # HTML, and the same as plain text
 
 
-def part(name: str, text: str, own: str, note: str = "") -> Shown:
-    """One part. name: who wrote it; own: the method whose controller did, "" for anybody else; note: behind the mask,
-    such as a price. The colour is the bar's alone: no colour can be read on both a light and a dark ground."""
-    mask = "mask 1, learned" if own else "mask 0, read only"
-    shade = plots.GREY if name == "prompt" else plots.ink(plots.colour(own or name))
-    css = f"border-left:5px {'solid' if own else 'dotted'} {shade};padding-left:.6em;margin:.3em 0"
-    told = f"<strong>{escape(text)}</strong>" if own else escape(text)
-    markup = f'<p style="{css}"><small>{escape(name)} ({mask}{escape(note)})</small><br><code>{told}</code></p>'
-    return markup, f"{name:12} {mask[:6]} {text}"
+def render_segment(author: str, text: str, method: str, note: str = "") -> Rendered:
+    """Renders a segment of an episode that one author wrote.
 
+    Args:
+        author: Who wrote it, such as a model, a tool, or "prompt".
+        text: What was written.
+        method: The method whose controller wrote it; "" for any other author.
+        note: Stands behind the loss mask, such as a price.
 
-def together(caption: str, episodes: Iterable[tuple[str, Sequence[Shown], str]]) -> Shown:
-    """Episodes one below the other: each its heading, its parts, and how it ended."""
-    blocks, plain = [], []
-    for heading, parts, verdict in episodes:
-        inside = "".join(markup for markup, _ in parts)
-        blocks.append(f"<h3>{escape(heading)}</h3>{inside}<p>{escape(verdict)}</p>")
-        plain += [heading, *(text for _, text in parts), verdict]
-    head = f"<p><em>{escape(caption)}</em></p>"
-    return (
-        f'<div role="group" aria-label="{escape(caption)}">{head}{"".join(blocks)}</div>\n',
-        "\n".join(plain),
+    Returns:
+        HTML and plain text.
+    """
+    mask = "mask 1, learned" if method else "mask 0, read only"
+    bar_style = "solid" if method else "dotted"
+    # Only the bar has a colour: no colour of text can be read on both a light and a dark ground.
+    bar_color = (
+        plots.GREY if author == "prompt" else plots.text_colour(plots.colour(method or author))
     )
+    css = f"border-left:5px {bar_style} {bar_color};padding-left:.6em;margin:.3em 0"
+    content = f"<strong>{escape(text)}</strong>" if method else escape(text)
+    label = f"<small>{escape(author)} ({mask}{escape(note)})</small>"
+    markup = f'<p style="{css}">{label}<br><code>{content}</code></p>'
+    return markup, f"{author:12} {mask[:6]} {text}"
+
+
+def join_episodes(
+    caption: str, episodes: Iterable[tuple[str, Sequence[Rendered], str]]
+) -> Rendered:
+    """Puts episodes one below the other.
+
+    Args:
+        caption: Stands above all of them.
+        episodes: Of each the heading, its segments, and how it ended.
+
+    Returns:
+        HTML and plain text.
+    """
+    html_blocks, text_lines = [], []
+    for heading, segments, outcome in episodes:
+        segments_html = "".join(markup for markup, _ in segments)
+        html_blocks.append(f"<h3>{escape(heading)}</h3>{segments_html}<p>{escape(outcome)}</p>")
+        text_lines += [heading, *(text for _, text in segments), outcome]
+    heading_html = f"<p><em>{escape(caption)}</em></p>"
+    group = f'<div role="group" aria-label="{escape(caption)}">'
+    markup = f"{group}{heading_html}{''.join(html_blocks)}</div>\n"
+    return markup, "\n".join(text_lines)

@@ -1,9 +1,9 @@
-"""Exercises: what is asked, how an answer is checked, and how it is solved, in one place per lesson.
+"""Exercises: the question, how an answer is checked, and how it is solved, in one place per lesson.
 
 `lesson_05` holds the exercises of lesson 05; its notebook asks `check("05.2", answer)`. The cells of the
 notebooks are written from here (`python -m lib exercises`), so that no second copy drifts. An
-answer is a number (or several), compared with the one that is computed here, or a function or class of the
-reader's, which is run and judged by its properties. Whoever opens these files sees the solutions.
+answer is a number (or several), compared with the one that is computed here, or a function or class that
+the reader writes, which is run and judged by its properties. Whoever opens these files sees the solutions.
 """
 
 import inspect
@@ -20,11 +20,21 @@ UNANSWERED = "Not answered yet: put your answer in place of None and run the cel
 class Exercise:
     """One exercise.
 
-    question: Markdown; answer: the solution, a value or something callable; worked: how one gets there;
-    wrong: a mistake that is easily made, which no check may accept; judge: takes an answer (and `needs`, by
-    name) and returns True, False, or a sentence that says what is wrong; without one, numbers within
-    `tolerance` of the answer are right, or the same word. start: the line that the reader replaces; needs:
-    variables of the lesson that the judge takes.
+    Attributes:
+        id: Lesson and number, such as "05.2".
+        level: How hard it is.
+        minutes: How long it takes.
+        question: The task, in Markdown.
+        hint: Shown with every answer that is not right; half a sentence.
+        answer: The solution, a value or something callable.
+        worked: How one gets to the answer.
+        wrong: A mistake that is easily made, which no check may accept.
+        important: Whether the lessons that follow build on it.
+        judge: Takes an answer (and `needs`, by name) and returns True, False, or a sentence that says what is wrong.
+            Without one, numbers within `tolerance` of the answer are right, or the same word.
+        tolerance: Largest absolute error of a number.
+        start: The line that the reader replaces.
+        needs: Variables of the lesson that the judge takes.
     """
 
     id: str
@@ -52,19 +62,28 @@ class Exercise:
 
     def code(self) -> str:
         """The cell in which the reader answers."""
-        handed = "".join(f", {name}={name}" for name in self.needs)
-        return f'{self.start}\ncheck("{self.id}", answer{handed})'
+        lesson_variables = "".join(f", {name}={name}" for name in self.needs)
+        return f'{self.start}\ncheck("{self.id}", answer{lesson_variables})'
 
     def verdict(self, answer: Any, **lesson: Any) -> bool | str:
-        """True, False, or what is wrong. Whatever the reader's own code raises goes on to the caller."""
+        """Judges an answer. Exceptions of the reader's code go on to the caller.
+
+        Args:
+            answer: The reader's answer.
+            **lesson: The variables of the lesson that the exercise needs.
+
+        Returns:
+            True, False, or a sentence that says what is wrong.
+        """
         if self.judge is not None:
             return self.judge(answer, **lesson)
         if isinstance(self.answer, str):
             return str(answer).strip().lower() == self.answer
-        told, known = np.asarray(answer, dtype=float), np.asarray(self.answer, dtype=float)
-        return told.shape == known.shape and bool(
-            np.allclose(told, known, rtol=0, atol=self.tolerance)
-        )
+        numbers = np.asarray(answer, dtype=float)
+        solution = np.asarray(self.answer, dtype=float)
+        if numbers.shape != solution.shape:
+            return False
+        return bool(np.allclose(numbers, solution, rtol=0, atol=self.tolerance))
 
     def solution(self) -> str:
         """The worked solution: the text, and the value or the source of the answer."""
@@ -78,9 +97,10 @@ class Exercises:
     """The exercises of one lesson, in order."""
 
     def __init__(self, *exercises: Exercise) -> None:
-        self.by_id = {each.id: each for each in exercises}
+        self.by_id = {exercise.id: exercise for exercise in exercises}
         if len(self.by_id) != len(exercises):
-            raise ValueError(f"two exercises share an id among {[each.id for each in exercises]}")
+            ids = [exercise.id for exercise in exercises]
+            raise ValueError(f"two exercises share an id among {ids}")
 
     def __iter__(self):
         return iter(self.by_id.values())
@@ -93,7 +113,7 @@ class Exercises:
         return self.by_id[id]
 
     def check(self, id: str, answer: Any, **lesson: Any) -> None:
-        """Say whether the answer to an exercise is right; `None` means not answered yet."""
+        """Prints whether the answer to an exercise is right; `None` means not answered yet."""
         exercise = self[id]
         if answer is None:
             print(UNANSWERED)

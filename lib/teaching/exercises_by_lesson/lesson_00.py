@@ -27,16 +27,17 @@ def everything(points: np.ndarray) -> np.ndarray:
 
 
 def _is_front(answer) -> bool | str:
+    """Compares an answer with the Pareto front of random points."""
     for n in (1, 2, 8, 40):
         points = seeds.rng("exercise", "front", seed=n).random((n, 3)).round(2)
-        told, known = np.asarray(answer(points)), stats.pareto_front(points)
-        if told.shape != (n,) or told.dtype != bool:
-            return f"{n} points need {n} truths, got shape {told.shape} of {told.dtype}"
-        if (told != known).any():
-            at = int(np.flatnonzero(told != known)[0])
-            return (
-                f"of {n} points, {points[at].tolist()} is {'' if known[at] else 'not '}on the front"
-            )
+        on_front = np.asarray(answer(points))
+        expected = stats.pareto_front(points)
+        if on_front.shape != (n,) or on_front.dtype != bool:
+            return f"{n} points need {n} truths, got shape {on_front.shape} of {on_front.dtype}"
+        if (on_front != expected).any():
+            i = int(np.flatnonzero(on_front != expected)[0])
+            negation = "" if expected[i] else "not "
+            return f"of {n} points, {points[i].tolist()} is {negation}on the front"
     return True
 
 

@@ -18,20 +18,25 @@ def plain_mean(reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
 
 
 def _forgets_none(answer) -> bool | str:
+    """Checks that a reward grows with each objective, is 0 without one, and is a for (a, a, a)."""
     rng = seeds.rng("exercise", "objective")
-    reward, observation = rng.random((64, 3)), rng.random((64, 13))
-    paid = np.asarray(answer(reward, observation), dtype=float)
-    if paid.shape != (64,):
-        return f"64 steps need 64 rewards, got shape {paid.shape}"
+    objectives, observation = rng.random((64, 3)), rng.random((64, 13))
+    rewards = np.asarray(answer(objectives, observation), dtype=float)
+    if rewards.shape != (64,):
+        return f"64 steps need 64 rewards, got shape {rewards.shape}"
     for i in range(3):
-        more, none = reward.copy(), reward.copy()
-        more[:, i], none[:, i] = np.minimum(1, more[:, i] + 0.1), 0
-        if (np.asarray(answer(more, observation)) < paid - 1e-9).any():
+        increased = objectives.copy()
+        increased[:, i] = np.minimum(1, increased[:, i] + 0.1)
+        if (np.asarray(answer(increased, observation)) < rewards - 1e-9).any():
             return f"more of objective {i + 1} was paid less"
-        if (np.abs(answer(none, observation)) > 1e-9).any():
+        without = objectives.copy()
+        without[:, i] = 0
+        if (np.abs(answer(without, observation)) > 1e-9).any():
             return f"a step without any of objective {i + 1} was paid"
-    same = np.repeat(rng.random((64, 1)), 3, axis=1)
-    return np.allclose(answer(same, observation), same[:, 0]) or "(0.4, 0.4, 0.4) must be paid 0.4"
+    equal = np.repeat(rng.random((64, 1)), 3, axis=1)
+    return (
+        np.allclose(answer(equal, observation), equal[:, 0]) or "(0.4, 0.4, 0.4) must be paid 0.4"
+    )
 
 
 EXERCISES = Exercises(

@@ -4,11 +4,8 @@ from lib import tasks
 from lib.tasks import Item
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
-REACH = {
-    "nano": 2,
-    "mini": 4,
-    "large": 8,
-}  # operations up to which a model is right, in this exercise
+# Operations up to which a model is right, in this exercise.
+REACH = {"nano": 2, "mini": 4, "large": 8}
 PRICE = {"nano": 1.0, "mini": 3.0, "large": 9.0}
 
 
@@ -19,7 +16,7 @@ def by_length(prompt: str) -> str:
 
 
 def always_large(prompt: str) -> str:
-    """The mistake: everything to the dear one."""
+    """The mistake: everything to the most expensive one."""
     return "large"
 
 
@@ -33,17 +30,19 @@ def questions() -> list[Item]:
 
 
 def _routes_well(answer) -> bool | str:
-    correct, cost, items = 0, 0.0, questions()
+    """Checks that every question goes to a model that can do it, at a low cost."""
+    items = questions()
+    num_correct = 0
+    mean_cost = 0.0
     for item in items:
         name = answer(item.prompt)
         if name not in REACH:
             return f"{name!r} is no model; there are {', '.join(REACH)}"
-        correct, cost = correct + (item.difficulty <= REACH[name]), cost + PRICE[name] / len(items)
-    if correct < len(items):
-        return (
-            f"{len(items) - correct} of {len(items)} questions went to a model that cannot do them"
-        )
-    return cost < 6 or f"all right at a mean cost of {cost:.2f}; 6 is enough"
+        num_correct += item.difficulty <= REACH[name]
+        mean_cost += PRICE[name] / len(items)
+    if num_correct < len(items):
+        return f"{len(items) - num_correct} of {len(items)} questions went to a model that cannot do them"
+    return mean_cost < 6 or f"all right at a mean cost of {mean_cost:.2f}; 6 is enough"
 
 
 EXERCISES = Exercises(

@@ -1,6 +1,5 @@
 """Exercises of the Conductor: what ranks pay, what a gradient needs, and a reward function of one's own."""
 
-import numpy as np
 import torch
 
 from lib.conductor import rewards
@@ -27,18 +26,21 @@ def shorter(completions: list[str], **_) -> list[float]:
 
 
 def _pays_form_then_brevity(answer) -> bool | str:
-    told = [*answer(completions=[SHORT, LONG, *SLOPPY], prompts=["3 + 4 = ?"] * (2 + len(SLOPPY)))]
-    if len(told) != 2 + len(SLOPPY):
-        return f"{2 + len(SLOPPY)} completions need as many rewards, got {len(told)}"
-    if not all(0 <= value <= 1 for value in told):
+    """Checks that replies without the form get 0, and of two in form the shorter thought gets more."""
+    num_completions = 2 + len(SLOPPY)
+    prompts = ["3 + 4 = ?"] * num_completions
+    rewards = [*answer(completions=[SHORT, LONG, *SLOPPY], prompts=prompts)]
+    if len(rewards) != num_completions:
+        return f"{num_completions} completions need as many rewards, got {len(rewards)}"
+    if not all(0 <= reward <= 1 for reward in rewards):
         return "a reward lies in [0, 1]"
-    if any(told[2:]):
-        at = int(np.flatnonzero(told[2:])[0])
-        return f"{SLOPPY[at]!r} has not the form and was paid"
-    return (
-        told[0] > told[1] > 0
-        or "of two replies in form, the one that thinks shorter is paid more, the other a little"
-    )
+    short, long, *sloppy = rewards
+    for text, reward in zip(SLOPPY, sloppy, strict=True):
+        if reward:
+            return f"{text!r} has not the form and was paid"
+    if short > long > 0:
+        return True
+    return "of two replies in form, the one that thinks shorter is paid more, the other a little"
 
 
 EXERCISES = Exercises(

@@ -15,20 +15,23 @@ def thrifty(correct: float, cost_usd: float, budget: float) -> float:
 
 
 def sign_error(correct: float, cost_usd: float, budget: float) -> float:
-    """The mistake: of two right answers the dearer one is paid more."""
+    """The mistake: of two right answers the more expensive one is rewarded more."""
     return reward(correct, cost_usd, budget) * (1 + cost_usd / budget) / 2
 
 
 def _saves(answer) -> bool | str:
-    costs = [0.0, 0.001, 0.003, BUDGET, 0.0061, 1.0]
-    if any(answer(0.0, cost, BUDGET) != 0 for cost in costs):
+    """Checks that only right answers within the budget are rewarded, and cheaper ones more."""
+    costs_within = [0.0, 0.001, 0.003, BUDGET]
+    costs_beyond = [0.0061, 1.0]
+    if any(answer(0.0, cost, BUDGET) != 0 for cost in costs_within + costs_beyond):
         return "a wrong answer was paid"
-    if any(answer(1.0, cost, BUDGET) != 0 for cost in costs[-2:]):
+    if any(answer(1.0, cost, BUDGET) != 0 for cost in costs_beyond):
         return "an answer beyond the budget was paid"
-    paid = [answer(1.0, cost, BUDGET) for cost in costs[:-2]]
-    if not all(0 < value <= 1 for value in paid):
+    rewards = [answer(1.0, cost, BUDGET) for cost in costs_within]
+    if not all(0 < value <= 1 for value in rewards):
         return "a right answer within the budget is paid more than 0 and at most 1, the limit itself included"
-    return all(a > b for a, b in pairwise(paid)) or "of two right answers the cheaper is paid more"
+    is_decreasing = all(cheaper > dearer for cheaper, dearer in pairwise(rewards))
+    return is_decreasing or "of two right answers the cheaper is paid more"
 
 
 EXERCISES = Exercises(

@@ -11,13 +11,15 @@ GROUP = rewards.vectors(np.zeros((3, 0)), np.ones(3), np.array([1.0, 2.0, 5.0]),
 
 
 def saved(costs: np.ndarray) -> np.ndarray:
-    """The cheapest of a group gets 1, the dearest 0; all 0 where they cost the same."""
-    gap = costs.max() - costs.min()
-    return (costs.max() - costs) / gap if gap > 0 else np.zeros(len(costs))
+    """The cheapest of a group gets 1, the most expensive 0; all 0 where they cost the same."""
+    cost_range = costs.max() - costs.min()
+    if cost_range == 0:
+        return np.zeros(len(costs))
+    return (costs.max() - costs) / cost_range
 
 
 def squandered(costs: np.ndarray) -> np.ndarray:
-    """The mistake: the bounds of -cost around +cost."""
+    """The mistake: normalises +cost with the bounds of -cost."""
     return (costs + costs.max()) / (costs.max() - costs.min())
 
 
@@ -32,14 +34,14 @@ def fahrenheit(factor: float) -> Tool:
 def _rewards_saving(answer) -> bool | str:
     for seed in range(5):
         costs = seeds.rng("exercise", "saving", seed=seed).random(6).round(3)
-        told = np.asarray(answer(costs), dtype=float)
-        if told.shape != costs.shape or not ((told >= 0) & (told <= 1)).all():
+        scores = np.asarray(answer(costs), dtype=float)
+        if scores.shape != costs.shape or not ((scores >= 0) & (scores <= 1)).all():
             return f"costs {costs.tolist()} need six numbers in [0, 1]"
-        if (np.diff(told[np.argsort(costs, kind="stable")]) > 1e-12).any():
+        if (np.diff(scores[np.argsort(costs, kind="stable")]) > 1e-12).any():
             return f"of costs {costs.tolist()} a dearer one scores more"
-        if told.max() < 1 - 1e-9 or told.min() > 1e-9:
+        if scores.max() < 1 - 1e-9 or scores.min() > 1e-9:
             return "the cheapest scores 1 and the dearest 0"
-        if not np.allclose(answer(100 * costs), told):
+        if not np.allclose(answer(100 * costs), scores):
             return "in cents instead of dollars the scores change"
     same = np.asarray(answer(np.ones(3)), dtype=float)
     return (
@@ -53,9 +55,9 @@ def _is_a_tool(answer) -> bool | str:
     names = list(answer.schema["function"]["parameters"]["properties"])
     if answer.parameters.get("celsius", {}).get("type") != "number" or names != ["celsius"]:
         return f"it takes one number, celsius; yours takes {names}"
-    for celsius, wanted in ((100, 212), (-40, -40), (36.6, 97.88)):
-        if abs(float(answer(f'{{"celsius": {celsius}}}')) - wanted) > 0.01:
-            return f"{celsius} degrees Celsius are {wanted} degrees Fahrenheit"
+    for celsius, expected in ((100, 212), (-40, -40), (36.6, 97.88)):
+        if abs(float(answer(f'{{"celsius": {celsius}}}')) - expected) > 0.01:
+            return f"{celsius} degrees Celsius are {expected} degrees Fahrenheit"
     return True
 
 

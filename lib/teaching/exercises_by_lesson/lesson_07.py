@@ -22,20 +22,21 @@ def scaled(logits: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 
 
 def _is_masked(answer) -> bool | str:
+    """Checks zeros, sum, ratios and large logits, on random logits and masks."""
     for seed in range(5):
         rng = seeds.rng("exercise", "mask", seed=seed)
         logits, allowed = rng.normal(size=9), rng.random(9) < 0.5
-        allowed[rng.integers(9)] = True
-        told = np.asarray(answer(logits, allowed), dtype=float)
-        if told.shape != (9,) or (told[~allowed] != 0).any():
+        allowed[rng.integers(9)] = True  # never a mask that allows nothing
+        probabilities = np.asarray(answer(logits, allowed), dtype=float)
+        if probabilities.shape != (9,) or (probabilities[~allowed] != 0).any():
             return "nine probabilities, exactly 0 where it is not allowed"
-        if abs(told.sum() - 1) > 1e-9:
-            return f"probabilities add up to {told.sum():.3f}"
-        known = np.exp(logits[allowed]) / np.exp(logits[allowed]).sum()
-        if not np.allclose(told[allowed], known):
+        if abs(probabilities.sum() - 1) > 1e-9:
+            return f"probabilities add up to {probabilities.sum():.3f}"
+        expected = np.exp(logits[allowed]) / np.exp(logits[allowed]).sum()
+        if not np.allclose(probabilities[allowed], expected):
             return "what is allowed keeps its ratios, exp(a) to exp(b)"
-        huge = np.where(allowed, logits + 2_000, 5_000)
-        if not np.allclose(answer(huge, allowed), told):
+        huge = np.where(allowed, logits + 2_000, 5_000)  # exp of these overflows
+        if not np.allclose(answer(huge, allowed), probabilities):
             return "large logits, allowed or not, change the probabilities"
     return True
 

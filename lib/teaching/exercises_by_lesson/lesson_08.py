@@ -7,27 +7,33 @@ from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 def stopping(spent, correct, dear_right, dear_dollars, limit):
     """Mean right and mean dollars where the cheap agent is stopped once it has spent `limit`."""
-    done = np.asarray(spent) <= limit
-    paid = np.where(done, spent, limit + np.asarray(dear_dollars))
-    return float(np.where(done, correct, dear_right).mean()), float(paid.mean())
+    finished = np.asarray(spent) <= limit
+    # A stopped agent has spent the limit, and the expensive one is paid on top.
+    cost = np.where(finished, spent, limit + np.asarray(dear_dollars))
+    accuracy = np.where(finished, correct, dear_right)
+    return float(accuracy.mean()), float(cost.mean())
 
 
 def forgetful(spent, correct, dear_right, dear_dollars, limit):
-    """The mistake: what was spent before the stop is forgotten."""
-    done = np.asarray(spent) <= limit
-    return float(np.where(done, correct, dear_right).mean()), float(
-        np.where(done, spent, dear_dollars).mean()
-    )
+    """The mistake: the money spent before the stop is forgotten."""
+    finished = np.asarray(spent) <= limit
+    cost = np.where(finished, spent, dear_dollars)
+    accuracy = np.where(finished, correct, dear_right)
+    return float(accuracy.mean()), float(cost.mean())
 
 
 def _stops(answer) -> bool | str:
+    """Compares an answer with `stopping` where all agents, half of them and none are stopped."""
     rng = np.random.default_rng(0)
-    spent, dear = rng.gamma(2.0, 0.1, 200), rng.gamma(2.0, 0.5, 200)
-    correct, dear_right = rng.random(200) < 0.6, rng.random(200) < 0.9
+    spent = rng.gamma(2.0, 0.1, 200)
+    expensive_cost = rng.gamma(2.0, 0.5, 200)
+    correct = rng.random(200) < 0.6
+    expensive_correct = rng.random(200) < 0.9
     for limit in (0.0, float(np.median(spent)), float(spent.max())):
-        told = tuple(map(float, answer(spent, correct, dear_right, dear, limit)))
-        if not np.allclose(told, stopping(spent, correct, dear_right, dear, limit)):
-            return f"at a limit of {limit:.3f} you say {told}; think of who is asked, and of everything that is paid"
+        items = (spent, correct, expensive_correct, expensive_cost)
+        result = tuple(map(float, answer(*items, limit)))
+        if not np.allclose(result, stopping(*items, limit)):
+            return f"at a limit of {limit:.3f} you say {result}; think of who is asked, and of everything that is paid"
     return True
 
 

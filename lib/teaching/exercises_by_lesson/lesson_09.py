@@ -9,13 +9,15 @@ from lib.teaching.exercises_by_lesson import Exercise, Exercises
 def holm(p: np.ndarray) -> np.ndarray:
     """Holm's step-down procedure at 0.05 over all, (m,) -> (m,) bool."""
     order = np.argsort(p)
-    passed = p[order] <= 0.05 / np.arange(len(p), 0, -1)
-    out = np.zeros(len(p), dtype=bool)
-    out[order] = np.logical_and.accumulate(passed)
-    return out
+    thresholds = 0.05 / np.arange(len(p), 0, -1)  # 0.05 / m, 0.05 / (m - 1), ..., 0.05
+    passed = p[order] <= thresholds
+    rejected = np.zeros(len(p), dtype=bool)
+    # The first that fails ends it: all larger p-values fail too.
+    rejected[order] = np.logical_and.accumulate(passed)
+    return rejected
 
 
-def each_alone(p: np.ndarray) -> np.ndarray:
+def uncorrected(p: np.ndarray) -> np.ndarray:
     """The mistake: each at 0.05, as if it were the only one."""
     return p <= 0.05
 
@@ -24,10 +26,10 @@ def _is_holm(answer) -> bool | str:
     cases = [np.array([0.01, 0.04, 0.03]), np.array([0.05]), np.array([0.02, 0.001, 0.3, 0.012])]
     cases += [seeds.rng("exercise", "holm", seed=seed).random(8) ** 4 for seed in range(20)]
     for p in cases:
-        told = np.asarray(answer(p))
-        if told.shape != p.shape or told.dtype != bool:
+        rejected = np.asarray(answer(p))
+        if rejected.shape != p.shape or rejected.dtype != bool:
             return f"{len(p)} values need {len(p)} truths"
-        if (told != holm(p)).any():
+        if (rejected != holm(p)).any():
             return f"for {p.round(3).tolist()} it should be {holm(p).tolist()}"
     return True
 
@@ -70,7 +72,7 @@ EXERCISES = Exercises(
         hint="sort, compare with 0.05 / (m, m - 1, ..., 1), and np.logical_and.accumulate",
         answer=holm,
         worked="Step down through the sorted values, and carry the first failure on.",
-        wrong=each_alone,
+        wrong=uncorrected,
         judge=_is_holm,
         start="answer = None  # a function of p-values (m,)",
     ),

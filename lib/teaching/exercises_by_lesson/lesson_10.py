@@ -21,9 +21,9 @@ def _is_careful(answer) -> bool | str:
     for low in GRID:
         for high in (value for value in GRID if value >= low):
             for margin in (0.0, 0.2):
-                told = answer(low, high, margin)
-                if told != careful(low, high, margin):
-                    return f"for [{low}, {high}] and more than {margin} you say {told!r}"
+                verdict = answer(low, high, margin)
+                if verdict != careful(low, high, margin):
+                    return f"for [{low}, {high}] and more than {margin} you say {verdict!r}"
     return True
 
 
@@ -46,7 +46,7 @@ EXERCISES = Exercises(
         "easy",
         3,
         "A claim has three tests, of which two must hold. One holds, one is undecided, one does not hold. What is its "
-        "verdict? Answer with a word of `verdicts.NAMES`, in quotes.",
+        "verdict? Answer with a word of `verdicts.VERDICT_LABELS`, in quotes.",
         hint="the weakest of the two best decides",
         answer="undecided",
         worked="The two best are a test that holds and one that is undecided. Until that one is decided nobody knows.",

@@ -11,39 +11,55 @@ RATE = 10.0  # right answers that a dollar is worth
 
 
 def router(
-    words: np.ndarray, correct: np.ndarray, cost_usd: np.ndarray, asked: np.ndarray, rate: float
+    words: np.ndarray,
+    correct: np.ndarray,
+    cost_usd: np.ndarray,
+    new_words: np.ndarray,
+    rate: float,
 ) -> np.ndarray:
-    """Whom to ask (k,) by the first words (k,) of new items: the largest chance of being right less rate x dollars.
+    """Chooses a model for each new item: the largest chance of being right minus rate x dollars.
 
-    words (n,), right (n, m): items to learn from; dollars (m,) of a call. An unknown word has the chances of all items.
+    Args:
+        words: (n,) First words of the items to learn from.
+        correct: (n, models) Whether each model was right on them.
+        cost_usd: (models,) Dollars of a call.
+        new_words: (k,) First words of the new items; an unknown word has the chances of all items.
+        rate: Right answers that a dollar is worth.
+
+    Returns:
+        (k,) Index of the model for each new item.
     """
-    known = {word: correct[words == word].mean(0) for word in set(words)}
-    chances = np.array([known.get(word, correct.mean(0)) for word in asked])
-    return (chances - rate * cost_usd).argmax(1)
+    accuracy_by_word = {word: correct[words == word].mean(0) for word in set(words)}
+    accuracy = np.array([accuracy_by_word.get(word, correct.mean(0)) for word in new_words])
+    return (accuracy - rate * cost_usd).argmax(1)
 
 
-def dearest(
-    words: np.ndarray, correct: np.ndarray, cost_usd: np.ndarray, asked: np.ndarray, rate: float
+def most_accurate(
+    words: np.ndarray,
+    correct: np.ndarray,
+    cost_usd: np.ndarray,
+    new_words: np.ndarray,
+    rate: float,
 ) -> np.ndarray:
-    """The mistake: whoever is right most often, whatever is asked and whatever it costs."""
-    return np.full(len(asked), correct.mean(0).argmax())
+    """The mistake: the model that is right most often, whatever the question and the cost."""
+    return np.full(len(new_words), correct.mean(0).argmax())
 
 
 def _routes(answer: Callable) -> bool | str:
+    """Compares an answer with `router` on known words, on an unknown one, and on the items themselves."""
     cost_usd = np.array([0.001, 0.02])
     draw = seeds.rng("exercise", "router")
     words = np.where(draw.random(60) < 0.5, "prove", "add")
+    # The first model is right on every "add" and nothing else, the second on 90 % of all.
     correct = np.stack([words == "add", draw.random(60) < 0.9], axis=1).astype(float)
-    for asked in (np.array(["add", "prove", "add"]), np.array(["draw"]), words[:20]):
-        told, known = (
-            np.asarray(answer(words, correct, cost_usd, asked, RATE)),
-            router(words, correct, cost_usd, asked, RATE),
-        )
-        if told.shape != known.shape:
-            return f"{len(asked)} items need {len(asked)} places of models, got shape {told.shape}"
-        if (told != known).any():
-            at = int(np.flatnonzero(told != known)[0])
-            return f"an item that begins with {asked[at]!r} should go to model {known[at]}"
+    for new_words in (np.array(["add", "prove", "add"]), np.array(["draw"]), words[:20]):
+        chosen = np.asarray(answer(words, correct, cost_usd, new_words, RATE))
+        expected = router(words, correct, cost_usd, new_words, RATE)
+        if chosen.shape != expected.shape:
+            return f"{len(new_words)} items need {len(new_words)} places of models, got shape {chosen.shape}"
+        if (chosen != expected).any():
+            i = int(np.flatnonzero(chosen != expected)[0])
+            return f"an item that begins with {new_words[i]!r} should go to model {expected[i]}"
     return True
 
 
@@ -83,7 +99,7 @@ EXERCISES = Exercises(
         hint="right[words == word].mean(0) are the chances at a word; argmax(axis=1) of chances - rate * dollars",
         answer=router,
         worked="Chances by word, less what a call costs in right answers; with a rate of 0 only quality counts.",
-        wrong=dearest,
+        wrong=most_accurate,
         judge=_routes,
         start="answer = None  # a function of words, right, dollars, asked, rate",
     ),

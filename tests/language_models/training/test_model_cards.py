@@ -85,8 +85,8 @@ def test_a_measured_model_has_a_card_that_agrees_with_its_answers(lab):
 
 def test_answers_are_rows_of_the_record_and_have_exact_intervals(lab, tmp_path):
     settings, _, measured, _ = lab
-    results_table.write("lab", measured.answers, tmp_path)
-    kept = results_table.read("lab", tmp_path, split="test", temperature=0)
+    results_table.write_results("lab", measured.answers, tmp_path)
+    kept = results_table.read_results("lab", tmp_path, split="test", temperature=0)
     assert (
         len(kept)
         == sum(len(model_cards.exam(settings, name)) for name in settings.models)
@@ -195,7 +195,7 @@ def test_the_category_is_probed_against_the_best_constant():
         checkpoints.fresh(TINY, 0).eval(), "lab-nano", ["chain", "story"], 40
     )
     category = stats.mean(
-        results_table.frame("probe", found).query("group == 'category'"), "correct", "layer"
+        results_table.make_results("probe", found).query("group == 'category'"), "correct", "layer"
     )
     assert category.index.tolist() == [0, 1, 2] and (category["num_items"] == 80).all()
     assert found.loc[found["group"] == "category", "constant"].mean() == 0.5

@@ -92,7 +92,9 @@ def test_tools_are_called_where_they_are_on_offer_and_help_and_say_what_the_real
         for (name, argument), told in zip(shown.calls, shown.results, strict=True):
             assert name in shown.tools, shown.messages
             assert (
-                str(eval(argument)) if name == "python" else real[name](real[name].line(argument))
+                str(eval(argument))
+                if name == "python"
+                else real[name](real[name].parse_line(argument))
             ) == told
             used[name] += 1
     assert set(used) == {*real, *["python"] * (style == "team")} and min(used.values()) > 20

@@ -358,9 +358,7 @@ def test_a_notebook_that_makes_less_than_its_stage_promises_is_told_so(tmp_path)
     root = project(tmp_path, "1 + 1")
     with (root / "dvc.yaml").open("a") as file:
         file.write("    metrics: [reports/metrics/00_tiny.json]\n")
-    with pytest.raises(
-        RunError, match=r"without making reports/metrics/00_tiny.json.*lesson.finish"
-    ):
+    with pytest.raises(RunError, match=r"without making reports/metrics/00_tiny.json.*lesson.save"):
         run("00_tiny", root)
 
 
@@ -442,7 +440,7 @@ def test_where_no_folder_is_short_enough_for_sockets_it_is_said(monkeypatch):
     monkeypatch.setattr(papermill_engine.tempfile, "gettempdir", lambda: "/tmp/" + "x" * 120)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(OSError, match="too long for a socket"):
-        papermill_engine.scratch_place()
+        papermill_engine.find_scratch_folder()
 
 
 SWEEPING = """

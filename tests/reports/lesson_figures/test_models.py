@@ -29,7 +29,7 @@ def test_curves_are_drawn_while_a_reader_waits_and_not_in_a_report(monkeypatch):
         return Figure()
 
     def watching():
-        return models.watching(lambda: pd.DataFrame({"step": [1]}), figure, every=0.01)
+        return models.watch_training(lambda: pd.DataFrame({"step": [1]}), figure, every=0.01)
 
     monkeypatch.setenv("BENCH_RUN", "1")
     with watching():
