@@ -147,8 +147,10 @@ class RoomWorld(World):
 
 
 def _place(thing: Mapping) -> str:
-    correct = thing["right"]
-    side = f"{abs(correct)} to the {'right' if correct > 0 else 'left'}" if correct else "straight"
+    steps_right = thing["right"]  # below 0: to the left
+    side = "straight"
+    if steps_right:
+        side = f"{abs(steps_right)} to the {'right' if steps_right > 0 else 'left'}"
     return f"{thing['what']} {thing['ahead']} ahead, {side}"
 
 
