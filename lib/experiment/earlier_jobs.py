@@ -140,7 +140,10 @@ def migrate(runs: str | Path = RUNS, models: str | Path = MODELS) -> int:
     state = (
         artifacts.read_json(stamp) if stamp.exists() else {"schema": 1, "keys": {}, "hashes": {}}
     )
-    if not runs.is_dir() or state["schema"] >= SCHEMA:
+    if state["schema"] >= SCHEMA:
+        return 0
+    if not runs.is_dir():  # a new working copy has nothing to rename, now or later
+        artifacts.write_json(stamp, {"schema": SCHEMA, "keys": {}, "hashes": {}})
         return 0
     records = {
         path.parent: artifacts.read_json(path)

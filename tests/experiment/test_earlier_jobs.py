@@ -100,6 +100,9 @@ def test_emphasised_rewards_are_named(tmp_path):
     assert table["action"].tolist() == ["ent", ""]
 
 
-def test_without_kept_jobs_there_is_nothing_to_do(tmp_path):
-    assert migrate(tmp_path / "nothing") == 0
-    assert not (tmp_path / "nothing").exists()
+def test_a_new_working_copy_is_marked_and_its_jobs_are_left_as_they_are(tmp_path):
+    assert migrate(tmp_path) == 0
+    leave(tmp_path / "runs/conductor", "conductor", {"job": "arm"})
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*")}
+    assert migrate(tmp_path) == 0
+    assert files == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*")}
