@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lib import EARLIER_COMMANDS
-from lib.__main__ import COMMANDS, GROUPS, make_app
+from lib.__main__ import COMMANDS, EARLIER_OPTIONS, GROUPS, make_app
 from lib.config import ROOT
 
 
@@ -51,6 +51,15 @@ def test_an_earlier_command_names_the_new_one(module):
     assert done.returncode == 1 and f"python -m lib.{module} is now: {new} (" in done.stderr
     target = new.removeprefix("python -m ")
     assert target.removeprefix("lib ") in COMMANDS or find_spec(target)
+
+
+@pytest.mark.parametrize("option", EARLIER_OPTIONS)
+@pytest.mark.parametrize("form", ["{} conductor", "{}=conductor"])
+def test_an_earlier_option_names_the_new_one(option, form):
+    done = run("train", "maestro", "folder", *form.format(option).split())
+    new = EARLIER_OPTIONS[option]
+    assert done.exit_code == 2 and f"{option} is now called {new}" in done.output
+    assert new in run("train", "maestro", "--help").output
 
 
 def test_a_library_that_has_an_option_m_of_its_own_is_left_alone():

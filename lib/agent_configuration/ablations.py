@@ -9,7 +9,7 @@ from lib.stats.ablation_comparison import Comparison, Measure
 
 REWARD = Measure("reward", "reward")
 RIGHT = Measure("correct", "accuracy")
-TOKENS = Measure("tokens_out", "tokens_out", "lower")
+TOKENS = Measure("tokens_out", "tokens", "lower")
 MEASURES = (REWARD, RIGHT, TOKENS)
 
 

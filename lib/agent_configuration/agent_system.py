@@ -135,7 +135,7 @@ class System:
 
 
 def table(jobs: Sequence[Job], outcomes: Sequence[Outcome], rewards: np.ndarray) -> pd.DataFrame:
-    """One row per job: the question's family (kind) and difficulty, the configuration part by part, what came of it."""
+    """One row per job: the question's kind (group) and difficulty, the configuration part by part, what came of it."""
     rows = []
     for job, outcome, paid in zip(jobs, outcomes, rewards, strict=True):
         c = job.configuration

@@ -98,10 +98,10 @@ class Results:
     """What a study left.
 
     searched: every sampled configuration on training questions (`split` train) and twice on test questions (test and
-    again), `system.table` with columns set (grid or sampled) and number; greedy: configurations tried and reward on the
-    way; climbed: where it ended; tests: `system.table` of test questions with variant, seed, model, error; rollouts:
-    the same of training with update; learning: losses and entropies of every update; refined: what SFT and DPO started
-    from.
+    again), `agent_system.table` with columns set (grid or sampled) and number; greedy: configurations tried and reward
+    on the way; climbed: where it ended; tests: `agent_system.table` of test questions with method, seed, model, error;
+    rollouts: the same of training with step; learning: losses and entropies of every update; refined: what SFT and DPO
+    started from.
     """
 
     searched: pd.DataFrame
@@ -304,8 +304,8 @@ def asked(
 def choices(
     params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
 ) -> pd.DataFrame:
-    """A dozen configurations on n dev and n test questions of each kind in independent tries: columns split, variant (a
-    number), item, try, right, reward, as `measure.headroom` asks for them. Nothing learns from these."""
+    """A dozen configurations on n dev and n test questions of each kind in independent tries: columns split, method (a
+    number), item, sample, correct, reward, as `stats.headroom` asks for them. Nothing learns from these."""
     parts = []
     with opened_place(make_context(params, models, runs), params.configuration) as place:
         tried = [search.BASE, *search.sampled(11, place.told())]

@@ -48,8 +48,8 @@ def stand_in(params: Params) -> str:
 
 
 def rows(results: Results, params: Params) -> pd.DataFrame:
-    """All rows of the record, as `record.write` takes them; own columns: those of `system.table`, mille (dollars per
-    1,000 questions) and error."""
+    """All rows of the results table, see `results_table.write_results`; own columns: those of `agent_system.table`,
+    mille (dollars per 1,000 questions) and error."""
     tests, larger = results.tests, params.configuration.larger
     parts = {
         "exam": everybody(results, params),
@@ -140,8 +140,9 @@ def episodes(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def leads(found: pd.DataFrame) -> pd.DataFrame:
     """How far the best workflow of each kind of question (highest mean) is ahead of each other one, in accuracy, by
-    kind, best and other. found: rows of the record with one configuration a workflow. Best is picked by the numbers
-    that are shown, so a lead is told with its interval, and leads are not corrected for how many are looked at."""
+    group (the kind), best and other. found: rows of the record with one configuration a workflow. Best is picked by the
+    numbers that are shown, so a lead is told with its interval, and leads are not corrected for how many are looked
+    at."""
     out = {}
     for kind, part in found.groupby("group", sort=False):
         means = (

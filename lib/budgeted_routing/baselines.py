@@ -38,7 +38,7 @@ FOLDS = 5  # a scorer is not tried on what it learned from
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """What every strategy made of n questions: right, dollars (n, m); prompts (n,); experts: columns of whole
+    """What every strategy made of n questions: correct, cost_usd (n, m); prompts (n,); experts: columns of whole
     questions to experts, cheap to dear; replies (n, stages): the text that each stage of the cascade gave."""
 
     strategies: tuple[str, ...]

@@ -75,8 +75,8 @@ _READ_BY_TRAINING = ("temperature", "train_items", "batch")
 class Results:
     """What a study left.
 
-    experts: on questions (`outcomes.tried`); episodes: test episodes (`episode_rows`) with variant, seed, style and
-    temperature; rollouts: the same of training, with update; alone: the controller's base answering by itself what
+    experts: on questions (`expert_outcomes.tried`); episodes: test episodes (`episode_rows`) with method, seed, style
+    and temperature; rollouts: the same of training, with step; alone: the controller's base answering by itself what
     experts were tried on; learning: what the trainer says of every update; budgets: what the words mean; token_price:
     dollars per token of the controller itself, which no budget counts.
     """
@@ -563,10 +563,16 @@ def episode_rows(
 ) -> pd.DataFrame:
     """One row per episode.
 
-    questions: how many there are, each under every budget in turn; None: no two are equal. Columns: item (number of
-    the question), kind (its family), difficulty; label, budget: as the prompt names it, and in dollars; right, within,
-    reward: r_p, r_c and r of eq. 5 to 7; dollars; calls, called (experts in order, separated by blanks); malformed
-    turns; failures of experts; turns; written (tokens of the controller), tokens (all); with `decode` also spoken.
+    Args:
+        episodes: What was rolled out.
+        decode: Token ids to text; with it the rows have the column spoken, the episode in words.
+        questions: How many there are, each under every budget in turn; None: no two are equal.
+
+    Returns:
+        Columns item (number of the question), group (its family), difficulty; condition and budget (as the prompt
+        names it, and in dollars); correct, within and reward (r_p, r_c and r of eq. 5 to 7); cost_usd; calls and
+        chosen (experts in order, separated by blanks); malformed turns; failures of experts; turns; written (tokens of
+        the controller); tokens (all).
     """
     return pd.DataFrame(
         [

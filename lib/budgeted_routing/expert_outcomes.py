@@ -31,8 +31,8 @@ ITSELF = "controller alone"  # as it comes from the lab, before any protocol
 
 
 def tried(pool: Pool, items: Sequence[Item], split: str, tries: int = 1) -> pd.DataFrame:
-    """Every expert on every item: columns split, item (number), kind (family), difficulty, prompt, strategy, try,
-    right (0 or 1), dollars, calls, reply."""
+    """Every expert on every item: columns split, item (number), group (family), difficulty, prompt, method, sample,
+    correct (0 or 1), cost_usd, calls, reply."""
     asked = [
         (expert, i, t) for expert in pool.experts for t in range(tries) for i in range(len(items))
     ]
@@ -105,7 +105,7 @@ def choices(
     cassettes: str | Path = CASSETTES,
 ) -> pd.DataFrame:
     """Every expert, and the controller's base as it is, on n dev and n test questions in independent tries: the columns
-    of `tried`. Nothing learns from these; `measure.headroom` says what choosing per question could win."""
+    of `tried`. Nothing learns from these; `stats.headroom` says what choosing per question could win."""
     settings = params.routing
     llm, transports = lab(params.llm, models)
     client = partial(opened, llm, NAME, runs, cassettes, 1, transports)
@@ -122,7 +122,7 @@ def choices(
 
 
 def headrooms(rows: pd.DataFrame, worth: Mapping[str, float]) -> pd.DataFrame:
-    """What choosing per question could win over the best constant, `measure.headroom` with money no object and under
+    """What choosing per question could win over the best constant, `stats.headroom` with money no object and under
     each budget, where an answer counts if it was paid for within it. rows: of `choices`; worth: dollars by word.
     Indexed by question (FREE, then the words); besides constant, the best one on dev."""
     found = {}

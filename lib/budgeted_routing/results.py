@@ -1,7 +1,7 @@
 """The record of lesson 05: controllers before, in and after training, and everybody they are held against.
 
 `condition` is the budget as the prompt names it, `group` the kind of question, `chosen` who was called. Whoever costs
-the controller's tokens has them in `own_dollars`, which no budget counts. All meet the same test questions, and hear
+the controller's tokens has them in `own_cost_usd`, which no budget counts. All meet the same test questions, and hear
 the same replies.
 """
 
@@ -14,13 +14,12 @@ from lib.budgeted_routing.variants import NAMED
 from lib.experiment import results_table
 
 SYSTEM = "corl"
-LABELS = {name: method.label for name, method in NAMED.items()}
+LABELS = {name: variant.label for name, variant in NAMED.items()}
 COLUMNS = ["seed", "correct", "within", "reward", "cost_usd", "calls", "malformed", "failures"]
 
 
 def rows(results: Results) -> pd.DataFrame:
-    """All of a study as rows of `lib.experiment.results_table`; also within (r_c), kind and budget (dollars), and
-    difficulty."""
+    """All of a study as rows of `lib.experiment.results_table`; also within (r_c), budget (dollars) and difficulty."""
     parts = [_tests(results), _trainings(results), _rivals(results)]
     return pd.concat(
         [results_table.make_results(SYSTEM, part) for part in parts], ignore_index=True

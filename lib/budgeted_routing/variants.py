@@ -48,7 +48,7 @@ NAMED = {variant.name: variant for variant in VARIANTS}
 
 
 def make_variant(label: str, base: str = "corl", **changes: Any) -> Variant:
-    """A variant like another with other settings of the trainer, for `study.run`; named after its label."""
+    """A variant like another with other settings of the trainer, for `experiment.run`; named after its label."""
     of = NAMED[base]
     name = "-".join("".join(c if c.isalnum() else " " for c in label.lower()).split())
     return Variant(name, label, of.style, {**of.changes, **changes})

@@ -104,8 +104,8 @@ def components(
 ) -> pd.DataFrame:
     """What the rewards measure on replies, one row each.
 
-    Columns: group (category), the five by name (ppl and ent in nats), prompt, reference and reply as text, right
-    (verifier), thinks (whether there is a thought), and the settled weights `w_...` where there is a weighting.
+    Columns: group (category), the five by name (ppl and ent in nats), prompt, reference and reply as text, verified
+    (by the verifier), thinks (whether there is a thought), and the mean weights `w_...` where there is a weighting.
     """
     told = [encode(until_answer(reply.text)) for reply in given]
     wanted = [encode(after_answer(reply.item.answer)) for reply in given]
@@ -125,7 +125,7 @@ def components(
     frame[["prompt", "reference", "reply"]] = [
         (r.item.prompt, r.item.answer, r.text) for r in given
     ]
-    frame["correct"] = [tasks.score(reply.item, reply.text) for reply in given]
+    frame["verified"] = [tasks.score(reply.item, reply.text) for reply in given]
     frame["thinks"] = ["<think>" in reply.text for reply in given]
     if weighting is not None:
         with torch.no_grad():

@@ -82,7 +82,7 @@ _READ_OF_AN_ANCHOR = ("verified", "errs")
 
 @dataclass(frozen=True)
 class Results:
-    """What a study left, with columns variant and seed in every table.
+    """What a study left, with columns method and seed in every table.
 
     items: one row per test item (`evaluation.scores`); components: per reply (`evaluation.components`);
     rollouts: per training rollout (`ConductorTrainer.rollouts`); agreement: of the reward model with

@@ -16,7 +16,7 @@ def observed(rollouts: pd.DataFrame, group: int) -> pd.DataFrame:
     and where emphases were drawn with `level`, the step's mean of the emphasised reward, which says nothing about the
     rollout, and `own`, the rollout's score in it above that mean.
 
-    rollouts: rows of the record `conductor` with split `train`, groups beside each other.
+    rollouts: rows of the results table `conductor` with split `train`, groups beside each other.
     """
     rows, names = [], [f"r_{name}" for name in COMPONENTS]
     for (method, seed), part in rollouts.groupby(["method", "seed"], sort=False):

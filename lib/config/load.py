@@ -35,6 +35,7 @@ EARLIER_NAMES = {
     "orchestration.ours": "custom_environments",
     "conductor.margin": "equivalence_margin",
     "conductor.apart": "single_category",
+    "conductor.apart_seeds": "single_category_seeds",
     "conductor.side_seeds": "ablation_seeds",
     "routing.other_seeds": "ablation_seeds",
     "routing.margin": "equivalence_margin",

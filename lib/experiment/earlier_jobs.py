@@ -56,7 +56,7 @@ COLUMNS_OF = {
         "tokens": "tokens_out",
     },
     "conductor/agreement": {"category": "group"},
-    "conductor/components": {"category": "group"},
+    "conductor/components": {"category": "group", "right": "verified"},
     "conductor/rollouts": {
         "category": "group",
         "prompt": "item",
@@ -145,11 +145,13 @@ def migrate(runs: str | Path = RUNS, models: str | Path = MODELS) -> int:
     if not runs.is_dir():  # a new working copy has nothing to rename, now or later
         artifacts.write_json(stamp, {"schema": SCHEMA, "keys": {}, "hashes": {}})
         return 0
-    records = {
-        path.parent: artifacts.read_json(path)
-        for path in sorted(runs.rglob("job.json"))
-        if (path.parent / "done.json").exists()
-    }
+    records = {}
+    for path in sorted(runs.rglob("job.json")):
+        record = artifacts.read_json(path)
+        # A job under another root seed has another name than its settings give here, and is left alone.
+        is_ours = path.parent.name == Job(record["label"], record["settings"]).key
+        if (is_ours or path.parent.name in state["keys"]) and (path.parent / "done.json").exists():
+            records[path.parent] = record
     cards = {
         path: _rename_keys(artifacts.read_json(path), COLUMNS, {})
         for path in sorted(Path(models).glob("*/card.json"))

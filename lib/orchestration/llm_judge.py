@@ -62,10 +62,10 @@ async def judge(
     client: Client, model: str, log: pd.DataFrame, education: EducationSettings
 ) -> pd.DataFrame:
     """What `model` makes of every episode of a decision record in education, one row each: method, seed, item, backend,
-    the criteria (nan where no reply could be used), calls, malformed, tokens_in, tokens_out, dollars.
+    the criteria (nan where no reply could be used), calls, malformed, tokens_in, tokens_out, cost_usd.
 
-    log: rows as `study.run` returns them. Raises ValueError for a log that is empty or no record of education; lets
-    through what stops a run (BudgetExceeded, LLMError other than ReplyError).
+    log: rows as `prompted_experiment.run` returns them. Raises ValueError for a log that is empty or not of education;
+    lets through what stops a run (BudgetExceeded, LLMError other than ReplyError).
     """
     held = _episodes(log)
     scored = await asyncio.gather(

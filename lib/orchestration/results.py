@@ -40,7 +40,7 @@ def _spent(by_seed) -> dict[str, pd.Series]:
 
 
 def outcomes(record: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """`evaluate.episodes` with dollars, and with utility, the mean of the front columns."""
+    """`evaluate.episodes` with cost_usd, and with utility, the mean of the front columns."""
     table = evaluate.episodes(record, domain)
     cost_usd = (
         record.groupby(["method", "seed", "episode"])["cost_usd"]

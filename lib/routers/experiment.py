@@ -46,8 +46,8 @@ _READ = (
 @dataclass(frozen=True)
 class Found:
     """rows: for `lib.experiment.results_table`, see `model_selection.make_result_rows`, means over repeats;
-    drawn: table, method, condition, parting (the repeat of cross-validation), and its mean right and dollars;
-    levels: table, method, parting, level, promised, dollars, right
+    drawn: table, method, condition, parting (the repeat of cross-validation), and its mean correct and cost_usd;
+    levels: table, method, parting, level, promised, cost_usd, correct
     and over_groups, the share of groups that spend more than promised; aiq: table, method, value, lo, hi, above
     mixtures;
     gate: as `headroom.gate`, by table; told: what `headroom.describe_table` says, by table."""

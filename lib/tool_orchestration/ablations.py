@@ -15,7 +15,7 @@ def pricing(params: Params, **where) -> dict[str, Comparison]:
     the exam at prices by lot, and at the prices of another list. where: of study.run."""
     compared = [variants.NAMED[name] for name in ("paper", "published")] + [variants.LISTED]
     results = experiment.run(params, compared, label="training at other prices", **where)
-    labels = {experiment.START: "start"} | {method.name: method.label for method in compared}
+    labels = {experiment.START: "start"} | {variant.name: variant.label for variant in compared}
     labels["paper"] = "prices by lot"
     return {exam: _priced(params, results, labels, exam) for exam in ("test", "unseen_prices")}
 

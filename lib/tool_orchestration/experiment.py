@@ -97,8 +97,9 @@ _READ_BY_TRAINING = ("temperature", "groups", "rollouts", "updates", "outages", 
 class Results:
     """What a study left.
 
-    tools: the names in the order of preference vectors; tried: every tool on its own (`desk.tried`) with split;
-    episodes: test episodes (`rows`) with variant, seed and exam; rollouts: the same of training, with update and group;
+    tools: the names in the order of preference vectors; tried: every tool on its own
+    (`tool_environment.tried`) with split; episodes: test episodes (`rows`) with method, seed and style (which test
+    set); rollouts: the same of training, with step and rollout_group;
     learning: what trainer and filters say of every update; corpus: statistics of the office tasks; budget: of the
     variant with CoRL's reward, dollars; own: what the orchestrator's tokens cost; offers: the menu at list prices.
     """
@@ -274,9 +275,9 @@ def make_context(
 def choices(
     params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
 ) -> pd.DataFrame:
-    """Every tool by itself on about n dev and n test questions in independent tries, columns split, variant (the tool),
-    item, try, right: what `measure.headroom` asks for. A tool that cannot be asked a question is wrong. Nothing learns
-    from these."""
+    """Every tool by itself on about n dev and n test questions in independent tries, columns split, method (the tool),
+    item, sample, correct: what `stats.headroom` asks for. A tool that cannot be asked a question is wrong. Nothing
+    learns from these."""
     parts = []
     context = make_context(params, models, runs)
     with opened_place(context, params.tools, *_read_price_lists(params.tools)) as place:
@@ -660,11 +661,18 @@ class Run:
 def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=None) -> pd.DataFrame:
     """One row per episode.
 
-    Columns: item (number), kind, difficulty; right; dollars, seconds, with the orchestrator's own; own: dollars of
-    its own tokens; calls, malformed, answered; called (tools in order, separated by blanks); m and
-    p: the vectors M and P; menu, liked, good (at this, by their cards): names of tools; confidential; first:
-    the tool that was called first; execution, fidelity, completeness: the criteria of office tasks; with `decode`
-    also spoken (see `logs.spoken`).
+    Args:
+        episodes: What was rolled out.
+        tools: Names in the order of the vectors M and P.
+        own: What the orchestrator's own tokens cost and take.
+        decode: Token ids to text; with it the rows have the column spoken (`training_log.spoken`).
+
+    Returns:
+        Columns item (number), group (kind of task), difficulty; correct; cost_usd and seconds, the orchestrator's own
+        included; own_cost_usd (of its own tokens); calls, malformed, answered; chosen (tools in order, separated by
+        blanks); m and p (the vectors M and P); offered (names of the tools on the menu), liked, good (at this, by their
+        cards); confidential; first (the tool that was called first); execution, fidelity and completeness (the criteria
+        of office tasks).
     """
     m, wanted = variants.matrix(episodes, tools, own)
     out = []

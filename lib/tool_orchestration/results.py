@@ -24,7 +24,9 @@ PAPER, SIGN, LENIENT, CORL = (
     NAMED[name].label for name in ("paper", "published", "lenient", "corl")
 )
 LABELS = (
-    {START: "start"} | {name: method.label for name, method in NAMED.items()} | {AGENT: "lab-agent"}
+    {START: "start"}
+    | {name: variant.label for name, variant in NAMED.items()}
+    | {AGENT: "lab-agent"}
 )
 UNITS = {  # of cost and latency in the evaluation: per dollar and per second
     "micro-dollars and ms": (rewards.MICRO, rewards.MILLI), "dollars and seconds": (1.0, 1.0),
@@ -45,16 +47,12 @@ _RULES = {
     rule_baselines.ORACLE: "oracle",
 }
 _NONE = pd.DataFrame(columns=["value", "ci_low", "ci_high"], dtype=float)  # estimates
-_WORDS = [
-    "m",
-    "p",
-    "spoken",
-]  # of `study.rows`, in the record as lists or not at all
+_NOT_KEPT = ["m", "p", "spoken"]  # columns of `experiment.rows` that the results table goes without
 
 
 def rows(results: Results, params: Params) -> pd.DataFrame:
-    """All rows of the record, as `record.write` takes them. Own columns: micro and own_micro (dollars per million),
-    ms, wild (a malformed turn), score (R^e, on `test`), weights p_*, and those of `told`."""
+    """All rows of the results table, see `results_table.write_results`. Own columns: micro and own_micro (dollars per
+    million), ms, wild (a malformed turn), score (R^e, on `test`), weights p_*, and those of `told`."""
     every = pd.concat([told(results, params.tools), rules(results)], ignore_index=True)
     simplex = every["style"] == "simplex"
     users = every[simplex].drop_duplicates([*WEIGHTS.values()])
@@ -82,9 +80,9 @@ def rows(results: Results, params: Params) -> pd.DataFrame:
 
 
 def told(results: Results, settings: ToolSettings) -> pd.DataFrame:
-    """Episodes of orchestrators. Columns besides those of `study.rows`: whole (calls of tools), to_cheaper (of what the
-    second price list made cheaper), to_wanted (of tools that a user likes; of models, which confidential users do
-    not), even (what an even choice from the menu would give of that); newcomer (an unseen tool was called first),
+    """Episodes of orchestrators. Columns besides those of `experiment.rows`: whole (calls of tools), to_cheaper (of
+    what the second price list made cheaper), to_wanted (of tools that a user likes; of models, which confidential users
+    do not), even (what an even choice from the menu would give of that); newcomer (an unseen tool was called first),
     even_new, only (no other tool is good by its card); met (a call met the outage), correct_met and switched."""
     part = results.episodes.join(scores(results)["score"])
     calls, menus = part["chosen"].str.split(), part["offered"].str.split()
@@ -126,7 +124,7 @@ def told(results: Results, settings: ToolSettings) -> pd.DataFrame:
             ),
             kind="stable",
         )
-        .drop(columns=_WORDS, errors="ignore")
+        .drop(columns=_NOT_KEPT, errors="ignore")
     )
 
 

@@ -128,7 +128,7 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
         "prompt",
         "reference",
         "reply",
-        "correct",
+        "verified",
         "thinks",
     ]
     assert frame["group"].tolist() == [data.category(reply.item) for reply in given]
@@ -139,7 +139,7 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
     np.testing.assert_allclose(frame["pref"], scores, atol=1e-6)
     assert frame["reply"].tolist() == [reply.text for reply in given]
     assert frame["reference"].tolist() == [reply.item.answer for reply in given]
-    assert frame["correct"].tolist() == [tasks.score(reply.item, reply.text) for reply in given]
+    assert frame["verified"].tolist() == [tasks.score(reply.item, reply.text) for reply in given]
     assert (
         frame["thinks"].tolist() == ["<think>" in reply.text for reply in given]
         and 0 < frame["thinks"].mean() < 1

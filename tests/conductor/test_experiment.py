@@ -147,7 +147,7 @@ def test_the_first_reply_to_every_item_is_taken_apart(results):
         "prompt",
         "reference",
         "reply",
-        "correct",
+        "verified",
         "thinks",
         "method",
         "seed",

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from lib.experiment import artifacts, earlier_jobs, sweep
+from lib.experiment.seeds import ROOT_SEED
 from lib.experiment.sweep import Job
 
 
@@ -98,6 +99,16 @@ def test_emphasised_rewards_are_named(tmp_path):
     job = Job("conductor", {"job": "variant"})
     table = artifacts.read_parquet(job.folder(tmp_path / "runs/conductor") / "rollouts.parquet")
     assert table["action"].tolist() == ["ent", ""]
+
+
+def test_a_job_under_another_root_seed_does_not_become_one_of_this_seed(tmp_path, monkeypatch):
+    monkeypatch.setenv(ROOT_SEED, "1")
+    job = leave(tmp_path / "runs/conductor", "conductor", {"job": "arm"})
+    folder = job.folder(tmp_path / "runs/conductor")  # its name holds the root seed
+    monkeypatch.delenv(ROOT_SEED)
+    assert migrate(tmp_path) == 0
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    assert artifacts.read_json(folder / "job.json")["settings"] == {"job": "arm"}
 
 
 def test_a_new_working_copy_is_marked_and_its_jobs_are_left_as_they_are(tmp_path):

@@ -135,12 +135,16 @@ def record(system: str, measured: Sequence[dict[str, Any]]) -> Path:
     """
     path = FOLDER / f"{system}.json"
     recorded = read(system)["jobs"] if path.exists() else []
-    earlier = {job["label"]: job for job in recorded}
     jobs = []
     for now in measured:
-        before = earlier.get(now["label"], {})
-        same_job = all(before.get(name) == _as_json(now[name]) for name in ("settings", "versions"))
-        others = before["results"] if same_job else {}
+        same_jobs = [
+            before
+            for before in recorded
+            if all(
+                before[name] == _as_json(now[name]) for name in ("label", "settings", "versions")
+            )
+        ]
+        others = same_jobs[0]["results"] if same_jobs else {}
         jobs.append(now | {"results": others | {processor(): now["results"]}})
     return artifacts.write_json(path, {"jobs": jobs}).relative_to(ROOT)
 

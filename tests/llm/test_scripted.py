@@ -194,7 +194,7 @@ CARDS = [
         "example_snippets": [EXAMPLE.format("<", low), EXAMPLE.format(">=", high)],
         "rubric": {},
     }
-    for name, own, low, high in (("left", "aptitude", 0.9, 0.1), ("correct", "gap", 0.1, 0.9))
+    for name, own, low, high in (("left", "aptitude", 0.9, 0.1), ("right", "gap", 0.1, 0.9))
 ]
 
 
@@ -202,24 +202,24 @@ def chosen(mastery: str, cards: list[dict], **changes) -> str:
     """What KO picks of left and right."""
     now = replace(
         situation("education", "KO"),
-        names=("left", "correct"),
+        names=("left", "right"),
         state={"mastery": f"{mastery} (the episode ends at 0.80)", "failed questions open": "4"},
         cards=prompt_components.knowledge_json(cards),
     )
     return said(prompt(now, **{"recent": ()} | changes))["policy"]
 
 
-@pytest.mark.parametrize("mastery, best", [("0.40", "left"), ("0.60", "correct")])
+@pytest.mark.parametrize("mastery, best", [("0.40", "left"), ("0.60", "right")])
 def test_ko_takes_the_card_whose_examples_fit_the_state(mastery, best):
     assert chosen(mastery, CARDS) == best
 
 
 def test_recent_steps_and_the_summary_count_for_ko():
-    alike = [CARDS[0], CARDS[0] | {"name": "correct"}]
+    alike = [CARDS[0], CARDS[0] | {"name": "right"}]
     step = "step 4: mastery 0.40, failed questions open 4; picked left; did easy; rewards aptitude 0.00, gap 0.00, "
-    assert chosen("0.40", alike, recent=[f"{step}performance 0.20; mastery +0.000"]) == "correct"
+    assert chosen("0.40", alike, recent=[f"{step}performance 0.20; mastery +0.000"]) == "right"
     summary = "left: picked 9 times; mean aptitude 0.00, gap 0.00, performance 0.20; mastery +0.000 a step."
-    assert chosen("0.40", alike, summary=summary) == "correct"
+    assert chosen("0.40", alike, summary=summary) == "right"
 
 
 def test_the_choice_falls_on_a_policy_that_was_tried():

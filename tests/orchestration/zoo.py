@@ -43,7 +43,7 @@ LEANING = {
     "education": {"SO-d1": ("challenge",), "SO-d2": ("failed",), "SO-d3": ("easy",)},
     "minigrid": {
         "SO-d1": ("forward", "left"),
-        "SO-d2": ("forward", "correct"),
+        "SO-d2": ("forward", "right"),
         "SO-d3": ("forward", "pickup"),
     },
 }

@@ -159,6 +159,11 @@ def test_prompts_become_numbers_without_a_look_at_outcomes():
 ROWS = long(made(12))
 
 
+def test_costs_may_be_called_dollars():
+    named = tables.table_from_rows(ROWS.rename(columns={"cost_usd": "dollars"}), "mine")
+    assert np.array_equal(named.cost_usd, tables.table_from_rows(ROWS, "mine").cost_usd)
+
+
 @pytest.mark.parametrize(
     "rows, parts",
     [
