@@ -51,6 +51,10 @@ COMMANDS = {  # module and one line of help, by the words of the command
         "lib.scoreboard.replicate_command",
         "Run lessons under another root seed and compare.",
     ),
+    "full": (
+        "lib.reports.full_command",
+        "Train every seed and method of a lesson, and keep the results as a table.",
+    ),
     "metrics": (
         "lib.scoreboard.lesson_metrics",
         "What the lessons measured, one metric a line.",

@@ -14,6 +14,9 @@ CARRIERS = (
     "lib.experiment.results_table",
     "lib.experiment.artifacts",
     "lib.experiment.run_context",
+    "lib.experiment.harness",
+    "lib.experiment.training",
+    "lib.experiment.evaluation",  # has the seed of all tests; who changes it raises the VERSION of every system
     "lib.experiment.sweep",
     "lib.llm.replay_cache",
     "lib.llm.client",

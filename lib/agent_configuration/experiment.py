@@ -49,6 +49,7 @@ from lib.agent_configuration.training import Plan, Policy, Refining, Training, p
 from lib.agent_configuration.variants import ALONE, NAMED, VARIANTS, Variant
 from lib.config import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
 from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.harness import FinishedJobs, JobRun, Stage, run_stages, use_one_thread
 from lib.experiment.run_context import RunContext, read_tables
 from lib.language_models import checkpoints
 from lib.language_models.cache_key import describe_models
@@ -234,13 +235,10 @@ def run(
     context = make_context(params, models, runs)
     _check(context, settings)
     jobs = make_jobs(params, compared, Path(models))
-    try:
-        work_in_context = partial(work, context=context, save_every=settings.save_every)
-        receipts = sweep.run(work_in_context, jobs, runs, settings.jobs, label)
-    finally:
-        export(params.llm, NAME, CASSETTES)
+    keep_replies = partial(export, params.llm, NAME, CASSETTES)
+    finished = run_stages([Stage(label, jobs, work)], context, on_exit=keep_replies)
     _publish(jobs, params, Path(models), runs)
-    return _collected(jobs, receipts, runs)
+    return _collect_results(finished)
 
 
 def _check(context: RunContext, settings: ConfigurationSettings) -> None:
@@ -260,16 +258,11 @@ def trained(
     label: str = "training policies",
 ) -> pd.DataFrame:
     """The tests of some trainings alone, with nothing that is searched or prompted: `Results.tests`."""
-    settings = params.configuration
     jobs = _select_trainings(make_jobs(params, compared, Path(models)))
-    try:
-        work_in_context = partial(
-            work, context=make_context(params, models, runs), save_every=settings.save_every
-        )
-        sweep.run(work_in_context, jobs, runs, settings.jobs, label)
-    finally:
-        export(params.llm, NAME, CASSETTES)
-    return pd.concat([artifacts.read_parquet(job.folder(runs) / "tests.parquet") for job in jobs])
+    context = make_context(params, models, runs)
+    keep_replies = partial(export, params.llm, NAME, CASSETTES)
+    finished = run_stages([Stage(label, jobs, work)], context, on_exit=keep_replies)
+    return finished.read_tables("tests", with_identity=False)
 
 
 def asked(
@@ -326,7 +319,9 @@ def make_context(
 ) -> RunContext:
     """How a study with these parameters is carried out: folders, processes, clients, and the file with the atoms."""
     settings = params.configuration
-    context = RunContext.of(params, models, runs, CASSETTES, settings.jobs)
+    context = RunContext.of(
+        params, models, runs, CASSETTES, settings.jobs, save_every=settings.save_every
+    )
     return replace(context, inputs={"atoms": str(ROOT / settings.atoms)})
 
 
@@ -481,25 +476,20 @@ def versions(kind: str, llm: LLMSettings, asks: Iterable[str]) -> dict[str, int]
     return decided_by
 
 
-def work(
-    job: sweep.Job, folder: Path, progress: sweep.Progress, context: RunContext, save_every: int
-) -> dict[str, Any]:
-    """One job, by its kind. save_every: updates of a training after which its rollouts are saved, to resume from."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    kind = job.settings["job"]
-    settings = ConfigurationSettings.from_handed(job.settings["configuration"])
-    with opened_place(context, settings) as place:
-        if kind == SAMPLED_SET:
-            return _search(place, folder, job.settings["part"], job.settings["num_parts"], progress)
-        if kind == GREEDY_SEARCH:
-            return _climb(place, folder)
-        if kind == PROMPTED_POLICIES:
-            return _prompt(place, folder)
-        if kind == RANDOM_CHOICES:
-            return _draw(place, folder, job.settings["seed"])
-        variant = Variant.from_handed(job.settings["variant"])
-        return _train(place, folder, variant, job.settings["seed"], save_every, progress)
+def work(run: JobRun) -> dict[str, Any]:
+    """Does one job, by its kind."""
+    use_one_thread()
+    settings = run.read_section("configuration", ConfigurationSettings)
+    with opened_place(run.context, settings) as place:
+        if run.kind == SAMPLED_SET:
+            return _search(place, run)
+        if run.kind == GREEDY_SEARCH:
+            return _climb(place, run)
+        if run.kind == PROMPTED_POLICIES:
+            return _prompt(place, run)
+        if run.kind == RANDOM_CHOICES:
+            return _draw(place, run)
+        return _train(place, run)
 
 
 # Without learning ----------------------------------------------------------------------------------
@@ -516,10 +506,11 @@ def candidates(
     ]
 
 
-def _search(place: Place, folder: Path, part: int, num_parts: int, progress) -> dict[str, Any]:
+def _search(place: Place, run: JobRun) -> dict[str, Any]:
     """Every `num_parts`-th candidate on training questions, and twice on test questions: who picks the best of many
     tries by what they gave flatters himself, so the oracle picks by one try and is paid for the other."""
     settings, tables = place.settings, []
+    part, num_parts = run.settings["part"], run.settings["num_parts"]
     every = list(enumerate(candidates(settings, place.told())))[part::num_parts]
     items = {
         "train": place.items("train", settings.search_items),
@@ -539,12 +530,12 @@ def _search(place: Place, folder: Path, part: int, num_parts: int, progress) -> 
         ]
         played = place.play(settings.model, [job for job, _ in asked]).drop(columns=["text"])
         tables.append(played.assign(**pd.DataFrame([about for _, about in asked]).to_dict("list")))
-        progress(min(1.0, (at + AT_ONCE) / len(every)))
-    artifacts.write_parquet(folder / "searched.parquet", pd.concat(tables, ignore_index=True))
+        run.report_progress(min(1.0, (at + AT_ONCE) / len(every)))
+    run.write_table("searched", pd.concat(tables, ignore_index=True))
     return {}
 
 
-def _climb(place: Place, folder: Path) -> dict[str, Any]:
+def _climb(place: Place, run: JobRun) -> dict[str, Any]:
     """The greedy search on training questions, and its end on test questions."""
     settings = place.settings
     items = place.items("train", settings.search_items)
@@ -554,14 +545,12 @@ def _climb(place: Place, folder: Path) -> dict[str, Any]:
         return place.play(settings.model, jobs)["reward"].to_numpy().reshape(len(near), -1).mean(1)
 
     best, path = search.greedy(score, rounds=2, atoms=place.told())
-    artifacts.write_parquet(
-        folder / "greedy.parquet", pd.DataFrame(path, columns=["tried", "reward"])
+    run.write_table("greedy", pd.DataFrame(path, columns=["tried", "reward"]))
+    artifacts.write_json(
+        run.folder / "greedy.json", {"structure": best.structure, "atoms": best.atoms}
     )
-    artifacts.write_json(folder / "greedy.json", {"structure": best.structure, "atoms": best.atoms})
     tests = _tested(place, [best] * len(place.items("test", settings.test_items)), settings.model)
-    artifacts.write_parquet(
-        folder / "tests.parquet", tests.assign(method="greedy", seed=0, model=settings.model)
-    )
+    run.write_table("tests", tests.assign(method="greedy", seed=0, model=settings.model))
     return {}
 
 
@@ -578,7 +567,7 @@ def _tested(place: Place, chosen: Sequence[Configuration], model: str) -> pd.Dat
     return table(jobs, outcomes, agents.rewards(jobs, outcomes, place.weights)).assign(error=errors)
 
 
-def _prompt(place: Place, folder: Path) -> dict[str, Any]:
+def _prompt(place: Place, run: JobRun) -> dict[str, Any]:
     """Policies that are a prompted language model, with examples and without."""
     settings, tables = place.settings, []
     items = place.items("test", settings.test_items)
@@ -590,14 +579,13 @@ def _prompt(place: Place, folder: Path) -> dict[str, Any]:
         tables.append(
             _tested(place, chosen, settings.model).assign(method=name, seed=0, failed=failed)
         )
-    artifacts.write_parquet(
-        folder / "tests.parquet", pd.concat(tables, ignore_index=True).assign(model=settings.model)
-    )
+    run.write_table("tests", pd.concat(tables, ignore_index=True).assign(model=settings.model))
     return {}
 
 
-def _draw(place: Place, folder: Path, seed: int) -> dict[str, Any]:
+def _draw(place: Place, run: JobRun) -> dict[str, Any]:
     """A random configuration for every test question."""
+    seed = run.seed
     model, every = place.settings.model, action_space.structures()
     items = place.items("test", place.settings.test_items)
     rng = seeds.rng("configuration", "random", seed=seed)
@@ -608,7 +596,7 @@ def _draw(place: Place, folder: Path, seed: int) -> dict[str, Any]:
     tests = _tested(place, chosen, model).assign(
         method="random", seed=seed, failed=0.0, model=model
     )
-    artifacts.write_parquet(folder / "tests.parquet", tests)
+    run.write_table("tests", tests)
     return {}
 
 
@@ -658,21 +646,21 @@ def refining_of(settings: ConfigurationSettings, which: str) -> Refining:
     return Refining(rates=(told.pop("structure_rate"), told.pop("prompt_rate")), **told)
 
 
-def _train(
-    place: Place, folder: Path, variant: Variant, seed: int, save_every: int, progress
-) -> dict[str, Any]:
-    """Train one variant under one seed, refine it where it can be, and test what came of it."""
+def _train(place: Place, run: JobRun) -> dict[str, Any]:
+    """Trains one variant under one seed, refines it where it can be, and tests what came of it."""
     settings = place.settings
+    variant, seed = Variant.from_handed(run.settings["variant"]), run.seed
     items = place.items("train", settings.train_items, (variant.only,) if variant.only else ())
     states = place.states(items)
     policy = Policy(variant.kind, states.shape[1], place.atoms, variant.masked, seed)
-    plan, path = plan_of(settings, variant), folder / "rollouts.parquet"
+    plan, path = plan_of(settings, variant), run.folder / "rollouts.parquet"
     known = artifacts.read_parquet(path) if path.exists() else None
     training = Training(policy, place.system(settings.model), items, states, plan, seed, known)
 
     def after(training: Training) -> None:
-        progress(0.85 * training.step / plan.updates)
-        if training.step % save_every == 0 or training.step == plan.updates:
+        run.report_progress(0.85 * training.step / plan.updates)
+        is_due = training.step % run.context.save_every == 0
+        if is_due or training.step == plan.updates:
             artifacts.write_parquet(path, pd.concat(training.rows, ignore_index=True))
 
     training.run(after)
@@ -689,10 +677,10 @@ def _train(
         tables.append(
             _sat(place, after[variant.name], variant.name, seed, variant, settings.larger)
         )
-    artifacts.write_parquet(folder / "tests.parquet", pd.concat(tables, ignore_index=True))
-    artifacts.write_parquet(folder / "learning.parquet", pd.DataFrame(training.learned))
+    run.write_table("tests", pd.concat(tables, ignore_index=True))
+    run.write_table("learning", pd.DataFrame(training.learned))
     for name, one in after.items():
-        artifacts.write_tensors(folder / f"{name}.safetensors", one.arrays())
+        artifacts.write_tensors(run.folder / f"{name}.safetensors", one.arrays())
     return said
 
 
@@ -707,10 +695,9 @@ def _sat(
     )
 
 
-def _collected(
-    jobs: Sequence[sweep.Job], receipts: Sequence[Mapping[str, Any]], runs: Path
-) -> Results:
-    read_as_they_are = partial(read_tables, jobs, runs, with_identity=False)
+def _collect_results(finished: FinishedJobs) -> Results:
+    jobs, runs = finished.jobs, finished.runs
+    read_as_they_are = partial(finished.read_tables, with_identity=False)
     searched, greedy, tests = (read_as_they_are(name) for name in ("searched", "greedy", "tests"))
     trainings = _select_trainings(jobs)
     only = {job.settings["variant"]["name"]: job.settings["variant"]["only"] for job in trainings}
@@ -720,7 +707,7 @@ def _collected(
     )
 
     refined = []
-    for job, receipt in zip(jobs, receipts, strict=True):
+    for job, receipt in finished.list_results():
         for how, about in (receipt["result"] or {}).items():
             refined.append(
                 {

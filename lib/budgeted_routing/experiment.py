@@ -7,7 +7,7 @@ resumes; a training goes on from its last checkpoint. Working files lie under da
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,10 @@ from lib.budgeted_routing.expert_outcomes import CASSETTES, NAME, RUNS
 from lib.budgeted_routing.variants import VARIANTS, Budgets, Variant
 from lib.config import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
-from lib.experiment.run_context import RunContext, read_tables
+from lib.experiment.evaluation import TEST_SEED, run_tests
+from lib.experiment.harness import JobRun, Stage, run_stages, use_one_thread
+from lib.experiment.run_context import RunContext
+from lib.experiment.training import TrainingTables, remove_checkpoint, run_updates
 from lib.language_models import cache_key as asked_models
 from lib.language_models import chat_template, checkpoints, tokenizer
 from lib.language_models.chat_template import token
@@ -44,7 +47,7 @@ from lib.rl import training_log as training_logs
 from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
 from lib.rl.generators import Lab
 from lib.rl.token_ppo import Learner, Sample
-from lib.rl.training_log import Logs, spoken
+from lib.rl.training_log import spoken
 from lib.tasks import Item
 
 VERSION = 1  # of how controllers are trained and tested
@@ -52,7 +55,6 @@ START = "start"  # the controller before it is trained
 GROUP = 8  # episodes of one question, for group advantages
 MAIN = "corl"  # the variant that has `seeds` seeds; the others have `ablation_seeds`
 DRAWN = (MAIN, "hard")  # variants that are tested with draws too
-_TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
 
 # Kinds of jobs, and the fields of the settings that each is handed.
 TRIAL, LESSONS, TRAINING, TESTS_OF_START = (
@@ -107,29 +109,25 @@ def run(
     lab(params.llm, models)
     price = model_cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
 
-    # The trial of the experts, and the controllers that the variants build on.
-    context = RunContext.of(params, models, runs, CASSETTES, settings.jobs)
+    # The variants build on the trial of the experts and on the controllers that speak the protocol.
     first_jobs = make_first_jobs(params, Path(models))
-    jobs = make_jobs(params, compared, first_jobs)
-    try:
-        prepare = partial(first_work, context=context)
-        sweep.run(prepare, first_jobs, runs, settings.jobs, "experts and controllers")
-
-        # The variants.
-        context = replace(context, inputs={job.key: str(job.folder(runs)) for job in first_jobs})
-        train_and_test = partial(work, context=context, save_every=settings.save_every)
-        sweep.run(train_and_test, jobs, runs, settings.jobs, label)
-    finally:
-        export(params.llm, NAME, CASSETTES)
+    stages = [
+        Stage("experts and controllers", first_jobs, prepare),
+        Stage(label, make_jobs(params, compared, first_jobs), train_and_test),
+    ]
+    context = RunContext.of(
+        params, models, runs, CASSETTES, settings.jobs, save_every=settings.save_every
+    )
+    finished = run_stages(stages, context, on_exit=partial(export, params.llm, NAME, CASSETTES))
 
     trial = first_jobs[0].folder(runs)
     experts = artifacts.read_parquet(trial / "experts.parquet")
     return Results(
         experts=experts,
-        episodes=read_tables(jobs, runs, "episodes", START),
-        rollouts=read_tables(jobs, runs, "rollouts", START),
+        episodes=finished.read_tables("episodes", START),
+        rollouts=finished.read_tables("rollouts", START),
         alone=artifacts.read_parquet(trial / "alone.parquet"),
-        learning=read_tables(jobs, runs, "learning", START),
+        learning=finished.read_tables("learning", START),
         budgets=known_budgets(experts, settings),
         token_price=price,
     )
@@ -386,35 +384,36 @@ def train_items(settings: RoutingSettings) -> list[Item]:
     return _train_items(json.dumps(settings.questions), settings.train_items)
 
 
-def first_work(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, Any]:
-    """Teach a controller the protocol; or try the experts, and the base by itself, in every try that a training may
-    hear and on the test questions."""
-    _use_one_thread()
-    settings = RoutingSettings.from_handed(job.settings["routing"])
-    if job.settings["job"] == LESSONS:
-        base = Path(context.models) / job.settings["base"]
-        shape = LabModel.from_handed(job.settings["shape"])
-        words = job.settings["order"]["experts"]
-        sft_warmup.train(
-            base, shape, settings, words, folder / "model", progress, job.settings["seed"]
-        )
-        return {"steps": settings.warm.steps}
+def prepare(run: JobRun) -> dict[str, Any]:
+    """Teaches a controller the protocol, or tries experts and base on the questions, by the kind of the job."""
+    use_one_thread()
+    settings = run.read_section("routing", RoutingSettings)
+    if run.kind == LESSONS:
+        return _teach_protocol(run, settings)
+    return _try_experts(run, settings)
+
+
+def _teach_protocol(run: JobRun, settings: RoutingSettings) -> dict[str, Any]:
+    base_folder = Path(run.context.models) / run.settings["base"]
+    shape = run.read_section("shape", LabModel)
+    experts = run.settings["order"]["experts"]
+    model_folder = run.folder / "model"
+    sft_warmup.train(
+        base_folder, shape, settings, experts, model_folder, run.report_progress, run.seed
+    )
+    return {"steps": settings.warm.steps}
+
+
+def _try_experts(run: JobRun, settings: RoutingSettings) -> dict[str, Any]:
+    """What experts and the base by itself reply: in every try that a training may hear, and to the test questions."""
     questions = [(train_items(settings), "train", TRIES), (test_items(settings), "test", 1)]
-    with opened_pool(context, settings) as pool:
-        tried = pd.concat(
-            [expert_outcomes.tried(pool, *part) for part in questions], ignore_index=True
-        )
-    base = asker(job.settings["models"]["base"], context.models)
-    alone = pd.concat([expert_outcomes.alone(base, *part) for part in questions], ignore_index=True)
-    artifacts.write_parquet(folder / "experts.parquet", tried)
-    artifacts.write_parquet(folder / "alone.parquet", alone)
+    with opened_pool(run.context, settings) as pool:
+        expert_tables = [expert_outcomes.tried(pool, *split) for split in questions]
+    base = asker(run.settings["models"]["base"], run.context.models)
+    base_tables = [expert_outcomes.alone(base, *split) for split in questions]
+    run.write_table("experts", pd.concat(expert_tables, ignore_index=True))
+    run.write_table("alone", pd.concat(base_tables, ignore_index=True))
     return {"questions": settings.train_items + settings.test_items}
-
-
-def _use_one_thread() -> None:
-    """And count numbers near zero as zero: as fast and the same in every process."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
 
 
 def known_budgets(
@@ -433,92 +432,92 @@ def known_budgets(
 # Trainings ----------------------------------------------------------------------------------------
 
 
-def work(
-    job: sweep.Job, folder: Path, progress, context: RunContext, save_every: int
-) -> dict[str, float]:
-    """Train and test one variant under one seed, or test the start.
-
-    save_every: updates between checkpoints, which changes no result.
-    """
-    _use_one_thread()
-    with opened_pool(context, RoutingSettings.from_handed(job.settings["routing"])) as experts:
-        return Run(job, folder, progress, context, experts, save_every).go()
+def train_and_test(run: JobRun) -> dict[str, float]:
+    """Trains and tests one variant under one seed, or tests the start."""
+    use_one_thread()
+    with opened_pool(run.context, run.read_section("routing", RoutingSettings)) as experts:
+        ControllerRun(run, experts).train_and_test()
+    return {}
 
 
-class Run:
-    """One job at work."""
+class ControllerRun:
+    """One controller in training and in tests."""
 
-    def __init__(
-        self,
-        job: sweep.Job,
-        folder: Path,
-        progress,
-        context: RunContext,
-        pool: Pool,
-        save_every: int,
-    ) -> None:
-        self.job, self.folder, self.progress, self.pool = job, folder, progress, pool
-        self.settings = RoutingSettings.from_handed(job.settings["routing"])
-        self.save_every = save_every
-        self.seed = job.settings["seed"]
-        trial, controller = (
-            Path(context.inputs[job.settings["inputs"][name]]) for name in ("trial", "controller")
-        )
-        with_numbers = any(test["style"] == "number" for test in job.settings["tests"])
-        self.budgets = known_budgets(
-            artifacts.read_parquet(trial / "experts.parquet"), self.settings, with_numbers
-        )
-        self.model = checkpoints.load(controller / "model")
+    def __init__(self, run: JobRun, pool: Pool) -> None:
+        """Loads the controller that speaks the protocol, and what the words of a budget mean.
+
+        Args:
+            run: The job, which builds on the trial of the experts and on that controller.
+            pool: The experts.
+        """
+        self.run = run
+        self.pool = pool
+        self.settings = run.read_section("routing", RoutingSettings)
+        self.seed = run.seed
+        with_numbers = any(test["style"] == "number" for test in run.settings["tests"])
+        trial = artifacts.read_parquet(run.input_folder("trial") / "experts.parquet")
+        self.budgets = known_budgets(trial, self.settings, with_numbers)
+        self.model = checkpoints.load(run.input_folder("controller") / "model")
         self.voice = Lab(self.model, self.settings.turn_tokens, self.settings.response_tokens)
 
-    def go(self) -> dict[str, float]:
-        """Train, test, keep the numbers and, of one seed, the weights."""
-        is_training = self.job.settings["job"] == TRAINING
+    def train_and_test(self) -> None:
+        """Trains, tests, keeps the numbers and, of one seed, the weights."""
+        is_training = self.run.kind == TRAINING
         if is_training:
-            self._train(Variant.from_settings(self.job.settings["variant"]))
-        tests = [
-            self._test(test["style"], test["temperature"]) for test in self.job.settings["tests"]
-        ]
-        artifacts.write_parquet(
-            self.folder / "episodes.parquet", pd.concat(tests, ignore_index=True)
-        )
+            self._train(Variant.from_settings(self.run.settings["variant"]))
+        self.run.write_table("episodes", run_tests(self.run.settings["tests"], self._test))
         if is_training and self.seed == 0:
-            checkpoints.save(self.model, self.folder / "model")
-        (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
-        return {}
+            checkpoints.save(self.model, self.run.folder / "model")
+        remove_checkpoint(self.run.folder)
 
     def _test(self, style: str, temperature: float) -> pd.DataFrame:
         """Every test question in a style of prompts, under every budget of that style."""
         items = test_items(self.settings)
-        asked = variants.examined(style, items, self.budgets, self.settings)
+        budget_tasks = variants.examined(style, items, self.budgets, self.settings)
         episodes = roll(
-            self.voice, self.pool, asked, self.settings.rounds, _TEST_KEY + self.seed, temperature
+            self.voice,
+            self.pool,
+            budget_tasks,
+            self.settings.rounds,
+            TEST_SEED + self.seed,
+            temperature,
         )
-        return episode_rows(episodes, self.voice.decode, len(items)).assign(
-            temperature=temperature, style=style
-        )
+        return episode_rows(episodes, self.voice.decode, len(items))
 
     def _train(self, variant: Variant) -> None:
         settings = self.settings
-        learn = LearnSettings.from_handed(self.job.settings["learn"])
-        total = self.job.settings["updates"]
-        learner = Learner(self.model, learn, token(PAD), total, self.seed)
-        logs = Logs(self.folder, learner)
+        learn = self.run.read_section("learn", LearnSettings)
+        num_updates = self.run.settings["updates"]
+        learner = Learner(self.model, learn, token(PAD), num_updates, self.seed)
+        tables = TrainingTables(self.run.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
-        while learner.step < total:
-            asked = self._draw_tasks(variant, learner)
-            key = self.seed * 10**6 + learner.step
+
+        def make_update() -> None:
+            # Roll out, log, learn; the number of the update is part of the seed of its episodes.
+            step = learner.step
+            update_seed = self.seed * 10**6 + step
+            budget_tasks = self._draw_tasks(variant, learner)
             episodes = roll(
-                self.voice, self.pool, asked, settings.rounds, key, settings.temperature
+                self.voice,
+                self.pool,
+                budget_tasks,
+                settings.rounds,
+                update_seed,
+                settings.temperature,
             )
-            logs.add("rollouts", episode_rows(episodes).assign(step=learner.step))
+            tables.add("rollouts", episode_rows(episodes).assign(step=step))
             means = learner.update(samples(episodes, self._group(learn)))
             self.voice.refresh()
-            logs.add("learning", pd.DataFrame([{"step": learner.step} | means]))
-            self.progress(0.9 * learner.step / total)
-            if learner.step % self.save_every == 0:
-                logs.save()
-        logs.save()
+            tables.add("learning", pd.DataFrame([{"step": learner.step} | means]))
+
+        run_updates(
+            learner,
+            num_updates,
+            make_update,
+            tables,
+            self.run.context.save_every,
+            self.run.report_progress,
+        )
 
     def _draw_tasks(self, variant: Variant, learner: Learner) -> list[Task]:
         """The questions of one update; with group advantages every one stands there several times."""

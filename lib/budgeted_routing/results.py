@@ -5,13 +5,18 @@ the controller's tokens has them in `own_cost_usd`, which no budget counts. All 
 the same replies.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import pandas as pd
 
+from lib import stats
 from lib.budgeted_routing import baselines
 from lib.budgeted_routing.baselines import ITSELF, ROUTERS
 from lib.budgeted_routing.experiment import START, Results
 from lib.budgeted_routing.variants import NAMED
 from lib.experiment import results_table
+from lib.rl import call_protocol
 
 SYSTEM = "corl"
 LABELS = {name: variant.label for name, variant in NAMED.items()}
@@ -106,3 +111,36 @@ def oracle_dominates(record_rows: pd.DataFrame) -> bool:
     ]
     most = others.groupby(["item", "condition"])["reward"].max()
     return bool((most <= best.reindex(most.index)).all())
+
+
+# The primary contrasts, named before results are seen: CoRL's reward minus that of these, under each budget.
+PRIMARY_RIVALS = {"best_constant": "best constant", "logistic": "logistic", "random": "random"}
+
+
+def estimate_reward_difference(rows: pd.DataFrame, rival: str, budget: str) -> pd.Series:
+    """How much more reward CoRL gets than a rival under a budget, greedily, inside seeds and test questions.
+
+    Args:
+        rows: The results table of the lesson.
+        rival: A method of the table.
+        budget: low, medium or high.
+
+    Returns:
+        The estimate, a row of `lib.stats`.
+    """
+    tests = results_table.select(
+        rows, split="test", style="soft", temperature=0.0, condition=budget
+    )
+    return stats.paired_difference(
+        tests, "reward", {"method": "CoRL"}, {"method": rival}, "condition"
+    ).iloc[0]
+
+
+def list_primary_contrasts() -> dict[str, Callable[[pd.DataFrame], pd.Series]]:
+    """By metric key, the function that estimates a primary contrast from a results table."""
+    estimators = {}
+    for key, rival in PRIMARY_RIVALS.items():
+        for budget in call_protocol.WORDS:
+            estimate = partial(estimate_reward_difference, rival=rival, budget=budget)
+            estimators[f"corl.{budget}.minus_{key}"] = estimate
+    return estimators

@@ -42,7 +42,8 @@ from lib.conductor.variants import ROLES, SIDE, STATIC, VARIANTS, Variant
 from lib.conductor.weighting import Weighting
 from lib.config import ROOT, ConductorSettings, GRPOSettings, HeadSettings, LLMSettings, Params
 from lib.experiment import artifacts, seeds, sweep
-from lib.experiment.run_context import RunContext, read_tables
+from lib.experiment.harness import JobRun, Stage, run_stages, use_one_thread
+from lib.experiment.run_context import RunContext
 from lib.language_models import checkpoints
 from lib.language_models.cache_key import describe_model
 from lib.llm import scripted
@@ -115,41 +116,31 @@ def run(
     checkpoints.load(policy)  # says what is wrong before any process starts
     trainings = range(settings.seeds) if trainings is None else trainings
 
-    # What the variants build on: a start for each seed, and one reward model for all.
-    start_jobs = {
-        seed: initial_policy.make_job(settings.start, policy, seed)
+    # The variants build on a start for each seed, and on one reward model for all.
+    start_jobs = [
+        initial_policy.make_job(settings.start, policy, seed)
         for seed in sorted({REWARD, *trainings})
-    }
-    teach = partial(initial_policy.work, policy=str(policy))
-    sweep.run(teach, list(start_jobs.values()), runs, settings.jobs, "teaching the starts")
-    starts = {seed: str(job.folder(runs) / "model") for seed, job in start_jobs.items()}
-    reward_job = reward_model.make_job(settings, policy, REWARD)
-    train_reward_model = partial(reward_model.work, policy=starts[REWARD])
-    sweep.run(train_reward_model, [reward_job], runs, 1, "training the reward model")
-
-    # The variants.
-    jobs = make_jobs(params, compared, policy, trainings, exam)
-    inputs = {f"start-{seed}": folder for seed, folder in starts.items()}
-    inputs["reward"] = str(reward_job.folder(runs) / "model")
-    context = replace(RunContext.of(params, models, runs, CASSETTES, settings.jobs), inputs=inputs)
-    try:
-        receipts = sweep.run(partial(work, context=context), jobs, runs, settings.jobs, label)
-    finally:
-        export(params.llm, NAME, CASSETTES)
-
-    clock = [
-        {
-            "method": job.settings["variant"]["name"],
-            "seed": job.settings["seed"],
-            "seconds": receipt["seconds"],
-        }
-        | receipt["result"]
-        for job, receipt in zip(jobs, receipts, strict=True)
     ]
+    reward_job = reward_model.make_job(settings, policy, REWARD)
+    jobs = make_jobs(params, compared, policy, trainings, exam)
+    teach = partial(initial_policy.work, policy=str(policy))
+    stages = [
+        Stage("teaching the starts", start_jobs, teach),
+        Stage("training the reward model", [reward_job], reward_model.work, workers=1),
+        Stage(label, jobs, train_and_test),
+    ]
+    context = RunContext.of(params, models, runs, CASSETTES, settings.jobs)
+    finished = run_stages(stages, context, on_exit=partial(export, params.llm, NAME, CASSETTES))
+
+    # Seconds of the variants, the last stage.
+    clock = []
+    for job, receipt in finished.list_results()[-len(jobs) :]:
+        identity = {"method": job.settings["variant"]["name"], "seed": job.settings["seed"]}
+        clock.append(identity | {"seconds": receipt["seconds"]} | receipt["result"])
     return Results(
-        items=read_tables(jobs, runs, "items"),
-        components=read_tables(jobs, runs, "components"),
-        rollouts=read_tables(jobs, runs, "rollouts"),
+        items=finished.read_tables("items"),
+        components=finished.read_tables("components"),
+        rollouts=finished.read_tables("rollouts"),
         agreement=artifacts.read_parquet(reward_job.folder(runs) / "agreement.parquet"),
         clock=pd.DataFrame(clock),
     )
@@ -317,12 +308,11 @@ def _asks_judge(variant: Variant) -> bool:
     return paid or variant.changes.get("anchor") == "judge"
 
 
-def work(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, float]:
-    """Train one variant under one seed and judge it; leaves items, components and rollouts in `folder`."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
+def train_and_test(run: JobRun) -> dict[str, float]:
+    """Trains one variant under one seed and tests it; leaves the tables items, components and rollouts."""
+    use_one_thread()
     with quiet():
-        return Run(job, folder, progress, context).go()
+        return PolicyRun(run).train_and_test()
 
 
 # Afterwards ---------------------------------------------------------------------------------------
@@ -383,29 +373,30 @@ def asked(
     return pd.concat(parts, ignore_index=True)
 
 
-class Run:
-    """One job at work, by no more settings than it was handed."""
+class PolicyRun:
+    """One policy in training and in tests, by no more settings than its job was handed."""
 
-    def __init__(self, job: sweep.Job, folder: Path, progress, context: RunContext) -> None:
-        self.settings = ConductorSettings.from_handed(job.settings["conductor"])
-        self.grpo = GRPOSettings.from_handed(job.settings["grpo"])
-        self.variant, self.seed = (
-            Variant.from_settings(job.settings["variant"]),
-            job.settings["seed"],
-        )
-        self.judge_settings = job.settings.get("judge")
-        self.head, self.layer, self.sees = (
-            None,
-            "last",
-            "both",
-        )  # weights without a head read no state
-        if "head" in job.settings:
-            self.head = HeadSettings.from_handed(job.settings["head"])
-            self.layer, self.sees = self.head.layer, self.head.sees
-        self.folder, self.progress, self.context = folder, progress, context
-        self.start = context.inputs[f"start-{self.seed}"]
-        self.preference = Preference(context.inputs["reward"])
-        self.exams = job.settings["exams"]
+    def __init__(self, run: JobRun) -> None:
+        """Reads the settings, and loads the reward model.
+
+        Args:
+            run: The job, which builds on the start of its seed and on the reward model.
+        """
+        self.run = run
+        self.seed = run.seed
+        self.settings = run.read_section("conductor", ConductorSettings)
+        self.grpo = run.read_section("grpo", GRPOSettings)
+        self.variant = Variant.from_settings(run.settings["variant"])
+        self.judge_settings = run.settings.get("judge")
+        self.head: HeadSettings | None = None
+        self.layer = "last"  # weights without a head read no state
+        self.sees = "both"
+        if "head" in run.settings:
+            self.head = run.read_section("head", HeadSettings)
+            self.layer = self.head.layer
+            self.sees = self.head.sees
+        self.start = str(run.input_folder("start") / "model")
+        self.preference = Preference(str(run.input_folder("reward_model") / "model"))
 
     @cached_property
     def taught(self) -> list[Item]:
@@ -414,15 +405,15 @@ class Run:
             "train", self.settings.prompts, self.seed, self.settings.categories, "policy"
         )
 
-    def go(self) -> dict[str, float]:
-        """Train, judge, keep the numbers."""
+    def train_and_test(self) -> dict[str, float]:
+        """Trains, tests, keeps the numbers."""
         model, weighting, clock = {"prompt": self._start, "sft": self._sft, "grpo": self._grpo}[
             self.variant.kind
         ]()
         self._judge(model.eval(), weighting)
         if self.variant.name == variants.CONDUCTOR.name:
-            checkpoints.save(model, self.folder / "model")
-        shutil.rmtree(self.folder / "training", ignore_errors=True)
+            checkpoints.save(model, self.run.folder / "model")
+        shutil.rmtree(self.run.folder / "training", ignore_errors=True)
         return clock
 
     def _start(self):
@@ -442,7 +433,7 @@ class Run:
             for item in self.taught
         ]
         arguments = SFTConfig(
-            output_dir=str(self.folder / "training"),
+            output_dir=str(self.run.folder / "training"),
             num_train_epochs=grpo.epochs * grpo.generations,
             per_device_train_batch_size=grpo.prompts_per_step * grpo.generations,
             learning_rate=grpo.learning_rate,
@@ -461,7 +452,7 @@ class Run:
             arguments,
             train_dataset=data.Dataset.from_list(rows),
             processing_class=AutoTokenizer.from_pretrained(self.start, local_files_only=True),
-            callbacks=[_Told(self.progress)],
+            callbacks=[_Told(self.run.report_progress)],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
@@ -485,7 +476,7 @@ class Run:
             self.start,
             configuration(
                 grpo,
-                self.folder / "training",
+                self.run.folder / "training",
                 self.seed,
                 self.variant.aggregation,
                 use_cpu=True,
@@ -500,11 +491,11 @@ class Run:
             self.sees,
             extra,
             Rollouts(self.seed, grpo.temperature, grpo.max_tokens),
-            [_Told(self.progress)],
+            [_Told(self.run.report_progress)],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.resume()
-        artifacts.write_parquet(self.folder / "rollouts.parquet", trainer.rollouts)
+        self.run.write_table("rollouts", trainer.rollouts)
         lost = judge.lost if judge is not None else 0
         return trainer.model, weighting, trainer.clock | {"no opinion": lost}
 
@@ -516,7 +507,7 @@ class Run:
         ]
 
     def _judge_of(self) -> Judge:
-        context = self.context
+        context = self.run.context
         share = sweep.count_workers(context.workers)
         client = partial(opened, context.llm, NAME, context.runs, context.cassettes, share)
         return Judge(client, self.judge_settings["name"], self.settings.rewards.think, self.seed)
@@ -553,7 +544,7 @@ class Run:
     def _judge(self, model, weighting: Weighting | None) -> None:
         settings, grpo = self.settings, self.grpo
         scored, shown = [], []
-        for split in self.exams:
+        for split in self.run.settings["exams"]:
             items = data.draw(
                 split,
                 len(settings.categories) * settings.test_items,
@@ -579,10 +570,8 @@ class Run:
                 self.sees,
             )
             shown.append(first.assign(split=split, item=range(len(first))))
-        for name, parts in {"items": scored, "components": shown}.items():
-            artifacts.write_parquet(
-                self.folder / f"{name}.parquet", pd.concat(parts, ignore_index=True)
-            )
+        self.run.write_table("items", pd.concat(scored, ignore_index=True))
+        self.run.write_table("components", pd.concat(shown, ignore_index=True))
 
 
 class _Told(TrainerCallback):

@@ -24,6 +24,7 @@ from lib import tasks
 from lib.conductor import data
 from lib.config import StartSettings
 from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.harness import JobRun, use_one_thread
 from lib.language_models import chat_template as chat_template
 from lib.language_models import checkpoints, tokenizer
 from lib.language_models.training import training_data
@@ -60,14 +61,21 @@ def make_job(settings: StartSettings, policy: Path, seed: int) -> sweep.Job:
     return sweep.Job(f"start/seed-{seed}", decided_by)
 
 
-def work(job: sweep.Job, folder: Path, progress, policy: str) -> dict[str, float]:
-    """Teach the policy and leave it in `folder`/model; returns the loss of the last update, nats per token."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    settings = StartSettings.from_handed(job.settings["start"])
+def work(run: JobRun, policy: str) -> dict[str, float]:
+    """Teaches the policy and leaves it in the job's folder `model`.
+
+    Args:
+        run: A job of `make_job`.
+        policy: Folder of the model that the start is made from.
+
+    Returns:
+        The loss of the last update, nats per token.
+    """
+    use_one_thread()
+    settings = run.read_section("start", StartSettings)
     model = checkpoints.load(policy)
-    loss = teach(model, lessons(settings, job.settings["seed"]), settings)
-    checkpoints.save(model, folder / "model")
+    loss = teach(model, lessons(settings, run.seed), settings)
+    checkpoints.save(model, run.folder / "model")
     return {"loss": loss}
 
 

@@ -24,6 +24,7 @@ from lib.conductor.rewards import said
 from lib.conductor.silence_libraries import quiet
 from lib.config import ConductorSettings, PreferenceSettings
 from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.harness import JobRun, use_one_thread
 from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
 from lib.language_models.chat_template import conversation, token
 from lib.language_models.generation import Prompt, generate
@@ -163,18 +164,17 @@ def make_job(settings: ConductorSettings, policy: Path, seed: int) -> sweep.Job:
     return sweep.Job("reward-model", decided_by)
 
 
-def work(job: sweep.Job, folder: Path, progress, policy: str) -> dict[str, int]:
-    """Train the reward model into `folder`/model; leaves its agreement with held-out pairs beside it.
+def work(run: JobRun) -> dict[str, int]:
+    """Trains the reward model from a start, and leaves its agreement with held-out pairs beside it.
 
-    policy: folder of the start.
+    Returns:
+        How many pairs it was tested on.
     """
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    settings = PreferenceSettings.from_handed(job.settings["preference"])
-    table = train(
-        policy, settings, job.settings["temperature"], job.settings["seed"], folder / "model"
-    )
-    artifacts.write_parquet(folder / "agreement.parquet", table)
+    use_one_thread()
+    settings = run.read_section("preference", PreferenceSettings)
+    start = run.input_folder("start") / "model"
+    table = train(start, settings, run.settings["temperature"], run.seed, run.folder / "model")
+    run.write_table("agreement", table)
     return {"pairs": int(table["pairs"].sum())}
 
 

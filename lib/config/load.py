@@ -19,7 +19,7 @@ from lib.config.conductor import ConductorSettings
 from lib.config.llm import LabSettings, LLMSettings
 from lib.config.policy_zoo import OrchestrationSettings, TourSettings, ZooParams
 from lib.config.recorded_outcomes import AblationSettings, RecordedSettings
-from lib.config.types import PROFILES, ROOT, ParamsError, Section
+from lib.config.types import PROFILES, REQUIRED_PROFILES, ROOT, ParamsError, Section
 
 # Parameters that were renamed: path of the earlier name (`*` is any model), and the name that is in its place now.
 EARLIER_NAMES = {
@@ -59,7 +59,7 @@ EARLIER_NAMES = {
 class Params(ZooParams):
     """Everything in `params.yaml`, resolved for one profile."""
 
-    profile: Literal["smoke", "laptop", "paper"]
+    profile: Literal["smoke", "laptop", "full", "paper"]
     tour: TourSettings
     lab: LabSettings
     llm: LLMSettings
@@ -166,6 +166,8 @@ _parse_yaml_cached = lru_cache(maxsize=2)(from_yaml)
 def resolve(content: Any, profile: str, path: str = "") -> Any:
     """Replaces every {smoke, laptop, paper} mapping by the value of one profile.
 
+    A mapping may have a value for `full` too; without one, `full` has the value of laptop.
+
     Args:
         content: The file, or something inside it.
         profile: Which value to take.
@@ -177,13 +179,15 @@ def resolve(content: Any, profile: str, path: str = "") -> Any:
     if not isinstance(content, dict):
         return content
     present = set(content) & set(PROFILES)
-    if present and set(content) != set(PROFILES):
+    if present and set(content) - {"full"} != set(REQUIRED_PROFILES):
         raise ParamsError(
-            f"{path or 'params'}: a knob that scales needs exactly the keys {', '.join(PROFILES)}; "
-            f"got {', '.join(map(str, content))}"
+            f"{path or 'params'}: a knob that scales needs exactly the keys {', '.join(REQUIRED_PROFILES)}, "
+            f"and full where recorded runs are larger; got {', '.join(map(str, content))}"
         )
     if present:
-        return content[profile]
+        return (
+            content["laptop"] if profile == "full" and "full" not in content else content[profile]
+        )
     return {
         key: resolve(value, profile, f"{path}.{key}".lstrip(".")) for key, value in content.items()
     }
@@ -279,7 +283,7 @@ def load(profile: str | None = None, path: str | Path = ROOT / "params.yaml") ->
     if profile not in PROFILES:
         raise ParamsError(f"profile: must be one of {', '.join(PROFILES)}, got {profile!r}")
 
-    # All three are checked, so that no mistake waits for later.
+    # All profiles are checked, so that no mistake waits for later.
     params_by_profile = {}
     for name in PROFILES:
         params_by_profile[name] = validate({**resolve(content, name), "profile": name})

@@ -24,7 +24,8 @@ class RunContext:
         runs: Folder of the jobs.
         cassettes: Folder of recorded replies.
         workers: Processes that share the client's concurrency; None is one per core.
-        inputs: Folders of finished jobs that others build on, by name.
+        inputs: Folders of finished jobs that others build on, by key.
+        save_every: Updates of a training between two checkpoints.
     """
 
     llm_json: str
@@ -33,6 +34,7 @@ class RunContext:
     cassettes: str
     workers: int | None = None
     inputs: Mapping[str, str] = field(default_factory=dict)
+    save_every: int = 1
 
     @classmethod
     def of(
@@ -42,9 +44,22 @@ class RunContext:
         runs: str | Path,
         cassettes: str | Path,
         workers: int | None = None,
+        save_every: int = 1,
     ) -> "RunContext":
-        """The context of a study with these parameters and folders."""
-        return cls(params.llm.model_dump_json(), str(models), str(runs), str(cassettes), workers)
+        """The context of an experiment with these parameters and folders."""
+        return cls(
+            llm_json=params.llm.model_dump_json(),
+            models=str(models),
+            runs=str(runs),
+            cassettes=str(cassettes),
+            workers=workers,
+            save_every=save_every,
+        )
+
+    @classmethod
+    def without_models(cls, runs: str | Path, workers: int | None = None) -> "RunContext":
+        """The context of an experiment that asks no language model and loads none."""
+        return cls(llm_json="{}", models="", runs=str(runs), cassettes="", workers=workers)
 
     @property
     def llm(self) -> LLMSettings:

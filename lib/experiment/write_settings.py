@@ -18,7 +18,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", default="data/settings.json", help="default: %(default)s")
     options = parser.parse_args(arguments)
     try:
-        artifacts.write_json(options.out, load(options.profile).model_dump())
+        # The settings of recorded runs stand beside them, for lessons that show such a run.
+        full_settings = load("full").model_dump()
+        artifacts.write_json(
+            options.out, load(options.profile).model_dump() | {"full": full_settings}
+        )
     except ParamsError as error:
         raise SystemExit(f"error: {error}") from None
     if renamed := earlier_jobs.migrate():

@@ -7,7 +7,6 @@ those that anyone is judged on. Controls look as deep as the orchestrators, with
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ import torch
 
 from lib import envs, stats
 from lib.config import ROOT, Environments, LLMSettings, OrchestrationSettings, Params
-from lib.experiment import artifacts, results_table, seeds, sweep
+from lib.experiment import results_table, seeds, sweep
+from lib.experiment.harness import JobRun, Stage, run_stages
 from lib.experiment.run_context import RunContext
 from lib.orchestration import batched_evaluation as arena_room
 from lib.orchestration import decision_models as reader_names
@@ -73,13 +73,9 @@ def run(
     outcomes: what was reached by step. Its own columns: length, d1, d2, d3, malformed."""
     jobs = [job for domain, world in places for job in make_jobs(params, domain, world, zoo)]
     context = RunContext.of(params, zoo, runs, CASSETTES, params.orchestration.jobs)
-    sweep.run(
-        partial(play_contest, context=context), jobs, runs, params.orchestration.jobs, "deciding"
-    )
-    tables = [artifacts.read_parquet(job.folder(runs) / "episodes.parquet") for job in jobs]
-    return results_table.write_results(
-        "orchestration", hindsight(pd.concat(tables, ignore_index=True))
-    )
+    finished = run_stages([Stage("deciding", jobs, play_contest)], context)
+    episodes = finished.read_tables("episodes", with_identity=False)
+    return results_table.write_results("orchestration", hindsight(episodes))
 
 
 # Jobs ---------------------------------------------------------------------------------------------
@@ -191,17 +187,18 @@ def _policy_path(zoo: str | Path, domain: str, name: str, seed: int) -> Path:
     return Path(zoo) / domain / name / f"seed-{seed}.json"
 
 
-def play_contest(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, int]:
-    """All methods of one job; leaves `episodes.parquet` in `folder`."""
-    torch.set_num_threads(1)
-    domain, world, seed = (job.settings[name] for name in ("domain", "world", "seed"))
-    environments = recipes.restore_environment(job.settings["environment"], domain)
-    settings = OrchestrationSettings.from_handed(job.settings["orchestration"])
-    menu = make_menu(job.settings["menu"], domain, seed, context.models)
+def play_contest(run: JobRun) -> dict[str, int]:
+    """Plays the episodes of all methods of one job; leaves the table `episodes`."""
+    torch.set_num_threads(1)  # the matrices are small: a second thread only waits
+    domain, world, seed = (run.settings[name] for name in ("domain", "world", "seed"))
+    environments = recipes.restore_environment(run.settings["environment"], domain)
+    settings = run.read_section("orchestration", OrchestrationSettings)
+    context = run.context
+    menu = make_menu(run.settings["menu"], domain, seed, context.models)
     arenas = make_arenas(environments, settings, domain, world, seed, menu)
     readers = [
         reader_names.make_reader(
-            name, job.settings["readers"][name], context.llm, context.runs, context.cassettes
+            name, run.settings["readers"][name], context.llm, context.runs, context.cassettes
         )
         for name in settings.readers
     ]
@@ -214,7 +211,7 @@ def play_contest(job: sweep.Job, folder: Path, progress, context: RunContext) ->
         rows = arena.play(decider, contestant.interval)
         backend = decider.reader.backend if isinstance(decider, Read) else "policy"
         tables.append(rows.assign(method=method, backend=backend, item=np.arange(len(rows))))
-        progress((number + 1) / len(arms))
+        run.report_progress((number + 1) / len(arms))
 
     rows = pd.concat(tables, ignore_index=True)
     rows["item"] = f"{seed}-" + rows["item"].astype(str)
@@ -225,7 +222,7 @@ def play_contest(job: sweep.Job, folder: Path, progress, context: RunContext) ->
     most = np.array(OBJECTIVES[domain])[arena.weights.argmax(1)]  # in the query of each episode
     style = np.tile(most if world == "ours" else np.full(len(most), "all"), len(arms))
     rows = rows.assign(seed=seed, group=domain, condition=world, split="test", style=style)
-    artifacts.write_parquet(folder / "episodes.parquet", rows)
+    run.write_table("episodes", rows)
     return {"episodes": len(rows)}
 
 

@@ -20,6 +20,7 @@ import torch
 from lib import envs
 from lib.config import ROOT, LLMSettings, OrchestrationSettings, Params
 from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.harness import JobRun, Stage, run_stages
 from lib.experiment.run_context import RunContext
 from lib.language_models.cache_key import describe_model
 from lib.language_models.cache_key import versions as versions_of_asking
@@ -131,9 +132,10 @@ def run(
     stay), LLMError where no endpoint can be used.
     """
     jobs = make_jobs(params, domain, methods, zoo)
-    work = partial(decide_episodes, context=_make_context(params, zoo, runs))
+    stage = Stage(f"{label} in {domain}", jobs, decide_episodes)
+    keep_replies = partial(export, params.llm, NAME, CASSETTES)
     try:
-        sweep.run(work, jobs, runs, params.orchestration.jobs, f"{label} in {domain}")
+        finished = run_stages([stage], _make_context(params, zoo, runs), on_exit=keep_replies)
     except BudgetExceeded as error:
         num_finished = sum(sweep.read_receipt(job, runs) is not None for job in jobs)
         num_episodes = sum(len(list(job.folder(runs).glob("episode-*.parquet"))) for job in jobs)
@@ -142,10 +144,7 @@ def run(
             "raise it, run again"
         )
         raise
-    finally:
-        export(params.llm, NAME, CASSETTES)
-    records = [artifacts.read_parquet(job.folder(runs) / "record.parquet") for job in jobs]
-    return pd.concat(records, ignore_index=True)
+    return finished.read_tables("record", with_identity=False)
 
 
 def _make_context(params: Params, zoo: str | Path, runs: str | Path) -> RunContext:
@@ -241,12 +240,12 @@ def _hash_card(path: Path) -> str:
     return artifacts.sha256_file(path)
 
 
-def decide_episodes(job: sweep.Job, folder: Path, progress, context: RunContext) -> dict[str, int]:
-    """Play one method's episodes under one seed; leaves `record.parquet` in `folder`."""
-    episodes = finish(Bench(job.settings, context).play(folder, progress))
+def decide_episodes(run: JobRun) -> dict[str, int]:
+    """Plays one method's episodes under one seed; leaves the table `record`."""
+    episodes = finish(Bench(run.settings, run.context).play(run.folder, run.report_progress))
     record = pd.concat(episodes, ignore_index=True)
-    artifacts.write_parquet(folder / "record.parquet", record)
-    for path in folder.glob("episode-*.parquet"):
+    run.write_table("record", record)
+    for path in run.folder.glob("episode-*.parquet"):
         path.unlink()
     return {"episodes": len(episodes), "decisions": len(record)}
 

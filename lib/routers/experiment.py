@@ -16,6 +16,8 @@ from lib import stats
 from lib.config import ROOT, RecordedSettings
 from lib.config.recorded_outcomes import PriceSettings
 from lib.experiment import artifacts, results_table, seeds, sweep
+from lib.experiment.harness import JobRun, Stage, run_stages
+from lib.experiment.run_context import RunContext
 from lib.recorded_outcomes import headroom, model_selection, tables
 from lib.recorded_outcomes.model_selection import EQUAL, HALF, Choices, Fold, HeldOutScores
 from lib.recorded_outcomes.tables import Table
@@ -65,15 +67,13 @@ def run(
 ) -> Found:
     """Play what is not there yet. names: of shipped tables; those too small to be parted are described only."""
     jobs = [make_job(settings, name) for name in names]
-    receipts = sweep.run(play_table, jobs, runs, settings.jobs, "tables")
-    frames = {}
-    for frame in _FRAMES:
-        parts = [artifacts.read_parquet(job.folder(runs) / f"{frame}.parquet") for job in jobs]
-        frames[frame] = pd.concat(parts).reset_index(drop=True)
-    told = pd.DataFrame(
-        {name: receipt["result"] for name, receipt in zip(names, receipts, strict=True)}
-    ).T
-    return Found(**frames, told=told.infer_objects())
+    context = RunContext.without_models(runs, settings.jobs)
+    finished = run_stages([Stage("tables", jobs, play_table)], context)
+    frames = {name: finished.read_tables(name, with_identity=False) for name in _FRAMES}
+    descriptions = {
+        name: receipt["result"] for name, receipt in zip(names, finished.receipts, strict=True)
+    }
+    return Found(**frames, told=pd.DataFrame(descriptions).T.infer_objects())
 
 
 def versions() -> dict[str, int]:
@@ -105,18 +105,18 @@ def make_job(settings: RecordedSettings, name: str) -> sweep.Job:
     return sweep.Job(name, decided_by)
 
 
-def play_table(job: sweep.Job, folder: Path, progress) -> dict[str, float | str]:
-    """One table: writes its frames, returns what it holds."""
-    settings = RecordedSettings.from_handed(job.settings["settings"])
-    prices = PriceSettings.from_handed(job.settings["prices"])
-    table = tables.subsample(tables.SHIPPED[job.settings["table"]](prices), settings.items)
+def play_table(run: JobRun) -> dict[str, float | str]:
+    """Lets every router choose on one table; writes a table per field of the results, returns what the table holds."""
+    settings = run.read_section("settings", RecordedSettings)
+    prices = run.read_section("prices", PriceSettings)
+    table = tables.subsample(tables.SHIPPED[run.settings["table"]](prices), settings.items)
     made = replayed(table, settings)
     made["gate"] = headroom.gate(
         table, settings.folds, range(settings.seeds), settings.min_dev_gain
     ).reset_index()
     for name, frame in made.items():
-        artifacts.write_parquet(folder / f"{name}.parquet", frame.assign(table=table.name))
-    progress(1.0)
+        run.write_table(name, frame.assign(table=table.name))
+    run.report_progress(1.0)
     return headroom.describe_table(table) | {
         "best": headroom.name_best_constant(table),
         "money": table.money,

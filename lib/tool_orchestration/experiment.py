@@ -8,7 +8,7 @@ a training goes on from its last checkpoint. Working files lie under data/runs/t
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -22,7 +22,10 @@ from lib import config as parameters
 from lib import tools as local_tools
 from lib.config import ROOT, LabModel, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.experiment import artifacts, seeds, sweep
-from lib.experiment.run_context import RunContext, read_tables
+from lib.experiment.evaluation import TEST_SEED, run_tests
+from lib.experiment.harness import JobRun, Stage, run_stages, use_one_thread
+from lib.experiment.run_context import RunContext
+from lib.experiment.training import TrainingTables, remove_checkpoint, run_updates
 from lib.language_models import cache_key as asked_models
 from lib.language_models import checkpoints
 from lib.language_models.chat_template import token
@@ -43,7 +46,7 @@ from lib.rl import training_log as training_logs
 from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
 from lib.rl.generators import Lab
 from lib.rl.token_ppo import Learner
-from lib.rl.training_log import Logs, spoken
+from lib.rl.training_log import spoken
 from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, load, sift
 from lib.tool_orchestration import (
@@ -69,7 +72,6 @@ NAME = "toolorchestra"  # of the cassette and of the purse
 AGENT = "agent"  # a model of llm.models that is prompted with function schemas
 START = "start"  # the orchestrator before it is trained: prompted, and no more
 HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
-_TEST_KEY = 2**40  # seeds of test episodes, apart from those of training
 
 # Kinds of jobs, and the fields of the settings that each is handed.
 LESSONS, TRIAL, TRAINING, TESTS_OF_START = (
@@ -228,36 +230,23 @@ def run(
     with opened_place(context, settings, *_read_price_lists(settings)) as place:
         offers, own = place.offers, place.own
 
-    # What the variants build on, and the trial of the tools.
+    # The variants build on a start that speaks the protocol.
     first_jobs = make_first_jobs(params, Path(models))
-    jobs = make_jobs(params, compared, first_jobs)
-    try:
-        sweep.run(
-            partial(first_work, context=context),
-            first_jobs,
-            runs,
-            settings.jobs,
-            "protocol and tools",
-        )
-
-        # The variants.
-        context = replace(context, inputs={job.key: str(job.folder(runs)) for job in first_jobs})
-        train_and_test = partial(work, context=context, save_every=settings.save_every)
-        sweep.run(train_and_test, jobs, runs, settings.jobs, label)
-    finally:
-        export(params.llm, NAME, CASSETTES)
+    stages = [
+        Stage("protocol and tools", first_jobs, prepare),
+        Stage(label, make_jobs(params, compared, first_jobs), train_and_test),
+    ]
+    finished = run_stages(stages, context, on_exit=partial(export, params.llm, NAME, CASSETTES))
 
     start, trial = (job.folder(runs) for job in first_jobs)
-    episodes, pilot = (
-        read_tables(jobs, runs, "episodes", START),
-        artifacts.read_parquet(trial / "pilot.parquet"),
-    )
+    episodes = finished.read_tables("episodes", START)
+    pilot = artifacts.read_parquet(trial / "pilot.parquet")
     return Results(
         tools=names(settings),
         tried=artifacts.read_parquet(trial / "tried.parquet"),
         episodes=pd.concat([episodes, pilot], ignore_index=True),
-        rollouts=read_tables(jobs, runs, "rollouts", START),
-        learning=read_tables(jobs, runs, "learning", START),
+        rollouts=finished.read_tables("rollouts", START),
+        learning=finished.read_tables("learning", START),
         corpus=artifacts.read_parquet(start / "statistics.parquet"),
         budget=artifacts.read_json(start / "begun.json")["budget"],
         own=own,
@@ -269,7 +258,10 @@ def make_context(
     params: Params, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
 ) -> RunContext:
     """How a study with these parameters is carried out."""
-    return RunContext.of(params, models, runs, CASSETTES, params.tools.jobs)
+    settings = params.tools
+    return RunContext.of(
+        params, models, runs, CASSETTES, settings.jobs, save_every=settings.save_every
+    )
 
 
 def choices(
@@ -464,21 +456,16 @@ def _exam_settings(
 # First jobs ---------------------------------------------------------------------------------------
 
 
-def first_work(job: sweep.Job, folder: Path, progress, context: RunContext) -> None:
-    """Teach the protocol and try the office tasks, or try the tools."""
-    _use_one_thread()
-    with _open_place_of(job, context) as place:
-        if job.settings["job"] == LESSONS:
-            _begin(place, LabModel.from_handed(job.settings["shape"]), folder, progress)
+def prepare(run: JobRun) -> None:
+    """Teaches the protocol and tries the office tasks, or tries the tools, by the kind of the job."""
+    use_one_thread()
+    with _open_place_of(run.job, run.context) as place:
+        if run.kind == LESSONS:
+            shape = run.read_section("shape", LabModel)
+            _begin(place, shape, run.folder, run.report_progress)
         else:
-            _try_tools(place, folder)
-            _prompt(place, folder)
-
-
-def _use_one_thread() -> None:
-    """And count numbers near zero as zero: as fast and the same in every process."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
+            _try_tools(place, run.folder)
+            _prompt(place, run.folder)
 
 
 def _begin(place: Place, shape: LabModel, folder: Path, progress) -> None:
@@ -513,7 +500,7 @@ def _solves(place: Place, voice: Lab, tasks: Sequence[Task], attempt: int) -> li
     asked = episode_specs.drawn(
         tasks, place.offers, seen(place.settings), place.settings.spread, rng
     )
-    episodes = place.roll(voice, asked, _TEST_KEY - 1 - attempt, place.settings.temperature)
+    episodes = place.roll(voice, asked, TEST_SEED - 1 - attempt, place.settings.temperature)
     return [e.correct == 1.0 for e in episodes]
 
 
@@ -524,7 +511,7 @@ def _budget(place: Place, voice: Lab, offices: Sequence[Task]) -> float:
     asked = episode_specs.drawn(
         works, place.offers, seen(place.settings), place.settings.spread, rng
     )
-    episodes = place.roll(voice, asked, _TEST_KEY - 100, place.settings.temperature)
+    episodes = place.roll(voice, asked, TEST_SEED - 100, place.settings.temperature)
     return float(
         np.quantile(
             [tool_environment.cost_usd(e, place.own) for e in episodes], place.settings.budget
@@ -557,7 +544,7 @@ def _prompt(place: Place, folder: Path) -> None:
     asked = test_sets.exam("pilot", place.offers, place.unseen_offers, settings)
     temperature = settings.test_temperature
     episodes = prompted_baseline.roll(
-        place.desk, settings.agent, asked, settings.rounds, _TEST_KEY - 50, temperature
+        place.desk, settings.agent, asked, settings.rounds, TEST_SEED - 50, temperature
     )
     sat = rows(episodes, names(settings), Own(0.0, 0.0)).assign(style="pilot", method=AGENT, seed=0)
     artifacts.write_parquet(folder / "pilot.parquet", sat)
@@ -566,84 +553,99 @@ def _prompt(place: Place, folder: Path) -> None:
 # Trainings -----------------------------------------------------------------------------------------
 
 
-def work(job: sweep.Job, folder: Path, progress, context: RunContext, save_every: int) -> None:
-    """Train and test one variant under one seed, or test the start.
-
-    save_every: updates between checkpoints, which changes no result.
-    """
-    _use_one_thread()
-    with _open_place_of(job, context) as place:
-        Run(job, folder, progress, place, save_every).go()
+def train_and_test(run: JobRun) -> None:
+    """Trains and tests one variant under one seed, or tests the start."""
+    use_one_thread()
+    with _open_place_of(run.job, run.context) as place:
+        OrchestratorRun(run, place).train_and_test()
 
 
-class Run:
-    """One job at work."""
+class OrchestratorRun:
+    """One orchestrator in training and in tests."""
 
-    def __init__(
-        self, job: sweep.Job, folder: Path, progress, place: Place, save_every: int
-    ) -> None:
-        self.job, self.folder, self.progress, self.place = job, folder, progress, place
-        self.settings, self.save_every = place.settings, save_every
-        self.seed = job.settings["seed"]
-        self.start = Path(place.context.inputs[job.settings["inputs"]["start"]])
+    def __init__(self, run: JobRun, place: Place) -> None:
+        """Loads the orchestrator that speaks the protocol.
+
+        Args:
+            run: The job, which builds on that of the start.
+            place: The tools at work, with their prices.
+        """
+        self.run = run
+        self.place = place
+        self.settings = place.settings
+        self.seed = run.seed
+        self.start = run.input_folder("start")
         self.model = checkpoints.load(self.start / "model")
         self.voice = place.voice(self.model)
 
-    def go(self) -> None:
-        """Train, sit the exams, keep the numbers and the weights."""
-        is_training = self.job.settings["job"] == TRAINING
+    def train_and_test(self) -> None:
+        """Trains, runs the tests, keeps the numbers and the weights."""
+        is_training = self.run.kind == TRAINING
         if is_training:
-            self._train(Variant.from_settings(self.job.settings["variant"]))
-        tests = [self._exam(name) for name in self.job.settings["exams"]]
-        sat = [
-            each for each in tests if len(each)
-        ]  # an exam may hold nothing, and its table then has no columns
-        artifacts.write_parquet(self.folder / "episodes.parquet", pd.concat(sat, ignore_index=True))
+            self._train(Variant.from_settings(self.run.settings["variant"]))
+        tests = [{"style": name} for name in self.run.settings["exams"]]
+        self.run.write_table("episodes", run_tests(tests, self._test))
         if is_training:
-            checkpoints.save(self.model, self.folder / "model")
-        (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+            checkpoints.save(self.model, self.run.folder / "model")
+        remove_checkpoint(self.run.folder)
 
-    def _exam(self, name: str) -> pd.DataFrame:
-        asked = test_sets.exam(name, self.place.offers, self.place.unseen_offers, self.settings)
-        episodes = self.place.roll(
-            self.voice, asked, _TEST_KEY + self.seed, self.settings.test_temperature
+    def _test(self, style: str) -> pd.DataFrame:
+        """Every assignment of a test set."""
+        assignments = test_sets.exam(
+            style, self.place.offers, self.place.unseen_offers, self.settings
         )
-        decode = self.voice.decode if name == "test" else None
-        return rows(episodes, names(self.settings), self.place.own, decode).assign(style=name)
+        episodes = self.place.roll(
+            self.voice, assignments, TEST_SEED + self.seed, self.settings.test_temperature
+        )
+        decode = self.voice.decode if style == "test" else None
+        return rows(episodes, names(self.settings), self.place.own, decode)
 
     def _train(self, variant: Variant) -> None:
         settings = self.settings
-        offices = load(self.start / "offices.json").tasks
+        office_tasks = load(self.start / "offices.json").tasks
         budget = artifacts.read_json(self.start / "begun.json")["budget"]
-        learn = LearnSettings.from_handed(self.job.settings["learn"])
+        learn = self.run.read_section("learn", LearnSettings)
         learner = Learner(self.model, learn, token(PAD), settings.updates, self.seed)
-        logs = Logs(self.folder, learner)
+        tables = TrainingTables(self.run.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
         tools = names(settings)
-        groups = np.repeat(np.arange(settings.groups), settings.rollouts)
-        while learner.step < settings.updates:
-            step, key = learner.step, self.seed * 10**6 + learner.step
-            assigned = self._draw_assignments(variant, offices, key)
-            episodes = self.place.roll(self.voice, assigned, key, settings.temperature)
+        groups = np.repeat(np.arange(settings.groups), settings.rollouts)  # (episodes,)
+
+        def make_update() -> None:
+            # Roll out; the number of the update is part of the seed of its episodes.
+            step = learner.step
+            update_seed = self.seed * 10**6 + step
+            assignments = self._draw_assignments(variant, office_tasks, update_seed)
+            episodes = self.place.roll(self.voice, assignments, update_seed, settings.temperature)
+
+            # Reward, and the episodes that are learned from.
             reward = variants.paid(variant, episodes, groups, tools, self.place.own, budget)
             samples, kept = variants.learned(
                 variant, episodes, groups, reward, settings.least_deviation
             )
             rollouts = rows(episodes, tools, self.place.own)
-            logs.add("rollouts", rollouts.assign(step=step, rollout_group=groups, reward=reward))
+            tables.add("rollouts", rollouts.assign(step=step, rollout_group=groups, reward=reward))
+
+            # Learn, unless all groups agree.
             means = learner.update(samples) if len(samples) > 1 else learner.skip()
             self.voice.refresh()
-            left_out = {
+            counts = {
+                "step": learner.step,
+                "kept": len(samples),
                 "malformed": kept.malformed,
                 "unanswered": kept.unanswered,
                 "agreeing": kept.agreeing,
             }
-            counts = {"step": learner.step, "kept": len(samples)} | left_out
-            logs.add("learning", pd.DataFrame([counts | means]))
-            self.progress(0.9 * learner.step / settings.updates)
-            if learner.step % self.save_every == 0:
-                logs.save()
-        logs.save()
+            tables.add("learning", pd.DataFrame([counts | means]))
+
+        run_updates(
+            learner,
+            settings.updates,
+            make_update,
+            tables,
+            self.run.context.save_every,
+            self.run.report_progress,
+        )
 
     def _draw_assignments(
         self, variant: Variant, offices: Sequence[Task], key: int

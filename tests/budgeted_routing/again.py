@@ -7,7 +7,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from lib.experiment import artifacts
-from lib.rl.training_log import Logs
+from lib.experiment.training import TrainingTables
 from tests.studies import Killed, dying, of
 
 HOSTED = {
@@ -57,13 +57,13 @@ def resumed(study, own, arm, models, done, killed, elsewhere, monkeypatch) -> li
         study.run(own, [arm], models, elsewhere)
     assert list(elsewhere.glob("*/checkpoint.safetensors"))
     with monkeypatch.context() as patch:
-        add, left = Logs.add, []
+        add, left = TrainingTables.add, []
 
         def watched(logs, name, rows):
             left.extend(rows["step"].unique() if name == "rollouts" else ())
             add(logs, name, rows)
 
-        patch.setattr(Logs, "add", watched)
+        patch.setattr(TrainingTables, "add", watched)
         again = study.run(own, [arm], models, elsewhere)
     for name in ("rollouts", "learning", "episodes"):
         one, other = (of(getattr(told, name), arm.name) for told in (again, results))

@@ -21,6 +21,7 @@ from lib.budgeted_routing.budget_episodes import roll
 from lib.budgeted_routing.variants import NAMED, make_variant
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.evaluation import TEST_SEED
 from lib.experiment.run_context import RunContext
 from lib.language_models import checkpoints
 from lib.language_models import tokenizer as lab
@@ -184,7 +185,7 @@ def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models
     )
     with experiment.opened_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
         played = [
-            roll(voice, pool, asked, own.routing.rounds, experiment._TEST_KEY, temperature)
+            roll(voice, pool, asked, own.routing.rounds, TEST_SEED, temperature)
             for temperature in (0.0, 1.0)
         ]
     again = pd.concat(
@@ -209,8 +210,8 @@ def test_questions_of_tests_are_as_many_of_each_kind_and_learned_by_nobody():
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
-    monkeypatch.setattr(experiment, "work", refuse)
-    monkeypatch.setattr(experiment, "first_work", refuse)
+    monkeypatch.setattr(experiment, "train_and_test", refuse)
+    monkeypatch.setattr(experiment, "prepare", refuse)
     same(experiment.run(settings(), COMPARED, models, runs), results)
 
 
@@ -219,7 +220,7 @@ def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
     [
         (HARD, (experiment.Learner, "update", 4), [2, 3]),  # the last checkpoint is of the second
         (CORL, (experiment.Learner, "save", 2), [2, 3]),  # between the tables and the checkpoint
-        (CORL, (experiment.Run, "_test", 1), []),
+        (CORL, (experiment.ControllerRun, "_test", 1), []),
     ],
     ids=["step", "save", "test"],
 )

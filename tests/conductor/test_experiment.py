@@ -30,6 +30,7 @@ from lib.conductor.meta_policy_training import chosen, lots
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.variants import NAMED, VARIANTS, make_variant
 from lib.experiment import results_table, seeds
+from lib.experiment.harness import JobRun
 from lib.experiment.run_context import RunContext
 from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
 from lib.language_models.checkpoints import ModelError
@@ -85,12 +86,17 @@ def results(models, runs):
     return made
 
 
-def context_of(place, taught, seed: int = 0, workers: int | None = 1) -> RunContext:
-    """As after the first jobs: a start and the reward model."""
-    inputs = {f"start-{seed}": str(place), "reward": str(taught[0])}
-    return dataclasses.replace(
-        RunContext.of(settings(), place, place, place, workers), inputs=inputs
-    )
+def run_of(job, folder, place, taught, workers: int | None = 1) -> JobRun:
+    """A job at work as after the first jobs: with a start and the reward model."""
+    inputs = {}
+    for name, model_folder in {"start": place, "reward_model": taught[0]}.items():
+        input_folder = folder / "inputs" / name
+        input_folder.mkdir(parents=True, exist_ok=True)
+        if not (input_folder / "model").exists():
+            (input_folder / "model").symlink_to(model_folder)
+        inputs[job.settings[name]] = str(input_folder)
+    context = RunContext.of(settings(), place, place, place, workers)
+    return JobRun(job, folder, lambda fraction: None, dataclasses.replace(context, inputs=inputs))
 
 
 def keys(
@@ -214,7 +220,8 @@ def test_all_arms_start_from_the_same_rollouts(results):
 
 @pytest.fixture
 def all_is_done(monkeypatch):
-    for module in (experiment, reward_model, initial_policy):
+    monkeypatch.setattr(experiment, "train_and_test", refuse)
+    for module in (reward_model, initial_policy):
         monkeypatch.setattr(module, "work", refuse)
 
 
@@ -407,8 +414,8 @@ def test_processes_share_the_limits_of_an_endpoint(place, taught, tmp_path, monk
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
     (job,) = experiment.make_jobs(settings(), [NAMED["judge"]], place)
     for workers, share in ((3, 3), (None, 7)):
-        context = context_of(place, taught, workers=workers)
-        assert experiment.Run(job, tmp_path, None, context)._judge_of().client.args[-1] == share
+        at_work = experiment.PolicyRun(run_of(job, tmp_path, place, taught, workers))
+        assert at_work._judge_of().client.args[-1] == share
 
 
 def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, monkeypatch):
@@ -424,7 +431,7 @@ def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, mo
     monkeypatch.setattr(trainer, "GRPOConfig", configured)
     (job,) = experiment.make_jobs(settings(), [variants.CONDUCTOR], place)
     with pytest.raises(Asked) as asked:
-        experiment.work(job, tmp_path, None, context_of(place, taught))
+        experiment.train_and_test(run_of(job, tmp_path, place, taught))
     fields = asked.value.args[0]
     assert fields["use_cpu"] and not fields["bf16"]
 
@@ -492,7 +499,7 @@ def test_the_reward_model_never_sees_what_a_policy_is_trained_on(
     place, taught, policy, tmp_path, seed
 ):
     (job,) = experiment.make_jobs(settings(prompts=96), [NAMED["equal"]], place, [seed])
-    at_work = experiment.Run(job, tmp_path, None, context_of(place, taught, seed))
+    at_work = experiment.PolicyRun(run_of(job, tmp_path, place, taught))
     compared = reward_model.pairs(Forward(policy), "train", 200, 2, 1.0, 0.0, experiment.REWARD)
     assert len(at_work.taught) == 96 and compared
     assert not {item.key for item in at_work.taught} & {pair.item.key for pair in compared}
@@ -521,7 +528,7 @@ def test_every_seed_answers_as_its_own_start_before_training(models, tmp_path):
 def test_an_anchor_hears_the_verifier_on_verified_prompts_only(place, taught, tmp_path, errs):
     told = settings(head={"verified": 0.5, "errs": errs}, prompts=32)
     (job,) = experiment.make_jobs(told, [variants.ANCHORED], place)
-    at_work = experiment.Run(job, tmp_path, None, context_of(place, taught))
+    at_work = experiment.PolicyRun(run_of(job, tmp_path, place, taught))
     rows = list(range(32))
     heard = at_work._anchor(None, rows, [item.solution for item in at_work.taught], rows, rows)
     known = chosen(lots([0]), torch.arange(32), 0.5)
@@ -604,8 +611,8 @@ def test_a_job_cannot_read_a_setting_that_it_was_not_handed(place, taught, tmp_p
     conductor_job, base_job = experiment.make_jobs(
         settings(), [variants.BASE, variants.CONDUCTOR], place
     )
-    base = experiment.Run(base_job, tmp_path, None, context_of(place, taught))
-    conductor = experiment.Run(conductor_job, tmp_path, None, context_of(place, taught))
+    base = experiment.PolicyRun(run_of(base_job, tmp_path, place, taught))
+    conductor = experiment.PolicyRun(run_of(conductor_job, tmp_path, place, taught))
     for owner, name in ((base, "taught"), (base.grpo, "kl"), (conductor.head, "verified")):
         with pytest.raises(AttributeError, match="was not handed"):
             getattr(owner, name)

@@ -12,6 +12,7 @@ from lib.conductor import data, initial_policy
 from lib.conductor.rewards import well_formed
 from lib.config import StartSettings
 from lib.experiment import artifacts, seeds
+from lib.experiment.harness import JobRun
 from lib.language_models import checkpoints
 from lib.language_models.training.training_data import dialogue, question, tensors
 from lib.tasks import arithmetic_chain
@@ -75,9 +76,8 @@ def test_starts_of_two_seeds_differ_and_that_of_one_is_the_same_twice(place, tmp
     few_items = settings(items=48)
     weights = []
     for i, seed in enumerate([0, 0, 1]):
-        initial_policy.work(
-            initial_policy.make_job(few_items, place, seed), tmp_path / str(i), None, str(place)
-        )
+        job = initial_policy.make_job(few_items, place, seed)
+        initial_policy.work(JobRun(job, tmp_path / str(i), None, None), str(place))
         weights.append(artifacts.sha256_file(tmp_path / str(i) / "model" / "model.safetensors"))
     assert weights[0] == weights[1] != weights[2]
     assert (

@@ -106,7 +106,7 @@ MISTAKES = {
     "no such profile": (
         "profile: laptop",
         "profile: labtop",
-        ["must be one of smoke, laptop, paper", "'labtop'"],
+        ["must be one of smoke, laptop, full, paper", "'labtop'"],
     ),
 }
 
@@ -207,7 +207,7 @@ def test_the_environment_chooses_the_profile_and_an_argument_overrules_it(monkey
     monkeypatch.setenv("PROFILE", "")  # `make repro` without PROFILE
     assert config.load().profile == config.read()["profile"]
     monkeypatch.setenv("PROFILE", "tiny")
-    with pytest.raises(ParamsError, match="smoke, laptop, paper, got 'tiny'"):
+    with pytest.raises(ParamsError, match="smoke, laptop, full, paper, got 'tiny'"):
         config.load()
 
 
@@ -397,4 +397,4 @@ def test_the_command_writes_the_profile_of_the_environment(tmp_path):
 def test_the_command_ends_with_a_sentence_not_a_traceback(tmp_path):
     ended = command("--out", str(tmp_path / "s.json"), PROFILE="tiny")
     assert ended.returncode == 1 and not (tmp_path / "s.json").exists()
-    assert ended.stderr == "error: profile: must be one of smoke, laptop, paper, got 'tiny'\n"
+    assert ended.stderr == "error: profile: must be one of smoke, laptop, full, paper, got 'tiny'\n"

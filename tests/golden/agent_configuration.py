@@ -15,6 +15,7 @@ from lib.agent_configuration import experiment, synthetic_benchmark
 from lib.agent_configuration.variants import NAMED
 from lib.config import ConfigurationSettings, LLMSettings, Params
 from lib.experiment import artifacts, sweep
+from lib.experiment.harness import run_job
 from lib.language_models import checkpoints, in_process_client
 from lib.language_models.reply_cache import Memory
 from lib.language_models.training import released_weights
@@ -120,9 +121,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         checkpoints.save(released_weights.unpack(name, settings.lab.models[name]), models / name)
         artifacts.write_json(models / name / "card.json", card)
     context = experiment.make_context(settings, models, folder / "runs")
-    work = ask_anew(
-        partial(experiment.work, context=context, save_every=settings.configuration.save_every)
-    )
+    work = ask_anew(partial(run_job, work=experiment.work, context=context))
     jobs = experiment.make_jobs(settings, [NAMED["arc"]], models)
     return [
         SmallJob(_first(jobs, experiment.TRAINING), work, summarize_training),

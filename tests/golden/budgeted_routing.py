@@ -12,6 +12,7 @@ from lib import config
 from lib.budgeted_routing import experiment, synthetic_benchmark, variants
 from lib.config import LLMSettings, Params, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
+from lib.experiment.harness import run_job
 from lib.experiment.run_context import RunContext
 from lib.language_models import checkpoints
 from lib.language_models.training import released_weights
@@ -61,10 +62,12 @@ def small_jobs(folder: Path) -> list[SmallJob]:
             released_weights.unpack(name, config.load("smoke").lab.models[name]), models / name
         )
         artifacts.write_json(models / name / "card.json", {"dollars_per_1k_tokens": cost_usd})
-    context = RunContext.of(settings, models, folder, folder, workers=1)
+    context = RunContext.of(
+        settings, models, folder, folder, workers=1, save_every=settings.routing.save_every
+    )
 
     first_jobs = experiment.make_first_jobs(settings, models)
-    prepare = partial(experiment.first_work, context=context)
+    prepare = partial(run_job, work=experiment.prepare, context=context)
     sweep.run(prepare, first_jobs, folder / "runs", workers=1)
     context = replace(
         context, inputs={job.key: str(job.folder(folder / "runs")) for job in first_jobs}
@@ -72,9 +75,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
 
     trial_job, lessons_job = first_jobs
     training_job, start_job = experiment.make_jobs(settings, [ARM], first_jobs)
-    train_and_test = partial(
-        experiment.work, context=context, save_every=settings.routing.save_every
-    )
+    train_and_test = partial(run_job, work=experiment.train_and_test, context=context)
     controller = lessons_job.folder(folder / "runs") / "model"
     return [
         SmallJob(trial_job, prepare, summarize_trial),

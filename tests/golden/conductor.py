@@ -15,6 +15,7 @@ from lib.conductor import reward_model as preference
 from lib.conductor.rewards import COMPONENTS
 from lib.config import Params
 from lib.experiment import artifacts, sweep
+from lib.experiment.harness import run_job
 from lib.experiment.run_context import RunContext
 from lib.language_models import checkpoints
 from lib.language_models.training import released_weights
@@ -63,17 +64,20 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         seed: initial_policy.make_job(settings.conductor.start, policy, seed)
         for seed in (experiment.REWARD, SEED)
     }
-    starts = {seed: _finish(make_start, job, folder) for seed, job in start_jobs.items()}
     reward_job = preference.make_job(settings.conductor, policy, experiment.REWARD)
-    train_reward_model = partial(preference.work, policy=str(starts[experiment.REWARD]))
-    reward_model = _finish(train_reward_model, reward_job, folder)
 
+    # Every job finds those that it builds on under their keys.
+    first_jobs = [*start_jobs.values(), reward_job]
     context = replace(
         RunContext.of(settings, folder, folder, folder, workers=1),
-        inputs={f"start-{SEED}": str(starts[SEED]), "reward": str(reward_model)},
+        inputs={job.key: str(job.folder(folder / "runs")) for job in first_jobs},
     )
+    make_start = partial(run_job, work=make_start, context=context)
+    train_reward_model = partial(run_job, work=preference.work, context=context)
+    train_variant = partial(run_job, work=experiment.train_and_test, context=context)
+    starts = {seed: _finish(make_start, job, folder) for seed, job in start_jobs.items()}
+    _finish(train_reward_model, reward_job, folder)
     (training_job,) = experiment.make_jobs(settings, [variants.CONDUCTOR], policy, [SEED])
-    train_arm = partial(experiment.work, context=context)
     return [
         SmallJob(start_jobs[SEED], make_start, partial(_summarize_start, policy)),
         SmallJob(
@@ -81,7 +85,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
             train_reward_model,
             partial(_summarize_reward_model, starts[experiment.REWARD]),
         ),
-        SmallJob(training_job, train_arm, partial(_summarize_training, starts[SEED])),
+        SmallJob(training_job, train_variant, partial(_summarize_training, starts[SEED])),
         SmallJob(_find_benchmark_job(settings), synthetic_benchmark.work, _summarize_benchmark),
     ]
 

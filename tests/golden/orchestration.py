@@ -12,6 +12,7 @@ import pandas as pd
 from lib import config
 from lib.config import Params
 from lib.experiment import artifacts, sweep
+from lib.experiment.harness import JobRun, run_job
 from lib.experiment.run_context import RunContext
 from lib.llm.client_factory import finish
 from lib.orchestration import decision_benchmark, experiment, llm_judge, prompted_experiment
@@ -74,10 +75,14 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         ),
         SmallJob(
             knowing,
-            partial(prompted_experiment.decide_episodes, context=context),
+            partial(run_job, work=prompted_experiment.decide_episodes, context=context),
             _summarize_decisions,
         ),
-        SmallJob(students, partial(experiment.play_contest, context=context), _summarize_contest),
+        SmallJob(
+            students,
+            partial(run_job, work=experiment.play_contest, context=context),
+            _summarize_contest,
+        ),
         SmallJob(
             _add_versions(rooms, {"fixed situations": decision_benchmark.VERSION}),
             play_and_read,
@@ -93,7 +98,7 @@ def _add_versions(job: sweep.Job, versions: dict[str, int]) -> sweep.Job:
 def _decide_and_judge(
     job: sweep.Job, folder: Path, progress: Callable, context: RunContext, settings: Params
 ) -> dict[str, int]:
-    result = prompted_experiment.decide_episodes(job, folder, progress, context)
+    result = prompted_experiment.decide_episodes(JobRun(job, folder, progress, context))
     record = artifacts.read_parquet(folder / "record.parquet")
 
     async def ask() -> pd.DataFrame:
@@ -109,7 +114,7 @@ def _decide_and_judge(
 def _play_and_read(
     job: sweep.Job, folder: Path, progress: Callable, context: RunContext
 ) -> dict[str, int]:
-    result = experiment.play_contest(job, folder, progress, context)
+    result = experiment.play_contest(JobRun(job, folder, progress, context))
     posed = [*decision_benchmark.load()[:SITUATIONS], *decision_benchmark.made_up(4)]
     artifacts.write_parquet(
         folder / "answers.parquet",

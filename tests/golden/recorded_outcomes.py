@@ -3,12 +3,15 @@ the first table would have told."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lib import config
 from lib.config import RecordedSettings
 from lib.experiment import artifacts, sweep
+from lib.experiment.harness import JobRun, run_job
+from lib.experiment.run_context import RunContext
 from lib.recorded_outcomes import tables
 from lib.routers import experiment, logged_policies
 from tests.golden import SmallJob
@@ -33,15 +36,17 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     )
     versions = agents.settings["versions"] | {"estimates from logs": logged_policies.VERSION}
     agents = replace(agents, settings=agents.settings | {"versions": versions})
+    context = RunContext.without_models(folder, workers=1)
+    play_table = partial(run_job, work=experiment.play_table, context=context)
     return [
         SmallJob(agents, _play_and_estimate, _summarize_estimates),
-        SmallJob(by_size, experiment.play_table, _summarize_table),
-        SmallJob(listed, experiment.play_table, _summarize_table),
+        SmallJob(by_size, play_table, _summarize_table),
+        SmallJob(listed, play_table, _summarize_table),
     ]
 
 
 def _play_and_estimate(job: sweep.Job, folder: Path, progress: Callable) -> dict[str, Any]:
-    result = experiment.play_table(job, folder, progress)
+    result = experiment.play_table(JobRun(job, folder, progress, RunContext.without_models(folder)))
     settings = RecordedSettings.from_handed(job.settings["settings"])
     table = tables.subsample(tables.SHIPPED[job.settings["table"]](None), settings.items)
     artifacts.write_parquet(

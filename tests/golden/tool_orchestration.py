@@ -11,6 +11,7 @@ import numpy as np
 from lib import config
 from lib.config import LLMSettings, Params, ToolSettings
 from lib.experiment import artifacts, sweep
+from lib.experiment.harness import run_job
 from lib.experiment.run_context import RunContext
 from lib.language_models import checkpoints
 from lib.language_models.training import released_weights
@@ -85,16 +86,18 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         artifacts.write_json(
             models / name / "card.json", make_card(cost_usd, tokens_per_second, reach)
         )
-    context = RunContext.of(settings, models, folder, folder, workers=1)
+    context = RunContext.of(
+        settings, models, folder, folder, workers=1, save_every=settings.tools.save_every
+    )
 
     lessons_job, trial_job = first_jobs = experiment.make_first_jobs(settings, models)
-    prepare = partial(experiment.first_work, context=context)
+    prepare = partial(run_job, work=experiment.prepare, context=context)
     sweep.run(prepare, [lessons_job], folder / "runs", workers=1)
     start = lessons_job.folder(folder / "runs")
     context = replace(context, inputs={lessons_job.key: str(start)})
 
     training_job, _ = experiment.make_jobs(settings, [ARM], first_jobs)
-    train_and_test = partial(experiment.work, context=context, save_every=settings.tools.save_every)
+    train_and_test = partial(run_job, work=experiment.train_and_test, context=context)
     return [
         SmallJob(lessons_job, prepare, partial(summarize_lessons, models / BASE)),
         SmallJob(trial_job, prepare, summarize_trial),

@@ -5,6 +5,7 @@ import pytest
 
 from lib import config, envs
 from lib.experiment import artifacts, seeds
+from lib.experiment.harness import JobRun
 from lib.experiment.run_context import RunContext
 from lib.language_models import kv_cache_forward
 from lib.language_models.training import decision_traces
@@ -169,7 +170,7 @@ def test_a_job_that_knows_its_settings_alone_plays_every_arm(domain, world, trai
     context = RunContext.of(small(), trained, tmp_path, tmp_path, 1)
     tables = []
     for folder in (tmp_path / "first", tmp_path / "second"):
-        experiment.play_contest(job, folder, lambda done: None, context)
+        experiment.play_contest(JobRun(job, folder, lambda done: None, context))
         tables.append(artifacts.read_parquet(folder / "episodes.parquet"))
     pd.testing.assert_frame_equal(*tables)
     episodes_by_arm = tables[0].groupby("method").size()

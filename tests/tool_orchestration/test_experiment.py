@@ -203,8 +203,8 @@ def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
-    monkeypatch.setattr(experiment, "work", refuse)
-    monkeypatch.setattr(experiment, "first_work", refuse)
+    monkeypatch.setattr(experiment, "train_and_test", refuse)
+    monkeypatch.setattr(experiment, "prepare", refuse)
     same(experiment.run(settings(), COMPARED, models, runs), results)
 
 
@@ -393,7 +393,7 @@ def test_the_plan_says_what_endpoints_may_cost():
 def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
     def asked(method):
         run = SimpleNamespace(settings=settings().tools, place=SimpleNamespace(offers=offers()))
-        drawn = experiment.Run._draw_assignments(run, method, common.offices(), 7)
+        drawn = experiment.OrchestratorRun._draw_assignments(run, method, common.offices(), 7)
         return [offer for assignment in drawn for offer in assignment.menu.offers]
 
     listed, lot = asked(LISTED), asked(PAPER)

@@ -17,6 +17,7 @@ from lib.experiment import artifacts
 from lib.reports.execute import strip_outputs
 
 SETTINGS = "data/settings.json"
+FULL = "full."  # sections of the profile `full`: a stage depends on them, its notebook has no such parameter
 SOURCES = "data/notebooks"
 _COMMAND = "python -m lib.reports.execute "
 
@@ -64,7 +65,7 @@ def _stage(name: str, body: dict[str, Any]) -> Stage:
             raise RunError(
                 f"dvc.yaml, stage {name}: parameters must come from {SETTINGS}, got {item!r}"
             )
-        sections += item[SETTINGS]
+        sections += [section for section in item[SETTINGS] if not section.startswith(FULL)]
     outs = [*body.get("outs", []), *body.get("metrics", [])]
     return Stage(name, tuple(sections), tuple(_entry(item) for item in outs))
 

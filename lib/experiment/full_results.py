@@ -1,0 +1,200 @@
+"""Results of full runs, kept as tables of facts, and whether they still are what a full run would give.
+
+A lesson trains in sight what fits its minutes (`laptop`). What takes hours is trained once, at the profile `full`, by
+`make full LESSON=...`, and its results table is committed under data/results, at most MAX_BYTES a file. The file holds,
+beside the rows, how it was made: the command, the settings of every job, and their keys. A key is the hash of settings,
+input files and VERSIONs (`sweep.Job`), so a table whose keys are not those of today's jobs is outdated: lessons show it
+as such, and it leaves the verdicts until it is made again.
+
+    full = read_full_results(path, FULL_RUN.list_jobs(params))
+    rows = full.rows if full.is_current else None
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lib.config import ROOT, Params
+from lib.experiment import artifacts, results_table
+from lib.experiment.seeds import ROOT_SEED
+from lib.experiment.sweep import Job, describe_changes
+
+FOLDER = ROOT / "data/results"
+MAX_BYTES = 1_500_000  # of a file, so that tables of facts can be committed
+_METADATA = b"full_run"  # key of the description in the Parquet file
+# Columns of the results table that are long and that no estimate reads.
+_COLUMNS_LEFT_OUT = ("context", "offered", "outcomes")
+
+
+@dataclass(frozen=True)
+class FullRun:
+    """What `make full` runs for a lesson.
+
+    Attributes:
+        lesson: Name of the notebook.
+        system: Name of the results table.
+        list_jobs: Lists every job that decides a number of the table, from the parameters.
+        make_rows: Runs what is not finished, and returns the rows that are kept, in the form of the results table.
+        runs: Folder of the jobs.
+    """
+
+    lesson: str
+    system: str
+    list_jobs: Callable[[Params], Sequence[Job]]
+    make_rows: Callable[[Params], pd.DataFrame]
+    runs: Path
+
+    @property
+    def path(self) -> Path:
+        """Where the table of facts lies."""
+        return FOLDER / f"{self.lesson}.parquet"
+
+    @property
+    def command(self) -> str:
+        """What makes the table anew."""
+        return f"make full LESSON={self.lesson}"
+
+
+@dataclass(frozen=True)
+class FullResults:
+    """A table of facts as it was read.
+
+    Attributes:
+        rows: The results table of the full run; empty where there is no file.
+        command: What made it, and makes it anew.
+        seconds: What the full run's jobs took, all processes together.
+        num_jobs: How many jobs it was.
+        changes: What differs from the jobs that a full run would have today, a line each; empty where nothing does.
+    """
+
+    rows: pd.DataFrame
+    command: str
+    seconds: float
+    num_jobs: int
+    changes: tuple[str, ...]
+
+    @property
+    def status(self) -> str:
+        """`current`, `outdated` or `absent`."""
+        if not len(self.rows):
+            return "absent"
+        return "outdated" if self.changes else "current"
+
+    @property
+    def is_current(self) -> bool:
+        """Whether a full run would give these rows today."""
+        return self.status == "current"
+
+
+def write_full_results(
+    full_run: FullRun, rows: pd.DataFrame, jobs: Sequence[Job], seconds: float, path: Path
+) -> int:
+    """Writes the table of facts of a full run in place of the earlier one.
+
+    Args:
+        full_run: Which run it was.
+        rows: Its results table; columns that no estimate reads are left out.
+        jobs: Every job that decided a number of it.
+        seconds: What they took.
+        path: The file.
+
+    Returns:
+        Its size in bytes.
+
+    Raises:
+        ValueError: The file would be larger than MAX_BYTES.
+    """
+    import pyarrow as pa  # imported late: lessons that only read tables need not wait for it
+    import pyarrow.parquet as parquet
+
+    thinned = rows.drop(columns=[name for name in _COLUMNS_LEFT_OUT if name in rows])
+    description = {
+        "command": full_run.command,
+        "seconds": round(seconds),
+        "jobs": {job.label: {"key": job.key, "settings": job.settings} for job in jobs},
+    }
+    table = pa.Table.from_pandas(thinned, preserve_index=False)
+    metadata = {_METADATA: artifacts.to_json(description).encode()}
+    sink = pa.BufferOutputStream()
+    parquet.write_table(table.replace_schema_metadata(metadata), sink, compression="zstd")
+    content = sink.getvalue().to_pybytes()
+    if len(content) > MAX_BYTES:
+        raise ValueError(
+            f"{path.name} would have {len(content):,} bytes, more than {MAX_BYTES:,}; "
+            f"let {full_run.lesson} keep fewer rows"
+        )
+    artifacts.write_bytes(path, content)
+    return len(content)
+
+
+def read_full_results(
+    full_run: FullRun, params: Params, path: str | Path | None = None
+) -> FullResults:
+    """Reads the table of facts of a full run, and compares its jobs with those of today.
+
+    Args:
+        full_run: Which run.
+        params: The parameters of the profile `full`.
+        path: The file; by default where `make full` writes it.
+
+    Returns:
+        The rows, and what is outdated about them. A missing file is no error: its status is `absent`.
+
+    Raises:
+        ValueError: The file is broken, or no table of a full run.
+    """
+    import pyarrow.parquet as parquet
+
+    path = Path(path or full_run.path)
+    if not path.exists():
+        return FullResults(pd.DataFrame(), full_run.command, 0.0, 0, ())
+    rows = results_table.make_results(full_run.system, artifacts.read_parquet(path))
+    metadata = parquet.read_schema(path).metadata or {}
+    if _METADATA not in metadata:
+        raise ValueError(
+            f"{path} is no table of a full run; make it again with `{full_run.command}`"
+        )
+    description = json.loads(metadata[_METADATA])
+    with _ordinary_root_seed():
+        changes = _list_changes(description["jobs"], full_run.list_jobs(params))
+    return FullResults(
+        rows=rows,
+        command=description["command"],
+        seconds=description["seconds"],
+        num_jobs=len(description["jobs"]),
+        changes=tuple(changes),
+    )
+
+
+@contextmanager
+def _ordinary_root_seed() -> Iterator[None]:
+    """Keys as in an ordinary run: a replication under another root seed shows the same table of facts."""
+    root_seed = os.environ.pop(ROOT_SEED, None)
+    try:
+        yield
+    finally:
+        if root_seed is not None:
+            os.environ[ROOT_SEED] = root_seed
+
+
+def _list_changes(recorded_jobs: dict[str, Any], todays_jobs: Sequence[Job]) -> list[str]:
+    """What differs between the jobs of a table and those of today, each change once."""
+    changes = []
+    for job in todays_jobs:
+        recorded = recorded_jobs.get(job.label)
+        if recorded is None:
+            changes.append(f"the job {job.label} is new")
+        elif recorded["key"] != job.key:
+            settings = json.loads(artifacts.to_json(job.settings))  # tuples become lists
+            changes += describe_changes(recorded["settings"], settings)
+    todays_labels = {job.label for job in todays_jobs}
+    changes += [
+        f"there is no job {label} any more" for label in recorded_jobs if label not in todays_labels
+    ]
+    return list(dict.fromkeys(changes))

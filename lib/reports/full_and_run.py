@@ -1,0 +1,95 @@
+"""A lesson's recorded full run beside the reader's own run: the same estimates on both, and whether they agree.
+
+    table = compare_with_full_run(lesson, full, rows, {"corl.low.minus_random": estimate_gain})
+    lesson.table(table, f"Recorded run and this run: {describe_full_run(full)}")
+
+The full run's estimates become the metrics `full.KEY`, which claims are tested on. They do so only while its table is
+current: an outdated table is shown with what has changed, and leaves the verdicts.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+from lib.experiment.full_results import FullResults
+from lib.reports.lesson import Lesson
+
+Estimate = pd.Series  # a row of `lib.stats`: value, ci_low, ci_high and more
+AGREE, DISAGREE, UNKNOWN = "they agree", "they disagree", ""
+
+
+def compare_with_full_run(
+    lesson: Lesson,
+    full: FullResults,
+    rows: pd.DataFrame,
+    estimators: Mapping[str, Callable[[pd.DataFrame], Estimate]],
+) -> pd.DataFrame:
+    """Makes the same estimates on the recorded run and on this one.
+
+    Args:
+        lesson: Gets the metrics `full.KEY` while the table is current, and `full.status` in any case.
+        full: The recorded run.
+        rows: The results table of this run.
+        estimators: By metric key, a function from a results table to one estimate.
+
+    Returns:
+        A row per key: `recorded run` and `this run` as value and interval, and `comparison`.
+    """
+    lesson.metric("full.status", full.status)
+    table = {}
+    for key, make_estimate in estimators.items():
+        this_run = make_estimate(rows)
+        comparison, recorded_text = UNKNOWN, full.status
+        if full.status != "absent":
+            recorded = make_estimate(full.rows)
+            comparison = AGREE if estimates_agree(recorded, this_run) else DISAGREE
+            recorded_text = format_estimate(recorded)
+            if full.is_current:
+                lesson.metric(f"full.{key}", recorded)
+                lesson.metric(f"full.{key}_mde", recorded["mde"])
+        table[key] = {
+            "recorded run": recorded_text,
+            "this run": format_estimate(this_run),
+            "comparison": comparison,
+        }
+    return pd.DataFrame.from_dict(table, orient="index").rename_axis("estimate").reset_index()
+
+
+def estimates_agree(first: Estimate, second: Estimate) -> bool:
+    """Whether the difference of two estimates is compatible with 0.
+
+    The uncertainties add as those of independent runs. Where this run's jobs are among those of the recorded run, the
+    two are closer than that, so that a disagreement here is one in any case.
+    """
+    difference = first["value"] - second["value"]
+    # The half-widths that face each other; a run without an interval has none.
+    if difference > 0:
+        half_widths = [first["value"] - first["ci_low"], second["ci_high"] - second["value"]]
+    else:
+        half_widths = [first["ci_high"] - first["value"], second["value"] - second["ci_low"]]
+    known_widths = [width for width in half_widths if math.isfinite(width)]
+    return abs(difference) <= math.hypot(*known_widths)
+
+
+def format_estimate(estimate: Estimate) -> str:
+    """An estimate as text, such as "+0.103 [+0.071, +0.134]"; without its interval where it has none."""
+    text = f"{estimate['value']:+.3f}"
+    if math.isfinite(estimate["ci_low"]) and math.isfinite(estimate["ci_high"]):
+        text += f" [{estimate['ci_low']:+.3f}, {estimate['ci_high']:+.3f}]"
+    return text
+
+
+def describe_full_run(full: FullResults) -> str:
+    """A sentence about the recorded run: what it was, or why it does not count."""
+    if full.status == "absent":
+        return f"no recorded run; make one with `{full.command}`"
+    size = f"{full.num_jobs} jobs, {full.seconds / 3600:.1f} hours of one core"
+    if full.is_current:
+        return f"`{full.command}`, {size}"
+    changes = "; ".join(full.changes[:3])
+    more = f" and {len(full.changes) - 3} more" if len(full.changes) > 3 else ""
+    return (
+        f"OUTDATED, not used in verdicts: {changes}{more} since it was made ({size}); "
+        f"make it again with `{full.command}`"
+    )

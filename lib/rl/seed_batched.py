@@ -1,0 +1,61 @@
+"""Networks of several trainings as one: one architecture, weights for each seed, one call for all.
+
+Small networks spend their time in calls to the library, not in arithmetic. A benchmark that trains thirty seeds
+therefore runs them side by side. Left out: how the seeds' inputs come about, and how their losses are summed.
+"""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+VERSION = 1  # of outputs and gradients of networks that are batched over seeds
+
+
+class SeedBatched(nn.Module):
+    """S networks of one architecture, evaluated by one call. No seed reads the weights of another.
+
+    The code that runs is the single network's own: `vmap` maps it over the leading axis of its parameters, buffers and
+    inputs. Parameters keep the names that they have in the single network, `network.` in front, and get a leading axis
+    S. The sum of the seeds' losses gives every seed the gradient of its own loss.
+
+    Example:
+        >>> batched = SeedBatched([nn.Linear(4, 2) for _ in range(3)])
+        >>> batched(torch.zeros(3, 10, 4)).shape  # (seeds, rows, outputs)
+        torch.Size([3, 10, 2])
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        """Copies the weights of `networks`.
+
+        Args:
+            networks: The network of each seed, all of one class and shape. The same one may stand there several times;
+                each seed then gets a copy of its own.
+
+        Raises:
+            RuntimeError: There are none, or they are not of one class or shape.
+        """
+        super().__init__()
+        parameters, buffers = stack_module_state(list(networks))  # name -> (S, *shape)
+        self.network = copy.deepcopy(networks[0])
+        for name, values in parameters.items():
+            _replace(self.network, name, nn.Parameter(values.detach()))
+        for name, values in buffers.items():
+            _replace(self.network, name, values)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Outputs (S, B, ...) of inputs (S, B, ...), each seed's by its own weights."""
+        weights = dict(self.network.named_parameters()) | dict(self.network.named_buffers())
+
+        def run_one_seed(weights_of_seed: dict[str, Tensor], *inputs_of_seed: Tensor) -> Tensor:
+            return functional_call(self.network, weights_of_seed, inputs_of_seed)
+
+        return vmap(run_one_seed)(weights, *inputs)
+
+
+def _replace(network: nn.Module, name: str, values: torch.Tensor) -> None:
+    """Put another tensor in the place of a parameter or buffer. name: as in `named_parameters`, with dots."""
+    owner, _, attribute = name.rpartition(".")
+    setattr(network.get_submodule(owner), attribute, values)

@@ -1,0 +1,100 @@
+"""The recorded run beside the reader's own: the same estimates, whether they agree, and what counts."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from lib import stats
+from lib.experiment.full_results import FullResults
+from lib.reports.full_and_run import compare_with_full_run, describe_full_run, estimates_agree
+from lib.reports.lesson import Lesson
+
+
+def make_rows(gains: list[float]) -> pd.DataFrame:
+    """Rewards of two methods on eight items under as many seeds as there are gains."""
+    rows = []
+    for seed, gain in enumerate(gains):
+        for item in range(8):
+            for method, bonus in (("CoRL", gain), ("random", 0.0)):
+                rows.append(
+                    {
+                        "method": method,
+                        "seed": seed,
+                        "item": str(item),
+                        "sample": 0,
+                        "reward": 0.1 * item + bonus,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def estimate_gain(rows: pd.DataFrame) -> pd.Series:
+    return stats.paired_difference(rows, "reward", {"method": "CoRL"}, {"method": "random"}).iloc[0]
+
+
+def make_full(gains: list[float], changes: tuple[str, ...] = ()) -> FullResults:
+    return FullResults(make_rows(gains), "make full LESSON=05", 3600.0, 40, changes)
+
+
+@pytest.fixture
+def lesson(tmp_path):
+    return Lesson("05_budgeted_routing", "Budgeted routing", "smoke", {}, tmp_path)
+
+
+OWN_GAINS = [0.09, 0.11, 0.12, 0.1]
+
+
+def test_a_current_recorded_run_gives_the_metrics_that_claims_are_tested_on(lesson):
+    full = make_full([0.1, 0.12, 0.08, 0.11, 0.09])
+    table = compare_with_full_run(lesson, full, make_rows(OWN_GAINS), {"corl.gain": estimate_gain})
+    assert table.loc[0, "comparison"] == "they agree"
+    assert table.loc[0, "recorded run"].startswith("+0.100 [+0.0")
+    assert lesson._metrics["full.corl.gain"] == pytest.approx(0.1)
+    assert (
+        lesson._metrics["full.corl.gain_ci_low"] < 0.1 < lesson._metrics["full.corl.gain_ci_high"]
+    )
+    assert lesson._metrics["full.status"] == "current"
+    assert describe_full_run(full) == "`make full LESSON=05`, 40 jobs, 1.0 hours of one core"
+
+
+def test_an_outdated_recorded_run_is_shown_and_leaves_the_verdicts(lesson):
+    full = make_full([0.5, 0.52, 0.48, 0.5], changes=("versions.losses 1 -> 2",))
+    table = compare_with_full_run(lesson, full, make_rows(OWN_GAINS), {"corl.gain": estimate_gain})
+    assert table.loc[0, "comparison"] == "they disagree"
+    assert table.loc[0, "recorded run"].startswith("+0.500")
+    assert lesson._metrics == {"full.status": "outdated"}
+    assert describe_full_run(full).startswith(
+        "OUTDATED, not used in verdicts: versions.losses 1 -> 2"
+    )
+
+
+def test_without_a_recorded_run_the_reader_is_told_how_to_make_one(lesson):
+    full = FullResults(pd.DataFrame(), "make full LESSON=05", 0.0, 0, ())
+    table = compare_with_full_run(lesson, full, make_rows(OWN_GAINS), {"corl.gain": estimate_gain})
+    assert table.loc[0, ["recorded run", "comparison"]].tolist() == ["absent", ""]
+    assert lesson._metrics == {"full.status": "absent"}
+    assert "make one with `make full LESSON=05`" in describe_full_run(full)
+
+
+@pytest.mark.parametrize(
+    ("other", "agree"),
+    [
+        ((0.3, 0.2, 0.4), False),
+        ((0.3, 0.1, 0.5), True),
+        ((-0.07, -0.22, 0.08), True),
+        ((-0.1, -0.15, -0.05), False),
+    ],
+)
+def test_two_runs_agree_where_their_difference_is_within_both_uncertainties(other, agree):
+    first = pd.Series({"value": 0.1, "ci_low": 0.0, "ci_high": 0.2})
+    second = pd.Series(dict(zip(("value", "ci_low", "ci_high"), other, strict=True)))
+    assert estimates_agree(first, second) == agree
+    assert estimates_agree(second, first) == agree
+
+
+def test_a_run_without_an_interval_adds_no_uncertainty():
+    first = pd.Series({"value": 0.1, "ci_low": 0.0, "ci_high": 0.2})
+    point = pd.Series({"value": 0.19, "ci_low": math.nan, "ci_high": math.nan})
+    assert estimates_agree(first, point)
+    assert not estimates_agree(first, point + 0.02)
