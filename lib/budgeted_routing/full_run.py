@@ -5,6 +5,7 @@ Training rollouts are left out: a table of facts holds what was tested.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -15,6 +16,7 @@ from lib.experiment import results_table
 from lib.experiment.full_results import FullRun
 from lib.experiment.sweep import Job
 from lib.language_models import checkpoints
+from lib.language_models.training import model_cards
 
 LESSON = "05_budgeted_routing"
 
@@ -31,4 +33,19 @@ def make_rows(params: Params) -> pd.DataFrame:
     return results_table.select(results.rows(finished), split="test")
 
 
-FULL_RUN = FullRun(LESSON, results.SYSTEM, list_jobs, make_rows, RUNS)
+def describe_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """A job's settings with the price of each expert in place of the hash of its card.
+
+    A card holds measured accuracies too, which no job reads and which differ between profiles and machines.
+    """
+    if "models" not in settings:
+        return settings
+    models = dict(settings["models"])
+    weights, prices = {}, {}
+    for name, (weights_hash, _) in models["weights"].items():
+        weights[name] = weights_hash
+        prices[name] = model_cards.read(name, checkpoints.MODELS)["dollars_per_1k_tokens"]
+    return settings | {"models": models | {"weights": weights, "dollars_per_1k_tokens": prices}}
+
+
+FULL_RUN = FullRun(LESSON, results.SYSTEM, list_jobs, make_rows, RUNS, describe_settings)

@@ -2,18 +2,16 @@
 
 A lesson trains in sight what fits its minutes (`laptop`). What takes hours is trained once, at the profile `full`, by
 `make full LESSON=...`, and its results table is committed under data/results, at most MAX_BYTES a file. The file holds,
-beside the rows, how it was made: the command, the settings of every job, and their keys. A key is the hash of settings,
-input files and VERSIONs (`sweep.Job`), so a table whose keys are not those of today's jobs is outdated: lessons show it
-as such, and it leaves the verdicts until it is made again.
+beside the rows, how it was made: the command, and the settings of every job, among them hashes of input files and
+VERSIONs. A table whose settings are not those of today's jobs is outdated: lessons show it as such, and it leaves the
+verdicts until it is made again.
 
-    full = read_full_results(path, FULL_RUN.list_jobs(params))
+    full = read_full_results(FULL_RUN, config.load("full"))
     rows = full.rows if full.is_current else None
 """
 
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ import pandas as pd
 
 from lib.config import ROOT, Params
 from lib.experiment import artifacts, results_table
-from lib.experiment.seeds import ROOT_SEED
 from lib.experiment.sweep import Job, describe_changes
 
 FOLDER = ROOT / "data/results"
@@ -42,6 +39,8 @@ class FullRun:
         list_jobs: Lists every job that decides a number of the table, from the parameters.
         make_rows: Runs what is not finished, and returns the rows that are kept, in the form of the results table.
         runs: Folder of the jobs.
+        describe_settings: What is compared of a job's settings, for inputs whose bytes differ between machines although
+            they mean the same; by default all of it.
     """
 
     lesson: str
@@ -49,6 +48,7 @@ class FullRun:
     list_jobs: Callable[[Params], Sequence[Job]]
     make_rows: Callable[[Params], pd.DataFrame]
     runs: Path
+    describe_settings: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
     @property
     def path(self) -> Path:
@@ -117,7 +117,7 @@ def write_full_results(
     description = {
         "command": full_run.command,
         "seconds": round(seconds),
-        "jobs": {job.label: {"key": job.key, "settings": job.settings} for job in jobs},
+        "jobs": _describe_jobs(full_run, jobs),
     }
     table = pa.Table.from_pandas(thinned, preserve_index=False)
     metadata = {_METADATA: artifacts.to_json(description).encode()}
@@ -161,8 +161,8 @@ def read_full_results(
             f"{path} is no table of a full run; make it again with `{full_run.command}`"
         )
     description = json.loads(metadata[_METADATA])
-    with _ordinary_root_seed():
-        changes = _list_changes(description["jobs"], full_run.list_jobs(params))
+    todays_jobs = _describe_jobs(full_run, full_run.list_jobs(params))
+    changes = _list_changes(description["jobs"], todays_jobs)
     return FullResults(
         rows=rows,
         command=description["command"],
@@ -172,29 +172,37 @@ def read_full_results(
     )
 
 
-@contextmanager
-def _ordinary_root_seed() -> Iterator[None]:
-    """Keys as in an ordinary run: a replication under another root seed shows the same table of facts."""
-    root_seed = os.environ.pop(ROOT_SEED, None)
-    try:
-        yield
-    finally:
-        if root_seed is not None:
-            os.environ[ROOT_SEED] = root_seed
+def _describe_jobs(full_run: FullRun, jobs: Sequence[Job]) -> dict[str, Any]:
+    """The settings of jobs by label, as JSON holds them.
+
+    A job that builds on another has its key in its settings. Here the label stands instead: a key has the root seed in
+    it, and a replication under another one shows the same table of facts.
+    """
+    labels = {job.key: job.label for job in jobs}
+    described = {}
+    for job in jobs:
+        settings = json.loads(artifacts.to_json(job.settings))  # tuples become lists
+        described[job.label] = full_run.describe_settings(_replace_keys(settings, labels))
+    return described
 
 
-def _list_changes(recorded_jobs: dict[str, Any], todays_jobs: Sequence[Job]) -> list[str]:
+def _replace_keys(value: Any, labels: Mapping[str, str]) -> Any:
+    """The same nested value with labels in place of keys of jobs."""
+    if isinstance(value, dict):
+        return {name: _replace_keys(inner, labels) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_replace_keys(inner, labels) for inner in value]
+    return labels.get(value, value) if isinstance(value, str) else value
+
+
+def _list_changes(recorded_jobs: Mapping[str, Any], todays_jobs: Mapping[str, Any]) -> list[str]:
     """What differs between the jobs of a table and those of today, each change once."""
     changes = []
-    for job in todays_jobs:
-        recorded = recorded_jobs.get(job.label)
-        if recorded is None:
-            changes.append(f"the job {job.label} is new")
-        elif recorded["key"] != job.key:
-            settings = json.loads(artifacts.to_json(job.settings))  # tuples become lists
-            changes += describe_changes(recorded["settings"], settings)
-    todays_labels = {job.label for job in todays_jobs}
-    changes += [
-        f"there is no job {label} any more" for label in recorded_jobs if label not in todays_labels
-    ]
+    for label, settings in todays_jobs.items():
+        if label not in recorded_jobs:
+            changes.append(f"the job {label} is new")
+        else:
+            changes += describe_changes(recorded_jobs[label], settings)
+    missing_labels = [label for label in recorded_jobs if label not in todays_jobs]
+    changes += [f"there is no job {label} any more" for label in missing_labels]
     return list(dict.fromkeys(changes))

@@ -110,6 +110,10 @@ def main(arguments: list[str] | None = None) -> int:
             print(describe_tables())
         else:
             print(run_full(find_lesson(options.lesson)))
+    except FileNotFoundError as error:
+        remedy = f"make repro LESSON={options.lesson or '03_model_zoo'}"
+        print(f"error: {error.filename} is missing; make it with `{remedy}`", file=sys.stderr)
+        return 1
     except (ValueError, ModelError, LLMError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

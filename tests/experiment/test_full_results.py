@@ -1,6 +1,7 @@
 """Tables of facts of full runs: what they hold, and when they are outdated."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -20,8 +21,8 @@ ROWS = pd.DataFrame(
 )
 
 
-def make_jobs(version: int = 1, seeds: int = 2) -> list[Job]:
-    first = Job("experts", {"job": "trial", "versions": {"losses": 1}})
+def make_jobs(version: int = 1, seeds: int = 2, **of_first: str) -> list[Job]:
+    first = Job("experts", {"job": "trial", "versions": {"losses": 1}, **of_first})
     trainings = [
         Job(
             f"corl/seed-{seed}",
@@ -78,6 +79,18 @@ def test_a_replication_under_another_root_seed_shows_the_same_table(recorded, mo
     assert read_full_results(run, None, path).is_current
 
 
+def test_what_means_the_same_on_another_machine_outdates_nothing(recorded):
+    run, path = recorded
+    jobs = make_jobs(clock="of this machine")
+    assert not read_full_results(replace(run, list_jobs=lambda params: jobs), None, path).is_current
+
+    def describe_settings(settings: dict) -> dict:
+        return {name: value for name, value in settings.items() if name != "clock"}
+
+    run = replace(run, list_jobs=lambda params: jobs, describe_settings=describe_settings)
+    assert read_full_results(run, None, path).is_current
+
+
 def test_a_missing_table_is_absent_and_a_foreign_one_is_refused(recorded, tmp_path):
     run, _ = recorded
     full = read_full_results(run, None, tmp_path / "none.parquet")
@@ -102,4 +115,5 @@ def test_the_file_says_how_it_was_made(recorded):
 
     description = json.loads(parquet.read_schema(recorded[1]).metadata[b"full_run"])
     assert set(description["jobs"]) == {job.label for job in make_jobs()}
-    assert description["jobs"]["experts"]["settings"]["versions"] == {"losses": 1}
+    assert description["jobs"]["experts"]["versions"] == {"losses": 1}
+    assert description["jobs"]["corl/seed-0"]["inputs"] == {"trial": "experts"}
