@@ -17,7 +17,7 @@ $(foreach sign,: ; $$ ` " \,$(if $(findstring $(sign),$(CURDIR)),$(error this fo
 
 .DEFAULT_GOAL := help
 unexport BENCH_ROOT_SEED# an ordinary run has the root seed 0
-.PHONY: help setup repro replicate lab lab-zoo serve pretrained student slides solutions doctor metrics clean test lint unit pipeline bench lock
+.PHONY: help setup repro full replicate lab lab-zoo serve pretrained student slides solutions doctor metrics clean test lint unit pipeline bench lock
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
@@ -41,6 +41,12 @@ repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESS
 		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings  # once more, to hear why
 	@$(DVC) repro $(LESSON) $(if $(LESSON),glossary)
 	@echo "reports: $$(pwd -P)/reports/$(or $(LESSON),index).html"
+
+full: $(STAMP) ## train every seed and method of LESSON for its recorded run (hours; resumes), and show it
+	@[ -n "$(LESSON)" ] || { $(RUN) python -m lib full --list; echo "usage: make full LESSON=05_budgeted_routing"; exit 2; }
+	@$(MAKE) --no-print-directory repro LESSON=$(LESSON)  # what it builds on; its jobs are used again
+	@$(RUN) PROFILE= python -m lib full $(LESSON)
+	@$(MAKE) --no-print-directory repro LESSON=$(LESSON)
 
 replicate: $(STAMP) ## the lessons once more under another seed and class of processor, compared (LESSONS="05 08", SEED=2)
 	@$(RUN) PROFILE=$(PROFILE) python -m lib replicate $(LESSONS) $(if $(SEED),--seed $(SEED))

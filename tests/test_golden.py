@@ -33,6 +33,7 @@ CARRIERS = (
     "lib.language_models.training.released_weights",
     "lib.language_models.serving.transport",
     "lib.conductor.silence_libraries",
+    "lib.rl.seed_batched",  # runs the code of the network that it is given, by torch, whose version is in the key
 )
 
 

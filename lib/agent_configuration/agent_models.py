@@ -1,6 +1,6 @@
 """Who the agents of a workflow are: a lab model in this process, or any model of `llm.models` through the client.
 
-`Lab` asks as all lessons ask lab models (`lib.language_models.in_process_client`); `Hosted` as any OpenAI client
+`LabAgentModel` asks as all lessons ask lab models (`lib.language_models.in_process_client`); `EndpointAgentModel` as any OpenAI client
 would. For a lab model both say the same.
 """
 
@@ -43,7 +43,7 @@ class Speaker(Protocol):
         """A call and its result as messages."""
 
 
-class Lab:
+class LabAgentModel:
     """A lab model at a temperature; a reply is a pure function of tokens, limit and key."""
 
     backend = "lab"
@@ -70,7 +70,7 @@ class Lab:
         return [{"role": "assistant", "content": said.text}, {"role": "tool", "content": result}]
 
 
-class Hosted:
+class EndpointAgentModel:
     """A model of `llm.models`, asked through the client. pace: declared, for endpoints tell no clock."""
 
     def __init__(self, client: Client, name: str, temperature: float, pace: float) -> None:

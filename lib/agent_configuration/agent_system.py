@@ -26,7 +26,7 @@ VERSION = 1  # of outcomes of episodes
 
 
 @dataclass(frozen=True)
-class Job:
+class ConfiguredQuestion:
     """A question under a configuration. draw: which of several tries of the same it is."""
 
     item: Item
@@ -35,7 +35,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ConfiguredAnswer:
     """What became of a job. text: the last turn; calls: of agents, n_steps of the reward; turns: of the model;
     used: calls of tools; seconds: on the longest way, by the declared clock; cut: calls that a budget truncated."""
 
@@ -80,11 +80,11 @@ class System:
         """T_max: what three agents may write under the largest budgets."""
         return 3.0 * max(self.tiers)
 
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+    def run(self, jobs: Sequence[ConfiguredQuestion]) -> list[ConfiguredAnswer]:
         """Outcomes of jobs, in order; equal jobs are done once."""
         return self.loop.run(self.all(jobs))
 
-    async def all(self, jobs: Sequence[Job]) -> list[Outcome]:
+    async def all(self, jobs: Sequence[ConfiguredQuestion]) -> list[ConfiguredAnswer]:
         """The same, for who is on an event loop already."""
         once = {self._name(job): job for job in jobs}
         done = dict(
@@ -94,7 +94,7 @@ class System:
         )
         return [done[self._name(job)] for job in jobs]
 
-    async def solve(self, job: Job) -> Outcome:
+    async def solve(self, job: ConfiguredQuestion) -> ConfiguredAnswer:
         """One job."""
         configuration = job.configuration
         told = [[self.prompts[atom] for atom in atoms] for atoms in configuration.atoms]
@@ -102,7 +102,7 @@ class System:
         team = Team(self.speaker, self.tools, configuration, told, self.tiers, key)
         last = await PROGRAMS[configuration.workflow](team, job.item.prompt)
         spent = team.spent
-        return Outcome(
+        return ConfiguredAnswer(
             solved(job.item, last.text),
             last.answer,
             last.text,
@@ -120,7 +120,7 @@ class System:
         )
 
     def rewards(
-        self, jobs: Sequence[Job], outcomes: Sequence[Outcome], weights: Weights
+        self, jobs: Sequence[ConfiguredQuestion], outcomes: Sequence[ConfiguredAnswer], weights: Weights
     ) -> np.ndarray:
         """R of eq. 3 for each, (n,)."""
         held = np.array(
@@ -130,11 +130,11 @@ class System:
         return reward(held[:, 0], held[:, 1], held[:, 2], held[:, 3], allocated, self.most, weights)
 
     @staticmethod
-    def _name(job: Job) -> tuple:
+    def _name(job: ConfiguredQuestion) -> tuple:
         return job.item.prompt, job.configuration, job.draw
 
 
-def table(jobs: Sequence[Job], outcomes: Sequence[Outcome], rewards: np.ndarray) -> pd.DataFrame:
+def table(jobs: Sequence[ConfiguredQuestion], outcomes: Sequence[ConfiguredAnswer], rewards: np.ndarray) -> pd.DataFrame:
     """One row per job: the question's kind (group) and difficulty, the configuration part by part, what came of it."""
     rows = []
     for job, outcome, paid in zip(jobs, outcomes, rewards, strict=True):

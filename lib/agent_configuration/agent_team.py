@@ -57,32 +57,32 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Part:
+class AgentContext:
     """What an agent is shown behind the question, and the notes it stems from."""
 
     text: str
     of: tuple[Note, ...]
 
 
-def evidence(note: Note) -> Part:
-    return Part(f"evidence {note.whole}", (note,))
+def evidence(note: Note) -> AgentContext:
+    return AgentContext(f"evidence {note.whole}", (note,))
 
 
-def draft(note: Note) -> Part:
-    return Part(f"draft {note.whole}", (note,))
+def draft(note: Note) -> AgentContext:
+    return AgentContext(f"draft {note.whole}", (note,))
 
 
-def votes(left: Sequence[Note]) -> Part:
+def votes(left: Sequence[Note]) -> AgentContext:
     """The answers of several, without their reasons."""
-    return Part("votes " + " ".join(note.answer or NOTHING for note in left), tuple(left))
+    return AgentContext("votes " + " ".join(note.answer or NOTHING for note in left), tuple(left))
 
 
-def journal(left: Sequence[Note]) -> tuple[Part, ...]:
+def journal(left: Sequence[Note]) -> tuple[AgentContext, ...]:
     """All that one agent left itself, as evidence; nothing at first."""
     if not left:
         return ()
     steps = " ; ".join(note.steps for note in left if note.steps)
-    return (Part(f"evidence {notes([], steps, left[-1].answer)}", tuple(left)),)
+    return (AgentContext(f"evidence {notes([], steps, left[-1].answer)}", tuple(left)),)
 
 
 @dataclass
@@ -136,14 +136,14 @@ class Team:
 
     # Calls ------------------------------------------------------------------------------------------
 
-    async def answer(self, question: str, *shown: Part, agent: int = THIRD) -> Note:
+    async def answer(self, question: str, *shown: AgentContext, agent: int = THIRD) -> Note:
         """Who concludes; alone on a question it is the first agent, with tools."""
         return await self._call("answerer", agent, question, shown)
 
     async def reason(
         self,
         question: str,
-        *shown: Part,
+        *shown: AgentContext,
         agent: int = FIRST,
         attempt: int = 0,
         after: Note | None = None,
@@ -151,7 +151,7 @@ class Team:
         """Who works it out, from what is shown on. attempt: of several on the same; after: whom it waits for."""
         return await self._call("reasoner", agent, question, shown, attempt=attempt, after=after)
 
-    async def verify(self, question: str, *shown: Part) -> Note:
+    async def verify(self, question: str, *shown: AgentContext) -> Note:
         """Who checks; the answer is right or wrong."""
         return await self._call("verifier", SECOND, question, shown)
 
@@ -163,10 +163,10 @@ class Team:
         """Who divides the work. way: `SPLIT` or `PLAN`."""
         return await self._call("router", THIRD, question, (), hint=way)
 
-    async def work(self, question: str, part: str, *shown: Part, agent: int, after: Note) -> Note:
+    async def work(self, question: str, part: str, *shown: AgentContext, agent: int, after: Note) -> Note:
         """Who does a part of the work, which stems from a plan."""
         return await self._call(
-            "worker", agent, question, (Part(f"subtask {part}", (after,)), *shown)
+            "worker", agent, question, (AgentContext(f"subtask {part}", (after,)), *shown)
         )
 
     # How a call goes --------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Team:
         role: str,
         agent: int,
         question: str,
-        shown: Sequence[Part],
+        shown: Sequence[AgentContext],
         attempt: int = 0,
         hint: str = "",
         after: Note | None = None,

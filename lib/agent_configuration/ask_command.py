@@ -12,7 +12,7 @@ import torch
 
 from lib import config
 from lib.agent_configuration import experiment, explain
-from lib.agent_configuration.agent_system import Job, Outcome
+from lib.agent_configuration.agent_system import ConfiguredQuestion, ConfiguredAnswer
 from lib.config import ParamsError
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError
@@ -47,7 +47,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, Outcome]:
+def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, ConfiguredAnswer]:
     """Why, what, and what came of it. Raises ParamsError for an unknown model, or where there is no policy yet."""
     everything = config.load(options.profile)
     settings = everything.configuration
@@ -64,7 +64,7 @@ def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, Outco
         policy = experiment.published(options.policy, place)
         states = torch.from_numpy(place.states([item]))
         (chosen,) = policy.decide(states).configurations
-        (outcome,) = place.system(model).run([Job(item, chosen, options.seed)])
+        (outcome,) = place.system(model).run([ConfiguredQuestion(item, chosen, options.seed)])
         return explain.reasons(policy, states), str(chosen), outcome
 
 

@@ -5,7 +5,7 @@ Rules are the paper's, read for what episodes here have: notes instead of prose,
 """
 
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_system import Outcome
+from lib.agent_configuration.agent_system import ConfiguredAnswer
 from lib.language_models.training.team_traces import NOTHING, worded
 from lib.tasks import Item
 
@@ -21,7 +21,7 @@ _ARITHMETIC = {"calculator", "python"}
 _FACTS = {"facts", "mixed"}
 
 
-def classify(item: Item, configuration: Configuration, outcome: Outcome) -> str:
+def classify(item: Item, configuration: Configuration, outcome: ConfiguredAnswer) -> str:
     """One of `KINDS` for a wrong answer. Raises ValueError for a right one."""
     if outcome.correct:
         raise ValueError(

@@ -37,16 +37,16 @@ from lib.agent_configuration import (
     workflows,
 )
 from lib.agent_configuration.action_space import AGENTS, Configuration
-from lib.agent_configuration.agent_models import Hosted, Lab, Speaker
-from lib.agent_configuration.agent_system import Job, System, table
+from lib.agent_configuration.agent_models import EndpointAgentModel, LabAgentModel, Speaker
+from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
 from lib.agent_configuration.atoms import Atom, library, prompts
 from lib.agent_configuration.error_taxonomy import classify
 from lib.agent_configuration.policy_updates import Rules
 from lib.agent_configuration.prompted_baseline import Example
 from lib.agent_configuration.questions import KINDS
 from lib.agent_configuration.rewards import Weights
-from lib.agent_configuration.training import Plan, Policy, Refining, Training, prefer_better, refine
-from lib.agent_configuration.variants import ALONE, NAMED, VARIANTS, Variant
+from lib.agent_configuration.training import TrainingPlan, ConfigurationPolicy, Refining, ConfigurationTraining, prefer_better, refine
+from lib.agent_configuration.variants import ALONE, NAMED, VARIANTS, ConfigurationVariant
 from lib.config import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.harness import FinishedJobs, JobRun, Stage, run_stages, use_one_thread
@@ -95,7 +95,7 @@ FIELDS = {
 
 
 @dataclass(frozen=True)
-class Results:
+class AgentConfigurationResults:
     """What a study left.
 
     searched: every sampled configuration on training questions (`split` train) and twice on test questions (test and
@@ -125,7 +125,7 @@ def toolbox(sandbox: Sandbox) -> dict[str, Tool]:
     return {tool.name: tool for tool in every}
 
 
-class Place:
+class ConfigurationWorkbench:
     """Everything that one job works with: agents of any model, their tools, prompts and rewards; `close` it."""
 
     def __init__(
@@ -174,8 +174,8 @@ class Place:
     def _make_speaker(self, name: str) -> Speaker:
         about, temperature = self.context.llm.models[name], self.settings.temperature
         if about.backend == "lab":
-            return Lab(asker(about.model or name, self.models), temperature)
-        return Hosted(self.open_client(), name, temperature, 1 / HOSTED)
+            return LabAgentModel(asker(about.model or name, self.models), temperature)
+        return EndpointAgentModel(self.open_client(), name, temperature, 1 / HOSTED)
 
     def items(self, split: str, n: int, kinds: Sequence[str] = ()) -> list[Item]:
         """n questions of each kind, kind by kind."""
@@ -191,14 +191,14 @@ class Place:
             [a.name for a in self.atoms if a.role == role and a.family == "base"] for role in AGENTS
         ]
 
-    def play(self, model: str, jobs: Sequence[Job]) -> pd.DataFrame:
+    def play(self, model: str, jobs: Sequence[ConfiguredQuestion]) -> pd.DataFrame:
         agents = self.system(model)
         outcomes = agents.run(jobs)
         return table(jobs, outcomes, agents.rewards(jobs, outcomes, self.weights))
 
 
 @contextmanager
-def opened_place(context: RunContext, settings: ConfigurationSettings) -> Iterator[Place]:
+def opened_place(context: RunContext, settings: ConfigurationSettings) -> Iterator[ConfigurationWorkbench]:
     """The agents of the settings, and their tools, at work.
 
     Args:
@@ -206,7 +206,7 @@ def opened_place(context: RunContext, settings: ConfigurationSettings) -> Iterat
         settings: The section `configuration`, whole or with the fields that a job was handed.
     """
     with Sandbox() as sandbox:
-        place = Place(settings, context, toolbox(sandbox))
+        place = ConfigurationWorkbench(settings, context, toolbox(sandbox))
         try:
             yield place
         finally:
@@ -224,11 +224,11 @@ def _load_lab_models(models: str, llm_json: str) -> tuple[LLMSettings, dict[str,
 
 def run(
     params: Params,
-    compared: Sequence[Variant] = (*VARIANTS, *ALONE),
+    compared: Sequence[ConfigurationVariant] = (*VARIANTS, *ALONE),
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "configuring agents",
-) -> Results:
+) -> AgentConfigurationResults:
     """Do what is not done yet. Raises ModelError without the lab models, ParamsError for a library of atoms that is
     none, SandboxUnavailable where no sandbox works."""
     settings, runs = params.configuration, Path(runs)
@@ -252,12 +252,12 @@ def _check(context: RunContext, settings: ConfigurationSettings) -> None:
 
 def trained(
     params: Params,
-    compared: Sequence[Variant],
+    compared: Sequence[ConfigurationVariant],
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "training policies",
 ) -> pd.DataFrame:
-    """The tests of some trainings alone, with nothing that is searched or prompted: `Results.tests`."""
+    """The tests of some trainings alone, with nothing that is searched or prompted: `AgentConfigurationResults.tests`."""
     jobs = _select_trainings(make_jobs(params, compared, Path(models)))
     context = make_context(params, models, runs)
     keep_replies = partial(export, params.llm, NAME, CASSETTES)
@@ -280,11 +280,11 @@ def asked(
     with opened_place(make_context(params, models, runs), params.configuration) as place:
         states = torch.from_numpy(place.states(items))
         for training_job in training_jobs:
-            policy = Policy(variant.kind, states.shape[1], place.atoms)
+            policy = ConfigurationPolicy(variant.kind, states.shape[1], place.atoms)
             policy.take(artifacts.read_tensors(training_job.folder(runs) / "arc.safetensors"))
             chosen = policy.decide(states).configurations
             jobs = [
-                Job(item, configuration, TEST_DRAW)
+                ConfiguredQuestion(item, configuration, TEST_DRAW)
                 for item, configuration in zip(items, chosen, strict=True)
             ]
             played = place.play(params.configuration.model, jobs)
@@ -304,7 +304,7 @@ def choices(
         tried = [search.BASE, *search.sampled(11, place.told())]
         for split, attempt in product(("dev", "test"), range(2)):
             items = place.items(split, n)
-            jobs = [Job(item, one, TEST_DRAW + attempt) for one in tried for item in items]
+            jobs = [ConfiguredQuestion(item, one, TEST_DRAW + attempt) for one in tried for item in items]
             rows = place.play(params.configuration.model, jobs)[["correct", "reward"]]
             at = {
                 "method": np.repeat(np.arange(len(tried)), len(items)),
@@ -344,7 +344,7 @@ def _made_for(encoder: str, atoms_file: str | Path, models: str | Path) -> dict[
     }
 
 
-def published(folder: str | Path, place: Place) -> Policy:
+def published(folder: str | Path, place: ConfigurationWorkbench) -> ConfigurationPolicy:
     """The policy in a folder. Raises ParamsError where there is none, or one that was made for another encoder or
     another library of atoms."""
     folder = Path(folder)
@@ -360,7 +360,7 @@ def published(folder: str | Path, place: Place) -> Policy:
             f"the policy in {folder} was trained with another {wrong[0]}; run `make repro` once more"
         )
     inputs = place.states(place.items("train", 1)[:1]).shape[1]
-    return Policy("hierarchy", inputs, place.atoms).take(
+    return ConfigurationPolicy("hierarchy", inputs, place.atoms).take(
         artifacts.read_tensors(folder / "arc.safetensors")
     )
 
@@ -368,7 +368,7 @@ def published(folder: str | Path, place: Place) -> Policy:
 # Jobs ----------------------------------------------------------------------------------------------
 
 
-def make_jobs(params: Params, compared: Sequence[Variant], models: Path) -> list[sweep.Job]:
+def make_jobs(params: Params, compared: Sequence[ConfigurationVariant], models: Path) -> list[sweep.Job]:
     """The sampled set and the trainings first, for they take longest; then random choices, climb, prompted policies."""
     seed_range = range(params.configuration.seeds)
 
@@ -407,7 +407,7 @@ def _select_trainings(jobs: Sequence[sweep.Job]) -> list[sweep.Job]:
     return [job for job in jobs if job.settings["job"] == TRAINING]
 
 
-def _list_training_fields(variant: Variant) -> list[str]:
+def _list_training_fields(variant: ConfigurationVariant) -> list[str]:
     """The settings that a training of a variant reads, besides those that all jobs read."""
     fields = ["encoder", "train_items", "draws"]
     fields.append("alone_episodes" if variant.only else "episodes")
@@ -506,7 +506,7 @@ def candidates(
     ]
 
 
-def _search(place: Place, run: JobRun) -> dict[str, Any]:
+def _search(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     """Every `num_parts`-th candidate on training questions, and twice on test questions: who picks the best of many
     tries by what they gave flatters himself, so the oracle picks by one try and is paid for the other."""
     settings, tables = place.settings, []
@@ -523,7 +523,7 @@ def _search(place: Place, run: JobRun) -> dict[str, Any]:
     ]
     for at in range(0, len(every), AT_ONCE):
         asked = [
-            (Job(item, candidate, draw), {"split": split, "set": kind, "number": number})
+            (ConfiguredQuestion(item, candidate, draw), {"split": split, "set": kind, "number": number})
             for number, (kind, candidate) in every[at : at + AT_ONCE]
             for split, draw, of in tries
             for item in of
@@ -535,13 +535,13 @@ def _search(place: Place, run: JobRun) -> dict[str, Any]:
     return {}
 
 
-def _climb(place: Place, run: JobRun) -> dict[str, Any]:
+def _climb(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     """The greedy search on training questions, and its end on test questions."""
     settings = place.settings
     items = place.items("train", settings.search_items)
 
     def score(near: Sequence[Configuration]) -> np.ndarray:
-        jobs = [Job(item, one) for one in near for item in items]
+        jobs = [ConfiguredQuestion(item, one) for one in near for item in items]
         return place.play(settings.model, jobs)["reward"].to_numpy().reshape(len(near), -1).mean(1)
 
     best, path = search.greedy(score, rounds=2, atoms=place.told())
@@ -554,11 +554,11 @@ def _climb(place: Place, run: JobRun) -> dict[str, Any]:
     return {}
 
 
-def _tested(place: Place, chosen: Sequence[Configuration], model: str) -> pd.DataFrame:
+def _tested(place: ConfigurationWorkbench, chosen: Sequence[Configuration], model: str) -> pd.DataFrame:
     """Test questions, each under the configuration chosen for it, with the kinds of error."""
     items = place.items("test", place.settings.test_items)
     agents = place.system(model)
-    jobs = [Job(item, one, TEST_DRAW) for item, one in zip(items, chosen, strict=True)]
+    jobs = [ConfiguredQuestion(item, one, TEST_DRAW) for item, one in zip(items, chosen, strict=True)]
     outcomes = agents.run(jobs)
     errors = [
         "" if o.correct else classify(j.item, j.configuration, o)
@@ -567,7 +567,7 @@ def _tested(place: Place, chosen: Sequence[Configuration], model: str) -> pd.Dat
     return table(jobs, outcomes, agents.rewards(jobs, outcomes, place.weights)).assign(error=errors)
 
 
-def _prompt(place: Place, run: JobRun) -> dict[str, Any]:
+def _prompt(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     """Policies that are a prompted language model, with examples and without."""
     settings, tables = place.settings, []
     items = place.items("test", settings.test_items)
@@ -583,7 +583,7 @@ def _prompt(place: Place, run: JobRun) -> dict[str, Any]:
     return {}
 
 
-def _draw(place: Place, run: JobRun) -> dict[str, Any]:
+def _draw(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     """A random configuration for every test question."""
     seed = run.seed
     model, every = place.settings.model, action_space.structures()
@@ -600,13 +600,13 @@ def _draw(place: Place, run: JobRun) -> dict[str, Any]:
     return {}
 
 
-def _examples(place: Place) -> list[Example]:
+def _examples(place: ConfigurationWorkbench) -> list[Example]:
     """For the few-shot prompt: of each kind's first training question, the best and the worst paid of the grid."""
     settings, out = place.settings, []
     for kind in KINDS:
         item = place.items("train", 1, (kind.name,))[0]
         tried = search.grid(settings.grid)[:: max(1, settings.grid // EXAMPLES)]
-        paid = place.play(settings.model, [Job(item, one) for one in tried])["reward"].to_numpy()
+        paid = place.play(settings.model, [ConfiguredQuestion(item, one) for one in tried])["reward"].to_numpy()
         out += [
             Example(item.prompt, tried[i], float(paid[i]))
             for i in (int(paid.argmax()), int(paid.argmin()))
@@ -617,11 +617,11 @@ def _examples(place: Place) -> list[Example]:
 # Trainings -----------------------------------------------------------------------------------------
 
 
-def plan_of(settings: ConfigurationSettings, variant: Variant) -> Plan:
+def plan_of(settings: ConfigurationSettings, variant: ConfigurationVariant) -> TrainingPlan:
     """How a variant is trained: PPO by appendix F, GRPO by appendix H."""
     rules = settings.grpo if variant.grouped else settings.ppo
     episodes = settings.alone_episodes if variant.only else settings.episodes
-    return Plan(
+    return TrainingPlan(
         episodes,
         rules.batch,
         (rules.structure_rate, rules.prompt_rate),
@@ -646,18 +646,18 @@ def refining_of(settings: ConfigurationSettings, which: str) -> Refining:
     return Refining(rates=(told.pop("structure_rate"), told.pop("prompt_rate")), **told)
 
 
-def _train(place: Place, run: JobRun) -> dict[str, Any]:
+def _train(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     """Trains one variant under one seed, refines it where it can be, and tests what came of it."""
     settings = place.settings
-    variant, seed = Variant.from_handed(run.settings["variant"]), run.seed
+    variant, seed = ConfigurationVariant.from_handed(run.settings["variant"]), run.seed
     items = place.items("train", settings.train_items, (variant.only,) if variant.only else ())
     states = place.states(items)
-    policy = Policy(variant.kind, states.shape[1], place.atoms, variant.masked, seed)
+    policy = ConfigurationPolicy(variant.kind, states.shape[1], place.atoms, variant.masked, seed)
     plan, path = plan_of(settings, variant), run.folder / "rollouts.parquet"
     known = artifacts.read_parquet(path) if path.exists() else None
-    training = Training(policy, place.system(settings.model), items, states, plan, seed, known)
+    training = ConfigurationTraining(policy, place.system(settings.model), items, states, plan, seed, known)
 
-    def after(training: Training) -> None:
+    def after(training: ConfigurationTraining) -> None:
         run.report_progress(0.85 * training.step / plan.updates)
         is_due = training.step % run.context.save_every == 0
         if is_due or training.step == plan.updates:
@@ -685,7 +685,7 @@ def _train(place: Place, run: JobRun) -> dict[str, Any]:
 
 
 def _sat(
-    place: Place, policy: Policy, name: str, seed: int, variant: Variant, model: str
+    place: ConfigurationWorkbench, policy: ConfigurationPolicy, name: str, seed: int, variant: ConfigurationVariant, model: str
 ) -> pd.DataFrame:
     """The likeliest choices of a policy on the test questions."""
     items = place.items("test", place.settings.test_items)
@@ -695,7 +695,7 @@ def _sat(
     )
 
 
-def _collect_results(finished: FinishedJobs) -> Results:
+def _collect_results(finished: FinishedJobs) -> AgentConfigurationResults:
     jobs, runs = finished.jobs, finished.runs
     read_as_they_are = partial(finished.read_tables, with_identity=False)
     searched, greedy, tests = (read_as_they_are(name) for name in ("searched", "greedy", "tests"))
@@ -721,4 +721,4 @@ def _collect_results(finished: FinishedJobs) -> Results:
     (climb,) = (job for job in jobs if job.settings["job"] == GREEDY_SEARCH)
     end = artifacts.read_json(climb.folder(runs) / "greedy.json")
     climbed = Configuration(tuple(end["structure"]), tuple(tuple(agent) for agent in end["atoms"]))
-    return Results(searched, greedy, climbed, tests, rollouts, learning, pd.DataFrame(refined))
+    return AgentConfigurationResults(searched, greedy, climbed, tests, rollouts, learning, pd.DataFrame(refined))

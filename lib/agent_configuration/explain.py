@@ -8,7 +8,7 @@ import torch
 from lib.agent_configuration import action_space
 from lib.agent_configuration.action_space import AGENTS, TIERS, WORKFLOWS
 from lib.agent_configuration.policies import Parts
-from lib.agent_configuration.training import Policy
+from lib.agent_configuration.training import ConfigurationPolicy
 
 STOP = "no more"
 
@@ -24,7 +24,7 @@ class Reason:
     second: float
 
 
-def reasons(policy: Policy, state: torch.Tensor) -> list[Reason]:
+def reasons(policy: ConfigurationPolicy, state: torch.Tensor) -> list[Reason]:
     """The parts of the likeliest decision for one state, (1, inputs), in the order in which they were made."""
     with torch.no_grad():
         return [*_structure(policy.structure, state), *_prompt(policy, state)]
@@ -38,7 +38,7 @@ def _structure(parts: Parts, state: torch.Tensor) -> Iterator[Reason]:
         yield _reason(name, chances, lambda value, name=name: told(name, value))
 
 
-def _prompt(policy: Policy, state: torch.Tensor) -> Iterator[Reason]:
+def _prompt(policy: ConfigurationPolicy, state: torch.Tensor) -> Iterator[Reason]:
     if policy.prompt is None:
         return
     structure = policy.structure.draw(state, None).actions
@@ -56,7 +56,7 @@ def _prompt(policy: Policy, state: torch.Tensor) -> Iterator[Reason]:
         )
 
 
-def _agent(policy: Policy, state: torch.Tensor) -> str:
+def _agent(policy: ConfigurationPolicy, state: torch.Tensor) -> str:
     """Whose prompt a decision is about, from the state that it was made in."""
     start = policy.inputs + sum(action_space.SIZES)
     return AGENTS[int(state[start : start + len(AGENTS)].argmax())]

@@ -26,7 +26,7 @@ HIDDEN = 128
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampledStructures:
     """Decisions of a batch. actions: (n, parts) int64; logp: (n,) log-probability of each row's whole decision."""
 
     actions: torch.Tensor
@@ -95,7 +95,7 @@ class Parts(nn.Module):
             return raw
         return raw.masked_fill(~getattr(self, f"mask{part}")[workflow], -torch.inf)
 
-    def draw(self, states: torch.Tensor, generator: torch.Generator | None) -> Drawn:
+    def draw(self, states: torch.Tensor, generator: torch.Generator | None) -> SampledStructures:
         """Decisions for states, (n, inputs); without a generator the likeliest part each time."""
         hidden, logp, drawn = self.trunk(states), torch.zeros(len(states)), []
         for part in range(len(self.sizes)):
@@ -103,7 +103,7 @@ class Parts(nn.Module):
             drawn.append(pick(logits, generator))
             logp = logp + Categorical(logits=logits).log_prob(drawn[part])
             hidden = self.after(hidden, part, drawn[part])
-        return Drawn(torch.stack(drawn, 1), logp)
+        return SampledStructures(torch.stack(drawn, 1), logp)
 
     def judge(
         self, states: torch.Tensor, actions: torch.Tensor

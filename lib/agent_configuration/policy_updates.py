@@ -23,7 +23,7 @@ VERSION = 1  # of the updates of policies
 
 
 @dataclass(frozen=True)
-class Batch:
+class EpisodeBatch:
     """Episodes to learn from. states: (n, d); structures: (n, parts); logp: (n,) of the whole structure when it was
     drawn; steps: prompt decisions, None for flat policies; rewards: (n,); groups: (n,) which question; runs: (n,) which
     of several trainings that go on side by side, None for one."""
@@ -95,7 +95,7 @@ class Rules:
     grouped: bool = False
 
 
-def update(structure: Side, prompt: Side | None, batch: Batch, rules: Rules) -> dict[str, float]:
+def update(structure: Side, prompt: Side | None, batch: EpisodeBatch, rules: Rules) -> dict[str, float]:
     """One batch of policy gradients on both policies; returns losses and entropies of the last epoch.
 
     rules.grouped: group-relative advantages without a value network (GRPO), otherwise PPO's G - V(s).
@@ -144,7 +144,7 @@ def _whitened(values: torch.Tensor, runs: torch.Tensor | None) -> torch.Tensor:
     return losses.group_advantages(values, runs, correction=0, least=1e-8)
 
 
-def joined(batches: Sequence[Batch]) -> Batch:
+def joined(batches: Sequence[EpisodeBatch]) -> EpisodeBatch:
     """Several batches as one."""
     offsets = np.cumsum([0, *(len(batch) for batch in batches)])
     steps = None
@@ -161,10 +161,10 @@ def joined(batches: Sequence[Batch]) -> Batch:
         )
     whole = {
         name: torch.cat([getattr(b, name) for b in batches])
-        for name in Batch.__dataclass_fields__
+        for name in EpisodeBatch.__dataclass_fields__
         if name != "steps" and getattr(batches[0], name) is not None
     }
-    return Batch(**whole, steps=steps)
+    return EpisodeBatch(**whole, steps=steps)
 
 
 def _epoch(

@@ -12,11 +12,12 @@ import pandas as pd
 from lib import stats
 from lib.agent_configuration import baselines
 from lib.agent_configuration.action_space import WORKFLOWS
-from lib.agent_configuration.experiment import Results
+from lib.agent_configuration.experiment import AgentConfigurationResults
 from lib.agent_configuration.search import BASE
 from lib.agent_configuration.variants import ALONE, NAMED, TESTED, VARIANTS
 from lib.config import Params
 from lib.experiment import seeds
+from lib.stats.ranges import NONNEGATIVE, UNIT
 from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
 
 SYSTEM = "configuration"  # of the record
@@ -47,7 +48,7 @@ def stand_in(params: Params) -> str:
     return " (agents: scripted stand-in)" if backend(params) == "scripted" else ""
 
 
-def rows(results: Results, params: Params) -> pd.DataFrame:
+def rows(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:
     """All rows of the results table, see `results_table.write_results`; own columns: those of `agent_system.table`,
     mille (dollars per 1,000 questions) and error."""
     tests, larger = results.tests, params.configuration.larger
@@ -76,7 +77,7 @@ def rows(results: Results, params: Params) -> pd.DataFrame:
     )
 
 
-def everybody(results: Results, params: Params) -> pd.DataFrame:
+def everybody(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:
     """Test rows of all of `variants.TESTED` under the agents' model, with variant and seed. The best constant, and the
     best of each kind, are chosen on training questions; the oracle takes, afterwards, the best of all that anybody
     tried."""
@@ -107,14 +108,14 @@ def everybody(results: Results, params: Params) -> pd.DataFrame:
     return every.assign(seed=every["seed"].fillna(0).astype(int))
 
 
-def sampled(results: Results, split: str = "test") -> pd.DataFrame:
+def sampled(results: AgentConfigurationResults, split: str = "test") -> pd.DataFrame:
     """Rows of configurations that were sampled without learning: variant is the workflow, seed the configuration."""
     tried = results.searched
     tried = tried[(tried["set"] == "sampled") & (tried["split"] == split)]
     return tried.assign(method=tried["workflow"], seed=tried["number"])
 
 
-def best_of_each(results: Results) -> pd.DataFrame:
+def best_of_each(results: AgentConfigurationResults) -> pd.DataFrame:
     """Test rows, by workflow, of its configuration that was paid best on training questions."""
     found = [
         baselines.constant(part) for _, part in results.searched.groupby("workflow", sort=False)
@@ -123,7 +124,7 @@ def best_of_each(results: Results) -> pd.DataFrame:
     return every.assign(method=every["workflow"], seed=0)
 
 
-def episodes(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
+def episodes(results: AgentConfigurationResults) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Training episodes of what was trained on all kinds, and what every update left: with variant (its label), and how
     many episodes were played until then. Updates of group-relative training are larger, hence fewer."""
     labels = {variant.name: variant.label for variant in VARIANTS}
@@ -235,7 +236,9 @@ def adapts(found: pd.DataFrame) -> pd.DataFrame:
         "told by the kind, bits": told,
     }
     parts = {
-        name: stats.statistic(numbered, ["choice", "group"], each, "method")
+        name: stats.statistic(
+            numbered, ["choice", "group"], each, "method", UNIT if name == "Gini" else NONNEGATIVE
+        )
         for name, each in columns.items()
     }
     for part in (

@@ -33,7 +33,7 @@ from lib.agent_configuration.action_space import AGENTS, SUBSETS, TOOLS, WORKFLO
 from lib.agent_configuration.batched_policies import ManyParts, ManySide
 from lib.agent_configuration.batched_policies import prompts as stacked_prompts
 from lib.agent_configuration.policies import PromptPolicy
-from lib.agent_configuration.policy_updates import Batch, Rules
+from lib.agent_configuration.policy_updates import EpisodeBatch, Rules
 from lib.agent_configuration.questions import KINDS
 from lib.config import ROOT, ConfigurationGlassSettings, ConfigurationSettings
 from lib.experiment import artifacts, results_table, seeds, sweep
@@ -67,7 +67,7 @@ ROLES = np.kron(
 
 
 @dataclass(frozen=True)
-class Variant:
+class SyntheticConfigurationVariant:
     """One way to train. kind: hierarchy, bandit or episodes, as in the lesson; gamma: instead of the lesson's."""
 
     name: str
@@ -76,13 +76,13 @@ class Variant:
     gamma: float | None = None
 
 
-ARC, UNDISCOUNTED = Variant("ARC without SFT"), Variant("ARC, no discount", gamma=1.0)
+ARC, UNDISCOUNTED = SyntheticConfigurationVariant("ARC without SFT"), SyntheticConfigurationVariant("ARC, no discount", gamma=1.0)
 VARIANTS = (
     ARC,
     UNDISCOUNTED,
-    Variant("ARC without masks", masked=False),
-    Variant("RL bandit", kind="bandit"),
-    Variant("RL episodes", kind="episodes"),
+    SyntheticConfigurationVariant("ARC without masks", masked=False),
+    SyntheticConfigurationVariant("RL bandit", kind="bandit"),
+    SyntheticConfigurationVariant("RL episodes", kind="episodes"),
 )
 NAMED = {
     variant.name.replace(",", "").replace(" ", "-").lower(): variant for variant in VARIANTS
@@ -139,7 +139,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Worlds:
+class ConfigurationWorlds:
     """R worlds. workflow: (R, kinds, 9); tools: (R, kinds, 4), what an agent that has it wins; budgets: (R, kinds, 3,
     3), by agent and tier; atoms: (R, kinds, 3, ATOMS); base: of the logit; noise: (R,), its temperature."""
 
@@ -157,7 +157,7 @@ class Worlds:
     @classmethod
     def drawn(
         cls, settings: ConfigurationSettings, seed: int, interaction: float, noise: float
-    ) -> Worlds:
+    ) -> ConfigurationWorlds:
         """One world by lot. Main effects have deviation .7 for workflows and .5 for the rest; what the kind changes has
         as much times `interaction`, and sums to nothing over the kinds. More tokens help, less and less."""
         rng, kinds = seeds.rng("configuration", "glass", "world", seed=seed), len(KINDS)
@@ -177,7 +177,7 @@ class Worlds:
         )
 
     @classmethod
-    def together(cls, worlds: Sequence[Worlds]) -> Worlds:
+    def together(cls, worlds: Sequence[ConfigurationWorlds]) -> ConfigurationWorlds:
         """Several as one, in order."""
         names = ("workflow", "tools", "budgets", "atoms", "noise")
         return replace(
@@ -235,7 +235,7 @@ class Bounds:
     best: np.ndarray
 
 
-def bounds(worlds: Worlds) -> Bounds:
+def bounds(worlds: ConfigurationWorlds) -> Bounds:
     """What nobody can exceed, and the best that needs no choice, of every world."""
     found = [_bounded(worlds, run) for run in range(len(worlds))]
     return Bounds(*(np.stack(part) for part in zip(*found, strict=True)))
@@ -244,7 +244,7 @@ def bounds(worlds: Worlds) -> Bounds:
 _CHUNK = 64  # structures that are tried with all atoms at once
 
 
-def _bounded(worlds: Worlds, run: int) -> tuple[np.ndarray, ...]:
+def _bounded(worlds: ConfigurationWorlds, run: int) -> tuple[np.ndarray, ...]:
     """One world's `Bounds`. For the constant, structures are tried in the order of what each would get if every kind
     had its own atoms, until not even that beats what was found: exact, without trying all 41,904 x 512."""
     every, kinds, noise = _every(tuple(worlds.settings.tiers)), range(len(KINDS)), worlds.noise[run]
@@ -289,17 +289,17 @@ def _bounded(worlds: Worlds, run: int) -> tuple[np.ndarray, ...]:
 
 
 @dataclass
-class Trained:
+class TrainedPolicies:
     """Policies of R trainings with everything that they were paid for: batches and whether each was right."""
 
     structure: ManyParts
     prompt: PromptPolicy | None
-    buffer: list[tuple[Batch, np.ndarray]]
+    buffer: list[tuple[EpisodeBatch, np.ndarray]]
 
     @torch.no_grad()
     def decide(
         self, states: Tensor, dice: torch.Generator | None
-    ) -> tuple[np.ndarray, np.ndarray, Batch]:
+    ) -> tuple[np.ndarray, np.ndarray, EpisodeBatch]:
         """Structures (n, 6), told (n, 3, ATOMS) bool, and what is needed to learn from them; without dice the
         likeliest."""
         drawn = self.structure.draw(states, dice)
@@ -316,7 +316,7 @@ class Trained:
         return (
             _repaired(structures),
             told,
-            Batch(states, drawn.actions, drawn.logp, steps, empty, empty),
+            EpisodeBatch(states, drawn.actions, drawn.logp, steps, empty, empty),
         )
 
 
@@ -336,7 +336,7 @@ def _flat_atoms(picked: np.ndarray) -> np.ndarray:
     return (named & ROLES).reshape(-1, len(AGENTS), len(AGENTS), ATOMS).sum(2).astype(bool)
 
 
-def untrained(variant: Variant, runs: int, settings: ConfigurationGlassSettings) -> Trained:
+def untrained(variant: SyntheticConfigurationVariant, runs: int, settings: ConfigurationGlassSettings) -> TrainedPolicies:
     """The policies of a variant before any reward; each training has first weights of its own."""
     inputs, structures, prompts = len(KINDS), [], []
     for run in range(runs):
@@ -352,7 +352,7 @@ def untrained(variant: Variant, runs: int, settings: ConfigurationGlassSettings)
             else:
                 flat = {"bandit": policies.bandit, "episodes": policies.stepwise}[variant.kind]
                 structures.append(flat(inputs, ROLES.shape[1], settings.hidden))
-    return Trained(ManyParts.of(structures), stacked_prompts(prompts) if prompts else None, [])
+    return TrainedPolicies(ManyParts.of(structures), stacked_prompts(prompts) if prompts else None, [])
 
 
 def _states(run: np.ndarray, kind: np.ndarray, noise: np.ndarray) -> Tensor:
@@ -362,11 +362,11 @@ def _states(run: np.ndarray, kind: np.ndarray, noise: np.ndarray) -> Tensor:
 
 
 def trained(
-    variant: Variant,
-    worlds: Worlds,
+    variant: SyntheticConfigurationVariant,
+    worlds: ConfigurationWorlds,
     episodes: int,
-    after: Callable[[int, Trained], None] = lambda episode, policy: None,
-) -> Trained:
+    after: Callable[[int, TrainedPolicies], None] = lambda episode, policy: None,
+) -> TrainedPolicies:
     """Train one variant in every world; after(episodes so far, policies) is called at the start and after each update.
     All variants meet the same questions by the same dice."""
     settings, runs = worlds.settings, len(worlds)
@@ -418,7 +418,7 @@ class Elite:
     tau: np.ndarray
 
 
-def elite(whole: Batch, correct: np.ndarray, share: float, by_kind: bool) -> Elite:
+def elite(whole: EpisodeBatch, correct: np.ndarray, share: float, by_kind: bool) -> Elite:
     """`learn.elite` of each training: one threshold for all questions, or one for each kind."""
     run, kind, paid = (x.numpy() for x in (whole.runs, whole.groups, whole.rewards))
     tau, chosen = np.zeros((run.max() + 1, len(KINDS))), np.zeros(len(run), bool)
@@ -431,8 +431,8 @@ def elite(whole: Batch, correct: np.ndarray, share: float, by_kind: bool) -> Eli
 
 
 def imitated(
-    found: Trained, whole: Batch, chosen: np.ndarray, settings: ConfigurationSettings
-) -> Trained:
+    found: TrainedPolicies, whole: EpisodeBatch, chosen: np.ndarray, settings: ConfigurationSettings
+) -> TrainedPolicies:
     """SFT of all trainings on their elites, structures and prompts each on its own decisions (ARC, eq. 6)."""
     box = settings.glass
     runs = int(whole.runs.max()) + 1
@@ -481,10 +481,10 @@ def _epochs(
 # What a policy is worth ----------------------------------------------------------------------------
 
 
-class Judge:
+class ConfigurationEvaluation:
     """The same questions for every variant and look."""
 
-    def __init__(self, worlds: Worlds) -> None:
+    def __init__(self, worlds: ConfigurationWorlds) -> None:
         self.worlds, self.box = worlds, worlds.settings.glass
         runs, kinds, states = len(worlds), len(KINDS), self.box.states
         self.run = np.repeat(np.arange(runs), kinds * states)
@@ -493,7 +493,7 @@ class Judge:
         noise = self.box.observation_noise * rng.standard_normal((kinds * states, kinds))
         self.states = _states(self.run, self.kind, np.concatenate([noise] * runs))
 
-    def likeliest(self, found: Trained) -> np.ndarray:
+    def likeliest(self, found: TrainedPolicies) -> np.ndarray:
         """The exact expected reward of the likeliest choices, (R, kinds)."""
         structures, told, _ = found.decide(self.states, None)
         return self._by_kind(self._worth(structures, told)[0])
@@ -507,7 +507,7 @@ class Judge:
         return values.reshape(len(self.worlds), len(KINDS), -1).mean(-1)
 
     def rows(
-        self, variant: str, found: Trained, step: int, kept: Elite | None = None, whole=None
+        self, variant: str, found: TrainedPolicies, step: int, kept: Elite | None = None, whole=None
     ) -> pd.DataFrame:
         """One row for each training and kind of question: reward, right, asked (calls) and instructions of the
         likeliest choices, the workflow chosen most; drawn: the reward under dice. Of an imitating policy also `margin`,
@@ -529,7 +529,7 @@ class Judge:
             method=variant, role="paper" if step else "start", step=step
         )
 
-    def _drawn(self, found: Trained, known: set | None) -> tuple[np.ndarray, np.ndarray]:
+    def _drawn(self, found: TrainedPolicies, known: set | None) -> tuple[np.ndarray, np.ndarray]:
         total, out = 0.0, 0.0
         for i in range(self.box.num_samples):
             dice = seeds.torch_generator("configuration", "glass", "looks", seed=i)
@@ -554,8 +554,8 @@ def _framed(held: dict[str, np.ndarray], workflow: np.ndarray) -> pd.DataFrame:
     )
 
 
-def enumerated(worlds: Worlds, step: int) -> pd.DataFrame:
-    """The best constant and the optimum, as `Judge.rows`."""
+def enumerated(worlds: ConfigurationWorlds, step: int) -> pd.DataFrame:
+    """The best constant and the optimum, as `ConfigurationEvaluation.rows`."""
     found = bounds(worlds)
     one = np.repeat(found.structure[:, 0], len(KINDS))
     constant = _framed({"reward": found.constant}, one).assign(
@@ -576,7 +576,7 @@ def _names(
     return [row.tobytes() for row in rows]
 
 
-def _known(whole: Batch, kept: Elite) -> set[bytes]:
+def _known(whole: EpisodeBatch, kept: Elite) -> set[bytes]:
     """The choices of the elite, by world and kind."""
     rows = np.flatnonzero(kept.chosen)
     told = np.zeros((len(whole), ROLES.shape[1]), bool)
@@ -656,7 +656,7 @@ def versions(kind: str) -> dict[str, int]:
     return decided_by
 
 
-def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
+def work(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> None:
     """One job, by its kind."""
     torch.set_num_threads(1)
     kind = job.settings["job"]
@@ -668,25 +668,25 @@ def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
         rows = atlas(settings, progress).assign(split="atlas")
     else:
         worlds = [
-            Worlds.drawn(settings, seed, glass.interaction, glass.noise)
+            ConfigurationWorlds.drawn(settings, seed, glass.interaction, glass.noise)
             for seed in range(glass.seeds)
         ]
-        worlds = Worlds.together(worlds)
+        worlds = ConfigurationWorlds.together(worlds)
         if kind == ENUMERATED:
             rows = enumerated(worlds, glass.eval_points[-1])
         else:
-            rows = looks(Variant(**job.settings["variant"]), worlds, progress)
+            rows = looks(SyntheticConfigurationVariant(**job.settings["variant"]), worlds, progress)
         rows = rows.assign(split="test")
     artifacts.write_parquet(folder / "rows.parquet", rows)
 
 
 def looks(
-    variant: Variant, worlds: Worlds, progress: Callable[[float], None] = lambda share: None
+    variant: SyntheticConfigurationVariant, worlds: ConfigurationWorlds, progress: Callable[[float], None] = lambda share: None
 ) -> pd.DataFrame:
     """One variant trained in every world, judged on its way, and imitation where it is ARC."""
-    box, judge, parts = worlds.settings.glass, Judge(worlds), []
+    box, judge, parts = worlds.settings.glass, ConfigurationEvaluation(worlds), []
 
-    def after(episodes: int, found: Trained) -> None:
+    def after(episodes: int, found: TrainedPolicies) -> None:
         progress(episodes / box.eval_points[-1])
         if episodes in box.eval_points:
             parts.append(judge.rows(variant.name, found, episodes))
@@ -720,10 +720,10 @@ def atlas(
     places = [
         (i, n, s) for i in box.interactions for n in box.noises for s in range(box.map_seeds)
     ]  # on the map
-    worlds = Worlds.together([Worlds.drawn(settings, s, i, n) for i, n, s in places])
-    judge, limits, found = Judge(worlds), bounds(worlds), {}
+    worlds = ConfigurationWorlds.together([ConfigurationWorlds.drawn(settings, s, i, n) for i, n, s in places])
+    judge, limits, found = ConfigurationEvaluation(worlds), bounds(worlds), {}
 
-    def after(episodes: int, policy: Trained) -> None:
+    def after(episodes: int, policy: TrainedPolicies) -> None:
         progress(episodes / box.map_episodes)
         if episodes and episodes % box.map_every == 0:
             found[episodes] = judge.likeliest(policy).mean(1) > limits.constant.mean(1)

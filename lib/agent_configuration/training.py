@@ -1,6 +1,6 @@
 """A policy of ARC, or one of its flat rivals, on its way: questions in, configurations out, rewards back.
 
-`Policy` is what chooses; `Training` plays batches of questions on the agent system and learns from what they are
+`ConfigurationPolicy` is what chooses; `ConfigurationTraining` plays batches of questions on the agent system and learns from what they are
 paid; `refine` and `prefer_better` are the two refinements, SFT on the elite and DPO on pairs, both from the buffer
 alone, without another call to an agent.
 """
@@ -17,10 +17,10 @@ import torch
 
 from lib.agent_configuration import action_space, policies, policy_updates
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_system import Job, System, table
+from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
 from lib.agent_configuration.atoms import Atom, roles
 from lib.agent_configuration.policies import Parts, PromptPolicy, Steps
-from lib.agent_configuration.policy_updates import Batch, Rules, Side
+from lib.agent_configuration.policy_updates import EpisodeBatch, Rules, Side
 from lib.agent_configuration.rewards import Weights
 from lib.experiment import seeds
 from lib.tasks import Item
@@ -30,7 +30,7 @@ KINDS = ("hierarchy", "bandit", "episodes")  # of policies
 
 
 @dataclass
-class Decision:
+class ConfigurationDecisions:
     """What a policy chose for a batch: configurations, and what is needed to learn from them."""
 
     configurations: list[Configuration]
@@ -39,7 +39,7 @@ class Decision:
     steps: Steps | None
 
 
-class Policy:
+class ConfigurationPolicy:
     """What chooses a configuration from a state. kind: of `KINDS`; masked: whether the hierarchy masks."""
 
     def __init__(
@@ -56,11 +56,11 @@ class Policy:
                 self.structure, self.prompt = flat(inputs, len(atoms)), None
 
     @torch.no_grad()
-    def decide(self, states: torch.Tensor, generator: torch.Generator | None = None) -> Decision:
+    def decide(self, states: torch.Tensor, generator: torch.Generator | None = None) -> ConfigurationDecisions:
         """Configurations for states, (n, inputs); without a generator the likeliest."""
         drawn = self.structure.draw(states, generator)
         if self.prompt is None:
-            return Decision(
+            return ConfigurationDecisions(
                 [self._flat(row) for row in drawn.actions.tolist()], drawn.actions, drawn.logp, None
             )
         chosen, steps = self.prompt.draw(states, drawn.actions, generator)
@@ -71,7 +71,7 @@ class Policy:
             )
             for row, told in zip(drawn.actions.tolist(), chosen, strict=True)
         ]
-        return Decision(made, drawn.actions, drawn.logp, steps)
+        return ConfigurationDecisions(made, drawn.actions, drawn.logp, steps)
 
     def _flat(self, row: Sequence[int]) -> Configuration:
         """What a flat action means: pinned parts are 0, atoms of other roles and repeated ones are ignored."""
@@ -100,7 +100,7 @@ class Policy:
             for name, value in module.state_dict().items()
         }
 
-    def take(self, arrays: Mapping[str, np.ndarray]) -> Policy:
+    def take(self, arrays: Mapping[str, np.ndarray]) -> ConfigurationPolicy:
         """Weights from `arrays`. Raises KeyError or RuntimeError for those of another policy."""
         for side, module in self.modules().items():
             own = {
@@ -113,7 +113,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """How a policy is trained. episodes: in all; batch: of an update; group: episodes per question (more than 1 only
     for group-relative advantages); draws: how many different tries of a question there are, for dice that fall
     differently; rates: of structure and prompt policy."""
@@ -132,7 +132,7 @@ class Plan:
 
 
 @dataclass
-class Training:
+class ConfigurationTraining:
     """A policy with its optimisers, its buffer and the questions that it learns from.
 
     states: (items, d), one row per item; played: rows of updates that were played before this training was killed.
@@ -141,15 +141,15 @@ class Training:
     stands in `played`: no agent is asked twice.
     """
 
-    policy: Policy
+    policy: ConfigurationPolicy
     system: System
     items: Sequence[Item]
     states: np.ndarray
-    plan: Plan
+    plan: TrainingPlan
     seed: int
     played: pd.DataFrame | None = None
     step: int = 0
-    buffer: list[tuple[Batch, np.ndarray]] = field(default_factory=list)
+    buffer: list[tuple[EpisodeBatch, np.ndarray]] = field(default_factory=list)
     rows: list[pd.DataFrame] = field(default_factory=list)
     learned: list[dict[str, float]] = field(default_factory=list)
 
@@ -168,7 +168,7 @@ class Training:
                 else Side.of(prompt, prompt.inputs, self.plan.rates[1], valued)
             )
 
-    def run(self, after: Callable[[Training], None] = lambda training: None) -> None:
+    def run(self, after: Callable[[ConfigurationTraining], None] = lambda training: None) -> None:
         """All updates that are not done; `after` each one, whoever wants may look."""
         while self.step < self.plan.updates:
             self.update()
@@ -186,13 +186,13 @@ class Training:
         dice = seeds.torch_generator("configuration", "choices", seed=self.seed * 10**6 + self.step)
         decision = self.policy.decide(states, dice)
         jobs = [
-            Job(self.items[i], made, int(draw))
+            ConfiguredQuestion(self.items[i], made, int(draw))
             for i, made, draw in zip(picked, decision.configurations, draws, strict=True)
         ]
         rows = self._played(jobs)
         rewards = torch.from_numpy(rows["reward"].to_numpy(np.float32))
         groups = torch.from_numpy(np.repeat(np.arange(different), self.plan.group))
-        batch = Batch(states, decision.structures, decision.logp, decision.steps, rewards, groups)
+        batch = EpisodeBatch(states, decision.structures, decision.logp, decision.steps, rewards, groups)
         self.rows.append(rows)
         self.buffer.append((batch, rows["correct"].to_numpy() == 1.0))
         self.learned.append(
@@ -201,7 +201,7 @@ class Training:
         )
         self.step += 1
 
-    def _played(self, jobs: Sequence[Job]) -> pd.DataFrame:
+    def _played(self, jobs: Sequence[ConfiguredQuestion]) -> pd.DataFrame:
         """The outcomes of a batch: from the agents, or from the file if they did it before."""
         if self.played is not None:
             known = self.played[self.played["step"] == self.step].reset_index(drop=True)
@@ -231,7 +231,7 @@ class Refining:
     bad: float = 2.0
 
 
-def refine(training: Training, refining: Refining, seed: int) -> tuple[Policy, dict[str, float]]:
+def refine(training: ConfigurationTraining, refining: Refining, seed: int) -> tuple[ConfigurationPolicy, dict[str, float]]:
     """SFT of structure and prompt policy, each on its own decisions of the elite; masks stay (ARC, 3.3).
 
     Returns another policy, and the threshold, the elite's size and its mean reward.
@@ -276,7 +276,7 @@ def _epochs(
         )
 
 
-def pairs(training: Training, refining: Refining) -> np.ndarray:
+def pairs(training: ConfigurationTraining, refining: Refining) -> np.ndarray:
     """(pairs, 2) rows of the buffer: of one question, a right one paid `good` or more and a wrong one `bad` or less."""
     rewards, correct = _told(training)
     keys = pd.concat(training.rows, ignore_index=True)["prompt"].to_numpy()
@@ -294,8 +294,8 @@ def pairs(training: Training, refining: Refining) -> np.ndarray:
 
 
 def prefer_better(
-    training: Training, refining: Refining, seed: int
-) -> tuple[Policy, dict[str, float]]:
+    training: ConfigurationTraining, refining: Refining, seed: int
+) -> tuple[ConfigurationPolicy, dict[str, float]]:
     """DPO from the trained policy, on pairs of its buffer (ARC, appendix H). Returns another policy, and the pairs."""
     policy, matched = _copied(training.policy), pairs(training, refining)
     if not len(matched):
@@ -328,7 +328,7 @@ def prefer_better(
     return policy, {"pairs": len(matched)}
 
 
-def _judged(policy: Policy, whole: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+def _judged(policy: ConfigurationPolicy, whole: EpisodeBatch) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probability of every episode's decisions, (n,), and the mean entropy."""
     logp, spread = policy.structure.judge(whole.states, whole.structures)
     if policy.prompt is None or whole.steps is None:
@@ -337,12 +337,12 @@ def _judged(policy: Policy, whole: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     return logp + policy_updates.summed(later, whole.steps, len(whole)), spread.mean() + more.mean()
 
 
-def _copied(policy: Policy) -> Policy:
+def _copied(policy: ConfigurationPolicy) -> ConfigurationPolicy:
     twin = deepcopy(policy)
     return twin.take({name: value.copy() for name, value in policy.arrays().items()})
 
 
-def _told(training: Training) -> tuple[np.ndarray, np.ndarray]:
+def _told(training: ConfigurationTraining) -> tuple[np.ndarray, np.ndarray]:
     """Rewards and correctness of the whole buffer, (n,) each."""
     rewards = np.concatenate([batch.rewards.numpy() for batch, _ in training.buffer])
     return rewards, np.concatenate([correct for _, correct in training.buffer]).astype(bool)

@@ -10,7 +10,7 @@ VERSION = 1  # of what follows the training of a variant
 
 
 @dataclass(frozen=True)
-class Variant:
+class ConfigurationVariant:
     """One training. kind: of `training.KINDS`; masked: whether a hierarchy masks; grouped: group-relative advantages
     (GRPO) instead of PPO with value networks; only: the one kind of question that it learns from, all if empty."""
 
@@ -42,16 +42,16 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("arc", "ARC", "hierarchy"),
-    Variant("bandit", "RL bandit", "bandit"),
-    Variant("episodes", "RL episodes", "episodes"),
-    Variant("grpo", "ARC by GRPO", "hierarchy", grouped=True),
+    ConfigurationVariant("arc", "ARC", "hierarchy"),
+    ConfigurationVariant("bandit", "RL bandit", "bandit"),
+    ConfigurationVariant("episodes", "RL episodes", "episodes"),
+    ConfigurationVariant("grpo", "ARC by GRPO", "hierarchy", grouped=True),
 )
 ALONE = tuple(
-    Variant(f"only-{kind.name}", f"ARC on {kind.name} alone", "hierarchy", only=kind.name)
+    ConfigurationVariant(f"only-{kind.name}", f"ARC on {kind.name} alone", "hierarchy", only=kind.name)
     for kind in KINDS
 )
-UNMASKED = Variant("unmasked", "ARC without masks", "hierarchy", masked=False)
+UNMASKED = ConfigurationVariant("unmasked", "ARC without masks", "hierarchy", masked=False)
 NAMED = {variant.name: variant for variant in (*VARIANTS, *ALONE)}
 
 # What is tested under one name each; a trained hierarchy leaves three policies.

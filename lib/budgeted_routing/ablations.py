@@ -22,7 +22,7 @@ SPENT, ASKED = Measure("cost_usd", "price of its calls", "lower"), Measure("aske
 DEAR = Measure("dear", "calls to the dearest expert", "")
 
 
-def prompts(params: Params, results: corl.Results) -> Comparison:
+def prompts(params: Params, results: corl.BudgetedRoutingResults) -> Comparison:
     """Soft prompts name the budget, hard ones also say what to do under it. Each before and after training, on
     questions with the low budget: is it the words or the reward that saves?"""
     arms = {
@@ -51,7 +51,7 @@ def prompts(params: Params, results: corl.Results) -> Comparison:
     )
 
 
-def budgets(params: Params, results: corl.Results) -> Comparison:
+def budgets(params: Params, results: corl.BudgetedRoutingResults) -> Comparison:
     """Trained under soft and under hard prompts: the high budget held against the low one (Figure 3)."""
     arms = {"soft": "corl", "hard": "hard"}
     parts = [
@@ -127,7 +127,7 @@ def _boxed(
     return Comparison(name, about, frame.assign(unit=frame["seed"]), against, measures, "policy")
 
 
-def _tests(results: corl.Results, method: str, style: str, word: str | None) -> pd.DataFrame:
+def _tests(results: corl.BudgetedRoutingResults, method: str, style: str, word: str | None) -> pd.DataFrame:
     """Test episodes without dice, of the seeds that every method has."""
     part = results.episodes[results.episodes["method"] == method]
     part = part[
@@ -139,6 +139,6 @@ def _tests(results: corl.Results, method: str, style: str, word: str | None) -> 
     return part.assign(unit=part["item"], cost_usd=part["cost_usd"] * MILLION)
 
 
-def controllers(params: Params, **where) -> corl.Results:
+def controllers(params: Params, **where) -> corl.BudgetedRoutingResults:
     """The trainings of lesson 05 that the ablations are about. where: of study.run."""
     return corl.run(params, [NAMED[name] for name in ("corl", "hard")], **where)

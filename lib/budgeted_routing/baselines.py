@@ -68,7 +68,7 @@ ROUTERS: dict[str, Route] = {}  # every router by its name, in the order of the 
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RouterResult:
     """What a router made of n test questions: right, dollars (n,), and the strategy chosen for each."""
 
     correct: np.ndarray
@@ -86,10 +86,10 @@ def router(name: str) -> Callable[[Route], Route]:
     return add
 
 
-def asked(test: Tried, columns: np.ndarray) -> Outcome:
+def asked(test: Tried, columns: np.ndarray) -> RouterResult:
     """What comes of asking one strategy for each question; columns: (n,) places of strategies."""
     at = np.arange(len(columns)), columns
-    return Outcome(test.correct[at], test.cost_usd[at], np.array(test.strategies)[columns])
+    return RouterResult(test.correct[at], test.cost_usd[at], np.array(test.strategies)[columns])
 
 
 def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequence[str]) -> Tried:
@@ -127,7 +127,7 @@ def compare(train: Tried, test: Tried, budgets: Mapping[str, float], seed: int =
     return pd.concat(tables, ignore_index=True)
 
 
-def _rows(found: Outcome, name: str, label: str, budget: float) -> pd.DataFrame:
+def _rows(found: RouterResult, name: str, label: str, budget: float) -> pd.DataFrame:
     within = (found.cost_usd <= budget).astype(float)
     columns = {
         "correct": found.correct,
@@ -142,7 +142,7 @@ def _rows(found: Outcome, name: str, label: str, budget: float) -> pd.DataFrame:
 
 
 @router("random")
-def _random(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+def _random(train: Tried, test: Tried, budget: float, seed: int) -> RouterResult:
     """Among experts, as the paper's random assignment."""
     rng = seeds.rng("routing", "baselines", "random", seed=seed)
     return asked(
@@ -151,21 +151,21 @@ def _random(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
 
 
 @router("best constant")
-def _constant(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+def _constant(train: Tried, test: Tried, budget: float, seed: int) -> RouterResult:
     """The strategy that is paid best on the training questions."""
     column = best(train.reward(budget).mean(0)[None], train.cheap_first)[0]
     return asked(test, np.full(len(test.prompts), column))
 
 
 @router("nearest neighbours")
-def _nearest(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+def _nearest(train: Tried, test: Tried, budget: float, seed: int) -> RouterResult:
     """The strategy that was paid best on the training questions most similar to each."""
     learn, new = features(train.prompts, test.prompts)
     return asked(test, best(neighbours(learn, train.reward(budget), new), train.cheap_first))
 
 
 @router("logistic")
-def _by_logistic(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+def _by_logistic(train: Tried, test: Tried, budget: float, seed: int) -> RouterResult:
     """The strategy whose reward is predicted to be highest."""
     learn, new = features(train.prompts, test.prompts)
     return asked(test, best(_logistic(learn, train.reward(budget), new), train.cheap_first))
@@ -242,7 +242,7 @@ def _trust(train: Tried, test: Tried) -> tuple[np.ndarray, np.ndarray]:
 
 
 @router("cascade")
-def _cascade(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+def _cascade(train: Tried, test: Tried, budget: float, seed: int) -> RouterResult:
     """With the list of stages and the threshold, as FrugalGPT learns both, that the training questions are paid best
     for at this budget; of equals the cheapest."""
     trust, numbers = _trust(train, test), range(len(train.stages))
@@ -251,7 +251,7 @@ def _cascade(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
     learned = [_escalated(train, trust[0], *way, budget) for way in ways]
     best = max(range(len(ways)), key=lambda i: (learned[i][2].mean(), -learned[i][1].mean()))
     correct, cost_usd, _, last = _escalated(test, trust[1], *ways[best], budget)
-    return Outcome(correct, cost_usd, last)
+    return RouterResult(correct, cost_usd, last)
 
 
 def _escalated(
@@ -275,7 +275,7 @@ def _escalated(
 
 
 @router("oracle")
-def _oracle(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+def _oracle(train: Tried, test: Tried, budget: float, seed: int) -> RouterResult:
     """The cheapest strategy that is paid, for every question; the cheapest of all where none is."""
     paid, order = test.reward(budget), test.cheap_first
     rows = zip(paid, test.cost_usd, strict=True)

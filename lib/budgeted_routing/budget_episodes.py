@@ -15,7 +15,7 @@ VERSION = 1  # of episodes under a budget
 
 
 @dataclass(frozen=True)
-class Task:
+class BudgetTask:
     """A question under a budget. label: how the prompt names the budget; budget: B in dollars; attempt: which of the
     experts' independent replies are heard."""
 
@@ -26,7 +26,7 @@ class Task:
     attempt: int = 0
 
 
-class Episode(rollout.Episode):
+class BudgetEpisode(rollout.Episode):
     """What became of a question under a budget."""
 
     @property
@@ -46,12 +46,12 @@ Judge = Callable[[Item, str], float]
 def roll(
     voice: Voice,
     pool: Pool,
-    wanted: Sequence[Task],
+    wanted: Sequence[BudgetTask],
     rounds: int,
     key: int,
     temperature: float = 1.0,
     judge: Judge = tasks.score,
-) -> list[Episode]:
+) -> list[BudgetEpisode]:
     """An episode per task, in order. key: seed of this batch; judge(item, reply): r_p in [0, 1].
 
     With a lab voice an episode's draws depend on key and on its place in `wanted`, not on who else is in the batch.
@@ -59,7 +59,7 @@ def roll(
     rolled = []
     for task in wanted:
         ids = voice.prompt(call_protocol.messages(task.style, task.label, task.item.prompt))
-        rolled.append(Episode(task, list(ids), [False] * len(ids), len(ids)))
+        rolled.append(BudgetEpisode(task, list(ids), [False] * len(ids), len(ids)))
     play(voice, _Experts(pool), rolled, rounds, key, temperature)
     for episode in rolled:
         if episode.exchanges:  # none where the question alone fills the window

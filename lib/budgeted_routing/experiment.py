@@ -20,9 +20,9 @@ from lib import config as parameters
 from lib import tasks
 from lib.budgeted_routing import budget_episodes as budgeted_episodes
 from lib.budgeted_routing import expert_outcomes, variants
-from lib.budgeted_routing.budget_episodes import Episode, Task, roll
+from lib.budgeted_routing.budget_episodes import BudgetEpisode, BudgetTask, roll
 from lib.budgeted_routing.expert_outcomes import CASSETTES, NAME, RUNS
-from lib.budgeted_routing.variants import VARIANTS, Budgets, Variant
+from lib.budgeted_routing.variants import VARIANTS, Budgets, RoutingVariant
 from lib.config import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.evaluation import TEST_SEED, run_tests
@@ -45,8 +45,8 @@ from lib.rl import rollout as interleaved_episodes
 from lib.rl import token_ppo as controller_learning
 from lib.rl import training_log as training_logs
 from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
-from lib.rl.generators import Lab
-from lib.rl.token_ppo import Learner, Sample
+from lib.rl.generators import LabGenerator
+from lib.rl.token_ppo import TokenPPO, Sample
 from lib.rl.training_log import spoken
 from lib.tasks import Item
 
@@ -74,7 +74,7 @@ _READ_BY_TRAINING = ("temperature", "train_items", "batch")
 
 
 @dataclass(frozen=True)
-class Results:
+class BudgetedRoutingResults:
     """What a study left.
 
     experts: on questions (`expert_outcomes.tried`); episodes: test episodes (`episode_rows`) with method, seed, style
@@ -94,11 +94,11 @@ class Results:
 
 def run(
     params: Params,
-    compared: Sequence[Variant] = VARIANTS,
+    compared: Sequence[RoutingVariant] = VARIANTS,
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "training controllers",
-) -> Results:
+) -> BudgetedRoutingResults:
     """Do what is not done yet. Raises ModelError without the lab models, ParamsError for experts that a lab
     controller cannot name."""
     settings, runs = params.routing, Path(runs)
@@ -122,7 +122,7 @@ def run(
 
     trial = first_jobs[0].folder(runs)
     experts = artifacts.read_parquet(trial / "experts.parquet")
-    return Results(
+    return BudgetedRoutingResults(
         experts=experts,
         episodes=finished.read_tables("episodes", START),
         rollouts=finished.read_tables("rollouts", START),
@@ -151,7 +151,7 @@ def _check(settings: RoutingSettings) -> None:
         )
 
 
-def plan(params: Params, compared: Sequence[Variant] = VARIANTS) -> str:
+def plan(params: Params, compared: Sequence[RoutingVariant] = VARIANTS) -> str:
     """How many calls the study makes at most, and what endpoints among the experts may cost: a sentence."""
     settings = params.routing
     times = {variant.name: _seeds(settings, variant) for variant in compared}
@@ -175,7 +175,7 @@ def plan(params: Params, compared: Sequence[Variant] = VARIANTS) -> str:
     return announcement(params.llm, shares)
 
 
-def _seeds(settings: RoutingSettings, variant: Variant) -> int:
+def _seeds(settings: RoutingSettings, variant: RoutingVariant) -> int:
     return settings.seeds if variant.name == MAIN else min(settings.seeds, settings.ablation_seeds)
 
 
@@ -264,7 +264,7 @@ def _order(settings: RoutingSettings) -> dict[str, list[str]]:
 
 
 def make_jobs(
-    params: Params, compared: Sequence[Variant], first_jobs: Sequence[sweep.Job]
+    params: Params, compared: Sequence[RoutingVariant], first_jobs: Sequence[sweep.Job]
 ) -> list[sweep.Job]:
     """One job per variant and seed, and one for the start of every seed: short ones last, which run side by side.
 
@@ -301,7 +301,7 @@ def make_jobs(
     return jobs
 
 
-def _training_settings(params: Params, variant: Variant) -> dict[str, Any]:
+def _training_settings(params: Params, variant: RoutingVariant) -> dict[str, Any]:
     """What a job is handed of a variant and of the parameters."""
     settings = params.routing
     learn = parameters.validate(
@@ -342,7 +342,7 @@ def _start_settings(params: Params, seed: int) -> dict[str, Any]:
     }
 
 
-def _plan_tests(settings: RoutingSettings, tested: Sequence[Variant]) -> list[dict[str, Any]]:
+def _plan_tests(settings: RoutingSettings, tested: Sequence[RoutingVariant]) -> list[dict[str, Any]]:
     """Style and temperature of every test: as in use, and of some variants as in training, beside what that leads
     to."""
     tests = []
@@ -458,13 +458,13 @@ class ControllerRun:
         trial = artifacts.read_parquet(run.input_folder("trial") / "experts.parquet")
         self.budgets = known_budgets(trial, self.settings, with_numbers)
         self.model = checkpoints.load(run.input_folder("controller") / "model")
-        self.voice = Lab(self.model, self.settings.turn_tokens, self.settings.response_tokens)
+        self.voice = LabGenerator(self.model, self.settings.turn_tokens, self.settings.response_tokens)
 
     def train_and_test(self) -> None:
         """Trains, tests, keeps the numbers and, of one seed, the weights."""
         is_training = self.run.kind == TRAINING
         if is_training:
-            self._train(Variant.from_settings(self.run.settings["variant"]))
+            self._train(RoutingVariant.from_settings(self.run.settings["variant"]))
         self.run.write_table("episodes", run_tests(self.run.settings["tests"], self._test))
         if is_training and self.seed == 0:
             checkpoints.save(self.model, self.run.folder / "model")
@@ -484,11 +484,11 @@ class ControllerRun:
         )
         return episode_rows(episodes, self.voice.decode, len(items))
 
-    def _train(self, variant: Variant) -> None:
+    def _train(self, variant: RoutingVariant) -> None:
         settings = self.settings
         learn = self.run.read_section("learn", LearnSettings)
         num_updates = self.run.settings["updates"]
-        learner = Learner(self.model, learn, token(PAD), num_updates, self.seed)
+        learner = TokenPPO(self.model, learn, token(PAD), num_updates, self.seed)
         tables = TrainingTables(self.run.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
 
@@ -519,7 +519,7 @@ class ControllerRun:
             self.run.report_progress,
         )
 
-    def _draw_tasks(self, variant: Variant, learner: Learner) -> list[Task]:
+    def _draw_tasks(self, variant: RoutingVariant, learner: TokenPPO) -> list[BudgetTask]:
         """The questions of one update; with group advantages every one stands there several times."""
         settings, seed = self.settings, self.seed * 10**6 + learner.step
         group = self._group(learner.settings)
@@ -536,7 +536,7 @@ class ControllerRun:
         return GROUP if learn.advantages == "group" else 1
 
 
-def samples(episodes: Sequence[Episode], group: int = 1) -> list[Sample]:
+def samples(episodes: Sequence[BudgetEpisode], group: int = 1) -> list[Sample]:
     """Episodes as the trainer takes them; `group` in a row answer the same question. One whose question leaves no
     room for a turn teaches nothing and is left out. Advantages are whitened under each budget word by itself: where
     little can be won, little is learned from otherwise."""
@@ -556,7 +556,7 @@ def samples(episodes: Sequence[Episode], group: int = 1) -> list[Sample]:
 
 
 def episode_rows(
-    episodes: Sequence[Episode],
+    episodes: Sequence[BudgetEpisode],
     decode: Callable[[Sequence[int]], str] | None = None,
     questions: int | None = None,
 ) -> pd.DataFrame:

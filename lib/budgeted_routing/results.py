@@ -13,7 +13,7 @@ import pandas as pd
 from lib import stats
 from lib.budgeted_routing import baselines
 from lib.budgeted_routing.baselines import ITSELF, ROUTERS
-from lib.budgeted_routing.experiment import START, Results
+from lib.budgeted_routing.experiment import START, BudgetedRoutingResults
 from lib.budgeted_routing.variants import NAMED
 from lib.experiment import results_table
 from lib.rl import call_protocol
@@ -23,7 +23,7 @@ LABELS = {name: variant.label for name, variant in NAMED.items()}
 COLUMNS = ["seed", "correct", "within", "reward", "cost_usd", "calls", "malformed", "failures"]
 
 
-def rows(results: Results) -> pd.DataFrame:
+def rows(results: BudgetedRoutingResults) -> pd.DataFrame:
     """All of a study as rows of `lib.experiment.results_table`; also within (r_c), budget (dollars) and difficulty."""
     parts = [_tests(results), _trainings(results), _rivals(results)]
     return pd.concat(
@@ -31,12 +31,12 @@ def rows(results: Results) -> pd.DataFrame:
     )
 
 
-def write(results: Results) -> pd.DataFrame:
+def write(results: BudgetedRoutingResults) -> pd.DataFrame:
     """The record, written and read back."""
     return results_table.write_results(SYSTEM, rows(results))
 
 
-def _of(part: pd.DataFrame, results: Results) -> pd.DataFrame:
+def _of(part: pd.DataFrame, results: BudgetedRoutingResults) -> pd.DataFrame:
     """Columns that all episodes of controllers have."""
     return part[[*COLUMNS, "group", "condition", "difficulty", "budget"]].assign(
         method=part["method"].map(LABELS).fillna(part["method"]),
@@ -47,21 +47,21 @@ def _of(part: pd.DataFrame, results: Results) -> pd.DataFrame:
     )
 
 
-def _tests(results: Results) -> pd.DataFrame:
+def _tests(results: BudgetedRoutingResults) -> pd.DataFrame:
     part = results.episodes
     return _of(part, results).assign(
         split="test", style=part["style"], temperature=part["temperature"]
     )
 
 
-def _trainings(results: Results) -> pd.DataFrame:
+def _trainings(results: BudgetedRoutingResults) -> pd.DataFrame:
     """Rollouts, by update."""
     part = results.rollouts
     styles = part["method"].map(lambda method: NAMED[method].style if method in NAMED else "")
     return _of(part, results).assign(split="train", style=styles, step=part["step"])
 
 
-def _rivals(results: Results) -> pd.DataFrame:
+def _rivals(results: BudgetedRoutingResults) -> pd.DataFrame:
     """Every constant, every router and the oracle under every budget word."""
     experts = list(results.budgets.calls)
     known = {

@@ -33,7 +33,7 @@ _DRAWS = 6  # uniform numbers of an episode besides those of the noise: kind, tw
 
 
 @dataclass(frozen=True)
-class World:
+class RoutingWorlds:
     """Worlds of G controllers. Option 0 is to answer: by oneself at first, with the reply afterwards; the others call.
 
     right: (G, K, 1 + E), chances on every kind; price: (G, 1 + E), of a call; limit: (B,), what a budget allows;
@@ -75,7 +75,7 @@ class World:
         return torch.softmax(seen / self.noise**2, -1)
 
 
-def worlds(glass: RoutingGlassSettings, cells: Sequence[Mapping[str, float]]) -> World:
+def worlds(glass: RoutingGlassSettings, cells: Sequence[Mapping[str, float]]) -> RoutingWorlds:
     """A stack of worlds, cell after cell and in it seed after seed; a seed has the same accuracy noise in all cells.
 
     cells: values of KNOBS. complementarity: 0, specialists are alike on all kinds, to 1, each has a kind of its own;
@@ -105,7 +105,7 @@ def worlds(glass: RoutingGlassSettings, cells: Sequence[Mapping[str, float]]) ->
     stacked = [
         torch.tensor(np.array(each), dtype=torch.float32) for each in (correct, price, noise)
     ]
-    return World(
+    return RoutingWorlds(
         stacked[0], stacked[1], limit, stacked[2][:, None, None], glass.reply_signal_accuracy
     )
 
@@ -133,7 +133,7 @@ class Strategy:
         )
 
 
-def paths(world: World, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def paths(world: RoutingWorlds, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Every way through an episode: chance of a look (G, n, 1 + E, 2), chance of the look and a right answer
     (G, n, 1 + E, 2, 1 + E), and dollars (G, 1 + E, 1 + E). belief: (G, n, K)."""
     looks = world.looks
@@ -146,7 +146,7 @@ def paths(world: World, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return seen, torch.cat([handed, again], -1), world.price[:, :, None] + world.price[:, None, :]
 
 
-def value(world: World, belief: Tensor, strategy: Strategy) -> dict[str, Tensor]:
+def value(world: RoutingWorlds, belief: Tensor, strategy: Strategy) -> dict[str, Tensor]:
     """Exact means of a strategy on queries with these beliefs, (G, B, n): right, reward, dollars, within (the budget),
     asked (calls) and dear (calls of the last expert)."""
     seen, correct, cost_usd = paths(world, belief)
@@ -169,7 +169,7 @@ def value(world: World, belief: Tensor, strategy: Strategy) -> dict[str, Tensor]
     }
 
 
-def paid_paths(world: World, correct: Tensor, cost_usd: Tensor) -> Tensor:
+def paid_paths(world: RoutingWorlds, correct: Tensor, cost_usd: Tensor) -> Tensor:
     """What every path adds to the reward under every budget, (G, B, n, 1 + E, 2, 1 + E)."""
     return budget_reward.reward(
         correct[:, None],
@@ -178,7 +178,7 @@ def paid_paths(world: World, correct: Tensor, cost_usd: Tensor) -> Tensor:
     )
 
 
-def optimum(world: World, belief: Tensor) -> Strategy:
+def optimum(world: RoutingWorlds, belief: Tensor) -> Strategy:
     """The strategy that nothing beats which sees no more: the best second choice after every reply, then the best
     first, among all there are.
 
@@ -196,7 +196,7 @@ def optimum(world: World, belief: Tensor) -> Strategy:
     )
 
 
-def always(world: World, option: Tensor | int) -> Strategy:
+def always(world: RoutingWorlds, option: Tensor | int) -> Strategy:
     """One option whatever the query, its reply handed on. option: a number, or (G, B), one under every budget."""
     groups, options = world.price.shape
     first = torch.as_tensor(option).expand(groups, len(world.limit))[:, :, None]
@@ -207,7 +207,7 @@ def always(world: World, option: Tensor | int) -> Strategy:
     )
 
 
-def rivals(world: World, belief: Tensor) -> dict[str, Strategy]:
+def rivals(world: RoutingWorlds, belief: Tensor) -> dict[str, Strategy]:
     """Everybody who needs no training: each option for all queries, the best of them by the known chances, the best
     strategy that never looks at a query, though it may look at a reply, and the optimum. belief: (G, n, K)."""
     blind = torch.full_like(belief[:, :1], 1 / belief.shape[-1])
@@ -221,7 +221,7 @@ def rivals(world: World, belief: Tensor) -> dict[str, Strategy]:
     }
 
 
-def clairvoyant(world: World, belief: Tensor) -> dict[str, Tensor]:
+def clairvoyant(world: RoutingWorlds, belief: Tensor) -> dict[str, Tensor]:
     """`value` of the best strategy of somebody who is told the kind of every query."""
     every = torch.eye(belief.shape[-1]).expand(len(belief), -1, -1)
     known = value(world, every, optimum(world, every))
@@ -294,7 +294,7 @@ class Controllers(nn.Module):
 
 
 @dataclass(frozen=True)
-class Variant:
+class SyntheticRoutingVariant:
     """A training. told: the budget stands in the prompt; bound: the reward knows the budget (eq. 7), or only right
     answers (r_p); whiten: advantages within each "budget", over the whole "batch", or not at all (""); fixed: the one
     budget of all its episodes (CoRL, section 5), drawn anew for each where it is ""."""
@@ -306,15 +306,15 @@ class Variant:
     fixed: str = ""
 
 
-CORL = Variant("CoRL")
+CORL = SyntheticRoutingVariant("CoRL")
 PARTS = (
     CORL,
-    Variant("whitened over all budgets", whiten="batch"),
-    Variant("budget not told", told=False),
-    Variant("budget not in the reward", bound=False),
+    SyntheticRoutingVariant("whitened over all budgets", whiten="batch"),
+    SyntheticRoutingVariant("budget not told", told=False),
+    SyntheticRoutingVariant("budget not in the reward", bound=False),
 )
 FIXED = tuple(
-    Variant(f"{name} budget alone", told=False, whiten="batch", fixed=name)
+    SyntheticRoutingVariant(f"{name} budget alone", told=False, whiten="batch", fixed=name)
     for name in ("low", "high")
 )
 
@@ -342,7 +342,7 @@ def draws(glass: RoutingGlassSettings, name: str, n: int, number: int = 0) -> Te
     ).view(glass.seeds, n, width)
 
 
-def queries(world: World, kinds: int, drawn: Tensor) -> tuple[Tensor, Tensor]:
+def queries(world: RoutingWorlds, kinds: int, drawn: Tensor) -> tuple[Tensor, Tensor]:
     """Kinds (G, n) and what is seen of them (G, n, K), from uniform numbers (G, n, 1 + K)."""
     kind = (drawn[..., 0] * kinds).long()
     normal = torch.special.ndtri(drawn[..., 1:].clamp(1e-6, 1 - 1e-6))
@@ -350,7 +350,7 @@ def queries(world: World, kinds: int, drawn: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def play(world: World, controllers: Controllers, variant: Variant, drawn: Tensor) -> Episodes:
+def play(world: RoutingWorlds, controllers: Controllers, variant: SyntheticRoutingVariant, drawn: Tensor) -> Episodes:
     """An episode for each row of drawn (G, r, K + 6); row i is under budget number i % 3, in training and whitening."""
     kinds, (groups, rows) = controllers.kinds, drawn.shape[:2]
     kind, seen = queries(world, kinds, drawn[..., : kinds + 1])
@@ -395,10 +395,10 @@ def placed(own: Tensor, mask: Tensor) -> Tensor:
 
 
 def train(
-    world: World,
+    world: RoutingWorlds,
     glass: RoutingGlassSettings,
     settings: LearnSettings,
-    variant: Variant = CORL,
+    variant: SyntheticRoutingVariant = CORL,
     watch: Callable[[int, Controllers], None] | None = None,
 ) -> Controllers:
     """Train a stack of controllers by PPO. settings: the lab's, for clip, GAE, averages and weights; watch: called
@@ -431,7 +431,7 @@ def step(
     episodes: Episodes,
     glass: RoutingGlassSettings,
     settings: LearnSettings,
-    variant: Variant,
+    variant: SyntheticRoutingVariant,
 ) -> None:
     """One update, some passes over its episodes in parts: eq. 4, the penalty for leaving the start, and V's error."""
     mask, by = episodes.mask, settings.average
@@ -524,7 +524,7 @@ def run(settings: RoutingSettings) -> pd.DataFrame:
 def study(
     settings: RoutingSettings,
     cells: Sequence[Mapping[str, float]],
-    variant: Variant = CORL,
+    variant: SyntheticRoutingVariant = CORL,
     looks: Sequence[int] = (),
 ) -> pd.DataFrame:
     """Train one controller for every seed and cell, and judge it exactly on queries of its own: rows of a record.

@@ -22,7 +22,7 @@ import pandas as pd
 import torch
 
 from lib import config, tasks
-from lib.budgeted_routing.budget_episodes import Task, roll
+from lib.budgeted_routing.budget_episodes import BudgetTask, roll
 from lib.budgeted_routing.experiment import CASSETTES, NAME, episode_rows, samples
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds
@@ -34,7 +34,7 @@ from lib.llm.errors import CassetteMiss, ConfigurationError
 from lib.rl import call_protocol
 from lib.rl.expert_pool import Pool
 from lib.rl.generators import Hub
-from lib.rl.token_ppo import Learner
+from lib.rl.token_ppo import TokenPPO
 from lib.tasks import Item, TaskError, user_data
 
 PAUSE = 10.0  # seconds between two lines about what is under way
@@ -196,7 +196,7 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
         call_protocol.explained(prices),
     )
     total, rank, out = settings.updates["soft"], accelerator.process_index, Path(options.out)
-    learner = Learner(
+    learner = TokenPPO(
         model, settings.learn, tokenizer.pad_token_id, total, options.seed, accelerator
     )
     checkpoint, tables = out / "checkpoint.safetensors", []
@@ -240,7 +240,7 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
                 words = [call_protocol.WORDS[i] for i in rng.integers(3, size=share)]
                 chosen = [items[i] for i in rng.integers(len(items), size=share)]
                 asked = [
-                    Task(i, options.style, w, worth[w]) for i, w in zip(chosen, words, strict=True)
+                    BudgetTask(i, options.style, w, worth[w]) for i, w in zip(chosen, words, strict=True)
                 ]
                 episodes = roll(
                     voice, pool, asked, settings.rounds, key, settings.temperature, exact

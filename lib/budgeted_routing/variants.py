@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.budgeted_routing.budget_episodes import Task
+from lib.budgeted_routing.budget_episodes import BudgetTask
 from lib.config import RoutingSettings
 from lib.rl import call_protocol
 from lib.rl.expert_pool import TRIES
@@ -17,7 +17,7 @@ VERSION = 1  # of the tasks that a training draws and a test asks
 
 
 @dataclass(frozen=True)
-class Variant:
+class RoutingVariant:
     """One kind of training.
 
     style: of the prompt, which also says how many updates it has; changes: to the trainer's settings.
@@ -34,24 +34,24 @@ class Variant:
         return {"name": self.name, "style": self.style}
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, str]) -> "Variant":
+    def from_settings(cls, values: Mapping[str, str]) -> "RoutingVariant":
         """The variant of a job, which needs no label."""
         return cls(label="", **values)
 
 
 VARIANTS = (
-    Variant("corl", "CoRL", "soft"),
-    Variant("number", "CoRL, budget as a number", "number"),
-    Variant("hard", "CoRL, hard prompts", "hard"),
+    RoutingVariant("corl", "CoRL", "soft"),
+    RoutingVariant("number", "CoRL, budget as a number", "number"),
+    RoutingVariant("hard", "CoRL, hard prompts", "hard"),
 )
 NAMED = {variant.name: variant for variant in VARIANTS}
 
 
-def make_variant(label: str, base: str = "corl", **changes: Any) -> Variant:
+def make_variant(label: str, base: str = "corl", **changes: Any) -> RoutingVariant:
     """A variant like another with other settings of the trainer, for `experiment.run`; named after its label."""
     of = NAMED[base]
     name = "-".join("".join(c if c.isalnum() else " " for c in label.lower()).split())
-    return Variant(name, label, of.style, {**of.changes, **changes})
+    return RoutingVariant(name, label, of.style, {**of.changes, **changes})
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Budgets:
 
 
 def drawn(
-    variant: Variant, items: list[Item], budgets: Budgets, rng: np.random.Generator
-) -> list[Task]:
+    variant: RoutingVariant, items: list[Item], budgets: Budgets, rng: np.random.Generator
+) -> list[BudgetTask]:
     """Training questions, each in a try and under a budget by lot (CoRL, 3.3)."""
     tries = rng.integers(TRIES, size=len(items)).tolist()
     asked = _budgeted(variant, items, budgets, rng)
@@ -76,8 +76,8 @@ def drawn(
 
 
 def _budgeted(
-    variant: Variant, items: list[Item], budgets: Budgets, rng: np.random.Generator
-) -> list[Task]:
+    variant: RoutingVariant, items: list[Item], budgets: Budgets, rng: np.random.Generator
+) -> list[BudgetTask]:
     if variant.style == "number":
         units = [
             int(call_protocol.digits(unit))
@@ -88,26 +88,26 @@ def _budgeted(
         call_protocol.WORDS[i] for i in rng.integers(len(call_protocol.WORDS), size=len(items))
     ]
     return [
-        Task(item, variant.style, word, budgets.words[word])
+        BudgetTask(item, variant.style, word, budgets.words[word])
         for item, word in zip(items, words, strict=True)
     ]
 
 
-def numbered(item: Item, unit: float, budgets: Budgets) -> Task:
+def numbered(item: Item, unit: float, budgets: Budgets) -> BudgetTask:
     """A question under a budget in numbers."""
-    return Task(item, "number", call_protocol.digits(unit), unit * budgets.unit_usd)
+    return BudgetTask(item, "number", call_protocol.digits(unit), unit * budgets.unit_usd)
 
 
 def examined(
     style: str, items: list[Item], budgets: Budgets, settings: RoutingSettings
-) -> list[Task]:
+) -> list[BudgetTask]:
     """Test questions in a style of prompts, each under every budget of that style."""
     if style == "number":
         return [
             numbered(item, unit, budgets) for unit in settings.numeric_budgets for item in items
         ]
     return [
-        Task(item, style, word, budgets.words[word])
+        BudgetTask(item, style, word, budgets.words[word])
         for word in call_protocol.WORDS
         for item in items
     ]

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from lib import tasks
 from lib.conductor.data import THOUGHTFUL, category
-from lib.conductor.reward_model import Preference
+from lib.conductor.reward_model import PreferenceReward
 from lib.conductor.rewards import COMPONENTS, after_answer, brevity, read, until_answer, well_formed
 from lib.conductor.weighting import Weighting
 from lib.config import RewardSettings
@@ -31,7 +31,7 @@ NOVEL = ("story",)  # categories in which saying the same again counts nothing
 
 
 @dataclass(frozen=True)
-class Reply:
+class ItemReply:
     """One reply to an item: its text, its tokens, its prompt's tokens."""
 
     item: Item
@@ -48,7 +48,7 @@ def replies(
     limit: int,
     seed: int,
     begin: str = "",
-) -> list[Reply]:
+) -> list[ItemReply]:
     """`samples` replies to each item, one after another; begin: what each is made to begin with, where thoughts were
     taught."""
     starts = [
@@ -64,12 +64,12 @@ def replies(
     made = generate(Forward(model), wanted, token(EOS))
     rows = [row for row in zip(items, asked, starts, strict=True) for _ in range(samples)]
     return [
-        Reply(item, decode([*start, *one.written]), (*start, *one.ids), ids)
+        ItemReply(item, decode([*start, *one.written]), (*start, *one.ids), ids)
         for (item, ids, start), one in zip(rows, made, strict=True)
     ]
 
 
-def scores(given: Sequence[Reply], samples: int) -> pd.DataFrame:
+def scores(given: Sequence[ItemReply], samples: int) -> pd.DataFrame:
     """One row per item: group (category), item (number), correct (mean score of the replies: right and,
     where stories are asked for, new), verified (mean verifier score), novel (fraction of replies written for the first
     time), tokens_out, well_formed."""
@@ -95,8 +95,8 @@ def scores(given: Sequence[Reply], samples: int) -> pd.DataFrame:
 
 def components(
     model: PreTrainedModel,
-    given: Sequence[Reply],
-    preference: Preference,
+    given: Sequence[ItemReply],
+    preference: PreferenceReward,
     settings: RewardSettings,
     weighting: Weighting | None,
     layer: str,

@@ -32,13 +32,13 @@ from lib.conductor import meta_policy as conductor_head
 from lib.conductor import rewards as five_rewards
 from lib.conductor import rollouts as lab_rollouts
 from lib.conductor import weighting as weightings
-from lib.conductor.llm_judge import Judge, majority
+from lib.conductor.llm_judge import JudgeReward, majority
 from lib.conductor.meta_policy_training import chosen, lots
-from lib.conductor.reward_model import Preference
+from lib.conductor.reward_model import PreferenceReward
 from lib.conductor.rewards import COMPONENTS, said
-from lib.conductor.rollouts import Rollouts
+from lib.conductor.rollouts import RolloutFunction
 from lib.conductor.silence_libraries import quiet
-from lib.conductor.variants import ROLES, SIDE, STATIC, VARIANTS, Variant
+from lib.conductor.variants import ROLES, SIDE, STATIC, VARIANTS, ConductorVariant
 from lib.conductor.weighting import Weighting
 from lib.config import ROOT, ConductorSettings, GRPOSettings, HeadSettings, LLMSettings, Params
 from lib.experiment import artifacts, seeds, sweep
@@ -82,7 +82,7 @@ _READ_OF_AN_ANCHOR = ("verified", "errs")
 
 
 @dataclass(frozen=True)
-class Results:
+class ConductorResults:
     """What a study left, with columns method and seed in every table.
 
     items: one row per test item (`evaluation.scores`); components: per reply (`evaluation.components`);
@@ -99,13 +99,13 @@ class Results:
 
 def run(
     params: Params,
-    compared: Sequence[Variant] = VARIANTS,
+    compared: Sequence[ConductorVariant] = VARIANTS,
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "training policies",
     trainings: Sequence[int] | None = None,
     exam: str = "test",
-) -> Results:
+) -> ConductorResults:
     """Train and judge what is not there yet. Raises ModelError without the policy to start from.
 
     trainings: seeds, the first `conductor.seeds` by default; exam: the split whose items policies are judged on. Start
@@ -137,7 +137,7 @@ def run(
     for job, receipt in finished.list_results()[-len(jobs) :]:
         identity = {"method": job.settings["variant"]["name"], "seed": job.settings["seed"]}
         clock.append(identity | {"seconds": receipt["seconds"]} | receipt["result"])
-    return Results(
+    return ConductorResults(
         items=finished.read_tables("items"),
         components=finished.read_tables("components"),
         rollouts=finished.read_tables("rollouts"),
@@ -146,7 +146,7 @@ def run(
     )
 
 
-def best_static(params: Params, **where) -> tuple[Variant, pd.DataFrame]:
+def best_static(params: Params, **where) -> tuple[ConductorVariant, pd.DataFrame]:
     """The best fixed reward, chosen on dev items by trainings of their own seeds, as a variant; and their scores:
     variant, seed, item, group, right. Equal weights stand in the comparison anyway. where: of `run`."""
     seeds_ = range(DEV, DEV + params.conductor.static_seeds)
@@ -159,7 +159,7 @@ def best_static(params: Params, **where) -> tuple[Variant, pd.DataFrame]:
     return replace(won, name="static", label="Best static"), rows
 
 
-def recorded(results: Results, style: str = "mixed") -> pd.DataFrame:
+def recorded(results: ConductorResults, style: str = "mixed") -> pd.DataFrame:
     """Rows of the record `conductor`: what every variant replied to exam items, and every rollout of its training.
 
     On the test set (step -1) one row per variant, seed and item: correct, the mean score of its replies; tokens_out;
@@ -201,7 +201,7 @@ def recorded(results: Results, style: str = "mixed") -> pd.DataFrame:
 
 
 def versions(
-    variant: Variant, head: HeadSettings | None, llm: LLMSettings, judge: str
+    variant: ConductorVariant, head: HeadSettings | None, llm: LLMSettings, judge: str
 ) -> dict[str, int]:
     """The VERSIONs of the code that decides the numbers of a variant.
 
@@ -233,7 +233,7 @@ def versions(
 
 def make_jobs(
     params: Params,
-    compared: Sequence[Variant],
+    compared: Sequence[ConductorVariant],
     policy: Path,
     trainings: Sequence[int] | None = None,
     exam: str = "test",
@@ -268,7 +268,7 @@ def make_jobs(
     return jobs
 
 
-def _arm_settings(params: Params, variant: Variant) -> dict[str, Any]:
+def _arm_settings(params: Params, variant: ConductorVariant) -> dict[str, Any]:
     """What a job is handed of a variant: its own settings, and of the parameters those that it reads."""
     settings = params.conductor
     fields = [*_READ_FOR_EXAMS]
@@ -295,14 +295,14 @@ def _arm_settings(params: Params, variant: Variant) -> dict[str, Any]:
     return decided_by
 
 
-def _change_head(head: HeadSettings, variant: Variant) -> HeadSettings:
+def _change_head(head: HeadSettings, variant: ConductorVariant) -> HeadSettings:
     """The settings of the head with the variant's changes. Raises ParamsError for one that cannot be."""
     return parameters.validate(
         head.model_dump() | variant.changes, HeadSettings, f"the variant {variant.name}"
     )
 
 
-def _asks_judge(variant: Variant) -> bool:
+def _asks_judge(variant: ConductorVariant) -> bool:
     """Whether a judge pays its policy or its head."""
     paid = isinstance(variant.weights, Mapping) and "judge" in variant.weights
     return paid or variant.changes.get("anchor") == "judge"
@@ -322,7 +322,7 @@ def judged(params: Params, components: pd.DataFrame, variant: str, rival: str) -
     """What the judge of the parameters makes of the first test replies of two variants, by majority of three votes:
     points (1 for a good reply), and votes between the two replies to an item, of which both or neither get 1/2.
 
-    components: of `Results`; variant, rival: names. Returns variant, seed, group, item, points, votes.
+    components: of `ConductorResults`; variant, rival: names. Returns variant, seed, group, item, points, votes.
     """
     rows = components[components["split"] == "test"]
     keys = ["seed", "group", "item", "prompt", "reference"]
@@ -386,7 +386,7 @@ class PolicyRun:
         self.seed = run.seed
         self.settings = run.read_section("conductor", ConductorSettings)
         self.grpo = run.read_section("grpo", GRPOSettings)
-        self.variant = Variant.from_settings(run.settings["variant"])
+        self.variant = ConductorVariant.from_settings(run.settings["variant"])
         self.judge_settings = run.settings.get("judge")
         self.head: HeadSettings | None = None
         self.layer = "last"  # weights without a head read no state
@@ -396,7 +396,7 @@ class PolicyRun:
             self.layer = self.head.layer
             self.sees = self.head.sees
         self.start = str(run.input_folder("start") / "model")
-        self.preference = Preference(str(run.input_folder("reward_model") / "model"))
+        self.preference = PreferenceReward(str(run.input_folder("reward_model") / "model"))
 
     @cached_property
     def taught(self) -> list[Item]:
@@ -490,7 +490,7 @@ class PolicyRun:
             self.layer,
             self.sees,
             extra,
-            Rollouts(self.seed, grpo.temperature, grpo.max_tokens),
+            RolloutFunction(self.seed, grpo.temperature, grpo.max_tokens),
             [_Told(self.run.report_progress)],
         )
         trainer.remove_callback(PrinterCallback)
@@ -506,14 +506,14 @@ class PolicyRun:
             for i, each in zip(row, completions, strict=True)
         ]
 
-    def _judge_of(self) -> Judge:
+    def _judge_of(self) -> JudgeReward:
         context = self.run.context
         share = sweep.count_workers(context.workers)
         client = partial(opened, context.llm, NAME, context.runs, context.cassettes, share)
-        return Judge(client, self.judge_settings["name"], self.settings.rewards.think, self.seed)
+        return JudgeReward(client, self.judge_settings["name"], self.settings.rewards.think, self.seed)
 
     def _anchor(
-        self, judge: Judge | None, prompts, completions, reference, row, **_
+        self, judge: JudgeReward | None, prompts, completions, reference, row, **_
     ) -> list[float]:
         """What a verifier that errs now and then, or a judge, says of replies to verified prompts; 0 of others, about
         which nobody is asked."""

@@ -99,7 +99,7 @@ def preferred(text: str) -> str | None:
     return found.group(1) if found else None
 
 
-class Judge:
+class JudgeReward:
     """A judge as a reward function. `lost` counts replies on which it had no opinion."""
 
     __name__ = "judge"

@@ -12,7 +12,6 @@ import math
 
 import torch
 from torch import nn
-from torch.func import functional_call, vmap
 
 VERSION = 1  # of the Conductor's distribution, its draws and its weights
 FLOOR = 1e-4  # eps, Table 8
@@ -54,24 +53,6 @@ class Conductor(nn.Module):
     def log_prob(self, h: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         """log pi(a | h) of the floored distribution, (...,)."""
         return self(h).gather(-1, action[..., None])[..., 0].log()
-
-
-class Heads(nn.Module):
-    """Conductors side by side, (S, B, d) -> (S, B, K): the code of one, mapped over parameters of each."""
-
-    def __init__(self, one: Conductor, stack: int) -> None:
-        super().__init__()
-        held = {
-            name.replace(".", "_"): p.detach().expand(stack, *p.shape)
-            for name, p in one.named_parameters()
-        }
-        self.each = nn.ParameterDict({name: nn.Parameter(p.clone()) for name, p in held.items()})
-        self.names = {name: name.replace(".", "_") for name, _ in one.named_parameters()}
-        self.one = [one]  # in a list: its own parameters are none of these
-
-    def forward(self, h: torch.Tensor) -> torch.Tensor:
-        given = {name: self.each[key] for name, key in self.names.items()}
-        return vmap(lambda own, states: functional_call(self.one[0], own, (states,)))(given, h)
 
 
 def floored(p: torch.Tensor, floor: float) -> torch.Tensor:

@@ -16,12 +16,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from lib.conductor.meta_policy import Conductor, Heads, emphasis, entropy, sample
+from lib.conductor.meta_policy import Conductor, emphasis, entropy, sample
 from lib.conductor.rewards import COMPONENTS, centred
 from lib.conductor.weighting import Weighting
 from lib.config import HeadSettings
 from lib.experiment import seeds
 from lib.rl import losses
+from lib.rl.seed_batched import SeedBatched
 
 VERSION = 1  # of how the Conductor learns
 Triplet = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # h (B, d), action (B,), advantage (B,)
@@ -238,7 +239,7 @@ class Anchored(Conducted):
 
 def stacked(one: Conducted, names: Sequence[int]) -> Conducted:
     """`one`, made into as many Conductors side by side as there are seeds in `names`, for tensors (S, B, ...)."""
-    one.conductor = Heads(one.conductor, len(names))
+    one.conductor = SeedBatched([one.conductor] * len(names))
     one.optimiser = torch.optim.AdamW(one.conductor.parameters(), lr=one.settings.learning_rate)
     one.stream = np.array([seeds.key("conductor", "emphasis", seed=s) for s in names])[:, None]
     one.lot = lots(names)

@@ -46,7 +46,7 @@ class Pair:
     worse: str
 
 
-class Preference:
+class PreferenceReward:
     """A reward model as a reward function: scores of replies in [0, 1]."""
 
     __name__ = "pref"
@@ -197,7 +197,7 @@ def train(
         held = pairs(
             start_model, "dev", settings.prompts, settings.replies, temperature, 0.0, seed, "all"
         )
-        return agreement(Preference(out), held, out / "scale.json")
+        return agreement(PreferenceReward(out), held, out / "scale.json")
 
 
 def _fit(
@@ -232,7 +232,7 @@ def _fit(
     trainer.save_model(str(out))
 
 
-def agreement(model: Preference, held: Sequence[Pair], scale: Path) -> pd.DataFrame:
+def agreement(model: PreferenceReward, held: Sequence[Pair], scale: Path) -> pd.DataFrame:
     """How often a model prefers the better reply, by category: right, pairs. One pair per prompt, as pairs of a
     prompt are not independent. Writes centre and spread of all scores to `scale`."""
     if not held:  # so few prompts may hold no pair that the verifier tells apart

@@ -13,7 +13,7 @@ VERSION = 1  # of the seeds of rollouts
 _STRIDE = 10**9  # rollouts that one seed may have
 
 
-class Rollouts:
+class RolloutFunction:
     """TRL's `rollout_func`: prompts (messages) and a trainer in, tokens and their log-probabilities out."""
 
     def __init__(self, seed: int, temperature: float, limit: int) -> None:

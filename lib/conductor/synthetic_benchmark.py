@@ -72,7 +72,7 @@ _READ_OF_THE_HEAD = (
 
 
 @dataclass(frozen=True)
-class World:
+class RewardWorld:
     """One setting of the knobs. good, bad: correlations of a category's own proxy, and of the others, with quality;
     noise: deviation of what is added to every proxy (its own is 1); easy: share of replies that get the easy reward."""
 
@@ -131,7 +131,7 @@ class Stack:
     """Worlds times seeds side by side. Seed s has the same directions, prompts and dice in every world and method."""
 
     def __init__(
-        self, settings: GlassSettings, worlds: Sequence[World], n: int, split: str = "test"
+        self, settings: GlassSettings, worlds: Sequence[RewardWorld], n: int, split: str = "test"
     ) -> None:
         """n: seeds; split: `dev` has other worlds than `test`."""
         self.settings, self.worlds, self.n, self.split = settings, list(worlds), n, split
@@ -180,7 +180,7 @@ def _unit(vectors: torch.Tensor) -> torch.Tensor:
     return vectors / vectors.norm(dim=-1, keepdim=True)
 
 
-def _agreement(world: World, categories: int) -> torch.Tensor:
+def _agreement(world: RewardWorld, categories: int) -> torch.Tensor:
     """Correlations of the proxies with quality by category, (C, 4)."""
     rho = torch.full((categories, len(PROXIES)), world.bad)
     rho[torch.arange(categories), torch.arange(categories)] = world.good
@@ -219,7 +219,7 @@ def _draws(
 
 
 @dataclass
-class Rollouts:
+class SyntheticRollouts:
     """One step's rollouts of every world, (W S, N G) and what they are worth; kept between the parts of a step."""
 
     log_p: torch.Tensor
@@ -256,7 +256,7 @@ def play(stack: Stack, player: Player) -> pd.DataFrame:
         return _judged(stack, player, weighting, theta)
 
 
-def _rollouts(stack: Stack, player: Player, theta: torch.Tensor, step: int) -> Rollouts:
+def _rollouts(stack: Stack, player: Player, theta: torch.Tensor, step: int) -> SyntheticRollouts:
     """What the policies write to one step's prompts, and what there is to know of it."""
     s, drawn = stack.settings, stack.draws(step)
     row, category = torch.arange(len(theta))[:, None], drawn["category"]
@@ -285,7 +285,7 @@ def _rollouts(stack: Stack, player: Player, theta: torch.Tensor, step: int) -> R
         .expand(len(theta), -1)
     )
     flat = [part.flatten(1, 2) for part in (log_p.gather(2, pick), h, rewards, quality, checked)]
-    return Rollouts(*flat, prompt)
+    return SyntheticRollouts(*flat, prompt)
 
 
 def _states(
@@ -305,7 +305,7 @@ def _states(
 
 
 def _paid(
-    stack: Stack, player: Player, weighting: Weighting, weights, made: Rollouts
+    stack: Stack, player: Player, weighting: Weighting, weights, made: SyntheticRollouts
 ) -> torch.Tensor:
     """R of every rollout, (W S, N G)."""
     known = dict(zip(COMPONENTS, made.rewards.unbind(-1), strict=True)) | {"quality": made.quality}
@@ -484,7 +484,7 @@ def at_means(found: pd.DataFrame) -> Player:
     return Player(MEANS, lambda stack: Given(weights))
 
 
-def best_static(settings: GlassSettings, worlds: Sequence[World]) -> Player:
+def best_static(settings: GlassSettings, worlds: Sequence[RewardWorld]) -> Player:
     """The best fixed mix: every subset of the proxies in equal parts, and Equal, compete on dev worlds, which share
     nothing with the test."""
     subsets = [c for size in range(1, len(PROXIES) + 1) for c in combinations(PROXIES, size)] + [
@@ -501,20 +501,20 @@ def best_static(settings: GlassSettings, worlds: Sequence[World]) -> Player:
 # Jobs ---------------------------------------------------------------------------------------------
 
 
-def centre(settings: GlassSettings) -> World:
+def centre(settings: GlassSettings) -> RewardWorld:
     """The setting at which all methods meet."""
-    return World(settings.good, settings.bad)
+    return RewardWorld(settings.good, settings.bad)
 
 
-def places(settings: GlassSettings) -> list[World]:
+def places(settings: GlassSettings) -> list[RewardWorld]:
     """The worlds of the maps: disagreement by noise, and disagreement by the share of an easy reward."""
     maps = settings.maps
-    noisy = [World(settings.good, bad, noise) for bad in maps.bad for noise in maps.noise]
+    noisy = [RewardWorld(settings.good, bad, noise) for bad in maps.bad for noise in maps.noise]
     return list(
         dict.fromkeys(
             [
                 *noisy,
-                *(World(settings.good, bad, 0.0, easy) for bad in maps.bad for easy in maps.easy),
+                *(RewardWorld(settings.good, bad, 0.0, easy) for bad in maps.bad for easy in maps.easy),
             ]
         )
     )
@@ -551,7 +551,7 @@ def make_jobs(settings: GlassSettings, head: HeadSettings) -> list[sweep.Job]:
 def _make_job(
     style: str,
     method: str,
-    worlds: Sequence[World],
+    worlds: Sequence[RewardWorld],
     num_seeds: int,
     settings: GlassSettings,
     head: HeadSettings,
@@ -581,7 +581,7 @@ def work(job: sweep.Job, folder: Path, progress) -> int:
     """Play one method; leaves its rows in `folder`."""
     torch.set_num_threads(1)
     settings = GlassSettings.from_handed(job.settings["glass"])
-    worlds = [World(**knobs) for knobs in job.settings["worlds"]]
+    worlds = [RewardWorld(**knobs) for knobs in job.settings["worlds"]]
     stack = Stack(settings, worlds, job.settings["seeds"])
     player = _make_player(job.settings, stack)
     rows = play(stack, player).assign(style=job.settings["style"])

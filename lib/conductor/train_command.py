@@ -33,9 +33,9 @@ import torch
 from lib import config as params
 from lib.conductor import data
 from lib.conductor.experiment import CASSETTES
-from lib.conductor.llm_judge import Judge
+from lib.conductor.llm_judge import JudgeReward
 from lib.conductor.meta_policy_training import chosen, lots
-from lib.conductor.reward_model import Preference
+from lib.conductor.reward_model import PreferenceReward
 from lib.conductor.rewards import COMPONENTS, Measure, said
 from lib.conductor.silence_libraries import quiet
 from lib.conductor.variants import VARIANTS, weighting
@@ -148,7 +148,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
             settings.grpo.generations,
             options.seed,
         ),
-        Preference(options.reward_model, _device()),
+        PreferenceReward(options.reward_model, _device()),
         settings.rewards,
         settings.head.layer,
         settings.head.sees,
@@ -202,13 +202,13 @@ def _extra(
 
 def _judge(
     options: argparse.Namespace, all_of: Params, settings: ConductorSettings, out: Path
-) -> Judge:
+) -> JudgeReward:
     if options.judge not in all_of.llm.models:
         raise ParamsError(
             f"--judge {options.judge}: llm.models in params.yaml has {sorted(all_of.llm.models)}"
         )
     client = partial(opened, all_of.llm, "conductor", out, CASSETTES)
-    return Judge(client, options.judge, settings.rewards.think, options.seed)
+    return JudgeReward(client, options.judge, settings.rewards.think, options.seed)
 
 
 def summary(rollouts: pd.DataFrame) -> pd.DataFrame:

@@ -19,7 +19,7 @@ EQUAL = dict.fromkeys(COMPONENTS, 1 / len(COMPONENTS))
 
 
 @dataclass(frozen=True)
-class Variant:
+class ConductorVariant:
     """One way.
 
     name: in metrics; label: in tables; kind: `prompt` trains nothing; weights: fixed ones by reward, or
@@ -53,54 +53,54 @@ class Variant:
         return values
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, Any]) -> "Variant":
+    def from_settings(cls, values: Mapping[str, Any]) -> "ConductorVariant":
         """The variant of a job, which needs no label."""
         return cls(label="", **values)
 
 
-def weighting(variant: Variant, head: HeadSettings, width: int, group: int, seed: int) -> Weighting:
+def weighting(variant: ConductorVariant, head: HeadSettings, width: int, group: int, seed: int) -> Weighting:
     """What weighs the rewards in a variant; head: with the variant's changes; width: of the policy's states."""
     if variant.conducted:
         return (Conducted if head.anchor == "none" else Anchored)(width, head, group, seed)
     return Dirichlet(seed) if variant.weights == "random" else Fixed(variant.weights)
 
 
-def constant(name: str, rows: pd.DataFrame) -> Variant:
+def constant(name: str, rows: pd.DataFrame) -> ConductorVariant:
     """Fixed weights, the mean of those that the Conductor ended with; rows: of the record (variant, step, w_...)."""
     ended = rows[rows["method"].eq(CONDUCTOR.label) & rows["step"].eq(-1)]
-    return Variant(
+    return ConductorVariant(
         name,
         "Conductor's mean weights",
         weights={k: float(ended[f"w_{k}"].mean()) for k in COMPONENTS},
     )
 
 
-def make_variant(label: str, **changes) -> Variant:
+def make_variant(label: str, **changes) -> ConductorVariant:
     """The Conductor with changes to conductor.head, such as kappa=1.0, layer="first" or joint=True."""
     name = "_".join(
         ["conductor", *(f"{key}_{value}".replace(".", "p") for key, value in changes.items())]
     )
-    return Variant(name, label, weights="conductor", changes=changes)
+    return ConductorVariant(name, label, weights="conductor", changes=changes)
 
 
-BASE = Variant("base", "Base", "prompt")
-CONDUCTOR = Variant("conductor", "Conductor", weights="conductor")
-ANCHORED = Variant("anchored", "Anchored", weights="conductor", changes={"anchor": "verifier"})
-ORACLE = Variant("oracle", "Oracle (verifier)", weights={"quality": 1.0})
-VARIANTS: tuple[Variant, ...] = (
+BASE = ConductorVariant("base", "Base", "prompt")
+CONDUCTOR = ConductorVariant("conductor", "Conductor", weights="conductor")
+ANCHORED = ConductorVariant("anchored", "Anchored", weights="conductor", changes={"anchor": "verifier"})
+ORACLE = ConductorVariant("oracle", "Oracle (verifier)", weights={"quality": 1.0})
+VARIANTS: tuple[ConductorVariant, ...] = (
     BASE,
-    Variant("cot", "CoT", "prompt", begin="<think>"),
-    Variant("sft", "SFT", "sft"),
-    Variant("nover", "NOVER (ppl)", weights={"ppl": 1.0}),
-    Variant("em", "EM (-ent)", weights={"ent": -1.0}),
-    Variant("len", "Len", weights={"len": 1.0}),
-    Variant("pref", "Pref", weights={"pref": 1.0}),
-    Variant("equal", "Equal", weights=EQUAL),
-    Variant("random", "Random", weights="random"),
-    Variant("gdpo", "GDPO", weights=EQUAL, aggregation="normalize_then_sum"),
+    ConductorVariant("cot", "CoT", "prompt", begin="<think>"),
+    ConductorVariant("sft", "SFT", "sft"),
+    ConductorVariant("nover", "NOVER (ppl)", weights={"ppl": 1.0}),
+    ConductorVariant("em", "EM (-ent)", weights={"ent": -1.0}),
+    ConductorVariant("len", "Len", weights={"len": 1.0}),
+    ConductorVariant("pref", "Pref", weights={"pref": 1.0}),
+    ConductorVariant("equal", "Equal", weights=EQUAL),
+    ConductorVariant("random", "Random", weights="random"),
+    ConductorVariant("gdpo", "GDPO", weights=EQUAL, aggregation="normalize_then_sum"),
     CONDUCTOR,
     ANCHORED,
-    Variant("judge", "Judge", weights={"judge": 1.0}, stand_in=True),
+    ConductorVariant("judge", "Judge", weights={"judge": 1.0}, stand_in=True),
     ORACLE,
 )
 NAMED = {variant.name: variant for variant in VARIANTS}

@@ -21,7 +21,7 @@ import pandas as pd
 from lib.config.types import Section
 from lib.experiment import artifacts, sweep
 from lib.experiment.run_context import RunContext, read_tables
-from lib.experiment.sweep import Job, Progress
+from lib.experiment.sweep import Job, JobProgress
 
 SectionType = TypeVar("SectionType", bound=Section)
 
@@ -29,7 +29,7 @@ SectionType = TypeVar("SectionType", bound=Section)
 class JobRun:
     """A job at work: what it was handed, the folder that it writes to, and the jobs that it builds on."""
 
-    def __init__(self, job: Job, folder: Path, progress: Progress, context: RunContext) -> None:
+    def __init__(self, job: Job, folder: Path, progress: JobProgress, context: RunContext) -> None:
         """Brings together what a job works with.
 
         Args:
@@ -155,7 +155,7 @@ def run_stages(
     return FinishedJobs(tuple(jobs), tuple(receipts), Path(context.runs))
 
 
-def run_job(job: Job, folder: Path, progress: Progress, work: Work, context: RunContext) -> Any:
+def run_job(job: Job, folder: Path, progress: JobProgress, work: Work, context: RunContext) -> Any:
     """Does one job, as `sweep` calls it."""
     return work(JobRun(job, folder, progress, context))
 

@@ -64,7 +64,7 @@ class Job:
         return Path(root) / self.key
 
 
-class Progress:
+class JobProgress:
     """Tells how far a job is, through a small file that the runner's progress line reads."""
 
     def __init__(self, path: str | Path | None, total: float, every: float = 1.0) -> None:
@@ -84,7 +84,7 @@ class Progress:
             artifacts.write_json(self.path, {"done": amount, "total": self.total})
 
 
-Work = Callable[[Job, Path, Progress], Any]
+Work = Callable[[Job, Path, JobProgress], Any]
 
 
 def read_receipt(job: Job, root: str | Path) -> dict[str, Any] | None:
@@ -267,7 +267,7 @@ def _run_chain(work: Work, chain: Sequence[Job], root: Path) -> None:
         folder = job.folder(root)
         artifacts.write_json(folder / "job.json", {"label": job.label, "settings": job.settings})
         started = time.perf_counter()
-        result = work(job, folder, Progress(folder / "progress.json", 1.0))
+        result = work(job, folder, JobProgress(folder / "progress.json", 1.0))
         receipt = {"result": result, "seconds": time.perf_counter() - started}
         artifacts.write_json(folder / "done.json", receipt)
 

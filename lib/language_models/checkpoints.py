@@ -16,7 +16,7 @@ from lib.config import ROOT, LabModel
 from lib.experiment import artifacts
 from lib.language_models.chat_template import token
 from lib.language_models.kv_cache_forward import Forward
-from lib.language_models.serving.chat_completions import Model
+from lib.language_models.serving.chat_completions import ServedModel
 from lib.language_models.tokenizer import BOS, EOS, PAD, tokenizer
 
 VERSION = 1  # of initial weights and the limit of replies
@@ -98,7 +98,7 @@ def load(folder: str | Path) -> LlamaForCausalLM:
     return model.eval()
 
 
-def load_all(root: str | Path = MODELS) -> dict[str, Model]:
+def load_all(root: str | Path = MODELS) -> dict[str, ServedModel]:
     """Every model under a folder, ready to be asked, with its card where it has one.
 
     Raises ModelError where there is none or one cannot be read.
@@ -106,7 +106,7 @@ def load_all(root: str | Path = MODELS) -> dict[str, Model]:
     places = sorted(place.parent for place in Path(root).glob("*/config.json"))
     if not places:
         raise ModelError(f"{root} holds no models; train the lab models with `make repro`")
-    return {place.name: Model(place.name, _forward(place), _card(place), LIMIT) for place in places}
+    return {place.name: ServedModel(place.name, _forward(place), _card(place), LIMIT) for place in places}
 
 
 def _forward(place: Path) -> Forward:

@@ -20,7 +20,7 @@ from lib.language_models import chat_template, checkpoints, reply_cache
 from lib.language_models.batching import Batcher
 from lib.language_models.generation import ContextTooLong, Prompt
 from lib.language_models.reply_cache import Memory
-from lib.language_models.serving.chat_completions import Model
+from lib.language_models.serving.chat_completions import ServedModel
 from lib.language_models.tokenizer import EOS, decode, encode
 
 VERSION = 1  # of the seeds and limits of requests
@@ -48,7 +48,7 @@ class Asker:
     kept: where replies are remembered; None for no longer than this object lives.
     """
 
-    def __init__(self, model: Model, kept: Memory | None = None) -> None:
+    def __init__(self, model: ServedModel, kept: Memory | None = None) -> None:
         self.model, self.name, self.window = model, model.name, model.forward.window
         self.batcher = Batcher(model.forward, chat_template.token(EOS), _WAITING, _AT_ONCE)
         self.memory = kept if kept is not None else Memory(None)

@@ -24,10 +24,10 @@ import openai
 from lib.config import LLMSettings, ModelSettings
 from lib.llm import replay_cache as tape
 from lib.llm import token_counts
-from lib.llm.cost_ledger import Entry, Ledger
+from lib.llm.cost_ledger import LedgerEntry, Ledger
 from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
 from lib.llm.replay_cache import Cassette, CassetteTransport
-from lib.llm.spending_limit import ASKED, Paying, Purse
+from lib.llm.spending_limit import ASKED, Paying, SpendingLimit
 from lib.llm.token_counts import Asked
 from lib.llm.transport import Guarded
 
@@ -84,7 +84,7 @@ class Client:
         self,
         settings: LLMSettings,
         transports: Mapping[str, httpx2.AsyncBaseTransport] | None = None,
-        purse: Purse | None = None,
+        purse: SpendingLimit | None = None,
         cassette: Cassette | None = None,
         share: int = 1,
     ) -> None:
@@ -165,11 +165,11 @@ class Client:
         except ReplyError as error:
             if error.tokens_in:
                 self.ledger.add(
-                    Entry(who, 1, error.tokens_in, error.tokens_out, error.cost_usd, kwh=error.kwh)
+                    LedgerEntry(who, 1, error.tokens_in, error.tokens_out, error.cost_usd, kwh=error.kwh)
                 )
             raise
         self.ledger.add(
-            Entry(who, 1, reply.tokens_in, reply.tokens_out, reply.cost_usd, kwh=reply.kwh)
+            LedgerEntry(who, 1, reply.tokens_in, reply.tokens_out, reply.cost_usd, kwh=reply.kwh)
         )
         return reply
 

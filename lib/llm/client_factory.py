@@ -12,7 +12,7 @@ from lib.config import LLMSettings
 from lib.llm import scripted
 from lib.llm.client import Client
 from lib.llm.replay_cache import Cassette
-from lib.llm.spending_limit import Purse
+from lib.llm.spending_limit import SpendingLimit
 
 Result = TypeVar("Result")
 
@@ -31,7 +31,7 @@ def opened(
     ask at once and divide the limits among them; transports: other models in this process, by backend.
     """
     paid = any(model.backend == "endpoint" for model in settings.models.values())
-    purse = Purse(Path(runs) / f"{name}-spent.sqlite", settings.max_usd) if paid else None
+    purse = SpendingLimit(Path(runs) / f"{name}-spent.sqlite", settings.max_usd) if paid else None
     tape = (
         Cassette(Path(cassettes), name, settings.cassette)
         if paid and settings.cassette != "off"

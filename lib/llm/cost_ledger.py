@@ -52,7 +52,7 @@ REGIMES = {"S": Regime(500, 150), "M": Regime(1_500, 400), "L": Regime(4_000, 1_
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingCost:
     """What training and serving one RL policy takes; the defaults are Table 9."""
 
     train_dollars: float = 9_700.0
@@ -61,7 +61,7 @@ class Training:
     serve_kwh: float = 0.0001  # per inference
 
 
-TABLE_9 = Training()
+TABLE_9 = TrainingCost()
 
 
 def _check(**amounts: float) -> None:
@@ -100,7 +100,7 @@ def llm_co2e(steps: int, tokens_in: float, tokens_out: float) -> float:
     return co2e(token_energy(steps * (tokens_in + tokens_out)))
 
 
-def rl_cost(runs: float, serves: int = 1, training: Training = TABLE_9) -> float:
+def rl_cost(runs: float, serves: int = 1, training: TrainingCost = TABLE_9) -> float:
     """Dollars per run of a trained policy, Train / N_runs + n serve (A.6.1).
 
     `runs` share the training. It is the whole quarrel: RUNS_SO gives $0.972 and RUNS_MO $9.702, where
@@ -111,7 +111,7 @@ def rl_cost(runs: float, serves: int = 1, training: Training = TABLE_9) -> float
     return training.train_dollars / _runs(runs) + serves * training.serve_dollars
 
 
-def rl_co2e(runs: float, serves: int = 1, training: Training = TABLE_9) -> float:
+def rl_co2e(runs: float, serves: int = 1, training: TrainingCost = TABLE_9) -> float:
     """Kilograms of CO2e per run of a trained policy, (TrainkWh / N_runs + n servekWh) grid (A.6.1).
 
     RUNS_SO gives 0.168 and RUNS_MO 1.680; the paper prints both, each in its place.
@@ -136,7 +136,7 @@ def rl_amortisations() -> pd.DataFrame:
 
 
 def break_even_runs(
-    rival_dollars: float, rival_train: float = 0.0, serves: int = 1, training: Training = TABLE_9
+    rival_dollars: float, rival_train: float = 0.0, serves: int = 1, training: TrainingCost = TABLE_9
 ) -> float:
     """Runs from which a trained policy is cheaper than its rival; inf where it never is.
 
@@ -167,7 +167,7 @@ def regime_costs(steps: int = HORIZON) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One act and what it took. Energy in kWh, time in seconds, money in US dollars."""
 
     who: str
@@ -212,7 +212,7 @@ class Ledger:
         if budget is not None:
             _check(budget=budget)
         self.budget = budget
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerEntry] = []
         self._spent = 0.0
         self._held = 0.0
         self._lock = threading.Lock()
@@ -241,7 +241,7 @@ class Ledger:
             with self._lock:
                 self._held -= cost_usd
 
-    def add(self, entry: Entry) -> Entry:
+    def add(self, entry: LedgerEntry) -> LedgerEntry:
         """Book what an act took, within its `hold` or without one. Returns the entry."""
         with self._lock:
             self.entries.append(entry)

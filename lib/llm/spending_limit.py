@@ -26,7 +26,7 @@ _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 ASKED: ContextVar[token_counts.Asked] = ContextVar("asked")  # by the call under way
 
 
-class Purse:
+class SpendingLimit:
     """Dollars that may be spent in all; any number of processes may share the file."""
 
     def __init__(self, path: str | Path, max_usd: float) -> None:
@@ -98,7 +98,7 @@ class Paying(httpx2.AsyncBaseTransport):
     """
 
     def __init__(
-        self, inner: httpx2.AsyncBaseTransport, purse: Purse, price_in: float, price_out: float
+        self, inner: httpx2.AsyncBaseTransport, purse: SpendingLimit, price_in: float, price_out: float
     ) -> None:
         self.inner, self.purse, self.price_in, self.price_out = inner, purse, price_in, price_out
 

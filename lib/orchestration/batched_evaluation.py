@@ -28,7 +28,7 @@ WORLDS = ("paper", "ours")
 _DRAWS, _COPIES = np.uint64(0xAC7), np.uint64(0xC0B1)
 
 
-class Trained:
+class BatchedPolicyMenu:
     """A menu of trained policies; the first three are those that may be chosen."""
 
     def __init__(self, policies: Mapping[str, Policy]) -> None:
@@ -281,7 +281,7 @@ def _short(rewards: np.ndarray) -> tuple[float, ...]:
 # Who decides ---------------------------------------------------------------------------------------
 
 
-class Always:
+class BatchedSinglePolicy:
     """One policy all the way."""
 
     def __init__(self, k: int = 0) -> None:
@@ -296,14 +296,14 @@ class Always:
         return np.full(len(moment.rows), self.k)
 
 
-class Lot(Always):
+class BatchedRandomPolicy(BatchedSinglePolicy):
     """Every policy is as likely, at every step."""
 
     def choose(self, moment: Moment) -> np.ndarray:
         return (moment.luck * len(moment.arena.names)).astype(np.int64)
 
 
-class Turns(Always):
+class Turns(BatchedSinglePolicy):
     """Each policy in turn."""
 
     def choose(self, moment: Moment) -> np.ndarray:
@@ -336,7 +336,7 @@ class Ahead:
         return self.plans(moment.arena)[worth.argmax(1), 0]
 
 
-class Bandit(Always):
+class Bandit(BatchedSinglePolicy):
     """LinUCB, disjoint models (Li et al. 2010, algorithm 1), on what a brief's state tells, judged without optimism and
     without learning on: A_k = I + sum x x', b_k = sum r x, theta_k = A_k^-1 b_k. Every policy is tried in every state,
     so that A is one."""
@@ -399,7 +399,7 @@ def _watched(arena: Arena, steps: int) -> list[Moment]:
     """The moments that chance reaches, with looks of every policy that it does not get to see itself."""
     seen: list[Moment] = []
 
-    class Watched(Lot):
+    class Watched(BatchedRandomPolicy):
         def plans(self, arena: Arena) -> np.ndarray:
             return Ahead(steps).plans(arena)
 

@@ -163,7 +163,7 @@ def asked(posed: Sequence[Posed]) -> str:
 
 
 def record(hosted, posed: Sequence[Posed]) -> dict[str, Any]:
-    """Ask a pretrained model (`lib.language_models.training.smollm_baseline.Hosted`) everything: of each situation
+    """Ask a pretrained model (`lib.language_models.training.smollm_baseline.HuggingFaceModel`) everything: of each situation
     the log-probabilities of its options as the first token of a reply, and whether the likeliest token of all is one
     of them."""
     import torch
@@ -187,7 +187,7 @@ def record(hosted, posed: Sequence[Posed]) -> dict[str, Any]:
     return {"model": hosted.name, "asked": asked(posed), "replies": replies}
 
 
-class Lot:
+class UniformDecider:
     """Any policy of the menu, at random: what is reached by whoever reads nothing."""
 
     name, backend = "random", "scripted"
@@ -282,7 +282,7 @@ def main() -> int:
         "licence": smollm_baseline.LICENCE,
     }  # of the weights that were asked
     artifacts.write_json(
-        REPLIES, about | record(smollm_baseline.Hosted(smollm_baseline.FOLDER), load())
+        REPLIES, about | record(smollm_baseline.HuggingFaceModel(smollm_baseline.FOLDER), load())
     )
     return 0
 

@@ -1,6 +1,6 @@
 """A decision, the episode it belongs to, and what deciding needs to know of the past.
 
-Everything that decides - KO, TO, RO and the controls - is a `Decider`: it looks at an `Episode` and
+Everything that decides - KO, TO, RO and the controls - is a `Decider`: it looks at an `OrchestrationEpisode` and
 returns a `Decision`. It keeps nothing between calls that belongs to an episode, so that one decider
 serves many episodes at once.
 """
@@ -11,17 +11,17 @@ from typing import Protocol
 
 from lib.llm.cost_ledger import Ledger
 from lib.orchestration.environment_copies import World
-from lib.orchestration.prompt_components import Part, interaction_line
+from lib.orchestration.prompt_components import RenderedComponent, interaction_line
 from lib.policy_zoo.policies import Policy
 
 VERSION = 1  # of decisions and episodes
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ModelExchange:
     """One question to a model: the prompt's parts, the reply, and what came of it. For readers."""
 
-    parts: Sequence[Part]
+    parts: Sequence[RenderedComponent]
     reply: str
     outcome: str
 
@@ -50,7 +50,7 @@ class Decision:
     fallback: bool = False
     funded: bool = True
     trouble: list[str] = field(default_factory=list)
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[ModelExchange] = field(default_factory=list)
 
     def columns(self) -> dict:
         """The decider's columns of the decision record."""
@@ -76,7 +76,7 @@ class Decision:
 
 
 @dataclass
-class Episode:
+class OrchestrationEpisode:
     """One episode under way: the world, what happened (lines for prompts), and the account."""
 
     world: World
@@ -100,6 +100,6 @@ class Episode:
 class Decider(Protocol):
     """Anything that picks who acts next."""
 
-    async def decide(self, episode: Episode) -> Decision:
+    async def decide(self, episode: OrchestrationEpisode) -> Decision:
         """The decision for the episode's next step."""
         ...

@@ -12,7 +12,7 @@ from lib.envs.education import LEVELS
 from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import PIECES
-from lib.orchestration.environment_copies import Domain, Rollout, World
+from lib.orchestration.environment_copies import Domain, LookaheadRollout, World
 
 VERSION = 1  # of the two domains and their words
 STUDENT = Domain(
@@ -61,7 +61,7 @@ class StudentWorld(World):
         )  # observations are float32
         return {"mastery_after": mastery, "levels": env.levels}
 
-    def tell(self, rollout: Rollout, candidate: int) -> tuple[str, str]:
+    def tell(self, rollout: LookaheadRollout, candidate: int) -> tuple[str, str]:
         alive, mastery = (
             rollout.alive[:, candidate],
             rollout.outcome["mastery_after"][:, candidate].copy(),
@@ -132,7 +132,7 @@ class RoomWorld(World):
     def outcome(self, env: BatchedEnv, result: Transition) -> dict[str, np.ndarray]:
         return env.outcomes
 
-    def tell(self, rollout: Rollout, candidate: int) -> tuple[str, str]:
+    def tell(self, rollout: LookaheadRollout, candidate: int) -> tuple[str, str]:
         alive = rollout.alive[:, candidate]
         goal, lava = (
             (rollout.outcome[n][:, candidate] & alive).any(axis=0).mean()

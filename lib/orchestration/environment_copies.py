@@ -40,7 +40,7 @@ class Domain:
     unit: str
 
 
-class Menu:
+class PolicyMenu:
     """The policies to choose from, one per name. All answer at once where their networks are alike."""
 
     def __init__(self, policies: Mapping[str, Policy]) -> None:
@@ -98,7 +98,7 @@ class Foresight:
 
 
 @dataclass(frozen=True)
-class Rollout:
+class LookaheadRollout:
     """Copies advanced together, (T, K, C, ...) over steps, candidates and copies: whether the copy was
     still running, its action, its reward, and what the steps led to."""
 
@@ -115,7 +115,7 @@ class World(ABC):
     task: str
     per_step: bool  # whether rewards are judged per step (an early end must not pay less)
 
-    def __init__(self, params: Environments, menu: Menu, stream: np.uint64) -> None:
+    def __init__(self, params: Environments, menu: PolicyMenu, stream: np.uint64) -> None:
         self.menu, self.params = menu, params
         self.domain = self.words.name
         self.horizon = getattr(params, self.domain).horizon  # steps at the most, H
@@ -141,7 +141,7 @@ class World(ABC):
         """What a step led to, (B,) or (B, questions) arrays: more columns of the decision record, and for `tell`."""
 
     @abstractmethod
-    def tell(self, rollout: Rollout, candidate: int) -> tuple[str, str]:
+    def tell(self, rollout: LookaheadRollout, candidate: int) -> tuple[str, str]:
         """What a prompt says of a candidate's rollout, and what it did to the state."""
 
     @abstractmethod
@@ -186,7 +186,7 @@ class World(ABC):
 
     def _roll(
         self, env: BatchedEnv, names: Sequence[str], steps: int, draws: np.ndarray
-    ) -> Rollout:
+    ) -> LookaheadRollout:
         """Advance all copies; draws: (T, C). A copy that has ended counts no further."""
         grid = (len(names), draws.shape[1])
         observation = np.repeat(self.observation, env.num_envs, axis=0)
@@ -204,11 +204,11 @@ class World(ABC):
             return together.reshape(steps, *grid, *together.shape[2:])
 
         columns = [stacked(line[i] for line in log) for i in range(3)]
-        return Rollout(
+        return LookaheadRollout(
             *columns, {name: stacked(line[3][name] for line in log) for name in log[0][3]}
         )
 
-    def _foresight(self, rollout: Rollout, i: int, name: str) -> Foresight:
+    def _foresight(self, rollout: LookaheadRollout, i: int, name: str) -> Foresight:
         alive = rollout.alive[:, i]  # (T, C)
         rewards = (rollout.reward[:, i] * alive[..., None]).sum(axis=0)  # (C, 3)
         if self.per_step:

@@ -23,13 +23,13 @@ from lib.orchestration import batched_evaluation as arena_room
 from lib.orchestration import decision_models as reader_names
 from lib.orchestration.batched_evaluation import (
     Ahead,
-    Always,
+    BatchedSinglePolicy,
     Arena,
     Bandit,
     Guides,
-    Lot,
+    BatchedRandomPolicy,
     Read,
-    Trained,
+    BatchedPolicyMenu,
     Turns,
     cards,
     environments_of,
@@ -175,12 +175,12 @@ def describe_menu(
 
 def make_menu(
     description: Mapping[str, Any], domain: str, seed: int, zoo: str | Path
-) -> Guides | Trained:
+) -> Guides | BatchedPolicyMenu:
     """The menu of a job, from what `describe_menu` told."""
     if "slip" in description:
         return Guides(description["slip"])
     names = description["policies"]
-    return Trained({name: policies.load(_policy_path(zoo, domain, name, seed)) for name in names})
+    return BatchedPolicyMenu({name: policies.load(_policy_path(zoo, domain, name, seed)) for name in names})
 
 
 def _policy_path(zoo: str | Path, domain: str, name: str, seed: int) -> Path:
@@ -235,7 +235,7 @@ def make_arenas(
     domain: str,
     world: str,
     seed: int,
-    menu: Guides | Trained,
+    menu: Guides | BatchedPolicyMenu,
 ) -> dict[str, Arena]:
     """The students or rooms of a seed, by what they are for: `test`, and three kinds of training apart from it.
 
@@ -273,12 +273,12 @@ def make_contestants(
     pages = cards(arenas["cards"], 1 if domain == "education" else test.horizon)
 
     # Constants, whoever looks at nothing, and whoever looks without reading.
-    deciders: dict[str, Any] = {name: Always(k) for k, name in enumerate(SINGLE)}
-    worth = {k: arenas["dev"].play(Always(k))["reward"].mean() for k in range(len(SINGLE))}
-    deciders[BEST] = Always(max(worth, key=worth.get))
+    deciders: dict[str, Any] = {name: BatchedSinglePolicy(k) for k, name in enumerate(SINGLE)}
+    worth = {k: arenas["dev"].play(BatchedSinglePolicy(k))["reward"].mean() for k in range(len(SINGLE))}
+    deciders[BEST] = BatchedSinglePolicy(max(worth, key=worth.get))
     if world == "paper":
-        deciders |= {name: Always(test.menu.names.index(name)) for name in REFERENCES[domain]}
-    deciders |= {"random": Lot(), "round-robin": Turns(), "LinUCB": Bandit(arenas["bandit"], steps)}
+        deciders |= {name: BatchedSinglePolicy(test.menu.names.index(name)) for name in REFERENCES[domain]}
+    deciders |= {"random": BatchedRandomPolicy(), "round-robin": Turns(), "LinUCB": Bandit(arenas["bandit"], steps)}
     deciders |= {"look-ahead 1": Ahead(1), f"look-ahead {steps}": Ahead(steps)}
     arms = {name: Contestant(decider, as_many) for name, decider in deciders.items()}
     arms[f"look-ahead {steps}, one copy"] = Contestant(Ahead(steps), copies=1)

@@ -17,7 +17,7 @@ from lib.language_models.checkpoints import ModelError
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import encode
 from lib.language_models.training import build, released_weights
-from lib.language_models.training.decision_traces import LOOK, STATES, Situation, told
+from lib.language_models.training.decision_traces import LOOK, STATES, TraceSituation, told
 from lib.orchestration.decision_context import Brief
 from lib.tasks.vocabulary import PEOPLE
 
@@ -26,7 +26,7 @@ NAME = "lab-orchestrator"
 _ANSWERS = "<answer>"  # what a reply begins with
 
 
-def situation(brief: Brief) -> tuple[Situation, dict[str, str]]:
+def situation(brief: Brief) -> tuple[TraceSituation, dict[str, str]]:
     """A brief in the lab's words, and the policy behind each of its names.
 
     Names and states are dealt by the menu's order and nothing else: equal briefs are equal situations. Raises

@@ -13,11 +13,11 @@ from typing import Any
 from lib.config import OrchestrationSettings
 from lib.experiment import artifacts, seeds
 from lib.llm.client import Client, Reply
-from lib.llm.cost_ledger import BudgetExceeded, Entry, Ledger
+from lib.llm.cost_ledger import BudgetExceeded, LedgerEntry, Ledger
 from lib.llm.errors import ReplyError
 from lib.llm.json_replies import InvalidReply
 from lib.orchestration import prompt_components
-from lib.orchestration.decisions import Decision, Episode, Exchange
+from lib.orchestration.decisions import Decision, OrchestrationEpisode, ModelExchange
 from lib.orchestration.prompt_components import Budget, Situation
 from lib.orchestration.reply_parser import Choice, parse
 
@@ -77,7 +77,7 @@ class Orchestrator:
             return Reach(self.settings.probes, 1, 1)
         return Reach(self.settings.candidates, self.settings.candidates, self.settings.lookahead)
 
-    async def decide(self, episode: Episode) -> Decision:
+    async def decide(self, episode: OrchestrationEpisode) -> Decision:
         """Ask, look ahead as far as the model wants to, and decide."""
         decision = Decision()
         try:
@@ -95,7 +95,7 @@ class Orchestrator:
         return decision
 
     def situation(
-        self, episode: Episode, looked: Sequence[str] = (), results: Sequence[str] = ()
+        self, episode: OrchestrationEpisode, looked: Sequence[str] = (), results: Sequence[str] = ()
     ) -> Situation:
         """What the prompt of the next call may show."""
         world, reach = episode.world, self.reach
@@ -126,7 +126,7 @@ class Orchestrator:
         typical = account.spent / len(account.entries) if account.entries else 0.0
         return Budget(account.budget, max(account.left, 0.0), typical)
 
-    async def _reason(self, episode: Episode, decision: Decision) -> Choice | None:
+    async def _reason(self, episode: OrchestrationEpisode, decision: Decision) -> Choice | None:
         """The loop of acting, evaluating and refining (3.2); None where no reply could be used."""
         reach, world, results = self.reach, episode.world, []
         while True:
@@ -181,7 +181,7 @@ class Orchestrator:
         return None
 
     async def _call(
-        self, episode: Episode, decision: Decision, messages: Sequence[Mapping[str, str]]
+        self, episode: OrchestrationEpisode, decision: Decision, messages: Sequence[Mapping[str, str]]
     ) -> Reply:
         """One call, within the episode's budget. Raises ReplyError, or Unfunded without money for it."""
         world = episode.world
@@ -225,20 +225,20 @@ class Orchestrator:
         return asking + max(most, _LEAST_REPLY) * model.price_out, max(most, _LEAST_REPLY)
 
     @staticmethod
-    def _account(episode: Episode, decision: Decision, said: Reply | ReplyError) -> None:
+    def _account(episode: OrchestrationEpisode, decision: Decision, said: Reply | ReplyError) -> None:
         for name in ("tokens_in", "tokens_out", "cost_usd", "kwh"):
             setattr(decision, name, getattr(decision, name) + getattr(said, name))
         episode.account.add(
-            Entry("orchestrator", 1, said.tokens_in, said.tokens_out, said.cost_usd, kwh=said.kwh)
+            LedgerEntry("orchestrator", 1, said.tokens_in, said.tokens_out, said.cost_usd, kwh=said.kwh)
         )
 
     # Long-term memory --------------------------------------------------------------------------
 
-    def _summary_is_due(self, episode: Episode) -> bool:
+    def _summary_is_due(self, episode: OrchestrationEpisode) -> bool:
         every, t = self.settings.summarise_every, episode.world.t
         return every > 0 and "mem_l" not in self.without and t > 0 and t % every == 0
 
-    async def _summarise(self, episode: Episode, decision: Decision) -> None:
+    async def _summarise(self, episode: OrchestrationEpisode, decision: Decision) -> None:
         """Let the model fold the last steps into its summary (A.2, Figure 9); without a reply it keeps the old one."""
         situation = self.situation(episode)
         last = episode.lines[-self.settings.summarise_every :]
@@ -255,9 +255,9 @@ class Orchestrator:
 
     def _keep(self, decision: Decision, parts, said: str, outcome: str) -> None:
         if self.keep:
-            decision.exchanges.append(Exchange(tuple(parts), said, outcome))
+            decision.exchanges.append(ModelExchange(tuple(parts), said, outcome))
 
     def _note(self, decision: Decision, outcome: str) -> None:
         if self.keep:
             last = decision.exchanges.pop()
-            decision.exchanges.append(Exchange(last.parts, last.reply, outcome))
+            decision.exchanges.append(ModelExchange(last.parts, last.reply, outcome))

@@ -94,7 +94,7 @@ TABLE_1 = {
 
 
 @dataclass(frozen=True)
-class Part:
+class RenderedComponent:
     """A rendered component: what a reader of the prompt sees in one colour."""
 
     component: str
@@ -118,12 +118,12 @@ def components(kind: str, without: Sequence[str] = ()) -> tuple[Component, ...]:
     return tuple(each for each in ORDER if each.name in TABLE_1[kind] - set(without))
 
 
-def render(parts_of: Sequence[Component], situation: Situation) -> list[Part]:
+def render(parts_of: Sequence[Component], situation: Situation) -> list[RenderedComponent]:
     """Every component's section, in order."""
-    return [Part(each.name, each.role, each.render(situation)) for each in parts_of]
+    return [RenderedComponent(each.name, each.role, each.render(situation)) for each in parts_of]
 
 
-def assemble(parts: Sequence[Part]) -> list[dict[str, str]]:
+def assemble(parts: Sequence[RenderedComponent]) -> list[dict[str, str]]:
     """The assembly function A: sections joined into one system and one user message."""
     roles = {
         role: [part.text for part in parts if part.role == role] for role in ("system", "user")

@@ -39,10 +39,10 @@ from lib.orchestration import (
     reply_parser,
 )
 from lib.orchestration import variants as method_rows
-from lib.orchestration.baselines import Always, Random
-from lib.orchestration.decisions import Decider, Decision, Episode
+from lib.orchestration.baselines import SinglePolicy, Random
+from lib.orchestration.decisions import Decider, Decision, OrchestrationEpisode
 from lib.orchestration.domains import WORLDS
-from lib.orchestration.environment_copies import Menu, World
+from lib.orchestration.environment_copies import PolicyMenu, World
 from lib.orchestration.llm_judge import judge
 from lib.orchestration.orchestrators import Orchestrator
 from lib.orchestration.prompt_components import assemble, render
@@ -263,16 +263,16 @@ class Bench:
         for name, policy_hash in settings["policies"].items():
             path = _policy_path(context.models, self.domain, name, self.seed)
             self.policies[name] = _load_policy(path, policy_hash)
-        self.menu = Menu({name: self.policies[name] for name in SINGLE})
+        self.menu = PolicyMenu({name: self.policies[name] for name in SINGLE})
 
     @cached_property
     def orchestration(self) -> OrchestrationSettings:
         """What an orchestrator reads; other methods read none of it."""
         return OrchestrationSettings.from_handed(self.settings["orchestration"])
 
-    def begin(self, stream: np.uint64) -> Episode:
+    def begin(self, stream: np.uint64) -> OrchestrationEpisode:
         """A new episode with its account."""
-        return Episode(self.world(stream), Ledger(self.method.budget))
+        return OrchestrationEpisode(self.world(stream), Ledger(self.method.budget))
 
     def world(self, stream: np.uint64) -> World:
         """The world of a new episode."""
@@ -334,7 +334,7 @@ class Bench:
         if method.kind == "control":
             return Random()
         if method.kind not in KINDS:
-            return Always(self.policies[method.name])
+            return SinglePolicy(self.policies[method.name])
         cards = [
             artifacts.read_json(_card_path(self.context.models, self.domain, name))
             for name in SINGLE

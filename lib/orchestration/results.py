@@ -26,7 +26,7 @@ def results(record: pd.DataFrame) -> Rows:
     }
     return {
         method: {
-            name: stats.t_interval(values.to_numpy(dtype=float))
+            name: stats.t_interval(values.to_numpy(dtype=float), stats.range_of_name(name))
             for name, values in _spent(parts).items()
         }
         for method, parts in by_seed.items()

@@ -9,9 +9,19 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib.plots.inputs import require_finite
+from lib.plots.inputs import join_descriptions, require_finite
 from lib.plots.styles import contrast_with_white
-from lib.plots.theme import WIDTH, add_panels, escape_dollars, new_figure, theme, wrap_name
+from lib.plots.theme import (
+    WIDE,
+    WIDTH,
+    Layout,
+    add_panels,
+    escape_dollars,
+    new_figure,
+    responsive,
+    theme,
+    wrap_name,
+)
 
 
 @theme()
@@ -83,7 +93,8 @@ def heatmap(
     for name, row in table.iterrows():
         cells = [f"{column} {value:{number_format}}" for column, value in row.items()]
         row_descriptions.append(f"{name}: " + ", ".join(cells))
-    figure.alt_text = f"{title}. {'; '.join(row_descriptions)}."
+    figure.alt_text = join_descriptions(title, row_descriptions)
+    figure.data = table.rename(columns=lambda name: str(name).replace("\n", " "))
     return figure
 
 
@@ -97,14 +108,17 @@ def _set_column_labels(axes: Axes, slanted: bool) -> None:
     )
 
 
-@theme()
-def image_row(images: Sequence[np.ndarray], captions: Sequence[str], title: str) -> Figure:
+@responsive
+def image_row(
+    images: Sequence[np.ndarray], captions: Sequence[str], title: str, *, layout: Layout = WIDE
+) -> Figure:
     """Draws images in a row, each under its caption; more than six go on in the next row.
 
     Args:
         images: Arrays (h, w, 3) or (h, w), of any sizes.
         captions: One for each image.
         title: The message of the figure.
+        layout: How much room there is; on a phone two images stand beside each other.
 
     Raises:
         ValueError: There are no images, or not as many captions.
@@ -113,9 +127,9 @@ def image_row(images: Sequence[np.ndarray], captions: Sequence[str], title: str)
         raise ValueError(
             f"each image needs one caption, got {len(images)} images and {len(captions)} captions"
         )
-    num_columns = min(6, len(images))
+    num_columns = min(2 if layout.is_narrow else 6, len(images))
     num_rows = -(-len(images) // num_columns)
-    tile_width = min(2.6, (WIDTH + 1.4) / num_columns)
+    tile_width = min(2.6, (WIDTH + 1.4) / num_columns, layout.max_width / num_columns)
     wrapped_captions = [
         textwrap.fill(caption, max(8, int(tile_width * 11.5))) for caption in captions
     ]
@@ -133,5 +147,6 @@ def image_row(images: Sequence[np.ndarray], captions: Sequence[str], title: str)
         axes.imshow(pixels, cmap="gray", vmin=0, vmax=brightest)
         axes.set_title(escape_dollars(caption), loc="center", fontsize=9)
         axes.set_axis_off()
-    figure.alt_text = f"{title}. {'; '.join(captions)}."
+    figure.alt_text = join_descriptions(title, captions)
+    figure.data = pd.DataFrame({"image": range(1, len(captions) + 1), "caption": list(captions)})
     return figure

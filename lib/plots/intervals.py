@@ -18,18 +18,19 @@ from lib.plots.inputs import (
 from lib.plots.styles import GREY, Style, assign_styles
 from lib.plots.theme import (
     NAME_WIDTH,
+    WIDE,
     WIDTH,
+    Layout,
     add_panels,
-    escape_dollars,
     label_rows,
     new_figure,
+    responsive,
     set_limits,
-    theme,
     wrap_name,
 )
 
 
-@theme()
+@responsive
 def forest_plot(
     estimates: Estimates,
     title: str,
@@ -47,6 +48,8 @@ def forest_plot(
     wide: float | None = None,
     name: int = NAME_WIDTH,
     note: str = "",
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+    layout: Layout = WIDE,
 ) -> Figure:
     """Draws a dot with its interval for each row, and a panel for each value of a second group.
 
@@ -70,8 +73,10 @@ def forest_plot(
         wide: Width in inches.
         name: Characters of a row's name on a line.
         note: What else a reader must know, below.
+        bounds: The range of what is estimated, such as (0, 1) of an accuracy; an interval beyond it is refused.
+        layout: How much room there is.
     """
-    table = _index_by_row_and_panel(estimates, rows, panels)
+    table = _index_by_row_and_panel(estimates, rows, panels, bounds)
     row_names = list(dict.fromkeys(table.index.get_level_values(0)))
     panel_names = list(dict.fromkeys(table.index.get_level_values(1)))
     if isinstance(xlabel, Mapping):
@@ -80,7 +85,7 @@ def forest_plot(
         panel_labels = {panel: xlabel or str(panel) for panel in panel_names}
     tables = [table]
     if beside is not None:
-        tables.append(_index_by_row_and_panel(beside[1], rows, panels))
+        tables.append(_index_by_row_and_panel(beside[1], rows, panels, bounds))
 
     # A ring would compete with a reference line or a second estimate.
     best_rows = {}
@@ -96,11 +101,12 @@ def forest_plot(
         notes.append(f"Hollow: {beside[0]}.")
     notes.append(note)
 
-    across = min(len(panel_labels), across)
+    across = min(len(panel_labels), across, layout.max_across)
+    name = min(name, layout.max_name_width)
     num_panel_rows = -(-len(panel_labels) // across)
     rows_height = sum(1.0 + 0.57 * wrap_name(row, name).count("\n") for row in row_names)
     height = num_panel_rows * (0.3 * rows_height + 0.9) + 0.7
-    width = wide or WIDTH + 0.8 * (across - 1)
+    width = min(wide or WIDTH + 0.8 * (across - 1), layout.max_width)
     figure = new_figure(title, width, height, " ".join(notes).strip())
     styles = assign_styles(row_names, like, roles)
     grid = add_panels(figure, len(panel_labels), across)
@@ -108,25 +114,27 @@ def forest_plot(
         panel_tables = [each_table.xs(panel, level=1).reindex(row_names) for each_table in tables]
         panel_styles = _find_panel_styles(styles, like or {}, panel)
         _draw_panel(axes, panel_tables, panel_styles, line, best_rows.get(panel))
-        axes.set_xlabel(escape_dollars(label))
+        axes.set_xlabel(layout.wrap_label(label))
         axes.set_xlim(limits)
         if isinstance(xlabel, str) and xlabel and panel != "":
-            axes.set_title(escape_dollars(panel))
+            axes.set_title(layout.wrap_label(panel))
         is_leftmost = index % across == 0
         label_rows(axes, row_names if is_leftmost else [""] * len(row_names), name)
     has_one_panel = panel_names == [""]
-    figure.alt_text = describe_estimates(table.droplevel(1) if has_one_panel else table, title)
+    described = table.droplevel(1) if has_one_panel else table
+    figure.alt_text = describe_estimates(described, title)
+    figure.data = described
     return figure
 
 
 def _index_by_row_and_panel(
-    estimates: Estimates, rows: str | None, panels: str | None
+    estimates: Estimates, rows: str | None, panels: str | None, bounds: tuple[float, float]
 ) -> pd.DataFrame:
     """The estimates by row and panel; all are in the panel "" where there is no second group."""
     group_columns = None
     if rows is not None:
         group_columns = [rows, panels] if panels else [rows]
-    table = estimates_table(estimates, group_columns)
+    table = estimates_table(estimates, group_columns, bounds)
     if table.index.nlevels == 1:
         table = pd.concat({"": table}).swaplevel()
     if table.index.nlevels != 2:

@@ -1,7 +1,6 @@
 """What changes along something: means over seeds with bands, and stacked shares."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import astuple
 
 import numpy as np
 import pandas as pd
@@ -13,21 +12,31 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from lib import stats
-from lib.plots.inputs import describe_intervals, require_columns, require_finite
+from lib.plots.inputs import (
+    describe_intervals,
+    join_descriptions,
+    require_columns,
+    require_finite,
+    require_interval,
+)
 from lib.plots.styles import assign_styles, contrast_with_white, text_colour
 from lib.plots.theme import (
+    NAME_WIDTH,
+    WIDE,
     WIDTH,
+    Layout,
+    add_legend_panel,
     add_panels,
     end_labels,
     escape_dollars,
     label_rows,
     new_figure,
-    theme,
+    responsive,
     wrap_name,
 )
 
 
-@theme()
+@responsive
 def line_plot(
     frame: pd.DataFrame,
     x: str,
@@ -46,6 +55,7 @@ def line_plot(
     like: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
     note: str = "",
+    layout: Layout = WIDE,
 ) -> Figure:
     """Draws means over seeds along x, one line for each value of column `by`, with a band over the seeds.
 
@@ -61,16 +71,18 @@ def line_plot(
         seed: The column of the seeds, or None for estimates.
         panels: The column whose values get a panel each. If it is `by`, a panel's title names its only line.
         bins: More different x than this are put into so many bins of equal width; each seed counts once in a bin.
-        rng: Draws the bootstrap of the 95 % interval of the mean; without it the band is from the worst seed to the
-            best.
+        rng: Draws the bootstrap of the 95 % interval of the mean, which fewer than three seeds do not have; without it
+            the band is from the worst seed to the best.
         same_scale: Whether small multiples share their y axis.
         dashed: The lines that others are compared with.
         like: {name: the name whose style it takes}.
         roles: {name: role}, see `lib.plots.styles.ROLES`.
         note: What else a reader must know, below.
+        layout: How much room there is.
 
     Raises:
-        ValueError: A column is missing, there are no rows, or an x or y is not finite.
+        ValueError: A column is missing, there are no rows, an x or y is not finite, or an interval does not hold its
+            value.
     """
     y = "value" if seed is None else y
     require_columns(frame, [x, y, by, seed, panels])
@@ -82,13 +94,7 @@ def line_plot(
     # Rows for seaborn, which computes line and band: a row per seed, or both ends and the value of an estimate, of
     # which the value is the median.
     if seed is None:
-        band_note = describe_intervals(frame.reindex(columns=["ci_low"]))
-        band_note = band_note.replace("Lines", "Bands")
-        rows = (
-            frame.reindex(columns=[*group_columns, x, "ci_low", "value", "ci_high"])
-            .melt([*group_columns, x], value_name="end")
-            .dropna()
-        )
+        rows, band_note = _make_estimate_rows(frame, x, by, group_columns)
         y = "end"
         estimator = "median"
         line_names = {name: name for name in frame[by]}
@@ -111,14 +117,16 @@ def line_plot(
     one_line_per_panel = panels == by
     num_panels = len(panel_names)
     across = 3 if one_line_per_panel or num_panels % 3 == 0 else 2
-    if num_panels == 1:
-        height = max(4.0, 0.24 * len(line_names) + 1.4)
-    else:
-        height = 2.4 * -(-num_panels // across) + 0.9
+    if layout.is_narrow:
+        # Two panels without names beside their lines fit on a phone.
+        across = 2 if one_line_per_panel else layout.max_across
+    name_width = min(NAME_WIDTH, layout.max_name_width)
+    label_lines = [wrap_name(name, name_width).count("\n") + 1 for name in line_names.values()]
+    num_rows = -(-num_panels // across)
+    height = max(4.0, 0.24 * sum(label_lines) + 1.4) if num_panels == 1 else 2.4 * num_rows + 0.9
     # Names beside the lines need room.
-    width = WIDTH
-    if not one_line_per_panel:
-        width += 2.0 * (min(num_panels, across) - 1)
+    extra_width = 0.0 if one_line_per_panel else 2.0 * (min(num_panels, across) - 1)
+    width = min(WIDTH + extra_width, layout.max_width)
     figure = new_figure(title, width, height, f"{band_note} {note}".strip())
 
     styles = assign_styles(line_names, like, roles)
@@ -146,11 +154,14 @@ def line_plot(
             if end["x"] == end["x_first"]:  # a line of one point is invisible
                 axes.plot(end["x"], end["y"], "o", color=colours[name])
         title_colour = text_colour(colours[panel]) if one_line_per_panel else "black"
-        axes.set_title(escape_dollars(line_names.get(panel, panel)), color=title_colour)
+        panel_title = escape_dollars(line_names.get(panel, panel))
+        if layout.is_narrow and one_line_per_panel:
+            panel_title = wrap_name(panel_title, name_width)  # half of the width is its own
+        axes.set_title(panel_title, color=title_colour)
         is_lowest = index + across >= num_panels
         is_leftmost = index % across == 0
-        axes.set_xlabel(escape_dollars(xlabel) if is_lowest else "")
-        axes.set_ylabel(escape_dollars(ylabel) if is_leftmost else "")
+        axes.set_xlabel(layout.wrap_label(xlabel) if is_lowest else "")
+        axes.set_ylabel(layout.wrap_label(ylabel) if is_leftmost else "")
         _set_step_ticks(axes)
 
     if not one_line_per_panel:
@@ -158,11 +169,16 @@ def line_plot(
         for axes, ends in zip(grid, ends_by_panel.values(), strict=True):
             end_labels(
                 axes,
-                [wrap_name(line_names[name]) for name in ends.index],
+                [wrap_name(line_names[name], name_width) for name in ends.index],
                 ends[["x", "y"]].to_numpy(),
                 [colours[name] for name in ends.index],
             )
     figure.alt_text = _describe_lines(title, ends_by_panel, xlabel or x)
+    figure.data = pd.concat(ends_by_panel, names=["panel"] if panels else [""])
+    if panels is None or one_line_per_panel:
+        figure.data = figure.data.droplevel(0)
+    figure.data = figure.data.rename_axis(index={by: str(by)})[["x_first", "y_first", "x", "y"]]
+    figure.data.columns = [f"first {x}", "value", f"last {x}", "value there"]
     return figure
 
 
@@ -172,9 +188,11 @@ def _make_error_bar(rng: np.random.Generator | None) -> tuple[str, int] | Callab
         return "pi", 100
 
     def mean_interval_ends(seed_values):
-        interval = stats.mean_interval(np.asarray(seed_values, float), rng)
-        _, *ends = astuple(interval)
-        return tuple(ends)
+        seed_values = np.asarray(seed_values, dtype=float)
+        if len(seed_values) < stats.MIN_RUNS:
+            return seed_values.mean(), seed_values.mean()
+        interval = stats.mean_interval(seed_values, rng)
+        return interval.ci_low, interval.ci_high
 
     return mean_interval_ends
 
@@ -199,7 +217,7 @@ def _describe_lines(title: str, ends_by_panel: Mapping[str, pd.DataFrame], xlabe
                 f"{line_name}: {end['y_first']:.3g} at {xlabel} {end['x_first']:.4g}, "
                 f"{end['y']:.3g} at {end['x']:.4g}"
             )
-    return f"{title}. {'; '.join(descriptions)}."
+    return join_descriptions(title, descriptions)
 
 
 def bin_values(values: np.ndarray, bins: int, round_edges: bool = False) -> np.ndarray:
@@ -227,6 +245,41 @@ def bin_values(values: np.ndarray, bins: int, round_edges: bool = False) -> np.n
     return middles.round(12)  # 0.15, not 0.15000000000000002
 
 
+def _make_estimate_rows(
+    frame: pd.DataFrame, x: str, by: str, group_columns: list[str]
+) -> tuple[pd.DataFrame, str]:
+    """Rows for seaborn from estimates, and what the band is.
+
+    Args:
+        frame: Estimates with columns value, ci_low and ci_high, and perhaps num_runs.
+        x: The column along which a line runs.
+        by: The column that names the lines.
+        group_columns: The columns that tell lines and panels apart.
+
+    Returns:
+        Three rows for each estimate, its ends and its value in a column `end`; and a note for the reader.
+
+    Raises:
+        ValueError: An interval does not hold its value.
+    """
+    ends = frame.reindex(columns=["value", "ci_low", "ci_high"]).astype(float)
+    for name, at, (value, ci_low, ci_high) in zip(
+        frame[by], frame[x], ends.to_numpy(), strict=True
+    ):
+        require_interval(value, ci_low, ci_high, f"{name} at {x} {at:g}")
+    if "num_runs" in frame:
+        is_few = frame["num_runs"].map(stats.has_few_runs)
+        frame = frame.assign(**{end: frame[end].mask(is_few) for end in ("ci_low", "ci_high")})
+    described = frame.reindex(columns=["ci_low", "num_runs"]).fillna({"num_runs": 0})
+    band_note = describe_intervals(described).replace("Lines", "Bands")
+    rows = (
+        frame.reindex(columns=[*group_columns, x, "ci_low", "value", "ci_high"])
+        .melt([*group_columns, x], value_name="end")
+        .dropna()
+    )
+    return rows, band_note
+
+
 def _describe_band(num_seeds: pd.Series, rng: np.random.Generator | None) -> str:
     """What line and band are, in words that are true for the numbers of seeds."""
     fewest = int(num_seeds.min())
@@ -234,8 +287,12 @@ def _describe_band(num_seeds: pd.Series, rng: np.random.Generator | None) -> str
     if most == 1:
         return "One seed each: no interval can be drawn."
     count = f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
+    if rng is not None and most < stats.MIN_RUNS:
+        return f"Line: mean, n = {count}: too few for an interval."
     band = "from the worst seed to the best" if rng is None else "95% interval of the mean"
     exception = "; one seed has none" if fewest == 1 else ""
+    if rng is not None and stats.has_few_runs(fewest):
+        exception = f"; n = {fewest} seeds have none"
     return f"Line: mean over {count}. Band: {band}{exception}."
 
 
@@ -249,7 +306,7 @@ def _set_step_ticks(axes: Axes) -> None:
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-@theme()
+@responsive
 def stacked_shares(
     frame: pd.DataFrame,
     title: str,
@@ -260,6 +317,7 @@ def stacked_shares(
     beside: Mapping[str, str] | None = None,
     unit: str = "%",
     note: str = "",
+    layout: Layout = WIDE,
 ) -> Figure:
     """Draws components of a whole as stacked bars: upright along numbers such as steps, lying where the rows are names.
 
@@ -273,6 +331,7 @@ def stacked_shares(
         beside: {row: a word beside its lying bar}.
         unit: Written behind the numbers in lying bars, where they have room.
         note: What else a reader must know, below.
+        layout: How much room there is.
 
     Raises:
         ValueError: A share is negative or not finite.
@@ -296,22 +355,31 @@ def stacked_shares(
     styles = assign_styles(map(str, frame.columns))
     colours = {component: shade for component, (shade, _) in styles.items()}
 
-    across = min(len(frames), 3)
+    across = min(len(frames), 3, layout.max_across)
+    name_width = min(NAME_WIDTH, layout.max_name_width)
     num_panel_rows = -(-len(frames) // across)
     if upright:
         height = 2.8 * num_panel_rows + 0.7
     else:
         height = num_panel_rows * (0.42 * len(row_names) + 0.9) + 0.7
-    figure = new_figure(title, WIDTH + 0.9 * (across - 1), height, note)
-    grid = add_panels(figure, len(frames), across, sharex=True, sharey=True)
+    width = min(WIDTH + 0.9 * (across - 1), layout.max_width)
+    has_legend_below = layout.is_narrow and not upright
+    if has_legend_below:
+        height += 0.22 * len(colours)
+    figure = new_figure(title, width, height, note)
+    swatches = [Patch(color=shade, label=escape_dollars(c)) for c, shade in colours.items()]
+    if has_legend_below:
+        grid = add_legend_panel(figure, swatches, len(frames), sharex=True, sharey=True)
+    else:
+        grid = add_panels(figure, len(frames), across, sharex=True, sharey=True)
     highest_bar = max(table.sum(axis=1).max() for table in tables)
     for index, (axes, panel, table) in enumerate(zip(grid, frames, tables, strict=True)):
         is_lowest = index + across >= len(grid)
         is_leftmost = index % across == 0
         _draw_bars(axes, table, colours, upright)
-        axes.set_title(escape_dollars(panel))
-        axes.set_xlabel(escape_dollars(xlabel) if is_lowest else "")
-        axes.set_ylabel(escape_dollars(ylabel) if upright and is_leftmost else "")
+        axes.set_title(layout.wrap_label(panel))
+        axes.set_xlabel(layout.wrap_label(xlabel) if is_lowest else "")
+        axes.set_ylabel(layout.wrap_label(ylabel) if upright and is_leftmost else "")
         if upright:
             tick_step = -(-len(row_names) // 6)  # six labels at most
             ticks = range(0, len(row_names), tick_step)
@@ -319,17 +387,18 @@ def stacked_shares(
             axes.set(xlim=(-0.6, len(row_names) - 0.4), ylim=(0, highest_bar))
         else:
             axes.set_xlim(0, highest_bar)
-            label_rows(axes, row_names)
+            label_rows(axes, row_names, name_width)
             _write_shares(axes, table, colours, unit, beside or {})
 
     # Names stand beside the last panel of each row of panels.
     if upright:
-        _name_components(figure, grid[across - 1 :: across], tables[across - 1 :: across], colours)
-    else:
-        swatches = [Patch(color=shade, label=escape_dollars(c)) for c, shade in colours.items()]
+        last_panels = slice(across - 1, None, across)
+        _name_components(figure, grid[last_panels], tables[last_panels], colours, name_width)
+    elif not has_legend_below:
         figure.legend(handles=swatches, loc="outside right center", frameon=False)
     means = frame.groupby(level=panels, sort=False).mean() if panels else frame
     figure.alt_text = _describe_shares(title, scale * means)
+    figure.data = scale * frame
     return figure
 
 
@@ -338,7 +407,7 @@ def _describe_shares(title: str, table: pd.DataFrame) -> str:
     for row, values in table.iterrows():
         cells = [f"{component} {value:.3g}" for component, value in values.items() if value]
         row_descriptions.append(f"{row}: " + (", ".join(cells) or "none"))
-    return f"{title}. " + "; ".join(row_descriptions) + "."
+    return join_descriptions(title, row_descriptions)
 
 
 def _draw_bars(axes: Axes, table: pd.DataFrame, colours: Mapping[str, str], upright: bool) -> None:
@@ -403,7 +472,11 @@ def _write_shares(
 
 
 def _name_components(
-    figure: Figure, grid: list[Axes], tables: list[pd.DataFrame], colours: Mapping[str, str]
+    figure: Figure,
+    grid: list[Axes],
+    tables: list[pd.DataFrame],
+    colours: Mapping[str, str],
+    name_width: int,
 ) -> None:
     """Writes the names of the components beside the last upright bar of each panel in `grid`."""
     figure.draw_without_rendering()
@@ -413,4 +486,5 @@ def _name_components(
         values = table.iloc[last_row].fillna(0.0)
         middles = values.cumsum() - values / 2
         xy = np.column_stack([np.full(len(values), last_row + 0.46), middles])
-        end_labels(axes, list(colours), xy, list(colours.values()))
+        names = [wrap_name(component, name_width) for component in colours]
+        end_labels(axes, names, xy, list(colours.values()))

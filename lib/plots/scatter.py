@@ -13,21 +13,27 @@ from matplotlib.lines import Line2D
 from lib import stats
 from lib.plots.inputs import (
     Estimates,
-    describe_estimates,
     describe_intervals,
     estimates_table,
+    format_group,
+    index_tuples,
     interval_ends,
+    join_descriptions,
     require_finite,
 )
 from lib.plots.styles import GREY, Style, assign_styles
 from lib.plots.theme import (
+    WIDE,
     WIDTH,
+    Layout,
+    add_legend_panel,
     add_panels,
     escape_dollars,
     new_figure,
     point_labels,
+    responsive,
     set_limits,
-    theme,
+    wrap_name,
 )
 
 MIXTURES = "mixtures"
@@ -37,7 +43,7 @@ STAIR = "stair"
 Labels = str | Mapping[str, str]
 
 
-@theme()
+@responsive
 def tradeoff_plot(
     x: Estimates,
     y: Estimates | None,
@@ -54,6 +60,7 @@ def tradeoff_plot(
     roles: Mapping[str, str] | None = None,
     size: tuple[float, float] | None = None,
     note: str = "",
+    layout: Layout = WIDE,
 ) -> Figure:
     """Draws points with both intervals, and what they span.
 
@@ -74,6 +81,7 @@ def tradeoff_plot(
         roles: {method: role}, see `lib.plots.styles.ROLES`.
         size: Inches of all panels.
         note: What else a reader must know, below.
+        layout: How much room there is.
     """
     xs, ys, xlabels, ylabels = _arrange_panels(x, y, panels, xlabel, ylabel)
     panel_names = list(dict.fromkeys(xs.index.get_level_values(0)))
@@ -90,14 +98,30 @@ def tradeoff_plot(
         notes.append("Ring: not dominated by another mean.")
     notes.append(note)
 
-    across = min(len(panel_names), 3)
-    if size is None:
+    # Where some points are named in the figure, a legend names the other methods.
+    labels = {str(label) for label in (names or {}).values()}
+    unnamed_methods = [method for method in methods if method not in labels]
+    handles = []
+    if labels and len(methods) > 1:
+        for method in unnamed_methods:
+            shade, marker = styles[method]
+            handles.append(
+                Line2D([], [], color=shade, marker=marker, ls="", label=escape_dollars(method))
+            )
+
+    across = min(len(panel_names), 3, layout.max_across)
+    if layout.is_narrow:
+        size = (layout.max_width, 3.4 * len(panel_names) + 0.22 * len(handles))
+    elif size is None:
         num_panel_rows = -(-len(panel_names) // across)
         height = 4.6 if len(panel_names) == 1 else 4.0 * num_panel_rows
         size = (WIDTH + 2.6 * (across - 1), height)
     figure = new_figure(title, *size, " ".join(notes).strip())
     ringed_groups = _find_front(x) if rings == "front" else set(rings)
-    grid = add_panels(figure, len(panel_names), across)
+    if layout.is_narrow:
+        grid = add_legend_panel(figure, handles, len(panel_names))
+    else:
+        grid = add_panels(figure, len(panel_names), across)
     points_by_panel = []
     for axes, panel in zip(grid, panel_names, strict=True):
         points = _make_points(xs.loc[[panel]], ys.loc[[panel]])
@@ -110,31 +134,22 @@ def tradeoff_plot(
                 for group in points.index
             ]
             _draw_line(axes, points[spans_line], line)
-        axes.set_xlabel(escape_dollars(xlabels.get(panel, "")))
-        axes.set_ylabel(escape_dollars(ylabels.get(panel, "")))
+        axes.set_xlabel(layout.wrap_label(xlabels.get(panel, "")))
+        axes.set_ylabel(layout.wrap_label(ylabels.get(panel, "")))
         if panel != "" and panels is not None:
-            axes.set_title(escape_dollars(panel))
+            axes.set_title(layout.wrap_label(panel))
         points_by_panel.append(points)
 
-    # Where some points are named in the figure, a legend names the other methods.
-    labels = {str(label) for label in (names or {}).values()}
-    unnamed_methods = [method for method in methods if method not in labels]
-    if labels and len(methods) > 1 and unnamed_methods:
-        handles = []
-        for method in unnamed_methods:
-            shade, marker = styles[method]
-            handles.append(
-                Line2D([], [], color=shade, marker=marker, ls="", label=escape_dollars(method))
-            )
+    if handles and not layout.is_narrow:
         figure.legend(handles=handles, loc="outside right center")
 
     # Labels need the final layout.
     figure.draw_without_rendering()
     for axes, points in zip(grid, points_by_panel, strict=True):
-        _label_points(axes, points, styles, names)
-    x_text = describe_estimates(_drop_single_panel(xs), f"{title}. Across")
-    y_text = describe_estimates(_drop_single_panel(ys), "Up")
-    figure.alt_text = f"{x_text} {y_text}"
+        _label_points(axes, points, styles, names, layout.max_name_width)
+    across_values, up_values = _drop_single_panel(xs), _drop_single_panel(ys)
+    figure.alt_text = _describe_points(title, across_values, up_values)
+    figure.data = pd.concat({"across": across_values, "up": up_values}, axis=1)
     return figure
 
 
@@ -323,8 +338,20 @@ def _draw_line(axes: Axes, points: pd.DataFrame, line: str) -> None:
     axes.set_xlim(max(left, 0.0) if all_positive else left, right)
 
 
+def _describe_points(title: str, xs: pd.DataFrame, ys: pd.DataFrame) -> str:
+    """Every point in words, quality and cost of one method together."""
+    descriptions = []
+    for group, x_value, y_value in zip(index_tuples(xs), xs["value"], ys["value"], strict=True):
+        descriptions.append(f"{format_group(group)} {x_value:.3g} across, {y_value:.3g} up")
+    return join_descriptions(title, descriptions)
+
+
 def _label_points(
-    axes: Axes, points: pd.DataFrame, styles: Mapping[str, Style], names: Mapping | None
+    axes: Axes,
+    points: pd.DataFrame,
+    styles: Mapping[str, Style],
+    names: Mapping | None,
+    name_width: int,
 ) -> None:
     """Names points where they stand; by default every method at its largest x."""
     sorted_points = points.sort_values("x", kind="stable")
@@ -350,7 +377,7 @@ def _label_points(
     labelled = points[[group in labels for group in points.index]]
     point_labels(
         axes,
-        [labels[group] for group in labelled.index],
+        [wrap_name(labels[group], name_width) for group in labelled.index],
         labelled[["x", "y"]].to_numpy(),
         [styles[method][0] for method in labelled["method"]],
         np.concatenate([_sample_intervals(point) for _, point in points.iterrows()]),

@@ -2,7 +2,7 @@
 
 Colours are those of Okabe and Ito (2008) and of Paul Tol's muted scheme; the specialist of an objective has
 the colour of its objective. A marker stands beside each colour, so that no figure depends on colour alone.
-A lesson names what only it draws with `register_styles`. Left out: names of single lessons.
+Names that are in no table take a colour of their role, or one that their letters pick. Left out: how marks are drawn.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from matplotlib.colors import to_hex, to_rgb
 
 GREY = "#595959"  # notes, and marks of no method
 FAINT = "#b5b5b5"
+EMPHASIS = "#D55E00"  # a single thing that stands out of a text
 Style = tuple[str, str]  # colour "#rrggbb", marker
 
 # By role: its marker, and colours for names that have no style of their own.
@@ -37,66 +38,138 @@ _DEFAULT_COLOURS = (
 )
 _DEFAULT_MARKERS = ("d", "H", "8", "X", "o", "s", "^", "v")
 
+# One table for the whole project: a name has one colour and one marker in every lesson. Methods that one lesson
+# compares never share both; a tool or model that is a method of its own ("always search") looks like the tool.
+SHARED_METHODS: dict[str, Style] = {
+    "random": ("#8A8A8A", "X"), "round-robin": ("#C2A878", "X"), "best constant": ("#C2A878", "p"),
+    "oracle": ("#000000", "*"), "start": ("#66657A", "X"), "nearest neighbours": ("#117733", "<"),
+    "logistic": ("#009E73", ">"), "cascade": ("#999933", "h"),
+}  # fmt: skip
+PAPERS: dict[str, Style] = {
+    "KO": ("#332288", "<"), "TO": ("#999933", ">"), "RO": ("#AA2255", "h"), "Conductor": ("#AA2255", "P"),
+    "CoRL": ("#332288", "P"), "ToolOrchestra": ("#882E72", "P"), "ARC": ("#004D66", "P"),
+}  # fmt: skip
+LESSON_METHODS: dict[str, dict[str, Style]] = {
+    "01_policy_zoo": {
+        "SO-d1": ("#0072B2", "o"), "SO-d2": ("#E69F00", "s"), "SO-d3": ("#009E73", "^"), "MO-S": ("#56B4E9", "D"),
+        "MO-RM": ("#D55E00", "v"), "MO-MGDA": ("#CC79A7", "P"), "MO-pseudoS": ("#8C6239", "p"),
+    },
+    "02_orchestration": {
+        "SO-d1": ("#0072B2", "o"), "SO-d2": ("#E69F00", "s"), "SO-d3": ("#009E73", "^"), "MO-S": ("#56B4E9", "D"),
+        "MO-RM": ("#D55E00", "v"), "MO-MGDA": ("#CC79A7", "P"), "MO-pseudoS": ("#8C6239", "p"),
+        "greedy look-ahead": ("#117733", "d"), "LinUCB": ("#B997E5", "H"), "oracle look-ahead": ("#000000", "D"),
+        "best policy": ("#44AA99", "p"), "rational": ("#000000", "d"),
+        "lab-orchestrator": ("#E69F00", "8"), "pretrained": ("#0072B2", "8"),
+        "scripted-small": ("#56B4E9", "8"), "scripted-medium": ("#CC79A7", "8"), "scripted-large": ("#8C6239", "8"),
+    },
+    "03_model_zoo": {
+        "lab-nano": ("#56B4E9", "o"), "lab-mini": ("#E69F00", "s"), "lab-large": ("#AA2255", "^"),
+        "lab-control": ("#8C6239", "v"), "lab-facts": ("#CC79A7", "p"), "lab-caller": ("#44AA99", "X"),
+        "lab-policy": ("#009E73", "D"), "lab-agent": ("#5B3A8E", "P"),
+    },
+    "04_conductor": {
+        "Equal": ("#56B4E9", "v"), "Anchored": ("#117733", "s"), "Anchored 100%": ("#44AA99", "s"),
+        "Anchored 10%": ("#A3B92B", "s"), "Anchored 2%": ("#B997E5", "s"), "Conductor's mean weights": ("#8C6239", "p"),
+        "rewarded with the truth": ("#595959", "*"), "best proxy per category": ("#8C6239", "*"),
+        "h: prompt": ("#0072B2", "s"), "h: reply": ("#E69F00", "D"), "h: shuffled": ("#D55E00", "v"),
+        "no entropy": ("#CC79A7", "p"), "pairwise": ("#009E73", "^"), "joint": ("#004D66", "d"),
+    },
+    "05_budgeted_routing": {
+        "low": ("#56B4E9", "o"), "medium": ("#E69F00", "s"), "high": ("#AA2255", "^"),
+        "controller alone": ("#8C6239", "X"), "whitened over all budgets": ("#44AA99", "s"),
+        "budget not told": ("#CC79A7", "v"), "budget not in the reward": ("#D55E00", "D"),
+    },
+    "06_tool_orchestration": {
+        "calculator": ("#0072B2", "s"), "search": ("#009E73", "d"), "lookup": ("#B997E5", "v"),
+        "python": ("#D55E00", "<"), "reasoner": ("#8C6239", "8"), "answerer": ("#CC79A7", "h"),
+        "lab-nano": ("#56B4E9", "o"), "lab-mini": ("#E69F00", "s"), "lab-large": ("#AA2255", "^"),
+        "sign error": ("#D55E00", "v"), "CoRL's reward": ("#332288", "D"), "failures kept": ("#EE6677", ">"),
+        "best always": ("#E69F00", "p"), "one a kind": ("#44AA99", "H"), "names only": ("#A3B92B", "s"),
+        "list prices only": ("#5B3A8E", "^"),
+    },
+    "07_agent_configuration": {
+        "ARC without SFT": ("#0072B2", "o"), "ARC with DPO": ("#56B4E9", "D"), "ARC by GRPO": ("#AA2255", "8"),
+        "ARC, no discount": ("#EE6677", "o"), "ARC without masks": ("#5B3A8E", "s"), "RL bandit": ("#E69F00", "s"),
+        "RL episodes": ("#009E73", "^"), "all tools, one call": ("#D55E00", "v"), "grid search": ("#A3B92B", ">"),
+        "greedy search": ("#117733", "d"), "best constant per kind": ("#44AA99", "H"),
+        "prompted, zero-shot": ("#CC79A7", "X"), "prompted, few-shot": ("#8C6239", "8"),
+    },
+    "08_recorded_outcomes": {
+        "CoRL's reward": ("#332288", "D"), "ToolOrchestra's reward": ("#882E72", "D"), "ARC's reward": ("#004D66", "D"),
+        "stop or escalate": ("#44AA99", "s"), "poor check": ("#B997E5", "s"), "perfect check": ("#A3B92B", "s"),
+    },
+}  # fmt: skip
+_METHODS: dict[str, Style] = SHARED_METHODS | PAPERS
+for _styles in LESSON_METHODS.values():
+    _METHODS |= _styles
+
+# {another name of the same thing: its name in the table}; lessons say what differs, such as who stands in.
+_ALIASES = {
+    "Random": "random", "Base": "start", "untrained": "start", "Best static": "best constant",
+    "Oracle (verifier)": "oracle", "optimum": "oracle", "oracle of those tried": "oracle",
+    "paid by the truth": "rewarded with the truth", "GRPO": "ARC by GRPO", "PPO, then DPO": "ARC with DPO",
+    "no masks": "ARC without masks", "homogeneous": "Equal",
+    "prompted, zero-shot (scripted stand-in)": "prompted, zero-shot",
+    "prompted, few-shot (scripted stand-in)": "prompted, few-shot",
+    "low budget alone": "low", "high budget alone": "high", "high budget": "high",
+    **{f"{method} {decider}": method
+       for method in ("KO", "TO", "RO") for decider in ("lab-orchestrator", "scripted-large")},
+    **{f"always {tool}": tool for tool in
+       ("calculator", "search", "lookup", "python", "lab-nano", "lab-mini", "lab-large")},
+}  # fmt: skip
+
+# What is no method: objectives, actions, categories, verdicts. They stand in figures of their own.
+_OTHER_STYLES: dict[str, Style] = {
+    # objectives and actions that serve one have the colour of the specialist
+    "aptitude": ("#0072B2", "o"), "gap": ("#E69F00", "s"), "performance": ("#009E73", "^"),
+    "goal": ("#0072B2", "o"), "no-lava": ("#E69F00", "s"), "gold": ("#009E73", "^"),
+    "failed": ("#8C6239", "X"), "easy": ("#44AA99", "8"), "challenge": ("#5B3A8E", "d"),
+    # kinds of questions
+    "reasoning": ("#0072B2", "o"), "translation": ("#E69F00", "s"), "story": ("#009E73", "^"),
+    "chain": ("#0072B2", "o"), "passage": ("#E69F00", "s"), "choice": ("#AA2255", "^"), "hops": ("#44AA99", "D"),
+    "mixed": ("#8C6239", "v"),
+    # workflows
+    "direct": ("#8A8A8A", "X"), "reason": ("#56B4E9", "o"), "verify": ("#0072B2", "s"), "routing": ("#D4C420", "^"),
+    "sectioning": ("#C2A878", "D"), "voting": ("#8C6239", "v"), "orchestrator": ("#004D66", "P"),
+    "evaluator": ("#D55E00", "d"), "autonomous": ("#332288", "H"),
+    # agents of a team
+    "first agent": ("#0072B2", "o"), "second agent": ("#D55E00", "s"), "third agent": ("#009E73", "^"),
+    # errors
+    "policy configuration": ("#D55E00", "v"), "execution": ("#56B4E9", "s"), "knowledge gap": ("#D4C420", "D"),
+    "unclassified": ("#B5B5B5", "X"),
+    # the theorem of lesson 07
+    "threshold tau": ("#000000", "*"), "elite, as it was paid": ("#E69F00", "s"),
+    "refined, paid once more": ("#332288", "P"), "buffer": ("#8A8A8A", "X"),
+    # components of a prompt
+    "instr": ("#0072B2", "o"), "mem_l": ("#CC79A7", "p"), "query": ("#D55E00", "v"), "know": ("#009E73", "^"),
+    "tools": ("#009E73", "s"), "state": ("#E69F00", "D"), "reflect": ("#56B4E9", "o"), "mem_s": ("#CC79A7", "h"),
+    # what an ablation does
+    "clearly better": ("#0072B2", "^"), "clearly worse": ("#D55E00", "v"), "clear, and neither": ("#444444", "s"),
+    "not clear": ("#8A8A8A", "o"),
+    # verdicts; pale where nothing is decided
+    "holds": ("#0072B2", "o"), "does not hold": ("#D55E00", "o"), "equivalent": ("#009E73", "o"),
+    "undecided": ("#E8D9A0", "o"), "not open": ("#AAAAAA", "o"), "untestable": ("#DDDDDD", "o"),
+}  # fmt: skip
+
 _STYLES: dict[str, Style] = {
     **{role: (colours[0], mark) for role, (mark, colours) in ROLES.items()},
-    # papers
-    "KO": ("#332288", "<"),
-    "TO": ("#999933", ">"),
-    "RO": ("#AA2255", "h"),
-    "Conductor": ("#332288", "P"),
-    "CoRL": ("#332288", "P"),
-    "ToolOrchestra": ("#332288", "P"),
-    "ARC": ("#332288", "P"),
-    # experts: policies and language models
-    "SO-d1": ("#0072B2", "o"),
-    "SO-d2": ("#E69F00", "s"),
-    "SO-d3": ("#009E73", "^"),
-    "MO-S": ("#56B4E9", "D"),
-    "MO-RM": ("#D55E00", "v"),
-    "MO-MGDA": ("#CC79A7", "P"),
-    "MO-pseudoS": ("#8C6239", "p"),
-    "lab-nano": ("#56B4E9", "o"),
-    "lab-mini": ("#E69F00", "s"),
-    "lab-large": ("#AA2255", "^"),
-    "lab-control": ("#8C6239", "v"),
-    "lab-facts": ("#CC79A7", "p"),
-    "lab-caller": ("#44AA99", "X"),
-    "lab-policy": ("#009E73", "D"),
-    "lab-agent": ("#332288", "P"),
-    # routers and constants
-    "greedy look-ahead": ("#117733", "d"),
-    "LinUCB": ("#B997E5", "H"),
-    "round-robin": ("#C2A878", "X"),
-    "nearest neighbours": ("#117733", "<"),
-    "logistic": ("#009E73", ">"),
-    "cascade": ("#999933", "h"),
-    "best constant": ("#C2A878", "p"),
-    "random": ("#8A8A8A", "X"),
-    "oracle look-ahead": ("#000000", "*"),
-    # objectives, and actions that serve one
-    "aptitude": ("#0072B2", "o"),
-    "gap": ("#E69F00", "s"),
-    "performance": ("#009E73", "^"),
-    "goal": ("#0072B2", "o"),
-    "no-lava": ("#E69F00", "s"),
-    "gold": ("#009E73", "^"),
-    "failed": ("#8C6239", "X"),
-    "easy": ("#44AA99", "8"),
-    "challenge": ("#5B3A8E", "d"),
+    **_METHODS,
+    **_OTHER_STYLES,
+    **{alias: _METHODS[name] for alias, name in _ALIASES.items()},
 }
 
 
-def register_styles(styles: Mapping[str, Style]) -> None:
-    """Gives names a colour and a marker, for the whole process.
+def label_like(label: str, name: str) -> None:
+    """Gives a label the style of a name of the table, for the whole process: "holds" with its sign, for instance.
 
     Raises:
-        ValueError: A name has another style already, or a colour does not exist.
+        ValueError: The table lacks the name, or the label has another style already.
     """
-    for name, (shade, mark) in styles.items():
-        style = to_hex(shade).upper(), mark
-        if _STYLES.get(name, style) != style:
-            raise ValueError(f"{name!r} is {_STYLES[name]} already and cannot be {style} too")
-        _STYLES[name] = style
+    if name not in _STYLES:
+        raise ValueError(f"{name!r} has no style in lib/plots/styles.py; add it to the table there")
+    if _STYLES.get(label, _STYLES[name]) != _STYLES[name]:
+        raise ValueError(f"{label!r} is {_STYLES[label]} already and cannot look like {name!r}")
+    _STYLES[label] = _STYLES[name]
 
 
 def colour(name: str) -> str:

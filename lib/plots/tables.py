@@ -21,7 +21,7 @@ from lib.stats import Interval
 NOTHING = "–"  # what stands where there is no value
 LONGEST_NAME = 28  # characters of a row's name that are kept on one line
 LONGEST_WORDS = 20  # characters of a text that may be set in a column of any width
-_NUMBER = re.compile(r"[-−+]?[\d.]+(?:e[-+]?\d+)?%?(?:\s*\[.*\])?|" + NOTHING)
+_NUMBER = re.compile(r"[-−+]?[\d.]+(?:e[-+]?\d+)?%?(?:\s*\[.*\]|\s*\(n = \d+\))?|" + NOTHING)
 
 
 def with_interval(value: float, ci_low: float, ci_high: float, digits: int = 2) -> str:
@@ -143,6 +143,8 @@ def listed(words: Sequence[str], nothing: str = "nobody") -> str:
 
 
 def _format_interval(value: Interval, digits: int) -> str:
+    if stats.has_few_runs(value.num_runs):
+        return f"{value.value:.{digits}f} (n = {value.num_runs})"
     return with_interval(value.value, value.ci_low, value.ci_high, digits)
 
 

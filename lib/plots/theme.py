@@ -1,21 +1,24 @@
 """What all figures share: one theme, a message on top, a note below, and labels clear of each other.
 
 A figure is a `matplotlib.figure.Figure` made without pyplot, so that a notebook never shows it twice and nothing
-stays open. The same input gives the same PNG bytes. Left out: the kinds of figures.
+stays open. Functions that are `responsive` can draw it once more for the screen of a phone. Left out: the kinds of
+figures, and files (`render`).
 """
 
-import io
+import copy
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial, wraps
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
@@ -26,6 +29,36 @@ from lib.plots.styles import GREY, text_colour
 DPI = 110
 WIDTH = 7.6  # inches; about the width of a notebook's text
 NAME_WIDTH = 26  # characters of a name on one line
+PHONE_WIDTH = 3.6  # inches; what a phone of 390 pixels shows at its natural size
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How much room a figure has.
+
+    Attributes:
+        max_across: Panels in a row, at most.
+        max_width: Inches of the whole figure, at most.
+        max_name_width: Characters of a name or label on one line, at most.
+    """
+
+    max_across: int
+    max_width: float
+    max_name_width: int
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is for a phone, where there is no room beside the panels."""
+        return self.max_width < WIDTH
+
+    def wrap_label(self, label: object) -> str:
+        """An axis label or the title of a panel, on more lines where there is little room; safe for matplotlib."""
+        text = escape_dollars(label)
+        return wrap_name(text, 2 * self.max_name_width) if self.is_narrow else text
+
+
+WIDE = Layout(max_across=100, max_width=100.0, max_name_width=100)
+NARROW = Layout(max_across=1, max_width=PHONE_WIDTH, max_name_width=15)
 
 _RC = {  # DejaVu Sans ships with matplotlib, so that every machine draws the same
     "font.family": ["DejaVu Sans"], "font.size": 10, "axes.titlesize": 10.5, "axes.labelsize": 10,
@@ -46,12 +79,32 @@ def theme() -> Iterator[None]:
         yield
 
 
-def render_png(figure: Figure) -> bytes:
-    """The figure as PNG bytes, without the version of matplotlib, so that equal figures are equal bytes."""
-    buffer = io.BytesIO()
-    with theme():
-        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-    return buffer.getvalue()
+def responsive(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """Decorates a function that draws a figure and takes `layout`: its figures can be drawn once more for a phone.
+
+    The figure gets `draw_narrow`, a function without arguments. What a lesson adds to the figure afterwards would be
+    missing there, so that `has_narrow` then says no.
+    """
+
+    @wraps(draw)
+    def draw_wide(*args, **options) -> Figure:
+        # Drawing consumes random numbers; both figures get the same ones.
+        same_options = {
+            name: copy.deepcopy(value) if isinstance(value, np.random.Generator) else value
+            for name, value in options.items()
+        }
+        with theme():
+            figure = draw(*args, **options)
+        figure.draw_narrow = partial(theme()(draw), *args, **same_options, layout=NARROW)
+        figure.stale = False  # matplotlib sets it as soon as anything in the figure changes
+        return figure
+
+    return draw_wide
+
+
+def has_narrow(figure: Figure) -> bool:
+    """Whether `figure.draw_narrow` draws all that this figure shows."""
+    return hasattr(figure, "draw_narrow") and not figure.stale
 
 
 def escape_dollars(text: object) -> str:
@@ -119,6 +172,26 @@ def add_panels(figure: Figure, count: int, across: int = 3, **subplot_options) -
         # With a shared x axis only the lowest panel has tick labels; now this one is the lowest.
         grid[index - across].xaxis.set_tick_params(labelbottom=True)
     return list(grid[:count])
+
+
+def add_legend_panel(
+    figure: Figure, handles: Sequence[Artist], count: int, **subplot_options
+) -> list[Axes]:
+    """Adds panels one above the other, and a legend below them, where there is no room beside them.
+
+    Args:
+        figure: An empty figure.
+        handles: What the legend names; without any there is no legend.
+        count: Panels.
+        **subplot_options: What `Figure.subplots` takes, such as sharey=True.
+    """
+    if not handles:
+        return add_panels(figure, count, 1, **subplot_options)
+    panel_part, legend_part = figure.subfigures(
+        2, 1, height_ratios=[1, 0.22 * len(handles) / figure.get_figheight()]
+    )
+    legend_part.legend(handles=handles, loc="center left", frameon=False)
+    return list(panel_part.subplots(count, 1, squeeze=False, **subplot_options).ravel())
 
 
 def label_rows(axes: Axes, names: Sequence[str], width: int = NAME_WIDTH) -> None:
@@ -277,7 +350,8 @@ def point_labels(
             fontsize=9.5,
             color=text_colour(shades[row]),
             zorder=6,
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+            # Lines behind the text do not cross its letters. (An outline would turn the text of an SVG into paths.)
+            bbox={"boxstyle": "square,pad=0.05", "fc": "white", "ec": "none", "alpha": 0.75},
             arrowprops={
                 "arrowstyle": "-",
                 "color": shades[row],
@@ -288,9 +362,8 @@ def point_labels(
         )
         # It lies inside the axes; in the layout it would move what it was positioned by.
         text.set_in_layout(False)
-        width, height, _ = renderer.get_text_width_height_descent(
-            str(names[row]), text.get_fontproperties(), False
-        )
+        text_box = Text.get_window_extent(text, renderer)  # without the line to the point
+        width, height = text_box.width, text_box.height
         other_marks = [box for index, box in enumerate(mark_boxes) if index != row]
         offset, label_box = _best_offset(
             points[row], width, height, frame, obstacle_pixels, label_boxes + other_marks

@@ -33,7 +33,7 @@ ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-5  # stable-baselines3's PPO
 
 
 @dataclass(frozen=True)
-class Variant:
+class PPOVariant:
     """One policy in training: its name, its random seed, what it is paid for, its settings.
 
     settings that decide array shapes (rollout, minibatch, epochs, num_envs, timesteps) must be equal
@@ -47,7 +47,7 @@ class Variant:
 
 
 @dataclass
-class Rollout:
+class PPORollout:
     """What was collected, time first; N = T * E samples per variant after `flat`.
 
     inputs (K, T, E, ...), action, log_prob (K, T, E); value, reward (K, T, E, V);
@@ -67,7 +67,7 @@ class PPO:
     """Train the variants of a stack in one batched environment of K * E rows (row k * E + e)."""
 
     def __init__(
-        self, arms: Sequence[Variant], network: Network, env: BatchedEnv, domain: str
+        self, arms: Sequence[PPOVariant], network: Network, env: BatchedEnv, domain: str
     ) -> None:
         self.arms, self.network, self.env, self.domain = list(arms), network, env, domain
         first = arms[0].settings
@@ -128,7 +128,7 @@ class PPO:
     # Collecting --------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def collect(self) -> Rollout:
+    def collect(self) -> PPORollout:
         """T steps of every row; actions are drawn by inverse distribution from named streams."""
         draws = np.stack([self._rng(a, "actions").random((self.T, self.E)) for a in self.arms])
         params = self.params
@@ -153,12 +153,12 @@ class PPO:
         last = self.network.forward(params, self.network.prepare(self._per_arm(self.observation)))[
             1
         ]
-        return Rollout(*(torch.stack(items, dim=1) for items in kept), last_value=last)
+        return PPORollout(*(torch.stack(items, dim=1) for items in kept), last_value=last)
 
     def _per_arm(self, rows: np.ndarray) -> np.ndarray:
         return rows.reshape(self.K, self.E, *rows.shape[1:])
 
-    def _rng(self, variant: Variant, *what: str) -> np.random.Generator:
+    def _rng(self, variant: PPOVariant, *what: str) -> np.random.Generator:
         return stream(self.domain, variant.name, variant.seed, *what, self.updates)
 
     def _scalar(self, reward: np.ndarray, observation: np.ndarray) -> Tensor:
@@ -180,13 +180,13 @@ class PPO:
 
     # Learning ----------------------------------------------------------------------------------
 
-    def advantages(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+    def advantages(self, rollout: PPORollout) -> tuple[Tensor, Tensor]:
         """Advantages and returns of what was collected, (K, T, E, V) each."""
         gamma, lam = (self.coefficient[n].unsqueeze(-1) for n in ("gamma", "gae_lambda"))
         alive = (~rollout.done).float().unsqueeze(-1)
         return losses.gae(rollout.reward, rollout.value, alive, rollout.last_value, gamma, lam)
 
-    def learn(self, rollout: Rollout) -> None:
+    def learn(self, rollout: PPORollout) -> None:
         """Epochs of minibatch updates over one rollout."""
         advantage, returns = self.advantages(rollout)
         samples = {

@@ -49,7 +49,7 @@ class SmallExtractor(BaseFeaturesExtractor):
         return self.linear(self.cnn(observations))
 
 
-class Paid(VecEnvWrapper):
+class RecipeRewardWrapper(VecEnvWrapper):
     """A batched twin that pays what a recipe's objective says, (E,), and keeps what episodes returned in each."""
 
     def __init__(self, venv: BatchedEnv, recipe: Recipe) -> None:
@@ -71,7 +71,7 @@ class Paid(VecEnvWrapper):
         return self.seen, self.recipe.objective(reward, acted_on), done, infos
 
 
-class Drawn(CategoricalDistribution):
+class InverseTransformCategorical(CategoricalDistribution):
     """Actions by inverse distribution from draws that are given, as the stacked trainer takes them."""
 
     draws: Callable[[], np.ndarray]
@@ -97,7 +97,7 @@ class SameDraws(BaseCallback):
         self.model.policy.load_state_dict(
             weights, strict=False
         )  # an extractor that is shared has several names
-        self.model.policy.action_dist = Drawn(self.recipe.network.actions)
+        self.model.policy.action_dist = InverseTransformCategorical(self.recipe.network.actions)
         self.model.policy.action_dist.draws = lambda: self.draws[self.model.rollout_buffer.pos]
         self.model.rollout_buffer.get = self._minibatches
 
@@ -125,14 +125,14 @@ class SameDraws(BaseCallback):
         )
 
 
-def environment(params: Environments, recipe: Recipe, seed: int) -> Paid:
+def environment(params: Environments, recipe: Recipe, seed: int) -> RecipeRewardWrapper:
     """The rows that a policy is trained in; they see the students or rooms that the stacked trainer's see."""
     env = make_batch(params, recipe.domain, [recipe.task] * recipe.settings.num_envs)
     env.seed_with(streams(recipe.domain, recipe.name, seed, env.num_envs))
-    return Paid(env, recipe)
+    return RecipeRewardWrapper(env, recipe)
 
 
-def learner(recipe: Recipe, env: Paid) -> PPO:
+def learner(recipe: Recipe, env: RecipeRewardWrapper) -> PPO:
     """stable-baselines3's PPO with a recipe's settings and a network of its shape."""
     s, rooms = recipe.settings, isinstance(recipe.network, Cnn)
     return PPO(

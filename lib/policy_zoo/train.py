@@ -19,7 +19,7 @@ from lib.experiment import artifacts, seeds, sweep
 from lib.policy_zoo import mgda, networks, objectives, policies, recipes, sb3_baseline
 from lib.policy_zoo import ppo as stacked_ppo
 from lib.policy_zoo.networks import Network
-from lib.policy_zoo.ppo import MGDA, PPO, Variant
+from lib.policy_zoo.ppo import MGDA, PPO, PPOVariant
 from lib.policy_zoo.recipes import Recipe
 from lib.rl import losses
 
@@ -69,7 +69,7 @@ def learner(params: Environments, stack: list[Recipe], *seeds: int) -> PPO:
 
 
 def _make_stacked_learner(params: Environments, pairs: Sequence[tuple[Recipe, int]]) -> PPO:
-    arms = [Variant(recipe.name, seed, recipe.objective, recipe.settings) for recipe, seed in pairs]
+    arms = [PPOVariant(recipe.name, seed, recipe.objective, recipe.settings) for recipe, seed in pairs]
     tasks = [recipe.task for recipe, _ in pairs for _ in range(recipe.settings.num_envs)]
     first = pairs[0][0]
     method = MGDA if first.network.values > 1 else PPO

@@ -30,7 +30,7 @@ from lib.recorded_outcomes.model_selection import (
     score_best_constant,
     score_choices,
 )
-from lib.recorded_outcomes.tables import Table
+from lib.recorded_outcomes.tables import OutcomeTable
 from lib.stats.verdicts import NOT_OPEN
 
 VERSION = 2  # of what could be won; 2: "not open" is the word for a question below the bound
@@ -46,7 +46,7 @@ _NUM_NEIGHBOURS = 30
 _MAX_DEVIATIONS = 3.0  # standard deviations
 
 
-def describe_table(table: Table) -> dict[str, float]:
+def describe_table(table: OutcomeTable) -> dict[str, float]:
     """Describes a table in hindsight: its size, the best constant, the oracle and how alike errors are.
 
     Returns:
@@ -78,7 +78,7 @@ def describe_table(table: Table) -> dict[str, float]:
     }
 
 
-def name_best_constant(table: Table) -> str:
+def name_best_constant(table: OutcomeTable) -> str:
     """The name of the best constant, in hindsight."""
     return table.models[find_best_constant(table, np.arange(len(table)))]
 
@@ -99,7 +99,7 @@ class InformedRouter:
     chances: np.ndarray
 
 
-def fit_informed_router(table: Table, fold: Fold) -> InformedRouter:
+def fit_informed_router(table: OutcomeTable, fold: Fold) -> InformedRouter:
     """Predicts the outcomes of the models in a pool from those outside it, learned from `fold.train`.
 
     By ridge regression or by nearest neighbours, whichever is correct more often on `fold.dev`. In the pool are the
@@ -133,7 +133,7 @@ def fit_informed_router(table: Table, fold: Fold) -> InformedRouter:
     return InformedRouter(pool, chances)
 
 
-def _make_gate_features(table: Table, fold: Fold, pool: np.ndarray) -> np.ndarray:
+def _make_gate_features(table: OutcomeTable, fold: Fold, pool: np.ndarray) -> np.ndarray:
     """Outcomes and costs of the models outside the pool, and all features, standardized on train: (items, d)."""
     outside_pool = np.setdiff1d(np.arange(len(table.models)), pool)
     columns = [table.correct[:, outside_pool], table.cost_usd[:, outside_pool], table.features]
@@ -182,7 +182,7 @@ def predict_nearest_neighbours(
 
 
 def choose_at_rates(
-    table: Table, chances: np.ndarray, pool: np.ndarray, cost_usd: np.ndarray
+    table: OutcomeTable, chances: np.ndarray, pool: np.ndarray, cost_usd: np.ndarray
 ) -> Choices:
     """Asks argmax over the pool of (probability of being correct - rate x expected cost), at every rate.
 
@@ -205,7 +205,7 @@ def choose_at_rates(
 
 
 def choose_with_checker(
-    table: Table, miss: float = 0.0, alarm: float = 0.0, most: int = 24
+    table: OutcomeTable, miss: float = 0.0, alarm: float = 0.0, most: int = 24
 ) -> Choices:
     """Asks a cheaper model first, and a more expensive one where a check refuses the answer, for every such pair.
 
@@ -234,7 +234,7 @@ def choose_with_checker(
     )
 
 
-def sort_by_dominance(table: Table) -> list[int]:
+def sort_by_dominance(table: OutcomeTable) -> list[int]:
     """Model indices by how few others are cheaper and at least as accurate; of equals the cheaper one first."""
     accuracy = table.correct.mean(0)
     mean_cost = table.cost_usd.mean(0)
@@ -243,7 +243,7 @@ def sort_by_dominance(table: Table) -> list[int]:
     return np.lexsort((mean_cost, dominates.sum(1))).tolist()
 
 
-def gate(table: Table, folds: int, runs: Sequence[int], min_dev_gain: float) -> pd.DataFrame:
+def gate(table: OutcomeTable, folds: int, runs: Sequence[int], min_dev_gain: float) -> pd.DataFrame:
     """Decides by question whether there is enough to win.
 
     Items are divided without regard to groups, which tells the gate's router more, and every run divides them anew;
@@ -299,7 +299,7 @@ def gate(table: Table, folds: int, runs: Sequence[int], min_dev_gain: float) -> 
 
 
 def _score_by_accuracy(
-    table: Table, folds: Sequence[Fold], routers: Sequence[InformedRouter]
+    table: OutcomeTable, folds: Sequence[Fold], routers: Sequence[InformedRouter]
 ) -> np.ndarray:
     """Correctness (items,) where the informed router chooses by accuracy alone."""
     correct = np.zeros(len(table))

@@ -15,7 +15,7 @@ import pandas as pd
 
 from lib import stats
 from lib.experiment import seeds
-from lib.recorded_outcomes.tables import Table, TableError
+from lib.recorded_outcomes.tables import OutcomeTable, TableError
 
 VERSION = 1  # of choices and their scores
 # Costs to promise, between the cheapest model's (0) and the best constant's (1).
@@ -73,7 +73,7 @@ class HeldOutScores:
     picked: tuple[str, ...]
 
 
-def assign_folds(table: Table, folds: int, seed: int) -> np.ndarray:
+def assign_folds(table: OutcomeTable, folds: int, seed: int) -> np.ndarray:
     """Divides items into folds: whole groups, in random order, each into the smallest fold so far.
 
     Args:
@@ -134,12 +134,12 @@ def make_cross_validation_folds(fold_of_item: np.ndarray) -> list[Fold]:
     return folds
 
 
-def constant_choices(table: Table) -> Choices:
+def constant_choices(table: OutcomeTable) -> Choices:
     """Each model for every item: the constants, and with the hull their mixtures."""
     return Choices(table.correct.T, table.cost_usd.T, table.models)
 
 
-def find_best_constant(table: Table, rows: np.ndarray) -> int:
+def find_best_constant(table: OutcomeTable, rows: np.ndarray) -> int:
     """The model that is correct most often on `rows`; of equals the cheaper one."""
     accuracy = table.correct[rows].mean(0)  # (models,)
     mean_cost = table.cost_usd[rows].mean(0)
@@ -148,7 +148,7 @@ def find_best_constant(table: Table, rows: np.ndarray) -> int:
     return int(order[0])
 
 
-def score_best_constant(table: Table, folds: Sequence[Fold]) -> np.ndarray:
+def score_best_constant(table: OutcomeTable, folds: Sequence[Fold]) -> np.ndarray:
     """Correctness and cost, (2, items), of the constant that was best on the known items of each fold."""
     scores = np.full((2, len(table)), np.nan)
     for fold in folds:
@@ -158,7 +158,7 @@ def score_best_constant(table: Table, folds: Sequence[Fold]) -> np.ndarray:
     return scores
 
 
-def promised_costs(table: Table, rows: np.ndarray) -> np.ndarray:
+def promised_costs(table: OutcomeTable, rows: np.ndarray) -> np.ndarray:
     """Mean costs per item that are promised, (levels,): from the cheapest model's to the best constant's on `rows`."""
     mean_cost = table.cost_usd[rows].mean(0)  # (models,)
     lowest = mean_cost.min()
@@ -167,7 +167,7 @@ def promised_costs(table: Table, rows: np.ndarray) -> np.ndarray:
 
 
 def score_choices(
-    table: Table, folds: Sequence[Fold], choices: Sequence[Choices], min_dev_gain: float
+    table: OutcomeTable, folds: Sequence[Fold], choices: Sequence[Choices], min_dev_gain: float
 ) -> HeldOutScores:
     """Scores on test the mixtures that dev chooses among a method's choices and the constants.
 
@@ -272,7 +272,7 @@ def _expect(
     return correct, cost_usd
 
 
-def make_result_rows(table: Table, scores: HeldOutScores, method: str, role: str) -> pd.DataFrame:
+def make_result_rows(table: OutcomeTable, scores: HeldOutScores, method: str, role: str) -> pd.DataFrame:
     """Rows for `lib.experiment.results_table`: at equal quality, and at half of the best constant's cost.
 
     correct may be a fraction, the expectation over a mixture's coin.
@@ -355,7 +355,7 @@ def curve_height(correct: np.ndarray, cost_usd: np.ndarray, low: float, high: fl
 
 
 def aiq_gap(
-    table: Table,
+    table: OutcomeTable,
     treatment: Sequence[HeldOutScores],
     baseline: Sequence[HeldOutScores],
     draws: int,

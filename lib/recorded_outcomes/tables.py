@@ -52,7 +52,7 @@ class TableError(ValueError):
 
 
 @dataclass(frozen=True)
-class Table:
+class OutcomeTable:
     """Outcomes of every model on every item.
 
     Attributes:
@@ -82,7 +82,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.items)
 
-    def take(self, rows: np.ndarray) -> Table:
+    def take(self, rows: np.ndarray) -> OutcomeTable:
         """The table of some items only; rows: (k,) indices, or a mask (items,)."""
         has_gate_features = len(self.gate_features) > 0
         return replace(
@@ -95,7 +95,7 @@ class Table:
             gate_features=self.gate_features[rows] if has_gate_features else self.gate_features,
         )
 
-    def select_models(self, models: Sequence[str]) -> Table:
+    def select_models(self, models: Sequence[str]) -> OutcomeTable:
         """The same items with these models only, in this order."""
         columns = [self.models.index(name) for name in models]
         return replace(
@@ -105,7 +105,7 @@ class Table:
             cost_usd=self.cost_usd[:, columns],
         )
 
-    def scale_costs(self, factors: dict[str, float]) -> Table:
+    def scale_costs(self, factors: dict[str, float]) -> OutcomeTable:
         """The same outcomes with the costs of some models multiplied; factors: by model, 1 by default."""
         factor_by_model = np.array([factors.get(name, 1.0) for name in self.models])
         return replace(self, cost_usd=self.cost_usd * factor_by_model)
@@ -114,7 +114,7 @@ class Table:
 # The shipped tables --------------------------------------------------------------------------------
 
 
-def load_agents(benchmark: str, variant: str = "measured", root: Path = OUTCOMES_FOLDER) -> Table:
+def load_agents(benchmark: str, variant: str = "measured", root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
     """Loads agents (harness and model) on the issues of one benchmark, with the cost of each issue.
 
     An issue that a run did not attempt counts as not resolved, as in the source; unknown costs of an issue are the mean
@@ -148,7 +148,7 @@ def load_agents(benchmark: str, variant: str = "measured", root: Path = OUTCOMES
     items = correct.index.to_numpy(dtype=str)
     issue_numbers = pd.Series(items).str.extract(r"-(\d+)$")[0].astype(float).fillna(0.0).to_numpy()
     repositories = np.array([item.split("__")[0] for item in items])
-    return Table(
+    return OutcomeTable(
         name=benchmark,
         items=items,
         groups=repositories,
@@ -165,7 +165,7 @@ def _join_by_run(rows: pd.DataFrame, column: str) -> pd.Series:
     return rows.groupby("run")[column].agg(lambda values: " ".join(sorted(set(values.astype(str)))))
 
 
-def load_llmrouter(prices: Any, known: bool = True, root: Path = OUTCOMES_FOLDER) -> Table:
+def load_llmrouter(prices: Any, known: bool = True, root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
     """Loads nine models on queries of 14 tasks (LLMRouter), at listed prices and an assumed length of replies.
 
     Args:
@@ -184,7 +184,7 @@ def load_llmrouter(prices: Any, known: bool = True, root: Path = OUTCOMES_FOLDER
     if known:
         features = np.column_stack([features, pd.get_dummies(tasks)])
     items = correct.index.to_numpy(dtype=str)
-    return Table(
+    return OutcomeTable(
         name="llmrouter" if known else "llmrouter-new",
         items=items,
         groups=items if known else tasks,
@@ -196,7 +196,7 @@ def load_llmrouter(prices: Any, known: bool = True, root: Path = OUTCOMES_FOLDER
     )
 
 
-def load_zeroeval(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Table:
+def load_zeroeval(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
     """Loads open models on GSM8K or CRUX (ZeroEval): recorded lengths of replies, at a price assumed by size.
 
         cost_usd = characters / 4 x per_billion x billions ** exponent
@@ -220,7 +220,7 @@ def load_zeroeval(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Table
     price = np.array([prices.per_billion * billions[model] ** prices.exponent for model in models])
     items = correct.index.to_numpy(dtype=str)
     without_size = correct.drop(columns=list(billions))
-    return Table(
+    return OutcomeTable(
         name=name,
         items=items,
         groups=items,
@@ -234,7 +234,7 @@ def load_zeroeval(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Table
     )
 
 
-def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Table:
+def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
     """Loads Mixtral and GPT-4 (RouteLLM) on MMLU or GSM8K, at listed prices and an assumed length of replies.
 
     On MMLU whole subjects (45) are held out, and the gate sees the subject; on GSM8K it sees the outcomes of 43 other
@@ -261,7 +261,7 @@ def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Table
     else:
         groups = subjects
         gate_features = pd.get_dummies(subjects).to_numpy(float)
-    return Table(
+    return OutcomeTable(
         name=name,
         items=items,
         groups=groups,
@@ -280,7 +280,7 @@ def load_embeddings(table: str, items: Sequence[str], root: Path = OUTCOMES_FOLD
     return embeddings.loc[[str(item) for item in items]].to_numpy(float)
 
 
-SHIPPED: dict[str, Callable[[Any], Table]] = {
+SHIPPED: dict[str, Callable[[Any], OutcomeTable]] = {
     **{name: (lambda _, name=name: load_agents(name)) for name in AGENTS},
     "llmrouter": lambda prices: load_llmrouter(prices),
     "llmrouter-new": lambda prices: load_llmrouter(prices, known=False),
@@ -308,7 +308,7 @@ PRICED_BY: dict[str, tuple[str, ...]] = {
 }
 
 
-def subsample(table: Table, most: int) -> Table:
+def subsample(table: OutcomeTable, most: int) -> OutcomeTable:
     """Draws at most `most` items of a table, the same fraction of each group; a group keeps at least two."""
     if len(table) <= most:
         return table
@@ -326,7 +326,7 @@ def subsample(table: Table, most: int) -> Table:
 # A user's table ------------------------------------------------------------------------------------
 
 
-def read_table(path: str | Path) -> Table:
+def read_table(path: str | Path) -> OutcomeTable:
     """Reads a table in long form: a row for each item and model.
 
     Args:
@@ -353,7 +353,7 @@ def read_table(path: str | Path) -> Table:
         raise TableError(f"{path}: {error}") from error
 
 
-def table_from_rows(rows: pd.DataFrame, name: str) -> Table:
+def table_from_rows(rows: pd.DataFrame, name: str) -> OutcomeTable:
     """Makes a table from rows in long form; columns and errors as in `read_table`."""
     rows = _check_rows(rows)
     item_rows = rows.drop_duplicates("item").set_index("item").sort_index()
@@ -379,7 +379,7 @@ def table_from_rows(rows: pd.DataFrame, name: str) -> Table:
         raise TableError(
             "embeddings e0, e1, ... must be finite numbers, the same in every row of an item"
         )
-    return Table(
+    return OutcomeTable(
         name=name,
         items=correct.index.to_numpy(dtype=str),
         groups=item_rows["group"].to_numpy(dtype=str),

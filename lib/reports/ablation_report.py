@@ -16,15 +16,6 @@ from lib.stats.ablation_comparison import BETTER, OTHER, UNCLEAR, WORSE, Compari
 
 STAND_IN = "scripted stand-in"
 KEY_METRICS = ("changes.total", "changes.clear", "changes.better", "changes.worse")
-plots.register_styles(
-    {
-        BETTER: ("#0072B2", "^"),
-        WORSE: ("#D55E00", "v"),
-        OTHER: ("#444444", "s"),
-        UNCLEAR: ("#8A8A8A", "o"),
-        "Equal": ("#56B4E9", "v"),
-    }
-)
 MARKS = "Triangles: clearly better or worse; squares: clear, and neither; dots: not clear."
 
 

@@ -45,11 +45,11 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "07_agent_configuration": "ARC",
 }
 SCOREBOARD = "10_scoreboard"
-KNOWN = {  # what is known of a decision maker, by the word of the scoreboard's metrics
+STANDING_LABELS = {  # how a decision maker did, by the word in the scoreboard's metrics
     "above": "Beats the best fixed choice",
-    "level": "Not told apart from it",
+    "level": "Not clearly different from it",
     "below": "Below it",
-    "not_open": "Too little to win for anybody",
+    "not_open": "Not open: too little to gain for any method",
 }
 VERDICTS = {  # what became of a claim: key in the scoreboard's metrics, words for it
     "holds": "hold",
@@ -132,6 +132,7 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
     Raises:
         ReportError: If there is no lesson, or a lesson's files do not fit together.
     """
+    # A lesson writes its card last, so that a lesson with a card has its metrics and figures, too.
     reports = Path(reports)
     cards = sorted((reports / "lessons").glob("*.json"))
     if not cards:
@@ -139,6 +140,8 @@ def front_page(reports: str | Path, repository: str | Path = ROOT) -> str:
     lessons = [_read_lesson(card, reports) for card in cards]
     by_name = {lesson.name: lesson for lesson in lessons}
     counts = _read_json(reports / "metrics" / f"{SCOREBOARD}.json") if SCOREBOARD in by_name else {}
+
+    # The scoreboard's figure shows the whole bench; without it the last lesson's stands at the top.
     page = fill_template(
         "front.html.j2",
         lessons=lessons,
@@ -168,15 +171,15 @@ def summarize_lessons(lessons: list[Entry]) -> list[str]:
         else ""
     )
     sentences = [
-        f"{_count(len(lessons), 'lesson')}{origin}. Each trains or runs them here, beside chance, fixed choices and "
-        "oracles, and keeps one ledger of what they cost.",
-        "Brackets hold intervals. The papers' own numbers are never printed as ours.",
+        f"{_count(len(lessons), 'lesson')}{origin}. Each trains or runs them here, compares them with random choice, "
+        "fixed choices and oracles, and counts all costs in the same way.",
+        "Numbers in brackets are intervals. Numbers from the papers are never printed as ours.",
     ]
     scripted_lessons = [lesson.number for lesson in lessons if lesson.scripted]
     if scripted_lessons:
         sentences.append(
-            f"In {_name_lessons(scripted_lessons)} scripted stand-ins decided some or all of what is shown: programs "
-            "that reply as a model would, and say nothing about language models."
+            f"In {_name_lessons(scripted_lessons)} scripted stand-ins made some or all of the decisions. These are "
+            "programs in place of a model, so that the numbers say nothing about language models."
         )
     return sentences
 
@@ -197,28 +200,41 @@ def count_claims(metrics: dict[str, Any]) -> dict[str, Any] | None:
 
 def summarize_evidence_levels(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """What is known at each level of evidence, as the scoreboard says it, and what became of the directions there."""
-    out = []
-    for level, (title, what) in EVIDENCE_LEVELS.items():
-        known = [
-            (words, metrics[key])
-            for word, words in KNOWN.items()
-            if (key := f"known.{level}.{word}") in metrics
-        ]
-        counts = [
-            (words, metrics.get(f"claims.evidence_level.{level}.{key}", 0))
-            for key, words in VERDICTS.items()
-        ]
-        claimed = ", ".join(f"{n} {words}" for words, n in counts if n)
-        out += [{"title": title, "what": what, "known": known, "claimed": claimed}] if known else []
-    return out
+    summaries = []
+    for level, (title, explanation) in EVIDENCE_LEVELS.items():
+        # Who beats the best fixed choice, who does not.
+        standings = []
+        for word, label in STANDING_LABELS.items():
+            methods = metrics.get(f"known.{level}.{word}")
+            if methods is not None:
+                standings.append((label, methods))
+        if not standings:
+            continue  # the lessons of this level were not run
+
+        # Verdicts that no claim has are left out.
+        verdict_counts = []
+        for key, words in VERDICTS.items():
+            count = metrics.get(f"claims.evidence_level.{level}.{key}", 0)
+            if count:
+                verdict_counts.append(f"{count} {words}")
+        summaries.append(
+            {
+                "title": title,
+                "explanation": explanation,
+                "standings": standings,
+                "verdict_counts": ", ".join(verdict_counts),
+            }
+        )
+    return summaries
 
 
 def _note_evidence(metrics: dict[str, Any]) -> list[str]:
     """What a reader of the claim counts should know about the evidence behind them."""
+    # A count of 0 needs no note.
     notes = []
     scripted = metrics.get("claims.evidence.scripted")
     if scripted:
-        notes.append(f"{scripted} were decided by scripts that stand in for language models")
+        notes.append(f"{scripted} were decided by scripts in place of language models")
     arithmetic = metrics.get("claims.evidence.arithmetic")
     if arithmetic:
         notes.append(
@@ -227,11 +243,11 @@ def _note_evidence(metrics: dict[str, Any]) -> list[str]:
     inconsistent = metrics.get("claims.formula.discrepancy_source_paper")
     if inconsistent:
         notes.append(
-            f"{inconsistent} of those that do not hold are numbers in which a paper parts from itself"
+            f"{inconsistent} of those that do not hold are numbers in which a paper contradicts itself"
         )
     compared = metrics.get("claims.compared")
     if compared:
-        notes.append(f"{compared} more are magnitudes, only set beside ours")
+        notes.append(f"{compared} more are magnitudes, which are only compared with ours")
     return notes
 
 
@@ -289,6 +305,8 @@ def _read_lesson(path: Path, reports: Path) -> Entry:
     missing = sorted(CARD - set(card))
     if missing:
         raise ReportError(f"{path} lacks {', '.join(missing)}; run the lesson again")
+
+    # Every metric and figure that the card names must be there.
     metrics = _read_json(reports / "metrics" / f"{card['lesson']}.json")
     unknown = [key for key in card["key_metrics"] if key not in metrics]
     if unknown:

@@ -3,7 +3,8 @@
 nbconvert walks the cells with a template of our own that inherits from none: its own templates load
 scripts from the web and drop alt text. `markdown` makes the prose, and `accessibility_check` reads each piece and then
 the whole page; what it refuses stops the build with the names of all cells at fault. The same notebook
-gives the same bytes. Left out: widgets, which need a kernel; the page says where one was.
+gives the same bytes. Around the cells stand links to the neighbouring lessons (`navigation`), the contents, and the
+answer that the lesson gives (`answers`). Left out: widgets, which need a kernel; the page says where one was.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from bs4 import BeautifulSoup
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 
-from lib.reports import accessibility_check, markdown
+from lib.experiment import artifacts
+from lib.reports import accessibility_check, markdown, navigation
 from lib.reports.accessibility_check import ReportError
 
 if TYPE_CHECKING:  # a kernel that writes a side page or the front page needs no notebook; importing it takes seconds
@@ -29,6 +31,7 @@ TEMPLATES = Path(__file__).with_name("template")
 # Pygments styles with a contrast of at least 4.5 on our background of code.
 LIGHT = "xcode"
 DARK = "lightbulb"
+STUDENT_TAG = "notes"  # of the cells that only a student's copy has (`lib.teaching.student_copies`)
 IMAGES = ("image/svg+xml", "image/png", "image/gif", "image/jpeg", "image/webp")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -36,22 +39,27 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def page(
-    notebook: NotebookNode, folder: str | Path = ".", name: str = "", title: str | None = None
+    notebook: NotebookNode,
+    folder: str | Path = ".",
+    name: str = "",
+    title: str | None = None,
+    reports: str | Path | None = None,
 ) -> str:
     """Renders an executed notebook as one page.
 
     Args:
         notebook: The notebook, in memory.
-        folder: Where images that its Markdown names lie; they become part of the page.
+        folder: Where its neighbours lie, and images that its Markdown names; images become part of the page.
         name: The notebook's name.
         title: The page's title; by default the notebook's first heading.
+        reports: Where the lesson left its metrics, its card and its figures; without it the page gives no answer.
 
     Returns:
         HTML that loads nothing.
 
     Raises:
         ReportError: If a cell has a picture without alt text, a reference to something outside the page, or a formula
-            that cannot be shown; the message names each such cell.
+            that cannot be shown, the message names each such cell; or if its answer is not in order.
     """
     from nbconvert.exporters.templateexporter import TemplateExporter
 
@@ -67,12 +75,72 @@ def page(
             "headings": lambda _: cells.document.headings,  # known once the cells are rendered
         },
     )
-    report = {"css": stylesheet(), "name": name, "title": title or ""}
+    report = {
+        "css": stylesheet(),
+        "name": name,
+        "title": title or "",
+        "neighbours": navigation.find_neighbours(name, Path(folder)),
+        "front_page": navigation.FRONT_PAGE,
+        "answer": read_answer(notebook, name, Path(reports)) if reports else "",
+        "answer_is_open": not is_student_copy(notebook),
+    }
     html, _ = exporter.from_notebook_node(notebook, {"report": report})
     if cells.problems:
         raise ReportError(f"{name or 'the page'} is refused:\n  " + "\n  ".join(cells.problems))
     accessibility_check.check(html, f"the template of {name or 'the page'}")
     return html
+
+
+def read_answer(notebook: NotebookNode, name: str, reports: Path) -> str:
+    """Reads what stands at the top of a lesson's page: its answer, with its key figure.
+
+    Args:
+        notebook: The executed lesson.
+        name: Its name.
+        reports: Where it left its metrics, its card and its figures.
+
+    Returns:
+        HTML; empty for a lesson without an answer.
+
+    Raises:
+        ReportError: If the answers are not in order.
+    """
+    from lib.reports import answers  # imported late: it brings the language of the claims
+
+    metrics_path = reports / "metrics" / f"{name}.json"
+    card_path = reports / "lessons" / f"{name}.json"
+    if not metrics_path.is_file() or not card_path.is_file():
+        return ""
+    card = artifacts.read_json(card_path)
+    try:
+        answer = answers.render_answer(name, artifacts.read_json(metrics_path), card["profile"])
+    except answers.AnswerError as error:
+        raise ReportError(f"the answer of {name}: {error}") from error
+    if not answer:
+        return ""
+
+    # The drawing of the notebook can be read on a phone and in the dark; the file is for all other kinds of figures.
+    path = reports / card["key_figure"]
+    figure = find_figure(notebook, path.stem)
+    if not figure:
+        picture = base64.b64encode(path.read_bytes()).decode()
+        figure = _render_image("image/png", picture, {"alt": card["key_figure_alt"]})
+    return f'{answer}<div class="shown">{figure}</div>'
+
+
+def find_figure(notebook: NotebookNode, name: str) -> str:
+    """The HTML with which `Lesson.figure` showed a figure; empty if it did not."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if data.get("text/plain", "").startswith(f"figure {name}: "):
+                return data["text/html"]
+    return ""
+
+
+def is_student_copy(notebook: NotebookNode) -> bool:
+    """Whether a notebook is a student's copy, which folds the answer away."""
+    return any(STUDENT_TAG in cell.metadata.get("tags", []) for cell in notebook.cells)
 
 
 def side_page(body: str, title: str) -> str:

@@ -7,9 +7,11 @@
     lesson.save(key_figure="front", key_metrics=["education.SO-d1.length"])
 
 A figure is shown as HTML with its alt text inside, so that JupyterLab, the executed notebook and the
-report show the same thing. What a run measures in seconds never enters the notebook, because two runs
-must give the same bytes: `side_table` writes it to a page of its own, which the report frames. A name
-used twice is a mistake in a run; in a live session, where cells are run again, the later one counts.
+report show the same thing; a phone gets a drawing of its own. What cannot be true is refused here, by
+name: an interval without its value, an accuracy above 1, an empty table. What a run measures in seconds
+never enters the notebook, because two runs must give the same bytes: `side_table` writes it to a page of
+its own, which the report frames. A name used twice is a mistake in a run; in a live session, where cells
+are run again, the later one counts.
 Left out: how figures look (`lib.plots`) and how pages do (`html`).
 """
 
@@ -37,10 +39,13 @@ from PIL import Image
 from lib import plots
 from lib.config import ROOT
 from lib.experiment import artifacts
+from lib.plots import sliders
+from lib.plots.inputs import MAX_ALT_LENGTH, require_interval
 from lib.plots.tables import estimates_shown, table_html
-from lib.stats import Interval
+from lib.stats import Interval, range_of_name
 
 MIN_ALT_LENGTH = 20  # characters; less cannot say what a figure shows
+PHONE = "(max-width: 600px)"  # screens that get the narrow drawing of a figure
 STRIP_FRAMES = 6  # frames of an animation that its film strip shows
 STRIP_GAP = 6  # white pixels between the frames of a film strip
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -88,18 +93,57 @@ class Lesson:
                 the estimates.
 
         Raises:
-            ValueError: If the alt text is too short, or the name is used twice.
+            ValueError: If the alt text is too short or too long, or the name is used twice.
         """
         if alt is None:
             alt = getattr(fig, "alt_text", "")
         self._register_figure(name, alt)
-        png = plots.render_png(fig)
+        # Before anything is rendered, which counts as a change of the figure.
+        has_narrow = plots.has_narrow(fig)
+        markup = _picture(fig, alt, has_narrow) + _numbers_of_figure(fig, alt)
+        png = plots.render_png(fig)  # for the front page, which shows it small
         # A figure made with pyplot stays in memory until it is closed; nothing else imports pyplot here.
         if "matplotlib.pyplot" in sys.modules:
             sys.modules["matplotlib.pyplot"].close(fig)
         self._image_paths[name] = artifacts.write_bytes(self._figure_path(f"{name}.png"), png)
-        image = f'<img src="{_data_uri("image/png", png)}" alt="{escape(alt)}">'
-        _show(f"<figure>{image}</figure>\n", f"figure {name}: {alt}")
+        # A figure without a narrow drawing scrolls on a phone, with the keyboard too.
+        attributes = 'class="drawn"' if has_narrow else 'class="drawn wide" tabindex="0"'
+        _show(f"<figure {attributes}>{markup}</figure>\n", f"figure {name}: {alt}")
+
+    def slider(
+        self,
+        make_figure: Callable[..., Figure],
+        knobs: sliders.Knobs,
+        name: str,
+        start: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Shows a figure with knobs that move without a kernel, and saves the figure of their start.
+
+        Args:
+            make_figure: Called with one keyword for each knob, returns the figure of that position.
+            knobs: The positions of each, a sequence, or a mapping from what the reader sees to the value.
+            name: File name of the figure without an ending, unique in the lesson.
+            start: By knob, the position that is shown first; by default the first.
+
+        Raises:
+            ValueError: If a knob is out of range, or the name is used twice.
+        """
+        start_indices = sliders.find_start(knobs, start or {})
+        contents = {}
+        for indices, arguments in sliders.list_arguments(knobs).items():
+            figure = make_figure(**arguments)
+            position = sliders.describe_position(knobs, indices)
+            alt = f"{position}: {getattr(figure, 'alt_text', '')}"
+            alt = textwrap.shorten(alt, MAX_ALT_LENGTH, placeholder=" …")
+            picture = _picture(figure, alt, plots.has_narrow(figure))
+            contents[indices] = picture + _numbers_of_figure(figure, alt)
+            if indices == start_indices:
+                self._register_figure(name, alt)
+                png = plots.render_png(figure)  # for print and the front page
+                path = artifacts.write_bytes(self._figure_path(f"{name}.png"), png)
+                self._image_paths[name] = path
+        markup = sliders.slider_html(name, knobs, contents, start_indices)
+        _show(markup, f"slider {name}: {self._alt_texts[name]}")
 
     def animation(
         self, frames: np.ndarray, name: str, alt: str, caption: str | None = None, fps: float = 4
@@ -144,7 +188,17 @@ class Lesson:
                 other columns.
             caption: The heading of the table.
             digits: Decimals; by default chosen by column.
+
+        Raises:
+            ValueError: If the table has no rows, or an interval does not hold its value.
         """
+        if df.empty:
+            raise ValueError(
+                f"the table {caption!r} is empty; show it only where there are rows, and say it in words elsewhere"
+            )
+        if {"value", "ci_low", "ci_high"} <= set(map(str, df.columns)):
+            for row, value, ci_low, ci_high in df[["value", "ci_low", "ci_high"]].itertuples():
+                require_interval(value, ci_low, ci_high, f"the table {caption!r}, row {row}")
         df = estimates_shown(df)
         _show(table_html(df, caption, digits), f"table: {caption}\n{df.to_string()}")
 
@@ -192,11 +246,13 @@ class Lesson:
         Args:
             key: A flat key such as `education.SO-d1.length`.
             value: The value. An `Interval` or an estimate (a row of `lib.stats`) also records its ends, as
-                `<key>_ci_low` and `<key>_ci_high`.
+                `<key>_ci_low` and `<key>_ci_high`. That of two runs is kept here, for tests that count degrees of
+                freedom; tables and figures show its value alone.
 
         Raises:
-            ValueError: If the key is malformed or used twice, the value is nan or infinite, or the interval's ends are
-                swapped; the message names the key.
+            ValueError: If the key is malformed or used twice, the value is nan or infinite, or the interval does not
+                hold the value or goes beyond the range that the key implies (see `lib.stats.ranges`); the message names
+                the key.
         """
         if not _KEY.fullmatch(key):
             raise ValueError(
@@ -211,6 +267,7 @@ class Lesson:
             ci_low, ci_high = entries[f"{key}_ci_low"], entries[f"{key}_ci_high"]
             if ci_low > ci_high:
                 raise ValueError(f"metric {key}: ci_low {ci_low} is above ci_high {ci_high}")
+            require_interval(entries[key], ci_low, ci_high, f"metric {key}", range_of_name(key))
         duplicates = sorted(set(entries) & set(self._metrics))
         if duplicates and not _in_live_session():
             raise ValueError(f"metric {duplicates[0]} is recorded twice")
@@ -301,11 +358,16 @@ class Lesson:
         return self.root / "figures" / self.name / file_name
 
     def _register_figure(self, name: str, alt: str) -> None:
-        """Records a figure's alt text. Raises ValueError for a bad or used name, or an alt text that is too short."""
+        """Records a figure's alt text. Raises ValueError for a bad or used name, or an alt text of a wrong length."""
         _check_name(name, "figure")
         if len(alt.strip()) < MIN_ALT_LENGTH:
             raise ValueError(
                 f"figure {name}: alt text {alt!r} has fewer than {MIN_ALT_LENGTH} characters; say what it shows"
+            )
+        if len(alt) > MAX_ALT_LENGTH:
+            raise ValueError(
+                f"figure {name}: the alt text has {len(alt)} characters ({alt[:40]!r} ...), at most {MAX_ALT_LENGTH} "
+                "are read in one go; say the message and a few numbers (`plots.join_descriptions`), the rest in a table"
             )
         if name in self._alt_texts and not _in_live_session():
             raise ValueError(f"there are two figures called {name!r}")
@@ -377,6 +439,26 @@ def _to_json_value(key: str, value: Any) -> Any:
     if not isinstance(value, (bool, int, float, str)):
         raise ValueError(f"metric {key} is a {type(value).__name__}; a number or a string, please")
     return value
+
+
+def _picture(figure: Figure, alt: str, has_narrow: bool) -> str:
+    """The figure as HTML, with a drawing of its own for phones where there is one."""
+    image = (
+        f'<img src="{_data_uri("image/svg+xml", plots.render_svg(figure))}" alt="{escape(alt)}">'
+    )
+    if not has_narrow:
+        return image
+    narrow = _data_uri("image/svg+xml", plots.render_svg(figure.draw_narrow()))
+    return f'<picture><source media="{PHONE}" srcset="{narrow}">{image}</picture>'
+
+
+def _numbers_of_figure(figure: Figure, alt: str) -> str:
+    """The table behind a figure, folded, where the alt text has no room for all numbers."""
+    if "more in the table" not in alt or not hasattr(figure, "data"):
+        return ""
+    table = table_html(estimates_shown(figure.data), "The numbers of this figure")
+    summary = "<summary>The numbers of this figure</summary>"
+    return f'<details class="numbers">{summary}\n{table}</details>'
 
 
 def _data_uri(media_type: str, content: bytes) -> str:

@@ -1,10 +1,9 @@
 """Markdown to HTML with formulas as MathML, so that a page needs no script and no network.
 
-A formula is `$..$` or `$$..$$`. Money is not: a dollar sign opens a formula only before something
-that is not a blank, closes it only after something that is not a blank and not before a digit, and
-the text between must not read like prose or like an amount. So "$9,700 and $3" stays what it is, and
-`\\$9,700` is the way to be sure in every viewer. Code spans and blocks are left alone. The converter
-takes much that is not LaTeX (an unknown command becomes its own name), so what it returns is checked.
+mistune's math plugin finds `$..$` and `$$..$$`. It also takes money for formulas, so that one rule is
+added: the text between two dollar signs must not read like prose or like an amount. "$9,700 and $3"
+stays what it is, and `\\$9,700` is the way to be sure in every viewer. Code spans and blocks are left alone.
+The converter takes much that is not LaTeX (an unknown command becomes its own name), so what it returns is checked.
 Left out: macros, equation numbers and references to them.
 """
 
@@ -19,14 +18,12 @@ from pathlib import Path
 
 import mistune
 from latex2mathml import converter
+from mistune.plugins.math import math, math_in_list, math_in_quote, parse_inline_math
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import TextLexer, get_lexer_by_name
 from pygments.util import ClassNotFound
 
-_INLINE = r"(?<![\\$\w])\$(?P<inline_tex>[^\s$`](?:[^$`]*[^\s$`\\])?)\$(?![\d$])"
-_DISPLAY = r"\$\$(?P<display_tex>[^$]+?)\$\$"
-_BLOCK = r"^ {0,3}\$\$(?P<block_tex>(?:(?!\n[ \t]*\n)[^$])+?)\$\$[ \t]*(?:\n|$)"
 _PROSE = re.compile(r"(?:^|\s)[A-Za-z]{2,}[,.;:]?\s+[A-Za-z]{2,}")
 _PROSE_WORD = re.compile(r"(?<![\\\w])(?:[a-z]{3,}|an|as|at|by|in|is|of|on|or|to)(?!\w)")
 _OPEN_AMOUNT = re.compile(r"\d[\d,.]*\s*(?:[kKMB]\b)?[^\\={}^_]*[-–/,;:(]")
@@ -140,30 +137,22 @@ def is_formula(tex: str) -> bool:
     return not (starts_with_digit and _PROSE_WORD.search(without_commands))
 
 
-def _formula_rule(group: str, display: bool):
-    """A rule of mistune that makes a formula of a pattern's group, unless it reads like prose."""
+def _parse_inline_formula(
+    parser: mistune.InlineParser, match: re.Match, state: mistune.InlineState
+) -> int | None:
+    """The math plugin's rule for inline formulas, which leaves money and prose alone."""
+    tex = match["math_text"]
+    if tex is not None:
+        # A dollar sign closes no formula after a blank, and opens none inside a word, as in US$.
+        follows_word = re.search(r"\w$", state.src[: match.start()])
+        if follows_word or tex != tex.rstrip() or "`" in tex or not is_formula(tex):
+            return None  # the dollar sign is text, and parsing goes on behind it
+    return parse_inline_math(parser, match, state)
 
-    def parse(_, match: re.Match, state) -> int:
-        tex = match.group(group)
-        if not display and not is_formula(tex):
-            state.append_token({"type": "text", "raw": "$"})
-            return match.start() + 1
-        state.append_token({"type": "formula", "raw": tex, "attrs": {"display": display}})
-        return match.end()
 
-    return parse
-
-
-def add_formula_rules(parser: mistune.Markdown) -> None:
-    """The mistune plugin for `$..$` and `$$..$$`."""
-    block_rule = _formula_rule("block_tex", True)
-    parser.block.register("block_formula", _BLOCK, block_rule, before="fenced_code")
-    for rules in (parser.block.list_rules, parser.block.block_quote_rules):
-        parser.block.insert_rule(rules, "block_formula", before="fenced_code")
-    display_rule = _formula_rule("display_tex", True)
-    parser.inline.register("display_formula", _DISPLAY, display_rule, before="link")
-    inline_rule = _formula_rule("inline_tex", False)
-    parser.inline.register("inline_formula", _INLINE, inline_rule, before="link")
+def guard_money(parser: mistune.Markdown) -> None:
+    """A mistune plugin for after `math`: amounts in dollars are no formulas."""
+    parser.inline.register("inline_math", None, _parse_inline_formula)
 
 
 @dataclass(frozen=True)
@@ -212,9 +201,12 @@ class _Renderer(mistune.HTMLRenderer):
         )  # the accessibility check reads every address
         self.document, self.attachments = document, attachments
 
-    def formula(self, tex: str, display: bool) -> str:
-        markup = mathml(tex, display)
-        return f'<span class="formula" tabindex="0">{markup}</span>\n' if display else markup
+    def inline_math(self, tex: str) -> str:
+        return mathml(tex)
+
+    def block_math(self, tex: str) -> str:
+        markup = mathml(tex, display=True)
+        return f'<span class="formula" tabindex="0">{markup}</span>\n'
 
     def text(self, text: str) -> str:
         if "$$" in text or "\\begin{" in text:
@@ -265,6 +257,18 @@ class _Renderer(mistune.HTMLRenderer):
         return f"data:{media_type};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
+_PLUGINS = (
+    "table",
+    "strikethrough",
+    "task_lists",
+    "def_list",
+    math,
+    math_in_quote,
+    math_in_list,
+    guard_money,
+)
+
+
 def to_html(text: str, document: Document, attachments: dict | None = None) -> str:
     """Renders one Markdown cell.
 
@@ -277,5 +281,4 @@ def to_html(text: str, document: Document, attachments: dict | None = None) -> s
         FormulaError: If a formula cannot be shown.
     """
     renderer = _Renderer(document, attachments or {})
-    plugins = ["table", "strikethrough", "task_lists", "def_list", add_formula_rules]
-    return mistune.create_markdown(renderer=renderer, plugins=plugins)(text)
+    return mistune.create_markdown(renderer=renderer, plugins=_PLUGINS)(text)

@@ -1,6 +1,6 @@
 """The controller's voice: how messages become tokens, tokens text, and a context its next turn.
 
-`Lab` speaks with the lab's own engine (batched, every row the same alone or beside others); `Hub` with
+`LabGenerator` speaks with the lab's own engine (batched, every row the same alone or beside others); `Hub` with
 any causal language model in a Hugging Face folder, through transformers.
 """
 
@@ -45,7 +45,7 @@ class Voice(Protocol):
         """The next turn in each context, up to and with what ends it; keys: one seed per context."""
 
 
-class Lab:
+class LabGenerator:
     """A lab model. Its weights are read anew by `refresh`, which a trainer calls after an update."""
 
     def __init__(self, model: PreTrainedModel, limit: int, response: int) -> None:
@@ -91,7 +91,7 @@ class Hub:
         response: int,
         preface: str = "",
     ) -> None:
-        """limit, response: as for `Lab`; preface: what the system message explains before it names the budget."""
+        """limit, response: as for `LabGenerator`; preface: what the system message explains before it names the budget."""
         self.model, self.tokenizer, self.preface = model, tokenizer, preface
         self.limit, self.response = limit, response
         self.watch: Callable[[int, int], None] = lambda done, total: (

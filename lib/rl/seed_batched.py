@@ -7,11 +7,8 @@ therefore runs them side by side. Left out: how the seeds' inputs come about, an
 import copy
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
-
-VERSION = 1  # of outputs and gradients of networks that are batched over seeds
 
 
 class SeedBatched(nn.Module):
@@ -55,7 +52,7 @@ class SeedBatched(nn.Module):
         return vmap(run_one_seed)(weights, *inputs)
 
 
-def _replace(network: nn.Module, name: str, values: torch.Tensor) -> None:
+def _replace(network: nn.Module, name: str, values: Tensor) -> None:
     """Put another tensor in the place of a parameter or buffer. name: as in `named_parameters`, with dots."""
     owner, _, attribute = name.rpartition(".")
     setattr(network.get_submodule(owner), attribute, values)

@@ -18,7 +18,7 @@ from lib.experiment import seeds
 from lib.language_models import checkpoints
 from lib.language_models.chat_template import conversation, token
 from lib.language_models.tokenizer import EOS, encode
-from lib.language_models.training.pretraining import Training
+from lib.language_models.training.pretraining import Pretraining
 from lib.language_models.training.training_data import IGNORED, Dialogue
 from lib.rl import call_protocol
 from lib.tasks import Item
@@ -83,7 +83,7 @@ def taught(
         "target": _NO_TARGET,
         "items": 1,
     }
-    training = Training(shape.model_copy(update=changes), seed, checkpoints.load(base))
+    training = Pretraining(shape.model_copy(update=changes), seed, checkpoints.load(base))
     for step in range(lessons.steps):
         training.update(dialogues)
         progress((step + 1) / lessons.steps)

@@ -78,7 +78,7 @@ class Sample:
 
 
 @dataclass
-class Batch:
+class TokenBatch:
     """Samples as tensors, padded on the right: ids, mask (B, T); rewards (B,); the rest is filled in."""
 
     ids: torch.Tensor
@@ -93,7 +93,7 @@ class Batch:
     returns: torch.Tensor | None = None
 
 
-def batch(samples: Sequence[Sample], pad: int, device: torch.device | str = "cpu") -> Batch:
+def batch(samples: Sequence[Sample], pad: int, device: torch.device | str = "cpu") -> TokenBatch:
     """Samples as tensors. Raises ValueError for one in which the controller wrote nothing."""
     for sample in samples:
         if not any(sample.mask) or sample.mask[0] or len(sample.mask) != len(sample.ids):
@@ -108,7 +108,7 @@ def batch(samples: Sequence[Sample], pad: int, device: torch.device | str = "cpu
     )
     rewards = torch.tensor([s.reward for s in samples], dtype=torch.float32, device=device)
     strata = torch.tensor([s.stratum for s in samples], device=device)
-    return Batch(ids, seen, own[:, 1:], rewards, [s.group for s in samples], strata)
+    return TokenBatch(ids, seen, own[:, 1:], rewards, [s.group for s in samples], strata)
 
 
 class Critic(nn.Module):
@@ -121,7 +121,7 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.weight)  # V starts at 0 everywhere, whatever the generator
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, batch: Batch, hidden: torch.Tensor) -> torch.Tensor:
+    def forward(self, batch: TokenBatch, hidden: torch.Tensor) -> torch.Tensor:
         """V before every next token, (B, T - 1); hidden: the policy's states."""
         if self.trunk is not None:
             hidden = self.trunk(input_ids=batch.ids, attention_mask=batch.seen).last_hidden_state[
@@ -130,7 +130,7 @@ class Critic(nn.Module):
         return self.head(hidden)[..., 0]
 
 
-class Learner:
+class TokenPPO:
     """A policy under training. `update` takes finished episodes; nothing in it knows who the experts are.
 
     accelerator: of the accelerate library, for a GPU and several processes, each of which brings equally many
@@ -197,7 +197,7 @@ class Learner:
         self.step += 1
         return {}
 
-    def _minibatches(self, samples: Sequence[Sample]) -> list[list[Batch]]:
+    def _minibatches(self, samples: Sequence[Sample]) -> list[list[TokenBatch]]:
         """What one step learns from, in parts that one pass reads: like lengths together, so that little is padding;
         groups need not stay together."""
         order = sorted(range(len(samples)), key=lambda i: len(samples[i].ids))
@@ -214,7 +214,7 @@ class Learner:
         ]
 
     @torch.no_grad()
-    def _fill(self, part: Batch) -> None:
+    def _fill(self, part: TokenBatch) -> None:
         """What the sampling policy and the start model say; in the shape that is learned from, so that the ratio of
         the first pass is exactly 1."""
         part.old, hidden = self._read(self.policy, part)
@@ -225,7 +225,7 @@ class Learner:
             told = losses.masked_gae(part.rewards, values, part.mask, settings.gamma, settings.lam)
             part.advantages, part.returns = told
 
-    def _advantages(self, parts: Sequence[Batch]) -> None:
+    def _advantages(self, parts: Sequence[TokenBatch]) -> None:
         """Over all parts of an update: whitened in each stratum (GAE), or by group (GRPO)."""
         rewards = torch.cat([part.rewards for part in parts])
         if self.critic is None:
@@ -248,7 +248,7 @@ class Learner:
             ):
                 part.advantages[part.mask] = some
 
-    def _descend(self, minibatch: Sequence[Batch]) -> dict[str, float]:
+    def _descend(self, minibatch: Sequence[TokenBatch]) -> dict[str, float]:
         """One step on one minibatch, its parts one after another: gradients add up to those of the whole."""
         by_sequence = self.settings.average == "sequence"
         counts = np.array(
@@ -264,7 +264,7 @@ class Learner:
         means = {name: float(np.dot(shares, [row[name] for row in rows])) for name in rows[0]}
         return means | {"ratio": max(row["ratio"] for row in rows)}
 
-    def _loss(self, part: Batch) -> tuple[torch.Tensor, dict[str, float]]:
+    def _loss(self, part: TokenBatch) -> tuple[torch.Tensor, dict[str, float]]:
         """The negative of eq. 4 with the penalty for leaving the start model, and the value head's error."""
         settings = self.settings
         new, hidden = self._read(self.policy, part)
@@ -309,7 +309,7 @@ class Learner:
         fall = 1.0 if self.settings.schedule == "constant" else max(0.0, 1 - self.step / self.total)
         return min(1.0, (self.step + 1) / warmup, fall)
 
-    def _read(self, model: PreTrainedModel, part: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    def _read(self, model: PreTrainedModel, part: TokenBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probabilities of the next tokens (B, T - 1), 0 where they are not the controller's; and the states.
 
         At temperature 1, and from the head as it is: a model that caps its logits after it (Gemma 2) is not served."""

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def report(table: tables.Table, gate: pd.DataFrame, found: pd.DataFrame) -> None:
+def report(table: tables.OutcomeTable, gate: pd.DataFrame, found: pd.DataFrame) -> None:
     """Print what there is to win, who won what, and the answer."""
     told = headroom.describe_table(table)
     print(

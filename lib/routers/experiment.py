@@ -20,7 +20,7 @@ from lib.experiment.harness import JobRun, Stage, run_stages
 from lib.experiment.run_context import RunContext
 from lib.recorded_outcomes import headroom, model_selection, tables
 from lib.recorded_outcomes.model_selection import EQUAL, HALF, Choices, Fold, HeldOutScores
-from lib.recorded_outcomes.tables import Table
+from lib.recorded_outcomes.tables import OutcomeTable
 from lib.routers import methods
 from lib.routers.methods import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.stats.verdicts import UNDECIDED
@@ -124,7 +124,7 @@ def play_table(run: JobRun) -> dict[str, float | str]:
 
 
 def replayed(
-    table: Table,
+    table: OutcomeTable,
     settings: RecordedSettings,
     arms: Sequence[str] = tuple(ROLES),
     folds: Sequence[Fold] | None = None,
@@ -182,7 +182,7 @@ def replayed(
     }
 
 
-def simple(table: Table, folds: Sequence[Fold]) -> dict[str, HeldOutScores]:
+def simple(table: OutcomeTable, folds: Sequence[Fold]) -> dict[str, HeldOutScores]:
     """Who has no knob: the constant that was best on the items that are known of each fold, and a die."""
     held = np.full(len(table), np.nan)
     held[np.concatenate([fold.test for fold in folds])] = 0.0
@@ -200,7 +200,7 @@ def simple(table: Table, folds: Sequence[Fold]) -> dict[str, HeldOutScores]:
 
 
 def promised(
-    table: Table, found: Mapping[str, HeldOutScores], folds: Sequence[Fold]
+    table: OutcomeTable, found: Mapping[str, HeldOutScores], folds: Sequence[Fold]
 ) -> pd.DataFrame:
     """What a method spent where so much was promised: means over the items that were scored, at every level."""
     test = np.sort(np.concatenate([fold.test for fold in folds]))
@@ -230,7 +230,7 @@ def promised(
     return pd.DataFrame(made)
 
 
-def by_item(table: Table, choices: Sequence[Choices], folds: Sequence[Fold]) -> pd.DataFrame:
+def by_item(table: OutcomeTable, choices: Sequence[Choices], folds: Sequence[Fold]) -> pd.DataFrame:
     """CoRL's own promise, a budget for each item: the share of items that cost more, as `over_items`, by budget."""
     made = []
     for fold, own in zip(folds, choices, strict=True):
@@ -247,7 +247,7 @@ def by_item(table: Table, choices: Sequence[Choices], folds: Sequence[Fold]) -> 
     return pd.DataFrame(made)
 
 
-def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
+def shifted(here: OutcomeTable, there: OutcomeTable) -> tuple[OutcomeTable, list[Fold]]:
     """Two tables of the same models as one, and the fold that learns and chooses on the first and is scored on the
     second; whole groups of the first choose. Items that both have (SWE-bench and SWT-bench share issues) are left out
     of the second. Raises TableError where fewer than two models are common, or features differ."""
@@ -265,7 +265,7 @@ def shifted(here: Table, there: Table) -> tuple[Table, list[Fold]]:
         name: np.concatenate([getattr(each, name) for each in both])
         for name in ("items", "groups", "correct", "cost_usd", "features")
     }
-    table = Table(
+    table = OutcomeTable(
         f"{here.name}_to_{there.name}",
         models=tuple(models),
         money=here.money,
@@ -362,7 +362,7 @@ def verdict(quality: stats.Interval, ratio: stats.Interval, equivalence_margin: 
     return CHEAPER if enough and quality.ci_low > -equivalence_margin else UNDECIDED
 
 
-def shares(table: Table, choices: Sequence[Choices], folds: Sequence[Fold]) -> pd.DataFrame:
+def shares(table: OutcomeTable, choices: Sequence[Choices], folds: Sequence[Fold]) -> pd.DataFrame:
     """Of a table of two models: the share of items that go to the dearer one, and the share right, by knob, with both
     ends, where everything goes to one; what APGR and CPT are read off (RouteLLM)."""
     strong = int(table.cost_usd.mean(0).argmax())

@@ -5,6 +5,7 @@ expressions       the small language of tests, and paper_formulas, the few funct
 result_queries    estimates that a claim computes from the lessons' results, in pairs
 metrics           what the lessons measured
 verdicts          holds, does not hold, equivalent, undecided, not open, untestable; or compared
+decision_rule     one comparison, decided by its interval
 multiple_testing  how many would hold by luck, and which still do with all of them tested at once
 replication       two runs compared
 counts, tables, figures, summary_figure, claim_cards, format   how all this is shown

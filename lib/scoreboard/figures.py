@@ -11,37 +11,14 @@ from lib.scoreboard.claim import PAPERS
 from lib.scoreboard.claim_cards import SIGNS
 from lib.scoreboard.verdicts import (
     COMPARED,
-    EQUIVALENT,
-    FAILS,
     HOLDS,
-    NOT_OPEN,
-    UNDECIDED,
-    UNTESTABLE,
     VERDICT_LABELS,
     Verdict,
 )
 
-_BAR_COLOURS = {
-    HOLDS: "#0072B2",
-    FAILS: "#D55E00",
-    UNDECIDED: "#E8D9A0",
-    UNTESTABLE: "#DDDDDD",
-    EQUIVALENT: "#009E73",
-    NOT_OPEN: "#AAAAAA",
-}
-plots.register_styles(
-    {
-        f"{SIGNS[verdict]} {VERDICT_LABELS[verdict]}": (colour, "o")
-        for verdict, colour in _BAR_COLOURS.items()
-    }
-)
-_MARKER_COLOURS = {  # darker than bars, because markers are small
-    HOLDS: "#0072B2",
-    FAILS: "#D55E00",
-    UNDECIDED: "#7A7526",
-    EQUIVALENT: "#009E73",
-    NOT_OPEN: "#777777",
-}
+for _verdict, _label in VERDICT_LABELS.items():
+    if _verdict != COMPARED:
+        plots.label_like(f"{SIGNS[_verdict]} {_label}", _verdict)
 _MAX_CLEARNESS = 10.0  # standard errors; what is clearer is drawn there
 
 
@@ -91,7 +68,8 @@ def plot_clearness(verdicts: Sequence[Verdict]) -> Figure:
                     row + 0.5 * ((rank % 5) - 2) / 5
                 )  # spread, so that markers do not hide each other
                 marker = "D" if v.is_scripted else "o"
-                axes.plot(x, y, marker, color=_MARKER_COLOURS[v.verdict], markersize=6)
+                shade = plots.text_colour(plots.colour(v.verdict))  # markers are small
+                axes.plot(x, y, marker, color=shade, markersize=6)
                 if v.claim.id in survivors:
                     axes.plot(x, y, "o", color="none", markeredgecolor="black", markersize=11)
 

@@ -241,11 +241,15 @@ def measure_shares_won(
 
 
 def _evaluate_difference(metrics: Metrics, lesson: str, text: str) -> Interval:
-    """The first of several keys joined by ` - ` minus all the others, without an interval; one key keeps its own."""
-    first, *subtracted = [metrics.get_estimate(lesson, key) for key in text.split(" - ")]
-    if not subtracted:
-        return first
-    return interval_arithmetic.exact(first.value - sum(estimate.value for estimate in subtracted))
+    """Subtracts from the first of several keys joined by ` - ` all the others.
+
+    The metrics files hold estimates, not the pairs that they come from, so the estimates count as independent: their
+    variances add. Estimates of the same items are positively correlated, so the interval is too wide, never too narrow.
+    """
+    difference, *subtracted = [metrics.get_estimate(lesson, key) for key in text.split(" - ")]
+    for estimate in subtracted:
+        difference = interval_arithmetic.minus(difference, estimate)
+    return difference
 
 
 def plot_shares_won(shares_won: Sequence[ShareWon]) -> Figure:
@@ -302,17 +306,15 @@ def _draw_panel(axes, level: str, shares_won: Sequence[ShareWon]) -> None:
 
     for y, share_won in enumerate(shares_won):
         method = share_won.decision_maker.name.split(",")[0]
-        if method == CASCADE:
-            colour = plots.GREY
-        else:
-            colour = plots.colour(method.removeprefix("MAESTRO's "))
+        styled_name = "cascade" if method == CASCADE else method.removeprefix("MAESTRO's ")
+        colour = plots.colour(styled_name)
         # What lies beyond the axis is drawn at its end.
         share = share_won.share
         ci_low, value, ci_high = np.clip(
             [share.ci_low, share.value, share.ci_high], _MIN_DRAWN_SHARE, None
         )
         axes.plot([ci_low, ci_high], [y, y], color=colour, linewidth=2.2, solid_capstyle="butt")
-        axes.plot(value, y, "o", color=colour, markersize=7)
+        axes.plot(value, y, plots.marker(styled_name), color=colour, markersize=7)
         if np.isfinite(share_won.baseline_share):
             x = max(share_won.baseline_share, _MIN_DRAWN_SHARE)
             hollow = {"color": "none", "markeredgecolor": plots.GREY}

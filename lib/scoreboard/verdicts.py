@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from lib.scoreboard import expressions
 from lib.scoreboard.claim import Claim
+from lib.scoreboard.decision_rule import decide
 from lib.scoreboard.errors import ClaimError
 from lib.scoreboard.metrics import Metrics, MissingMetric
 from lib.scoreboard.paper_formulas import FUNCTIONS
@@ -55,7 +56,6 @@ _WEAK_LESSONS = {  # why the lab runs of a lesson are weak, known before any of 
     "06_tool_orchestration": "few trainings of few updates each",
     "07_agent_configuration": "few trainings, judged by one try of a question",
 }
-_ROUNDING = 1e-9  # two sums of floats that differ by less are equal
 _NOT_MEASURED = Interval(math.nan, math.nan, math.nan)
 
 
@@ -330,30 +330,3 @@ def _adopt_lesson_verdict(claim: Claim, metrics: Metrics) -> TestResult:
         )
     verdict = _VERDICT_OF_LESSON_WORD[word]
     return TestResult(text, verdict, reason=f"lesson {lesson[:2]} judges this: {word}")
-
-
-def decide(difference: Interval, comparison: str, tolerance: float = 0.0) -> tuple[str, str]:
-    """Decides one comparison by its interval.
-
-    Args:
-        difference: Left minus right, or right minus left where the comparison is < or <=.
-        comparison: <, >, <=, >= or ==.
-        tolerance: How far the sides of an equality may be apart.
-
-    Returns:
-        The verdict, and the reason where it does not explain itself.
-    """
-    if comparison == "==":
-        is_equal = abs(difference.value) <= tolerance * (1 + _ROUNDING) + _ROUNDING
-        return (HOLDS, "") if is_equal else (FAILS, "")
-    if not difference.known:
-        return UNDECIDED, "not everything in it has an interval"
-    # <= and >= hold at equality, which rounding may miss.
-    slack = _ROUNDING if "=" in comparison else 0.0
-    if difference.ci_low > -slack:
-        return HOLDS, ""
-    if difference.ci_high < -slack:
-        return FAILS, ""
-    if interval_arithmetic.is_exact(difference):
-        return UNDECIDED, "no difference at all"
-    return UNDECIDED, "the interval holds 0"

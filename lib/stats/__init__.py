@@ -21,8 +21,10 @@ from lib.stats.intervals import (
     DRAWS,
     FEW,
     LEVEL,
+    MIN_RUNS,
     Interval,
     grouped_interval,
+    has_few_runs,
     mean_interval,
     proportion_interval,
     t_interval,
@@ -36,6 +38,7 @@ from lib.stats.pareto import (
     pareto_front,
     sparsity,
 )
+from lib.stats.ranges import range_of_name
 from lib.stats.verdicts import holm, summary_sentence, verdict
 
 VERSION = 1  # of the estimates, verdicts, fronts and curves of this package

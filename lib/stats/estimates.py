@@ -19,6 +19,7 @@ from lib.experiment.results_table import select
 from lib.stats import random_effects
 from lib.stats.cost_curves import hull
 from lib.stats.intervals import DRAWS, Interval
+from lib.stats.ranges import UNBOUNDED, find_range
 
 By = str | Sequence[str]
 GroupName = tuple  # values of the columns `by`, in their order
@@ -48,7 +49,8 @@ def mean(rows: pd.DataFrame, column: str, by: By = (), pool: bool = False) -> pd
 
     estimates = {}
     for (name, units), group_components in zip(units_by_group.items(), components, strict=True):
-        estimates[name] = _use_exact_interval_of_proportion(group_components.to_row(), units)
+        estimate = _use_exact_interval_of_proportion(group_components.to_row(), units)
+        estimates[name] = _clip_interval(estimate, find_range(column, units.to_numpy()))
     return _make_frame(estimates, by)
 
 
@@ -272,18 +274,24 @@ def success_rate(rows: pd.DataFrame, column: str, threshold: float, by: By = ())
 
 
 def statistic(
-    rows: pd.DataFrame, columns: Sequence[str], function: Callable[[np.ndarray], float], by: By = ()
+    rows: pd.DataFrame,
+    columns: Sequence[str],
+    function: Callable[[np.ndarray], float],
+    by: By = (),
+    bounds: tuple[float, float] = UNBOUNDED,
 ) -> pd.DataFrame:
     """A number that is no mean, such as a hypervolume: `function` of each seed's rows.
 
     Several seeds have Student's interval over seeds. A single run has a bootstrap over its rows, from a stream that is
-    named by function, columns and group.
+    named by function, columns and group; it has no interval where the resampled numbers all lie on one side of the
+    statistic, because then resampling changes what the function measures (the volume of a front of means does).
 
     Args:
         rows: Rows of the results table.
         columns: The k columns that the function takes.
         function: Maps an array (n, k) to a number.
         by: Columns that define the groups.
+        bounds: The range of the function, such as (0, 1) of a Gini index; intervals end there.
 
     Returns:
         One row for each group, with the columns of `COLUMNS`.
@@ -305,9 +313,10 @@ def statistic(
             function_name = getattr(function, "__name__", "statistic")
             rng = seeds.rng("measure", function_name, *columns, *map(str, name))
             ci_low, ci_high = _bootstrap_interval(points_by_seed[0], function, rng)
-            estimate["ci_low"] = ci_low
-            estimate["ci_high"] = ci_high
-        estimates[name] = estimate
+            if ci_low <= estimate["value"] <= ci_high:
+                estimate["ci_low"] = ci_low
+                estimate["ci_high"] = ci_high
+        estimates[name] = _clip_interval(estimate, bounds)
     return _make_frame(estimates, by)
 
 
@@ -327,7 +336,12 @@ def _bootstrap_interval(
 def intervals(estimates: pd.DataFrame) -> pd.Series:
     """Estimates as one column of `Interval`, to stand beside others in a table."""
     interval_columns = estimates[["value", "ci_low", "ci_high"]]
-    values = [Interval(*map(float, ends)) for ends in interval_columns.itertuples(index=False)]
+    # Without a column num_runs nobody knows how many runs there were.
+    run_counts = estimates.get("num_runs", pd.Series(0, index=estimates.index))
+    values = [
+        Interval(*map(float, ends), num_runs=int(num_runs))
+        for ends, num_runs in zip(interval_columns.itertuples(index=False), run_counts, strict=True)
+    ]
     return pd.Series(values, index=estimates.index, dtype=object)
 
 
@@ -449,6 +463,15 @@ def _use_exact_interval_of_proportion(estimate: EstimateRow, units: pd.Series) -
         return estimate
     ci_low, ci_high = random_effects.clopper_pearson_interval(int(units.sum()), len(units))
     return estimate | {"ci_low": ci_low, "ci_high": ci_high}
+
+
+def _clip_interval(estimate: EstimateRow, bounds: tuple[float, float]) -> EstimateRow:
+    """Ends the interval where the range of the quantity ends.
+
+    The truth lies inside the range, so that the interval holds it as often as before; p_value and mde stay.
+    """
+    ci_low, ci_high = np.clip([estimate["ci_low"], estimate["ci_high"]], *bounds)  # nan stays nan
+    return estimate | {"ci_low": float(ci_low), "ci_high": float(ci_high)}
 
 
 def _make_frame(estimates: Mapping[GroupName, EstimateRow], by: By) -> pd.DataFrame:

@@ -4,26 +4,33 @@ Student's interval for a few runs, the bootstrap for many, Wilson's for a propor
 vary together. Left out: any hidden random state; a caller passes its generator from `lib.experiment.seeds.rng`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import stats as scipy_stats
 
 DRAWS = 2_000  # bootstrap resamples
 FEW = 30  # runs below which intervals of means are Student's
+MIN_RUNS = 3  # runs below which an interval over runs is not shown: two of them leave one degree of freedom
 LEVEL = 0.95  # how often an interval holds the truth
 _CELLS = 2_000_000  # numbers held in memory at once while resampling
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A statistic and the interval around it; `ci_low` and `ci_high` are nan where one run gives none."""
+    """A statistic and the interval around it; `ci_low` and `ci_high` are nan where one run gives none.
+
+    `num_runs` is how many runs the interval was computed from; 0 where nobody recorded it.
+    """
 
     value: float
     ci_low: float
     ci_high: float
+    num_runs: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
+        if has_few_runs(self.num_runs):
+            return f"{self.value:.2f} (n = {self.num_runs} seeds)"
         if not self.known:
             return f"{self.value:.2f} (one run, no interval)"
         return f"{self.value:.2f} [{self.ci_low:.2f}, {self.ci_high:.2f}]"
@@ -44,6 +51,14 @@ class Interval:
             metrics[f"{name}_ci_low"] = self.ci_low
             metrics[f"{name}_ci_high"] = self.ci_high
         return metrics
+
+
+def has_few_runs(num_runs: int) -> bool:
+    """Whether an interval over so many runs is not shown.
+
+    A single run has no interval over runs at all: its interval, if any, is over its items, and 0 is not known.
+    """
+    return 1 < num_runs < MIN_RUNS
 
 
 def mean_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
@@ -80,11 +95,12 @@ def mean_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
     return Interval(float(values.mean()), float(ci_low), float(ci_high))
 
 
-def t_interval(values: np.ndarray) -> Interval:
+def t_interval(values: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> Interval:
     """The mean of independent runs and Student's interval (1908), which assumes that runs are roughly normal.
 
     Args:
         values: (runs,) one number for each run. A single run gives no interval.
+        bounds: The range of the quantity, such as (0, 1) of a share; the interval ends there.
 
     Raises:
         ValueError: If the shape is another or there are no runs.
@@ -98,7 +114,8 @@ def t_interval(values: np.ndarray) -> Interval:
         return Interval(mean, float("nan"), float("nan"))
     t_quantile = scipy_stats.t.ppf((1 + LEVEL) / 2, num_runs - 1)
     half_width = float(t_quantile * values.std(ddof=1) / num_runs**0.5)
-    return Interval(mean, mean - half_width, mean + half_width)
+    ci_low, ci_high = np.clip([mean - half_width, mean + half_width], *bounds)
+    return Interval(mean, float(ci_low), float(ci_high), num_runs)
 
 
 def grouped_interval(values: np.ndarray, groups: np.ndarray) -> Interval:

@@ -3,7 +3,8 @@
 `python -m lib exercises` writes the exercises of `lib.teaching.exercises_by_lesson` to the end of every
 notebook, in one form: the question with its difficulty, importance and time, then a cell to answer in.
 Cells that it wrote before carry the tag `exercise` and are replaced. With `--solutions 05_budgeted_routing`
-it changes nothing and prints the worked solutions of that lesson.
+it changes nothing and prints the worked solutions of that lesson, first those that stand in the notebook itself
+(`lib.teaching.solution_cells`).
 """
 
 import argparse
@@ -15,7 +16,7 @@ import nbformat
 from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.reports.execute import strip_outputs
-from lib.teaching import exercises_by_lesson
+from lib.teaching import exercises_by_lesson, solution_cells
 from lib.teaching.exercises_by_lesson import Exercises
 
 TAG = "exercise"
@@ -82,6 +83,7 @@ def replace_exercises(
 
 def write(folder: Path) -> list[Path]:
     """Brings the exercises of every notebook in a folder up to date; returns the paths that changed."""
+    # Only what differs is written, so that the paths returned are real changes.
     changed = []
     for number, exercises in load().items():
         for path in sorted(folder.glob(f"{number}_*.ipynb")):
@@ -106,7 +108,11 @@ def main(arguments: list[str] | None = None) -> None:
         by_lesson = load(None if options.solutions == "all" else options.solutions[:2])
     except ValueError as error:
         raise SystemExit(f"error: {error}") from None
-    for exercises in by_lesson.values():
+    # Solutions that stand in a notebook, then those of the exercises at its end.
+    for number, exercises in by_lesson.items():
+        for path in sorted(options.folder.glob(f"{number}_*.ipynb")):
+            for cell in filter(solution_cells.is_solution, strip_outputs.read(path).cells):
+                print(f"In {path.name}:\n\n{cell.source}\n")
         for exercise in exercises:
             print(f"{exercise.id} ({exercise.facts})\n{exercise.question}\n")
             print(f"{exercise.solution()}\n")

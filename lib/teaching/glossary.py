@@ -52,6 +52,7 @@ def read(path: str | Path = ROOT / SOURCE) -> list[Term]:
     Raises:
         ValueError: If an entry lacks a field or has an unknown one, or a term stands there twice.
     """
+    # A misspelled field would be lost without a word, so unknown ones are refused.
     terms = []
     for entry in from_yaml(Path(path).read_text(encoding="utf-8")):
         unknown = set(entry) - {"term", "means", "lessons", "words"}
@@ -76,6 +77,8 @@ def render_page(terms: list[Term]) -> str:
         f'<a href="#term-{slug}">{letter}</a>' for letter, slug in first_slugs.items()
     )
     entries = "\n".join(_render_entry(term) for term in terms)
+
+    # The page is rendered like a lesson, so that it has the same style and checks.
     text = (
         "# Glossary\n\nTerms as this bench uses them, and the lessons that do.\n\n"
         f"{letter_links}\n\n<dl>\n{entries}\n</dl>"

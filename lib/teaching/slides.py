@@ -1,9 +1,11 @@
 """An executed lesson as slides: one HTML file that loads nothing, made of the same pieces as its report.
 
-nbconvert's own slides load reveal.js from the web; these need none: every heading begins a slide, and so does
-whatever follows a figure or a table. Scroll snapping shows one slide at a time even without the script, which
-only adds keys (arrows, Home, End). Code is folded, cells that answer exercises and wall times are left out,
-and print gives one slide a page (the script makes long ones smaller; without it they continue on the next).
+nbconvert's SlidesExporter is of no use offline: its template loads reveal.js and require.js from the web, and no
+package in requirements.lock has a copy of reveal.js that could be put into the page. So these slides need neither:
+every heading begins a slide, and so does whatever follows a figure or a table. Scroll snapping shows one slide at a
+time even without the script, which only adds keys (arrows, Home, End). Code is folded. Solutions, answers to
+exercises and wall times are left out. Print gives one slide a page (the script makes long ones smaller; without it
+they continue on the next).
 """
 
 import argparse
@@ -19,6 +21,7 @@ from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.reports import accessibility_check, html, markdown
 from lib.reports.accessibility_check import ReportError
+from lib.teaching import solution_cells
 from lib.teaching.exercises import is_exercise
 
 TEMPLATES = Path(__file__).with_name("template")
@@ -123,8 +126,11 @@ def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
     Raises:
         ReportError: For a picture without alt text, or anything loaded from elsewhere, as for the report.
     """
+    # A class sees neither solutions nor the cells of exercises; questions stay.
     deck = _Deck(folder)
     for number, cell in enumerate(notebook.cells, 1):
+        if solution_cells.is_solution(cell):
+            continue
         if cell.cell_type == "markdown":
             deck.add_prose(cell, number)
         elif cell.cell_type == "code":
@@ -135,6 +141,7 @@ def render(notebook: nbformat.NotebookNode, name: str, folder: Path) -> str:
     if problems:
         raise ReportError(f"the slides of {name} are refused:\n  " + "\n  ".join(problems))
 
+    # Style and script become part of the page, which loads nothing.
     headings = deck.cells.document.headings
     title = re.sub(r"<[^>]+>", "", headings[0].markup) if headings else name
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)

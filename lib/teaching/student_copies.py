@@ -1,7 +1,8 @@
 """Copies of the notebooks for a class: `student/`, which git ignores.
 
-A copy has no outputs, a cell for notes at the end of every section, and the exercises without answers;
-cells tagged `solution` are left out. `student/exercises.ipynb` gathers the exercises of all lessons. Findings
+A copy has no outputs, a cell for notes at the end of every section, and the exercises without answers. Code
+cells tagged `solution` become stubs (`lib.teaching.solution_cells`), Markdown cells with that tag are left out.
+`student/exercises.ipynb` gathers the exercises of all lessons. Findings
 are sentences that code makes from results, so they appear once a student has run the lesson.
 
 What is hidden and what is not: no file of `student/` holds a solution, but answers are checked by
@@ -19,11 +20,12 @@ import nbformat
 from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.reports.execute import strip_outputs
-from lib.teaching import exercises
+from lib.teaching import exercises, solution_cells
 
-SOLUTION = "solution"
 NOTES = "*Notes:*"
 NOTES_TAG = "notes"
+# JupyterLab and nbclient run on behind a cell with this tag that fails, here the tests of a stub.
+MAY_FAIL_TAG = "raises-exception"
 WORKBOOK = "exercises"
 _SECTION = re.compile(r"^## ", re.MULTILINE)
 _OPENING = """# Exercises of all lessons
@@ -35,9 +37,16 @@ beside it. `make student` wrote this file, and never overwrites one that you hav
 def make_copy(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Makes a student's copy of a lesson."""
     cells = []
+    follows_stub = False
     for cell in strip_outputs.clean(notebook).cells:
-        if SOLUTION in cell.metadata.get("tags", []):
+        if solution_cells.is_solution(cell):
+            if cell.cell_type == "code":
+                cells.append(solution_cells.make_stub_cell(cell))
+                follows_stub = True
             continue
+        if follows_stub and cell.cell_type == "code":
+            cell.metadata["tags"] = [*cell.metadata.get("tags", []), MAY_FAIL_TAG]
+        follows_stub = False
         begins_section = cell.cell_type == "markdown" and _SECTION.search(cell.source)
         # Notes end the section before; not above the first one, nor between exercises.
         if begins_section and len(cells) > 1 and not exercises.is_exercise(cells[-1]):

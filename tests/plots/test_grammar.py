@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
-import lib.reports.lesson_figures.agents  # its names are registered
-import lib.reports.lesson_figures.orchestra  # and these
-import lib.reports.lesson_figures.routing  # noqa: F401  and these
 from lib import plots
 from lib.config import ROOT
 from lib.experiment.seeds import rng
 from lib.plots import styles
+from lib.plots.render import DARK_PAGE, dark_colour
 from lib.plots.scatter import undominated, upper_hull
 from lib.plots.theme import spread_positions
 from lib.stats import Interval
@@ -100,7 +98,14 @@ DRAW = {
         [np.zeros((8, 9, 3), np.uint8)] * 7, ["a", *"bcdef", LONG], "It walks"
     ),
 }
-every_figure = pytest.mark.parametrize("make", DRAW.values(), ids=DRAW)
+NARROW = {
+    f"{name}, for a phone": lambda make=make: make().draw_narrow()
+    for name, make in DRAW.items()
+    if name != "heatmap"  # it scrolls there
+}
+every_figure = pytest.mark.parametrize(
+    "make", [*DRAW.values(), *NARROW.values()], ids=[*DRAW, *NARROW]
+)
 
 
 def intervals(axes) -> list[list[float]]:
@@ -187,6 +192,54 @@ def test_bytes_do_not_depend_on_the_process():
     assert runs[0] == runs[1] and len(runs[0]) == 65
 
 
+# Phones and dark pages
+
+
+@pytest.mark.parametrize("make", NARROW.values(), ids=NARROW)
+def test_words_are_at_least_eleven_pixels_high_on_a_phone(make):
+    figure = make()
+    svg = plots.render_svg(figure).decode()
+    width = float(re.search(r'width="([\d.]+)pt"', svg)[1]) * 96 / 72  # pixels
+    shrunk = min(1, 358 / width)  # to what a page of 390 pixels has room for
+    sizes = [float(size) for size in re.findall(r"font(?:-size)?: (?:[a-z0-9]+ )*([\d.]+)px", svg)]
+    assert min(sizes) * 96 / 72 * shrunk >= 11 and sizes
+
+
+@every_figure
+def test_svg_is_the_same_each_time_loads_nothing_and_has_every_colour_twice(make):
+    svg = plots.render_svg(make())
+    assert svg == plots.render_svg(make()) and len(svg) < 120_000
+    text = svg.decode()
+    assert not re.findall(r"(?:href|src)=.(?!#|data:)", text.replace("xlink:href", "href"))
+    both = re.search(r"svg{(.*?)}@media \(prefers-color-scheme: dark\){svg{(.*?)}}", text)
+    light, dark = both.groups()
+    assert light.count("--c") == dark.count("--c") > 1 and "--cffffff:#161616" in dark
+    assert not re.search(r"(?:fill|stroke): #", text.partition("</style>")[2])
+
+
+@pytest.mark.parametrize("name", [*styles._STYLES])
+def test_text_in_the_colour_of_a_name_can_be_read_on_a_dark_page(name):
+    page, text = (
+        styles.contrast_with_white(np.array(to_rgb(shade)))
+        for shade in (DARK_PAGE, dark_colour(plots.text_colour(plots.colour(name))))
+    )
+    assert page / text >= 4.5
+
+
+def test_a_figure_that_a_lesson_adds_to_has_no_drawing_for_phones():
+    figure = DRAW["lines"]()
+    assert plots.has_narrow(figure)
+    figure.axes[0].axvline(3)
+    assert not plots.has_narrow(figure)
+
+
+def test_an_alt_text_says_what_has_room_and_counts_the_rest():
+    figure = plots.forest_plot({f"method {i}": near(i) for i in range(40)}, "Forty of them")
+    assert 250 < len(figure.alt_text) <= 300
+    (rest,) = re.findall(r"; and (\d+) more in the table\.$", figure.alt_text)
+    assert figure.alt_text.count("method") + int(rest) == 40 == len(figure.data)
+
+
 # What is refused
 
 
@@ -218,7 +271,29 @@ def test_bytes_do_not_depend_on_the_process():
         (lambda: plots.heatmap(pd.DataFrame([[np.nan]]), "A hole"), "1 of 1"),
         (lambda: plots.image_row([np.zeros((2, 2))], [], "It"), "one caption"),
         (lambda: styles.assign_styles(["new"], roles={"new": "judge"}), "'judge' is no role"),
-        (lambda: plots.register_styles({"KO": ("#000000", "o")}), "'KO' is"),
+        (lambda: plots.label_like("KO", "RO"), "'KO' is"),
+        (lambda: plots.label_like("mine", "nobody's"), "no style in lib/plots/styles.py"),
+        (
+            lambda: plots.forest_plot({"RO": Interval(0.2, 0.3, 0.4)}, "RO"),
+            r"RO: the value 0.2 is outside its own interval \[0.3, 0.4\]; compute both",
+        ),
+        (
+            lambda: plots.forest_plot({"RO": Interval(0.98, 0.93, 1.04)}, "RO", bounds=(0, 1)),
+            r"RO: the interval \[0.93, 1.04\] of 0.98 goes beyond .* \[0, 1\]; take an interval",
+        ),
+        (
+            lambda: plots.line_plot(
+                pd.DataFrame(
+                    {"step": [0], "value": [3], "ci_low": [1], "ci_high": [2], "method": "RO"}
+                ),
+                "step",
+                "value",
+                "method",
+                "It",
+                seed=None,
+            ),
+            "RO at step 0: the value 3 is outside",
+        ),
     ],
 )
 def test_what_is_missing_or_not_finite_is_named(make, words):
@@ -242,6 +317,23 @@ def test_intervals_are_drawn_as_they_are_and_one_run_is_told():
         "No intervals are known" in note(plots.forest_plot(frame, "KO"))
         and plots.describe_estimates(frame) == "KO 0.5."
     )
+
+
+def test_two_seeds_are_a_point_without_an_interval():
+    frame = pd.DataFrame(
+        {"value": [0.5, 0.6], "ci_low": [-3, 0.5], "ci_high": [4, 0.7], "num_runs": [2, 3]},
+        index=["KO", "RO"],
+    )
+    figure = plots.forest_plot(frame, "RO")
+    assert intervals(figure.axes[0]) == [[0.5, 0.7]]
+    assert "what has none is n = 2 seeds" in note(figure)
+    assert "KO 0.5 (n = 2 seeds)" in figure.alt_text
+    two = LEARNING[LEARNING["seed"] < 2]
+    lines = plots.line_plot(two, "step", "reward", "method", "It", rng=rng("test", "draw"))
+    assert "n = 2 seeds: too few for an interval" in note(lines)
+    band = lines.axes[0].collections[0].get_paths()[0].vertices
+    mean = two[two["method"] == "CoRL"].groupby("step")["reward"].mean()
+    assert band[:, 1].max() == pytest.approx(mean.max())
 
 
 def test_a_ring_marks_only_what_lies_beyond_all_others():
@@ -377,6 +469,33 @@ def test_names_that_share_a_figure_differ_for_colour_blind_readers_or_by_marker(
         assert apart > 20 or (apart > 8 and plots.marker(one) != plots.marker(other)), (
             f"{one} and {other} look alike"
         )
+
+
+@pytest.mark.parametrize("lesson", styles.LESSON_METHODS)
+def test_two_methods_of_one_lesson_never_share_colour_and_marker(lesson):
+    methods = styles.SHARED_METHODS | styles.PAPERS | styles.LESSON_METHODS[lesson]
+    assert len(set(methods.values())) == len(methods)
+
+
+def test_a_method_looks_the_same_in_every_lesson():
+    for methods in styles.LESSON_METHODS.values():
+        for name, style in methods.items():
+            assert (plots.colour(name), plots.marker(name)) == style, name
+
+
+def test_no_figure_code_outside_the_plots_names_a_colour():
+    files = [*(ROOT / "lib").rglob("*.py"), *(ROOT / "notebooks").glob("*.ipynb")]
+    with_colours = {
+        file.relative_to(ROOT).as_posix(): hits
+        for file in files
+        if not {"plots", "template"} & set(file.parts)
+        and (
+            hits := re.findall(
+                r"[\"']#[0-9a-fA-F]{6}\b|[\"']C\d[\"']|[\"']tab:\w+", file.read_text()
+            )
+        )
+    }
+    assert with_colours == {}
 
 
 @pytest.mark.parametrize("name", [*styles._STYLES, *"abcdefgh"])

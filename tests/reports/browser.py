@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,13 +46,16 @@ FLAGS += [
 
 # What a reader can use and sees; nothing in a closed <details> counts.
 USABLE = """
+// Of a group of radio buttons Tab reaches the checked one; the arrow keys reach the others.
 const usable = [...document.querySelectorAll('a[href], summary, input, button, select, textarea, [tabindex="0"]')]
-    .filter(e => e.checkVisibility() && !e.disabled);
-const told = e => `<${e.tagName.toLowerCase()}> ${(e.getAttribute('aria-label') || e.textContent).trim().slice(0, 40)}`;
+    .filter(e => e.checkVisibility() && !e.disabled && !(e.type == 'radio' && !e.checked));
+const label = e => (e.getAttribute('aria-label') || e.textContent).trim().slice(0, 40);
+const describe = e => `<${e.tagName.toLowerCase()}> ${label(e)}`;
 """
 FOCUSED = """(() => { const e = document.activeElement, s = getComputedStyle(e), box = e.getBoundingClientRect();
-    const seen = (s.outlineStyle != 'none' && parseFloat(s.outlineWidth) > 0) && box.right > 0 && box.left < innerWidth;
-    return [window.usable.indexOf(e), seen]; })()"""
+    const hasOutline = s.outlineStyle != 'none' && parseFloat(s.outlineWidth) > 0
+        && box.right > 0 && box.left < innerWidth;
+    return [window.usable.indexOf(e), hasOutline]; })()"""
 HEADINGS = (
     """[...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].map(e => Number(e.tagName[1]))"""
 )
@@ -64,16 +68,23 @@ FAINT = """(() => {
             const c = parse(getComputedStyle(e).backgroundColor);
             if (c[3] == 1) return c; }
         return matchMedia('(prefers-color-scheme: dark)').matches ? [18, 18, 18] : [255, 255, 255]; };
-    const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const faint = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node; node = walker.nextNode();) {
         const e = node.parentElement, s = getComputedStyle(e);
         if (!node.data.trim() || !e.checkVisibility({opacityProperty: true})) continue;
         const [a, b] = [light(parse(s.color)), light(ground(e))], size = parseFloat(s.fontSize);
         const large = size >= 24 || (size >= 18.66 && Number(s.fontWeight) >= 700);
         const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-        if (contrast < (large ? 3 : 4.5)) found.push(`${contrast.toFixed(1)} in ${node.data.trim().slice(0, 40)}`);
+        if (contrast < (large ? 3 : 4.5)) faint.push(`${contrast.toFixed(1)} in ${node.data.trim().slice(0, 40)}`);
     }
-    return found; })()"""
+    return faint; })()"""
+
+
+# The alt texts of all pictures of sliders that can be seen, and the labels of the checked buttons.
+SLIDERS = """[[...document.querySelectorAll('.slider .frames img')]
+        .filter(e => e.checkVisibility({visibilityProperty: true})).map(e => e.alt),
+    [...document.querySelectorAll('.slider :checked')].map(e => e.parentElement.textContent)]"""
+KEY_CODES = {"Tab": 9, "ArrowLeft": 37, "ArrowRight": 39}
 
 
 def find() -> str | None:
@@ -101,20 +112,20 @@ class Look:
     def faults(self) -> list[str]:
         """What is wrong, a sentence each."""
         _, colours = self._colours()
-        found = [f"it asks for {address}" for address in self.requests]
-        found += [f"the console says {said}" for said in self.complaints]
-        found += [f"Tab does not reach {which}" for which in self.missed]
-        found += [f"the focus does not show on {which}" for which in self.unseen]
-        found += [f"contrast {which}" for which in self.faint]
+        faults = [f"it asks for {address}" for address in self.requests]
+        faults += [f"the console says {message}" for message in self.complaints]
+        faults += [f"Tab does not reach {element}" for element in self.missed]
+        faults += [f"the focus does not show on {element}" for element in self.unseen]
+        faults += [f"contrast {words}" for words in self.faint]
         if len(colours) < FEWEST_COLOURS or 1 - colours.max() / colours.sum() < FEWEST_MARKS:
-            found.append("it is blank")
+            faults.append("it is blank")
         if self.content > self.width:
-            found.append(f"it is {self.content} pixels wide in a window of {self.width}")
+            faults.append(f"it is {self.content} pixels wide in a window of {self.width}")
         if self.disordered:
-            found.append("Tab does not follow the order of the page")
+            faults.append("Tab does not follow the order of the page")
         if self.headings[:1] != [1] or any(b - a > 1 for a, b in itertools.pairwise(self.headings)):
-            found.append(f"its headings leave out a level: {self.headings}")
-        return found
+            faults.append(f"its headings leave out a level: {self.headings}")
+        return faults
 
     def ground(self) -> float:
         """How bright the page's ground is, from 0 to 255."""
@@ -129,14 +140,23 @@ class Look:
         return np.unique(packed, return_counts=True)
 
 
+@dataclass(frozen=True)
+class Moved:
+    """What a page with sliders shows at one moment."""
+
+    picture: np.ndarray  # (height, width, 3) uint8
+    visible: list[str]  # alt texts of the pictures of all sliders
+    checked: list[str]  # labels of their knobs' positions
+
+
 class Browser:
     """One running Chromium; a page is looked at in a tab of its own."""
 
     def __init__(self, program: str, folder: Path) -> None:
         """folder: for its profile. Raises RuntimeError with its last words if it does not start."""
         root = ["--no-sandbox"] if os.getuid() == 0 else []  # Chromium refuses a sandbox to root
-        said = folder / "stderr.txt"
-        with said.open("w") as stderr:
+        stderr_path = folder / "stderr.txt"
+        with stderr_path.open("w") as stderr:
             self._process = subprocess.Popen(
                 [program, *FLAGS, *root, f"--user-data-dir={folder / 'profile'}", "about:blank"],
                 stdout=subprocess.DEVNULL,
@@ -147,7 +167,7 @@ class Browser:
             address = self._address(folder / "profile/DevToolsActivePort")
         except RuntimeError as error:
             self.close()
-            raise RuntimeError(f"{error}: {said.read_text()[-300:]}") from None
+            raise RuntimeError(f"{error}: {stderr_path.read_text()[-300:]}") from None
         self._socket = websocket.create_connection(
             address, timeout=PATIENCE, suppress_origin=True, http_no_proxy=["127.0.0.1"]
         )
@@ -162,64 +182,96 @@ class Browser:
 
     def look(self, page: Path, width: int, scheme: str, height: int = 900) -> Look:
         """Open a page at a width, `light` or `dark`, and use it. A width below 600 is a phone."""
+        with self._open(page, width, scheme, height) as session:
+            content = self._value(session, "document.documentElement.scrollWidth")
+            picture = self._photograph(session)
+            headings, faint = self._value(session, HEADINGS), self._value(session, FAINT)
+            walked = self._walk(session)
+            requests = self._requests(session, page.resolve().as_uri())
+            complaints = self._complaints(session)
+        return Look(picture, requests, complaints, width, content, *walked, headings, faint)
+
+    def move(self, page: Path, selector: str, keys: list[str], width: int = 1100) -> list[Moved]:
+        """Focus an element of a page and press keys, one after the other.
+
+        Args:
+            page: The page.
+            selector: The element that gets the focus, in CSS.
+            keys: Such as ArrowRight.
+            width: Of the window, in pixels.
+
+        Returns:
+            What the page shows before the first key, and after each.
+        """
+        with self._open(page, width, "light", 900) as session:
+            element = f"document.querySelector({json.dumps(selector)})"
+            self._value(session, f"{element}.scrollIntoView(), {element}.focus(), true")
+            moments = [self._read_moment(session)]
+            for key in keys:
+                self._press(session, key)
+                moments.append(self._read_moment(session))
+        return moments
+
+    @contextlib.contextmanager
+    def _open(self, page: Path, width: int, scheme: str, height: int) -> Iterator[str]:
+        """Opens a page in a tab of its own, which is closed in the end; gives the session that speaks to it."""
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         try:
-            return self._look(session, page.resolve().as_uri(), width, scheme, height)
+            self._events.clear()
+            for domain in ("Page", "Network", "Runtime", "Log"):
+                self._call(f"{domain}.enable", session)
+            screen = {"width": width, "height": height, "deviceScaleFactor": 1}
+            mobile = width < 600
+            self._call("Emulation.setDeviceMetricsOverride", session, **screen, mobile=mobile)
+            media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+            features = [{"name": name, "value": value} for name, value in media.items()]
+            self._call("Emulation.setEmulatedMedia", session, features=features)
+            self._call("Page.navigate", session, url=page.resolve().as_uri())
+            self._wait("Page.loadEventFired", session)
+            yield session
         finally:
             self._call("Target.closeTarget", targetId=target)
 
-    def _look(self, session: str, address: str, width: int, scheme: str, height: int) -> Look:
-        def call(method: str, **parameters):
-            return self._call(method, session, **parameters)
+    def _photograph(self, session: str) -> np.ndarray:
+        """The window as it looks now, (height, width, 3) uint8."""
+        screenshot = self._call("Page.captureScreenshot", session, format="png")["data"]
+        image = Image.open(io.BytesIO(base64.b64decode(screenshot)))
+        return np.asarray(image.convert("RGB"))
 
-        self._events.clear()
-        for domain in ("Page", "Network", "Runtime", "Log"):
-            call(f"{domain}.enable")
-        call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
-        media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
-        features = [{"name": name, "value": value} for name, value in media.items()]
-        call("Emulation.setEmulatedMedia", features=features)
-        call("Page.navigate", url=address)
-        self._wait("Page.loadEventFired", session)
-        content = self._value(session, "document.documentElement.scrollWidth")
-        shot = call("Page.captureScreenshot", format="png")["data"]
-        headings, faint = self._value(session, HEADINGS), self._value(session, FAINT)
-        walked = self._walk(session)
-        picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(shot))).convert("RGB"))
-        requests, complaints = self._requests(session, address), self._complaints(session)
-        return Look(picture, requests, complaints, width, content, *walked, headings, faint)
+    def _read_moment(self, session: str) -> Moved:
+        return Moved(self._photograph(session), *self._value(session, SLIDERS))
+
+    def _press(self, session: str, key: str) -> None:
+        """Presses and releases a key; a browser asks for its old numeric code as well."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self._call(
+                "Input.dispatchKeyEvent",
+                session,
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=KEY_CODES[key],
+            )
 
     def _walk(self, session: str) -> tuple[list[str], list[str], bool]:
         """Press Tab until the page has been walked through: what was missed, what hid the focus, any disorder."""
         names = self._value(
-            session, f"(() => {{ {USABLE} window.usable = usable; return usable.map(told); }})()"
+            session,
+            f"(() => {{ {USABLE} window.usable = usable; return usable.map(describe); }})()",
         )
         reached: list[int] = []
         unseen: list[str] = []
         for _ in range(2 * len(names) + 5):  # boxes that scroll may take a stop each
-            for kind in ("rawKeyDown", "keyUp"):
-                self._call(
-                    "Input.dispatchKeyEvent",
-                    session,
-                    type=kind,
-                    key="Tab",
-                    code="Tab",
-                    windowsVirtualKeyCode=9,
-                )
-            place, seen = self._value(session, FOCUSED)
-            if place in reached:
+            self._press(session, "Tab")
+            index, has_outline = self._value(session, FOCUSED)
+            if index in reached:
                 break
-            if place >= 0:
-                reached.append(place)
-                unseen += [] if seen else [names[place]]
-        missed = [name for place, name in enumerate(names) if place not in reached]
+            if index >= 0:
+                reached.append(index)
+                if not has_outline:
+                    unseen.append(names[index])
+        missed = [name for position, name in enumerate(names) if position not in reached]
         return missed, unseen, reached != sorted(reached)
 
     def _requests(self, session: str, own: str) -> list[str]:
@@ -230,23 +282,25 @@ class Browser:
 
     def _complaints(self, session: str) -> list[str]:
         called = self._of("Runtime.consoleAPICalled", session)
-        found = [
+        messages = [
             str(event["args"])[:200]
             for event in called
             if event["type"] in ("error", "warning", "assert")
         ]
-        found += [
+        messages += [
             event["exceptionDetails"]["text"]
             for event in self._of("Runtime.exceptionThrown", session)
         ]
         entries = [event["entry"] for event in self._of("Log.entryAdded", session)]
-        return found + [
+        return messages + [
             entry["text"] for entry in entries if entry["level"] in ("error", "warning")
         ]
 
     def _of(self, method: str, session: str) -> list[dict]:
-        mine = [e for e in self._events if e["method"] == method and e.get("sessionId") == session]
-        return [event["params"] for event in mine]
+        events = [
+            e for e in self._events if e["method"] == method and e.get("sessionId") == session
+        ]
+        return [event["params"] for event in events]
 
     def _value(self, session: str, expression: str):
         """What a piece of JavaScript evaluates to in the page."""
@@ -275,11 +329,11 @@ class Browser:
             self._events.append(message)
         return message
 
-    def _address(self, told: Path) -> str:
+    def _address(self, port_file: Path) -> str:
         """Where it listens; it says so in a file once it does."""
         limit = time.monotonic() + PATIENCE
         while time.monotonic() < limit and self._process.poll() is None:
-            lines = told.read_text().split() if told.exists() else []
+            lines = port_file.read_text().split() if port_file.exists() else []
             if len(lines) == 2:
                 return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
             time.sleep(0.1)

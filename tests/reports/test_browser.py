@@ -9,6 +9,7 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from bs4 import BeautifulSoup
 from matplotlib.figure import Figure
 
 from lib import plots
@@ -77,8 +78,53 @@ def front(tmp_path_factory) -> str:
     return front_page.front_page(root, root)
 
 
+def draw_share(share: float, label: str) -> Figure:
+    figure = Figure(figsize=(4, 2))
+    figure.subplots().barh(["share", label], [share, 1 - share])
+    figure.alt_text = f"The share is {share:g}"
+    return figure
+
+
 @pytest.fixture(scope="module")
-def report() -> str:
+def slider(tmp_path_factory) -> str:
+    """A slider with two knobs, as a lesson shows it."""
+    shown_markup = []
+    root = tmp_path_factory.mktemp("slider")
+    knobs = {"share": [0.1, 0.2, 0.5], "label": ["a", "b"]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lesson, "_show", lambda markup, plain: shown_markup.append(markup))
+        Lesson("01_lesson", "A lesson", "smoke", {}, root).slider(draw_share, knobs, "shares")
+    return shown_markup[0]
+
+
+@pytest.fixture(scope="module")
+def notebooks(tmp_path_factory):
+    """The folder of a lesson with two neighbours and an appendix."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    for name in ("00_tour", "01_lesson", "01a_more", "02_end"):
+        cells = [nbformat.v4.new_markdown_cell(f"# The lesson called {name}: a title")]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / f"{name}.ipynb")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory) -> str:
+    """A page with an answer at its top: that of lesson 00, because answers are written by lesson."""
+    root = tmp_path_factory.mktemp("reports")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lesson, "_show", lambda markup, plain: None)
+        finished = Lesson("00_tour", "The tour", "smoke", {}, root)
+        finished.figure(line(), "front", alt=ALT)
+        finished.metric("front.strategies", 39)
+        finished.conclusion(FINDING)
+        finished.save("front", ["front.strategies"])
+    cells = [nbformat.v4.new_markdown_cell("# The tour\n\n## A section\n\nWords.")]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    return html.page(notebook, name="00_tour", reports=root)
+
+
+@pytest.fixture(scope="module")
+def report(slider, notebooks) -> str:
     """A lesson with everything that could be too wide, too faint or out of reach."""
     text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
 
@@ -88,6 +134,7 @@ def report() -> str:
     def says(name: str):
         return nbformat.v4.new_output("stream", name=name, text="b" * 300)
 
+    # Nothing in the table, the code or the streams can break into lines.
     wide = pd.DataFrame(
         {f"a_column_that_cannot_break_{place}": np.arange(3.0) for place in range(12)}
     )
@@ -109,8 +156,11 @@ def report() -> str:
         ),
         code("say()", outputs=[says("stdout"), says("stderr")]),
         code("hidden()", metadata={"tags": ["hide"]}),
+        code("slide()", outputs=[shows(slider)]),
+        text("A sentence with $" + " + ".join(["\\frac{a}{b}"] * 30) + "$ in it."),
     ]
-    return html.page(nbformat.v4.new_notebook(cells=cells), name="01_lesson")
+    # The folder of the notebooks gives the page its neighbours.
+    return html.page(nbformat.v4.new_notebook(cells=cells), notebooks, "01_lesson")
 
 
 @pytest.fixture
@@ -128,7 +178,7 @@ def look(browser, tmp_path):
     "width, scheme",
     [(360, "light"), (PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")],
 )
-@pytest.mark.parametrize("which", ["front", "report"])
+@pytest.mark.parametrize("which", ["front", "report", "answer"])
 def test_a_page_can_be_read_and_used_and_asks_for_nothing(which, width, scheme, look, request):
     seen = look(request.getfixturevalue(which), width, scheme)
     assert seen.faults() == []
@@ -165,3 +215,36 @@ def test_the_browser_sees_that_a_page_is_blank(front, look):
 
 def test_a_page_without_a_dark_side_is_noticed(front, look):
     assert look(front.replace("prefers-color-scheme: dark", "print"), PHONE, "dark").ground() > 240
+
+
+def test_a_slider_moves_by_the_keyboard_and_changes_the_picture(report, browser, tmp_path):
+    (tmp_path / "page.html").write_text(report, encoding="utf-8")
+    moments = browser.move(tmp_path / "page.html", ".slider :checked", ["ArrowRight", "ArrowRight"])
+    assert [moment.checked for moment in moments] == [["0.1", "a"], ["0.2", "a"], ["0.5", "a"]]
+    shares = ["The share is 0.1", "The share is 0.2", "The share is 0.5"]
+    assert [moment.visible[0].split(": ")[1] for moment in moments] == shares
+    assert all(len(moment.visible) == 1 for moment in moments)
+    # The buttons alone are a thousandth of the window.
+    first, last = moments[0].picture.astype(int), moments[-1].picture.astype(int)
+    assert (np.abs(first - last).max(axis=-1) > 30).mean() > 0.01
+
+
+def test_the_second_knob_keeps_the_first_where_it_is(report, browser, tmp_path):
+    (tmp_path / "page.html").write_text(report, encoding="utf-8")
+    # The second row of buttons.
+    second_knob = ".slider fieldset:nth-of-type(2) :checked"
+    before, after = browser.move(tmp_path / "page.html", second_knob, ["ArrowRight"])
+    assert before.checked == ["0.1", "a"] and after.checked == ["0.1", "b"]
+    assert after.visible != before.visible and "label b" in after.visible[0]
+
+
+def test_every_link_of_a_page_leads_to_a_page(notebooks, tmp_path):
+    # Links to the web are followed by a reader; those between pages must work from a folder.
+    names = [path.stem for path in notebooks.glob("*.ipynb")]
+    for name in ["index", "glossary", *names]:
+        (tmp_path / f"{name}.html").touch()
+    for name in names:
+        notebook = nbformat.read(notebooks / f"{name}.ipynb", as_version=4)
+        page = BeautifulSoup(html.page(notebook, notebooks, name), "html.parser")
+        links = [link["href"] for link in page.select("a[href]:not([href^='#'])")]
+        assert len(links) >= 4 and all((tmp_path / link).is_file() for link in links)

@@ -131,7 +131,8 @@ def test_what_is_known_stands_before_anything_else_level_by_level_and_whether_it
     )
     synthetic += "Beats the best fixed choice CoRL, low budget (0.92) Below it ARC (-0.37) "
     synthetic += "Directions that papers claim: 5 hold, 2 not open."
-    lab = "In the lab small models and policies that are trained here Too little to win for anybody KO, students"
+    lab = "In the lab small models and policies that are trained here "
+    lab += "Not open: too little to gain for any method KO, students"
     assert said.index(synthetic) < said.index(lab) < said.index("A small decision maker")
     assert "On recorded outcomes" not in said and "Not replicated yet" in said
     told = {

@@ -10,11 +10,13 @@ from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from pygments.styles import get_style_by_name
 
 from lib.plots import styles
 from lib.reports import html
 from lib.reports.accessibility_check import ReportError, problems
+from lib.reports.lesson import Lesson
 from lib.reports.markdown import Document, FormulaError, mathml, to_html
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -281,7 +283,9 @@ def test_the_page_is_well_formed_and_its_parts_can_be_reached():
     )
     assert Nesting(made).open == []
     assert elements(made, "html") == [{"lang": "en"}] and "<title>What k costs</title>" in made
-    assert all(len(elements(made, tag)) == 1 for tag in ("main", "nav", "h1"))
+    assert all(len(elements(made, tag)) == 1 for tag in ("main", "h1"))
+    labels = [nav["aria-label"] for nav in elements(made, "nav")]
+    assert len(labels) == len(set(labels)) == 3  # of a screen reader: head, contents, foot
     ids = [element["id"] for element in elements(made, "[id]")]
     assert len(ids) == len(set(ids)) and {"results", "results-2", "part-α", "content"} <= set(ids)
     assert {element["href"][1:] for element in elements(made, "[href^='#']")} <= set(ids)
@@ -296,9 +300,61 @@ def test_a_notebook_without_a_heading_gets_its_name_as_title():
     assert "<title>A &amp; B</title>" in html.page(notebook(text("words")), title="A & B")
 
 
+def test_the_contents_are_the_sections_folded_on_a_phone_and_open_beside_wide_text():
+    made = page(text("# A\n\n## First\n\n### Part"), text("## Second"))
+    addresses = ["#first", "#second"]
+    assert [link["href"] for link in elements(made, ".contents .narrow a")] == addresses
+    assert [link["href"] for link in elements(made, ".contents .wide a")] == addresses
+    (folded,) = elements(made, ".contents details")
+    assert "open" not in folded
+
+
+@pytest.fixture
+def report_folder(tmp_path):
+    """What lesson 00 leaves beside its notebook: metrics, a card, and its key figure."""
+    lesson = Lesson("00_tour", "The tour", "laptop", {}, tmp_path)
+    figure = Figure(figsize=(2, 2))
+    figure.subplots().plot([0, 1], [0, 1])
+    lesson.figure(figure, "front", alt="A line that rises from nothing to one")
+    lesson.metric("front.strategies", 39)
+    lesson.conclusion("A finding.")
+    lesson.save("front", ["front.strategies"])
+    return tmp_path
+
+
+def test_the_answer_stands_open_under_the_title_with_the_key_figure(report_folder):
+    drawing = {
+        "text/html": '<figure><img src="data:," alt="The drawing"></figure>',
+        "text/plain": "figure front: The drawing",
+    }
+    cells = [text("# The tour\n\nWords."), code("draw()", outputs=[shown(drawing)])]
+    made = html.page(notebook(*cells), name="00_tour", reports=report_folder)
+    assert made.index("</h1>") < made.index("The answer</h2>") < made.index("<p>Words.")
+    assert "open" in elements(made, ".answer-box")[0]
+    assert elements(made, ".answer-box .answer li")
+    assert [image["alt"] for image in elements(made, ".answer-box img")] == ["The drawing"]
+    # A key figure of another kind is shown from its file.
+    made = html.page(notebook(text("Words.")), name="00_tour", reports=report_folder)
+    (image,) = elements(made, ".answer-box img")
+    assert image["alt"].startswith("A line") and image["src"].startswith("data:image/png")
+    assert made.index("<h1>00_tour</h1>") < made.index("The answer</h2>") < made.index("<p>Words.")
+
+
+def test_the_answer_is_folded_in_a_students_copy(report_folder):
+    copy = notebook(text("# The tour"), text("*Notes:*", metadata={"tags": ["notes"]}))
+    made = html.page(copy, name="00_tour", reports=report_folder)
+    assert "open" not in elements(made, ".answer-box")[0]
+
+
+def test_a_page_without_an_answer_has_no_box(report_folder):
+    for name in ("99_nowhere", ""):
+        made = html.page(notebook(text("# A")), name=name, reports=report_folder)
+        assert "answer-box" not in made.split("</style>")[1]
+
+
 def test_code_is_open_unless_its_cell_is_tagged_hide():
     cells = [code("a = 1"), code("b = 2", metadata={"tags": ["hide"]}), code("  ")]
-    assert [("open" in element) for element in elements(page(*cells), "details")] == [True, False]
+    assert [("open" in element) for element in elements(page(*cells), ".source")] == [True, False]
 
 
 def test_tables_of_pandas_get_headers_that_say_what_they_head():

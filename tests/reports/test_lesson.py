@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from nbclient import NotebookClient
 from PIL import Image
 
+from lib import plots
 from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.plots.tables import interval_table, number, table_html, with_interval
@@ -60,11 +61,64 @@ def test_a_figure_is_saved_shown_with_its_alt_text_and_closed(zoo, shown, tmp_pa
     fig = figure()
     zoo.figure(fig, "front", alt='A line "rises" & falls again')
     assert not plt.fignum_exists(fig.number)
-    assert shown[0].startswith('<figure><img src="data:image/png;base64,')
+    assert shown[0].startswith(
+        '<figure class="drawn wide" tabindex="0"><img src="data:image/svg+xml'
+    )
     assert 'alt="A line &quot;rises&quot; &amp; falls again"' in shown[0]
     image = Image.open(tmp_path / "figures/01_policy_zoo/front.png")
     assert image.size == (330, 220), "110 dots per inch"
     assert set(image.info) <= {"dpi"}, "no metadata, which would name a version"
+
+
+def test_a_phone_gets_a_drawing_of_its_own_and_long_numbers_a_table(zoo, shown):
+    estimates = {f"method {i}": Interval(i, i - 1, i + 1) for i in range(30)}
+    zoo.figure(plots.forest_plot(estimates, "Thirty methods"), "front")
+    page = BeautifulSoup(shown[0], "html.parser")
+    assert page.picture.source["media"] == "(max-width: 600px)"
+    assert page.picture.source["srcset"] != page.picture.img["src"]
+    assert "more in the table" in page.img["alt"] and len(page.img["alt"]) <= 300
+    assert len(page.details.find_all("tr")) == 31 and page.details.summary
+    assert accessibility_check.problems(shown[0]) == []
+
+
+def test_an_alt_text_that_nobody_can_follow_is_refused(zoo):
+    with pytest.raises(
+        ValueError, match="figure front: the alt text has 400 characters.*at most 300"
+    ):
+        zoo.figure(Figure(), "front", alt="abcd " * 80)
+
+
+def test_an_empty_table_is_refused_by_its_caption(zoo):
+    with pytest.raises(ValueError, match="the table 'Places' is empty; show it only where"):
+        zoo.table(pd.DataFrame({"value": []}), "Places")
+
+
+def test_a_table_whose_interval_leaves_out_its_value_is_refused(zoo):
+    estimates = pd.DataFrame({"value": [0.23], "ci_low": [0.27], "ci_high": [0.37]}, index=["RO"])
+    with pytest.raises(ValueError, match="the table 'Volumes', row RO: the value 0.23 is outside"):
+        zoo.table(estimates, "Volumes")
+
+
+def test_a_table_shows_two_seeds_without_an_interval(zoo, shown):
+    estimates = pd.DataFrame(
+        {"value": [0.5], "ci_low": [-1.0], "ci_high": [2.0], "num_runs": [2]}, index=["RO"]
+    )
+    zoo.table(estimates, "Two")
+    assert "0.500 (n = 2)" in shown[0] and "[" not in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("KO.hv", Interval(0.23, 0.27, 0.37), "metric KO.hv: the value 0.23 is outside"),
+        ("KO.accuracy", Interval(0.98, 0.93, 1.04), r"metric KO.accuracy: .* \[0, 1\]; take"),
+        ("KO.cost_usd", Interval(0.1, -0.2, 0.4), r"metric KO.cost_usd: .* \[0, inf\]; take"),
+    ],
+)
+def test_an_interval_that_cannot_be_is_refused_by_key(zoo, key, value, words):
+    with pytest.raises(ValueError, match=words):
+        zoo.metric(key, value)
+    zoo.metric(f"gap.{key}", Interval(0.1, -0.2, 0.4))  # a difference may be negative
 
 
 @pytest.mark.parametrize("alt", ["", "a plot", " " * 30])
@@ -334,7 +388,7 @@ def test_an_executed_notebook_becomes_the_same_page_in_every_run(tmp_path):
     pages = [html.page(execute(tmp_path, again=False), name="01_zoo") for _ in range(2)]
     assert pages[0] == pages[1]
     assert (
-        pages[0].count("<figure>") == 2
+        pages[0].count("<figure") == 2
         and "image/gif" in pages[0]
         and "<caption>A table</caption>" in pages[0]
     )

@@ -26,6 +26,7 @@ def root(tmp_path) -> Path:
             "print(41)", outputs=[new.new_output("stream", text="41\n")], execution_count=1
         ),
         new.new_code_cell("x = 42", metadata={"tags": ["solution"]}),
+        new.new_markdown_cell("It is 42.", metadata={"tags": ["solution"]}),
         new.new_markdown_cell("## Two\n\nand more"),
     ]
     (tmp_path / "notebooks").mkdir()
@@ -34,7 +35,9 @@ def root(tmp_path) -> Path:
     return tmp_path
 
 
-def test_a_copy_has_no_outputs_no_solutions_and_a_place_for_notes_after_every_section(root):
+def test_a_copy_has_no_outputs_and_stubs_for_solutions_and_a_place_for_notes_after_every_section(
+    root,
+):
     copy = student_copies.make_copy(strip_outputs.read(root / "notebooks/05_one.ipynb"))
     kept = [
         "# A lesson",
@@ -42,6 +45,7 @@ def test_a_copy_has_no_outputs_no_solutions_and_a_place_for_notes_after_every_se
         student_copies.NOTES,
         "## One",
         "print(41)",
+        "# Your code here",
         student_copies.NOTES,
         "## Two\n\nand more",
     ]

@@ -40,7 +40,7 @@ _LONGEST = 64  # characters of a text for each token of the window; a word of a 
 
 
 @dataclass(frozen=True)
-class Model:
+class ServedModel:
     """A model that can be asked. card: what is known about it, JSON; max_tokens: where a request says none."""
 
     name: str
@@ -329,10 +329,10 @@ def _too_long(message: str, param: str) -> Refused:
 # Replies ------------------------------------------------------------------------------------------
 
 
-class Reply:
+class ChatCompletion:
     """One chat completion under way, as a whole or as chunks. `cancel` it when nobody waits any more."""
 
-    def __init__(self, request: ChatRequest, model: Model, batcher: Batcher) -> None:
+    def __init__(self, request: ChatRequest, model: ServedModel, batcher: Batcher) -> None:
         self.request, self.model = request, model
         self.stream = bool(request.stream)
         self.stops = tuple(request.stop or ())
@@ -443,7 +443,7 @@ class Reply:
 class _Streamed:
     """One choice of a reply that is read as it is written: nothing is shown that the end could take back."""
 
-    def __init__(self, reply: Reply, index: int) -> None:
+    def __init__(self, reply: ChatCompletion, index: int) -> None:
         self.reply, self.index = reply, index
         self.marks = (*reply.stops, *([_CALL] if reply.tools else []))
         self.so_far = Generation()
@@ -523,7 +523,7 @@ class Answering:
     """Models by name, each with its batcher. waiting: requests that may wait for a model; at_once: sequences."""
 
     def __init__(
-        self, models: Mapping[str, Model], waiting: int = WAITING, at_once: int = AT_ONCE
+        self, models: Mapping[str, ServedModel], waiting: int = WAITING, at_once: int = AT_ONCE
     ) -> None:
         self.models = dict(models)
         self.batchers = {
@@ -531,10 +531,10 @@ class Answering:
             for name, model in models.items()
         }
 
-    def chat(self, body: Any) -> Reply:
+    def chat(self, body: Any) -> ChatCompletion:
         """Start on a chat completion. Raises Refused, Busy, Closed."""
         request = validated(body, ChatRequest)
-        return Reply(request, self.model(request.model), self.batchers[request.model])
+        return ChatCompletion(request, self.model(request.model), self.batchers[request.model])
 
     def listing(self) -> dict[str, Any]:
         """All models, as GET /v1/models gives them."""
@@ -547,7 +547,7 @@ class Answering:
         known = {"context_length": model.forward.window, "system_fingerprint": model.fingerprint}
         return head | known | {"card": dict(model.card)}
 
-    def model(self, name: str) -> Model:
+    def model(self, name: str) -> ServedModel:
         """A model by name. Raises Refused with status 404."""
         if name not in self.models:
             have = ", ".join(self.models)

@@ -38,7 +38,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lib.language_models import checkpoints
 from lib.language_models.batching import AT_ONCE, WAITING, Busy, Closed, Failed, Left
-from lib.language_models.serving.chat_completions import Answering, Model, Refused, Reply
+from lib.language_models.serving.chat_completions import Answering, ServedModel, Refused, ChatCompletion
 from lib.language_models.serving.connection import Connection, room
 
 KEY_VARIABLE = "LAB_API_KEY"
@@ -84,7 +84,7 @@ def failure(
 class Events(Response):
     """A reply as server-sent events, one a chunk, and [DONE]."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: ChatCompletion) -> None:
         super().__init__(headers={"content-type": "text/event-stream", "cache-control": "no-cache"})
         del self.headers["content-length"]
         self.reply = reply
@@ -120,7 +120,7 @@ class Events(Response):
 
 
 @contextlib.asynccontextmanager
-async def _while_connected(receive: Receive, reply: Reply) -> AsyncIterator[None]:
+async def _while_connected(receive: Receive, reply: ChatCompletion) -> AsyncIterator[None]:
     """Cancels the reply as soon as the client is gone, and on every way out."""
 
     async def watch() -> None:
@@ -299,7 +299,7 @@ _SELDOM = _Seldom()
 
 
 def app(
-    models: Mapping[str, Model], key: str = "", waiting: int = WAITING, at_once: int = AT_ONCE
+    models: Mapping[str, ServedModel], key: str = "", waiting: int = WAITING, at_once: int = AT_ONCE
 ) -> Starlette:
     """The server's application. key: what requests must show, if any; waiting: requests that may wait for a
     model, more are told 429; at_once: sequences side by side."""

@@ -7,7 +7,7 @@ import httpx2
 
 from lib.config import LLMSettings
 from lib.language_models import checkpoints
-from lib.language_models.serving.chat_completions import Model
+from lib.language_models.serving.chat_completions import ServedModel
 from lib.language_models.serving.server import app
 
 _WAITING = 2**16  # callers in this process have limits of their own
@@ -21,7 +21,7 @@ class LabTransport(httpx2.ASGITransport):
     A client that closes it closes nothing: the next one may be on another event loop. `close` ends the workers.
     """
 
-    def __init__(self, models: Mapping[str, Model]) -> None:
+    def __init__(self, models: Mapping[str, ServedModel]) -> None:
         self.application = app(models, waiting=_WAITING)
         super().__init__(self.application, raise_app_exceptions=False)
 
@@ -55,7 +55,7 @@ def lab(
     }
 
 
-def _prices(model: Model, price_in: float | None, price_out: float | None) -> dict[str, float]:
+def _prices(model: ServedModel, price_in: float | None, price_out: float | None) -> dict[str, float]:
     if price_in is not None and price_out is not None:
         return {}
     if "dollars_per_1k_tokens" not in model.card:

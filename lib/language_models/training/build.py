@@ -33,13 +33,13 @@ from lib.language_models.training import (
     team_traces,
     training_data,
 )
-from lib.language_models.training.pretraining import NotLearned, Training
+from lib.language_models.training.pretraining import NotLearned, Pretraining
 
 RUNS = ROOT / "data/runs/models"
 
 
 @dataclass(frozen=True)
-class Lab:
+class LabBuild:
     """By name the folders of the models and the attempts that their trainings took; and their curves."""
 
     folders: dict[str, Path]
@@ -140,7 +140,7 @@ def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
         if failure.exists():  # by a run that was killed later
             continue
         seed = job.settings["seed"] + 1_000 * attempt
-        run = Training(settings, seed, deepcopy(initial_model))
+        run = Pretraining(settings, seed, deepcopy(initial_model))
         try:
             checkpoints.save(released_weights.rounded(run.run(folder, progress)), folder / "model")
             return {"attempt": attempt + 1}
@@ -152,7 +152,7 @@ def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
 
 def build(
     settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RUNS, ships: bool = True
-) -> Lab:
+) -> LabBuild:
     """Unpack or train what is not there yet and put every model under `out`. Raises NotLearned, and ModelError for
     shipped files that are broken."""
     runs, out = Path(runs), Path(out)
@@ -171,7 +171,7 @@ def build(
     for name, job in jobs.items():
         shutil.rmtree(folders[name], ignore_errors=True)
         shutil.copytree(job.folder(runs) / "model", folders[name])
-    return Lab(folders, curves(settings, runs, ships), attempts)
+    return LabBuild(folders, curves(settings, runs, ships), attempts)
 
 
 def curves(settings: LabSettings, runs: str | Path = RUNS, ships: bool = True) -> pd.DataFrame:

@@ -37,7 +37,7 @@ _COPIES = 8  # a share of so many is what a look-ahead often tells
 
 
 @dataclass(frozen=True)
-class Situation:
+class TraceSituation:
     """weights: a digit per objective; when: the state, or LOOK; values: by policy, in hundredths, one per objective."""
 
     weights: tuple[int, ...]
@@ -80,10 +80,10 @@ def relative(values: np.ndarray) -> np.ndarray:
     return np.rint(99 * above / (above.max() or 1.0)).astype(int)
 
 
-def told(weights: Sequence[float], when: str, rewards: Mapping[str, Sequence[float]]) -> Situation:
+def told(weights: Sequence[float], when: str, rewards: Mapping[str, Sequence[float]]) -> TraceSituation:
     """A situation from preferences and a table of rewards, by policy. Raises ValueError as `digits` does."""
     values = relative(np.array(list(rewards.values()), dtype=float)).tolist()
-    return Situation(
+    return TraceSituation(
         digits(weights), when, {name: tuple(row) for name, row in zip(rewards, values, strict=True)}
     )
 
@@ -100,7 +100,7 @@ def draw(rng: np.random.Generator, difficulty: int, skin: str) -> Item:
     return Item(made.prompt, " ".join(made.ranking), "", FAMILY, difficulty, key, skin)
 
 
-def made_up(rng: np.random.Generator, size: int, skin: str) -> Situation:
+def made_up(rng: np.random.Generator, size: int, skin: str) -> TraceSituation:
     """A made-up situation of `size` policies. Objectives are of widths that differ, and half of the tables hold shares
     of few copies, with all their ties."""
     count = int(rng.integers(OBJECTIVES[0], OBJECTIVES[1] + 1))

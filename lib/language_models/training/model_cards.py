@@ -41,7 +41,7 @@ GOOD, POOR = 0.75, 0.3  # accuracies between which a model is said to be unsure
 
 
 @dataclass(frozen=True)
-class Price:
+class TokenPrice:
     """flops: floating point operations per token, counted; dollars and seconds per token at the declared rates."""
 
     flops: float
@@ -49,14 +49,14 @@ class Price:
     seconds: float
 
 
-def price(model: LlamaForCausalLM, settings: LabSettings) -> Price:
+def price(model: LlamaForCausalLM, settings: LabSettings) -> TokenPrice:
     """What one token of a model costs: its operations, counted over a forward pass of 64 tokens."""
     plain = sdpa_kernel(SDPBackend.MATH)  # the operations of the fused kernel are not counted
     with plain, FlopCounterMode(display=False) as counter, torch.inference_mode():
         model(input_ids=torch.zeros(1, _CONTEXT, dtype=torch.long))
     flops = counter.get_total_flops() / _CONTEXT
     seconds = settings.seconds_per_token + flops / settings.flops_per_second
-    return Price(flops, flops / 1e12 * settings.dollars_per_teraflop, seconds)
+    return TokenPrice(flops, flops / 1e12 * settings.dollars_per_teraflop, seconds)
 
 
 def exam(settings: LabSettings, model: str) -> list[tasks.Item]:
@@ -147,7 +147,7 @@ class Measured:
     """answers of all models, rows of the record "lab" (see `answers`); prices and numbers of parameters by name."""
 
     answers: pd.DataFrame
-    prices: dict[str, Price]
+    prices: dict[str, TokenPrice]
     parameters: dict[str, int]
 
 
@@ -172,7 +172,7 @@ def measure(
     parameters = {name: row.pop("parameters") for name, row in found.items()}
     measured = Measured(
         pd.concat(frames, ignore_index=True),
-        {n: Price(**row) for n, row in found.items()},
+        {n: TokenPrice(**row) for n, row in found.items()},
         parameters,
     )
     for name in settings.models:
@@ -256,7 +256,7 @@ def card(measured: Measured, name: str) -> dict[str, Any]:
     }
 
 
-def describe(answers: pd.DataFrame, cost: Price) -> str:
+def describe(answers: pd.DataFrame, cost: TokenPrice) -> str:
     """What a menu of tools says about a model: good at, unsure of, poor at, price and speed."""
     said: dict[str, list[str]] = {"good at": [], "unsure of": [], "poor at": []}
     for (category, skin), group in answers.groupby(["group", "style"], sort=False):

@@ -83,7 +83,7 @@ def verify_replies(
     )
 
 
-class Training:
+class Pretraining:
     """A model on its way: weights, both optimisers, the curve so far."""
 
     def __init__(

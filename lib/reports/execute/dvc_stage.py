@@ -27,7 +27,7 @@ class RunError(Exception):
 
 
 @dataclass(frozen=True)
-class Stage:
+class LessonStage:
     """One lesson of the pipeline: the sections it declares and the files it promises."""
 
     name: str
@@ -39,7 +39,7 @@ def _entry(item: str | dict[str, Any]) -> str:
     return item if isinstance(item, str) else next(iter(item))
 
 
-def lessons(root: Path) -> dict[str, Stage]:
+def lessons(root: Path) -> dict[str, LessonStage]:
     """Every stage of `dvc.yaml` that runs a notebook, by name."""
     path = root / "dvc.yaml"
     if not path.exists():
@@ -58,7 +58,7 @@ def lessons(root: Path) -> dict[str, Stage]:
     }
 
 
-def _stage(name: str, body: dict[str, Any]) -> Stage:
+def _stage(name: str, body: dict[str, Any]) -> LessonStage:
     sections: list[str] = []
     for item in body.get("params", []):
         if not isinstance(item, dict) or set(item) != {SETTINGS}:
@@ -67,10 +67,10 @@ def _stage(name: str, body: dict[str, Any]) -> Stage:
             )
         sections += [section for section in item[SETTINGS] if not section.startswith(FULL)]
     outs = [*body.get("outs", []), *body.get("metrics", [])]
-    return Stage(name, tuple(sections), tuple(_entry(item) for item in outs))
+    return LessonStage(name, tuple(sections), tuple(_entry(item) for item in outs))
 
 
-def find(name: str, root: Path) -> Stage:
+def find(name: str, root: Path) -> LessonStage:
     """The stage called `name`. Raises RunError listing the lessons there are."""
     stages = lessons(root)
     if name not in stages:
@@ -80,7 +80,7 @@ def find(name: str, root: Path) -> Stage:
     return stages[name]
 
 
-def parameters(stage: Stage, root: Path) -> dict[str, Any]:
+def parameters(stage: LessonStage, root: Path) -> dict[str, Any]:
     """The resolved values of the sections that the stage declares, typed."""
     path = root / SETTINGS
     if not path.exists():
@@ -97,7 +97,7 @@ def parameters(stage: Stage, root: Path) -> dict[str, Any]:
     return {section: settings[section] for section in stage.sections}
 
 
-def notebook(stage: Stage, root: Path) -> nbformat.NotebookNode:
+def notebook(stage: LessonStage, root: Path) -> nbformat.NotebookNode:
     """The cleaned notebook of a stage."""
     path = root / SOURCES / f"{stage.name}.ipynb"
     if not path.exists():
@@ -125,7 +125,7 @@ def assigned_names(nb: nbformat.NotebookNode) -> tuple[str, ...]:
     return tuple(names)
 
 
-def check(stage: Stage, nb: nbformat.NotebookNode) -> None:
+def check(stage: LessonStage, nb: nbformat.NotebookNode) -> None:
     """Checks that stage and notebook name the same parameters. Raises RunError naming those that differ."""
     assigned = set(assigned_names(nb))
     declared = set(stage.sections)

@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 from lib.experiment import artifacts
 from lib.reports.accessibility_check import ReportError
 from lib.reports.execute import dvc_stage, papermill_engine, strip_outputs
-from lib.reports.execute.dvc_stage import RunError, Stage
+from lib.reports.execute.dvc_stage import RunError, LessonStage
 from lib.reports.execute.normalise_outputs import Scrubber, scrub
 from lib.reports.execute.progress import Progress, duration
 from lib.reports.execute.rerun_reasons import explain_run
@@ -143,7 +143,7 @@ def _save_failed_notebook(notebook: NotebookNode, name: str, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _publish(stage: Stage, notebook: NotebookNode, staging_folder: Path, root: Path) -> Path:
+def _publish(stage: LessonStage, notebook: NotebookNode, staging_folder: Path, root: Path) -> Path:
     """Renders the page and moves everything that the run made to its place; returns the page's path."""
     from lib.reports import html  # imported late: a lesson that fails needs no page
 
@@ -163,7 +163,7 @@ def _publish(stage: Stage, notebook: NotebookNode, staging_folder: Path, root: P
             f"lesson.save(...)\nexecuted notebook: {_save_failed_notebook(notebook, name, root)}"
         )
     try:
-        page = html.page(notebook, root / "notebooks", name)
+        page = html.page(notebook, root / "notebooks", name, reports=staging_folder)
     except ReportError as error:
         notebook_path = _save_failed_notebook(notebook, name, root)
         raise RunError(

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from lib import plots
 from lib.agent_configuration import experiment
 from lib.agent_configuration.action_space import AGENTS, DIMENSIONS, TIERS, WORKFLOWS, Configuration
-from lib.agent_configuration.agent_system import Job, Outcome
+from lib.agent_configuration.agent_system import ConfiguredQuestion, ConfiguredAnswer
 from lib.agent_configuration.agent_team import Note
 from lib.agent_configuration.experiment import TEST_DRAW, opened_place
 from lib.agent_configuration.graph import Graph, graph
@@ -25,50 +25,6 @@ from lib.config import Params
 from lib.language_models import checkpoints
 from lib.reports.lesson_figures import spoken
 
-plots.register_styles(
-    {  # methods, workflows, kinds of questions, agents, errors, the theorem
-        "reasoning": ("#0072B2", "o"),
-        "ARC without SFT": ("#0072B2", "o"),
-        "ARC with DPO": ("#56B4E9", "D"),
-        "ARC by GRPO": ("#AA2255", "h"),
-        "RL bandit": ("#E69F00", "s"),
-        "RL episodes": ("#009E73", "^"),
-        "all tools, one call": ("#D55E00", "v"),
-        "grid search": ("#999933", ">"),
-        "greedy search": ("#117733", "d"),
-        "best constant per kind": ("#44AA99", "H"),
-        "prompted, zero-shot": ("#CC79A7", "X"),
-        "prompted, zero-shot (scripted stand-in)": ("#CC79A7", "X"),
-        "prompted, few-shot": ("#8C6239", "8"),
-        "prompted, few-shot (scripted stand-in)": ("#8C6239", "8"),
-        "oracle of those tried": ("#000000", "*"),
-        "direct": ("#8A8A8A", "X"),
-        "reason": ("#56B4E9", "o"),
-        "verify": ("#0072B2", "s"),
-        "routing": ("#D4C420", "^"),
-        "sectioning": ("#C2A878", "D"),
-        "voting": ("#8C6239", "v"),
-        "orchestrator": ("#004D66", "P"),
-        "evaluator": ("#D55E00", "d"),
-        "autonomous": ("#332288", "H"),
-        "chain": ("#0072B2", "o"),
-        "passage": ("#E69F00", "s"),
-        "choice": ("#AA2255", "^"),
-        "hops": ("#44AA99", "D"),
-        "mixed": ("#8C6239", "v"),
-        "first agent": ("#0072B2", "o"),
-        "second agent": ("#D55E00", "s"),
-        "third agent": ("#009E73", "^"),
-        "policy configuration": ("#D55E00", "v"),
-        "execution": ("#56B4E9", "s"),
-        "knowledge gap": ("#D4C420", "D"),
-        "unclassified": ("#B5B5B5", "X"),
-        "threshold tau": ("#000000", "*"),
-        "elite, as it was paid": ("#E69F00", "s"),
-        "refined, paid once more": ("#332288", "P"),
-        "buffer": ("#8A8A8A", "X"),
-    }
-)
 ORDINALS = ("first agent", "second agent", "third agent")
 # Lengths in units of the axes: 1 is the distance between two calls after one another.
 _LANE_HEIGHT = 1.15  # between the lanes of two agents
@@ -129,7 +85,9 @@ def draw_workflow_graphs() -> Figure:
     )
     figure = plots.new_figure(title, plots.WIDTH + 2.2, 6.4, note)
     descriptions = [_describe_graph(name, g) for name, g in graphs.items()]
-    figure.alt_text = f"Who is shown what in each workflow. {'; '.join(descriptions)}."
+    message = "Which agent reads what of the others in each workflow"
+    figure.alt_text = plots.join_descriptions(message, descriptions)
+    figure.data = pd.DataFrame({"workflow": list(graphs), "calls and what they read": descriptions})
     panels = plots.add_panels(figure, len(graphs))
     for i, (axes, (name, g)) in enumerate(zip(panels, graphs.items(), strict=True)):
         fewest, most = g.calls
@@ -193,7 +151,7 @@ def _draw_graph(axes: Axes, graph: Graph, label_lanes: bool) -> None:
             abbreviate_role(role),
             ha="center",
             va="center",
-            fontsize=8,
+            fontsize=8.5,
             color=plots.text_colour(color),
             zorder=3,
         )
@@ -255,7 +213,7 @@ def choose_episode_row(rows: pd.DataFrame) -> pd.Series:
     return rows.loc[ranked.index[0]]
 
 
-def rebuild_job(row: pd.Series, params: Params) -> Job:
+def rebuild_job(row: pd.Series, params: Params) -> ConfiguredQuestion:
     """The question and configuration of a row of the results table, as a job that can be run again.
 
     Raises:
@@ -271,7 +229,7 @@ def rebuild_job(row: pd.Series, params: Params) -> Job:
     configuration = Configuration(structure, tuple(atoms))
     for question in test_questions:
         if question.prompt == row["prompt"]:
-            return Job(question, configuration, TEST_DRAW)
+            return ConfiguredQuestion(question, configuration, TEST_DRAW)
     raise ValueError(
         f"no question of {row['group']} reads {row['prompt']!r}; "
         f"the exam has {len(test_questions)} of that kind"
@@ -279,18 +237,18 @@ def rebuild_job(row: pd.Series, params: Params) -> Job:
 
 
 def replay_job(
-    job: Job,
+    job: ConfiguredQuestion,
     params: Params,
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = experiment.RUNS,
-) -> Outcome:
+) -> ConfiguredAnswer:
     """Runs a job once more with the agents' model. Hosted models answer from the recorded replies."""
     context = experiment.make_context(params, models, runs)
     with opened_place(context, params.configuration) as environment:
         return environment.system(params.configuration.model).run([job])[0]
 
 
-def describe_outcome(outcome: Outcome) -> str:
+def describe_outcome(outcome: ConfiguredAnswer) -> str:
     """How an episode ended, as a line of text."""
     correctness = "right" if outcome.correct else "wrong"
     tools = ", ".join(outcome.tools) or "none"
@@ -301,7 +259,7 @@ def describe_outcome(outcome: Outcome) -> str:
     )
 
 
-def episode_html(job: Job, outcome: Outcome, caption: str) -> tuple[str, str]:
+def episode_html(job: ConfiguredQuestion, outcome: ConfiguredAnswer, caption: str) -> tuple[str, str]:
     """Renders the calls of an episode one below the other, each in the colour of its agent.
 
     Args:
@@ -329,7 +287,7 @@ def episode_html(job: Job, outcome: Outcome, caption: str) -> tuple[str, str]:
     return spoken.join_episodes(caption, [(heading, segments, describe_outcome(outcome))])
 
 
-def _render_call(job: Job, note: Note) -> tuple[str, str]:
+def _render_call(job: ConfiguredQuestion, note: Note) -> tuple[str, str]:
     """One call as HTML and as plain text."""
     budget = TIERS[job.configuration.tier(note.agent)]
     tools = ", ".join(job.configuration.tools(note.agent)) or "no tool"

@@ -10,17 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from lib.orchestration.decisions import Exchange
-from lib.orchestration.prompt_components import ORDER, Part
-from lib.plots.sliders import live
+from lib import plots
+from lib.orchestration.decisions import ModelExchange
+from lib.orchestration.prompt_components import ORDER, RenderedComponent
+from lib.plots import sliders
 
 MAX_LINES = 12  # a longer component is folded
-STEPS_SHOWN = 4  # steps that a report shows one below the other
+STEPS_SHOWN = 5  # steps of an episode that can be looked at
 _MEANING = {component.name: component.meaning for component in ORDER}
-_COLOURS = {  # Okabe and Ito
-    "instr": "#0072B2", "mem_l": "#CC79A7", "query": "#D55E00", "know": "#009E73",
-    "tools": "#009E73", "state": "#E69F00", "reflect": "#56B4E9", "mem_s": "#CC79A7",
-}  # fmt: skip
 _PRE = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0.3rem 0;font-size:0.85rem;background:transparent"
 _ADDED = "text-decoration:underline;text-decoration-thickness:2px;font-weight:600;background:transparent;color:inherit"
 _REMOVED = "text-decoration:line-through;opacity:0.75;background:transparent;color:inherit"
@@ -28,7 +25,7 @@ _ABSENT = "<p>Not part of this step's prompt.</p>"
 _MIN_SIMILARITY = 0.5  # share of common words from which two lines count as one that was changed
 
 
-def prompt_html(parts: Sequence[Part], caption: str) -> str:
+def prompt_html(parts: Sequence[RenderedComponent], caption: str) -> str:
     """Renders a prompt, one block per component: its name, its meaning, the message it belongs to, its text.
 
     Args:
@@ -46,7 +43,7 @@ def prompt_html(parts: Sequence[Part], caption: str) -> str:
     return _figure("\n".join(blocks), caption)
 
 
-def exchange_html(exchanges: Sequence[Exchange], caption: str) -> str:
+def exchange_html(exchanges: Sequence[ModelExchange], caption: str) -> str:
     """Renders the requests behind one decision: what had changed in the prompt, the reply, and its outcome.
 
     Args:
@@ -78,113 +75,77 @@ def exchange_html(exchanges: Sequence[Exchange], caption: str) -> str:
 
 
 def explorer(
-    decisions: Mapping[str, Sequence[Sequence[Part]]], caption: str, component: str = "mem_s"
+    decisions: Mapping[str, Sequence[Sequence[RenderedComponent]]],
+    caption: str,
+    component: str = "mem_s",
+    slider_name: str = "prompt",
 ) -> str:
-    """Renders one prompt component over an episode; a live session also gets controls to pick another.
+    """Renders prompt components over an episode, with knobs for the orchestrator, the step and the component.
 
     Args:
         decisions: By orchestrator, the components of each step's first prompt.
         caption: Stands above.
-        component: The component that the static HTML shows.
+        component: The component that is shown first.
+        slider_name: Names the slider, unique on its page.
 
     Returns:
-        Static HTML: `component` of the last orchestrator at four steps in a row, with additions underlined and
-        deletions struck out.
+        HTML that needs no kernel: the component of the first orchestrator at the second of some steps, with additions
+        since the step before underlined and deletions struck out.
 
     Raises:
-        ValueError: If an orchestrator has no step, or the last one never shows the component.
+        ValueError: If an orchestrator has no step, or the first one never shows the component.
     """
     empty = [orchestrator for orchestrator, steps in decisions.items() if not steps]
     if empty or not decisions:
         raise ValueError(
             f"there is no decision to explore{' of ' + ', '.join(empty) if empty else ''}"
         )
-    if live():
-        from IPython.display import display  # imported here: a report needs neither of the two
+    num_steps = min(STEPS_SHOWN, max(len(steps) for steps in decisions.values()))
+    components = _component_names([parts for steps in decisions.values() for parts in steps])
+    first_orchestrator, first_steps = next(iter(decisions.items()))
+    if component not in _component_names(first_steps[:num_steps]):
+        raise ValueError(f"{first_orchestrator} shows no component {component!r}")
 
-        display(controls(decisions))
-
-    orchestrator, steps = list(decisions.items())[-1]
-    # The first step has no memory yet, so the second is the first to show, if there are enough.
-    first_step = min(1, max(len(steps) - STEPS_SHOWN, 0))
-    blocks = []
-    previous_text = None
-    for step in range(first_step, min(first_step + STEPS_SHOWN, len(steps))):
-        shown_component = _find_component(steps[step], component)
-        if shown_component is None:
-            raise ValueError(f"{orchestrator} shows no component {component!r} at step {step + 1}")
-        body = _mark_changes(previous_text, shown_component.text)
-        blocks.append(_component_block(shown_component, body, f"{orchestrator}, step {step + 1}: "))
-        previous_text = shown_component.text
-    note = (
-        f"{caption}: {component} of {orchestrator}; since the block above, "
-        "what is new is underlined, what is gone struck out"
-    )
-    return _figure("".join(blocks), note)
-
-
-def controls(decisions: Mapping[str, Sequence[Sequence[Part]]]):
-    """Makes controls for orchestrator, step and component, above the text that they choose.
-
-    Args:
-        decisions: By orchestrator, the components of each step's first prompt.
-
-    Returns:
-        An `ipywidgets.VBox`.
-    """
-    import ipywidgets as widgets
-
-    orchestrator = widgets.Dropdown(options=list(decisions), description="who")
-    step = widgets.IntSlider(
-        1, 1, len(decisions[orchestrator.value]), description="step", continuous_update=False
-    )
-    component = widgets.Dropdown(
-        options=_component_names(decisions[orchestrator.value]), description="component"
-    )
-    text = widgets.HTML()
-
-    def redraw(_change=None) -> None:
-        steps = decisions[orchestrator.value]
-        index = step.value - 1  # the slider counts from 1
-        current = previous = None
-        if index < len(steps):
-            current = _find_component(steps[index], component.value)
-        if 0 < index < len(steps):
-            previous = _find_component(steps[index - 1], component.value)
-        if current is None:
-            text.value = _ABSENT
-        else:
-            previous_text = previous.text if previous else None
-            text.value = _component_block(current, _mark_changes(previous_text, current.text))
-
-    def change_orchestrator(_change) -> None:
-        names = _component_names(decisions[orchestrator.value])
-        selected_name = component.value
-        step.max = len(decisions[orchestrator.value])
-        component.options = names
-        component.value = selected_name if selected_name in names else names[0]
-        redraw()
-
-    orchestrator.observe(change_orchestrator, names="value")
-    for control in (step, component):
-        control.observe(redraw, names="value")
-    redraw()
-    return widgets.VBox([widgets.HBox([orchestrator, component]), step, text])
+    knobs = {
+        "orchestrator": list(decisions),
+        "component": components,
+        "step": range(1, num_steps + 1),
+    }
+    blocks = {
+        indices: _step_block(
+            decisions[position["orchestrator"]], position["component"], position["step"] - 1
+        )
+        for indices, position in sliders.list_arguments(knobs).items()
+    }
+    # The first step has no memory yet, so the second is the first to show, if there is one.
+    start = sliders.find_start(knobs, {"component": component, "step": min(2, num_steps)})
+    note = f"{caption}; since the step before, what is new is underlined, what is gone struck out"
+    return _figure(sliders.slider_html(slider_name, knobs, blocks, start), note)
 
 
-def _component_names(steps: Sequence[Sequence[Part]]) -> list[str]:
+def _step_block(steps: Sequence[Sequence[RenderedComponent]], component: str, step: int) -> str:
+    """One component at a step (from 0), with its changes since the step before."""
+    shown_component = _find_component(steps[step], component) if step < len(steps) else None
+    if shown_component is None:
+        return _ABSENT
+    previous = _find_component(steps[step - 1], component) if step > 0 else None
+    body = _mark_changes(previous.text if previous else None, shown_component.text)
+    return _component_block(shown_component, body)
+
+
+def _component_names(steps: Sequence[Sequence[RenderedComponent]]) -> list[str]:
     """Every component that some step shows, in the order of appearance."""
     names = [component.component for components in steps for component in components]
     return list(dict.fromkeys(names))
 
 
-def _find_component(components: Sequence[Part], name: str) -> Part | None:
+def _find_component(components: Sequence[RenderedComponent], name: str) -> RenderedComponent | None:
     return next((component for component in components if component.component == name), None)
 
 
-def _component_block(component: Part, body: str, prefix: str = "") -> str:
+def _component_block(component: RenderedComponent, body: str, prefix: str = "") -> str:
     """A component's name after `prefix`, its meaning, and `body` (HTML), behind a bar of its colour."""
-    color = _COLOURS.get(component.component, "#595959")
+    color = plots.colour(component.component)
     meaning = _MEANING.get(component.component, "")
     name = f"<strong>{escape(prefix + component.component)}</strong>"
     label = f"{name} {escape(meaning)} ({escape(component.role)} message)"

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 from lib.language_models.generation import Generation
 from lib.language_models.tokenizer import tokenizer
+from lib.plots.render import render_png
 from lib.plots.sliders import live
-from lib.plots.theme import render_png
+from lib.plots.styles import EMPHASIS
 
 
 @contextmanager
@@ -67,7 +68,7 @@ def reply_html(prompt: str, reply: Generation) -> tuple[str, str]:
     for token, logprob, entropy in zip(tokens, reply.logprobs, reply.entropies, strict=True):
         probability = float(np.exp(logprob))
         width = 1 + round(5 * (1 - probability))  # pixels
-        border = f"border-bottom:{width}px solid #D55E00"
+        border = f"border-bottom:{width}px solid {EMPHASIS}"
         style = f"display:inline-block;margin:0 0.35rem 0.5rem 0;{border};text-align:center"
         number = f'<br><small style="opacity:0.75">{probability:.2f}</small>'
         text = token.strip()

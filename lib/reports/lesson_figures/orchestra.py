@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from lib import plots
 from lib.config import Params, ToolSettings
 from lib.language_models.tokenizer import encode
 from lib.reports.lesson_figures import spoken
 from lib.tasks.synthesis import Call, Task, judge
 from lib.tool_orchestration import episode_specs, prompted_baseline, test_sets, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.experiment import START, Results
+from lib.tool_orchestration.experiment import START, ToolOrchestrationResults
 from lib.tool_orchestration.results import LABELS, PAPER
 from lib.tool_orchestration.rewards import MICRO, MILLI
 from lib.tool_orchestration.tool_environment import Desk, Own
@@ -22,28 +21,6 @@ from lib.tool_orchestration.tool_menu import Offer
 from lib.tools.python import python
 from lib.tools.sandbox import Sandbox
 
-plots.register_styles(
-    {  # tools, methods
-        "calculator": ("#0072B2", "s"),
-        "search": ("#009E73", "d"),
-        "lookup": ("#B997E5", "v"),
-        "python": ("#D55E00", "<"),
-        "reasoner": ("#8C6239", "8"),
-        "answerer": ("#CC79A7", "h"),
-        "sign error": ("#D55E00", "v"),
-        "CoRL's reward": ("#117733", "D"),
-        "failures kept": ("#999933", ">"),
-        "best always": ("#E69F00", "p"),
-        "one a kind": ("#44AA99", "H"),
-        "always calculator": ("#0072B2", "s"),
-        "always search": ("#009E73", "d"),
-        "always lookup": ("#B997E5", "v"),
-        "always python": ("#D55E00", "<"),
-        "always lab-nano": ("#56B4E9", "o"),
-        "always lab-mini": ("#E69F00", "s"),
-        "always lab-large": ("#AA2255", "^"),
-    }
-)
 FAMILIES = {"chain": "chains", "big": "big numbers", "facts": "facts"}
 CODES = (
     "print(sum(range(10)))",
@@ -54,12 +31,12 @@ CODES = (
 )
 
 
-def make_test_assignments(results: Results, settings: ToolSettings) -> list[Assignment]:
+def make_test_assignments(results: ToolOrchestrationResults, settings: ToolSettings) -> list[Assignment]:
     """The assignments of the test set `test` at list prices, in the order of its items."""
     return test_sets.exam("test", results.offers, results.offers, settings)
 
 
-def choose_example(results: Results, settings: ToolSettings) -> Assignment:
+def choose_example(results: ToolOrchestrationResults, settings: ToolSettings) -> Assignment:
     """Chooses a question with as long a menu as any, and a user who prefers tools by name, if there is one."""
 
     def rank_example(assignment: Assignment) -> tuple:
@@ -92,7 +69,7 @@ def make_price_table(offers: Iterable[Offer]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["tool", "reads", "$ per million calls", "ms", "good at"])
 
 
-def make_tool_table(results: Results, params: Params) -> pd.DataFrame:
+def make_tool_table(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame:
     """Tabulates every tool at list prices, with its kind, where it runs, and whether it is offered in training."""
     table = make_price_table(results.offers.values()).drop(columns="reads")
 
@@ -195,7 +172,7 @@ def make_criteria_table(task: Task) -> pd.DataFrame:
 # An episode ----------------------------------------------------------------------------------------
 
 
-def choose_episodes(results: Results) -> pd.DataFrame:
+def choose_episodes(results: ToolOrchestrationResults) -> pd.DataFrame:
     """Chooses the test question on which training shows best.
 
     After training its episode ends right, without a malformed turn, and otherwise than before, with as many calls as

@@ -5,21 +5,10 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from lib import plots
 from lib.reports.lesson_figures import spoken
 from lib.rl import call_protocol
 
 MILLION = 1e6
-plots.register_styles(
-    {
-        "low": ("#56B4E9", "o"),
-        "medium": ("#E69F00", "s"),
-        "high": ("#AA2255", "^"),
-        "controller alone": ("#8C6239", "X"),
-        "low budget alone": ("#56B4E9", "o"),
-        "high budget alone": ("#AA2255", "^"),
-    }
-)
 
 
 def episodes_html(rows: pd.DataFrame, caption: str, unlimited: float) -> spoken.Rendered:

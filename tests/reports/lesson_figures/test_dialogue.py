@@ -1,6 +1,7 @@
 """Prompts as HTML: every component named, nothing executed, changes marked."""
 
 import pytest
+from bs4 import BeautifulSoup
 
 from lib.orchestration.decisions import Exchange
 from lib.orchestration.prompt_components import Part
@@ -15,11 +16,6 @@ def memory(*steps: str) -> Part:
     return Part("mem_s", "user", "\n".join(["# Recent steps", *steps]))
 
 
-@pytest.fixture
-def report(monkeypatch):
-    monkeypatch.setenv("BENCH_RUN", "1")
-
-
 def test_text_of_a_prompt_stays_text():
     pages = [
         dialogue.prompt_html([STATE], "<b>caption</b>"),
@@ -31,19 +27,31 @@ def test_text_of_a_prompt_stays_text():
     assert "&lt;script&gt;" in pages[0]
 
 
-def test_the_report_shows_one_component_with_its_changes_and_no_widget(report, monkeypatch):
-    import IPython.display
+def find_blocks(page: str) -> tuple[str, list[str]]:
+    """The text that is shown first, and the texts of all positions."""
+    frames = BeautifulSoup(page, "html.parser").select(".frames > div")
+    (first,) = [frame.get_text() for frame in frames if "hidden" not in frame.attrs]
+    return first, [frame.get_text() for frame in frames]
 
-    monkeypatch.setattr(
-        IPython.display, "display", lambda *_: pytest.fail("a widget in the report")
-    )
+
+def test_knobs_choose_orchestrator_component_and_step():
     steps = [[QUERY, memory(*(f"step {i}: fine" for i in range(1, n)))] for n in range(1, 8)]
-    page = dialogue.explorer({"RO": steps}, "prompts")
-    assert page.count("<strong>RO, step") == 4
-    assert page.count("<ins") >= 3 and "step 1: fine" in page
+    page = dialogue.explorer({"RO": steps, "KO": steps[:1]}, "prompts")
+    first, blocks = find_blocks(page)
+    assert len(blocks) == 2 * 2 * dialogue.STEPS_SHOWN
+    assert "mem_s" in first and "step 1: fine" in first and "step 2: fine" not in first
+    assert page.count("<ins") == dialogue.STEPS_SHOWN - 1  # each later step adds a line
+    assert sum("Not part of this step" in block for block in blocks) == 2 * (
+        dialogue.STEPS_SHOWN - 1
+    )
 
 
-def test_pages_load_nothing_and_run_nothing(report):
+def test_an_explorer_begins_with_a_component_that_there_is():
+    with pytest.raises(ValueError, match="RO shows no component 'mem_s'"):
+        dialogue.explorer({"RO": [[QUERY], [QUERY]]}, "prompts")
+
+
+def test_pages_load_nothing_and_run_nothing():
     pages = [
         dialogue.prompt_html([QUERY, STATE], "asked"),
         dialogue.exchange_html([Exchange((STATE,), "{}", "picked")], "said"),
@@ -51,30 +59,6 @@ def test_pages_load_nothing_and_run_nothing(report):
     ]
     assert not [problem for page in pages for problem in accessibility_check.problems(page)]
     assert not any("<script" in page or " onclick" in page for page in pages)
-
-
-def test_a_live_session_gets_controls_that_choose(monkeypatch):
-    monkeypatch.delenv("BENCH_RUN", raising=False)
-    shown = []
-    monkeypatch.setattr("IPython.display.display", shown.append)
-    steps = [[QUERY, memory(*(f"step {i}: fine" for i in range(1, n)))] for n in range(1, 5)]
-    dialogue.explorer({"KO": steps[:2], "RO": steps}, "prompts")
-    (box,) = shown
-    (kind, component), step, text = box.children[0].children, box.children[1], box.children[2]
-    kind.value = "RO"
-    component.value = "mem_s"
-    step.value = 4
-    assert (
-        "step 3: fine" in text.value.replace("</ins>", "").replace("\n", " ")
-        or "<ins" in text.value
-    )
-    assert step.max == 4 and "<strong>mem_s</strong>" in text.value
-    kind.value = "KO"  # shorter: the step moves into it, the component stays
-    assert (
-        component.value == "mem_s"
-        and step.max == step.value == 2
-        and "<strong>mem_s</strong>" in text.value
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,102 @@
+"""Figures as files: PNG, and SVG that is sharp at every size and has a second palette for dark pages.
+
+The same figure gives the same bytes. The text of an SVG stays text, which is small; DejaVu Sans is as wide as Verdana
+and wider than the other fonts that a reader may have instead, so that words do not run into each other there.
+"""
+
+import io
+import re
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+
+from lib.plots.theme import DPI, theme
+
+DARK_PAGE = "#161616"  # what white becomes on a dark page
+_SVG_OPTIONS = {"svg.fonttype": "none", "svg.hashsalt": "orchestration-bench"}
+_FONTS = "'DejaVu Sans', Verdana, sans-serif"
+
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{2,}")
+_PAINT = re.compile(r"\b(fill|stroke|stop-color): (#[0-9a-f]{6})\b")
+
+# Linear sRGB to the cone responses of Oklab (Ottosson 2020), and from their cube roots to lightness and two hues.
+_TO_CONES = np.array(
+    [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+)
+_TO_OKLAB = np.array(
+    [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+)
+
+
+def render_png(figure: Figure) -> bytes:
+    """The figure as PNG bytes, without the version of matplotlib, so that equal figures are equal bytes."""
+    buffer = io.BytesIO()
+    with theme():
+        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def render_svg(figure: Figure) -> bytes:
+    """The figure as SVG bytes whose colours follow the page: as drawn on a light one, turned round on a dark one."""
+    buffer = io.BytesIO()
+    with theme(), matplotlib.rc_context(_SVG_OPTIONS):
+        # Without date and version; the ids follow from the salt and the content.
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue().decode()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace("'DejaVu Sans'", _FONTS)
+    # A tenth of a point is less than a pixel, and half of the bytes are digits beyond it, blanks and comments.
+    svg = _LONG_NUMBER.sub(lambda match: f"{float(match.group()):.1f}".removesuffix(".0"), svg)
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"\s*\n\s*", " ", svg)
+    return _follow_page(svg).encode()
+
+
+def _follow_page(svg: str) -> str:
+    """Replaces each colour by a CSS variable that has one value on light pages and one on dark pages."""
+    # What has no colour of its own is black in SVG, text above all.
+    svg = re.sub(r"(<svg\b[^>]*)>", r'\1 style="fill: #000000">', svg, count=1)
+    colours = sorted({colour for _, colour in _PAINT.findall(svg)})
+    svg = _PAINT.sub(lambda match: f"{match[1]}: var(--c{match[2][1:]})", svg)
+    light = ";".join(f"--c{colour[1:]}:{colour}" for colour in colours)
+    dark = ";".join(f"--c{colour[1:]}:{dark_colour(colour)}" for colour in colours)
+    style = f"<style>svg{{{light}}}@media (prefers-color-scheme: dark){{svg{{{dark}}}}}</style>"
+    start = svg.index(">") + 1
+    return svg[:start] + style + svg[start:]
+
+
+def dark_colour(colour: str) -> str:
+    """A colour for dark pages: of the same hue, as far from the dark page as it was from the white one.
+
+    All lightnesses are turned round, so that a number on a coloured bar can be read wherever it could before.
+
+    >>> dark_colour("#ffffff"), dark_colour("#000000")
+    ('#161616', '#ffffff')
+    """
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    lightness, *hues = _TO_OKLAB @ np.cbrt(_TO_CONES @ linear)
+    # Dark colours are harder to tell apart than light ones; the exponent lifts what was light.
+    page_lightness = 0.2
+    turned = page_lightness + (1 - page_lightness) * max(1 - lightness, 0.0) ** 0.7
+
+    # Less colourful until the screen can show it.
+    for saturation in np.linspace(1, 0, 21):
+        oklab = np.array([turned, *(saturation * np.array(hues))])
+        linear = np.linalg.solve(_TO_CONES, np.linalg.solve(_TO_OKLAB, oklab) ** 3)
+        if linear.min() >= -1e-3 and linear.max() <= 1 + 1e-3:
+            break
+    linear = np.clip(linear, 0, 1)
+    rgb = np.where(linear <= 0.0031308, linear * 12.92, 1.055 * linear ** (1 / 2.4) - 0.055)
+    return to_hex(np.clip(rgb, 0, 1))

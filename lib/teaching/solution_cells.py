@@ -1,0 +1,99 @@
+"""Code cells tagged `solution`: a lesson shows the worked function, a student copy only its stub.
+
+The stub is cut out of the source text, not written anew from the syntax tree, so that comments and line
+breaks of signatures stay as they are. Statements outside functions stay too: a solution belongs into a
+function. A cell without a function, or one that is not plain Python (`%time`), is blanked whole.
+"""
+
+import ast
+from collections.abc import Iterator
+
+import nbformat
+
+TAG = "solution"
+STUB_TAG = "stub"
+BLANK_CELL = "# Your code here"
+_INDENT = 4  # blanks
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def is_solution(cell: nbformat.NotebookNode) -> bool:
+    """Whether a cell holds what students are to write themselves."""
+    return TAG in cell.metadata.get("tags", [])
+
+
+def make_stub_cell(cell: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """A student's version of a code cell tagged `solution`."""
+    return nbformat.v4.new_code_cell(blank_functions(cell.source), metadata={"tags": [STUB_TAG]})
+
+
+def blank_functions(source: str) -> str:
+    """Replaces the body of every function and method by `raise NotImplementedError`.
+
+    Args:
+        source: The code of a cell.
+
+    Returns:
+        The code with decorators, signatures, docstrings and statements outside functions unchanged;
+        `# Your code here` where there is no function, or where the code is not plain Python.
+    """
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return BLANK_CELL
+    functions = list(_list_functions(tree))
+    if not functions:
+        return BLANK_CELL
+    lines = source.splitlines()
+    # From the last function to the first, so that the line numbers of the others stay right.
+    for name, function in sorted(functions, key=lambda pair: pair[1].lineno, reverse=True):
+        end_line = _find_end_line(lines, function)
+        lines[function.lineno - 1 : end_line] = _write_stub(source, name, function)
+    return "\n".join(lines)
+
+
+def _list_functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Function]]:
+    """Outermost functions and the methods of classes, with their names such as `Router.choose`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _Function):
+            yield prefix + child.name, child
+        elif isinstance(child, ast.ClassDef):
+            yield from _list_functions(child, f"{prefix}{child.name}.")
+        else:
+            yield from _list_functions(child, prefix)
+
+
+def _write_stub(source: str, name: str, function: _Function) -> list[str]:
+    """The lines of a function without its body."""
+    first_statement = function.body[0]
+    decorators = getattr(first_statement, "decorator_list", [])  # of a function inside the function
+    body_start = min([first_statement, *decorators], key=lambda node: node.lineno)
+
+    # The signature ends before the body; a decorator's node begins behind its @.
+    lines = source.splitlines()
+    header = lines[function.lineno - 1 : body_start.lineno]
+    text_before = header[-1].encode()[: body_start.col_offset].decode()  # columns count bytes
+    header[-1] = text_before.rstrip().removesuffix("@").rstrip()
+    while not header[-1] or header[-1].lstrip().startswith("#"):
+        header.pop()  # comments above the first statement are part of the solution
+
+    indent = " " * (function.col_offset + _INDENT)
+    stub = header
+    if ast.get_docstring(function) is not None:
+        docstring = ast.get_source_segment(source, first_statement)
+        stub += (indent + docstring).splitlines()
+    return [*stub, f'{indent}raise NotImplementedError("Exercise: write {name}")']
+
+
+def _find_end_line(lines: list[str], function: _Function) -> int:
+    """The number of a function's last line, comments at the end of its body included."""
+    end_line = function.end_lineno
+    for number, line in enumerate(lines[end_line:], end_line + 1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            break
+        is_inside = len(line) - len(line.lstrip()) > function.col_offset
+        if text and is_inside:
+            end_line = number
+    return end_line
