@@ -112,6 +112,20 @@ def count_code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return num_lines
 
 
+def repeated_class_names(root: Path) -> list[str]:
+    """Public classes of modules that share their name with a class of another module."""
+    paths_by_name: dict[str, list[str]] = {}
+    for path in modules(root):
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                paths_by_name.setdefault(node.name, []).append(str(path.relative_to(root)))
+    return [
+        f"{name} is a class of {' and of '.join(paths)}"
+        for name, paths in paths_by_name.items()
+        if len(paths) > 1
+    ]
+
+
 def tree(tmp_path: Path, **files: str) -> Path:
     """A small lib: file names with `__` for `/`."""
     for name, text in files.items():
@@ -194,3 +208,12 @@ def test_a_long_function_is_noticed(tmp_path):
     assert len(long_functions(tree(tmp_path, store=f"async def long():\n{body}\n    x = 2"))) == 1
     explained = f'def explained():\n    """What.\n\n    Why.\n    """\n{body}'
     assert long_functions(tree(tmp_path, store=explained)) == []
+
+
+def test_no_two_public_classes_share_a_name():
+    assert repeated_class_names(ROOT) == []
+
+
+def test_a_second_class_of_the_same_name_is_noticed(tmp_path):
+    root = tree(tmp_path, envs__a="class Job: ...", rl__b="class Job: ...", rl__c="class _Job: ...")
+    assert repeated_class_names(root) == ["Job is a class of lib/envs/a.py and of lib/rl/b.py"]

@@ -1,7 +1,7 @@
 """Who the agents of a workflow are: a lab model in this process, or any model of `llm.models` through the client.
 
-`LabAgentModel` asks as all lessons ask lab models (`lib.language_models.in_process_client`); `EndpointAgentModel` as any OpenAI client
-would. For a lab model both say the same.
+`LabAgentModel` asks as all lessons ask lab models (`lib.language_models.in_process_client`); `EndpointAgentModel` as
+any OpenAI client would. For a lab model both say the same.
 """
 
 import hashlib

@@ -120,7 +120,10 @@ class System:
         )
 
     def rewards(
-        self, jobs: Sequence[ConfiguredQuestion], outcomes: Sequence[ConfiguredAnswer], weights: Weights
+        self,
+        jobs: Sequence[ConfiguredQuestion],
+        outcomes: Sequence[ConfiguredAnswer],
+        weights: Weights,
     ) -> np.ndarray:
         """R of eq. 3 for each, (n,)."""
         held = np.array(
@@ -134,7 +137,9 @@ class System:
         return job.item.prompt, job.configuration, job.draw
 
 
-def table(jobs: Sequence[ConfiguredQuestion], outcomes: Sequence[ConfiguredAnswer], rewards: np.ndarray) -> pd.DataFrame:
+def table(
+    jobs: Sequence[ConfiguredQuestion], outcomes: Sequence[ConfiguredAnswer], rewards: np.ndarray
+) -> pd.DataFrame:
     """One row per job: the question's kind (group) and difficulty, the configuration part by part, what came of it."""
     rows = []
     for job, outcome, paid in zip(jobs, outcomes, rewards, strict=True):

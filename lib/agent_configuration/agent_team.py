@@ -163,7 +163,9 @@ class Team:
         """Who divides the work. way: `SPLIT` or `PLAN`."""
         return await self._call("router", THIRD, question, (), hint=way)
 
-    async def work(self, question: str, part: str, *shown: AgentContext, agent: int, after: Note) -> Note:
+    async def work(
+        self, question: str, part: str, *shown: AgentContext, agent: int, after: Note
+    ) -> Note:
         """Who does a part of the work, which stems from a plan."""
         return await self._call(
             "worker", agent, question, (AgentContext(f"subtask {part}", (after,)), *shown)

@@ -12,7 +12,7 @@ import torch
 
 from lib import config
 from lib.agent_configuration import experiment, explain
-from lib.agent_configuration.agent_system import ConfiguredQuestion, ConfiguredAnswer
+from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion
 from lib.config import ParamsError
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError

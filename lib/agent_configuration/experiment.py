@@ -45,7 +45,14 @@ from lib.agent_configuration.policy_updates import Rules
 from lib.agent_configuration.prompted_baseline import Example
 from lib.agent_configuration.questions import KINDS
 from lib.agent_configuration.rewards import Weights
-from lib.agent_configuration.training import TrainingPlan, ConfigurationPolicy, Refining, ConfigurationTraining, prefer_better, refine
+from lib.agent_configuration.training import (
+    ConfigurationPolicy,
+    ConfigurationTraining,
+    Refining,
+    TrainingPlan,
+    prefer_better,
+    refine,
+)
 from lib.agent_configuration.variants import ALONE, NAMED, VARIANTS, ConfigurationVariant
 from lib.config import ROOT, ConfigurationSettings, LLMSettings, Params, ParamsError
 from lib.experiment import artifacts, seeds, sweep
@@ -198,7 +205,9 @@ class ConfigurationWorkbench:
 
 
 @contextmanager
-def opened_place(context: RunContext, settings: ConfigurationSettings) -> Iterator[ConfigurationWorkbench]:
+def opened_place(
+    context: RunContext, settings: ConfigurationSettings
+) -> Iterator[ConfigurationWorkbench]:
     """The agents of the settings, and their tools, at work.
 
     Args:
@@ -257,7 +266,7 @@ def trained(
     runs: str | Path = RUNS,
     label: str = "training policies",
 ) -> pd.DataFrame:
-    """The tests of some trainings alone, with nothing that is searched or prompted: `AgentConfigurationResults.tests`."""
+    """Tests some trainings alone, without searches and prompts: `AgentConfigurationResults.tests`."""
     jobs = _select_trainings(make_jobs(params, compared, Path(models)))
     context = make_context(params, models, runs)
     keep_replies = partial(export, params.llm, NAME, CASSETTES)
@@ -304,7 +313,11 @@ def choices(
         tried = [search.BASE, *search.sampled(11, place.told())]
         for split, attempt in product(("dev", "test"), range(2)):
             items = place.items(split, n)
-            jobs = [ConfiguredQuestion(item, one, TEST_DRAW + attempt) for one in tried for item in items]
+            jobs = [
+                ConfiguredQuestion(item, one, TEST_DRAW + attempt)
+                for one in tried
+                for item in items
+            ]
             rows = place.play(params.configuration.model, jobs)[["correct", "reward"]]
             at = {
                 "method": np.repeat(np.arange(len(tried)), len(items)),
@@ -368,7 +381,9 @@ def published(folder: str | Path, place: ConfigurationWorkbench) -> Configuratio
 # Jobs ----------------------------------------------------------------------------------------------
 
 
-def make_jobs(params: Params, compared: Sequence[ConfigurationVariant], models: Path) -> list[sweep.Job]:
+def make_jobs(
+    params: Params, compared: Sequence[ConfigurationVariant], models: Path
+) -> list[sweep.Job]:
     """The sampled set and the trainings first, for they take longest; then random choices, climb, prompted policies."""
     seed_range = range(params.configuration.seeds)
 
@@ -523,7 +538,10 @@ def _search(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     ]
     for at in range(0, len(every), AT_ONCE):
         asked = [
-            (ConfiguredQuestion(item, candidate, draw), {"split": split, "set": kind, "number": number})
+            (
+                ConfiguredQuestion(item, candidate, draw),
+                {"split": split, "set": kind, "number": number},
+            )
             for number, (kind, candidate) in every[at : at + AT_ONCE]
             for split, draw, of in tries
             for item in of
@@ -554,11 +572,15 @@ def _climb(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     return {}
 
 
-def _tested(place: ConfigurationWorkbench, chosen: Sequence[Configuration], model: str) -> pd.DataFrame:
+def _tested(
+    place: ConfigurationWorkbench, chosen: Sequence[Configuration], model: str
+) -> pd.DataFrame:
     """Test questions, each under the configuration chosen for it, with the kinds of error."""
     items = place.items("test", place.settings.test_items)
     agents = place.system(model)
-    jobs = [ConfiguredQuestion(item, one, TEST_DRAW) for item, one in zip(items, chosen, strict=True)]
+    jobs = [
+        ConfiguredQuestion(item, one, TEST_DRAW) for item, one in zip(items, chosen, strict=True)
+    ]
     outcomes = agents.run(jobs)
     errors = [
         "" if o.correct else classify(j.item, j.configuration, o)
@@ -606,7 +628,9 @@ def _examples(place: ConfigurationWorkbench) -> list[Example]:
     for kind in KINDS:
         item = place.items("train", 1, (kind.name,))[0]
         tried = search.grid(settings.grid)[:: max(1, settings.grid // EXAMPLES)]
-        paid = place.play(settings.model, [ConfiguredQuestion(item, one) for one in tried])["reward"].to_numpy()
+        paid = place.play(settings.model, [ConfiguredQuestion(item, one) for one in tried])[
+            "reward"
+        ].to_numpy()
         out += [
             Example(item.prompt, tried[i], float(paid[i]))
             for i in (int(paid.argmax()), int(paid.argmin()))
@@ -655,7 +679,9 @@ def _train(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     policy = ConfigurationPolicy(variant.kind, states.shape[1], place.atoms, variant.masked, seed)
     plan, path = plan_of(settings, variant), run.folder / "rollouts.parquet"
     known = artifacts.read_parquet(path) if path.exists() else None
-    training = ConfigurationTraining(policy, place.system(settings.model), items, states, plan, seed, known)
+    training = ConfigurationTraining(
+        policy, place.system(settings.model), items, states, plan, seed, known
+    )
 
     def after(training: ConfigurationTraining) -> None:
         run.report_progress(0.85 * training.step / plan.updates)
@@ -685,7 +711,12 @@ def _train(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
 
 
 def _sat(
-    place: ConfigurationWorkbench, policy: ConfigurationPolicy, name: str, seed: int, variant: ConfigurationVariant, model: str
+    place: ConfigurationWorkbench,
+    policy: ConfigurationPolicy,
+    name: str,
+    seed: int,
+    variant: ConfigurationVariant,
+    model: str,
 ) -> pd.DataFrame:
     """The likeliest choices of a policy on the test questions."""
     items = place.items("test", place.settings.test_items)
@@ -721,4 +752,6 @@ def _collect_results(finished: FinishedJobs) -> AgentConfigurationResults:
     (climb,) = (job for job in jobs if job.settings["job"] == GREEDY_SEARCH)
     end = artifacts.read_json(climb.folder(runs) / "greedy.json")
     climbed = Configuration(tuple(end["structure"]), tuple(tuple(agent) for agent in end["atoms"]))
-    return AgentConfigurationResults(searched, greedy, climbed, tests, rollouts, learning, pd.DataFrame(refined))
+    return AgentConfigurationResults(
+        searched, greedy, climbed, tests, rollouts, learning, pd.DataFrame(refined)
+    )

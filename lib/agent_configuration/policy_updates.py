@@ -95,7 +95,9 @@ class Rules:
     grouped: bool = False
 
 
-def update(structure: Side, prompt: Side | None, batch: EpisodeBatch, rules: Rules) -> dict[str, float]:
+def update(
+    structure: Side, prompt: Side | None, batch: EpisodeBatch, rules: Rules
+) -> dict[str, float]:
     """One batch of policy gradients on both policies; returns losses and entropies of the last epoch.
 
     rules.grouped: group-relative advantages without a value network (GRPO), otherwise PPO's G - V(s).

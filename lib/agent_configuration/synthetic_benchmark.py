@@ -76,7 +76,10 @@ class SyntheticConfigurationVariant:
     gamma: float | None = None
 
 
-ARC, UNDISCOUNTED = SyntheticConfigurationVariant("ARC without SFT"), SyntheticConfigurationVariant("ARC, no discount", gamma=1.0)
+ARC, UNDISCOUNTED = (
+    SyntheticConfigurationVariant("ARC without SFT"),
+    SyntheticConfigurationVariant("ARC, no discount", gamma=1.0),
+)
 VARIANTS = (
     ARC,
     UNDISCOUNTED,
@@ -336,7 +339,9 @@ def _flat_atoms(picked: np.ndarray) -> np.ndarray:
     return (named & ROLES).reshape(-1, len(AGENTS), len(AGENTS), ATOMS).sum(2).astype(bool)
 
 
-def untrained(variant: SyntheticConfigurationVariant, runs: int, settings: ConfigurationGlassSettings) -> TrainedPolicies:
+def untrained(
+    variant: SyntheticConfigurationVariant, runs: int, settings: ConfigurationGlassSettings
+) -> TrainedPolicies:
     """The policies of a variant before any reward; each training has first weights of its own."""
     inputs, structures, prompts = len(KINDS), [], []
     for run in range(runs):
@@ -352,7 +357,9 @@ def untrained(variant: SyntheticConfigurationVariant, runs: int, settings: Confi
             else:
                 flat = {"bandit": policies.bandit, "episodes": policies.stepwise}[variant.kind]
                 structures.append(flat(inputs, ROLES.shape[1], settings.hidden))
-    return TrainedPolicies(ManyParts.of(structures), stacked_prompts(prompts) if prompts else None, [])
+    return TrainedPolicies(
+        ManyParts.of(structures), stacked_prompts(prompts) if prompts else None, []
+    )
 
 
 def _states(run: np.ndarray, kind: np.ndarray, noise: np.ndarray) -> Tensor:
@@ -681,7 +688,9 @@ def work(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> None:
 
 
 def looks(
-    variant: SyntheticConfigurationVariant, worlds: ConfigurationWorlds, progress: Callable[[float], None] = lambda share: None
+    variant: SyntheticConfigurationVariant,
+    worlds: ConfigurationWorlds,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> pd.DataFrame:
     """One variant trained in every world, judged on its way, and imitation where it is ARC."""
     box, judge, parts = worlds.settings.glass, ConfigurationEvaluation(worlds), []
@@ -720,7 +729,9 @@ def atlas(
     places = [
         (i, n, s) for i in box.interactions for n in box.noises for s in range(box.map_seeds)
     ]  # on the map
-    worlds = ConfigurationWorlds.together([ConfigurationWorlds.drawn(settings, s, i, n) for i, n, s in places])
+    worlds = ConfigurationWorlds.together(
+        [ConfigurationWorlds.drawn(settings, s, i, n) for i, n, s in places]
+    )
     judge, limits, found = ConfigurationEvaluation(worlds), bounds(worlds), {}
 
     def after(episodes: int, policy: TrainedPolicies) -> None:

@@ -1,8 +1,8 @@
 """A policy of ARC, or one of its flat rivals, on its way: questions in, configurations out, rewards back.
 
-`ConfigurationPolicy` is what chooses; `ConfigurationTraining` plays batches of questions on the agent system and learns from what they are
-paid; `refine` and `prefer_better` are the two refinements, SFT on the elite and DPO on pairs, both from the buffer
-alone, without another call to an agent.
+`ConfigurationPolicy` is what chooses; `ConfigurationTraining` plays batches of questions on the agent system and
+learns from their rewards; `refine` and `prefer_better` are the two refinements, SFT on the elite and DPO on pairs, both
+from the buffer alone, without another call to an agent.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class ConfigurationPolicy:
                 self.structure, self.prompt = flat(inputs, len(atoms)), None
 
     @torch.no_grad()
-    def decide(self, states: torch.Tensor, generator: torch.Generator | None = None) -> ConfigurationDecisions:
+    def decide(
+        self, states: torch.Tensor, generator: torch.Generator | None = None
+    ) -> ConfigurationDecisions:
         """Configurations for states, (n, inputs); without a generator the likeliest."""
         drawn = self.structure.draw(states, generator)
         if self.prompt is None:
@@ -192,7 +194,9 @@ class ConfigurationTraining:
         rows = self._played(jobs)
         rewards = torch.from_numpy(rows["reward"].to_numpy(np.float32))
         groups = torch.from_numpy(np.repeat(np.arange(different), self.plan.group))
-        batch = EpisodeBatch(states, decision.structures, decision.logp, decision.steps, rewards, groups)
+        batch = EpisodeBatch(
+            states, decision.structures, decision.logp, decision.steps, rewards, groups
+        )
         self.rows.append(rows)
         self.buffer.append((batch, rows["correct"].to_numpy() == 1.0))
         self.learned.append(
@@ -231,7 +235,9 @@ class Refining:
     bad: float = 2.0
 
 
-def refine(training: ConfigurationTraining, refining: Refining, seed: int) -> tuple[ConfigurationPolicy, dict[str, float]]:
+def refine(
+    training: ConfigurationTraining, refining: Refining, seed: int
+) -> tuple[ConfigurationPolicy, dict[str, float]]:
     """SFT of structure and prompt policy, each on its own decisions of the elite; masks stay (ARC, 3.3).
 
     Returns another policy, and the threshold, the elite's size and its mean reward.

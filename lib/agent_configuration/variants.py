@@ -48,7 +48,9 @@ VARIANTS = (
     ConfigurationVariant("grpo", "ARC by GRPO", "hierarchy", grouped=True),
 )
 ALONE = tuple(
-    ConfigurationVariant(f"only-{kind.name}", f"ARC on {kind.name} alone", "hierarchy", only=kind.name)
+    ConfigurationVariant(
+        f"only-{kind.name}", f"ARC on {kind.name} alone", "hierarchy", only=kind.name
+    )
     for kind in KINDS
 )
 UNMASKED = ConfigurationVariant("unmasked", "ARC without masks", "hierarchy", masked=False)

@@ -127,7 +127,9 @@ def _boxed(
     return Comparison(name, about, frame.assign(unit=frame["seed"]), against, measures, "policy")
 
 
-def _tests(results: corl.BudgetedRoutingResults, method: str, style: str, word: str | None) -> pd.DataFrame:
+def _tests(
+    results: corl.BudgetedRoutingResults, method: str, style: str, word: str | None
+) -> pd.DataFrame:
     """Test episodes without dice, of the seeds that every method has."""
     part = results.episodes[results.episodes["method"] == method]
     part = part[

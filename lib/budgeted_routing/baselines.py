@@ -63,7 +63,7 @@ class Tried:
         return np.argsort(self.cost_usd.mean(0), kind="stable")
 
 
-Route = Callable[[Tried, Tried, float, int], "Outcome"]  # train, test, budget in dollars, seed
+Route = Callable[[Tried, Tried, float, int], "RouterResult"]  # train, test, budget in dollars, seed
 ROUTERS: dict[str, Route] = {}  # every router by its name, in the order of the tables
 
 

@@ -46,7 +46,7 @@ from lib.rl import token_ppo as controller_learning
 from lib.rl import training_log as training_logs
 from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
 from lib.rl.generators import LabGenerator
-from lib.rl.token_ppo import TokenPPO, Sample
+from lib.rl.token_ppo import Sample, TokenPPO
 from lib.rl.training_log import spoken
 from lib.tasks import Item
 
@@ -342,7 +342,9 @@ def _start_settings(params: Params, seed: int) -> dict[str, Any]:
     }
 
 
-def _plan_tests(settings: RoutingSettings, tested: Sequence[RoutingVariant]) -> list[dict[str, Any]]:
+def _plan_tests(
+    settings: RoutingSettings, tested: Sequence[RoutingVariant]
+) -> list[dict[str, Any]]:
     """Style and temperature of every test: as in use, and of some variants as in training, beside what that leads
     to."""
     tests = []
@@ -458,7 +460,9 @@ class ControllerRun:
         trial = artifacts.read_parquet(run.input_folder("trial") / "experts.parquet")
         self.budgets = known_budgets(trial, self.settings, with_numbers)
         self.model = checkpoints.load(run.input_folder("controller") / "model")
-        self.voice = LabGenerator(self.model, self.settings.turn_tokens, self.settings.response_tokens)
+        self.voice = LabGenerator(
+            self.model, self.settings.turn_tokens, self.settings.response_tokens
+        )
 
     def train_and_test(self) -> None:
         """Trains, tests, keeps the numbers and, of one seed, the weights."""

@@ -350,7 +350,9 @@ def queries(world: RoutingWorlds, kinds: int, drawn: Tensor) -> tuple[Tensor, Te
 
 
 @torch.no_grad()
-def play(world: RoutingWorlds, controllers: Controllers, variant: SyntheticRoutingVariant, drawn: Tensor) -> Episodes:
+def play(
+    world: RoutingWorlds, controllers: Controllers, variant: SyntheticRoutingVariant, drawn: Tensor
+) -> Episodes:
     """An episode for each row of drawn (G, r, K + 6); row i is under budget number i % 3, in training and whitening."""
     kinds, (groups, rows) = controllers.kinds, drawn.shape[:2]
     kind, seen = queries(world, kinds, drawn[..., : kinds + 1])

@@ -240,7 +240,8 @@ def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
                 words = [call_protocol.WORDS[i] for i in rng.integers(3, size=share)]
                 chosen = [items[i] for i in rng.integers(len(items), size=share)]
                 asked = [
-                    BudgetTask(i, options.style, w, worth[w]) for i, w in zip(chosen, words, strict=True)
+                    BudgetTask(i, options.style, w, worth[w])
+                    for i, w in zip(chosen, words, strict=True)
                 ]
                 episodes = roll(
                     voice, pool, asked, settings.rounds, key, settings.temperature, exact

@@ -510,7 +510,9 @@ class PolicyRun:
         context = self.run.context
         share = sweep.count_workers(context.workers)
         client = partial(opened, context.llm, NAME, context.runs, context.cassettes, share)
-        return JudgeReward(client, self.judge_settings["name"], self.settings.rewards.think, self.seed)
+        return JudgeReward(
+            client, self.judge_settings["name"], self.settings.rewards.think, self.seed
+        )
 
     def _anchor(
         self, judge: JudgeReward | None, prompts, completions, reference, row, **_

@@ -514,7 +514,11 @@ def places(settings: GlassSettings) -> list[RewardWorld]:
         dict.fromkeys(
             [
                 *noisy,
-                *(RewardWorld(settings.good, bad, 0.0, easy) for bad in maps.bad for easy in maps.easy),
+                *(
+                    RewardWorld(settings.good, bad, 0.0, easy)
+                    for bad in maps.bad
+                    for easy in maps.easy
+                ),
             ]
         )
     )

@@ -58,7 +58,9 @@ class ConductorVariant:
         return cls(label="", **values)
 
 
-def weighting(variant: ConductorVariant, head: HeadSettings, width: int, group: int, seed: int) -> Weighting:
+def weighting(
+    variant: ConductorVariant, head: HeadSettings, width: int, group: int, seed: int
+) -> Weighting:
     """What weighs the rewards in a variant; head: with the variant's changes; width: of the policy's states."""
     if variant.conducted:
         return (Conducted if head.anchor == "none" else Anchored)(width, head, group, seed)
@@ -85,7 +87,9 @@ def make_variant(label: str, **changes) -> ConductorVariant:
 
 BASE = ConductorVariant("base", "Base", "prompt")
 CONDUCTOR = ConductorVariant("conductor", "Conductor", weights="conductor")
-ANCHORED = ConductorVariant("anchored", "Anchored", weights="conductor", changes={"anchor": "verifier"})
+ANCHORED = ConductorVariant(
+    "anchored", "Anchored", weights="conductor", changes={"anchor": "verifier"}
+)
 ORACLE = ConductorVariant("oracle", "Oracle (verifier)", weights={"quality": 1.0})
 VARIANTS: tuple[ConductorVariant, ...] = (
     BASE,

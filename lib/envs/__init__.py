@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import gymnasium
+import numpy as np
 
 from lib.config import ROOT, EducationSettings
 from lib.envs.education import LEVELS, Education, EducationRules
@@ -41,8 +42,9 @@ def make_education_rules(settings: EducationSettings) -> EducationRules:
 
 @lru_cache(maxsize=16)
 def _make_rules_cached(settings: EducationSettings, *_modification_times: int) -> EducationRules:
-    levels = load_topic_bank(settings).levels
-    items = tuple(int((levels == level + 1).sum()) for level in range(LEVELS))
+    levels = load_topic_bank(settings).levels  # 1 to 6
+    counts = np.bincount(levels, minlength=LEVELS + 1)[1:]
+    items = tuple(counts.tolist())
     rules = {name: getattr(settings, name) for name in _RULE_NAMES}
     return EducationRules(items, **rules)
 
@@ -61,7 +63,8 @@ def make_education(settings: EducationSettings | None = None, **arguments) -> Ed
     bank = load_topic_bank(settings)
     ids_by_level = []
     for level in range(1, LEVELS + 1):
-        ids_by_level.append([int(question_id) for question_id in bank.ids[bank.levels == level]])
+        ids = bank.ids[bank.levels == level]
+        ids_by_level.append(ids.tolist())
     return Education(make_education_rules(settings), ids_by_level, **arguments)
 
 

@@ -115,10 +115,11 @@ class BatchedEnv(VecEnv):
         actions = np.asarray(actions)
         if actions.shape != (self.num_envs,):
             raise ValueError(f"expected {self.num_envs} actions, got shape {actions.shape}")
-        if actions.min() < 0 or actions.max() >= self.action_space.n:
-            raise ValueError(
-                f"actions must lie in 0..{self.action_space.n - 1}, got {actions.min()}..{actions.max()}"
-            )
+        lowest = actions.min()
+        highest = actions.max()
+        num_actions = self.action_space.n
+        if lowest < 0 or highest >= num_actions:
+            raise ValueError(f"actions must lie in 0..{num_actions - 1}, got {lowest}..{highest}")
         reward, terminated, truncated = self._advance(actions)
         final_observation = self._observe()
         observation = final_observation
@@ -165,10 +166,10 @@ class BatchedEnv(VecEnv):
     def step_wait(self):
         step = self.advance(self._actions)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        timed_out = step.truncated & ~step.terminated
         for row in np.flatnonzero(step.done):
-            timed_out = step.truncated[row] and not step.terminated[row]
             infos[row]["terminal_observation"] = step.final_observation[row]
-            infos[row]["TimeLimit.truncated"] = bool(timed_out)
+            infos[row]["TimeLimit.truncated"] = bool(timed_out[row])
         return step.observation, step.reward, step.done, infos
 
     def close(self) -> None:

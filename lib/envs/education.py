@@ -81,9 +81,11 @@ class EducationRules:
     @property
     def without_repeats(self) -> tuple[int, ...]:
         """The actions whose pool leaves failed questions out (until nothing else is left)."""
-        return {"everywhere": (), "not_easy": (EASY,), "failed_only": (EASY, CHALLENGE)}[
-            self.repeats
-        ]
+        if self.repeats == "everywhere":
+            return ()
+        if self.repeats == "not_easy":
+            return (EASY,)
+        return (EASY, CHALLENGE)  # failed_only
 
     @property
     def warmup_levels(self) -> list[int]:
@@ -105,7 +107,8 @@ def answer_probability(
         difficulty: d, from 0 (level 1) to 1 (level 6); broadcasts with `ability`.
         discrimination: a.
     """
-    return 1.0 / (1.0 + np.exp(-discrimination * (np.asarray(ability) - np.asarray(difficulty))))
+    advantage = np.asarray(ability) - np.asarray(difficulty)  # theta - d
+    return 1.0 / (1.0 + np.exp(-discrimination * advantage))
 
 
 def draw_talents(key: np.ndarray, spread: float) -> np.ndarray:
@@ -118,7 +121,8 @@ def draw_talents(key: np.ndarray, spread: float) -> np.ndarray:
     Returns:
         (students,) int64, in thousandths of mastery, so that copies of a state are exact.
     """
-    return np.rint(1000 * spread * (2 * seeds.uniform(key, TALENT) - 1)).astype(np.int64)
+    direction = 2 * seeds.uniform(key, TALENT) - 1  # uniform in -1 to 1
+    return np.rint(1000 * spread * direction).astype(np.int64)
 
 
 class Education(gym.Env):
@@ -160,7 +164,8 @@ class Education(gym.Env):
         ids: list[list[int]] | None = None,
         render_mode: str | None = None,
     ):
-        self.rules, self.render_mode = rules, render_mode
+        self.rules = rules
+        self.render_mode = render_mode
         self.ids = ids or _number_questions(rules.items)
         if [len(level) for level in self.ids] != list(rules.items):
             raise ValueError("ids must list as many questions per level as rules.items counts")
@@ -368,7 +373,8 @@ class Education(gym.Env):
 
     def _observe(self) -> np.ndarray:
         """Mastery, accuracy by level, share of failed questions by level: (13,) float32."""
-        accuracy, failed = [], []
+        accuracy = []
+        failed = []
         for level in range(LEVELS):
             num_answered = self.asked[level]
             num_met = self.rules.items[level] - len(self.unseen[level])

@@ -53,7 +53,8 @@ class EducationBatch(BatchedEnv):
     def __init__(self, rules: EducationRules, num_envs: int, seed: int = 0) -> None:
         self.rules = rules
         # (actions,) whether failed questions stay out of the set
-        self._skips_repeats = np.isin(np.arange(len(ACTIONS)), rules.without_repeats)
+        actions = np.arange(len(ACTIONS))
+        self._skips_repeats = np.isin(actions, rules.without_repeats)
         for name in self.fields:
             shape = (num_envs, LEVELS) if name in self.fields[6:] else (num_envs,)
             setattr(self, name, np.zeros(shape, dtype=np.int64))
@@ -61,10 +62,10 @@ class EducationBatch(BatchedEnv):
         self.levels = np.zeros((num_envs, rules.questions), dtype=np.int64)
         super().__init__(
             num_envs,
-            spaces.Box(0.0, 1.0, (1 + 2 * LEVELS,), np.float32),
-            spaces.Discrete(len(ACTIONS)),
-            spaces.Box(0.0, 1.0, (len(OBJECTIVES),), np.float64),
-            seed,
+            observation_space=spaces.Box(0.0, 1.0, (1 + 2 * LEVELS,), np.float32),
+            action_space=spaces.Discrete(len(ACTIONS)),
+            reward_space=spaces.Box(0.0, 1.0, (len(OBJECTIVES),), np.float64),
+            seed=seed,
         )
 
     def _begin(self, rows: np.ndarray) -> None:
@@ -113,15 +114,18 @@ class EducationBatch(BatchedEnv):
             is_filled: (B, questions) bool; False where the bank had no question left.
         """
         pool_sizes = np.concatenate([self.unseen, self.pending], axis=1)  # (B, 12)
-        order = np.argsort(self._preference_keys(actions), axis=1, kind="stable")
-        cumulative = np.take_along_axis(pool_sizes, order, axis=1).cumsum(axis=1)  # (B, 12)
+        preference_keys = self._preference_keys(actions)
+        order = np.argsort(preference_keys, axis=1, kind="stable")
+        sizes_in_order = np.take_along_axis(pool_sizes, order, axis=1)
+        cumulative = sizes_in_order.cumsum(axis=1)  # (B, 12)
 
         # Each slot takes the first pool, in this order, that the slots before have not used up.
         slots = np.arange(self.rules.questions)
         used_up = cumulative[:, None, :] <= slots[None, :, None]  # (B, questions, 12)
         rank = used_up.sum(axis=2)  # (B, questions)
         is_filled = rank < _NONE
-        pool = np.take_along_axis(order, np.minimum(rank, _NONE - 1), axis=1)
+        rank_of_pool = np.minimum(rank, _NONE - 1)  # slots without a question: any pool
+        pool = np.take_along_axis(order, rank_of_pool, axis=1)
         level = pool % LEVELS
         is_repeat = (pool >= LEVELS) & is_filled
         return level, is_repeat, is_filled
@@ -141,7 +145,8 @@ class EducationBatch(BatchedEnv):
         easy = np.where(is_easy, last_right, _TIER + difficulty)
         challenge = np.where(is_hard, -difficulty, _TIER - difficulty)
         num_pending = self.pending.sum(axis=1)
-        like_failed = _TIER + self._distance_to_mean(self.pending @ _LEVEL, num_pending)
+        pending_level_sum = self.pending @ _LEVEL  # sum over the levels of pending x level, (B,)
+        like_failed = _TIER + self._distance_to_mean(pending_level_sum, num_pending)
         review = np.where(is_near, mastery_distance, 2 * _TIER + mastery_distance)
 
         # The rule of each student's action, for unseen questions and for failed ones.
@@ -154,14 +159,19 @@ class EducationBatch(BatchedEnv):
         keys[:, 0] = np.where(reviews_failed, like_failed, easy_or_challenge)
         keys[:, 1] = np.where(reviews_failed, review, repeat)
 
-        tie_break = 2 * _LEVEL + np.array([[0], [1]])  # level, then unseen before failed
-        return (keys * (4 * LEVELS) + tie_break).reshape(self.num_envs, 2 * LEVELS)
+        # Ties: by level, then unseen before failed.
+        source = np.array([[0], [1]])  # (2, 1)
+        tie_break = 2 * _LEVEL + source
+        keys = keys * (4 * LEVELS) + tie_break
+        return keys.reshape(self.num_envs, 2 * LEVELS)
 
     def _distance_to_mean(self, level_sum: np.ndarray, count: np.ndarray) -> np.ndarray:
         """|level - mean level| times the count, (B, 6), or the distance to mastery where count = 0."""
-        to_mean = np.abs(_LEVEL * count[:, None] - level_sum[:, None])
-        to_mastery = np.abs(_LEVEL * self.rules.steps_per_level - self.mastery[:, None])
-        return np.where(count[:, None] > 0, to_mean, to_mastery)
+        count = count[:, None]  # (B, 1)
+        to_mean = np.abs(_LEVEL * count - level_sum[:, None])
+        difficulty = _LEVEL * self.rules.steps_per_level
+        to_mastery = np.abs(difficulty - self.mastery[:, None])
+        return np.where(count > 0, to_mean, to_mastery)
 
     def _draw_answers(
         self, rows: np.ndarray, level: np.ndarray, is_filled: np.ndarray
@@ -171,7 +181,8 @@ class EducationBatch(BatchedEnv):
         ability = mastery + self.talent[rows, None] / 1000
         difficulty = level / (LEVELS - 1)  # (n, questions)
         probability = answer_probability(ability, difficulty, self.rules.discrimination)
-        counter = self.t[rows, None] * SLOTS + np.arange(level.shape[1])
+        slots = np.arange(level.shape[1])
+        counter = self.t[rows, None] * SLOTS + slots
         draws = seeds.uniform(self.key[rows, None], counter)
         return (draws < probability) & is_filled
 
@@ -185,28 +196,35 @@ class EducationBatch(BatchedEnv):
     ) -> None:
         """Adds the answers of a set to the counts by level; rows (n,), the others (n, questions)."""
         # index of (student, level) in the flattened counts, (n, questions)
-        cell = np.arange(rows.size)[:, None] * LEVELS + level
+        student = np.arange(rows.size)[:, None]  # (n, 1)
+        cell = student * LEVELS + level
 
         def count_by_level(selected: np.ndarray) -> np.ndarray:
             """How many selected questions each student has at each level, (n, levels)."""
             counts = np.bincount(cell[selected], minlength=rows.size * LEVELS)
             return counts.reshape(-1, LEVELS)
 
+        is_new = is_filled & ~is_repeat
         self.asked[rows] += count_by_level(is_filled)
         self.right_count[rows] += count_by_level(correct)
-        self.unseen[rows] -= count_by_level(is_filled & ~is_repeat)
-        self.pending[rows] += count_by_level(is_filled & ~correct & ~is_repeat)
+        self.unseen[rows] -= count_by_level(is_new)
+        self.pending[rows] += count_by_level(is_new & ~correct)
         self.pending[rows] -= count_by_level(correct & is_repeat)
 
         # Sets without a right answer leave the last right answers as they are.
         num_correct = correct.sum(axis=1)  # (n,)
         level_sum = (level * correct).sum(axis=1)  # (n,)
         has_correct = num_correct > 0
-        self.last_right_count[rows[has_correct]] = num_correct[has_correct]
-        self.last_right_sum[rows[has_correct]] = level_sum[has_correct]
+        updated_rows = rows[has_correct]
+        self.last_right_count[updated_rows] = num_correct[has_correct]
+        self.last_right_sum[updated_rows] = level_sum[has_correct]
 
     def _apply_ncc(
-        self, rows: np.ndarray, level: np.ndarray, correct: np.ndarray, is_filled: np.ndarray
+        self,
+        rows: np.ndarray,
+        level: np.ndarray,
+        correct: np.ndarray,
+        is_filled: np.ndarray,
     ) -> None:
         """N consecutive correct, question by question; mastery may rise within a set."""
         mastery = self.mastery[rows]
@@ -235,16 +253,19 @@ class EducationBatch(BatchedEnv):
         """Rewards (B, 3), means over the questions of a set; `Education` explains them."""
         num_questions = np.maximum(1, is_filled.sum(axis=1))  # (B,)
         difficulty = level * self.rules.steps_per_level  # (B, questions)
-        steps_above = np.maximum(0, difficulty - mastery_before[:, None]) * is_filled
+        difference = difficulty - mastery_before[:, None]
+        steps_above = np.maximum(0, difference) * is_filled
         steps_to_top = np.maximum(1, self.rules.top - mastery_before)
         aptitude = steps_above.sum(axis=1) / steps_to_top
         gaps_closed = (is_repeat & correct).sum(axis=1)
         performance = correct.sum(axis=1)
-        return np.stack([aptitude, gaps_closed, performance], axis=1) / num_questions[:, None]
+        totals = np.stack([aptitude, gaps_closed, performance], axis=1)
+        return totals / num_questions[:, None]
 
     def _observe(self) -> np.ndarray:
         num_met = np.array(self.rules.items) - self.unseen  # (B, levels)
         accuracy = self.right_count / np.maximum(1, self.asked)
         failed = self.pending / np.maximum(1, num_met)
-        mastery = self.mastery[:, None] / self.rules.top
-        return np.concatenate([mastery, accuracy, failed], axis=1).astype(np.float32)
+        mastery = self.mastery[:, None] / self.rules.top  # (B, 1)
+        observation = np.concatenate([mastery, accuracy, failed], axis=1)
+        return observation.astype(np.float32)

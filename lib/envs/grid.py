@@ -174,14 +174,24 @@ class GridRoom(MiniGridEnv):
         success = underfoot is not None and underfoot.type == "goal"
         lava = underfoot is not None and underfoot.type == "lava"
         ended_without_lava = ended and not lava
-        reward = np.array([success, ended_without_lava, picked / PIECES], dtype=np.float64)
+        gold = picked / PIECES
+        reward = np.array([success, ended_without_lava, gold], dtype=np.float64)
         if not ended:
             return reward, {}
-        return reward, {"success": success, "lava": lava, "gold": self.gold_collected / PIECES}
+        outcome = {
+            "success": success,
+            "lava": lava,
+            "gold": self.gold_collected / PIECES,
+        }
+        return reward, outcome
 
 
 def render_episode(
-    task: str, seed: int, act: Callable[[np.ndarray], int], tile_size: int = 24, **arguments: Any
+    task: str,
+    seed: int,
+    act: Callable[[np.ndarray], int],
+    tile_size: int = 24,
+    **arguments: Any,
 ) -> np.ndarray:
     """Plays one episode and draws it.
 
@@ -200,7 +210,8 @@ def render_episode(
     frames = [env.render()]
     ended = False
     while not ended:
-        observation, _, terminated, truncated, _ = env.step(int(act(observation)))
+        action = int(act(observation))
+        observation, _, terminated, truncated, _ = env.step(action)
         frames.append(env.render())
         ended = terminated or truncated
     return np.stack(frames)

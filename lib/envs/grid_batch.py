@@ -52,16 +52,18 @@ _GOLD_ROOM = TASKS.index("gold_room")
 # Colour codes are minigrid's: wall grey 5, gold yellow 4, goal green 1, lava red 0. The state is always 0.
 _PALETTE = np.zeros((LAVA + 1, 3), dtype=np.uint8)
 _PALETTE[:, 0] = np.arange(LAVA + 1)
-_PALETTE[[WALL, GOLD, GOAL], 1] = 5, 4, 1
+_PALETTE[WALL, 1] = 5
+_PALETTE[GOLD, 1] = 4
+_PALETTE[GOAL, 1] = 1
 _ENTERABLE = np.isin(np.arange(LAVA + 1), (EMPTY, GOAL, LAVA))
 
 
 def _columns_at(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The board column that tells what is at (x, y); walls are at 0 and 5."""
-    inside_x = (x >= 1) & (x <= INNER)
-    inside_y = (y >= 1) & (y <= INNER)
-    inside = inside_x & inside_y
-    in_room = (x >= 0) & (x < SIZE) & (y >= 0) & (y < SIZE)
+    smaller = np.minimum(x, y)
+    larger = np.maximum(x, y)
+    inside = (smaller >= 1) & (larger <= INNER)
+    in_room = (smaller >= 0) & (larger < SIZE)  # walls included
     cell = INNER * (y - 1) + x - 1
     wall_or_beyond = np.where(in_room, _WALL, _BEYOND)
     return np.where(inside, cell, wall_or_beyond)
@@ -80,9 +82,11 @@ def _columns_from_poses(steps_ahead: np.ndarray, steps_right: np.ndarray) -> np.
     right_x = _STEP[right_heading, 0]
     right_y = _STEP[right_heading, 1]
 
-    x = cell % INNER + 1 + steps_ahead * ahead_x + steps_right * right_x
-    y = cell // INNER + 1 + steps_ahead * ahead_y + steps_right * right_y
-    return _columns_at(x, y)
+    x = cell % INNER + 1
+    y = cell // INNER + 1
+    target_x = x + steps_ahead * ahead_x + steps_right * right_x
+    target_y = y + steps_ahead * ahead_y + steps_right * right_y
+    return _columns_at(target_x, target_y)
 
 
 def _make_view_table() -> np.ndarray:
@@ -158,10 +162,10 @@ class GridBatch(BatchedEnv):
         self.outcomes: dict[str, np.ndarray] = {}
         super().__init__(
             num_envs,
-            spaces.Box(0, 255, (VIEW, VIEW, 3), np.uint8),
-            spaces.Discrete(len(ACTIONS)),
-            spaces.Box(0.0, 1.0, (len(OBJECTIVES),), np.float64),
-            seed,
+            observation_space=spaces.Box(0, 255, (VIEW, VIEW, 3), np.uint8),
+            action_space=spaces.Discrete(len(ACTIONS)),
+            reward_space=spaces.Box(0.0, 1.0, (len(OBJECTIVES),), np.float64),
+            seed=seed,
         )
 
     def describe(self, row: int) -> dict:
@@ -169,7 +173,8 @@ class GridBatch(BatchedEnv):
         pose = self.pose[row]
         board = self.board[row]
         cell, heading = divmod(int(pose), len(HEADINGS))
-        image = _PALETTE[board[_VIEW[pose]]].reshape(VIEW, VIEW, 3)
+        codes = board[_VIEW[pose]]  # (49,)
+        image = _PALETTE[codes].reshape(VIEW, VIEW, 3)
         remaining_gold = np.count_nonzero(board == GOLD)
         remaining_steps = self.horizon - self.t[row]
         return describe_view(image, cell, heading, remaining_gold, remaining_steps)
@@ -207,7 +212,11 @@ class GridBatch(BatchedEnv):
         terminated = success | lava | all_gold
         truncated = (self.t >= self.horizon) & ~terminated
         gold_share = self.gold_collected / PIECES
-        self.outcomes = {"success": success, "lava": lava, "gold": gold_share}
+        self.outcomes = {
+            "success": success,
+            "lava": lava,
+            "gold": gold_share,
+        }
 
         ended_without_lava = (terminated | truncated) & ~lava
         reward = np.stack([success, ended_without_lava, picks / PIECES], axis=1)  # (B, 3)

@@ -21,8 +21,21 @@ OBJECTIVES = ("goal", "no_lava", "gold")  # d1, d2, d3
 ACTIONS = ("left", "right", "forward", "pickup", "drop", "toggle")
 HEADINGS = ("east", "south", "west", "north")  # minigrid's order; x grows to the east, y southwards
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE = range(6)
-UNSEEN, EMPTY, WALL, GOLD, GOAL, LAVA = 0, 1, 2, 6, 8, 9  # minigrid's object codes; gold is a ball
-NAMES = {UNSEEN: "unseen", EMPTY: "empty", WALL: "wall", GOLD: "gold", GOAL: "goal", LAVA: "lava"}
+# minigrid's object codes; gold is a ball
+UNSEEN = 0
+EMPTY = 1
+WALL = 2
+GOLD = 6
+GOAL = 8
+LAVA = 9
+NAMES = {
+    UNSEEN: "unseen",
+    EMPTY: "empty",
+    WALL: "wall",
+    GOLD: "gold",
+    GOAL: "goal",
+    LAVA: "lava",
+}
 
 STREAM = "grid"  # name of the random streams, for all tasks
 HORIZON = 144  # steps, H (A.5)
@@ -130,24 +143,34 @@ def list_visible_objects(image: np.ndarray) -> list[dict[str, int | str]]:
     Returns:
         For each object, `what` it is and how many cells `ahead` and to the `right` (negative: left).
     """
-    objects = []
     codes = image[..., 0]  # (7, 7)
-    columns, rows = np.nonzero(np.isin(codes, (GOLD, GOAL, LAVA)))
-    for column, row in zip(columns, rows, strict=True):
-        name = NAMES[int(codes[column, row])]
-        ahead = VIEW - 1 - int(row)
-        right = int(column) - VIEW // 2
-        objects.append({"what": name, "ahead": ahead, "right": right})
+    is_listed = np.isin(codes, (GOLD, GOAL, LAVA))
+    objects = []
+    for column, row in np.argwhere(is_listed):
+        code = int(codes[column, row])
+        objects.append(
+            {
+                "what": NAMES[code],
+                "ahead": VIEW - 1 - int(row),
+                "right": int(column) - VIEW // 2,
+            }
+        )
 
     def sort_key(item: dict) -> tuple[int, int, int]:
-        distance = item["ahead"] + abs(item["right"])
-        return (distance, item["ahead"], item["right"])
+        ahead = item["ahead"]
+        right = item["right"]
+        distance = ahead + abs(right)
+        return distance, ahead, right
 
     return sorted(objects, key=sort_key)
 
 
 def describe_view(
-    image: np.ndarray, cell: int, heading: int, remaining_gold: int, remaining_steps: int
+    image: np.ndarray,
+    cell: int,
+    heading: int,
+    remaining_gold: int,
+    remaining_steps: int,
 ) -> dict:
     """Describes a state in words.
 
@@ -161,10 +184,11 @@ def describe_view(
     Returns:
         Position (x, y) from the north-west corner, heading, what is in view, gold and steps that are left.
     """
+    code_in_front = int(image[VIEW // 2, VIEW - 2, 0])
     return {
         "position": cell_coordinates(cell),
         "heading": HEADINGS[heading],
-        "in_front": NAMES[int(image[VIEW // 2, VIEW - 2, 0])],
+        "in_front": NAMES[code_in_front],
         "in_view": list_visible_objects(image),
         "gold_left": int(remaining_gold),
         "steps_left": int(remaining_steps),
@@ -175,7 +199,9 @@ def _make_corner_layouts(n: int) -> Layouts:
     """Agent at (1, 1) heading east, goal at (4, 4), as in MiniGrid-Empty-6x6 and LavaGapS6."""
     board = np.full((n, CELLS), EMPTY, dtype=np.uint8)
     board[:, cell_at(INNER, INNER)] = GOAL
-    return Layouts(board, np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
+    position = np.zeros(n, dtype=np.int64)
+    heading = np.zeros(n, dtype=np.int64)
+    return Layouts(board, position, heading)
 
 
 def _draw_lava_gap(keys: np.ndarray) -> Layouts:
@@ -198,7 +224,8 @@ def _draw_lava_gap(keys: np.ndarray) -> Layouts:
 def _scatter_objects(keys: np.ndarray, objects: tuple[int, ...], attempt: int = 0) -> Layouts:
     """The agent and the objects (codes) on cells drawn without replacement, any heading."""
     # One number per cell, whose order is a random permutation of the cells, and one for the heading.
-    counter = attempt * _SLOTS + np.arange(CELLS + 1)
+    slots = np.arange(CELLS + 1)
+    counter = attempt * _SLOTS + slots
     draws = seeds.uniform(keys[:, None], counter)  # (n, 17)
     cell_draws = draws[:, :CELLS]
     heading_draws = draws[:, CELLS]
@@ -206,8 +233,9 @@ def _scatter_objects(keys: np.ndarray, objects: tuple[int, ...], attempt: int = 
 
     # The agent takes the first cell of the permutation, the objects those after it.
     position = permutation[:, 0].copy()
-    object_cells = permutation[:, 1 : 1 + len(objects)]  # (n, objects)
-    codes = np.array(objects, dtype=np.uint8)[None, :]  # (1, objects)
+    num_objects = len(objects)
+    object_cells = permutation[:, 1 : 1 + num_objects]
+    codes = np.array([objects], dtype=np.uint8)  # (1, objects)
     board = np.full((keys.size, CELLS), EMPTY, dtype=np.uint8)
     np.put_along_axis(board, object_cells, codes, axis=1)
     heading = (heading_draws * len(HEADINGS)).astype(np.int64)
@@ -239,4 +267,6 @@ def _neighbours(cells: np.ndarray) -> np.ndarray:
     """The cells next to a set of cells, bits beyond the room dropped."""
     east = (cells & ~_LAST_COLUMN) << 1
     west = (cells & ~_FIRST_COLUMN) >> 1
-    return (east | west | cells << INNER | cells >> INNER) & _ALL
+    south = cells << INNER
+    north = cells >> INNER
+    return (east | west | south | north) & _ALL

@@ -106,7 +106,10 @@ def load_all(root: str | Path = MODELS) -> dict[str, ServedModel]:
     places = sorted(place.parent for place in Path(root).glob("*/config.json"))
     if not places:
         raise ModelError(f"{root} holds no models; train the lab models with `make repro`")
-    return {place.name: ServedModel(place.name, _forward(place), _card(place), LIMIT) for place in places}
+    return {
+        place.name: ServedModel(place.name, _forward(place), _card(place), LIMIT)
+        for place in places
+    }
 
 
 def _forward(place: Path) -> Forward:

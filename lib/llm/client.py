@@ -24,7 +24,7 @@ import openai
 from lib.config import LLMSettings, ModelSettings
 from lib.llm import replay_cache as tape
 from lib.llm import token_counts
-from lib.llm.cost_ledger import LedgerEntry, Ledger
+from lib.llm.cost_ledger import Ledger, LedgerEntry
 from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
 from lib.llm.replay_cache import Cassette, CassetteTransport
 from lib.llm.spending_limit import ASKED, Paying, SpendingLimit
@@ -165,7 +165,9 @@ class Client:
         except ReplyError as error:
             if error.tokens_in:
                 self.ledger.add(
-                    LedgerEntry(who, 1, error.tokens_in, error.tokens_out, error.cost_usd, kwh=error.kwh)
+                    LedgerEntry(
+                        who, 1, error.tokens_in, error.tokens_out, error.cost_usd, kwh=error.kwh
+                    )
                 )
             raise
         self.ledger.add(

@@ -136,7 +136,10 @@ def rl_amortisations() -> pd.DataFrame:
 
 
 def break_even_runs(
-    rival_dollars: float, rival_train: float = 0.0, serves: int = 1, training: TrainingCost = TABLE_9
+    rival_dollars: float,
+    rival_train: float = 0.0,
+    serves: int = 1,
+    training: TrainingCost = TABLE_9,
 ) -> float:
     """Runs from which a trained policy is cheaper than its rival; inf where it never is.
 

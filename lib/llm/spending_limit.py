@@ -98,7 +98,11 @@ class Paying(httpx2.AsyncBaseTransport):
     """
 
     def __init__(
-        self, inner: httpx2.AsyncBaseTransport, purse: SpendingLimit, price_in: float, price_out: float
+        self,
+        inner: httpx2.AsyncBaseTransport,
+        purse: SpendingLimit,
+        price_in: float,
+        price_out: float,
     ) -> None:
         self.inner, self.purse, self.price_in, self.price_out = inner, purse, price_in, price_out
 

@@ -163,9 +163,8 @@ def asked(posed: Sequence[Posed]) -> str:
 
 
 def record(hosted, posed: Sequence[Posed]) -> dict[str, Any]:
-    """Ask a pretrained model (`lib.language_models.training.smollm_baseline.HuggingFaceModel`) everything: of each situation
-    the log-probabilities of its options as the first token of a reply, and whether the likeliest token of all is one
-    of them."""
+    """Asks a pretrained model (`smollm_baseline.HuggingFaceModel`) everything: of each situation the log-probabilities
+    of its options as the first token of a reply, and whether the likeliest token of all is one of them."""
     import torch
 
     options = [hosted.tokenizer.encode(sign, add_special_tokens=False)[0] for sign in LETTERS]

@@ -23,13 +23,13 @@ from lib.orchestration import batched_evaluation as arena_room
 from lib.orchestration import decision_models as reader_names
 from lib.orchestration.batched_evaluation import (
     Ahead,
-    BatchedSinglePolicy,
     Arena,
     Bandit,
-    Guides,
-    BatchedRandomPolicy,
-    Read,
     BatchedPolicyMenu,
+    BatchedRandomPolicy,
+    BatchedSinglePolicy,
+    Guides,
+    Read,
     Turns,
     cards,
     environments_of,
@@ -180,7 +180,9 @@ def make_menu(
     if "slip" in description:
         return Guides(description["slip"])
     names = description["policies"]
-    return BatchedPolicyMenu({name: policies.load(_policy_path(zoo, domain, name, seed)) for name in names})
+    return BatchedPolicyMenu(
+        {name: policies.load(_policy_path(zoo, domain, name, seed)) for name in names}
+    )
 
 
 def _policy_path(zoo: str | Path, domain: str, name: str, seed: int) -> Path:
@@ -274,11 +276,19 @@ def make_contestants(
 
     # Constants, whoever looks at nothing, and whoever looks without reading.
     deciders: dict[str, Any] = {name: BatchedSinglePolicy(k) for k, name in enumerate(SINGLE)}
-    worth = {k: arenas["dev"].play(BatchedSinglePolicy(k))["reward"].mean() for k in range(len(SINGLE))}
+    worth = {
+        k: arenas["dev"].play(BatchedSinglePolicy(k))["reward"].mean() for k in range(len(SINGLE))
+    }
     deciders[BEST] = BatchedSinglePolicy(max(worth, key=worth.get))
     if world == "paper":
-        deciders |= {name: BatchedSinglePolicy(test.menu.names.index(name)) for name in REFERENCES[domain]}
-    deciders |= {"random": BatchedRandomPolicy(), "round-robin": Turns(), "LinUCB": Bandit(arenas["bandit"], steps)}
+        deciders |= {
+            name: BatchedSinglePolicy(test.menu.names.index(name)) for name in REFERENCES[domain]
+        }
+    deciders |= {
+        "random": BatchedRandomPolicy(),
+        "round-robin": Turns(),
+        "LinUCB": Bandit(arenas["bandit"], steps),
+    }
     deciders |= {"look-ahead 1": Ahead(1), f"look-ahead {steps}": Ahead(steps)}
     arms = {name: Contestant(decider, as_many) for name, decider in deciders.items()}
     arms[f"look-ahead {steps}, one copy"] = Contestant(Ahead(steps), copies=1)

@@ -13,11 +13,11 @@ from typing import Any
 from lib.config import OrchestrationSettings
 from lib.experiment import artifacts, seeds
 from lib.llm.client import Client, Reply
-from lib.llm.cost_ledger import BudgetExceeded, LedgerEntry, Ledger
+from lib.llm.cost_ledger import BudgetExceeded, Ledger, LedgerEntry
 from lib.llm.errors import ReplyError
 from lib.llm.json_replies import InvalidReply
 from lib.orchestration import prompt_components
-from lib.orchestration.decisions import Decision, OrchestrationEpisode, ModelExchange
+from lib.orchestration.decisions import Decision, ModelExchange, OrchestrationEpisode
 from lib.orchestration.prompt_components import Budget, Situation
 from lib.orchestration.reply_parser import Choice, parse
 
@@ -181,7 +181,10 @@ class Orchestrator:
         return None
 
     async def _call(
-        self, episode: OrchestrationEpisode, decision: Decision, messages: Sequence[Mapping[str, str]]
+        self,
+        episode: OrchestrationEpisode,
+        decision: Decision,
+        messages: Sequence[Mapping[str, str]],
     ) -> Reply:
         """One call, within the episode's budget. Raises ReplyError, or Unfunded without money for it."""
         world = episode.world
@@ -225,11 +228,15 @@ class Orchestrator:
         return asking + max(most, _LEAST_REPLY) * model.price_out, max(most, _LEAST_REPLY)
 
     @staticmethod
-    def _account(episode: OrchestrationEpisode, decision: Decision, said: Reply | ReplyError) -> None:
+    def _account(
+        episode: OrchestrationEpisode, decision: Decision, said: Reply | ReplyError
+    ) -> None:
         for name in ("tokens_in", "tokens_out", "cost_usd", "kwh"):
             setattr(decision, name, getattr(decision, name) + getattr(said, name))
         episode.account.add(
-            LedgerEntry("orchestrator", 1, said.tokens_in, said.tokens_out, said.cost_usd, kwh=said.kwh)
+            LedgerEntry(
+                "orchestrator", 1, said.tokens_in, said.tokens_out, said.cost_usd, kwh=said.kwh
+            )
         )
 
     # Long-term memory --------------------------------------------------------------------------

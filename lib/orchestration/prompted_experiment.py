@@ -39,7 +39,7 @@ from lib.orchestration import (
     reply_parser,
 )
 from lib.orchestration import variants as method_rows
-from lib.orchestration.baselines import SinglePolicy, Random
+from lib.orchestration.baselines import Random, SinglePolicy
 from lib.orchestration.decisions import Decider, Decision, OrchestrationEpisode
 from lib.orchestration.domains import WORLDS
 from lib.orchestration.environment_copies import PolicyMenu, World

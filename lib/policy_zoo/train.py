@@ -69,7 +69,9 @@ def learner(params: Environments, stack: list[Recipe], *seeds: int) -> PPO:
 
 
 def _make_stacked_learner(params: Environments, pairs: Sequence[tuple[Recipe, int]]) -> PPO:
-    arms = [PPOVariant(recipe.name, seed, recipe.objective, recipe.settings) for recipe, seed in pairs]
+    arms = [
+        PPOVariant(recipe.name, seed, recipe.objective, recipe.settings) for recipe, seed in pairs
+    ]
     tasks = [recipe.task for recipe, _ in pairs for _ in range(recipe.settings.num_envs)]
     first = pairs[0][0]
     method = MGDA if first.network.values > 1 else PPO

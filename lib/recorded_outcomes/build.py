@@ -63,9 +63,12 @@ def select_routellm(source: Path) -> pd.DataFrame:
     """
     rows = pd.read_parquet(source / "routellm.parquet")
     regraded = rows["correct_regraded"].astype("boolean")
-    rows = rows.assign(right=regraded.fillna(rows["correct"]).astype(bool))
-    prompts = pd.read_json(source / _PROMPT_FILES["routellm"], lines=True).drop_duplicates("prompt")
-    rows = rows[~rows["contaminated"] & rows["item"].isin(prompts["item"])]
+    is_right = regraded.fillna(rows["correct"]).astype(bool)
+    rows = rows.assign(right=is_right)
+    prompts = pd.read_json(source / _PROMPT_FILES["routellm"], lines=True)
+    prompts = prompts.drop_duplicates("prompt")
+    is_first_of_prompt = rows["item"].isin(prompts["item"])
+    rows = rows[~rows["contaminated"] & is_first_of_prompt]
     return rows[["table", "group", "item", "prompt_chars", "model", "right"]]
 
 
@@ -83,9 +86,10 @@ def select_facts(source: Path) -> dict[str, pd.DataFrame]:
 
 def _sort_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Sorted rows whose words are categories, so that equal tables are equal files."""
+    rows = rows.copy()
     for name, dtype in rows.dtypes.items():
         if not pd.api.types.is_numeric_dtype(dtype):
-            rows = rows.assign(**{name: rows[name].astype(str).astype("category")})
+            rows[name] = rows[name].astype(str).astype("category")
     candidates = ("table", "benchmark", "item", "harness", "model")
     sort_columns = [name for name in candidates if name in rows]
     return rows.sort_values(sort_columns, kind="stable").reset_index(drop=True)
@@ -143,13 +147,17 @@ def reduce_dimensions(vectors: np.ndarray, dims: int = DIMS) -> tuple[np.ndarray
     axes = axes[:dims]
 
     # The sign of an axis is arbitrary, so it is fixed.
+    row = np.arange(len(axes))
     largest_entry = np.abs(axes).argmax(1)
-    signs = np.sign(axes[np.arange(len(axes)), largest_entry])
+    signs = np.sign(axes[row, largest_entry])
     axes = axes * signs[:, None]
-    projected = centred @ axes.T
-    explained = float((singular_values[:dims] ** 2).sum() / (singular_values**2).sum())
+    projected = centred @ axes.T  # (n, dims)
+    variances = singular_values**2
+    explained = float(variances[:dims].sum() / variances.sum())
+
     scale = STEPS / np.abs(projected).max()
-    return np.round(projected * scale).astype(np.int8), explained
+    integers = np.round(projected * scale).astype(np.int8)
+    return integers, explained
 
 
 def make_embeddings(source: Path, table: str, folder: Path, items: pd.Series) -> pd.DataFrame:

@@ -136,17 +136,24 @@ def fit_informed_router(table: OutcomeTable, fold: Fold) -> InformedRouter:
 def _make_gate_features(table: OutcomeTable, fold: Fold, pool: np.ndarray) -> np.ndarray:
     """Outcomes and costs of the models outside the pool, and all features, standardized on train: (items, d)."""
     outside_pool = np.setdiff1d(np.arange(len(table.models)), pool)
-    columns = [table.correct[:, outside_pool], table.cost_usd[:, outside_pool], table.features]
+    columns = [
+        table.correct[:, outside_pool],
+        table.cost_usd[:, outside_pool],
+        table.features,
+    ]
     if len(table.gate_features):
         columns.append(table.gate_features)
-    return standardize_features(np.column_stack(columns).astype(float), fold.train)
+    features = np.column_stack(columns).astype(float)
+    return standardize_features(features, fold.train)
 
 
 def standardize_features(features: np.ndarray, train: np.ndarray) -> np.ndarray:
     """Features (items, d) by the mean and standard deviation of the train items, clipped at three deviations."""
-    deviation = features[train].std(0)
+    train_features = features[train]
+    deviation = train_features.std(0)  # (d,)
+    # A feature that is the same in every item is 0.
     scale = np.where(deviation > 0, deviation, 1.0)
-    standardized = (features - features[train].mean(0)) / scale
+    standardized = (features - train_features.mean(0)) / scale
     return np.clip(standardized, -_MAX_DEVIATIONS, _MAX_DEVIATIONS)
 
 
@@ -156,9 +163,9 @@ def _predict_ridge(features: np.ndarray, target: np.ndarray, train: np.ndarray) 
     penalty = _RIDGE_PENALTY * np.eye(train_features.shape[1])
     mean = target.mean(0)
     # w = (X'X + penalty)^-1 X'(y - mean)
-    weights = np.linalg.solve(
-        train_features.T @ train_features + penalty, train_features.T @ (target - mean)
-    )
+    covariance = train_features.T @ train_features + penalty  # (d, d)
+    moments = train_features.T @ (target - mean)  # (d, models)
+    weights = np.linalg.solve(covariance, moments)
     return features @ weights + mean
 
 
@@ -194,9 +201,11 @@ def choose_at_rates(
     """
     items = np.arange(len(table))
     unit = float(cost_usd[pool].mean()) or 1.0
-    correct, costs = [], []
+    correct = []
+    costs = []
     for rate in RATES:
-        utility = chances[:, pool] - rate * cost_usd[pool] / unit  # (items, pool)
+        price = rate * cost_usd[pool] / unit  # (pool,)
+        utility = chances[:, pool] - price  # (items, pool)
         chosen_models = pool[utility.argmax(1)]
         correct.append(table.correct[items, chosen_models])
         costs.append(table.cost_usd[items, chosen_models])
@@ -225,12 +234,17 @@ def choose_with_checker(
             if first_model != second_model and mean_cost[first_model] <= mean_cost[second_model]:
                 pairs.append((first_model, second_model))
     first, second = np.array(pairs, dtype=int).T
-    correct, cost_usd = table.correct.T, table.cost_usd.T  # (models, items)
-    passed = correct[first] * (1 - alarm) + (1 - correct[first]) * miss
+
+    # What passes is answered by the first model, the rest by the second; (pairs, items) each.
+    correct = table.correct.T
+    cost_usd = table.cost_usd.T
+    rightly_passed = correct[first] * (1 - alarm)
+    refused = 1 - (rightly_passed + (1 - correct[first]) * miss)
+    names = [f"{table.models[a]} > {table.models[b]}" for a, b in pairs]
     return Choices(
-        correct=correct[first] * (1 - alarm) + (1 - passed) * correct[second],
-        cost_usd=cost_usd[first] + (1 - passed) * cost_usd[second],
-        names=tuple(f"{table.models[a]} > {table.models[b]}" for a, b in pairs),
+        correct=rightly_passed + refused * correct[second],
+        cost_usd=cost_usd[first] + refused * cost_usd[second],
+        names=tuple(names),
     )
 
 
@@ -238,9 +252,11 @@ def sort_by_dominance(table: OutcomeTable) -> list[int]:
     """Model indices by how few others are cheaper and at least as accurate; of equals the cheaper one first."""
     accuracy = table.correct.mean(0)
     mean_cost = table.cost_usd.mean(0)
-    # dominates[i, j]: model j is cheaper than model i and at least as accurate
-    dominates = (accuracy[None] >= accuracy[:, None]) & (mean_cost[None] < mean_cost[:, None])
-    return np.lexsort((mean_cost, dominates.sum(1))).tolist()
+    # [i, j]: model j is cheaper than model i, and at least as accurate; (models, models)
+    is_cheaper = mean_cost[None] < mean_cost[:, None]
+    is_as_accurate = accuracy[None] >= accuracy[:, None]
+    num_dominating = (is_cheaper & is_as_accurate).sum(1)
+    return np.lexsort((mean_cost, num_dominating)).tolist()
 
 
 def gate(table: OutcomeTable, folds: int, runs: Sequence[int], min_dev_gain: float) -> pd.DataFrame:
@@ -329,10 +345,14 @@ def _estimate_saving(equal: np.ndarray, constant: np.ndarray) -> list[float]:
     linearized = (cost_usd - ratio * constant_cost) / constant_cost.mean()
     ratio_interval = stats.t_interval(linearized)
     half_width = (ratio_interval.ci_high - ratio_interval.ci_low) / 2
-    saving = stats.Interval(1 - ratio, 1 - ratio - half_width, 1 - ratio + half_width)
-    repeat_savings = 1 - equal[:, 1].mean(1) / constant[:, 1].mean(1)
+    saved = 1 - ratio
+    saving = stats.Interval(saved, saved - half_width, saved + half_width)
+    repeat_costs = equal[:, 1].mean(1)  # (repeats,)
+    repeat_constant_costs = constant[:, 1].mean(1)
+    repeat_savings = 1 - repeat_costs / repeat_constant_costs
     saving = add_repeat_variance(saving, repeat_savings)
 
+    quality = stats.t_interval(correct - constant_correct)
     repeat_changes = (equal[:, 0] - constant[:, 0]).mean(1)
-    quality = add_repeat_variance(stats.t_interval(correct - constant_correct), repeat_changes)
+    quality = add_repeat_variance(quality, repeat_changes)
     return [saving.value, saving.ci_low, saving.ci_high, quality.ci_high]

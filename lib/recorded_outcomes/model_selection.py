@@ -142,7 +142,7 @@ def constant_choices(table: OutcomeTable) -> Choices:
 def find_best_constant(table: OutcomeTable, rows: np.ndarray) -> int:
     """The model that is correct most often on `rows`; of equals the cheaper one."""
     accuracy = table.correct[rows].mean(0)  # (models,)
-    mean_cost = table.cost_usd[rows].mean(0)
+    mean_cost = table.cost_usd[rows].mean(0)  # (models,)
     # Rounding makes equals of accuracies that differ by the order of summation.
     order = np.lexsort((mean_cost, -np.round(accuracy, 12)))
     return int(order[0])
@@ -177,10 +177,11 @@ def score_choices(
         choices: One for each fold.
         min_dev_gain: Accuracy by which the best constant must be beaten on dev, for less money, to be replaced.
     """
-    num_levels, num_items = len(LEVELS), len(table)
+    num_levels = len(LEVELS)
+    num_items = len(table)
     correct = np.full((num_levels, num_items), np.nan)
-    cost_usd = np.full((num_levels, num_items), np.nan)
-    promised = np.full((num_levels, num_items), np.nan)
+    cost_usd = correct.copy()
+    promised = correct.copy()
     equal = np.full((2, num_items), np.nan)
     picked = []
     constants = constant_choices(table)
@@ -193,14 +194,15 @@ def score_choices(
         # At each promised cost, the best mixture for it.
         for level, budget in enumerate(promised_costs(table, fold.known)):
             weights = frontier.mix_for_cost(budget)
+            level_correct, level_cost = _expect(options, weights, fold.test)
             promised[level, fold.test] = budget
-            correct[level, fold.test], cost_usd[level, fold.test] = _expect(
-                options, weights, fold.test
-            )
+            correct[level, fold.test] = level_correct
+            cost_usd[level, fold.test] = level_cost
 
         # At equal quality, the cheapest mixture that clearly beats the best constant, or that constant.
         best_model = find_best_constant(table, fold.known)
-        constant_weights = {len(options.names) - len(table.models) + best_model: 1.0}
+        first_constant = len(options.names) - len(table.models)  # constants follow the choices
+        constant_weights = {first_constant + best_model: 1.0}
         target = table.correct[rows, best_model].mean() + min_dev_gain
         weights = constant_weights
         if frontier.correct[-1] >= target:
@@ -216,9 +218,9 @@ def score_choices(
 
 def _join_choices(choices: Choices, constants: Choices) -> Choices:
     return Choices(
-        np.vstack([choices.correct, constants.correct]),
-        np.vstack([choices.cost_usd, constants.cost_usd]),
-        (*choices.names, *constants.names),
+        correct=np.vstack([choices.correct, constants.correct]),
+        cost_usd=np.vstack([choices.cost_usd, constants.cost_usd]),
+        names=(*choices.names, *constants.names),
     )
 
 
@@ -232,27 +234,32 @@ class CostFrontier:
 
     def mix_for_cost(self, budget: float) -> dict[int, float]:
         """{knob: weight} of the mixture that costs at most `budget` on dev."""
-        if budget >= self.cost_usd[-1] or len(self.knobs) == 1:
-            return {int(self.knobs[-1]): 1.0}
-        upper = max(1, int(np.searchsorted(self.cost_usd, budget, side="right")))
-        cost_step = self.cost_usd[upper] - self.cost_usd[upper - 1]
-        lower_weight = (self.cost_usd[upper] - budget) / cost_step
+        costs = self.cost_usd
+        if budget >= costs[-1] or len(self.knobs) == 1:
+            best_knob = int(self.knobs[-1])
+            return {best_knob: 1.0}
+        # The corner above the budget; a budget below all corners gets the cheapest.
+        upper = int(np.searchsorted(costs, budget, side="right"))
+        upper = max(1, upper)
+        cost_step = costs[upper] - costs[upper - 1]
+        lower_weight = (costs[upper] - budget) / cost_step
         return self._mix_neighbours(upper, min(lower_weight, 1.0))
 
     def mix_for_accuracy(self, target: float) -> dict[int, float]:
         """{knob: weight} of the cheapest mixture with the accuracy `target` on dev."""
-        upper = int(np.searchsorted(self.correct, target - 1e-12))
+        accuracies = self.correct
+        upper = int(np.searchsorted(accuracies, target - 1e-12))
         if upper == 0:
-            return {int(self.knobs[0]): 1.0}
-        accuracy_step = self.correct[upper] - self.correct[upper - 1]
-        lower_weight = (self.correct[upper] - target) / accuracy_step
+            cheapest_knob = int(self.knobs[0])
+            return {cheapest_knob: 1.0}
+        accuracy_step = accuracies[upper] - accuracies[upper - 1]
+        lower_weight = (accuracies[upper] - target) / accuracy_step
         return self._mix_neighbours(upper, lower_weight)
 
     def _mix_neighbours(self, upper: int, lower_weight: float) -> dict[int, float]:
-        weights = {
-            int(self.knobs[upper - 1]): lower_weight,
-            int(self.knobs[upper]): 1 - lower_weight,
-        }
+        lower_knob = int(self.knobs[upper - 1])
+        upper_knob = int(self.knobs[upper])
+        weights = {lower_knob: lower_weight, upper_knob: 1 - lower_weight}
         return {knob: weight for knob, weight in weights.items() if weight > 0}
 
 
@@ -260,19 +267,28 @@ def _compute_frontier(options: Choices, rows: np.ndarray) -> CostFrontier:
     mean_cost = options.cost_usd[:, rows].mean(1)  # (knobs,)
     accuracy = options.correct[:, rows].mean(1)
     corners = stats.hull(mean_cost, accuracy)
-    return CostFrontier(corners, mean_cost[corners], accuracy[corners])
+    return CostFrontier(
+        knobs=corners,
+        cost_usd=mean_cost[corners],
+        correct=accuracy[corners],
+    )
 
 
 def _expect(
     options: Choices, weights: dict[int, float], rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Expected correctness and cost of a mixture on `rows`, (rows,) each; no coin is tossed."""
-    correct = sum(weight * options.correct[knob, rows] for knob, weight in weights.items())
-    cost_usd = sum(weight * options.cost_usd[knob, rows] for knob, weight in weights.items())
+    correct = 0.0
+    cost_usd = 0.0
+    for knob, weight in weights.items():
+        correct = correct + weight * options.correct[knob, rows]
+        cost_usd = cost_usd + weight * options.cost_usd[knob, rows]
     return correct, cost_usd
 
 
-def make_result_rows(table: OutcomeTable, scores: HeldOutScores, method: str, role: str) -> pd.DataFrame:
+def make_result_rows(
+    table: OutcomeTable, scores: HeldOutScores, method: str, role: str
+) -> pd.DataFrame:
     """Rows for `lib.experiment.results_table`: at equal quality, and at half of the best constant's cost.
 
     correct may be a fraction, the expectation over a mixture's coin.
@@ -374,26 +390,33 @@ def aiq_gap(
     """
     num_items = len(table)
     costs = promised_costs(table, np.arange(num_items))
-    low, high = costs[0], costs[-1]
+    low = costs[0]
+    high = costs[-1]
 
     # Each resample weights groups by how often they are drawn; the first row is the table itself.
     names, group_of_item = np.unique(table.groups, return_inverse=True)
     num_groups = len(names)
     rng = seeds.rng("outcomes", "aiq", table.name)
-    counts = rng.multinomial(num_groups, np.full(num_groups, 1 / num_groups), size=draws)
+    equal_chances = np.full(num_groups, 1 / num_groups)
+    counts = rng.multinomial(num_groups, equal_chances, size=draws)  # (draws, groups)
     weights = np.vstack([np.ones(num_items), counts[:, group_of_item]])
     weights = weights / weights.sum(1, keepdims=True)  # (1 + draws, items)
 
     def resampled_heights(repeats: Sequence[HeldOutScores]) -> np.ndarray:
         correct = np.mean([scores.correct for scores in repeats], axis=0)  # (levels, items)
         cost_usd = np.mean([scores.cost_usd for scores in repeats], axis=0)
-        return curve_height(weights @ correct.T, weights @ cost_usd.T, low, high)
+        # Weighted means over items: sum_i weights[r, i] correct[level, i].
+        mean_correct = weights @ correct.T  # (1 + draws, levels)
+        mean_cost = weights @ cost_usd.T
+        return curve_height(mean_correct, mean_cost, low, high)
 
     def repeat_heights(repeats: Sequence[HeldOutScores]) -> list[float]:
-        return [
-            curve_height(scores.correct.mean(1), scores.cost_usd.mean(1), low, high)[0]
-            for scores in repeats
-        ]
+        heights = []
+        for scores in repeats:
+            mean_correct = scores.correct.mean(1)  # (levels,)
+            mean_cost = scores.cost_usd.mean(1)
+            heights.append(curve_height(mean_correct, mean_cost, low, high)[0])
+        return heights
 
     differences = resampled_heights(treatment) - resampled_heights(baseline)
     ci_low, ci_high = np.quantile(differences[1:], [0.025, 0.975])

@@ -114,7 +114,9 @@ class OutcomeTable:
 # The shipped tables --------------------------------------------------------------------------------
 
 
-def load_agents(benchmark: str, variant: str = "measured", root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
+def load_agents(
+    benchmark: str, variant: str = "measured", root: Path = OUTCOMES_FOLDER
+) -> OutcomeTable:
     """Loads agents (harness and model) on the issues of one benchmark, with the cost of each issue.
 
     An issue that a run did not attempt counts as not resolved, as in the source; unknown costs of an issue are the mean
@@ -130,23 +132,28 @@ def load_agents(benchmark: str, variant: str = "measured", root: Path = OUTCOMES
     is_unavailable = rows["suspect"].astype(str).str.contains(_UNAVAILABLE)
     unavailable_models = rows["model"][is_unavailable].unique()
     is_usable = (variant == "all") | ~rows["model"].isin(unavailable_models)
-    rows = rows[(rows["benchmark"] == AGENTS[benchmark]) & is_usable]
-    rows = rows.assign(run=rows["harness"].astype(str) + " / " + rows["model"].astype(str))
+    is_of_benchmark = rows["benchmark"] == AGENTS[benchmark]
+    rows = rows[is_of_benchmark & is_usable]
+    run = rows["harness"].astype(str) + " / " + rows["model"].astype(str)
+    rows = rows.assign(run=run)
     correct = rows.pivot(index="item", columns="run", values="resolved")
     cost_usd = rows.pivot(index="item", columns="run", values="usd")
 
     # Runs that are complete, priced and not doubted.
     cost_sources = _join_by_run(rows, "usd_state")
     doubts = _join_by_run(rows, "suspect")
-    is_good_run = (correct.notna().mean() >= _MIN_COMPLETE) & ~doubts.str.contains(_BROKEN)
-    is_good_run &= (cost_usd.notna().mean() >= _MIN_PRICED) & ~doubts.str.contains(_UNPRICED)
+    is_good_run = correct.notna().mean() >= _MIN_COMPLETE
+    is_good_run &= cost_usd.notna().mean() >= _MIN_PRICED
+    is_good_run &= ~doubts.str.contains(_BROKEN)
+    is_good_run &= ~doubts.str.contains(_UNPRICED)
     if variant == "measured":
         is_good_run &= ~cost_sources.str.contains("rebuilt")
     correct = correct.loc[:, is_good_run].fillna(0.0)
     cost_usd = cost_usd.loc[:, is_good_run]
 
     items = correct.index.to_numpy(dtype=str)
-    issue_numbers = pd.Series(items).str.extract(r"-(\d+)$")[0].astype(float).fillna(0.0).to_numpy()
+    number_texts = pd.Series(items).str.extract(r"-(\d+)$")[0]
+    issue_numbers = number_texts.astype(float).fillna(0.0).to_numpy()
     repositories = np.array([item.split("__")[0] for item in items])
     return OutcomeTable(
         name=benchmark,
@@ -162,7 +169,11 @@ def load_agents(benchmark: str, variant: str = "measured", root: Path = OUTCOMES
 
 def _join_by_run(rows: pd.DataFrame, column: str) -> pd.Series:
     """All different values of a column, as one text for each run."""
-    return rows.groupby("run")[column].agg(lambda values: " ".join(sorted(set(values.astype(str)))))
+
+    def join_values(values: pd.Series) -> str:
+        return " ".join(sorted(set(values.astype(str))))
+
+    return rows.groupby("run")[column].agg(join_values)
 
 
 def load_llmrouter(prices: Any, known: bool = True, root: Path = OUTCOMES_FOLDER) -> OutcomeTable:

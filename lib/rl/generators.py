@@ -91,7 +91,7 @@ class Hub:
         response: int,
         preface: str = "",
     ) -> None:
-        """limit, response: as for `LabGenerator`; preface: what the system message explains before it names the budget."""
+        """limit, response: as for `LabGenerator`; preface: what the system message says before it names the budget."""
         self.model, self.tokenizer, self.preface = model, tokenizer, preface
         self.limit, self.response = limit, response
         self.watch: Callable[[int, int], None] = lambda done, total: (

@@ -15,7 +15,7 @@ import pandas as pd
 from lib.config import RecordedSettings
 from lib.experiment import seeds
 from lib.recorded_outcomes import headroom, model_selection
-from lib.recorded_outcomes.tables import Table
+from lib.recorded_outcomes.tables import OutcomeTable
 from lib.routers import methods
 
 VERSION = 1  # of estimates from logs
@@ -24,7 +24,7 @@ EXPLORED = 0.3  # share of items on which the log's author throws a die
 _RATE, _RIDGE, _SHARP = 0.1, 10.0, 8.0
 
 
-def estimates(table: Table, settings: RecordedSettings) -> pd.DataFrame:
+def estimates(table: OutcomeTable, settings: RecordedSettings) -> pd.DataFrame:
     """One row per log and estimator: table, log, estimator, value, truth.
 
     The policy is a logistic router, the log's author a softer nearest-neighbour one that throws a die on EXPLORED of

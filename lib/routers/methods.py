@@ -25,7 +25,7 @@ from lib.config import RecordedSettings
 from lib.experiment import seeds
 from lib.recorded_outcomes import headroom, model_selection
 from lib.recorded_outcomes.model_selection import Choices, Fold
-from lib.recorded_outcomes.tables import Table
+from lib.recorded_outcomes.tables import OutcomeTable
 from lib.tool_orchestration.rewards import normalised
 
 VERSION = 1  # of deciders on recorded outcomes
@@ -61,7 +61,7 @@ _STOPS = (
 
 
 def make_choices(
-    table: Table,
+    table: OutcomeTable,
     settings: RecordedSettings,
     seed: int,
     folds: Sequence[Fold],
@@ -79,7 +79,7 @@ def make_choices(
 
 
 def _make_method_choices(
-    table: Table,
+    table: OutcomeTable,
     method: str,
     settings: RecordedSettings,
     seed: int,
@@ -116,7 +116,7 @@ def logistic(seen: np.ndarray, correct: np.ndarray, train: np.ndarray) -> np.nda
     return out
 
 
-def by_chance(table: Table, fold: Fold, chances: np.ndarray) -> Choices:
+def by_chance(table: OutcomeTable, fold: Fold, chances: np.ndarray) -> Choices:
     """argmax of chance - rate x expected dollars, over all models."""
     return headroom.choose_at_rates(
         table, chances, np.arange(len(table.models)), table.cost_usd[fold.train].mean(0)
@@ -131,14 +131,14 @@ Reward = Callable[
 
 
 @dataclass(frozen=True)
-class Paid:
+class RewardKnob:
     """A reward and what its knob in [0, 1] stands for."""
 
     reward: Reward
     value: Callable[[float], float]
 
 
-def corl(table: Table) -> Paid:
+def corl(table: OutcomeTable) -> RewardKnob:
     """right . 1[dollars <= B], B between the cheapest and the dearest calls, log-uniform (CoRL, eq. 5 to 7)."""
     correct, cost_usd = (
         torch.tensor(each, dtype=torch.float32) for each in (table.correct, table.cost_usd)
@@ -149,10 +149,10 @@ def corl(table: Table) -> Paid:
     def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
         return correct[rows] * (cost_usd[rows] <= torch.exp(low + (high - low) * knobs))
 
-    return Paid(reward, lambda knob: float(np.exp(low + (high - low) * knob)))
+    return RewardKnob(reward, lambda knob: float(np.exp(low + (high - low) * knob)))
 
 
-def toolorchestra(table: Table) -> Paid:
+def toolorchestra(table: OutcomeTable) -> RewardKnob:
     """right . (M_norm . P): outcome and -dollars between the worst (0) and the best (1) of the item's models, for a
     user who weighs money by the knob and the outcome by the rest."""
     n, m = table.correct.shape
@@ -166,10 +166,10 @@ def toolorchestra(table: Table) -> Paid:
     def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
         return (correct[rows] > 0) * ((1 - knobs) * outcome[rows] + knobs * saving[rows])
 
-    return Paid(reward, lambda knob: knob)
+    return RewardKnob(reward, lambda knob: knob)
 
 
-def arc(table: Table) -> Paid:
+def arc(table: OutcomeTable) -> RewardKnob:
     """right - lambda . dollars / unit (ARC, eq. 1); the unit is what the mean call costs, lambda log-uniform."""
     unit = float(table.cost_usd.mean()) or 1.0
     correct, cost = (
@@ -180,10 +180,14 @@ def arc(table: Table) -> Paid:
     def reward(rows: torch.Tensor, knobs: torch.Tensor) -> torch.Tensor:
         return correct[rows] - torch.exp(low + (high - low) * knobs) * cost[rows]
 
-    return Paid(reward, lambda knob: float(np.exp(low + (high - low) * knob)))
+    return RewardKnob(reward, lambda knob: float(np.exp(low + (high - low) * knob)))
 
 
-REWARDS: Mapping[str, Callable[[Table], Paid]] = {CORL: corl, ORCHESTRA: toolorchestra, ARC: arc}
+REWARDS: Mapping[str, Callable[[OutcomeTable], RewardKnob]] = {
+    CORL: corl,
+    ORCHESTRA: toolorchestra,
+    ARC: arc,
+}
 
 
 class Policies(nn.Module):
@@ -211,10 +215,10 @@ class Policies(nn.Module):
 
 
 def learned(
-    table: Table,
+    table: OutcomeTable,
     folds: Sequence[Fold],
     seen: Sequence[np.ndarray],
-    paid: Paid,
+    paid: RewardKnob,
     settings: RecordedSettings,
     name: tuple[str, int],
 ) -> list[Choices]:
@@ -254,7 +258,7 @@ def _asked(net: Policies, features: torch.Tensor) -> list[np.ndarray]:
     ]
 
 
-def _played(table: Table, asked: Sequence[np.ndarray], paid: Paid) -> Choices:
+def _played(table: OutcomeTable, asked: Sequence[np.ndarray], paid: RewardKnob) -> Choices:
     at, names = (
         np.arange(len(table)),
         tuple(f"{paid.value(knob):.6g}" for knob in np.linspace(0, 1, _KNOBS)),
@@ -269,7 +273,7 @@ def _played(table: Table, asked: Sequence[np.ndarray], paid: Paid) -> Choices:
 # Who looks at what the first one did ---------------------------------------------------------------
 
 
-def stopped(table: Table, fold: Fold) -> Choices:
+def stopped(table: OutcomeTable, fold: Fold) -> Choices:
     """A cheaper agent works until it has spent s; if it is done by then its work stands, unchecked, else it is stopped
     there, s is lost, and a dearer one is asked. s: quantiles of what it spent on the items that are known."""
     order = headroom.sort_by_dominance(table.take(fold.known))[:16]
@@ -291,7 +295,7 @@ def stopped(table: Table, fold: Fold) -> Choices:
     )
 
 
-def oracle(table: Table) -> Choices:
+def oracle(table: OutcomeTable) -> Choices:
     """Who knows every outcome: the best of right - rate x dollars, and at the least rate the cheapest that is right."""
     at, unit = np.arange(len(table)), float(table.cost_usd.mean()) or 1.0
     asked = [

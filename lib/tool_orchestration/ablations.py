@@ -20,7 +20,9 @@ def pricing(params: Params, **where) -> dict[str, Comparison]:
     return {exam: _priced(params, results, labels, exam) for exam in ("test", "unseen_prices")}
 
 
-def _priced(params: Params, results: experiment.Results, labels, exam: str) -> Comparison:
+def _priced(
+    params: Params, results: experiment.ToolOrchestrationResults, labels, exam: str
+) -> Comparison:
     rows = results.episodes[results.episodes["style"] == exam]
     rows = rows[rows["method"].isin(labels)]
     frame = rows.assign(

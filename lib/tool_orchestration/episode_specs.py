@@ -16,9 +16,9 @@ from lib.tasks.synthesis import Corpus, Task, synthesize
 from lib.tool_orchestration.tool_menu import (
     OFFICE,
     SIGNS,
-    Menu,
     Offer,
-    Preference,
+    ToolMenu,
+    UserPreference,
     drawn_preference,
 )
 
@@ -35,8 +35,8 @@ class Assignment:
     from its so-manieth call on; 0: never."""
 
     work: Item | Task
-    menu: Menu
-    preference: Preference
+    menu: ToolMenu
+    preference: UserPreference
     outage: int = 0
 
     @property
@@ -117,7 +117,7 @@ def menu_for(
     names: Sequence[str],
     spread: float,
     rng: np.random.Generator,
-) -> Menu:
+) -> ToolMenu:
     """A menu by lot with a tool that is good at a question; an office task brings its own functions."""
     domain = None if isinstance(work, Item) else work.domain
     taken = (
@@ -136,8 +136,8 @@ def menu_for(
         offers[name].times(*pair) for name, pair in zip(chosen, factors[1:].tolist(), strict=True)
     )
     if domain is None:
-        return Menu(priced)
-    return Menu(
+        return ToolMenu(priced)
+    return ToolMenu(
         priced, tuple(f.name for f in domain.functions), offers[OFFICE].times(*factors[0].tolist())
     )
 

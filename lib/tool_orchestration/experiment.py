@@ -44,8 +44,8 @@ from lib.rl import sft_warmup as corl_warm
 from lib.rl import token_ppo as controller_learning
 from lib.rl import training_log as training_logs
 from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
-from lib.rl.generators import Lab
-from lib.rl.token_ppo import Learner
+from lib.rl.generators import LabGenerator
+from lib.rl.token_ppo import TokenPPO
 from lib.rl.training_log import spoken
 from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, load, sift
@@ -61,9 +61,9 @@ from lib.tool_orchestration import (
 )
 from lib.tool_orchestration import sft_warmup as warm
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.tool_environment import Desk, Episode, Own, roll
-from lib.tool_orchestration.tool_menu import Menu, Offer, Preference, PriceList, names, seen
-from lib.tool_orchestration.variants import VARIANTS, Variant
+from lib.tool_orchestration.tool_environment import Desk, Own, ToolEpisode, roll
+from lib.tool_orchestration.tool_menu import Offer, PriceList, ToolMenu, UserPreference, names, seen
+from lib.tool_orchestration.variants import VARIANTS, ToolVariant
 
 VERSION = 1  # of how orchestrators are trained and tested
 RUNS = ROOT / "data/runs/toolorchestra"
@@ -96,7 +96,7 @@ _READ_BY_TRAINING = ("temperature", "groups", "rollouts", "updates", "outages", 
 
 
 @dataclass(frozen=True)
-class Results:
+class ToolOrchestrationResults:
     """What a study left.
 
     tools: the names in the order of preference vectors; tried: every tool on its own
@@ -126,7 +126,7 @@ def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]
     }
 
 
-class Place:
+class ToolWorkbench:
     """Everything that one job works with.
 
     offers: at list prices; unseen_offers: at those of the second list, empty where a job does without it.
@@ -154,12 +154,12 @@ class Place:
         card = cards.read(self.settings.base, self.context.models)
         return Own(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
 
-    def voice(self, model: torch.nn.Module) -> Lab:
-        return Lab(model, self.settings.turn_tokens, self.settings.response_tokens)
+    def voice(self, model: torch.nn.Module) -> LabGenerator:
+        return LabGenerator(model, self.settings.turn_tokens, self.settings.response_tokens)
 
     def roll(
-        self, voice: Lab, wanted: Sequence[Assignment], key: int, temperature: float
-    ) -> list[Episode]:
+        self, voice: LabGenerator, wanted: Sequence[Assignment], key: int, temperature: float
+    ) -> list[ToolEpisode]:
         return roll(voice, self.desk, wanted, self.settings.rounds, key, self.own, temperature)
 
 
@@ -169,7 +169,7 @@ def opened_place(
     settings: ToolSettings,
     prices: PriceList,
     unseen_prices: PriceList | None = None,
-) -> Iterator[Place]:
+) -> Iterator[ToolWorkbench]:
     """The tools of the settings at work."""
     llm, transports = load_lab_once(context.models, context.llm_json)
     model_cards = {
@@ -183,7 +183,7 @@ def opened_place(
         Pool(client, settings.models, settings.model_temperature, askers=lab_models) as pool,
         Desk(pool, clock) as desk,
     ):
-        yield Place(context, settings, desk, model_cards, prices, unseen_prices)
+        yield ToolWorkbench(context, settings, desk, model_cards, prices, unseen_prices)
 
 
 def _open_place_of(job: sweep.Job, context: RunContext):
@@ -215,11 +215,11 @@ def _card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
 
 def run(
     params: Params,
-    compared: Sequence[Variant] = VARIANTS,
+    compared: Sequence[ToolVariant] = VARIANTS,
     models: str | Path = checkpoints.MODELS,
     runs: str | Path = RUNS,
     label: str = "training orchestrators",
-) -> Results:
+) -> ToolOrchestrationResults:
     """Do what is not done yet. Raises ModelError without the lab models, ParamsError for a price list that is none,
     SandboxUnavailable where no sandbox works."""
     settings, runs = params.tools, Path(runs)
@@ -241,7 +241,7 @@ def run(
     start, trial = (job.folder(runs) for job in first_jobs)
     episodes = finished.read_tables("episodes", START)
     pilot = artifacts.read_parquet(trial / "pilot.parquet")
-    return Results(
+    return ToolOrchestrationResults(
         tools=names(settings),
         tried=artifacts.read_parquet(trial / "tried.parquet"),
         episodes=pd.concat([episodes, pilot], ignore_index=True),
@@ -275,9 +275,9 @@ def choices(
     with opened_place(context, params.tools, *_read_price_lists(params.tools)) as place:
         tools = names(params.tools)
         for split, attempt in product(("dev", "test"), range(TRIES)):
-            whole = Menu(tuple(place.offers[name] for name in tools))
+            whole = ToolMenu(tuple(place.offers[name] for name in tools))
             asked = [
-                Assignment(work, whole, Preference(1.0, 0.0, 0.0))
+                Assignment(work, whole, UserPreference(1.0, 0.0, 0.0))
                 for work in episode_specs.even(n, split, 29, ())
             ]
             rows = pd.DataFrame(
@@ -293,7 +293,7 @@ def choices(
     return pd.concat(parts, ignore_index=True)
 
 
-def plan(params: Params, compared: Sequence[Variant] = VARIANTS) -> str:
+def plan(params: Params, compared: Sequence[ToolVariant] = VARIANTS) -> str:
     """How many calls the study makes at most, and what endpoints among the tools may cost: a sentence."""
     settings = params.tools
     trained = (
@@ -385,7 +385,7 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
 
 
 def make_jobs(
-    params: Params, compared: Sequence[Variant], first_jobs: Sequence[sweep.Job]
+    params: Params, compared: Sequence[ToolVariant], first_jobs: Sequence[sweep.Job]
 ) -> list[sweep.Job]:
     """One job per variant and seed, and one for the start.
 
@@ -468,7 +468,7 @@ def prepare(run: JobRun) -> None:
             _prompt(place, run.folder)
 
 
-def _begin(place: Place, shape: LabModel, folder: Path, progress) -> None:
+def _begin(place: ToolWorkbench, shape: LabModel, folder: Path, progress) -> None:
     """Teach the orchestrator, and keep the office tasks that it solves now and then.
 
     shape: settings of the base, for its optimisers.
@@ -494,7 +494,9 @@ def _begin(place: Place, shape: LabModel, folder: Path, progress) -> None:
     artifacts.write_json(folder / "begun.json", {"budget": _budget(place, voice, kept)})
 
 
-def _solves(place: Place, voice: Lab, tasks: Sequence[Task], attempt: int) -> list[bool]:
+def _solves(
+    place: ToolWorkbench, voice: LabGenerator, tasks: Sequence[Task], attempt: int
+) -> list[bool]:
     """One try of the start at office tasks, with dice."""
     rng = seeds.rng("toolorchestra", "tries", seed=attempt)
     asked = episode_specs.drawn(
@@ -504,7 +506,7 @@ def _solves(place: Place, voice: Lab, tasks: Sequence[Task], attempt: int) -> li
     return [e.correct == 1.0 for e in episodes]
 
 
-def _budget(place: Place, voice: Lab, offices: Sequence[Task]) -> float:
+def _budget(place: ToolWorkbench, voice: LabGenerator, offices: Sequence[Task]) -> float:
     """Dollars that the start does not exceed in `settings.budget` of the training questions."""
     works = episode_specs.mixed(96, "train", 10**6, offices)
     rng = seeds.rng("toolorchestra", "budget")
@@ -519,7 +521,7 @@ def _budget(place: Place, voice: Lab, offices: Sequence[Task]) -> float:
     )
 
 
-def _try_tools(place: Place, folder: Path) -> None:
+def _try_tools(place: ToolWorkbench, folder: Path) -> None:
     """Every tool on its own on training questions, and on those of the exam."""
     settings, parts = place.settings, []
     rng = seeds.rng("toolorchestra", "outcomes")
@@ -538,7 +540,7 @@ def _try_tools(place: Place, folder: Path) -> None:
     artifacts.write_parquet(folder / "tried.parquet", pd.concat(parts, ignore_index=True))
 
 
-def _prompt(place: Place, folder: Path) -> None:
+def _prompt(place: ToolWorkbench, folder: Path) -> None:
     """The pilot study: an orchestrator that is only prompted, by function schemas."""
     settings = place.settings
     asked = test_sets.exam("pilot", place.offers, place.unseen_offers, settings)
@@ -563,7 +565,7 @@ def train_and_test(run: JobRun) -> None:
 class OrchestratorRun:
     """One orchestrator in training and in tests."""
 
-    def __init__(self, run: JobRun, place: Place) -> None:
+    def __init__(self, run: JobRun, place: ToolWorkbench) -> None:
         """Loads the orchestrator that speaks the protocol.
 
         Args:
@@ -582,7 +584,7 @@ class OrchestratorRun:
         """Trains, runs the tests, keeps the numbers and the weights."""
         is_training = self.run.kind == TRAINING
         if is_training:
-            self._train(Variant.from_settings(self.run.settings["variant"]))
+            self._train(ToolVariant.from_settings(self.run.settings["variant"]))
         tests = [{"style": name} for name in self.run.settings["exams"]]
         self.run.write_table("episodes", run_tests(tests, self._test))
         if is_training:
@@ -600,12 +602,12 @@ class OrchestratorRun:
         decode = self.voice.decode if style == "test" else None
         return rows(episodes, names(self.settings), self.place.own, decode)
 
-    def _train(self, variant: Variant) -> None:
+    def _train(self, variant: ToolVariant) -> None:
         settings = self.settings
         office_tasks = load(self.start / "offices.json").tasks
         budget = artifacts.read_json(self.start / "begun.json")["budget"]
         learn = self.run.read_section("learn", LearnSettings)
-        learner = Learner(self.model, learn, token(PAD), settings.updates, self.seed)
+        learner = TokenPPO(self.model, learn, token(PAD), settings.updates, self.seed)
         tables = TrainingTables(self.run.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
         tools = names(settings)
@@ -648,7 +650,7 @@ class OrchestratorRun:
         )
 
     def _draw_assignments(
-        self, variant: Variant, offices: Sequence[Task], key: int
+        self, variant: ToolVariant, offices: Sequence[Task], key: int
     ) -> list[Assignment]:
         """The assignments of one update, each as often as a group has rollouts."""
         settings = self.settings
@@ -660,7 +662,9 @@ class OrchestratorRun:
         return [assignment for assignment in struck for _ in range(settings.rollouts)]
 
 
-def rows(episodes: Sequence[Episode], tools: Sequence[str], own: Own, decode=None) -> pd.DataFrame:
+def rows(
+    episodes: Sequence[ToolEpisode], tools: Sequence[str], own: Own, decode=None
+) -> pd.DataFrame:
     """One row per episode.
 
     Args:

@@ -17,7 +17,7 @@ from lib.llm.client_factory import export, opened
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
 from lib.llm.event_loop import Loop
-from lib.tasks.synthesis import DOMAINS, Corpus, Model, synthesize
+from lib.tasks.synthesis import DOMAINS, Corpus, LLMWriter, synthesize
 
 NAME = "offices"  # of the cassette and of the purse
 CASSETTES = config.ROOT / "data/cassettes"
@@ -86,7 +86,7 @@ def _by_model(options: argparse.Namespace) -> Corpus:
 
     try:
         return synthesize(
-            Model(ask, options.topics), options.databases, options.tasks, options.seed
+            LLMWriter(ask, options.topics), options.databases, options.tasks, options.seed
         )
     finally:
         loop.run(client.__aexit__())

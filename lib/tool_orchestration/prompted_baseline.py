@@ -16,7 +16,7 @@ from lib.rl import call_protocol
 from lib.rl.rollout import Exchange, draws
 from lib.tasks import Item
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.tool_environment import Desk, Episode, judged
+from lib.tool_orchestration.tool_environment import Desk, ToolEpisode, judged
 from lib.tool_orchestration.tool_menu import Offer
 from lib.tools import Tool
 
@@ -32,11 +32,11 @@ _SYSTEM = (
 
 def roll(
     desk: Desk, model: str, wanted: Sequence[Assignment], rounds: int, key: int, temperature: float
-) -> list[Episode]:
+) -> list[ToolEpisode]:
     """An episode per assignment, in order; model: a name of llm.models; own tokens are not counted here."""
     pool = desk.pool
     lab = pool.client.settings.models[model].backend == "lab"
-    episodes = [Episode(a, [], [], 0) for a in wanted]
+    episodes = [ToolEpisode(a, [], [], 0) for a in wanted]
     held = [messages(a, lab) for a in wanted]
     offered = [schemas(a, desk, lab) for a in wanted]
     for turn in range(rounds):
@@ -97,7 +97,7 @@ def _schema(offer: Offer, desk: Desk) -> dict[str, Any]:
 
 
 def _read(
-    episode: Episode, reply: Reply | ReplyError, desk: Desk
+    episode: ToolEpisode, reply: Reply | ReplyError, desk: Desk
 ) -> tuple[str, call_protocol.Call | None]:
     """What was said, and the call in it if it is one that can be made; a failed reply is silence."""
     if isinstance(reply, ReplyError) or not reply.calls:

@@ -16,7 +16,7 @@ from lib.config import ROOT, Params, ToolSettings
 from lib.experiment import results_table
 from lib.rl import losses
 from lib.tool_orchestration import rewards, rule_baselines, tool_menu
-from lib.tool_orchestration.experiment import AGENT, START, Results
+from lib.tool_orchestration.experiment import AGENT, START, ToolOrchestrationResults
 from lib.tool_orchestration.variants import NAMED
 
 SYSTEM = "toolorchestra"
@@ -50,7 +50,7 @@ _NONE = pd.DataFrame(columns=["value", "ci_low", "ci_high"], dtype=float)  # est
 _NOT_KEPT = ["m", "p", "spoken"]  # columns of `experiment.rows` that the results table goes without
 
 
-def rows(results: Results, params: Params) -> pd.DataFrame:
+def rows(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame:
     """All rows of the results table, see `results_table.write_results`. Own columns: micro and own_micro (dollars per
     million), ms, wild (a malformed turn), score (R^e, on `test`), weights p_*, and those of `told`."""
     every = pd.concat([told(results, params.tools), rules(results)], ignore_index=True)
@@ -79,7 +79,7 @@ def rows(results: Results, params: Params) -> pd.DataFrame:
     )
 
 
-def told(results: Results, settings: ToolSettings) -> pd.DataFrame:
+def told(results: ToolOrchestrationResults, settings: ToolSettings) -> pd.DataFrame:
     """Episodes of orchestrators. Columns besides those of `experiment.rows`: whole (calls of tools), to_cheaper (of
     what the second price list made cheaper), to_wanted (of tools that a user likes; of models, which confidential users
     do not), even (what an even choice from the menu would give of that); newcomer (an unseen tool was called first),
@@ -136,7 +136,7 @@ def _hits(names: Iterable[list[str]], aims: Iterable[set[str]]) -> np.ndarray:
     )
 
 
-def cheaper(results: Results, settings: ToolSettings) -> list[str]:
+def cheaper(results: ToolOrchestrationResults, settings: ToolSettings) -> list[str]:
     """Tools that cost less on the second price list than on the first."""
     lists = (
         tool_menu.price_list(ROOT / path) for path in (settings.prices, settings.unseen_prices)
@@ -147,7 +147,7 @@ def cheaper(results: Results, settings: ToolSettings) -> list[str]:
     ]
 
 
-def rules(results: Results) -> pd.DataFrame:
+def rules(results: ToolOrchestrationResults) -> pd.DataFrame:
     """Rows of `test` by those who need no orchestrator, and so pay for none."""
     part = results.episodes
     start = part[
@@ -168,13 +168,13 @@ def rules(results: Results) -> pd.DataFrame:
     )
 
 
-def best_always(results: Results) -> str:
+def best_always(results: ToolOrchestrationResults) -> str:
     """The tool that was right most often on training questions."""
     return rule_baselines.ordered(results.tried[results.tried["split"] == "train"])[0]
 
 
 def scores(
-    results: Results,
+    results: ToolOrchestrationResults,
     units: tuple[float, float] = UNITS["micro-dollars and ms"],
     dearer: float = 1.0,
     weigh: tuple[float, float] = (1.0, 1.0),
@@ -272,7 +272,7 @@ def _volume(points: np.ndarray) -> float:
 # Training -------------------------------------------------------------------------------------------
 
 
-def updates(results: Results) -> pd.DataFrame:
+def updates(results: ToolOrchestrationResults) -> pd.DataFrame:
     """Means over the rollouts of every update: method (label), seed, step, correct, micro, ms, reward, malformed, paid
     (of right ones alone, nan without one), and left, the share that the filters left out."""
     rollouts, keys = results.rollouts, ["method", "seed", "step"]
@@ -292,7 +292,7 @@ def updates(results: Results) -> pd.DataFrame:
     return found.reset_index().replace({"method": LABELS})
 
 
-def left_out(results: Results) -> pd.DataFrame:
+def left_out(results: ToolOrchestrationResults) -> pd.DataFrame:
     """The shares of all rollouts, by method, that were malformed, had no answer, or stood in groups that agree."""
     whole = results.rollouts.groupby("method").size()
     sums = results.learning.groupby("method")[["malformed", "unanswered", "agreeing"]].sum()
@@ -322,7 +322,7 @@ def graded(group: pd.DataFrame, least: float) -> pd.DataFrame:
     )
 
 
-def example(results: Results, least: float) -> pd.DataFrame:
+def example(results: ToolOrchestrationResults, least: float) -> pd.DataFrame:
     """A `graded` group of the first training of ToolOrchestra in which much can be seen: something is learned, from
     right and wrong ones, right ones at several prices, by several ways, one malformed; of equals a late one."""
     part = results.rollouts[

@@ -47,8 +47,8 @@ GRID = (
     0.75,
     1.0,
 )  # weights on cost, and on latency, beside a weight of 1 on accuracy
-STEADY = {f"cost {w:g}": tool_menu.Preference(1.0, w, 0.0) for w in GRID} | {
-    f"latency {w:g}": tool_menu.Preference(1.0, 0.0, w) for w in GRID[1:]
+STEADY = {f"cost {w:g}": tool_menu.UserPreference(1.0, w, 0.0) for w in GRID} | {
+    f"latency {w:g}": tool_menu.UserPreference(1.0, 0.0, w) for w in GRID[1:]
 }
 USUAL, NEWCOMER, DEAR = "usual menus", "a newcomer on the menu", "unseen prices"
 CONDITIONS = (USUAL, NEWCOMER, DEAR)
@@ -66,7 +66,7 @@ _READ = {
 
 
 @dataclass(frozen=True)
-class Variant:
+class SyntheticToolVariant:
     """One way to train. normalise: over the `group`, over the whole `batch`, or `published`, with the sign error;
     filtered: whether groups that agree are left out; strict: whether malformed rollouts are; reads: `descriptions` of
     tools, or `names` alone; varied: whether prices of the menus vary in training; careless: whether the start writes
@@ -81,23 +81,23 @@ class Variant:
     careless: bool = False
 
 
-PAPER = Variant("ToolOrchestra")
+PAPER = SyntheticToolVariant("ToolOrchestra")
 VARIANTS = (
     PAPER,
-    Variant("sign error", normalise="published"),
-    Variant("whole batch", normalise="batch"),
-    Variant("agreeing groups kept", filtered=False),
-    Variant("names only", reads="names"),
-    Variant("list prices only", varied=False),
+    SyntheticToolVariant("sign error", normalise="published"),
+    SyntheticToolVariant("whole batch", normalise="batch"),
+    SyntheticToolVariant("agreeing groups kept", filtered=False),
+    SyntheticToolVariant("names only", reads="names"),
+    SyntheticToolVariant("list prices only", varied=False),
 )
 CARELESS = (
-    Variant("failures left out", careless=True),
-    Variant("failures kept", strict=False, careless=True),
+    SyntheticToolVariant("failures left out", careless=True),
+    SyntheticToolVariant("failures kept", strict=False, careless=True),
 )
 
 
 @dataclass(frozen=True)
-class Worlds:
+class ToolWorlds:
     """One world for each of S seeds. success: (S, KINDS, tools), the chance that a tool is right; told: the same as
     menus describe it; list_prices: (S, tools, 2), dollars and seconds of a call, from 1 to the spread."""
 
@@ -106,7 +106,7 @@ class Worlds:
     list_prices: np.ndarray
 
     @classmethod
-    def drawn(cls, settings: ToolGlassSettings) -> Worlds:
+    def drawn(cls, settings: ToolGlassSettings) -> ToolWorlds:
         """Worlds by lot: specialists .95 on their kind and .15 to .85 elsewhere, generalists .85 and .9 everywhere; the
         newcomer is .97 on a kind by lot, the bargain .85 everywhere and as cheap and as fast as anything."""
         parts = []
@@ -134,7 +134,7 @@ class Menus:
 
     @classmethod
     def drawn(
-        cls, worlds: Worlds, settings: ToolGlassSettings, n: int, *name, condition: str = USUAL
+        cls, worlds: ToolWorlds, settings: ToolGlassSettings, n: int, *name, condition: str = USUAL
     ) -> Menus:
         """Menus by lot, prices within a factor of the list; a newcomer takes one place, unseen prices are turned
         round: what was cheap is dear."""
@@ -153,7 +153,7 @@ class Menus:
         first = np.arange(len(table))[:, None, None]
         return table[first, self.kind[..., None], self.tools]
 
-    def listed(self, worlds: Worlds) -> Menus:
+    def listed(self, worlds: ToolWorlds) -> Menus:
         """The same at list prices."""
         return Menus(
             self.kind,
@@ -177,7 +177,7 @@ def users(n: int, *name) -> np.ndarray:
 # The policy ----------------------------------------------------------------------------------------
 
 
-class Policy:
+class ToolChoicePolicy:
     """Scores of the tools on a menu, linear in what it reads of them, with weights that are linear in the user.
 
     `descriptions`: of each tool [skill at this kind, cheapness, speed, liked], times [1, accuracy, cost, latency] of
@@ -185,7 +185,7 @@ class Policy:
     saw keeps 0. Both start at even chances. A call may be malformed, by one more number, where the variant is careless.
     """
 
-    def __init__(self, variant: Variant, s: int, careless: float) -> None:
+    def __init__(self, variant: SyntheticToolVariant, s: int, careless: float) -> None:
         """careless: the start's chance of a malformed call."""
         self.variant = variant
         shape = (s, 4, 4) if variant.reads == "descriptions" else (s, KINDS, 4, len(TOOLS))
@@ -194,7 +194,7 @@ class Policy:
         self.slips = torch.full((s,), float(np.log(careless / (1 - careless))), requires_grad=True)
         self.parameters = [self.weights, self.liked, self.slips]
 
-    def log_chances(self, worlds: Worlds, menus: Menus, who: np.ndarray) -> Tensor:
+    def log_chances(self, worlds: ToolWorlds, menus: Menus, who: np.ndarray) -> Tensor:
         """Log-probabilities of the tools on the menus and of a malformed call, (S, n, M + 1). who: P, (S, n, k)."""
         user = torch.as_tensor(
             np.concatenate([np.ones_like(who[..., :1]), who[..., -3:]], -1), dtype=torch.float32
@@ -222,7 +222,7 @@ class Policy:
 
 
 def play(
-    worlds: Worlds, menus: Menus, chances: np.ndarray, rollouts: int, step: int
+    worlds: ToolWorlds, menus: Menus, chances: np.ndarray, rollouts: int, step: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rollouts of every question by the same dice for all variants. chances: log-probabilities, (S, n, M + 1). Returns
     what was chosen (S, n, G), places on the menu, M for a malformed call; and the vectors M, (S n G, tools + 3)."""
@@ -248,7 +248,9 @@ def play(
     return chosen, rewards.vectors(*flat)
 
 
-def paid(variant: Variant, m: np.ndarray, who: np.ndarray, s: int, rollouts: int) -> np.ndarray:
+def paid(
+    variant: SyntheticToolVariant, m: np.ndarray, who: np.ndarray, s: int, rollouts: int
+) -> np.ndarray:
     """What a variant pays, (S n G,). who: P of each question, (S, n, k)."""
     rows = len(m)
     groups = np.arange(rows) // (rows // s if variant.normalise == "batch" else rollouts)
@@ -270,11 +272,11 @@ def advantages(told: np.ndarray, left: np.ndarray, rollouts: int) -> Tensor:
 
 
 def trained(
-    variant: Variant, worlds: Worlds, settings: ToolGlassSettings, updates: int
-) -> Iterator[tuple[int, Policy]]:
+    variant: SyntheticToolVariant, worlds: ToolWorlds, settings: ToolGlassSettings, updates: int
+) -> Iterator[tuple[int, ToolChoicePolicy]]:
     """One variant trained in every world at once: the step and the policy, before the first update and after each."""
     s, group = len(worlds.success), settings.rollouts
-    policy = Policy(variant, s, settings.careless)
+    policy = ToolChoicePolicy(variant, s, settings.careless)
     optimiser = torch.optim.Adam(policy.parameters, lr=settings.learning_rate)
     crowd = users(settings.users, "users")
     yield 0, policy
@@ -317,7 +319,7 @@ def trained(
 # What a policy is worth ----------------------------------------------------------------------------
 
 
-def worth(worlds: Worlds, menus: Menus, who: np.ndarray) -> np.ndarray:
+def worth(worlds: ToolWorlds, menus: Menus, who: np.ndarray) -> np.ndarray:
     """What calling each tool on a menu is worth to a user, (S, n, M): its expected reward in a group that tries
     everything on the menu.
 
@@ -341,10 +343,10 @@ class Sitting:
     top: np.ndarray
 
 
-class Judge:
+class ToolChoiceEvaluation:
     """The same menus and users for every variant and step, and what each choice there is worth."""
 
-    def __init__(self, worlds: Worlds, settings: ToolGlassSettings) -> None:
+    def __init__(self, worlds: ToolWorlds, settings: ToolGlassSettings) -> None:
         self.worlds, self.sittings = worlds, []
         people = {name: one.vector(TOOLS) for name, one in STEADY.items()}
         people |= {
@@ -361,7 +363,11 @@ class Judge:
 
     @torch.no_grad()
     def rows(
-        self, variant: str, policy: Policy, step: int, conditions: Sequence[str] = CONDITIONS
+        self,
+        variant: str,
+        policy: ToolChoicePolicy,
+        step: int,
+        conditions: Sequence[str] = CONDITIONS,
     ) -> pd.DataFrame:
         """One row for each seed, user and condition, see `_told`."""
         found = [
@@ -489,7 +495,7 @@ def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
     )
 
 
-def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
+def work(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> None:
     """One split of the record; leaves its rows in `folder`."""
     torch.set_num_threads(1)
     settings = ToolGlassSettings.from_handed(job.settings["glass"])
@@ -498,11 +504,11 @@ def work(job: sweep.Job, folder: Path, progress: sweep.Progress) -> None:
     artifacts.write_parquet(folder / "rows.parquet", rows.assign(split=split))
 
 
-def study(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame:
+def study(settings: ToolGlassSettings, progress: sweep.JobProgress) -> pd.DataFrame:
     """Every variant in every world. step: updates done, 0 at the start. The paper's variant is judged on the way, on
     usual menus, and at its end; the others at their end."""
-    worlds = Worlds.drawn(settings)
-    judge, every = Judge(worlds, settings), (*VARIANTS, *CARELESS)
+    worlds = ToolWorlds.drawn(settings)
+    judge, every = ToolChoiceEvaluation(worlds, settings), (*VARIANTS, *CARELESS)
     parts = []
     for i, variant in enumerate(every):
         progress(i / len(every))
@@ -520,15 +526,18 @@ def study(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame
     return pd.concat(parts, ignore_index=True)
 
 
-def atlas(settings: ToolGlassSettings, progress: sweep.Progress) -> pd.DataFrame:
+def atlas(settings: ToolGlassSettings, progress: sweep.JobProgress) -> pd.DataFrame:
     """How steering grows with what is to be gained and with updates: the paper's variant on usual menus, by
     step and by how far list prices lie apart (column prices); beside it the optimum, at step 0."""
     parts = []
     for i, prices in enumerate(settings.spreads):
         progress(i / len(settings.spreads))
         told = settings.model_copy(update={"prices": prices, "test_users": 1})
-        worlds = Worlds.drawn(told)
-        judge, training = Judge(worlds, told), trained(PAPER, worlds, told, settings.updates[-1])
+        worlds = ToolWorlds.drawn(told)
+        judge, training = (
+            ToolChoiceEvaluation(worlds, told),
+            trained(PAPER, worlds, told, settings.updates[-1]),
+        )
         found = [
             judge.rows(PAPER.name, held, step, (USUAL,))
             for step, held in training

@@ -22,9 +22,9 @@ from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_menu import (
     FUNCTIONS,
     OFFICE,
-    Menu,
     Offer,
-    Preference,
+    ToolMenu,
+    UserPreference,
     drawn_preference,
     seen,
 )
@@ -32,7 +32,7 @@ from lib.tool_orchestration.tool_menu import (
 VERSION = 1  # of the assignments of exams
 MAIN = ("test", "outage")
 _DRAWS = 8  # menus per question, among which one with two good tools is looked for
-FRUGAL = Preference(1.0, 1.0, 0.0)  # "achieve best results while maintaining lowest cost"
+FRUGAL = UserPreference(1.0, 1.0, 0.0)  # "achieve best results while maintaining lowest cost"
 GRID_SHARE = 3  # one in so many of the test's pieces of work is asked for every user of the grid
 
 
@@ -61,13 +61,13 @@ def count(settings: ToolSettings) -> int:
     return 5 * settings.test_items + settings.test_items // GRID_SHARE * len(grid(settings.side))
 
 
-def grid(side: int) -> list[Preference]:
+def grid(side: int) -> list[UserPreference]:
     """Users on a grid over the simplex, `side` points along each side; weights add up to 1."""
     steps = side - 1
     whole = [
         (a, c, steps - a - c) for a, c in product(range(steps + 1), repeat=2) if a + c <= steps
     ]
-    return [Preference(*(w / steps for w in weights)) for weights in whole]
+    return [UserPreference(*(w / steps for w in weights)) for weights in whole]
 
 
 @cache
@@ -94,7 +94,9 @@ def _pilot(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assig
             function = FUNCTIONS[int(rng.integers(len(FUNCTIONS)))]
             told = tuple(offers[name] for name in (*models[: episode_specs.TOOLS[1] - 1], function))
             out.append(
-                Assignment(work, Menu(tuple(told[i] for i in rng.permutation(len(told)))), FRUGAL)
+                Assignment(
+                    work, ToolMenu(tuple(told[i] for i in rng.permutation(len(told)))), FRUGAL
+                )
             )
     return out
 
@@ -119,7 +121,7 @@ def _unseen_tools(offers: Offers, unseen: Offers, settings: ToolSettings) -> lis
             met = [*known_offers[: episode_specs.TOOLS[1] - 1], newcomer]
             dealt = tuple(met[i] for i in rng.permutation(len(met)))
             who = drawn_preference(rng, [offer.name for offer in dealt])
-            out.append(Assignment(work, Menu(dealt), who))
+            out.append(Assignment(work, ToolMenu(dealt), who))
     return out
 
 

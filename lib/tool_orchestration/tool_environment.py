@@ -19,7 +19,7 @@ from lib.rl import call_protocol, rollout
 from lib.rl.expert_pool import Heard, Pool, Query
 from lib.rl.generators import Voice
 from lib.tasks import Item, multi_hop_facts
-from lib.tasks.synthesis import CallError, Database, Verdict, judge
+from lib.tasks.synthesis import CallError, Database, VerificationResult, judge
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.single_tool_baselines import strategy
 from lib.tool_orchestration.tool_menu import Offer
@@ -37,13 +37,13 @@ _REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
 
 
 @dataclass
-class Episode(rollout.Episode):
+class ToolEpisode(rollout.Episode):
     """An assignment in work. seconds: of its calls; counts: calls by tool."""
 
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     first: str = ""  # the tool that was called first, for outages
-    verdict: Verdict | None = None
+    verdict: VerificationResult | None = None
 
     @property
     def assignment(self) -> Assignment:
@@ -91,7 +91,7 @@ class Desk:
     def __exit__(self, *exc: Any) -> None:
         self.sandbox.__exit__(*exc)
 
-    def read(self, episode: Episode, text: str) -> call_protocol.Turn:
+    def read(self, episode: ToolEpisode, text: str) -> call_protocol.Turn:
         """What a turn asks for: `<call> tool words </call>`, or an answer."""
         if tasks.answered(text) is not None:
             return call_protocol.Answer(text)
@@ -120,7 +120,7 @@ class Desk:
                 return str(error)
         return "" if argument else f"{name} takes a question"
 
-    def reply(self, asked: Sequence[tuple[Episode, call_protocol.Call, int]]) -> list[Heard]:
+    def reply(self, asked: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]) -> list[Heard]:
         """Carry calls out and book them on their episodes, in order."""
         offers = [episode.assignment.menu.offer(call.expert) for episode, call, _ in asked]
         down = [self._down(episode, call.expert) for episode, call, _ in asked]
@@ -149,7 +149,7 @@ class Desk:
         return out
 
     @staticmethod
-    def _down(episode: Episode, name: str) -> bool:
+    def _down(episode: ToolEpisode, name: str) -> bool:
         """Whether an outage meets this call, which is counted."""
         episode.first = episode.first or name
         episode.counts[name] = episode.counts.get(name, 0) + 1
@@ -167,7 +167,7 @@ class Desk:
         )
         return priced, heard.tokens_out * self.clock[name] * offer.seconds
 
-    def _function(self, episode: Episode, call: call_protocol.Call, offer: Offer) -> Heard:
+    def _function(self, episode: ToolEpisode, call: call_protocol.Call, offer: Offer) -> Heard:
         try:
             if call.expert in episode.assignment.menu.office:
                 text = episode.office.call(call.expert, call.query.split())
@@ -189,12 +189,12 @@ def roll(
     key: int,
     own: Own,
     temperature: float = 1.0,
-) -> list[Episode]:
+) -> list[ToolEpisode]:
     """An episode per assignment, in order; key: seed of this batch."""
     rolled = []
     for assignment in wanted:
         ids = voice.prompt(assignment.messages)
-        rolled.append(Episode(assignment, list(ids), [False] * len(ids), len(ids)))
+        rolled.append(ToolEpisode(assignment, list(ids), [False] * len(ids), len(ids)))
     rollout.play(voice, desk, rolled, rounds, key, temperature)
     for episode in rolled:
         episode.correct = judged(episode)
@@ -202,7 +202,7 @@ def roll(
     return rolled
 
 
-def judged(episode: Episode) -> float:
+def judged(episode: ToolEpisode) -> float:
     """The outcome: the answer is right, or all three criteria of an office task hold."""
     work = episode.assignment.work
     said = episode.exchanges[-1].said if episode.exchanges else ""
@@ -214,7 +214,7 @@ def judged(episode: Episode) -> float:
     return float(episode.verdict.solved)
 
 
-def cost_usd(episode: Episode, own: Own) -> float:
+def cost_usd(episode: ToolEpisode, own: Own) -> float:
     """What the calls and the orchestrator's own tokens cost."""
     return episode.cost_usd + len(episode.ids) * own.cost_usd
 
@@ -237,10 +237,10 @@ def tried(
 
 def _used(
     desk: Desk, tool: str, assigned: Sequence[Assignment], split: str
-) -> tuple[list[Episode], list[str]]:
+) -> tuple[list[ToolEpisode], list[str]]:
     """One strategy on many questions, call by call side by side."""
     plans = [strategy(tool, a.work) for a in assigned]
-    held = [Episode(a, [], [], 0) for a in assigned]
+    held = [ToolEpisode(a, [], [], 0) for a in assigned]
     answers = [""] * len(plans)
     wanted = {i: next(plan)[0] for i, plan in enumerate(plans)}
     turn = 0

@@ -165,7 +165,7 @@ def skills(card: Mapping[str, Any]) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Preference:
+class UserPreference:
     """P: weights in [0, 1] of the objectives, and the tools whose calls the user likes (weight 1). confidential:
     the tools are told as "confidential data" instead of by name."""
 
@@ -207,7 +207,7 @@ class Preference:
 
 
 @dataclass(frozen=True)
-class Menu:
+class ToolMenu:
     """What one rollout is offered. office: functions of an office that are there as well, by name."""
 
     offers: tuple[Offer, ...]
@@ -241,7 +241,7 @@ def seen(settings: ToolSettings) -> tuple[str, ...]:
     return tuple(name for name in names(settings) if name not in settings.unseen)
 
 
-def drawn_preference(rng: np.random.Generator, names: Sequence[str]) -> Preference:
+def drawn_preference(rng: np.random.Generator, names: Sequence[str]) -> UserPreference:
     """A user by lot: weights even over the simplex, largest 1; every other user likes tools too, every fourth the
     local ones, for their data is confidential."""
     shares = rng.dirichlet(np.ones(3))
@@ -249,8 +249,8 @@ def drawn_preference(rng: np.random.Generator, names: Sequence[str]) -> Preferen
     lot = rng.random()
     local = tuple(name for name in names if name in LOCAL)
     if lot < 0.25 and local:
-        return Preference(*weights, local, True)
+        return UserPreference(*weights, local, True)
     if lot < 0.5 and names:
         liked = rng.permutation(len(names))[: int(rng.integers(1, 3))]
-        return Preference(*weights, tuple(names[i] for i in sorted(liked)))
-    return Preference(*weights)
+        return UserPreference(*weights, tuple(names[i] for i in sorted(liked)))
+    return UserPreference(*weights)

@@ -16,13 +16,13 @@ from lib.rl import budget_reward as corl
 from lib.rl.token_ppo import Sample
 from lib.tool_orchestration import rewards, test_sets, tool_environment
 from lib.tool_orchestration.rewards import Kept
-from lib.tool_orchestration.tool_environment import Episode, Own
+from lib.tool_orchestration.tool_environment import Own, ToolEpisode
 
 VERSION = 1  # of what a variant pays and learns from
 
 
 @dataclass(frozen=True)
-class Variant:
+class ToolVariant:
     """One kind of training. reward: paper, published or corl; strict: whether malformed and unanswered rollouts are
     left out; changes: to the trainer's settings; spread: of prices in training, where it is not tools.spread; exams:
     what it is tested on."""
@@ -46,19 +46,19 @@ class Variant:
         }
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, Any]) -> "Variant":
+    def from_settings(cls, values: Mapping[str, Any]) -> "ToolVariant":
         """The variant of a job, which needs no label."""
         return cls(label="", **values)
 
 
 VARIANTS = (
-    Variant("paper", "ToolOrchestra", "paper", exams=test_sets.ALL),
-    Variant("published", "sign error", "published"),
-    Variant("lenient", "failures kept", "paper", strict=False),
-    Variant("corl", "CoRL's reward", "corl", changes={"advantages": "gae"}),
+    ToolVariant("paper", "ToolOrchestra", "paper", exams=test_sets.ALL),
+    ToolVariant("published", "sign error", "published"),
+    ToolVariant("lenient", "failures kept", "paper", strict=False),
+    ToolVariant("corl", "CoRL's reward", "corl", changes={"advantages": "gae"}),
 )
 NAMED = {variant.name: variant for variant in VARIANTS}
-LISTED = Variant(
+LISTED = ToolVariant(
     "listed", "list prices only", "paper", spread=1.0, exams=(*test_sets.MAIN, "unseen_prices")
 )
 NORMALISE: dict[str, rewards.Normalise] = {
@@ -68,7 +68,7 @@ NORMALISE: dict[str, rewards.Normalise] = {
 
 
 def matrix(
-    episodes: Sequence[Episode], tools: Sequence[str], own: Own
+    episodes: Sequence[ToolEpisode], tools: Sequence[str], own: Own
 ) -> tuple[np.ndarray, np.ndarray]:
     """M and P of episodes, (n, tools + 3) each."""
     calls = np.array([[_count(e, name) for name in tools] for e in episodes], dtype=float)
@@ -82,14 +82,14 @@ def matrix(
     return m, np.array([e.assignment.preference.vector(tools) for e in episodes])
 
 
-def _count(episode: Episode, name: str) -> int:
+def _count(episode: ToolEpisode, name: str) -> int:
     """Calls of a tool; an office's own functions are none, though one may have the name of a tool."""
     return 0 if name in episode.assignment.menu.office else episode.counts.get(name, 0)
 
 
 def paid(
-    variant: Variant,
-    episodes: Sequence[Episode],
+    variant: ToolVariant,
+    episodes: Sequence[ToolEpisode],
     groups: Sequence[int],
     tools: Sequence[str],
     own: Own,
@@ -103,8 +103,8 @@ def paid(
 
 
 def learned(
-    variant: Variant,
-    episodes: Sequence[Episode],
+    variant: ToolVariant,
+    episodes: Sequence[ToolEpisode],
     groups: Sequence[int],
     told: np.ndarray,
     least: float,

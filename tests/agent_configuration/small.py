@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_models import Lab, Said
+from lib.agent_configuration.agent_models import LabAgentModel, Said
 from lib.agent_configuration.agent_team import Note, Team
 from lib.agent_configuration.atoms import Atom
 from lib.agent_configuration.workflows import PROGRAMS
@@ -144,9 +144,9 @@ class Voice:
             said = Said(said, 1, 1, chat_template.called(said) if tools else None)
         return said
 
-    called = Lab.called
-    worded = Lab.worded
-    exchange = Lab.exchange
+    called = LabAgentModel.called
+    worded = LabAgentModel.worded
+    exchange = LabAgentModel.exchange
 
 
 def team(

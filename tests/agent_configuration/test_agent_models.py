@@ -7,12 +7,18 @@ from unittest.mock import Mock
 
 import pytest
 
-from lib.agent_configuration.agent_models import Hosted, Lab, Said, answer_of, request_seed
+from lib.agent_configuration.agent_models import (
+    EndpointAgentModel,
+    LabAgentModel,
+    Said,
+    answer_of,
+    request_seed,
+)
 from lib.agent_configuration.workflows import direct
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.in_process_client import Asker
 from lib.language_models.kv_cache_forward import Forward
-from lib.language_models.serving.chat_completions import Model
+from lib.language_models.serving.chat_completions import ServedModel
 from lib.language_models.serving.transport import LabTransport
 from lib.llm.client import Client
 from lib.llm.transport import InProcess, completion
@@ -28,21 +34,21 @@ TOOLS = toolbox()
 CALCULATOR = {"calculator": TOOLS["calculator"]}
 
 
-def random_model(seed: int = 0) -> Model:
-    return Model("random", Forward(tiny.model(seed)), CARD, max_tokens=24)
+def random_model(seed: int = 0) -> ServedModel:
+    return ServedModel("random", Forward(tiny.model(seed)), CARD, max_tokens=24)
 
 
 @pytest.fixture(scope="module")
-def caller() -> Model:
+def caller() -> ServedModel:
     """It always writes `CALLING`."""
-    return Model("caller", parrot(CALLING), CARD)
+    return ServedModel("caller", parrot(CALLING), CARD)
 
 
 @contextmanager
-def at_work(model: Model, temperature: float = 0.0):
+def at_work(model: ServedModel, temperature: float = 0.0):
     asker = Asker(model)
     try:
-        yield Lab(asker, temperature)
+        yield LabAgentModel(asker, temperature)
     finally:
         asker.close()
 
@@ -79,7 +85,7 @@ def test_price_and_pace_are_those_of_the_card(caller):
             0.02,
         ) and lab.name == "caller"
     with pytest.raises(ModelError, match="unmeasured has no card"):
-        Lab(Asker(Model("unmeasured", caller.forward)), 0.0)
+        LabAgentModel(Asker(ServedModel("unmeasured", caller.forward)), 0.0)
 
 
 def test_random_numbers_hang_on_the_key_and_the_request():
@@ -120,7 +126,7 @@ def test_requests_side_by_side_get_what_they_get_alone():
 # Through the client --------------------------------------------------------------------------------
 
 
-def hosted(model: Model, asked):
+def hosted(model: ServedModel, asked):
     """What a function of a hosted lab model gives."""
 
     async def work():
@@ -133,7 +139,7 @@ def hosted(model: Model, asked):
         }
         told = settings(backend="lab", model=model.name, **about)
         async with Client(told, {"lab": transport}) as client:
-            return await asked(Hosted(client, "mine", 0.0, 0.02))
+            return await asked(EndpointAgentModel(client, "mine", 0.0, 0.02))
 
     transport = LabTransport({model.name: model})
     try:
@@ -142,7 +148,7 @@ def hosted(model: Model, asked):
         transport.close()
 
 
-def both(model: Model, asked):
+def both(model: ServedModel, asked):
     """What a function of a speaker gives in this process, and hosted."""
     with at_work(model) as lab:
         return asyncio.run(asked(lab)), hosted(model, asked)
@@ -179,8 +185,8 @@ def test_a_hosted_lab_model_calls_the_same_tool_and_is_told_the_same(caller):
 def test_after_a_call_a_hosted_lab_model_goes_on_as_in_this_process():
     model = random_model(4)
     calls = {
-        Lab: Said(CALLING, 1, 1),
-        Hosted: Said("then", 1, 1, ("calculator", '{"expression": "4 * 8"}')),
+        LabAgentModel: Said(CALLING, 1, 1),
+        EndpointAgentModel: Said("then", 1, 1, ("calculator", '{"expression": "4 * 8"}')),
     }
 
     async def go_on(speaker):
@@ -197,7 +203,7 @@ def test_after_a_call_a_hosted_lab_model_goes_on_as_in_this_process():
 
 
 def test_a_hosted_lab_model_can_call_a_tool_of_two_parameters():
-    model = Model("caller", parrot("then <call> lookup friend Ana </call>"), CARD)
+    model = ServedModel("caller", parrot("then <call> lookup friend Ana </call>"), CARD)
 
     async def asked(speaker):
         said = await speaker.say(TOLD, {"lookup": TOOLS["lookup"]}, 24, 0)
@@ -212,7 +218,7 @@ def answering(reply, asked):
     async def work():
         told = settings(backend="scripted", price_in=1e-3, price_out=1e-1, max_tokens=50, retries=0)
         async with Client(told, {"scripted": InProcess(reply)}) as client:
-            return await asked(Hosted(client, "mine", 0.25, 0.5))
+            return await asked(EndpointAgentModel(client, "mine", 0.25, 0.5))
 
     return asyncio.run(work())
 
@@ -265,7 +271,7 @@ def test_a_failure_of_a_hosted_model_does_not_end_an_episode():
 
 
 def test_notes_hold_the_words_of_a_call_and_no_json():
-    speaker = Hosted(Client(settings()), "mine", 0.0, 1.0)
+    speaker = EndpointAgentModel(Client(settings()), "mine", 0.0, 1.0)
     assert speaker.worded(json.dumps({"relation": "pet", "of": "Ana"})) == "pet Ana"
     assert speaker.worded("pet Ana") == "pet Ana" and speaker.worded("[3]") == "[3]"
     for odd in ("[" * 3_000, '{"a":' * 3_000 + "1" + "}" * 3_000, '{"a": ' + "9" * 5_000 + "}"):
@@ -304,7 +310,7 @@ def test_what_was_truncated_is_kept_and_other_failures_of_a_hosted_model_are_tol
 
 
 def test_the_exchange_of_a_hosted_model_names_the_call_that_is_answered():
-    speaker = Hosted(Client(settings()), "mine", 0.0, 1.0)
+    speaker = EndpointAgentModel(Client(settings()), "mine", 0.0, 1.0)
     call = ("calculator", json.dumps({"expression": "4 * 8"}))
     said, told = speaker.exchange(Said("so", 1, 1, call), "32")
     (made,) = said["tool_calls"]

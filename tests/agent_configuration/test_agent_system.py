@@ -7,7 +7,7 @@ import pytest
 
 from lib.agent_configuration.action_space import Configuration
 from lib.agent_configuration.agent_models import Said
-from lib.agent_configuration.agent_system import Job, System, table
+from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
 from lib.agent_configuration.rewards import Weights
 from lib.language_models.chat_template import called
 from lib.tasks import Item
@@ -34,11 +34,11 @@ def echo(asked: Asked) -> str:
 def test_equal_jobs_are_done_once_and_others_are_not(loop):
     voice = Voice(echo)
     jobs = [
-        Job(CHAIN, DIRECT),
-        Job(CHAIN, DIRECT),
-        Job(CHAIN, DIRECT, 1),
-        Job(LONG, DIRECT),
-        Job(CHAIN, DIRECT),
+        ConfiguredQuestion(CHAIN, DIRECT),
+        ConfiguredQuestion(CHAIN, DIRECT),
+        ConfiguredQuestion(CHAIN, DIRECT, 1),
+        ConfiguredQuestion(LONG, DIRECT),
+        ConfiguredQuestion(CHAIN, DIRECT),
     ]
     outcomes = system(voice, loop).run(jobs)
     assert len(voice.heard) == 3
@@ -46,8 +46,13 @@ def test_equal_jobs_are_done_once_and_others_are_not(loop):
 
 
 def test_the_dice_of_a_job_hang_on_its_question_and_its_draw_and_on_nobody_else(loop):
-    alone = system(Voice(echo), loop).run([Job(CHAIN, DIRECT, 3)])
-    crowd = [Job(LONG, DIRECT), Job(CHAIN, DIRECT, 3), Job(CHAIN, REASON, 3), Job(CHAIN, DIRECT)]
+    alone = system(Voice(echo), loop).run([ConfiguredQuestion(CHAIN, DIRECT, 3)])
+    crowd = [
+        ConfiguredQuestion(LONG, DIRECT),
+        ConfiguredQuestion(CHAIN, DIRECT, 3),
+        ConfiguredQuestion(CHAIN, REASON, 3),
+        ConfiguredQuestion(CHAIN, DIRECT),
+    ]
     among = system(Voice(echo), loop).run(crowd)
     assert alone[0] == among[1]
     keys = [outcome.trail[0].steps for outcome in among]
@@ -56,7 +61,7 @@ def test_the_dice_of_a_job_hang_on_its_question_and_its_draw_and_on_nobody_else(
 
 def test_agents_are_told_their_atoms_and_have_their_tools_and_budgets(loop):
     voice = Voice(echo)
-    system(voice, loop).run([Job(CHAIN, REASON)])
+    system(voice, loop).run([ConfiguredQuestion(CHAIN, REASON)])
     first, second = voice.heard
     assert (first.system, first.tools, first.limit) == (
         "step by step be brief",
@@ -78,7 +83,9 @@ def costly(asked: Asked) -> Said:
 
 
 def test_an_outcome_adds_up_what_its_calls_cost(loop):
-    (one,) = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop).run([Job(CHAIN, REASON)])
+    (one,) = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop).run(
+        [ConfiguredQuestion(CHAIN, REASON)]
+    )
     assert (one.correct, one.answer, one.text) == (True, "7", "<answer> 7 </answer>")
     assert (one.calls, one.turns, one.tokens_in, one.tokens_out) == (2, 3, 130, 34)
     assert (one.used, one.tools) == (1, ("calculator",))
@@ -96,7 +103,7 @@ def test_an_outcome_adds_up_what_its_calls_cost(loop):
 
 def test_an_answer_that_does_not_end_in_its_tags_is_wrong(loop):
     (one,) = system(Voice(lambda asked: "<answer> 7 </answer> or so"), loop).run(
-        [Job(CHAIN, DIRECT)]
+        [ConfiguredQuestion(CHAIN, DIRECT)]
     )
     assert not one.correct and one.answer is None
 
@@ -105,7 +112,11 @@ def test_rewards_take_each_number_from_its_own_column(loop):
     """Two calls, 34 of 90 tokens, one use of two allotted tools; then nothing used of one; then nothing at all."""
     made = system(Voice(costly), loop)
     idle = Configuration((0, 8, 0, 2, 0, 0))
-    jobs = [Job(CHAIN, REASON), Job(CHAIN, idle), Job(LONG, DIRECT)]
+    jobs = [
+        ConfiguredQuestion(CHAIN, REASON),
+        ConfiguredQuestion(CHAIN, idle),
+        ConfiguredQuestion(LONG, DIRECT),
+    ]
     outcomes = made.run(jobs)
     weights = Weights(alpha=2, beta_s=3, beta_t=45, eta=7, delta_1=11, delta_2=13, delta_3=17)
     paid = made.rewards(jobs, outcomes, weights)
@@ -115,7 +126,7 @@ def test_rewards_take_each_number_from_its_own_column(loop):
 
 def test_the_table_has_a_row_per_job_with_its_parts(loop):
     made = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop)
-    jobs = [Job(CHAIN, REASON), Job(LONG, DIRECT)]
+    jobs = [ConfiguredQuestion(CHAIN, REASON), ConfiguredQuestion(LONG, DIRECT)]
     told = table(jobs, made.run(jobs), np.array([1.5, -2.0]))
     first, second = told.to_dict("records")
     expected = {
@@ -164,24 +175,28 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
         "facts/pet/Ana",
         "choice",
     )
-    jobs = [Job(facts, DIRECT)]
+    jobs = [ConfiguredQuestion(facts, DIRECT)]
     assert table(jobs, made.run(jobs), np.zeros(1))["group"].tolist() == ["choice"]
 
 
 def test_slow_episodes_keep_their_place(loop):
     voice = Voice(echo, wait=lambda asked: 0.02 if asked.content == LONG.prompt else 0.0)
-    outcomes = system(voice, loop).run([Job(LONG, DIRECT), Job(CHAIN, DIRECT)])
+    outcomes = system(voice, loop).run(
+        [ConfiguredQuestion(LONG, DIRECT), ConfiguredQuestion(CHAIN, DIRECT)]
+    )
     assert [o.answer for o in outcomes] == ["0", "7"]
 
 
 def test_an_empty_batch_is_no_outcome_and_a_system_can_be_awaited_on_a_running_loop(loop):
     made = system(Voice(echo), loop)
     assert made.run([]) == [] and len(made.rewards([], [], Weights())) == 0
-    assert asyncio.run(made.all([Job(CHAIN, DIRECT)])) == made.run([Job(CHAIN, DIRECT)])
+    assert asyncio.run(made.all([ConfiguredQuestion(CHAIN, DIRECT)])) == made.run(
+        [ConfiguredQuestion(CHAIN, DIRECT)]
+    )
 
 
 def test_the_table_says_that_nothing_was_answered_and_needs_as_many_rewards_as_jobs(loop):
-    jobs = [Job(CHAIN, DIRECT)]
+    jobs = [ConfiguredQuestion(CHAIN, DIRECT)]
     outcomes = system(Voice(lambda asked: "no"), loop).run(jobs)
     told = table(jobs, outcomes, np.zeros(1))
     assert told[["answered", "answer", "text"]].values.tolist() == [[0.0, "", "no"]]

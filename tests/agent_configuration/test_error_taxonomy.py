@@ -6,7 +6,7 @@ import pytest
 
 from lib.agent_configuration import error_taxonomy
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_system import Outcome
+from lib.agent_configuration.agent_system import ConfiguredAnswer
 from lib.agent_configuration.agent_team import Note
 from lib.agent_configuration.error_taxonomy import classify
 from lib.tasks import Item
@@ -44,7 +44,7 @@ def classified(
     return classify(
         item,
         made,
-        Outcome(right, answer, "", len(trail), 1, 1, 1, 0.0, 0.0, n, tools, 0, (), trail),
+        ConfiguredAnswer(right, answer, "", len(trail), 1, 1, 1, 0.0, 0.0, n, tools, 0, (), trail),
     )
 
 

@@ -18,7 +18,7 @@ from lib import config, stats
 from lib.agent_configuration import error_taxonomy, experiment
 from lib.agent_configuration.action_space import SINGLE, WORKFLOWS, Configuration
 from lib.agent_configuration.agent_models import Said
-from lib.agent_configuration.agent_system import Job, Outcome, System
+from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion, System
 from lib.agent_configuration.atoms import LIBRARY
 from lib.agent_configuration.encoders import EncoderError
 from lib.agent_configuration.questions import KINDS, questions
@@ -118,7 +118,7 @@ def runs(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
-def listened(jobs: list[Job]):
+def listened(jobs: list[ConfiguredQuestion]):
     """`System.run`, with all jobs kept."""
     run = System.run
 
@@ -130,7 +130,7 @@ def listened(jobs: list[Job]):
 
 
 @pytest.fixture(scope="module")
-def jobs() -> list[Job]:
+def jobs() -> list[ConfiguredQuestion]:
     """Every job that the agents of the whole study were given."""
     return []
 
@@ -225,7 +225,9 @@ def test_the_greedy_climb_never_goes_down_and_its_end_is_paid_what_it_says_and_t
         list(path.columns) == ["tried", "reward"] and path["tried"].iloc[0] == 1 and len(path) > 3
     )
     assert (path["tried"].diff().dropna() > 0).all() and (path["reward"].diff().dropna() >= 0).all()
-    told = place.play("team", [Job(item, results.climbed) for item in place.items("train", 1)])
+    told = place.play(
+        "team", [ConfiguredQuestion(item, results.climbed) for item in place.items("train", 1)]
+    )
     assert told["reward"].mean() == pytest.approx(path["reward"].iloc[-1], abs=1e-12)
     tested = of(results.tests, "greedy")
     assert set(tested["digest"]) == {results.climbed.digest} and set(tested["model"]) == {"team"}
@@ -343,7 +345,10 @@ def test_tables_can_be_played_again_one_episode_at_a_time(results, runs, place):
     policy = experiment.published(runs / "policy", place)
     items = place.items("test", ITEMS)
     chosen = policy.decide(torch.from_numpy(place.states(items))).configurations
-    jobs = [Job(item, one, experiment.TEST_DRAW) for item, one in zip(items, chosen, strict=True)]
+    jobs = [
+        ConfiguredQuestion(item, one, experiment.TEST_DRAW)
+        for item, one in zip(items, chosen, strict=True)
+    ]
     again = pd.concat([place.play("team", [job]) for job in jobs], ignore_index=True)
     told = results.tests[results.tests["model"] == "team"]
     assert_frame_equal(of(told, "arc")[list(again)], again, check_exact=True, check_dtype=False)
@@ -359,9 +364,11 @@ def answered(asked: common.Asked) -> Said:
 def test_who_of_several_is_ready_first_changes_no_outcome(workflow, loop):
     """What a lab model said before it says at once, so that in a training that goes on others are ready first than in
     one that nobody stopped: sums of dollars, and what one agent left behind another, are to be the same."""
-    job = Job(common.CHAIN, Configuration((WORKFLOWS.index(workflow), 1, 0, 2, 0, 2)))
+    job = ConfiguredQuestion(
+        common.CHAIN, Configuration((WORKFLOWS.index(workflow), 1, 0, 2, 0, 2))
+    )
 
-    def outcome(first: int) -> Outcome:
+    def outcome(first: int) -> ConfiguredAnswer:
         def wait(asked: common.Asked) -> float:
             return 0.001 + 0.02 * ((asked.key + 2 * len(asked.tools) - first) % 3)
 
@@ -428,8 +435,8 @@ def killed(what: str):
     the first one, or when it comes to its tests."""
     where, name, when = {
         "in an update": (System, "run", lambda number, jobs: number == 3),
-        "between savings": (sweep.Progress, "__call__", lambda number, done: number == 3),
-        "before any saving": (sweep.Progress, "__call__", lambda number, done: number == 1),
+        "between savings": (sweep.JobProgress, "__call__", lambda number, done: number == 3),
+        "before any saving": (sweep.JobProgress, "__call__", lambda number, done: number == 1),
         "in its tests": (System, "run", lambda number, jobs: jobs[0].item.split == "test"),
     }[what]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
@@ -459,7 +466,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_bytes_and_asks_nothing_t
     assert not (folder / "done.json").exists() and (folder / "rollouts.parquet").exists() == (
         saved > 0
     )
-    jobs: list[Job] = []
+    jobs: list[ConfiguredQuestion] = []
     monkeypatch.setattr(System, "run", listened(jobs))
     experiment.run(settings(), [NAMED[variant]], elsewhere, tmp_path)
     assert sum(job.item.split == "train" for job in jobs) == (UPDATES - saved) * BATCH

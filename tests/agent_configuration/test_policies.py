@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lib.agent_configuration import action_space, policies, policy_updates
 from lib.agent_configuration.policies import Parts, PromptPolicy
-from lib.agent_configuration.policy_updates import Batch, Rules, Side
+from lib.agent_configuration.policy_updates import EpisodeBatch, Rules, Side
 from lib.experiment import seeds
 
 INPUTS, HIDDEN = 4, 8
@@ -62,7 +62,9 @@ def test_masked_actions_stay_impossible_after_gradients_and_gradients_stay_finit
     for turn in range(6):
         drawn = policy.draw(at, dice(2, turn))
         rewards = torch.randn(64, generator=dice(3, turn))
-        batch = Batch(at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(64))
+        batch = EpisodeBatch(
+            at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(64)
+        )
         policy_updates.update(side, None, batch, Rules(entropy=0.5))
     assert all(torch.isfinite(weight).all() for weight in policy.parameters())
     assert all((a != b).any() for a, b in zip(before, policy.parameters(), strict=True))

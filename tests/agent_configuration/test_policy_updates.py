@@ -12,7 +12,7 @@ from torch.distributions import Categorical
 
 from lib.agent_configuration import policies, policy_updates
 from lib.agent_configuration.policies import Steps
-from lib.agent_configuration.policy_updates import Batch, Rules, Side
+from lib.agent_configuration.policy_updates import EpisodeBatch, Rules, Side
 from lib.experiment import seeds
 
 INPUTS = 3
@@ -28,10 +28,10 @@ def steps(episodes: list[int], places: list[int]) -> Steps:
     return Steps(torch.tensor(episodes), torch.tensor(places), *(torch.zeros(m) for _ in range(4)))
 
 
-def batch(rewards: list[float], told: Steps | None = None) -> Batch:
+def batch(rewards: list[float], told: Steps | None = None) -> EpisodeBatch:
     """Episodes of which only the rewards and the prompt decisions matter."""
     n = len(rewards)
-    return Batch(*torch.zeros(3, n, 6), told, torch.tensor(rewards), torch.arange(n))
+    return EpisodeBatch(*torch.zeros(3, n, 6), told, torch.tensor(rewards), torch.arange(n))
 
 
 class Coin(nn.Module):
@@ -71,7 +71,7 @@ def test_a_decision_is_paid_less_the_more_decisions_follow():
 # PPO -----------------------------------------------------------------------------------------------
 
 
-def toy(n: int, grouped: bool) -> tuple[Side, Batch]:
+def toy(n: int, grouped: bool) -> tuple[Side, EpisodeBatch]:
     """Structures of which those with workflow 3 are paid."""
     side, at = (
         Side.of(policies.structure_policy(INPUTS, hidden=16), INPUTS, 3e-3, not grouped),
@@ -79,7 +79,9 @@ def toy(n: int, grouped: bool) -> tuple[Side, Batch]:
     )
     drawn = side.policy.draw(at, dice(4))
     rewards = (drawn.actions[:, 0] == 3).float()
-    return side, Batch(at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(n) // 8)
+    return side, EpisodeBatch(
+        at, drawn.actions, drawn.logp.detach(), None, rewards, torch.arange(n) // 8
+    )
 
 
 def chance(side: Side, workflow: int) -> float:
@@ -138,7 +140,9 @@ def test_prompt_decisions_are_updated_with_their_own_advantages():
                 float(prompt.logits(first.states, first.allowed).softmax(-1)[:, 0].mean())
             )
         rewards = torch.tensor([float(len(agents[0])) for agents in chosen])
-        told = Batch(at, drawn.actions, drawn.logp.detach(), decided, rewards, torch.arange(128))
+        told = EpisodeBatch(
+            at, drawn.actions, drawn.logp.detach(), decided, rewards, torch.arange(128)
+        )
         said = policy_updates.update(structure, side, told, Rules())
         assert {"prompt_loss", "prompt_entropy", "prompt_value"} < set(said)
     assert chances[0] < chances[1] < chances[2]

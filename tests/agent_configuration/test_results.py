@@ -18,9 +18,9 @@ from lib.agent_configuration import action_space as spaces
 from lib.agent_configuration import embeddings, theorem_3_2
 from lib.agent_configuration import results as recorded
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_system import Job, Outcome
+from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion
 from lib.agent_configuration.agent_team import Note
-from lib.agent_configuration.experiment import TEST_DRAW, Results
+from lib.agent_configuration.experiment import TEST_DRAW, AgentConfigurationResults
 from lib.agent_configuration.questions import KINDS, questions
 from lib.agent_configuration.search import BASE
 from lib.agent_configuration.variants import TESTED
@@ -143,7 +143,7 @@ def trained(method: str, seed: int) -> tuple[list[dict], list[dict]]:
 
 
 @pytest.fixture(scope="module")
-def results() -> Results:
+def results() -> AgentConfigurationResults:
     tests, rollouts, learning = [], [], []
     for method in ACTS:
         for seed in range(1 if method in ONCE else 2):
@@ -155,7 +155,7 @@ def results() -> Results:
                 learning += learned
     greedy = pd.DataFrame({"tried": [1, 9, 17], "reward": [0.5, 1.0, 1.5]})
     parts = (pd.DataFrame(each) for each in (tests, rollouts, learning, []))
-    return Results(searched(), greedy, CHOICES["reason"], *parts)
+    return AgentConfigurationResults(searched(), greedy, CHOICES["reason"], *parts)
 
 
 @pytest.fixture(scope="module")
@@ -323,8 +323,10 @@ def test_calls_are_shown_one_by_one_and_escaped():
         Note("verifier", 1, "", None, "<think> well", 0.02, cut=True),
         Note("answerer", 2, "", "2", "<answer> 2 </answer>", 0.03),
     )
-    outcome = Outcome(True, "2", "", 3, 4, 9, 12, 2e-4, 0.03, 1, ("calculator",), 1, (), notes)
-    job = Job(TEST["mixed"][0], CHOICES["verify"], 0)
+    outcome = ConfiguredAnswer(
+        True, "2", "", 3, 4, 9, 12, 2e-4, 0.03, 1, ("calculator",), 1, (), notes
+    )
+    job = ConfiguredQuestion(TEST["mixed"][0], CHOICES["verify"], 0)
     markup, plain = agents.episode_html(job, outcome, 'a "b" <c>')
     assert "<c>" not in markup and "<b>" not in markup and "&lt;b&gt;" in markup
     assert markup.count("5px solid") == 2 and markup.count("5px dotted") == 1

@@ -14,14 +14,23 @@ from lib.agent_configuration import action_space, policies, policy_updates, work
 from lib.agent_configuration import synthetic_benchmark as glass
 from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.policies import PromptPolicy, Steps
-from lib.agent_configuration.policy_updates import Batch, Side
+from lib.agent_configuration.policy_updates import EpisodeBatch, Side
 from lib.agent_configuration.questions import KINDS
-from lib.agent_configuration.synthetic_benchmark import CALLS, PRESENT, ROLES, Shape, Worlds
+from lib.agent_configuration.synthetic_benchmark import (
+    CALLS,
+    PRESENT,
+    ROLES,
+    ConfigurationWorlds,
+    Shape,
+)
 
 SETTINGS = config.settings(profile="smoke").configuration
 K = len(KINDS)
-WORLDS = Worlds.together(
-    [Worlds.drawn(SETTINGS, seed, interaction, 1.0) for seed, interaction in enumerate((0.0, 1.5))]
+WORLDS = ConfigurationWorlds.together(
+    [
+        ConfigurationWorlds.drawn(SETTINGS, seed, interaction, 1.0)
+        for seed, interaction in enumerate((0.0, 1.5))
+    ]
 )
 
 
@@ -71,7 +80,7 @@ def test_a_logit_by_hand():
 def test_without_interaction_all_kinds_are_alike_and_with_it_what_they_change_sums_to_nothing():
     flat, bent = WORLDS.workflow[0], WORLDS.workflow[1]
     assert np.ptp(flat, axis=0).max() == pytest.approx(0.0) and np.ptp(bent, axis=0).min() > 0
-    main = Worlds.drawn(SETTINGS, 1, 0.0, 1.0).workflow[0]
+    main = ConfigurationWorlds.drawn(SETTINGS, 1, 0.0, 1.0).workflow[0]
     assert bent.mean(0) == pytest.approx(main.mean(0))
 
 
@@ -217,14 +226,14 @@ def test_flat_actions_mean_what_they_mean_in_the_lesson():
     ]
 
 
-def a_buffer() -> tuple[Batch, np.ndarray]:
+def a_buffer() -> tuple[EpisodeBatch, np.ndarray]:
     """Two kinds in one training: of the first all is paid more than of the second."""
     kinds, paid = (
         torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]),
         torch.tensor([5.0, 5.5, 6.0, 6.5, 1.0, 2.0, 3.0, 4.0]),
     )
     none = torch.zeros(8)
-    whole = Batch(
+    whole = EpisodeBatch(
         torch.zeros(8, 2),
         torch.zeros(8, 6, dtype=torch.int64),
         none,
@@ -290,8 +299,10 @@ def test_training_finds_what_is_paid():
     """Two worlds, a few hundred episodes: what is drawn is paid far more than at the start."""
     box = SETTINGS.glass.model_copy(update={"seeds": 2, "hidden": 16, "eval_points": [32, 384]})
     told = SETTINGS.model_copy(update={"glass": box})
-    worlds = Worlds.together([Worlds.drawn(told, seed, 1.0, 1.0) for seed in range(2)])
-    judge, found = glass.Judge(worlds), {}
+    worlds = ConfigurationWorlds.together(
+        [ConfigurationWorlds.drawn(told, seed, 1.0, 1.0) for seed in range(2)]
+    )
+    judge, found = glass.ConfigurationEvaluation(worlds), {}
     glass.trained(
         glass.UNDISCOUNTED,
         worlds,

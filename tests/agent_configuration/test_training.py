@@ -10,15 +10,15 @@ import torch
 
 from lib.agent_configuration import action_space
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_system import Outcome
+from lib.agent_configuration.agent_system import ConfiguredAnswer
 from lib.agent_configuration.policy_updates import Rules, joined
 from lib.agent_configuration.rewards import Weights
 from lib.agent_configuration.training import (
     KINDS,
-    Plan,
-    Policy,
+    ConfigurationPolicy,
+    ConfigurationTraining,
     Refining,
-    Training,
+    TrainingPlan,
     pairs,
     prefer_better,
     refine,
@@ -42,9 +42,11 @@ class Fake:
         self.asked += jobs
         return [self.outcome(job) for job in jobs]
 
-    def outcome(self, job) -> Outcome:
+    def outcome(self, job) -> ConfiguredAnswer:
         correct = WANTED[job.item.prompt] == job.configuration.workflow
-        return Outcome(correct, "7", "text", 1 + job.draw, 1, 1, 1, 0.0, 0.0, 0, (), 0, (), ())
+        return ConfiguredAnswer(
+            correct, "7", "text", 1 + job.draw, 1, 1, 1, 0.0, 0.0, 0, (), 0, (), ()
+        )
 
     def rewards(self, jobs, outcomes, weights) -> np.ndarray:
         return np.array([weights.alpha * o.correct - weights.beta_s * o.calls for o in outcomes])
@@ -60,26 +62,26 @@ def training(
     batch: int = BATCH,
     rate: float = 3e-3,
     grouped: bool = False,
-) -> Training:
-    policy = Policy(kind, STATES.shape[1], ATOMS, seed=seed)
-    plan = Plan(
+) -> ConfigurationTraining:
+    policy = ConfigurationPolicy(kind, STATES.shape[1], ATOMS, seed=seed)
+    plan = TrainingPlan(
         updates * batch, batch, (rate, rate), Rules(grouped=grouped), Weights(), 4 if grouped else 1
     )
-    return Training(policy, system or Fake(), items, STATES, plan, seed, played)
+    return ConfigurationTraining(policy, system or Fake(), items, STATES, plan, seed, played)
 
 
-def done(**told) -> Training:
+def done(**told) -> ConfigurationTraining:
     made = training(**told)
     made.run()
     return made
 
 
-def weights(policy: Policy) -> dict[str, bytes]:
+def weights(policy: ConfigurationPolicy) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in policy.arrays().items()}
 
 
 @cache
-def learnt() -> Training:
+def learnt() -> ConfigurationTraining:
     """Long enough to know what solves what. Change nothing about it."""
     return done(updates=8, batch=40, rate=1e-2)
 
@@ -87,7 +89,7 @@ def learnt() -> Training:
 # Learning ------------------------------------------------------------------------------------------
 
 
-def chances(policy: Policy) -> np.ndarray:
+def chances(policy: ConfigurationPolicy) -> np.ndarray:
     """Of the workflow that solves each question."""
     with torch.no_grad():
         hidden = policy.structure.trunk(torch.from_numpy(STATES))
@@ -103,7 +105,10 @@ def test_arc_learns_which_workflow_solves_which_question():
         "direct",
         "verify",
     ]
-    assert chances(Policy("hierarchy", 3, ATOMS)).max() < 0.2 and chances(policy).min() > 0.5
+    assert (
+        chances(ConfigurationPolicy("hierarchy", 3, ATOMS)).max() < 0.2
+        and chances(policy).min() > 0.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,7 @@ def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_policy_chooses_valid_configurations_of_the_right_roles(kind):
-    policy = Policy(kind, 3, ATOMS, seed=1)
+    policy = ConfigurationPolicy(kind, 3, ATOMS, seed=1)
     made = policy.decide(
         torch.from_numpy(STATES).repeat(150, 1), torch.Generator().manual_seed(0)
     ).configurations
@@ -168,7 +173,7 @@ def test_a_policy_chooses_valid_configurations_of_the_right_roles(kind):
 
 def test_what_a_flat_action_means():
     """An atom of another role, one that is told twice, and one of an agent that is not there are no atoms."""
-    flat = Policy("bandit", 3, ATOMS)
+    flat = ConfigurationPolicy("bandit", 3, ATOMS)
     assert flat._flat([2, 1, 2, 0, 1, 2, 2, 1, 2, 5, 0, 1, 7, 0, 6]) == Configuration(
         (2, 1, 2, 0, 1, 2), ((NAMES[1], NAMES[0]), (NAMES[4],), (NAMES[6], NAMES[5]))
     )
@@ -185,10 +190,10 @@ def test_what_a_flat_action_means():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_policys_first_weights_hang_on_its_seed_alone_and_travel_to_another(kind):
-    one = Policy(kind, 3, ATOMS, seed=3)
+    one = ConfigurationPolicy(kind, 3, ATOMS, seed=3)
     torch.rand(3)
     before = torch.get_rng_state()
-    same, other = (Policy(kind, 3, ATOMS, seed=seed) for seed in (3, 4))
+    same, other = (ConfigurationPolicy(kind, 3, ATOMS, seed=seed) for seed in (3, 4))
     assert torch.equal(torch.get_rng_state(), before)
     assert weights(one) == weights(same) != weights(other)
     assert weights(other.take(one.arrays())) == weights(one)
@@ -197,7 +202,7 @@ def test_a_policys_first_weights_hang_on_its_seed_alone_and_travel_to_another(ki
 
 
 @cache
-def whole(kind: str = "hierarchy", seed: int = 0) -> Training:
+def whole(kind: str = "hierarchy", seed: int = 0) -> ConfigurationTraining:
     """A training that nobody interrupted. Change nothing about it."""
     return done(kind=kind, seed=seed)
 
@@ -251,7 +256,7 @@ def test_rows_that_are_not_of_this_training_are_not_believed(other, items, kept,
 # Refinements ---------------------------------------------------------------------------------------
 
 
-def mean_logp(policy: Policy, made: Training) -> float:
+def mean_logp(policy: ConfigurationPolicy, made: ConfigurationTraining) -> float:
     """Of the structures that were right and in the best three tenths."""
     told, correct = (
         joined([batch for batch, _ in made.buffer]),
@@ -338,7 +343,7 @@ def test_preferring_changes_a_copy_and_widens_the_gap_between_pairs():
     assert weights(made.policy) == before and about == {"pairs": len(better)} and about["pairs"] > 5
     assert len(made.system.asked) == asked
 
-    def gap(judged: Policy) -> float:
+    def gap(judged: ConfigurationPolicy) -> float:
         with torch.no_grad():
             logp, _ = judged.structure.judge(played.states, played.structures)
         return float((logp[better] - logp[worse]).mean())
@@ -348,7 +353,7 @@ def test_preferring_changes_a_copy_and_widens_the_gap_between_pairs():
 
 
 def test_a_policy_without_masks_repairs_what_it_draws():
-    policy = Policy("hierarchy", 3, ATOMS, masked=False, seed=1)
+    policy = ConfigurationPolicy("hierarchy", 3, ATOMS, masked=False, seed=1)
     made = policy.decide(torch.from_numpy(STATES).repeat(200, 1), torch.Generator().manual_seed(0))
     drawn = [tuple(row) for row in made.structures.tolist()]
     assert [one.structure for one in made.configurations] == [

@@ -2,7 +2,14 @@
 
 from dataclasses import replace
 
-from lib.agent_configuration.variants import ALONE, NAMED, TESTED, UNMASKED, VARIANTS, Variant
+from lib.agent_configuration.variants import (
+    ALONE,
+    NAMED,
+    TESTED,
+    UNMASKED,
+    VARIANTS,
+    ConfigurationVariant,
+)
 
 
 def test_arc_without_masks_is_arc_but_for_its_masks_and_is_refined_as_well():
@@ -21,7 +28,7 @@ def test_all_baselines_of_the_paper_are_tested():
 
 def test_a_job_gets_all_of_an_arm_but_the_label():
     for variant in (*VARIANTS, *ALONE, UNMASKED):
-        assert Variant.from_handed(variant.handed()) == replace(variant, label="")
+        assert ConfigurationVariant.from_handed(variant.handed()) == replace(variant, label="")
 
 
 def test_only_arc_is_tested_with_the_larger_model():

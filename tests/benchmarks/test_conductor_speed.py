@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, PrinterCallback
 from lib import config
 from lib.conductor import data
 from lib.conductor.meta_policy_training import Conducted
-from lib.conductor.rollouts import Rollouts
+from lib.conductor.rollouts import RolloutFunction
 from lib.conductor.silence_libraries import quiet
 from lib.conductor.trainer import ConductorTrainer, configuration
 from lib.language_models import checkpoints
@@ -30,8 +30,11 @@ PROMPTS, MAX_TOKENS = 15, 48  # of a step (MAESTRO, Table 7: 15 prompts, five co
 LIMITS = {"lab-large": 8.0, "lab-policy": 8.0}  # a GRPO step, in plain steps
 LIMIT_CONDUCTOR = 0.04  # the Conductor's share of a step
 
+# Two threads wait for each other, which takes many times as long where another process has the second core.
+pytestmark = pytest.mark.usefixtures("one_thread")
 
-class TimedRollouts(Rollouts):
+
+class TimedRollouts(RolloutFunction):
     """Writes completions, and measures for how long."""
 
     seconds = 0.0
@@ -52,11 +55,9 @@ class TimedRollouts(Rollouts):
 @pytest.fixture(params=list(LIMITS))
 def policy(request, tmp_path):
     """Name of a lab model, and a folder with one of its shape and random weights."""
-    torch.set_num_threads(2)
     folder = tmp_path / "policy"
     checkpoints.save(checkpoints.fresh(SETTINGS.lab.models[request.param], 0), folder)
-    yield request.param, folder
-    torch.set_num_threads(1)
+    return request.param, folder
 
 
 def train(name, folder, steps, out) -> tuple[ConductorTrainer, TimedRollouts]:

@@ -16,17 +16,17 @@ from lib.experiment import seeds
 from lib.language_models import checkpoints
 from lib.language_models.chat_template import call
 from lib.language_models.kv_cache_forward import Forward
-from lib.language_models.serving.chat_completions import Model
+from lib.language_models.serving.chat_completions import ServedModel
 from lib.language_models.serving.transport import LabTransport
 from lib.language_models.tokenizer import encode
 from lib.llm.client import Client
 from lib.rl.expert_pool import Pool
-from lib.rl.generators import Lab
+from lib.rl.generators import LabGenerator
 from lib.tool_orchestration import episode_specs, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_environment import Desk, Own, roll
-from lib.tool_orchestration.tool_menu import FUNCTIONS, Menu, Preference
-from tests.benchmarks.clock import seconds
+from lib.tool_orchestration.tool_menu import FUNCTIONS, ToolMenu, UserPreference
+from tests.benchmarks.clock import compare, relax, scale
 
 GOAL = 4.0
 SETTINGS = config.load("laptop")
@@ -38,7 +38,7 @@ BATCH = TOOLS.groups * TOOLS.rollouts
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-class Calling(Lab):
+class Calling(LabGenerator):
     """Writes as any orchestrator of the lab does, and then says a call in place of what it wrote."""
 
     def write(self, contexts, keys, temperature):
@@ -57,7 +57,7 @@ def desk():
         {word: name for word, name in TOOLS.models.items() if word in WORDS},
     )
     models = {
-        word: Model(word, Forward(checkpoints.fresh(shapes[word], i)))
+        word: ServedModel(word, Forward(checkpoints.fresh(shapes[word], i)))
         for i, word in enumerate(names)
     }
     priced = {
@@ -89,8 +89,8 @@ def wanted(n: int) -> list[Assignment]:
     return [
         Assignment(
             item,
-            Menu(tuple(told[WORDS[i]] for i in rng.permutation(len(WORDS)))),
-            Preference(1.0, 0.5, 0.5),
+            ToolMenu(tuple(told[WORDS[i]] for i in rng.permutation(len(WORDS)))),
+            UserPreference(1.0, 0.5, 0.5),
         )
         for item in questions
     ]
@@ -103,13 +103,15 @@ def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_af
     played = roll(voice, desk, asked, TOOLS.rounds, 0, own)
     counts = Counter(name for e in played for name in e.calls)
     assert set(counts) == set(WORDS) and all(len(e.calls) >= 2 and e.cost_usd > 0 for e in played)
-    together = seconds(lambda: roll(voice, desk, asked, TOOLS.rounds, 0, own))
-    alone = seconds(
-        lambda: [roll(voice, desk, [each], TOOLS.rounds, 0, own) for each in asked[:ALONE]]
+    goal, alone = relax(GOAL), scale(ALONE, least=4)
+    times = compare(
+        lambda: [roll(voice, desk, [each], TOOLS.rounds, 0, own) for each in asked[:alone]],
+        lambda: roll(voice, desk, asked, TOOLS.rounds, 0, own),
+        goal,
+        units=(alone, len(asked)),
     )
-    ratio = alone / ALONE / (together / len(asked))
     print(
-        f"\n{len(asked)} episodes with {counts.total()} calls: {together:.2f} s at once, "
-        f"{alone / ALONE * len(asked):.2f} s one by one: {ratio:.1f}x; {len(asked) / together:.0f} episodes/s"
+        f"\n{len(asked)} episodes with {counts.total()} calls: {len(asked) * times.fast:.2f} s at once, "
+        f"{len(asked) * times.slow:.2f} s one by one: {times.ratio:.1f}x; {1 / times.fast:.0f} episodes/s"
     )
-    assert ratio >= GOAL
+    assert times.ratio >= goal

@@ -7,7 +7,7 @@ from lib.budgeted_routing import experiment as study
 from lib.conductor.silence_libraries import quiet
 from lib.language_models.in_process_client import Asker
 from lib.language_models.kv_cache_forward import Forward
-from lib.language_models.serving.chat_completions import Model
+from lib.language_models.serving.chat_completions import ServedModel
 from lib.tool_orchestration import experiment as tools
 from tests.language_models import tiny
 
@@ -40,7 +40,9 @@ def runs(tmp_path_factory):
 def lab_asker():
     """A lab model that writes words at random, at a price."""
     made = Asker(
-        Model("lab-nano", Forward(tiny.model(0)), {"dollars_per_1k_tokens": 0.001}, max_tokens=24)
+        ServedModel(
+            "lab-nano", Forward(tiny.model(0)), {"dollars_per_1k_tokens": 0.001}, max_tokens=24
+        )
     )
     yield made
     made.close()

@@ -5,7 +5,7 @@ import json
 
 import pandas as pd
 
-from lib.budgeted_routing.experiment import Results
+from lib.budgeted_routing.experiment import BudgetedRoutingResults
 from lib.budgeted_routing.variants import Budgets
 
 KINDS = ("short", "short", "middle", "middle", "long", "long")  # of the six questions
@@ -176,7 +176,7 @@ def strategies(correct: bool = True) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def study(acts=ACTS, seeds: int = 2, late: str = L, correct: bool = True) -> Results:
+def study(acts=ACTS, seeds: int = 2, late: str = L, correct: bool = True) -> BudgetedRoutingResults:
     own = [
         episode(
             i,
@@ -193,4 +193,6 @@ def study(acts=ACTS, seeds: int = 2, late: str = L, correct: bool = True) -> Res
     ]
     frames = (pd.DataFrame(rows) for rows in (all_tests(acts, seeds), trained(seeds, late), own))
     empty = pd.DataFrame()
-    return Results(strategies(correct), *frames, empty, Budgets(WORDS, PRICE, 1e-6), 1e-8)
+    return BudgetedRoutingResults(
+        strategies(correct), *frames, empty, Budgets(WORDS, PRICE, 1e-6), 1e-8
+    )

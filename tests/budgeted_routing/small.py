@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from lib import config as params
 from lib import tasks
-from lib.budgeted_routing.budget_episodes import Task
+from lib.budgeted_routing.budget_episodes import BudgetTask
 from lib.config import LearnSettings, Params, RoutingSettings
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import conversation
@@ -22,7 +22,7 @@ from lib.llm.client import Client
 from lib.llm.transport import InProcess
 from lib.rl import call_protocol, sft_warmup
 from lib.rl.expert_pool import Heard, Pool, Query
-from lib.rl.token_ppo import Learner, Sample
+from lib.rl.token_ppo import Sample, TokenPPO
 from lib.tasks import Item
 from tests.language_models import tiny
 from tests.llm import server
@@ -60,7 +60,7 @@ def learn(**changes: Any) -> LearnSettings:
     return params.validate(SMOKE.learn.model_dump() | plain | changes, LearnSettings, "a test")
 
 
-def parts(made: Learner, told: Sequence[Sample]) -> list:
+def parts(made: TokenPPO, told: Sequence[Sample]) -> list:
     """What the learner reads in one pass each, minibatch after minibatch."""
     return [part for minibatch in made._minibatches(told) for part in minibatch]
 
@@ -79,8 +79,8 @@ def items(n: int, difficulty: Any = (1, 2, 3), split: str = "test", seed: int = 
     return tasks.draw("chain", split, n, difficulty, seed=seed)
 
 
-def task(item: Item, budget: float = 1.0, label: str = "low", style: str = "soft") -> Task:
-    return Task(item, style, label, budget)
+def task(item: Item, budget: float = 1.0, label: str = "low", style: str = "soft") -> BudgetTask:
+    return BudgetTask(item, style, label, budget)
 
 
 class Scripted:
@@ -243,8 +243,8 @@ def drift(model: torch.nn.Module, by: float, seed: int = 0) -> None:
 
 def learner(
     seed: int = 0, accelerator=None, policy=None, total: int = 100, pad: int = 0, **changes: Any
-) -> Learner:
-    return Learner(policy or toy(), learn(**changes), pad, total, seed, accelerator)
+) -> TokenPPO:
+    return TokenPPO(policy or toy(), learn(**changes), pad, total, seed, accelerator)
 
 
 def samples(n: int = 6, seed: int = 0, words: int = 12, groups: int = 2) -> list[Sample]:

@@ -47,9 +47,9 @@ def episodes() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def results() -> corl.Results:
+def results() -> corl.BudgetedRoutingResults:
     empty, budgets = pd.DataFrame(), Budgets({}, {}, 1.0)
-    return corl.Results(empty, episodes(), empty, empty, empty, budgets, 0.0)
+    return corl.BudgetedRoutingResults(empty, episodes(), empty, empty, empty, budgets, 0.0)
 
 
 # CoRL ---------------------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lib.budgeted_routing.budget_episodes import Episode, roll
+from lib.budgeted_routing.budget_episodes import BudgetEpisode, roll
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import conversation
 from lib.rl import call_protocol
 from lib.rl import rollout as playing
 from lib.rl.expert_pool import Heard, Query, drawn
-from lib.rl.generators import Hub, Lab
+from lib.rl.generators import Hub, LabGenerator
 from lib.rl.rollout import draws
 from tests.budgeted_routing import small
 from tests.budgeted_routing.small import (
@@ -31,13 +31,13 @@ ITEM = ITEMS[0]
 RIGHT, WRONG = answer(ITEM.answer), answer((int(ITEM.answer) + 1) % 10)
 
 
-def played(*turns: str, pool=None, budget: float = 1.0, rounds: int = 4, **voice) -> Episode:
+def played(*turns: str, pool=None, budget: float = 1.0, rounds: int = 4, **voice) -> BudgetEpisode:
     """One scripted episode."""
     (episode,) = roll(Scripted(*turns, **voice), pool or Choir(), [task(ITEM, budget)], rounds, 0)
     return episode
 
 
-def others(episode: Episode) -> str:
+def others(episode: BudgetEpisode) -> str:
     """What nobody of ours wrote, the prompt left out."""
     told = list(zip(episode.ids, episode.mask, strict=True))[episode.prompt :]
     return lab.decode([i for i, mine in told if not mine])
@@ -195,11 +195,11 @@ def noticed(query: Query) -> Heard:
     return Heard(f"<answer> {query.key % 10} </answer>", 1e-5 * (query.key % 7))
 
 
-def batch(wanted, key: int = 3, temperature: float = 1.0) -> list[Episode]:
-    return roll(Lab(small.schooled(), 32, 8), Choir(noticed), wanted, 4, key, temperature)
+def batch(wanted, key: int = 3, temperature: float = 1.0) -> list[BudgetEpisode]:
+    return roll(LabGenerator(small.schooled(), 32, 8), Choir(noticed), wanted, 4, key, temperature)
 
 
-def rows(episodes: list[Episode]) -> list:
+def rows(episodes: list[BudgetEpisode]) -> list:
     return [(e.ids, e.mask, e.exchanges, e.correct, e.cost_usd) for e in episodes]
 
 
@@ -207,7 +207,7 @@ WANTED = [task(item, 1.0, word) for item in items(10) for word in call_protocol.
 
 
 @pytest.fixture(scope="module")
-def together() -> list[Episode]:
+def together() -> list[BudgetEpisode]:
     return batch(WANTED)
 
 
@@ -262,7 +262,10 @@ def hub() -> Hub:
 
 
 def test_a_hub_model_has_the_same_prompts_and_texts_as_the_labs_engine(hub):
-    asked, mine = call_protocol.messages("hard", "low", ITEM.prompt), Lab(small.schooled(), 32, 8)
+    asked, mine = (
+        call_protocol.messages("hard", "low", ITEM.prompt),
+        LabGenerator(small.schooled(), 32, 8),
+    )
     assert hub.prompt(asked) == mine.prompt(asked)
     assert hub.encode("<response> 7 </response>") == mine.encode("<response> 7 </response>")
     assert hub.decode(hub.prompt(asked)) == mine.decode(mine.prompt(asked))
@@ -271,7 +274,7 @@ def test_a_hub_model_has_the_same_prompts_and_texts_as_the_labs_engine(hub):
 
 
 def test_greedy_turns_of_a_hub_model_are_those_of_the_labs_engine(hub):
-    mine = Lab(small.schooled(), 32, 8)
+    mine = LabGenerator(small.schooled(), 32, 8)
     contexts = [
         mine.prompt(call_protocol.messages("soft", word, item.prompt))
         for item in ITEMS
@@ -310,7 +313,7 @@ def test_a_turn_of_a_hub_model_that_ends_by_itself_keeps_its_end_and_no_padding(
 def test_new_weights_are_heard_after_a_refresh():
     """The engine has a copy of the weights."""
     model = small.toy(words=len(lab.tokenizer()))
-    voice = Lab(model, 8, 8)
+    voice = LabGenerator(model, 8, 8)
     context = [voice.prompt(call_protocol.messages("soft", "low", ITEM.prompt))]
     before = voice.write(context, [1], 1.0)
     small.drift(model, 1.0)
@@ -361,7 +364,7 @@ def test_turns_of_a_hub_model_end_where_a_turn_ends(hub):
 
 def test_a_turn_fits_where_it_can_be_written_to_its_end():
     model = small.toy(words=len(lab.tokenizer()))  # a window of 64
-    for voice in (Lab(model, 20, 8), Hub(model, lab.tokenizer(), 20, 8)):
+    for voice in (LabGenerator(model, 20, 8), Hub(model, lab.tokenizer(), 20, 8)):
         assert voice.fits([1] * 44) and not voice.fits([1] * 45)
         assert len(voice.write([[5] * 44], [0], 1.0)[0]) <= 20
 

@@ -195,7 +195,7 @@ def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(
 ):
     """The table is written first, so it may know more than the checkpoint: those rows are to be left out."""
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(command.Learner, "save", dying(command.Learner.save, 2))
+        patch.setattr(command.TokenPPO, "save", dying(command.TokenPPO.save, 2))
         run(place, "killed")
     assert run(place, "killed") == 0
     whole, broken = (

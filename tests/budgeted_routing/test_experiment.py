@@ -40,7 +40,7 @@ from lib.rl import (
 from lib.rl import expert_pool as expert_pool
 from lib.rl import rollout as interleaved_episodes
 from lib.rl.expert_pool import TRIES, Heard
-from lib.rl.generators import Lab
+from lib.rl.generators import LabGenerator
 from tests.budgeted_routing import small
 from tests.budgeted_routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
 from tests.budgeted_routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task
@@ -179,7 +179,7 @@ def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models
     """Played again from the folder, it says the same: the engine knew the weights of the last update."""
     (trained,) = find_jobs(runs, "/corl/seed-0")
     own, model = settings(), checkpoints.load(trained / "model")
-    voice = Lab(model, own.routing.turn_tokens, own.routing.response_tokens)
+    voice = LabGenerator(model, own.routing.turn_tokens, own.routing.response_tokens)
     asked = variants.examined(
         CORL.style, experiment.test_items(own.routing), results.budgets, own.routing
     )
@@ -218,8 +218,8 @@ def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
 @pytest.mark.parametrize(
     ("variant", "killed", "left"),
     [
-        (HARD, (experiment.Learner, "update", 4), [2, 3]),  # the last checkpoint is of the second
-        (CORL, (experiment.Learner, "save", 2), [2, 3]),  # between the tables and the checkpoint
+        (HARD, (experiment.TokenPPO, "update", 4), [2, 3]),  # the last checkpoint is of the second
+        (CORL, (experiment.TokenPPO, "save", 2), [2, 3]),  # between the tables and the checkpoint
         (CORL, (experiment.ControllerRun, "_test", 1), []),
     ],
     ids=["step", "save", "test"],

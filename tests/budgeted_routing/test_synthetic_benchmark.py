@@ -13,7 +13,7 @@ from scipy import stats as scipy_stats
 
 from lib import config, stats
 from lib.budgeted_routing import synthetic_benchmark
-from lib.budgeted_routing.synthetic_benchmark import BUDGETS, CORL, Strategy, World
+from lib.budgeted_routing.synthetic_benchmark import BUDGETS, CORL, RoutingWorlds, Strategy
 from lib.config import ParamsError
 from lib.experiment import results_table, seeds
 from lib.rl import losses
@@ -28,7 +28,7 @@ def glass(**changes):
     return config.validate(told, config.RoutingGlassSettings, "a test")
 
 
-def queries(world: World, own, name="test", n=40):
+def queries(world: RoutingWorlds, own, name="test", n=40):
     """What is seen of n queries for each controller, and what follows for their kinds."""
     drawn = synthetic_benchmark.draws(own, name, n)[..., : own.kinds + 1].repeat(
         len(world.correct) // own.seeds, 1, 1
@@ -37,7 +37,7 @@ def queries(world: World, own, name="test", n=40):
     return kind, seen, world.belief(seen)
 
 
-def anything(world: World, n: int, seed: int) -> Strategy:
+def anything(world: RoutingWorlds, n: int, seed: int) -> Strategy:
     """Some strategy that draws all its choices, each query's anew."""
     groups, options = world.price.shape
     shape, rng = (groups, len(world.limit), n), seeds.rng("test", "glass", "strategy", seed=seed)
@@ -49,12 +49,12 @@ def anything(world: World, n: int, seed: int) -> Strategy:
     return Strategy(first, second)
 
 
-def tiny(reply_signal_accuracy=0.8) -> World:
+def tiny(reply_signal_accuracy=0.8) -> RoutingWorlds:
     """One kind of two seldom helps: itself .3, a cheap expert .6 and a dear one .9, whatever the kind."""
     correct = torch.tensor([[[0.3, 0.6, 0.9], [0.3, 0.6, 0.9]]])
     limit = torch.tensor([1.0, 5.0, 100.0])
     price = torch.tensor([[0.0, 1.0, 4.0]])
-    return World(correct, price, limit, torch.ones(1, 1, 1), reply_signal_accuracy)
+    return RoutingWorlds(correct, price, limit, torch.ones(1, 1, 1), reply_signal_accuracy)
 
 
 BELIEF = torch.tensor([[[0.5, 0.5]]])  # in its two kinds
@@ -162,9 +162,9 @@ def test_what_cannot_be_a_world_is_refused():
         {"price": -world.price},
     ):
         with pytest.raises(ValueError, match="chances must lie"):
-            World(**(vars(world) | change))
+            RoutingWorlds(**(vars(world) | change))
     with pytest.raises(ValueError, match="noise must be above 0"):
-        World(**(vars(world) | {"noise": torch.zeros(1, 1, 1)}))
+        RoutingWorlds(**(vars(world) | {"noise": torch.zeros(1, 1, 1)}))
 
 
 def played(own, variant=CORL, rows=6_000):
@@ -205,7 +205,9 @@ def test_the_reply_is_no_token_of_the_controllers_own():
 def test_right_is_paid_within_the_budget_only_unless_the_reward_knows_none():
     own = glass(seeds=2)
     world, _, _, bound = played(own, rows=600)
-    loose = played(own, synthetic_benchmark.Variant("loose", bound=False), rows=600)[3]
+    loose = played(
+        own, synthetic_benchmark.SyntheticRoutingVariant("loose", bound=False), rows=600
+    )[3]
     cost_usd = torch.gather(world.price, 1, bound.did.flatten(1)).view_as(bound.did).sum(-1)
     beyond = cost_usd > world.limit[torch.arange(600) % 3]
     assert beyond.any() and not bound.reward[beyond].any()

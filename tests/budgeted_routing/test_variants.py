@@ -84,7 +84,7 @@ def test_budgets_in_numbers_are_dollars_in_units_and_the_prompt_says_which():
         and 20 < np.median(units) < 40
         and len(set(units)) > 40
     )
-    assert numbered(ITEMS[0], 40, BUDGETS) == variants.Task(
+    assert numbered(ITEMS[0], 40, BUDGETS) == variants.BudgetTask(
         ITEMS[0], "number", "040", pytest.approx(4e-5)
     )
 
@@ -106,7 +106,7 @@ def test_every_question_is_asked_under_every_budget_in_order(name):
 
 def test_a_variant_changes_the_trainer_and_nothing_else():
     made = make_variant("KL 0.1, whole", kl=0.1, average="token")
-    assert made == variants.Variant(
+    assert made == variants.RoutingVariant(
         "kl-0-1-whole", "KL 0.1, whole", "soft", {"kl": 0.1, "average": "token"}
     )
     other = make_variant("No baseline", "hard", lam=0.5)

@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM, PrinterCallback
 from lib import config
 from lib.conductor import data
 from lib.conductor.rewards import COMPONENTS, said
-from lib.conductor.rollouts import Rollouts
+from lib.conductor.rollouts import RolloutFunction
 from lib.conductor.silence_libraries import quiet
 from lib.conductor.trainer import ConductorTrainer, configuration
 from lib.conductor.weighting import Weighting
@@ -142,7 +142,7 @@ def trainer(
             layer,
             sees,
             extra,
-            Rollouts(seed, settings.temperature, settings.max_tokens) if engine else None,
+            RolloutFunction(seed, settings.temperature, settings.max_tokens) if engine else None,
             callbacks,
         )
         made.remove_callback(PrinterCallback)

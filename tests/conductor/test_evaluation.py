@@ -6,9 +6,9 @@ import torch
 
 from lib import tasks
 from lib.conductor import data, evaluation
-from lib.conductor.evaluation import Reply
+from lib.conductor.evaluation import ItemReply
 from lib.conductor.meta_policy_training import Conducted
-from lib.conductor.reward_model import Preference
+from lib.conductor.reward_model import PreferenceReward
 from lib.conductor.rewards import COMPONENTS, brevity, well_formed
 from lib.conductor.weighting import Fixed
 from lib.language_models.chat_template import conversation, token
@@ -22,9 +22,9 @@ REASONING, STORY, TRANSLATION = ITEMS[:3]
 WRONG = "<answer> nothing </answer>"
 
 
-def said(item, *texts: str) -> list[Reply]:
+def said(item, *texts: str) -> list[ItemReply]:
     return [
-        Reply(item, text, tuple(encode(text)), tuple(conversation(question(item))))
+        ItemReply(item, text, tuple(encode(text)), tuple(conversation(question(item))))
         for text in texts
     ]
 
@@ -116,7 +116,7 @@ def test_what_a_reply_is_made_to_begin_with_is_part_of_text_and_tokens(policy):
 
 @pytest.fixture(scope="module")
 def reward_model(taught):
-    return Preference(taught[0])
+    return PreferenceReward(taught[0])
 
 
 def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model):
@@ -148,7 +148,7 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
 
 def test_the_reference_is_read_after_the_thought(policy, reward_model):
     """ppl of one reply, by transformers, token by token."""
-    reply = Reply(
+    reply = ItemReply(
         TRANSLATION, "<think> a </think> <answer> b </answer>", tuple(encode("<answer>")), (2, 5, 9)
     )
     frame = evaluation.components(

@@ -315,7 +315,7 @@ def test_a_setting_that_no_arm_reads_changes_no_job(place, change):
     assert changed(place, **change) == set()
 
 
-def versions_read(place, monkeypatch, variant: variants.Variant) -> set[str]:
+def versions_read(place, monkeypatch, variant: variants.ConductorVariant) -> set[str]:
     """Names of the modules whose VERSION is in the key of an arm's job."""
     before = keys(place, [variant])
     modules = (

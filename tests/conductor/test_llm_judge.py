@@ -9,7 +9,16 @@ import pytest
 
 from lib import config
 from lib.conductor import data
-from lib.conductor.llm_judge import NO_OPINION, TRIES, VOTES, Judge, majority, prompt, read, voted
+from lib.conductor.llm_judge import (
+    NO_OPINION,
+    TRIES,
+    VOTES,
+    JudgeReward,
+    majority,
+    prompt,
+    read,
+    voted,
+)
 from lib.experiment import seeds
 from lib.llm.client import Client
 from lib.llm.client_factory import opened
@@ -47,8 +56,10 @@ class Answers:
         return SimpleNamespace(text=text)
 
 
-def graded(client, *replies: str, think: bool = False, asked="What?") -> tuple[Judge, list[float]]:
-    judge = Judge(client, "some", think)
+def graded(
+    client, *replies: str, think: bool = False, asked="What?"
+) -> tuple[JudgeReward, list[float]]:
+    judge = JudgeReward(client, "some", think)
     return judge, judge(
         [asked] * len(replies), replies, ["seven"] * len(replies), row=[0] * len(replies)
     )
@@ -213,8 +224,8 @@ def test_the_scripted_judge_finds_the_reference_good_and_something_else_not(tmp_
 # With a client ------------------------------------------------------------------------------------
 
 
-def scripted(tmp_path, model: str = "scripted-large") -> Judge:
-    return Judge(partial(opened, LLM, "test", tmp_path, tmp_path), model)
+def scripted(tmp_path, model: str = "scripted-large") -> JudgeReward:
+    return JudgeReward(partial(opened, LLM, "test", tmp_path, tmp_path), model)
 
 
 def test_it_can_be_asked_again_though_more_wait_than_may_ask_at_once():
@@ -225,7 +236,7 @@ def test_it_can_be_asked_again_though_more_wait_than_may_ask_at_once():
         return completion(body["model"], "0.5", 1, 1)
 
     many = 3 * LLM.models["scripted-large"].concurrency
-    judge = Judge(partial(Client, LLM, {"scripted": InProcess(slow)}), "scripted-large")
+    judge = JudgeReward(partial(Client, LLM, {"scripted": InProcess(slow)}), "scripted-large")
     for _ in range(3):
         assert judge(["What?"] * many, [GOOD] * many, ["seven"] * many) == [0.5] * many
 
@@ -300,7 +311,7 @@ def test_a_number_from_0_to_1_is_read(text, number):
 def test_texts_and_messages_are_the_same_to_it():
     client = Answers("0.9")
     graded(client, GOOD)
-    judge = Judge(client, "some")
+    judge = JudgeReward(client, "some")
     judge(
         [[{"role": "user", "content": "What?"}]],
         [[{"role": "assistant", "content": GOOD}]],

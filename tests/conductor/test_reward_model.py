@@ -8,7 +8,7 @@ from transformers import AutoModelForSequenceClassification
 
 from lib import tasks
 from lib.conductor import data, reward_model
-from lib.conductor.reward_model import Pair, Preference, pairs
+from lib.conductor.reward_model import Pair, PreferenceReward, pairs
 from lib.experiment import artifacts
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.training.training_data import dialogue, question
@@ -29,8 +29,8 @@ def correct(forward) -> list[Pair]:
 
 
 @pytest.fixture(scope="module")
-def model(taught) -> Preference:
-    return Preference(taught[0])
+def model(taught) -> PreferenceReward:
+    return PreferenceReward(taught[0])
 
 
 def asked(n: int, split: str = "test") -> tuple[list, list[str]]:
@@ -151,7 +151,7 @@ def test_a_folder_without_a_model_is_refused(content, tmp_path, taught):
     if content:
         (tmp_path / "config.json").write_bytes((taught[0] / "config.json").read_bytes())
     with pytest.raises((OSError, ValueError)):
-        Preference(tmp_path)
+        PreferenceReward(tmp_path)
 
 
 def test_references_are_compared_too(correct):
@@ -181,7 +181,7 @@ def test_its_name_is_that_of_the_reward(model):
 
 
 def test_most_scores_are_neither_0_nor_1(taught, forward):
-    model = Preference(taught[0])
+    model = PreferenceReward(taught[0])
     held = pairs(forward, "dev", 12, 2, 1.0, 0.0, 0)
     scores = torch.tensor(
         model(
@@ -193,15 +193,15 @@ def test_most_scores_are_neither_0_nor_1(taught, forward):
 
 def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
     held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
-    counted = reward_model.agreement(Preference(taught[0]), held, tmp_path / "scale.json")
+    counted = reward_model.agreement(PreferenceReward(taught[0]), held, tmp_path / "scale.json")
     assert counted["pairs"].sum() == len({pair.item.key for pair in held}) < len(held)
     again = reward_model.agreement(
-        Preference(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s"
+        PreferenceReward(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s"
     )
     assert (counted["correct"] + again["correct"] == counted["pairs"]).all()
 
 
 def test_agreement_without_a_pair_is_an_empty_table_and_the_scale_is_plain(taught, tmp_path):
-    counted = reward_model.agreement(Preference(taught[0]), [], tmp_path / "scale.json")
+    counted = reward_model.agreement(PreferenceReward(taught[0]), [], tmp_path / "scale.json")
     assert counted.empty and list(counted.columns) == ["group", "correct", "pairs"]
     assert artifacts.read_json(tmp_path / "scale.json") == {"centre": 0.0, "spread": 1.0}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lib.conductor import data
-from lib.conductor.rollouts import Rollouts
+from lib.conductor.rollouts import RolloutFunction
 from lib.language_models.chat_template import conversation, token
 from lib.language_models.tokenizer import EOS
 from lib.language_models.training.training_data import question
@@ -25,7 +25,7 @@ def trainer(policy):
 
 def rolled(trainer, seed: int = 0, step: int = 0, temperature: float = 1.0) -> dict[str, list]:
     trainer.state.global_step = step
-    return Rollouts(seed, temperature, 11)(PROMPTS, trainer)
+    return RolloutFunction(seed, temperature, 11)(PROMPTS, trainer)
 
 
 def test_what_trl_needs_is_there(trainer):

@@ -12,7 +12,7 @@ from lib.conductor import rewards as five_rewards
 from lib.conductor import weighting as weightings
 from lib.conductor.meta_policy_training import Anchored, Conducted, chosen, lots, stacked
 from lib.conductor.rewards import COMPONENTS, centred
-from lib.conductor.synthetic_benchmark import Player, Stack, World
+from lib.conductor.synthetic_benchmark import Player, RewardWorld, Stack
 from lib.experiment import seeds
 from lib.rl import losses
 from tests.conductor import small
@@ -22,7 +22,7 @@ GLASS = config.load("laptop").conductor.glass.model_copy(
     update={"seeds": 3, "steps": 40, "map_seeds": 2}
 )
 HEAD = config.load("laptop").conductor.head
-WORLD = World(0.9, 0.3)
+WORLD = RewardWorld(0.9, 0.3)
 
 
 def learned(kind, head, draws, names):
@@ -111,7 +111,7 @@ def test_the_same_share_of_prompts_is_verified_for_all_rollouts_of_a_prompt():
 
 
 def test_proxies_agree_with_quality_as_the_knobs_say():
-    stack = Stack(GLASS, [WORLD, World(0.5, -0.2)], 2)
+    stack = Stack(GLASS, [WORLD, RewardWorld(0.5, -0.2)], 2)
     assert stack.quality.norm(dim=-1) == pytest.approx(1, abs=1e-5)
     told = torch.einsum("sckd,scd->sck", stack.proxies, stack.quality)
     expected = torch.stack(
@@ -123,7 +123,7 @@ def test_proxies_agree_with_quality_as_the_knobs_say():
 
 
 def test_a_seed_has_the_same_draws_in_every_world_and_among_any_number_of_seeds():
-    few, many = Stack(GLASS, [WORLD], 2), Stack(GLASS, [WORLD, World(0.9, -0.3)], 4)
+    few, many = Stack(GLASS, [WORLD], 2), Stack(GLASS, [WORLD, RewardWorld(0.9, -0.3)], 4)
     for name, drawn in few.draws(3).items():
         other = many.draws(3)[name]
         assert torch.equal(drawn, other[:2]) and torch.equal(other[:4], other[4:]), name
@@ -185,7 +185,7 @@ def test_an_arm_does_not_depend_on_the_worlds_beside_it(reached):
     settings = GLASS.model_copy(update={"steps": 10})
     player = synthetic_benchmark.players(GLASS, HEAD)["Conductor"]
     alone = synthetic_benchmark.play(Stack(settings, [WORLD], 2), player)["reward"].to_numpy()
-    beside = synthetic_benchmark.play(Stack(settings, [World(0.9, -0.3), WORLD], 2), player)[
+    beside = synthetic_benchmark.play(Stack(settings, [RewardWorld(0.9, -0.3), WORLD], 2), player)[
         "reward"
     ].to_numpy()[len(alone) :]
     assert np.allclose(alone, beside, atol=1e-5)

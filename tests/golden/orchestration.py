@@ -118,7 +118,7 @@ def _play_and_read(
     posed = [*decision_benchmark.load()[:SITUATIONS], *decision_benchmark.made_up(4)]
     artifacts.write_parquet(
         folder / "answers.parquet",
-        decision_benchmark.answers([Rational(), decision_benchmark.Lot()], posed),
+        decision_benchmark.answers([Rational(), decision_benchmark.UniformDecider()], posed),
     )
     return result
 

@@ -362,7 +362,7 @@ READERS = {
     "settings": Reader(
         "data/settings.json",
         _text("data/settings.json", '{"zoo": {}}'),
-        lambda f: dvc_stage.parameters(dvc_stage.Stage("x", ("zoo",), ()), f),
+        lambda f: dvc_stage.parameters(dvc_stage.LessonStage("x", ("zoo",), ()), f),
         takes=("UTF-16",),
         own={"no section": b'{"z": 1}'},
     ),

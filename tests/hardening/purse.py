@@ -31,7 +31,7 @@ from lib.experiment import seeds
 from lib.llm.client import Client, Reply
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import ReplyError
-from lib.llm.spending_limit import Purse
+from lib.llm.spending_limit import SpendingLimit
 from tests.hardening.endpoint import answer, served
 from tests.llm.server import completion, settings
 
@@ -209,7 +209,7 @@ def _failure(trouble: str, request: httpx2.Request) -> httpx2.Response:
     )
 
 
-def play(s: Situation, purse: Purse, books: Books) -> int:
+def play(s: Situation, purse: SpendingLimit, books: Books) -> int:
     """All calls of a situation; returns how many ended in anything but a reply, a typed error or the hard stop."""
     late = bool({"late", "cancelled"} & set(s.troubles))
     about = {
@@ -248,7 +248,7 @@ def judged(s: Situation, spent: float, largest: float, booked: float, lanes: int
 def alone(folder: Path, number: int) -> Counter:
     """One process, one purse."""
     s = drawn(number)
-    purse = Purse(folder / f"{number}.sqlite", s.limit)
+    purse = SpendingLimit(folder / f"{number}.sqlite", s.limit)
     books = Books(s, lambda cost_usd: None, seeds.rng("hardening", "endpoint", seed=number))
     odd = play(s, purse, books)
     found = judged(s, sum(books.bills), max(books.bills, default=0.0), purse.spent, s.lanes)
@@ -263,7 +263,7 @@ def _child(s: Situation, path: Path, charged: Path, which: int) -> None:
         rng = seeds.rng("hardening", "endpoint", which, seed=s.number)
         play(
             s,
-            Purse(path, s.limit),
+            SpendingLimit(path, s.limit),
             Books(s, lambda cost_usd: file.write(f"{cost_usd!r}\n".encode()), rng),
         )
 
@@ -286,7 +286,7 @@ def together(folder: Path, number: int) -> Counter:
     children[0].join()
     bills = [float(line) for line in charged.read_text().split()] if charged.exists() else []
     with suppress(FileNotFoundError):
-        booked = Purse(path, s.limit).spent
+        booked = SpendingLimit(path, s.limit).spent
         killed = (
             replace(s, troubles=("mute",)) if number % 2 else s
         )  # what a killed process booked may be unspent

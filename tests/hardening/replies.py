@@ -27,14 +27,14 @@ from typing import Any
 import httpx2
 
 from lib.agent_configuration import prompted_baseline
-from lib.agent_configuration.agent_models import Hosted, answer_of
+from lib.agent_configuration.agent_models import EndpointAgentModel, answer_of
 from lib.agent_configuration.search import BASE
-from lib.conductor.llm_judge import Judge, majority
+from lib.conductor.llm_judge import JudgeReward, majority
 from lib.config import LLMSettings
 from lib.llm.client import Client, Reply
 from lib.llm.errors import ReplyError
 from lib.llm.transport import LARGEST, InProcess, completion
-from lib.orchestration.decisions import Episode
+from lib.orchestration.decisions import OrchestrationEpisode
 from lib.orchestration.llm_judge import CRITERIA, _scored
 from lib.orchestration.orchestrators import Orchestrator
 from lib.rl import call_protocol
@@ -225,7 +225,7 @@ async def decided(client: Client, kind: str) -> None:
     one = Orchestrator(
         kind, "mine", client, asked, zoo.cards("education"), zoo.SMOKE.education.topic
     )
-    decision = await one.decide(Episode(world))
+    decision = await one.decide(OrchestrationEpisode(world))
     assert decision.policy in world.menu.names
     decision.reasoning.encode()
 
@@ -239,7 +239,7 @@ async def scored(client: Client) -> None:
 
 async def graded(client: Client) -> None:
     """A grade of the conductor's judge."""
-    grade = await Judge(lambda: client, "mine")._grade(
+    grade = await JudgeReward(lambda: client, "mine")._grade(
         client, "1 + 1 = ?", "<answer> 2 </answer>", "2"
     )
     assert 0 <= grade <= 1
@@ -253,7 +253,7 @@ async def configured(client: Client) -> None:
 
 async def spoken(client: Client) -> None:
     """A turn of an agent, its call of each tool, and the next turn, which is told all of it."""
-    speaker = Hosted(client, "mine", 0.0, 1.0)
+    speaker = EndpointAgentModel(client, "mine", 0.0, 1.0)
     told = [{"role": "user", "content": "1 + 1 = ?"}]
     said = await speaker.say(told, TOOLS, 50, 0)
     if said.call is not None:

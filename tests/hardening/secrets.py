@@ -27,7 +27,7 @@ from lib.config import ROOT, ParamsError
 from lib.experiment import artifacts
 from lib.llm.client import Client
 from lib.llm.replay_cache import Cassette
-from lib.llm.spending_limit import Purse
+from lib.llm.spending_limit import SpendingLimit
 from lib.reports.lesson import Lesson
 from tests.hardening.endpoint import answer, served
 from tests.llm.server import KEY, KEY_VARIABLE, completion, settings
@@ -141,7 +141,7 @@ def echoed(folder: Path, name: str, recorded: bool) -> Iterator[tuple[str, str]]
         )
 
     async def play(cassette: Cassette | None) -> tuple[list, Client]:
-        purse = Purse(folder / f"{name}.sqlite", 1_000.0)
+        purse = SpendingLimit(folder / f"{name}.sqlite", 1_000.0)
         async with Client(
             settings("https://h.example/v1", retries=1), purse=purse, cassette=cassette
         ) as client:

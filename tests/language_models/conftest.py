@@ -8,7 +8,7 @@ from transformers import LlamaForCausalLM
 
 from lib.language_models.chat_template import token
 from lib.language_models.kv_cache_forward import Forward
-from lib.language_models.serving.chat_completions import Model
+from lib.language_models.serving.chat_completions import ServedModel
 from lib.language_models.tokenizer import EOS, ROLES, encode
 from tests.language_models.tiny import model
 
@@ -35,17 +35,17 @@ def parrot(text: str) -> Forward:
 CALLING = "then <call> calculator 4 * 8 </call>"
 
 
-def tiny() -> dict[str, Model]:
+def tiny() -> dict[str, ServedModel]:
     """Two models that write words at random, and one that always calls a tool."""
     return {
-        "lab-nano": Model("lab-nano", Forward(model(0)), {"parameters": 1000}, max_tokens=24),
-        "lab-mini": Model("lab-mini", Forward(model(1)), max_tokens=24),
-        "caller": Model("caller", parrot(CALLING)),
+        "lab-nano": ServedModel("lab-nano", Forward(model(0)), {"parameters": 1000}, max_tokens=24),
+        "lab-mini": ServedModel("lab-mini", Forward(model(1)), max_tokens=24),
+        "caller": ServedModel("caller", parrot(CALLING)),
     }
 
 
 @pytest.fixture(scope="session")
-def models() -> dict[str, Model]:
+def models() -> dict[str, ServedModel]:
     return tiny()
 
 

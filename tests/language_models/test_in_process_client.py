@@ -8,7 +8,7 @@ from lib.language_models import checkpoints, in_process_client
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.in_process_client import Asker
 from lib.language_models.reply_cache import Memory
-from lib.language_models.serving.chat_completions import Answering, Model
+from lib.language_models.serving.chat_completions import Answering, ServedModel
 from lib.llm.transport import completion
 from tests.language_models import tiny
 
@@ -108,7 +108,7 @@ def test_a_question_beyond_the_window_is_a_failure_that_costs_nothing(ask):
 
 
 def test_a_model_without_a_price_is_named(models):
-    made = Asker(Model("lab-x", models["lab-nano"].forward))
+    made = Asker(ServedModel("lab-x", models["lab-nano"].forward))
     with pytest.raises(ModelError, match="lab-x has no card.*make repro"):
         _ = made.price
     made.close()

@@ -16,7 +16,7 @@ from lib.llm import transport
 from lib.llm.client import Reply
 from lib.llm.errors import KINDS, CassetteMiss, ConfigurationError, ReplyError
 from lib.llm.replay_cache import Cassette
-from lib.llm.spending_limit import Purse
+from lib.llm.spending_limit import SpendingLimit
 from lib.llm.transport import InProcess
 from tests.llm import server as scripted
 from tests.llm.server import (
@@ -124,7 +124,7 @@ def test_a_connection_that_breaks_off_is_tried_again(cut, waits):
 
 
 def test_a_server_that_is_not_there_is_a_connection_error_that_costs_nothing(tmp_path, waits):
-    purse = Purse(tmp_path / "spent.sqlite", 10.0)
+    purse = SpendingLimit(tmp_path / "spent.sqlite", 10.0)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
         with pytest.raises(ReplyError) as caught:

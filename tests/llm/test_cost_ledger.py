@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.llm import cost_ledger
-from lib.llm.cost_ledger import BudgetExceeded, Entry, Ledger
+from lib.llm.cost_ledger import BudgetExceeded, Ledger, LedgerEntry
 
 # Table 10 as printed: dollars and kg CO2e per run in the regimes S, M, L
 KILOGRAMS = {"S": 0.0159, "M": 0.0466, "L": 0.1225}
@@ -52,7 +52,7 @@ def test_both_amortisations_yield_what_the_formulas_say_and_not_what_one_text_sa
 
 def test_the_printed_1_002_dollars_come_from_a_training_of_10_000_dollars():
     assert cost_ledger.rl_cost(
-        10_000, training=cost_ledger.Training(train_dollars=10_000)
+        10_000, training=cost_ledger.TrainingCost(train_dollars=10_000)
     ) == pytest.approx(1.002)
 
 
@@ -103,7 +103,7 @@ def test_the_budget_stops_the_act_that_would_pass_it():
     book = Ledger(budget=1.0)
     for _ in range(10):
         with book.hold("KO", 0.1):
-            book.add(Entry("KO", calls=1, cost_usd=0.1))
+            book.add(LedgerEntry("KO", calls=1, cost_usd=0.1))
     with pytest.raises(BudgetExceeded) as error, book.hold("KO", 0.05):
         pytest.fail("the act must not begin")
     assert (error.value.budget, error.value.next) == (1.0, 0.05)
@@ -117,7 +117,7 @@ def test_the_budget_stops_the_act_that_would_pass_it():
 def test_what_is_spent_is_booked_even_past_the_budget_and_then_nothing_more_begins():
     book = Ledger(budget=0.10)
     with book.hold("RO", 0.05):
-        book.add(Entry("RO", cost_usd=0.30))  # dearer than its estimate
+        book.add(LedgerEntry("RO", cost_usd=0.30))  # dearer than its estimate
     assert book.spent == 0.30 and book.left < 0
     with pytest.raises(BudgetExceeded), book.hold("RO", 0.0):
         pass
@@ -138,7 +138,7 @@ def test_acts_at_the_same_time_cannot_overspend_together():
         barrier.wait()
         try:
             with book.hold("expert", 0.3):
-                begun.append(book.add(Entry("expert", calls=1, cost_usd=0.3)))
+                begun.append(book.add(LedgerEntry("expert", calls=1, cost_usd=0.3)))
         except BudgetExceeded:
             pass
 
@@ -169,8 +169,8 @@ def test_an_hour_of_a_hundred_cores_is_a_kilowatt_hour():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: Entry("KO", cost_usd=-1), "cost_usd must be finite and >= 0, got -1"),
-        (lambda: Entry("KO", kwh=math.nan), "kwh"),
+        (lambda: LedgerEntry("KO", cost_usd=-1), "cost_usd must be finite and >= 0, got -1"),
+        (lambda: LedgerEntry("KO", kwh=math.nan), "kwh"),
         (lambda: Ledger(budget=-1), "budget"),
         (lambda: cost_ledger.rl_cost(0), "runs > 0, got 0"),
         (lambda: cost_ledger.llm_co2e(50, -5, 0), "tokens_in"),

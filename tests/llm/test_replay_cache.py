@@ -20,7 +20,7 @@ from lib.llm import replay_cache as tape
 from lib.llm.client import Reply
 from lib.llm.errors import CassetteMiss, LLMError, ReplyError
 from lib.llm.replay_cache import Cassette
-from lib.llm.spending_limit import Purse
+from lib.llm.spending_limit import SpendingLimit
 from tests.llm.server import (
     KEY_VARIABLE,
     QUESTION,
@@ -100,7 +100,7 @@ def test_a_replay_without_a_key_gives_equal_replies_at_equal_prices_and_asks_and
 def test_a_miss_in_replay_names_the_request_sends_nothing_and_writes_nothing(tmp_path, waits):
     parts = {
         "cassette": Cassette(tmp_path / "tapes", "tape", "replay"),
-        "purse": Purse(tmp_path / "spent.sqlite", 0.0),
+        "purse": SpendingLimit(tmp_path / "spent.sqlite", 0.0),
     }
     outcome = call(chat={"seed": 3}, parts=parts, retries=5)
     assert isinstance(outcome.only, CassetteMiss)

@@ -13,7 +13,7 @@ from lib.config import ROOT
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import LLMError
 from lib.llm.replay_cache import Cassette
-from lib.llm.spending_limit import Purse
+from lib.llm.spending_limit import SpendingLimit
 from lib.llm.transport import InProcess, completion
 from tests.llm import server as scripted
 from tests.llm.server import (
@@ -42,8 +42,8 @@ MOST = (
 
 
 @pytest.fixture
-def purse(tmp_path) -> Purse:
-    return Purse(tmp_path / "spent.sqlite", 10.0)
+def purse(tmp_path) -> SpendingLimit:
+    return SpendingLimit(tmp_path / "spent.sqlite", 10.0)
 
 
 # The purse itself ---------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def purse(tmp_path) -> Purse:
 def test_what_was_settled_or_reserved_is_booked_and_no_reservation_passes_the_limit(
     tmp_path_factory, limit, acts
 ):
-    purse = Purse(
+    purse = SpendingLimit(
         tmp_path_factory.mktemp("purse") / "spent.sqlite", limit
     )  # whole dollars, so sums are exact
     booked = 0
@@ -74,7 +74,7 @@ def test_what_was_settled_or_reserved_is_booked_and_no_reservation_passes_the_li
 
 
 def test_a_refusal_says_who_what_and_how_much_and_books_nothing(tmp_path):
-    purse = Purse(tmp_path / "spent.sqlite", 1.0)
+    purse = SpendingLimit(tmp_path / "spent.sqlite", 1.0)
     purse.reserve("RO mine", 0.75)
     with pytest.raises(
         BudgetExceeded,
@@ -86,13 +86,13 @@ def test_a_refusal_says_who_what_and_how_much_and_books_nothing(tmp_path):
 
 
 def test_what_was_spent_is_known_after_reopening_under_another_limit(tmp_path):
-    first = Purse(tmp_path / "folder/spent.sqlite", 1.0)
+    first = SpendingLimit(tmp_path / "folder/spent.sqlite", 1.0)
     first.settle(first.reserve("me", 1.0), 0.5)
-    again = Purse(tmp_path / "folder/spent.sqlite", 2.0)
+    again = SpendingLimit(tmp_path / "folder/spent.sqlite", 2.0)
     assert again.spent == 0.5
     again.reserve("me", 1.5)
     with pytest.raises(BudgetExceeded):
-        Purse(tmp_path / "folder/spent.sqlite", 1.0).reserve("me", 0.01)
+        SpendingLimit(tmp_path / "folder/spent.sqlite", 1.0).reserve("me", 0.01)
 
 
 SPENDER = """
@@ -127,7 +127,7 @@ def test_processes_together_never_pass_the_limit(tmp_path):
         spender.stdin.flush()
     granted = sum(int(spender.communicate()[0]) for spender in spenders)
     # A dollar is held while half of one is spent, so the last half dollars may be out of reach.
-    assert 25.0 - 3 * 1.0 < Purse(path, 25.0).spent == granted * 0.5 <= 25.0
+    assert 25.0 - 3 * 1.0 < SpendingLimit(path, 25.0).spent == granted * 0.5 <= 25.0
 
 
 HOLDER = """
@@ -146,7 +146,7 @@ def test_a_killed_process_leaves_its_estimate_booked(tmp_path):
     assert holder.stdout.readline() == "reserved\n"
     holder.kill()
     holder.communicate()
-    assert Purse(tmp_path / "spent.sqlite", 5.0).spent == 2.25
+    assert SpendingLimit(tmp_path / "spent.sqlite", 5.0).spent == 2.25
 
 
 # The purse in the client --------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_a_call_is_settled_at_what_it_cost(purse):
 
 
 def test_a_call_beyond_the_limit_is_not_sent_and_the_stop_arrives_unchanged(tmp_path):
-    purse = Purse(tmp_path / "spent.sqlite", MOST + BILL)
+    purse = SpendingLimit(tmp_path / "spent.sqlite", MOST + BILL)
     outcome = at_once(chats=[{"who": "RO mine"}] * 3, parts={"purse": purse}, concurrency=1)
     (error,) = (result for result in outcome.results if isinstance(result, Exception))
     assert type(error) is BudgetExceeded and "RO mine (llm.max_usd)" in str(error)
@@ -170,7 +170,7 @@ def test_a_call_beyond_the_limit_is_not_sent_and_the_stop_arrives_unchanged(tmp_
 
 
 def test_many_calls_at_once_stop_at_the_limit_with_all_replies_paid(tmp_path):
-    purse = Purse(tmp_path / "spent.sqlite", 5 * MOST)
+    purse = SpendingLimit(tmp_path / "spent.sqlite", 5 * MOST)
     chats = [{"seed": seed} for seed in range(30)]
     outcome = at_once(Answer(delay=0.05), chats=chats, parts={"purse": purse}, concurrency=50)
     stopped = [result for result in outcome.results if isinstance(result, BudgetExceeded)]
@@ -252,7 +252,7 @@ def test_tools_and_letters_of_many_bytes_are_in_what_a_call_may_cost(purse):
 def test_a_broken_file_is_named(tmp_path):
     (tmp_path / "spent.sqlite").write_bytes(b"no database, " * 100)
     with pytest.raises(ValueError, match="spent.sqlite holds what was spent"):
-        Purse(tmp_path / "spent.sqlite", 1.0)
+        SpendingLimit(tmp_path / "spent.sqlite", 1.0)
 
 
 @pytest.mark.parametrize("cost_usd", [float("nan"), -1.0])
@@ -273,15 +273,15 @@ def test_a_call_that_is_cancelled_may_have_been_billed_and_stays_booked(purse):
 
 def test_a_recorded_reply_needs_no_money(tmp_path):
     box = Cassette(tmp_path, "tape", "record")
-    paid = call(parts={"cassette": box, "purse": Purse(tmp_path / "rich.sqlite", 10.0)})
-    poor = Purse(tmp_path / "poor.sqlite", 0.0)
+    paid = call(parts={"cassette": box, "purse": SpendingLimit(tmp_path / "rich.sqlite", 10.0)})
+    poor = SpendingLimit(tmp_path / "poor.sqlite", 0.0)
     again = call(parts={"cassette": box, "purse": poor})
     assert again.only.cached and again.only.cost_usd == paid.only.cost_usd == pytest.approx(BILL)
     assert poor.spent == 0.0 and again.server.asked == []
 
 
 def test_free_and_in_process_models_need_no_money(tmp_path):
-    purse = Purse(tmp_path / "spent.sqlite", 0.0)
+    purse = SpendingLimit(tmp_path / "spent.sqlite", 0.0)
     assert call(price_in=0.0, price_out=0.0, parts={"purse": purse}).only.cost_usd == 0.0
     inner = scripted.INNER | {"price_in": PRICE_IN, "price_out": PRICE_OUT}
     transports = {"scripted": InProcess(lambda body: completion("inner", "SO-d1", 10, 5))}

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import chisquare
 
 from lib.experiment import seeds
-from lib.orchestration.baselines import Always, Random, RoundRobin
-from lib.orchestration.decisions import Decision, Episode
+from lib.orchestration.baselines import Random, RoundRobin, SinglePolicy
+from lib.orchestration.decisions import Decision, OrchestrationEpisode
 from lib.orchestration.environment_copies import World
 from lib.policy_zoo.recipes import ACTIONS
 from tests.orchestration import zoo
@@ -19,7 +19,7 @@ TYPICAL = 0.001  # of fixed streams: a fair die looks worse than this once in a 
 
 
 def decide(decider, world: World) -> Decision:
-    return asyncio.run(decider.decide(Episode(world)))
+    return asyncio.run(decider.decide(OrchestrationEpisode(world)))
 
 
 def test_random_picks_every_policy_as_often_and_whatever_was_picked_before():
@@ -48,9 +48,9 @@ def test_random_picks_the_same_in_the_same_episode_and_not_in_another():
 def test_always_lets_one_policy_act_on_the_menu_or_not(domain):
     last = ACTIONS[domain][-1]
     for actor in (zoo.always(domain, last, "MO-S"), zoo.policies(domain)["SO-d2"]):
-        episode, alone = Episode(zoo.world(domain, 2)), zoo.world(domain, 2)
+        episode, alone = OrchestrationEpisode(zoo.world(domain, 2)), zoo.world(domain, 2)
         while not episode.world.done and episode.world.t < 30:
-            decision = asyncio.run(Always(actor).decide(episode))
+            decision = asyncio.run(SinglePolicy(actor).decide(episode))
             row = episode.act(decision)
             assert decision.policy == actor.name == episode.last
             assert row == alone.step(actor)

@@ -12,12 +12,12 @@ from lib.experiment import seeds
 from lib.orchestration import experiment
 from lib.orchestration.batched_evaluation import (
     Ahead,
-    Always,
     Arena,
+    BatchedPolicyMenu,
+    BatchedRandomPolicy,
+    BatchedSinglePolicy,
     Guides,
-    Lot,
     Read,
-    Trained,
     Turns,
     cards,
     dealt,
@@ -32,7 +32,11 @@ PLACES = [("education", "paper"), ("education", "ours"), ("minigrid", "ours")]
 
 
 def arena(domain: str, world: str, use: str = "test", n: int = 12, copies: int = 4) -> Arena:
-    menu = Guides(0.1) if (domain, world) == ("minigrid", "ours") else Trained(zoo.policies(domain))
+    menu = (
+        Guides(0.1)
+        if (domain, world) == ("minigrid", "ours")
+        else BatchedPolicyMenu(zoo.policies(domain))
+    )
     streams = seeds.keys("arena", use, domain, n=n)
     return Arena(environments_of(SMOKE, world), domain, world, menu, streams, copies)
 
@@ -66,7 +70,7 @@ def test_episodes_that_are_over_are_neither_asked_nor_stepped(domain, world, mon
         lambda env, which, *rest: stepped.append(env.num_envs) or act(env, which, *rest),
     )
 
-    class Counting(Lot):
+    class Counting(BatchedRandomPolicy):
         def choose(self, moment):
             asked.append(len(moment.rows))
             return super().choose(moment)
@@ -91,7 +95,7 @@ def test_copies_see_other_dice_than_the_episode():
     """With the episode's own numbers, one step of look-ahead would foretell the step to the letter."""
     told, came = {}, {}
 
-    class Foretold(Always):
+    class Foretold(BatchedSinglePolicy):
         def plans(self, arena):
             return np.array([[0]])
 
@@ -130,8 +134,8 @@ def test_lava_is_in_sight_for_everybody_who_looks_ahead():
 def test_the_oracle_in_hindsight_is_passed_by_nobody_on_any_student():
     place, tables = arena("education", "ours"), []
     for method, decider in {
-        "SO-d1": Always(0),
-        "random": Lot(),
+        "SO-d1": BatchedSinglePolicy(0),
+        "random": BatchedRandomPolicy(),
         "RO": Read("RO", Rational(), {}, 2),
     }.items():
         tables.append(place.play(decider).assign(method=method, role="router", backend="policy"))

@@ -80,7 +80,7 @@ def test_the_lab_reader_names_policies_of_the_menu_and_company_changes_no_choice
 
 def test_the_lab_reader_reads_far_better_than_chance_and_what_the_query_weighs(lab):
     rows = (
-        decision_benchmark.answers([lab, decision_benchmark.Lot()], POSED)
+        decision_benchmark.answers([lab, decision_benchmark.UniformDecider()], POSED)
         .groupby("method")[["correct", "reward"]]
         .mean()
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib.experiment import seeds
-from lib.orchestration.environment_copies import Foresight, Menu
+from lib.orchestration.environment_copies import Foresight, PolicyMenu
 from lib.policy_zoo import evaluate
 from lib.policy_zoo.networks import Mlp, initial
 from lib.policy_zoo.policies import Policy
@@ -77,7 +77,7 @@ def test_a_menu_is_of_one_kind_and_not_empty(networks):
         str(n): Policy(str(n), "education", n, initial(n, "x", seed=0), {}) for n in networks
     }
     with pytest.raises(ValueError, match="one network" if networks else "at least one"):
-        Menu(policies)
+        PolicyMenu(policies)
 
 
 @pytest.mark.parametrize("names", [NAMES, ("SO-d3",), ("SO-d2", "SO-d1"), ("SO-d1", "SO-d1")])

@@ -19,7 +19,7 @@ from lib.envs.education import Education
 from lib.envs.grid import GridRoom
 from lib.experiment import artifacts, seeds
 from lib.orchestration.domains import WORLDS
-from lib.orchestration.environment_copies import Menu, World
+from lib.orchestration.environment_copies import PolicyMenu, World
 from lib.policy_zoo import evaluate
 from lib.policy_zoo import policies as saved
 from lib.policy_zoo.networks import Network, initial
@@ -78,8 +78,8 @@ def policies(domain: str) -> dict[str, Policy]:
 
 
 @cache
-def menu(domain: str) -> Menu:
-    return Menu(policies(domain))
+def menu(domain: str) -> PolicyMenu:
+    return PolicyMenu(policies(domain))
 
 
 @cache
@@ -112,7 +112,7 @@ def write(root: Path, domain: str, cards_of_menu: Sequence[dict], seeds: int = 2
 
 def world(domain: str, seed: int = 0, of: Sequence[Policy] | None = None) -> World:
     """A new episode, the one that the single environment has when it is reset with `seed`."""
-    chosen = menu(domain) if of is None else Menu({each.name: each for each in of})
+    chosen = menu(domain) if of is None else PolicyMenu({each.name: each for each in of})
     return WORLDS[domain](SMOKE, chosen, seeds.key(STREAM[domain], seed=seed))
 
 

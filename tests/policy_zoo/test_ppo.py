@@ -13,7 +13,7 @@ from lib.policy_zoo import sb3_baseline, train
 from lib.policy_zoo.mgda import min_norm_weights
 from lib.policy_zoo.networks import Mlp
 from lib.policy_zoo.objectives import Linear, Vector
-from lib.policy_zoo.ppo import MGDA, PPO, Variant, loss, sample
+from lib.policy_zoo.ppo import MGDA, PPO, PPOVariant, loss, sample
 from lib.policy_zoo.recipes import recipes
 
 RULES = EducationRules((74, 67, 72, 81, 17, 0), steps_per_level=2, warmup="measure")
@@ -28,7 +28,7 @@ def settings(**change):
 
 
 def stack(names=("one", "two", "three"), seed=0, **change):
-    arms = [Variant(name, seed, Linear(WEIGHTS[name]), settings(**change)) for name in names]
+    arms = [PPOVariant(name, seed, Linear(WEIGHTS[name]), settings(**change)) for name in names]
     return PPO(arms, Mlp(13, 3), EducationBatch(RULES, 8 * len(arms)), "education")
 
 
@@ -88,7 +88,7 @@ def rollout_of(method):
         settings(entropy=0.02, clip=0.01, learning_rate=3e-3, target_kl=None),
         settings(value=0.7, clip=0.005, target_kl=None),
     ]
-    arms = [Variant(name, 0, objective, s) for name, s in zip("ab", told, strict=True)]
+    arms = [PPOVariant(name, 0, objective, s) for name, s in zip("ab", told, strict=True)]
     ppo = method(arms, Mlp(13, 3, values=values), EducationBatch(RULES, 16), "education")
     kept = []
     minibatch = ppo._minibatch
@@ -184,7 +184,7 @@ def test_resuming_from_a_checkpoint_equals_never_having_stopped(method, tmp_path
             return stack()
         s = settings(rollout=256)
         return MGDA(
-            [Variant("m", 0, Vector(), s)],
+            [PPOVariant("m", 0, Vector(), s)],
             Mlp(13, 3, values=3),
             EducationBatch(RULES, 8),
             "education",
@@ -211,8 +211,8 @@ def test_sampling_follows_the_distribution_and_never_picks_an_impossible_action(
 
 def test_a_stack_of_unequal_shapes_is_refused():
     arms = [
-        Variant("one", 0, Linear(WEIGHTS["one"]), settings()),
-        Variant("two", 0, Linear(WEIGHTS["two"]), settings(epochs=3)),
+        PPOVariant("one", 0, Linear(WEIGHTS["one"]), settings()),
+        PPOVariant("two", 0, Linear(WEIGHTS["two"]), settings(epochs=3)),
     ]
     with pytest.raises(ValueError, match="equal shapes"):
         PPO(arms, Mlp(13, 3), EducationBatch(RULES, 16), "education")

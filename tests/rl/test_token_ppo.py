@@ -19,7 +19,7 @@ from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS, PAD
 from lib.rl.losses import group_advantages
-from lib.rl.token_ppo import Learner, Sample, batch
+from lib.rl.token_ppo import Sample, TokenPPO, batch
 from tests.budgeted_routing import small
 from tests.budgeted_routing.small import learner, samples, weights
 from tests.language_models import tiny
@@ -29,15 +29,15 @@ kinds = pytest.mark.parametrize(("advantages", "value"), KINDS, ids=["gae", "gae
 averages = pytest.mark.parametrize("average", ["sequence", "token"])
 
 
-def same(one: Learner, other: Learner) -> bool:
+def same(one: TokenPPO, other: TokenPPO) -> bool:
     return all(torch.equal(a, b) for a, b in zip(state(one), state(other), strict=True))
 
 
-def state(made: Learner) -> list[torch.Tensor]:
+def state(made: TokenPPO) -> list[torch.Tensor]:
     return [weights(each) for each in (made.policy, made.reference, made.critic) if each]
 
 
-def trained(made: Learner, steps) -> list[dict[str, float]]:
+def trained(made: TokenPPO, steps) -> list[dict[str, float]]:
     return [made.update(samples(6, step)) for step in steps]
 
 
@@ -142,7 +142,7 @@ def test_the_engine_and_the_trainer_agree_on_what_was_said():
     assert 0.5 < -float(read[part.mask].detach().mean()) < 8  # it has opinions and doubts
 
 
-def played(made: Learner, n: int, seed: int) -> list[Sample]:
+def played(made: TokenPPO, n: int, seed: int) -> list[Sample]:
     """Episodes `prompt, own, other's, own, other's`: paid if the first own token is 5. The policy says 5 or 6."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.ones(n, 1, dtype=torch.long)
@@ -187,7 +187,7 @@ def test_a_distance_that_costs_keeps_the_policy_near_its_start():
     assert moved[10.0] < 0.1 * moved[0.0]
 
 
-def rates(made: Learner, steps: int) -> list[float]:
+def rates(made: TokenPPO, steps: int) -> list[float]:
     """The learning rate of every update, as shares of the full one; the optimiser is asked."""
     return [
         made.update(samples(4)) and made.optimiser.param_groups[0]["lr"] / 1e-3

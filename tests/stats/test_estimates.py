@@ -267,3 +267,65 @@ def test_exact_shares_never_cover_too_little(n, p):
 @pytest.mark.parametrize("kind", list(coverage.KINDS))
 def test_every_kind_of_interval_covers_through_records_too(kind):
     assert coverage.coverage(kind, 5, 120) >= 0.9  # 120 studies tell .95 from .88, no finer
+
+
+# Ranges
+
+
+def test_the_interval_of_a_share_never_leaves_the_range_and_never_its_value():
+    rows = pd.DataFrame(
+        [
+            {
+                "seed": seed,
+                "item": item,
+                "sample": 0,
+                "correct": float(seed + item > 0),
+                "score": 1.0,
+            }
+            for seed in range(3)
+            for item in range(4)
+        ]
+    )
+    row = stats.mean(rows, "correct").iloc[0]
+    assert 0 <= row["ci_low"] < row["value"] < row["ci_high"] == 1
+
+
+def test_a_percentage_is_not_taken_for_a_share_by_its_name():
+    rows = pd.DataFrame(
+        {"seed": [0, 1, 2], "item": [0, 1, 2], "sample": 0, "accuracy": [99.0, 60.0, 80.0]}
+    )
+    assert stats.mean(rows, "accuracy")["ci_high"].item() > 100
+
+
+def test_a_statistic_ends_its_interval_where_its_range_ends():
+    rows = pd.DataFrame({"seed": [0, 1, 2], "item": [0, 1, 2], "sample": 0, "x": [0.0, 0.1, 0.9]})
+    free = stats.statistic(rows, ["x"], np.mean)
+    bounded = stats.statistic(rows, ["x"], np.mean, bounds=(0, 1))
+    assert free["ci_low"].item() < 0 == bounded["ci_low"].item() and bounded["ci_high"].item() == 1
+
+
+def test_a_bootstrap_that_leaves_out_its_own_statistic_gives_no_interval():
+    rows = pd.DataFrame({"seed": 0, "item": range(8), "sample": 0, "x": np.arange(8.0)})
+    num_different = stats.statistic(rows, ["x"], lambda points: len(np.unique(points)))
+    assert num_different["value"].item() == 8 and num_different["ci_low"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("key", "bounds"),
+    [
+        ("KO.accuracy", (0, 1)),
+        ("accuracy", (0, 1)),
+        ("KO.cost_usd", (0, np.inf)),
+        ("gap.KO.accuracy", (-np.inf, np.inf)),
+        ("KO.accuracy_minus.random", (-np.inf, np.inf)),
+        ("KO.gain_accuracy", (-np.inf, np.inf)),
+        ("KO.reward", (-np.inf, np.inf)),
+    ],
+)
+def test_the_range_of_a_metric_follows_from_the_last_part_of_its_key(key, bounds):
+    assert stats.range_of_name(key) == bounds
+
+
+def test_two_runs_have_few_runs_and_the_items_of_one_run_do_not():
+    assert [stats.has_few_runs(n) for n in (0, 1, 2, 3)] == [False, False, True, False]
+    assert str(stats.t_interval(np.array([1.0, 2.0]))) == "1.50 (n = 2 seeds)"

@@ -16,8 +16,8 @@ from lib.tasks import Item
 from lib.tasks.synthesis import Task
 from lib.tool_orchestration import episode_specs, sft_warmup, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.tool_environment import Desk, Episode, Own, roll
-from lib.tool_orchestration.tool_menu import Menu, Offer, Preference
+from lib.tool_orchestration.tool_environment import Desk, Own, ToolEpisode, roll
+from lib.tool_orchestration.tool_menu import Offer, ToolMenu, UserPreference
 from tests.budgeted_routing import small
 from tests.budgeted_routing.small import Choir, Scripted
 from tests.language_models import tiny
@@ -28,7 +28,7 @@ MODELS = tuple(TOOLS.models)
 NAMES = (*tool_menu.FUNCTIONS, *MODELS)
 SEEN = tuple(name for name in NAMES if name not in TOOLS.unseen)
 FREE = Own(0.0, 0.0)
-NOBODY = Preference(1.0, 0.0, 0.0)
+NOBODY = UserPreference(1.0, 0.0, 0.0)
 REACHES = {  # by model and family: up to which difficulty it is good
     "lab-nano": {"chain": 2},
     "lab-mini": {"chain": 4},
@@ -97,15 +97,15 @@ def office(changes: bool) -> Task:
 def given(
     work: Item | Task,
     *names: str,
-    preference: Preference = NOBODY,
+    preference: UserPreference = NOBODY,
     outage: int = 0,
     factors: tuple[float, float] = (1.0, 1.0),
 ) -> Assignment:
     """Work with a menu of these tools at list prices times factors."""
-    told = Menu(tuple(offers()[name].times(*factors) for name in names))
+    told = ToolMenu(tuple(offers()[name].times(*factors) for name in names))
     if not isinstance(work, Item):
         functions = tuple(f.name for f in work.domain.functions)
-        told = Menu(told.offers, functions, offers()[tool_menu.OFFICE].times(*factors))
+        told = ToolMenu(told.offers, functions, offers()[tool_menu.OFFICE].times(*factors))
     return Assignment(work, told, preference, outage)
 
 
@@ -136,13 +136,13 @@ def at_work(reply: Callable[[Query], Heard] | str = "<answer> 4 </answer>") -> I
 
 def played(
     desk: Desk, assigned: Assignment, *turns: str, own: Own = FREE, rounds: int = 5
-) -> Episode:
+) -> ToolEpisode:
     """One scripted episode."""
     (episode,) = roll(Scripted(*turns), desk, [assigned], rounds, 0, own)
     return episode
 
 
-def told(episode: Episode) -> list[str]:
+def told(episode: ToolEpisode) -> list[str]:
     """What the orchestrator was told in reply, the prompt left out."""
     heard = [
         i

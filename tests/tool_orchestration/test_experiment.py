@@ -224,8 +224,11 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models
 @pytest.mark.parametrize(
     ("method", "killed"),
     [
-        (PAPER, (experiment.Place, "roll", 3)),  # the last checkpoint is of the second update
-        (CORL, (experiment.Learner, "save", 2)),  # between the tables and the checkpoint
+        (
+            PAPER,
+            (experiment.ToolWorkbench, "roll", 3),
+        ),  # the last checkpoint is of the second update
+        (CORL, (experiment.TokenPPO, "save", 2)),  # between the tables and the checkpoint
     ],
     ids=["roll", "save"],
 )
@@ -406,7 +409,10 @@ def test_rows_by_hand():
     work, own = item("big", 1), Own(1e-8, 0.001)
     turns = [call("calculator", "1 + 1"), "<think>", call("lab-mini", "1 = ?"), answer(work.answer)]
     assigned = given(
-        work, "calculator", "lab-mini", preference=common.Preference(1.0, 0.5, 0.25, ("lab-mini",))
+        work,
+        "calculator",
+        "lab-mini",
+        preference=common.UserPreference(1.0, 0.5, 0.25, ("lab-mini",)),
     )
     with at_work() as made:
         episode = common.played(made, assigned, *turns, own=own)

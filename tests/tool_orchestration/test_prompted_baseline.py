@@ -11,7 +11,7 @@ from lib.llm.errors import ReplyError
 from lib.rl import call_protocol
 from lib.tool_orchestration import prompted_baseline
 from lib.tool_orchestration.tool_environment import Desk
-from lib.tool_orchestration.tool_menu import Preference
+from lib.tool_orchestration.tool_menu import UserPreference
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import CLOCK, Singers, given, item, offers
 
@@ -138,7 +138,7 @@ def test_episodes_side_by_side_hear_their_own():
 
 
 def test_it_is_told_the_user_in_a_sentence_and_the_menu_as_schemas_with_prices():
-    who = Preference(1.0, 0.3, 0.0, ("search",))
+    who = UserPreference(1.0, 0.3, 0.0, ("search",))
     _, pool = played(given(FACT, "search", "lab-large", preference=who), says(RIGHT))
     system, user = pool.told[0]
     assert who.sentence in system["content"] and user == {"role": "user", "content": FACT.prompt}

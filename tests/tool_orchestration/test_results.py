@@ -15,7 +15,7 @@ from lib import config, stats
 from lib.experiment import results_table
 from lib.reports.lesson_figures import orchestra
 from lib.tool_orchestration import results as recorded
-from lib.tool_orchestration.experiment import AGENT, START, Results
+from lib.tool_orchestration.experiment import AGENT, START, ToolOrchestrationResults
 from lib.tool_orchestration.results import UNITS
 from lib.tool_orchestration.tool_environment import Own
 from lib.tool_orchestration.tool_menu import names
@@ -195,7 +195,7 @@ def tried() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def study(seeds: int = 3) -> Results:
+def study(seeds: int = 3) -> ToolOrchestrationResults:
     pilot_ = [
         row(i, *act) for i, act in enumerate([("lookup", 1), ("", 0), ("search", 1), ("", 0)])
     ]
@@ -208,7 +208,7 @@ def study(seeds: int = 3) -> Results:
         if method != START:
             for table, rows in zip((rollouts, learning), trained(method, seeds), strict=True):
                 table += rows
-    return Results(
+    return ToolOrchestrationResults(
         tools=TOOLS,
         tried=tried(),
         episodes=pd.DataFrame(tests),
@@ -222,7 +222,7 @@ def study(seeds: int = 3) -> Results:
 
 
 @pytest.fixture(scope="module")
-def results() -> Results:
+def results() -> ToolOrchestrationResults:
     return study()
 
 

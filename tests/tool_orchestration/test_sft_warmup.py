@@ -15,7 +15,7 @@ from lib.language_models.training.training_data import IGNORED
 from lib.tasks import answered
 from lib.tasks.synthesis import Task, judge
 from lib.tool_orchestration import episode_specs, experiment, sft_warmup
-from lib.tool_orchestration.tool_menu import Preference
+from lib.tool_orchestration.tool_menu import UserPreference
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import NAMES, UNK, given, item, offers, offices
 
@@ -127,7 +127,7 @@ def test_chances_lean_to_the_cheap_the_fast_and_the_liked():
     names = ("search", "lookup", "lab-nano", "lab-large")
 
     def chances(*who) -> np.ndarray:
-        told = given(item("facts", 1), *names, preference=Preference(*who))
+        told = given(item("facts", 1), *names, preference=UserPreference(*who))
         return sft_warmup.chances(told, told.usable, 0.5)
 
     for who, key in (((0, 1, 0), "typical_cost_usd"), ((0, 0, 1), "typical_seconds")):

@@ -11,7 +11,7 @@ from lib.experiment import seeds
 from lib.rl import losses
 from lib.tool_orchestration import rewards, tool_environment, tool_menu
 from lib.tool_orchestration import synthetic_benchmark as glass
-from lib.tool_orchestration.synthetic_benchmark import Menus, Variant, Worlds
+from lib.tool_orchestration.synthetic_benchmark import Menus, SyntheticToolVariant, ToolWorlds
 
 TOOLS = config.settings(profile="smoke").tools
 SMALL = TOOLS.glass
@@ -21,11 +21,11 @@ NOBODY = np.zeros(len(glass.TOOLS) + 3)
 
 def by_hand(
     prices=((1.0, 4.0), (2.0, 4.0), (5.0, 8.0)), success=(0.5, 0.8, 1.0)
-) -> tuple[Worlds, Menus]:
+) -> tuple[ToolWorlds, Menus]:
     """One world, one question of kind 0, a menu of the first three tools."""
     table = np.zeros((1, glass.KINDS, len(glass.TOOLS)))
     table[0, 0, :3] = success
-    worlds = Worlds(table, table, np.ones((1, len(glass.TOOLS), 2)))
+    worlds = ToolWorlds(table, table, np.ones((1, len(glass.TOOLS), 2)))
     return worlds, Menus(np.array([[0]]), np.array([[[0, 1, 2]]]), np.array([[prices]]))
 
 
@@ -60,7 +60,7 @@ def test_the_worth_is_the_lessons_reward_in_a_group_that_tries_the_whole_menu():
 
 
 def test_menus_of_training_have_no_newcomer_and_its_tests_have_one():
-    worlds = Worlds.drawn(LARGER)
+    worlds = ToolWorlds.drawn(LARGER)
     usual = Menus.drawn(worlds, LARGER, 50, "a test")
     assert usual.tools.max() < len(glass.KNOWN)
     assert all(
@@ -81,14 +81,14 @@ def test_of_two_right_rollouts_the_cheaper_is_paid_more_and_with_the_sign_error_
     m, who = group([1, 1, 0, 1], [1.0, 3.0, 0.5, 2.0]), user(cost=1.0)
     told = glass.paid(glass.PAPER, m, who, 1, 4)
     assert told[2] == 0.0 and told[0] > told[3] > told[1]
-    wrong = glass.paid(Variant("sign error", normalise="published"), m, who, 1, 4)
+    wrong = glass.paid(SyntheticToolVariant("sign error", normalise="published"), m, who, 1, 4)
     assert wrong[2] == 0.0 and wrong[0] < wrong[3] < wrong[1]
 
 
 def test_over_the_whole_batch_a_question_that_is_cheap_for_all_pays_all_of_them():
     m, who = group([1, 1, 1, 1], [1.0, 2.0, 9.0, 10.0]), np.repeat(user(cost=1.0), 2, axis=1)
     assert glass.paid(glass.PAPER, m, who, 1, 2).tolist() == [1.0, 0.0, 1.0, 0.0]
-    whole = glass.paid(Variant("whole batch", normalise="batch"), m, who, 1, 2)
+    whole = glass.paid(SyntheticToolVariant("whole batch", normalise="batch"), m, who, 1, 2)
     assert whole.tolist() == pytest.approx([1.0, 8 / 9, 1 / 9, 0.0])
 
 
@@ -118,13 +118,13 @@ def test_dice_fall_as_the_chances_say_and_a_malformed_call_costs_nothing():
 
 @pytest.mark.parametrize("reads", ["descriptions", "names"])
 def test_the_start_knows_nothing_and_every_policy_spreads_one_chance(reads):
-    worlds = Worlds.drawn(SMALL)
+    worlds = ToolWorlds.drawn(SMALL)
     menus = Menus.drawn(worlds, SMALL, 5, "a test")
     who = np.broadcast_to(user(accuracy=1.0, cost=0.5), (*menus.kind.shape, len(NOBODY)))
     plain, careless = (
-        glass.Policy(Variant("one", reads=reads, careless=c), len(worlds.success), 0.1).log_chances(
-            worlds, menus, who
-        )
+        glass.ToolChoicePolicy(
+            SyntheticToolVariant("one", reads=reads, careless=c), len(worlds.success), 0.1
+        ).log_chances(worlds, menus, who)
         for c in (False, True)
     )
     assert (
@@ -136,8 +136,8 @@ def test_the_start_knows_nothing_and_every_policy_spreads_one_chance(reads):
 
 
 def test_the_reward_teaches_to_save_what_a_user_cares_for_and_its_sign_error_to_spend_it():
-    worlds = Worlds.drawn(LARGER)
-    judge, found = glass.Judge(worlds, LARGER), {}
+    worlds = ToolWorlds.drawn(LARGER)
+    judge, found = glass.ToolChoiceEvaluation(worlds, LARGER), {}
     for variant in glass.VARIANTS[:2]:
         *_, (_, policy) = glass.trained(variant, worlds, LARGER, 25)
         rows = judge.rows(variant.name, policy, 25, (glass.USUAL,)).set_index(["item", "seed"])[
@@ -148,10 +148,13 @@ def test_the_reward_teaches_to_save_what_a_user_cares_for_and_its_sign_error_to_
 
 
 def test_nobody_is_above_the_optimum_which_is_found_by_enumeration():
-    worlds = Worlds.drawn(SMALL)
-    judge = glass.Judge(worlds, SMALL)
+    worlds = ToolWorlds.drawn(SMALL)
+    judge = glass.ToolChoiceEvaluation(worlds, SMALL)
     rows = pd.concat(
-        [judge.constants(), judge.rows("one", glass.Policy(glass.PAPER, SMALL.seeds, 0.1), 0)]
+        [
+            judge.constants(),
+            judge.rows("one", glass.ToolChoicePolicy(glass.PAPER, SMALL.seeds, 0.1), 0),
+        ]
     )
     assert rows["regret"].min() >= -1e-9
     assert rows.query("method == 'optimum'")["regret"].abs().max() < 1e-12

@@ -11,7 +11,7 @@ from lib.rl.expert_pool import Heard
 from lib.tasks import multi_hop_facts
 from lib.tool_orchestration import tool_environment as desks
 from lib.tool_orchestration.single_tool_baselines import strategy
-from lib.tool_orchestration.tool_environment import OUTAGE, Episode, Own, roll, tried
+from lib.tool_orchestration.tool_environment import OUTAGE, Own, ToolEpisode, roll, tried
 from lib.tool_orchestration.tool_menu import OFFICE
 from tests.budgeted_routing.small import Scripted
 from tests.tool_orchestration import common
@@ -102,7 +102,7 @@ def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, w
     ],
 )
 def test_calls_and_answers_mixed_and_nested(desk, text, read):
-    turn = desk.read(Episode(menu_of(CHAIN), [], [], 0), text)
+    turn = desk.read(ToolEpisode(menu_of(CHAIN), [], [], 0), text)
     assert turn == read if isinstance(read, call_protocol.Call) else isinstance(turn, read)
 
 
@@ -117,7 +117,7 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
     name, pieces = made
     work = common.office(changes=True) if at_office else FACT
     names = [n for n in common.NAMES if not (at_office and n == "lookup")]
-    episode = Episode(given(work, *names), [], [], 0)
+    episode = ToolEpisode(given(work, *names), [], [], 0)
     turn = desk.read(episode, f"<call> {name} {''.join(pieces)} </call>")
     if isinstance(turn, call_protocol.Call):
         (heard,) = desk.reply([(episode, turn, 0)])

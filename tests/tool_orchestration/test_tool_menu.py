@@ -13,9 +13,9 @@ from lib.tool_orchestration.tool_menu import (
     LOCAL,
     OBJECTIVES,
     OFFICE,
-    Menu,
     Offer,
-    Preference,
+    ToolMenu,
+    UserPreference,
 )
 from tests.tool_orchestration.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, offers
 
@@ -151,10 +151,10 @@ def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
     st.booleans(),
 )
 def test_texts_have_only_words_of_the_lab(names, cost_usd, seconds, a, c, t, confidential):
-    told = Menu(
+    told = ToolMenu(
         tuple(offers()[n].times(cost_usd, seconds) for n in names), ("lookup",), offers()[OFFICE]
     )
-    who = Preference(a, c, t, tuple(names), confidential)
+    who = UserPreference(a, c, t, tuple(names), confidential)
     for text in (told.text, who.text):
         ids = lab.encode(text)
         assert UNK not in ids and lab.decode(ids) == text
@@ -163,9 +163,9 @@ def test_texts_have_only_words_of_the_lab(names, cost_usd, seconds, a, c, t, con
 def test_a_user_as_in_the_papers_appendix():
     """P = [0, 1, 1, 1, 0, 0 | 0, 0, 0] over six tools, then accuracy, cost, latency."""
     tools = ("one", "two", "three", "four", "five", "six")
-    who = Preference(0.0, 0.0, 0.0, ("two", "three", "four"), True)
+    who = UserPreference(0.0, 0.0, 0.0, ("two", "three", "four"), True)
     assert who.vector(tools).tolist() == [0, 1, 1, 1, 0, 0, 0, 0, 0]
-    assert Preference(0.5, 1.0, 0.25, ("six",)).vector(tools).tolist() == [
+    assert UserPreference(0.5, 1.0, 0.25, ("six",)).vector(tools).tolist() == [
         0,
         0,
         0,
@@ -178,7 +178,7 @@ def test_a_user_as_in_the_papers_appendix():
     ]
 
 
-def drawn(n: int = 600, names=NAMES) -> list[Preference]:
+def drawn(n: int = 600, names=NAMES) -> list[UserPreference]:
     rng = np.random.default_rng(0)
     return [tool_menu.drawn_preference(rng, names) for _ in range(n)]
 
@@ -215,7 +215,7 @@ def test_the_text_of_an_offer_by_hand():
     about = Offer("lab-mini", True, 1.0, 1.0, 64e-7, 16e-3, {"chain": 4, "facts": 1})
     assert about.text == "lab-mini $ 6 / 4 + 4 ? 1"
     assert Offer("search", False, 0.0, 0.0, 0.0, 0.0, {}).text == "search $ 0 / 0"
-    told = Menu((about, offers()["search"]), ("lookup", "moves"), offers()[OFFICE])
+    told = ToolMenu((about, offers()["search"]), ("lookup", "moves"), offers()[OFFICE])
     assert (
         told.text == f"tools lab-mini $ 6 / 4 + 4 ? 1 , {offers()['search'].text} , lookup , moves"
     )

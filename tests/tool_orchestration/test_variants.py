@@ -5,7 +5,7 @@ import pytest
 
 from lib.tool_orchestration import rewards, tool_environment, variants
 from lib.tool_orchestration.tool_environment import Own
-from lib.tool_orchestration.tool_menu import Preference
+from lib.tool_orchestration.tool_menu import UserPreference
 from lib.tool_orchestration.variants import NAMED
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import (
@@ -21,7 +21,7 @@ from tests.tool_orchestration.common import (
 
 OWN = Own(1e-8, 0.001)
 BIG = item("big", 1)
-WHO = Preference(1.0, 0.5, 0.25, ("calculator",))
+WHO = UserPreference(1.0, 0.5, 0.25, ("calculator",))
 RIGHT, WRONG = answer(BIG.answer), answer("0")
 PYTHON, CALCULATOR = call("python", "1 + 1"), call("calculator", "1 + 1")
 TURNS = [  # of one example
@@ -138,7 +138,7 @@ def test_under_corls_reward_everything_is_learned_from(episodes):
 def test_calls_of_an_office_have_no_place_in_the_vector():
     """The office's lookup has the name of a tool, and is none that a user may like."""
     task = common.office(changes=False)
-    (name, *words), who = task.calls[0], Preference(1.0, 0.0, 0.0, ("lookup",))
+    (name, *words), who = task.calls[0], UserPreference(1.0, 0.0, 0.0, ("lookup",))
     with at_work() as made:
         episode = played(
             made,

@@ -38,7 +38,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lib.language_models import checkpoints
 from lib.language_models.batching import AT_ONCE, WAITING, Busy, Closed, Failed, Left
-from lib.language_models.serving.chat_completions import Answering, ServedModel, Refused, ChatCompletion
+from lib.language_models.serving.chat_completions import (
+    Answering,
+    ChatCompletion,
+    Refused,
+    ServedModel,
+)
 from lib.language_models.serving.connection import Connection, room
 
 KEY_VARIABLE = "LAB_API_KEY"

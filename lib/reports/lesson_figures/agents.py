@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from lib import plots
 from lib.agent_configuration import experiment
 from lib.agent_configuration.action_space import AGENTS, DIMENSIONS, TIERS, WORKFLOWS, Configuration
-from lib.agent_configuration.agent_system import ConfiguredQuestion, ConfiguredAnswer
+from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion
 from lib.agent_configuration.agent_team import Note
 from lib.agent_configuration.experiment import TEST_DRAW, opened_place
 from lib.agent_configuration.graph import Graph, graph
@@ -259,7 +259,9 @@ def describe_outcome(outcome: ConfiguredAnswer) -> str:
     )
 
 
-def episode_html(job: ConfiguredQuestion, outcome: ConfiguredAnswer, caption: str) -> tuple[str, str]:
+def episode_html(
+    job: ConfiguredQuestion, outcome: ConfiguredAnswer, caption: str
+) -> tuple[str, str]:
     """Renders the calls of an episode one below the other, each in the colour of its agent.
 
     Args:

@@ -31,7 +31,9 @@ CODES = (
 )
 
 
-def make_test_assignments(results: ToolOrchestrationResults, settings: ToolSettings) -> list[Assignment]:
+def make_test_assignments(
+    results: ToolOrchestrationResults, settings: ToolSettings
+) -> list[Assignment]:
     """The assignments of the test set `test` at list prices, in the order of its items."""
     return test_sets.exam("test", results.offers, results.offers, settings)
 

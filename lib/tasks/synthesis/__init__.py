@@ -13,11 +13,11 @@ from lib.experiment import seeds
 from lib.tasks.item import SPLITS, TaskError
 from lib.tasks.synthesis.corpus import Corpus, load
 from lib.tasks.synthesis.database import CallError, Database, check
-from lib.tasks.synthesis.domains import DOMAINS, Column, Domain, Function, Records, Table
+from lib.tasks.synthesis.domains import DOMAINS, Column, Function, Records, TableSchema, TaskDomain
 from lib.tasks.synthesis.filters import Dropped, Solver, fault, sift
-from lib.tasks.synthesis.llm_writer import Model
+from lib.tasks.synthesis.llm_writer import LLMWriter
 from lib.tasks.synthesis.tasks import Call, Golden, Source, Task, steps
-from lib.tasks.synthesis.verification import Verdict, judge, mentions
+from lib.tasks.synthesis.verification import VerificationResult, judge, mentions
 from lib.tasks.synthesis.writers import Draft, Procedural, Writer
 
 VERSION = 1  # of the office tasks of this package
@@ -25,7 +25,7 @@ HARDEST = 3
 
 
 def synthesize(
-    writer: Writer | Sequence[Domain] = DOMAINS,
+    writer: Writer | Sequence[TaskDomain] = DOMAINS,
     databases: int = 40,
     tasks_per_database: int = 6,
     seed: int = 0,
@@ -65,7 +65,7 @@ def synthesize(
 
 
 def _sources(
-    writer: Writer, domain: Domain, wanted: int, split: str | None, seed: int
+    writer: Writer, domain: TaskDomain, wanted: int, split: str | None, seed: int
 ) -> list[tuple[Source, np.random.Generator]]:
     """Databases of a split, no two of the same content, each with the generator that its tasks are drawn from."""
     found: dict[str, tuple[Source, np.random.Generator]] = {}

@@ -14,7 +14,7 @@ import pandas as pd
 from lib.experiment import artifacts
 from lib.tasks.item import TaskError
 from lib.tasks.synthesis.database import check
-from lib.tasks.synthesis.domains import Domain
+from lib.tasks.synthesis.domains import TaskDomain
 from lib.tasks.synthesis.filters import ERROR, IDLE, UNSOLVED, Dropped
 from lib.tasks.synthesis.tasks import Source, Task
 
@@ -95,7 +95,7 @@ def load(path: str | Path) -> Corpus:
 def _corpus(rows: _Rows) -> Corpus:
     sources: dict[str, Source] = {}
     for name, domain, subject, records in rows["sources"]:
-        source = sources[name] = Source(Domain.model_validate(domain), records, subject)
+        source = sources[name] = Source(TaskDomain.model_validate(domain), records, subject)
         problems = check(source.domain, source.records)
         if problems or source.id != name:
             raise ValueError(f"database {name}: {'; '.join(problems) or 'its name is not its own'}")

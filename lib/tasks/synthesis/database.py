@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from lib.tasks.synthesis.domains import MOST, Domain, Function, Records, Table
+from lib.tasks.synthesis.domains import MOST, Function, Records, TableSchema, TaskDomain
 
 DONE = "done"
 NOTHING, UNKNOWN, WRONG = "error nothing found", "error wrong name", "error wrong words"
@@ -35,7 +35,7 @@ class Database:
     that `check` finds.
     """
 
-    def __init__(self, domain: Domain, records: Records) -> None:
+    def __init__(self, domain: TaskDomain, records: Records) -> None:
         problems = check(domain, records)
         if problems:
             raise ValueError(f"records of {domain.name}: {'; '.join(problems[:5])}")
@@ -140,7 +140,7 @@ def _connect() -> sqlite3.Connection:
     return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
 
 
-def _create(domain: Domain, table: Table) -> str:
+def _create(domain: TaskDomain, table: TableSchema) -> str:
     """The schema of a table. Names and words are validated by `domains`: none holds a quote or a blank."""
     columns = [f"key TEXT NOT NULL PRIMARY KEY CHECK (key IN ({_words(table.keys)}))"]
     for column in table.columns:
@@ -161,7 +161,7 @@ def _words(values: Sequence[str]) -> str:
     return ", ".join(f"'{value}'" for value in values)
 
 
-def check(domain: Domain, records: Records) -> list[str]:
+def check(domain: TaskDomain, records: Records) -> list[str]:
     """What is wrong with records, in words; empty where nothing is.
 
     The three conditions of the paper: records align with the schema; what is said in several places agrees (a
@@ -184,7 +184,9 @@ def check(domain: Domain, records: Records) -> list[str]:
     return problems
 
 
-def _wrong(domain: Domain, table: Table, key: str, row: object, records: Records) -> list[str]:
+def _wrong(
+    domain: TaskDomain, table: TableSchema, key: str, row: object, records: Records
+) -> list[str]:
     if key not in table.keys:
         return ["no key of this table"]
     if not isinstance(row, dict) or set(row) != {column.name for column in table.columns}:

@@ -57,7 +57,7 @@ class Column(_Strict):
         return self
 
 
-class Table(_Strict):
+class TableSchema(_Strict):
     """A table: the keys that its records may have, and its columns."""
 
     name: Name
@@ -65,7 +65,7 @@ class Table(_Strict):
     columns: Annotated[tuple[Column, ...], Field(min_length=1, max_length=8)]
 
     @model_validator(mode="after")
-    def _distinct(self) -> Table:
+    def _distinct(self) -> TableSchema:
         if self.name.startswith("sqlite_"):
             raise ValueError(f"table {self.name!r}: SQLite keeps names that begin so for itself")
         _no_twice(f"keys of {self.name}", self.keys)
@@ -133,16 +133,16 @@ class Function(_Strict):
         return _PLACEHOLDER.sub(lambda found: arguments[found.group(1)], self.phrase)
 
 
-class Domain(_Strict):
+class TaskDomain(_Strict):
     """Tables and functions. Raises pydantic's ValidationError where a name is there twice, a reference or a
     function leads nowhere, a field of a function is in two of its tables, or a column has the wrong kind."""
 
     name: Name
-    tables: Annotated[tuple[Table, ...], Field(min_length=1, max_length=6)]
+    tables: Annotated[tuple[TableSchema, ...], Field(min_length=1, max_length=6)]
     functions: Annotated[tuple[Function, ...], Field(min_length=1, max_length=12)]
 
     @model_validator(mode="after")
-    def _closed(self) -> Domain:
+    def _closed(self) -> TaskDomain:
         _no_twice(f"tables of {self.name}", [table.name for table in self.tables])
         _no_twice(f"functions of {self.name}", [function.name for function in self.functions])
         names = {table.name for table in self.tables}
@@ -181,7 +181,7 @@ class Domain(_Strict):
                     f"function {function.name!r} would change {field!r}, which repeats the key"
                 )
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> TableSchema:
         """A table by name. Raises KeyError for one that there is not."""
         return self._tables[name]
 
@@ -189,7 +189,7 @@ class Domain(_Strict):
         """A function by name; None where there is none of it."""
         return self._functions.get(name)
 
-    def holder(self, function: Function, field: str) -> tuple[Table, Column] | None:
+    def holder(self, function: Function, field: str) -> tuple[TableSchema, Column] | None:
         """The table and column that a field of a function is; None where the function has no such field."""
         if field not in function.columns:
             return None
@@ -198,7 +198,7 @@ class Domain(_Strict):
             (table, column) for table in tables if (column := table.column(field)) is not None
         )
 
-    def values(self, column: Column, table: Table) -> tuple[str, ...]:
+    def values(self, column: Column, table: TableSchema) -> tuple[str, ...]:
         """What may stand in a column."""
         if column.kind == "digit":
             return DIGITS
@@ -213,7 +213,7 @@ class Domain(_Strict):
         ]
 
     @cached_property
-    def _tables(self) -> dict[str, Table]:
+    def _tables(self) -> dict[str, TableSchema]:
         return {table.name: table for table in self.tables}
 
     @cached_property
@@ -285,11 +285,13 @@ def _digit(name: str) -> Column:
     return Column(name=name, kind="digit")
 
 
-HARBOUR = Domain(
+HARBOUR = TaskDomain(
     name="harbour",
     tables=(
-        Table(name="boats", keys=ANIMALS, columns=(_reference("river", "rivers"), _digit("keys"))),
-        Table(name="rivers", keys=RIVERS, columns=(_choice("judge", PEOPLE), _digit("fish"))),
+        TableSchema(
+            name="boats", keys=ANIMALS, columns=(_reference("river", "rivers"), _digit("keys"))
+        ),
+        TableSchema(name="rivers", keys=RIVERS, columns=(_choice("judge", PEOPLE), _digit("fish"))),
     ),
     functions=(
         _lookup(("boats", "rivers"), ("river", "keys", "judge", "fish")),
@@ -305,15 +307,15 @@ HARBOUR = Domain(
     ),
 )
 
-TOWN = Domain(
+TOWN = TaskDomain(
     name="town",
     tables=(
-        Table(
+        TableSchema(
             name="people",
             keys=PEOPLE,
             columns=(_reference("home", "towns"), _reference("friend", "people"), _digit("votes")),
         ),
-        Table(
+        TableSchema(
             name="towns",
             keys=TOWNS,
             columns=(_choice("river", RIVERS), _reference("mayor", "people")),
@@ -342,10 +344,10 @@ TOWN = Domain(
     ),
 )
 
-GUILD = Domain(
+GUILD = TaskDomain(
     name="guild",
     tables=(
-        Table(
+        TableSchema(
             name="people",
             keys=PEOPLE,
             columns=(_choice("job", JOBS), _choice("pet", PETS), _reference("friend", "people")),
@@ -365,10 +367,10 @@ GUILD = Domain(
     ),
 )
 
-STORE = Domain(
+STORE = TaskDomain(
     name="store",
     tables=(
-        Table(
+        TableSchema(
             name="people",
             keys=PEOPLE,
             columns=(
@@ -393,4 +395,4 @@ STORE = Domain(
     ),
 )
 
-DOMAINS: tuple[Domain, ...] = (HARBOUR, TOWN, GUILD, STORE)
+DOMAINS: tuple[TaskDomain, ...] = (HARBOUR, TOWN, GUILD, STORE)

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from lib.tasks.synthesis.database import CallError, check
-from lib.tasks.synthesis.domains import GUILD, Domain, Function, Records, Table
+from lib.tasks.synthesis.domains import GUILD, Function, Records, TableSchema, TaskDomain
 from lib.tasks.synthesis.filters import Dropped
 from lib.tasks.synthesis.tasks import Source, Task
 from lib.tasks.synthesis.verification import mentions
@@ -38,7 +38,7 @@ Line = Annotated[
     ),
 ]
 _LINES = TypeAdapter(list[Line])
-_TABLES = TypeAdapter(Annotated[tuple[Table, ...], Field(min_length=1, max_length=6)])
+_TABLES = TypeAdapter(Annotated[tuple[TableSchema, ...], Field(min_length=1, max_length=6)])
 _FUNCTION = TypeAdapter(Function)
 _RECORDS = TypeAdapter(dict[str, dict[str, dict[str, str]]])
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
@@ -116,7 +116,7 @@ Reply with JSON in this form, and nothing else:
 $form""")
 
 
-class Model:
+class LLMWriter:
     """A writer that asks a language model.
 
     ask: from prompt to reply; where a call came to nothing it gives an empty text. Whatever it raises ends the
@@ -137,12 +137,12 @@ class Model:
         self._subjects: dict[str, list[str]] = {}
         self.dropped: list[Dropped] = []
 
-    def domains(self) -> list[Domain]:
+    def domains(self) -> list[TaskDomain]:
         """A domain for each topic that the model could give a schema and functions."""
         written = [self._domain(name, topic) for name, topic in self._topics.items()]
         return [domain for domain in written if domain is not None]
 
-    def subjects(self, domain: Domain, n: int, rng: np.random.Generator) -> list[str]:
+    def subjects(self, domain: TaskDomain, n: int, rng: np.random.Generator) -> list[str]:
         """Up to n subjects: those that the schema was made for, and more where they are too few."""
         known = self._subjects.get(domain.name, [])
         if len(known) < n:
@@ -151,7 +151,7 @@ class Model:
             )
         return known[:n]
 
-    def records(self, domain: Domain, subject: str, rng: np.random.Generator) -> Records | None:
+    def records(self, domain: TaskDomain, subject: str, rng: np.random.Generator) -> Records | None:
         """Records on a subject that both the rules and the model itself find in order."""
         schema = _json_of([table.model_dump(exclude_defaults=True) for table in domain.tables])
         topic = self._topics[domain.name]
@@ -193,7 +193,7 @@ class Model:
             return self._drop("evolve", EASY, source.domain.name, harder.instruction)
         return harder
 
-    def _domain(self, name: str, topic: str) -> Domain | None:
+    def _domain(self, name: str, topic: str) -> TaskDomain | None:
         subjects = self._listed("subjects", name, SUBJECTS, n=10)
         self._subjects[name] = subjects
         example = _json_of([table.model_dump(exclude_defaults=True) for table in GUILD.tables])
@@ -206,12 +206,12 @@ class Model:
             return self._drop("schema", MALFORMED, name, error)
         schema = _json_of([table.model_dump(exclude_defaults=True) for table in tables])
         prompt = FUNCTIONS.substitute(topic=topic, schema=schema, example=_functions(GUILD))
-        domain: Domain | None = None
+        domain: TaskDomain | None = None
         for answer in _items(_read(self._ask(prompt))):
             try:
                 function = _FUNCTION.validate_python(answer)
                 functions = (*(domain.functions if domain else ()), function)
-                domain = Domain(name=name, tables=tables, functions=functions)
+                domain = TaskDomain(name=name, tables=tables, functions=functions)
             except ValidationError as error:
                 self._drop("functions", MALFORMED, name, error)
         return domain or self._drop("schema", MALFORMED, name, "no function fits these tables")
@@ -279,7 +279,7 @@ def _json_of(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=False, ensure_ascii=False)
 
 
-def _functions(domain: Domain) -> str:
+def _functions(domain: TaskDomain) -> str:
     return _json_of([function.model_dump(exclude={"phrase"}) for function in domain.functions])
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lib.tasks.synthesis.database import CallError, Database
-from lib.tasks.synthesis.domains import Column, Domain, Function, Table
+from lib.tasks.synthesis.domains import Column, Function, TableSchema, TaskDomain
 from lib.tasks.synthesis.tasks import Call
 
 LONGEST = 29  # words of an instruction
@@ -62,7 +62,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TaskPlan:
     """Parts in the order of the instruction."""
 
     parts: tuple[Ask | Change, ...]
@@ -75,21 +75,21 @@ class Plan:
             else:
                 yield from ((i, j, slot) for j, slot in enumerate(part.arguments))
 
-    def with_slot(self, i: int, j: int, slot: Slot) -> Plan:
+    def with_slot(self, i: int, j: int, slot: Slot) -> TaskPlan:
         """The plan with one word said differently."""
         part = self.parts[i]
         if isinstance(part, Ask):
             changed: Ask | Change = replace(part, of=slot)
         else:
             changed = replace(part, arguments=(*part.arguments[:j], slot, *part.arguments[j + 1 :]))
-        return Plan((*self.parts[:i], changed, *self.parts[i + 1 :]))
+        return TaskPlan((*self.parts[:i], changed, *self.parts[i + 1 :]))
 
 
 class Scene:
     """A database as a plan sees it: what can be looked up, what can be changed, and how it is worded."""
 
     def __init__(self, database: Database) -> None:
-        self.domain: Domain = database.domain
+        self.domain: TaskDomain = database.domain
         self.records = database.records()
         self.database = database
         readers = [f for f in self.domain.functions if f.effect == "get"]
@@ -100,7 +100,7 @@ class Scene:
         self.reader = readers[0]
         self.writers = tuple(f for f in self.domain.functions if f.writes and f.effect != "remove")
 
-    def place(self, field: str) -> tuple[Table, Column]:
+    def place(self, field: str) -> tuple[TableSchema, Column]:
         """The table and column that a field is, as the reading function sees it."""
         found = self.domain.holder(self.reader, field)
         if found is None:
@@ -111,7 +111,7 @@ class Scene:
         table, column = self.place(ask.field)
         return self.records[table.name][ask.of.word][column.name]
 
-    def instruction(self, plan: Plan) -> str:
+    def instruction(self, plan: TaskPlan) -> str:
         """The plan in words; two changes without a condition are joined by `and then`."""
         said = ""
         for i, part in enumerate(plan.parts):
@@ -147,7 +147,7 @@ class Scene:
         )
         return f"if {condition} then {words}"
 
-    def calls(self, plan: Plan) -> tuple[Call, ...]:
+    def calls(self, plan: TaskPlan) -> tuple[Call, ...]:
         """The golden calls: what references and conditions need is looked up first, and once."""
         calls: list[Call] = []
         for part in plan.parts:
@@ -162,13 +162,13 @@ class Scene:
             dict.fromkeys(calls)
         )  # equal calls are lookups: `clear` refuses a change made twice
 
-    def info(self, plan: Plan) -> tuple[str, ...]:
+    def info(self, plan: TaskPlan) -> tuple[str, ...]:
         """What must be told."""
         return tuple(
             dict.fromkeys(self.value(part) for part in plan.parts if isinstance(part, Ask))
         )
 
-    def clear(self, plan: Plan) -> bool:
+    def clear(self, plan: TaskPlan) -> bool:
         """Whether a plan is short enough, means one thing, and every change in it can be made and changes something."""
         words, calls = self.instruction(plan).split(), self.calls(plan)
         return (
@@ -196,7 +196,7 @@ class Scene:
             words.append(_pick(rng, function.columns))
         return Change(function.name, tuple(map(Slot, words)))
 
-    def harder(self, rng: np.random.Generator, plan: Plan) -> tuple[str, Plan] | None:
+    def harder(self, rng: np.random.Generator, plan: TaskPlan) -> tuple[str, TaskPlan] | None:
         """The plan with one complexity more, and which; None where none fits any more."""
         for complexity in rng.choice(
             list(COMPLEXITIES), len(COMPLEXITIES), False, list(COMPLEXITIES.values())
@@ -207,11 +207,11 @@ class Scene:
                     return str(complexity), candidate
         return None
 
-    def _with(self, rng: np.random.Generator, plan: Plan, complexity: str) -> Plan | None:
+    def _with(self, rng: np.random.Generator, plan: TaskPlan, complexity: str) -> TaskPlan | None:
         if complexity == "reference":
             return self._referred(rng, plan)
         if complexity == "report":
-            return Plan((*plan.parts, self.ask(rng, _pick(rng, self.reader.columns))))
+            return TaskPlan((*plan.parts, self.ask(rng, _pick(rng, self.reader.columns))))
         if not self.writers:
             return None
         change = self.change(rng, self.writers[int(rng.integers(len(self.writers)))])
@@ -220,7 +220,7 @@ class Scene:
         # changes come before questions, where `What` begins a sentence of its own
         asks = tuple(part for part in plan.parts if isinstance(part, Ask))
         done = tuple(part for part in plan.parts if isinstance(part, Change))
-        return Plan((*done, change, *asks))
+        return TaskPlan((*done, change, *asks))
 
     def _conditional(self, rng: np.random.Generator, change: Change) -> Change:
         """The change under a condition, about the same record or another; it holds every other time."""
@@ -233,7 +233,7 @@ class Scene:
         value = _pick(rng, others) if others and rng.integers(2) else true
         return replace(change, given=ask, value=value, holds=value == true)
 
-    def _referred(self, rng: np.random.Generator, plan: Plan) -> Plan | None:
+    def _referred(self, rng: np.random.Generator, plan: TaskPlan) -> TaskPlan | None:
         """One word of the plan said through another record, where one holds it."""
         found = []
         for i, j, slot in plan.slots():
@@ -282,7 +282,7 @@ class Scene:
         first = [(self.reader.name, *ask.of.via)] if ask.of.via else []
         return [*first, (self.reader.name, ask.field, ask.of.word)]
 
-    def _apart(self, plan: Plan) -> bool:
+    def _apart(self, plan: TaskPlan) -> bool:
         """Whether no part reads what another writes, nor writes what another does, nor repeats another."""
         parts = [self._cells(part) for part in plan.parts]
         for i, (reads, writes) in enumerate(parts):

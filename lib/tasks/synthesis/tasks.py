@@ -11,7 +11,7 @@ from functools import cached_property
 
 from lib.experiment import artifacts
 from lib.tasks.synthesis.database import DONE, Database, Entry
-from lib.tasks.synthesis.domains import Domain, Records
+from lib.tasks.synthesis.domains import Records, TaskDomain
 
 Call = tuple[str, ...]  # the name of a function, then its arguments
 
@@ -20,7 +20,7 @@ Call = tuple[str, ...]  # the name of a function, then its arguments
 class Source:
     """The records of one database, and whom or what they are about."""
 
-    domain: Domain
+    domain: TaskDomain
     records: Records
     subject: str = ""
 
@@ -68,7 +68,7 @@ class Task:
     parent: str | None = None
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> TaskDomain:
         return self.source.domain
 
     @property

@@ -14,7 +14,7 @@ from lib.tasks.synthesis.tasks import Task
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VerificationResult:
     """execution: the content is that after the golden calls; fidelity: the information was mentioned;
     completeness: every entry that the golden calls operate on was operated on."""
 
@@ -27,13 +27,15 @@ class Verdict:
         return self.execution and self.fidelity and self.completeness
 
 
-def judge(task: Task, database_after: str, operated: Iterable[Entry], said: str) -> Verdict:
+def judge(
+    task: Task, database_after: str, operated: Iterable[Entry], said: str
+) -> VerificationResult:
     """The verdict on a trajectory.
 
     database_after: `Database.content()` after it; operated: `Database.operated` after it; said: all that the
     agent said. Raises CallError where the task's own golden calls fail, as nothing can be judged then.
     """
-    return Verdict(
+    return VerificationResult(
         execution=database_after == task.golden.content,
         fidelity=all(mentions(said, information) for information in task.info),
         completeness=task.golden.operated <= set(operated),

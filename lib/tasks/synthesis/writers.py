@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from lib.tasks.synthesis.database import Database
-from lib.tasks.synthesis.domains import DOMAINS, Domain, Records
+from lib.tasks.synthesis.domains import DOMAINS, Records, TaskDomain
 from lib.tasks.synthesis.filters import Dropped
-from lib.tasks.synthesis.plans import Plan, Scene
+from lib.tasks.synthesis.plans import Scene, TaskPlan
 from lib.tasks.synthesis.tasks import Call, Source
 
 FEWEST, MOST = 4, 8  # records of a table
@@ -26,7 +26,7 @@ class Draft:
     instruction: str
     calls: tuple[Call, ...]
     info: tuple[str, ...]
-    plan: Plan | None = None
+    plan: TaskPlan | None = None
 
 
 class Writer(Protocol):
@@ -38,11 +38,13 @@ class Writer(Protocol):
     dropped: list[Dropped]
     patience: int
 
-    def domains(self) -> list[Domain]: ...
+    def domains(self) -> list[TaskDomain]: ...
 
-    def subjects(self, domain: Domain, n: int, rng: np.random.Generator) -> list[str]: ...
+    def subjects(self, domain: TaskDomain, n: int, rng: np.random.Generator) -> list[str]: ...
 
-    def records(self, domain: Domain, subject: str, rng: np.random.Generator) -> Records | None: ...
+    def records(
+        self, domain: TaskDomain, subject: str, rng: np.random.Generator
+    ) -> Records | None: ...
 
     def intents(self, source: Source, n: int, rng: np.random.Generator) -> list[str]: ...
 
@@ -56,18 +58,18 @@ class Procedural:
 
     patience = 40  # one database in ten is in the smallest split
 
-    def __init__(self, domains: tuple[Domain, ...] = DOMAINS) -> None:
+    def __init__(self, domains: tuple[TaskDomain, ...] = DOMAINS) -> None:
         self._domains = domains
         self.dropped: list[Dropped] = []
 
-    def domains(self) -> list[Domain]:
+    def domains(self) -> list[TaskDomain]:
         return list(self._domains)
 
-    def subjects(self, domain: Domain, n: int, rng: np.random.Generator) -> list[str]:
+    def subjects(self, domain: TaskDomain, n: int, rng: np.random.Generator) -> list[str]:
         """n casts of the first table."""
         return [" ".join(_cast(domain.tables[0].keys, rng)) for _ in range(n)]
 
-    def records(self, domain: Domain, subject: str, rng: np.random.Generator) -> Records | None:
+    def records(self, domain: TaskDomain, subject: str, rng: np.random.Generator) -> Records | None:
         """Records drawn evenly from what may stand in their columns; nobody refers to themselves."""
         keys = {table.name: _cast(table.keys, rng) for table in domain.tables} | {
             domain.tables[0].name: tuple(subject.split())
@@ -100,9 +102,9 @@ class Procedural:
         scene = Scene(source.open())
         name, *field = intent.split()
         if field:
-            return _draft(scene, Plan((scene.ask(rng, field[0]),)))
+            return _draft(scene, TaskPlan((scene.ask(rng, field[0]),)))
         return _draft(
-            scene, Plan((scene.change(rng, next(f for f in scene.writers if f.name == name)),))
+            scene, TaskPlan((scene.change(rng, next(f for f in scene.writers if f.name == name)),))
         )
 
     def evolve(self, source: Source, draft: Draft, rng: np.random.Generator) -> Draft | None:
@@ -112,7 +114,7 @@ class Procedural:
         return _draft(scene, harder[1]) if harder else None
 
 
-def _draft(scene: Scene, plan: Plan) -> Draft:
+def _draft(scene: Scene, plan: TaskPlan) -> Draft:
     return Draft(scene.instruction(plan), scene.calls(plan), scene.info(plan), plan)
 
 

@@ -5,7 +5,7 @@ import math
 from lib.config import Params
 from lib.llm import cost_ledger
 from lib.orchestration import baselines, prompted_experiment
-from lib.orchestration.decisions import Decision, Episode
+from lib.orchestration.decisions import Decision, OrchestrationEpisode
 from lib.policy_zoo import train
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
@@ -15,7 +15,7 @@ CLAUDE = cost_ledger.PRICES["Claude 3.7 Sonnet"]
 class FailedFirst:
     """Failed questions are asked again until none is open, then it goes on to what is hard."""
 
-    async def decide(self, episode: Episode) -> Decision:
+    async def decide(self, episode: OrchestrationEpisode) -> Decision:
         return Decision("SO-d2" if episode.world.facts()["open_failed"] else "SO-d1")
 
 

@@ -14,8 +14,8 @@ from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.serving.chat_completions import (
     _WORDS,
     Answering,
-    Model,
     Refused,
+    ServedModel,
     found,
     settled,
 )
@@ -375,7 +375,9 @@ def test_a_prompt_that_is_too_long_is_refused(answering, content):
 
 def test_the_id_and_the_fingerprint_say_what_a_reply_depends_on(models):
     assert models["lab-nano"].fingerprint != models["lab-mini"].fingerprint
-    assert Model("again", Forward(tiny.model(0))).fingerprint == models["lab-nano"].fingerprint
+    assert (
+        ServedModel("again", Forward(tiny.model(0))).fingerprint == models["lab-nano"].fingerprint
+    )
 
 
 def test_several_choices_have_the_seeds_that_follow(answering):
@@ -397,7 +399,7 @@ def test_without_max_tokens_the_models_own_limit_holds(answering):
 
 
 def test_a_call_without_words_before_it_has_no_content(models):
-    answering = Answering({"caller": Model("caller", parrot("<call> calculator 4 </call>"))})
+    answering = Answering({"caller": ServedModel("caller", parrot("<call> calculator 4 </call>"))})
     (choice,) = whole(answering, CALLER | {"tools": [CALCULATOR]})["choices"]
     assert choice["message"]["content"] is None and choice["message"]["tool_calls"]
     asyncio.run(answering.aclose())

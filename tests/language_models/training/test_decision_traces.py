@@ -11,13 +11,13 @@ from lib.language_models.training import build, decision_traces
 from lib.language_models.training.decision_traces import (
     LOOK,
     STATES,
-    Situation,
+    TraceSituation,
     digits,
     relative,
     told,
 )
 
-SHOWN = Situation((9, 3), "low", {"Ana": (62, 10), "Bo": (0, 99)})
+SHOWN = TraceSituation((9, 3), "low", {"Ana": (62, 10), "Bo": (0, 99)})
 
 
 def tables(digits: int = 2):
@@ -59,7 +59,7 @@ def test_telling_rewards_relative_to_the_worst_moves_no_choice(rewards, seed):
 
 def test_differences_however_small_fill_two_digits():
     made = told([0.5, 0.5], "high", {"a": (0.500, 0.9), "b": (0.504, 0.9), "c": (0.508, 0.9)})
-    assert made == Situation((9, 9), "high", {"a": (0, 0), "b": (50, 0), "c": (99, 0)})
+    assert made == TraceSituation((9, 9), "high", {"a": (0, 0), "b": (50, 0), "c": (99, 0)})
 
 
 def test_preferences_are_digits_of_which_one_is_nine():

@@ -15,7 +15,7 @@ from lib.language_models.chat_template import conversation, token
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.tokenizer import EOS, ROLES, decode
 from lib.language_models.training import build, released_weights
-from lib.language_models.training.pretraining import DEV_ITEMS, NotLearned, Training
+from lib.language_models.training.pretraining import DEV_ITEMS, NotLearned, Pretraining
 from lib.language_models.training.training_data import batches, corpus, question
 from tests.language_models import tiny
 from tests.studies import Killed, dying
@@ -28,11 +28,11 @@ def ignore(share: float) -> None:
 def kill(settings, folder, at: int) -> None:
     """A training that ends in its at-th update."""
     with pytest.raises(Killed):
-        Training(settings, 0).run(folder, dying(ignore, at))
+        Pretraining(settings, 0).run(folder, dying(ignore, at))
 
 
-def trained(folder, seed: int = 0, start=None, **changes) -> Training:
-    training = Training(tiny.settings(**changes), seed, start)
+def trained(folder, seed: int = 0, start=None, **changes) -> Pretraining:
+    training = Pretraining(tiny.settings(**changes), seed, start)
     training.run(folder, ignore)
     return training
 
@@ -46,7 +46,7 @@ def equal(one, other) -> bool:
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory) -> Training:
+def straight(tmp_path_factory) -> Pretraining:
     """A training that nobody interrupts."""
     return trained(tmp_path_factory.mktemp("straight"))
 
@@ -56,7 +56,7 @@ def test_a_training_that_was_killed_goes_on_from_its_last_look_to_the_same_end(
     at, left, straight, tmp_path
 ):
     kill(tiny.settings(), tmp_path, at)
-    resumed, shares = Training(tiny.settings(), 0), []
+    resumed, shares = Pretraining(tiny.settings(), 0), []
     resumed.run(tmp_path, shares.append)
     assert shares == pytest.approx([(step + 1) / 6 for step in range(6 - left, 6)])
     assert equal(resumed.model, straight.model) and resumed.curve.equals(straight.curve)
@@ -102,7 +102,9 @@ def test_a_training_goes_through_all_steps_and_asks_then(tmp_path, monkeypatch):
 
 
 def test_the_target_is_looked_at_on_dev_items_of_its_difficulty():
-    training = Training(tiny.settings(target=Target(family="chain", difficulty=5, accuracy=0.5)), 3)
+    training = Pretraining(
+        tiny.settings(target=Target(family="chain", difficulty=5, accuracy=0.5)), 3
+    )
     assert len(training.dev) == DEV_ITEMS
     items = [verdict.args[0] for _, verdict in training.dev]
     assert {(i.category, i.difficulty, i.split) for i in items} == {("chain", 5, "dev")}
@@ -113,7 +115,7 @@ def test_the_target_is_looked_at_on_dev_items_of_its_difficulty():
 
 def test_an_agent_is_looked_at_in_its_roles():
     target = Target(family="big", difficulty=1, style="agent", accuracy=0.5)
-    training = Training(tiny.settings(target=target), 3)
+    training = Pretraining(tiny.settings(target=target), 3)
     wanted = [verdict.keywords["wanted"] for _, verdict in training.dev]
     assert 10 < sum(text.startswith("<call> calculator") for text in wanted) < 90
     assert all(
@@ -124,7 +126,7 @@ def test_an_agent_is_looked_at_in_its_roles():
 
 def test_a_model_with_a_base_starts_from_its_weights(tmp_path):
     base = tiny.model(seed=7)
-    training = Training(tiny.settings(), 0, base)
+    training = Pretraining(tiny.settings(), 0, base)
     held = {name: weight.clone() for name, weight in tiny.model(seed=7).named_parameters()}
     assert all(
         torch.equal(weight, held[name]) for name, weight in training.model.named_parameters()
@@ -148,7 +150,7 @@ def test_a_training_goes_through_all_updates_its_loss_falls_and_it_leaves_no_che
 
 
 def test_the_learning_rate_rises_stays_and_falls_towards_the_last_update():
-    training = Training(tiny.settings(steps=100, warmup=10), 0)
+    training = Pretraining(tiny.settings(steps=100, warmup=10), 0)
     rates = []
     for training.step in range(100):
         rates.append(training._schedule())
@@ -184,7 +186,7 @@ def test_a_broken_checkpoint_is_an_error_that_names_the_file(damage, tmp_path):
     kill(tiny.settings(), tmp_path, 3)
     damage(tmp_path / "checkpoint.safetensors")
     with pytest.raises(ValueError, match="checkpoint.safetensors"):
-        Training(tiny.settings(), 0).run(tmp_path, ignore)
+        Pretraining(tiny.settings(), 0).run(tmp_path, ignore)
 
 
 # What is taught -----------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hosted(folder):
-    return smollm_baseline.Hosted(folder)
+    return smollm_baseline.HuggingFaceModel(folder)
 
 
 def asked(hosted, path: str = "chat/completions", **body) -> httpx2.Response:
@@ -136,7 +136,7 @@ def test_a_folder_that_is_none_and_a_package_that_is_missing_are_named(
     tmp_path, monkeypatch, capsys
 ):
     with pytest.raises(ModelError, match="no Hugging Face folder"):
-        smollm_baseline.Hosted(tmp_path)
+        smollm_baseline.HuggingFaceModel(tmp_path)
     assert (
         server.main(["--model", str(tmp_path)]) == 1
         and "no Hugging Face folder" in capsys.readouterr().err

@@ -3,24 +3,24 @@
 import pytest
 from bs4 import BeautifulSoup
 
-from lib.orchestration.decisions import Exchange
-from lib.orchestration.prompt_components import Part
+from lib.orchestration.decisions import ModelExchange
+from lib.orchestration.prompt_components import RenderedComponent
 from lib.reports import accessibility_check
 from lib.reports.lesson_figures import dialogue
 
-QUERY = Part("query", "user", "# Query\nPick one.")
-STATE = Part("state", "user", "# State\n- mastery: <script>alert(1)</script> 0.40")
+QUERY = RenderedComponent("query", "user", "# Query\nPick one.")
+STATE = RenderedComponent("state", "user", "# State\n- mastery: <script>alert(1)</script> 0.40")
 
 
-def memory(*steps: str) -> Part:
-    return Part("mem_s", "user", "\n".join(["# Recent steps", *steps]))
+def memory(*steps: str) -> RenderedComponent:
+    return RenderedComponent("mem_s", "user", "\n".join(["# Recent steps", *steps]))
 
 
 def test_text_of_a_prompt_stays_text():
     pages = [
         dialogue.prompt_html([STATE], "<b>caption</b>"),
         dialogue.exchange_html(
-            [Exchange((STATE,), "<script>2</script>", "<script>3</script>")], "said"
+            [ModelExchange((STATE,), "<script>2</script>", "<script>3</script>")], "said"
         ),
     ]
     assert all("<script>" not in page and "<b>" not in page for page in pages)
@@ -54,7 +54,7 @@ def test_an_explorer_begins_with_a_component_that_there_is():
 def test_pages_load_nothing_and_run_nothing():
     pages = [
         dialogue.prompt_html([QUERY, STATE], "asked"),
-        dialogue.exchange_html([Exchange((STATE,), "{}", "picked")], "said"),
+        dialogue.exchange_html([ModelExchange((STATE,), "{}", "picked")], "said"),
         dialogue.explorer({"RO": [[QUERY, memory("a")], [QUERY, memory("b")]]}, "prompts"),
     ]
     assert not [problem for page in pages for problem in accessibility_check.problems(page)]

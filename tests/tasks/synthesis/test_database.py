@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from lib.tasks.synthesis import DOMAINS, CallError, Database, Domain, check
+from lib.tasks.synthesis import DOMAINS, CallError, Database, TaskDomain, check
 from tests.tasks.synthesis.hands import GUILD, HARBOUR, PEOPLE, SHELF, SOURCE, TOWN
 
 BASE = {
@@ -38,7 +38,7 @@ BASE = {
         {"name": "drop", "about": "", "effect": "remove", "tables": ["boxes"], "parameters": ["box"]},
     ],
 }  # fmt: skip
-SHOP = Domain.model_validate(BASE)
+SHOP = TaskDomain.model_validate(BASE)
 BOXES = {
     "a1": {"label": "a1", "colour": "red", "weight": "3"},
     "b2": {"label": "b2", "colour": "red", "weight": "4"},
@@ -200,7 +200,7 @@ def changed(path: list, value: object) -> dict:
 )
 def test_a_domain_that_is_not_closed_is_refused(path, value, message):
     with pytest.raises(ValidationError, match=message):
-        Domain.model_validate(changed(path, value))
+        TaskDomain.model_validate(changed(path, value))
 
 
 @pytest.mark.parametrize("domain", [*DOMAINS, SHOP], ids=lambda domain: domain.name)

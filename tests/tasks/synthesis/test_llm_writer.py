@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.tasks.synthesis import Model, load, steps, synthesize
+from lib.tasks.synthesis import LLMWriter, load, steps, synthesize
 
 TABLES = [
     {"name": "films", "keys": ["Alien", "Brazil", "Casino"], "columns": [
@@ -80,7 +80,7 @@ def fake(**replies: Any) -> Callable[[str], str]:
 
 def corpus(databases: int = 1, tasks: int = 3, **replies: Any):
     return synthesize(
-        Model(fake(**replies), ["Cinema halls"]), databases=databases, tasks_per_database=tasks
+        LLMWriter(fake(**replies), ["Cinema halls"]), databases=databases, tasks_per_database=tasks
     )
 
 
@@ -176,7 +176,7 @@ JSON = st.recursive(
 @given(st.sampled_from(sorted(GOOD)), JSON, st.text())
 def test_no_reply_whatever_it_holds_ends_the_synthesis(step, reply, text):
     corpus(**{step: json.dumps(reply)})
-    synthesize(Model(lambda prompt: text, ["cinema"]), databases=1)
+    synthesize(LLMWriter(lambda prompt: text, ["cinema"]), databases=1)
 
 
 def test_what_ask_raises_is_not_hidden():
@@ -184,7 +184,7 @@ def test_what_ask_raises_is_not_hidden():
         raise PermissionError("no key")
 
     with pytest.raises(PermissionError):
-        synthesize(Model(ask, ["cinema"]), databases=1)
+        synthesize(LLMWriter(ask, ["cinema"]), databases=1)
 
 
 def test_each_step_is_asked_for_with_what_it_needs():
@@ -195,7 +195,7 @@ def test_each_step_is_asked_for_with_what_it_needs():
         prompts.setdefault(step_of(prompt), prompt)
         return ask(prompt)
 
-    synthesize(Model(listen, ["cinema"]), databases=1, tasks_per_database=2)
+    synthesize(LLMWriter(listen, ["cinema"]), databases=1, tasks_per_database=2)
     assert set(prompts) == set(GOOD) and not any("$" in prompt for prompt in prompts.values())
     assert (
         "late shows" in prompts["records"]
@@ -220,14 +220,16 @@ def test_one_bad_function_does_not_cost_the_others():
 
 def test_one_topic_without_a_domain_does_not_cost_the_others():
     good = fake()
-    model = Model(lambda prompt: "" if "trains" in prompt else good(prompt), ["trains", "cinema"])
+    model = LLMWriter(
+        lambda prompt: "" if "trains" in prompt else good(prompt), ["trains", "cinema"]
+    )
     made = synthesize(model, databases=2, tasks_per_database=3)
     assert {each.domain.name for each in made.sources} == {"cinema"} and len(made.tasks) == 3
     assert made.statistics().set_index("domain").loc["trains", "dropped: malformed"] > 0
 
 
 def test_a_model_that_says_nothing_leaves_an_empty_corpus(tmp_path):
-    made = synthesize(Model(lambda prompt: "", ["cinema"]), databases=2)
+    made = synthesize(LLMWriter(lambda prompt: "", ["cinema"]), databases=2)
     assert made.tasks == made.sources == () and len(made.dropped) == 2
     assert load(made.save(tmp_path / "empty")) == made
 
@@ -235,4 +237,4 @@ def test_a_model_that_says_nothing_leaves_an_empty_corpus(tmp_path):
 @pytest.mark.parametrize("topics", [["cinema", "Cinema"], ["7 seas"], ["?"]])
 def test_topics_that_name_no_domain_are_refused(topics):
     with pytest.raises(ValueError, match="topics need"):
-        Model(fake(), topics)
+        LLMWriter(fake(), topics)

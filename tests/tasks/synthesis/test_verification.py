@@ -8,7 +8,7 @@ from lib.tasks.synthesis import (
     CallError,
     Database,
     Task,
-    Verdict,
+    VerificationResult,
     fault,
     judge,
     mentions,
@@ -23,7 +23,7 @@ TASK = task("lookup friend Bo", "lookup job Cy", "draft Bo nurse", "lookup pet A
 CORPUS = synthesize(databases=16, tasks_per_database=6, seed=11)
 
 
-def verdict(which: Task, calls: list, said: str) -> Verdict:
+def verdict(which: Task, calls: list, said: str) -> VerificationResult:
     database = carried_out(which, calls)
     return judge(which, database.content(), database.operated, said)
 
