@@ -17,11 +17,11 @@ $(foreach sign,: ; $$ ` " \,$(if $(findstring $(sign),$(CURDIR)),$(error this fo
 
 .DEFAULT_GOAL := help
 unexport BENCH_ROOT_SEED# an ordinary run has the root seed 0
-.PHONY: help setup repro full replicate lab lab-zoo serve pretrained student slides solutions doctor metrics clean test lint unit pipeline bench lock
+.PHONY: help setup repro full replicate lab lab-zoo serve pretrained student slides solutions doctor metrics clean test lint unit pipeline bench bench-quick lock
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # A .venv that was half installed, or whose Python is gone, is made anew; the .pth file lets `import lib`
 # work wherever this Python starts a notebook.
@@ -84,7 +84,7 @@ clean: ## remove what the pipeline made (training too); .venv, figures and metri
 	@rm -rf data/zoo data/models data/records data/runs data/replies data/notebooks data/settings.json reports/notebooks reports/lessons \
 		reports/timings reports/failed reports/slides reports/*.html
 
-test: $(STAMP) lint unit pipeline ## lint, unit tests, and the whole pipeline at smoke in clean copies
+test: $(STAMP) lint unit bench-quick pipeline ## lint, unit tests, quick benchmarks, and the whole pipeline at smoke in clean copies
 
 lint: $(STAMP) ## ruff over code and notebooks
 	@$(RUN) ruff check .
@@ -98,6 +98,9 @@ pipeline: $(STAMP) ## the pipeline at smoke: twice, interrupted, edited, and wit
 
 bench: $(STAMP) ## speed, as ratios measured in one run
 	@$(RUN) python -m pytest tests/benchmarks -s -p no:cacheprovider
+
+bench-quick: $(STAMP) ## the same with a tenth of the repeats and half of the goals
+	@$(RUN) BENCH_SCALE=0.1 python -m pytest tests/benchmarks -p no:cacheprovider
 
 lock: ## resolve requirements.lock anew from pyproject.toml
 	@rm -rf .lock && $(PYTHON) -m venv .lock && .lock/bin/python -m pip install --quiet --disable-pip-version-check uv

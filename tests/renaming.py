@@ -103,6 +103,8 @@ def rename_module(root: Path, modules: list[Path]) -> str:
     dotted = re.compile(rf"\b{re.escape(package)}\.{path.stem}\b(?!\.py)")
     for user in _python_files(root):
         text = user.read_text(encoding="utf-8")
+        if path.stem not in text:
+            continue  # most files; parsing them all would take a minute
         aliases = [
             (alias.lineno, alias.col_offset, alias.asname is None)
             for node in ast.walk(ast.parse(text))

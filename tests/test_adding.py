@@ -26,7 +26,7 @@ KINDS["WorstFirst"] = WorstFirst
 ROUTER = """
 
 @router("always the dearest")
-def _dearest(train: Tried, test: Tried, budget: float, seed: int) -> Outcome:
+def _dearest(train: Tried, test: Tried, budget: float, seed: int) -> RouterResult:
     return asked(test, np.full(len(test.prompts), train.cheap_first[-1]))
 """
 TRY = """

@@ -17,56 +17,79 @@ VERSION = 1  # of stacked policies and their updates
 
 
 class Stacked(nn.Module):
-    """The same layers of R trainings, each as one product. Rows are (n, 1 + inputs), and column 0 says which training a
-    row belongs to. A trunk squashes by tanh after each layer and hands that column on; a head does neither."""
+    """The same linear layers of R trainings, each layer as one product.
+
+    Rows are (n, 1 + inputs); column 0 is the number of the training that a row belongs to. A trunk applies tanh after
+    each layer and hands column 0 on to the heads; a head applies it between layers only, and drops the column.
+
+    Written out by hand: `lib.rl.seed_batched.SeedBatched` takes 1.4 to 1.6 times as long for a training step at the
+    lesson's sizes (tests/benchmarks/test_seed_batched_speed.py), and wants as many rows of every training.
+    """
 
     def __init__(self, layers: Sequence[Sequence[nn.Linear]], trunk: bool) -> None:
-        """layers: by place, then by training."""
+        """layers: by depth, then by training; trunk: whether these layers are a trunk."""
         super().__init__()
+        # (R, inputs, outputs) and (R, 1, outputs) of each layer
         self.weights = nn.ParameterList(
-            torch.stack([one.weight.detach().T for one in place]) for place in layers
+            torch.stack([layer.weight.detach().T for layer in trainings]) for trainings in layers
         )
         self.biases = nn.ParameterList(
-            torch.stack([one.bias.detach()[None] for one in place]) for place in layers
+            torch.stack([layer.bias.detach()[None] for layer in trainings]) for trainings in layers
         )
         self.trunk = trunk
 
     def forward(self, rows: Tensor) -> Tensor:
-        whose, x = rows[:, 0].long(), rows[:, 1:]
-        place = _places(whose, len(self.weights[0]))
-        if place is None:
-            x = x.reshape(len(self.weights[0]), -1, x.shape[1])
+        """Outputs (n, outputs) of rows (n, 1 + inputs); of a trunk (n, 1 + outputs), column 0 as it was."""
+        num_trainings = len(self.weights[0])
+        training, inputs = rows[:, 0].long(), rows[:, 1:]
+
+        # One matrix (rows, inputs) for each training; where they have unequally many rows, zeros fill up.
+        position = _positions_in_training(training, num_trainings)
+        if position is None:
+            x = inputs.reshape(num_trainings, -1, inputs.shape[1])
         else:
-            padded = x.new_zeros(len(self.weights[0]), int(place.max()) + 1, x.shape[1])
-            padded[whose, place] = x
-            x = padded
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = torch.baddbmm(bias, x, weight)
-            x = x.tanh() if self.trunk or i < len(self.weights) - 1 else x
-        x = x.flatten(0, 1) if place is None else x[whose, place]
-        return torch.cat([rows[:, :1], x], 1) if self.trunk else x
+            x = inputs.new_zeros(num_trainings, int(position.max()) + 1, inputs.shape[1])
+            x[training, position] = inputs
+
+        last = len(self.weights) - 1
+        for depth, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = torch.baddbmm(bias, x, weight)  # x_r W_r + b_r for every training r
+            if self.trunk or depth < last:
+                x = x.tanh()
+
+        outputs = x.flatten(0, 1) if position is None else x[training, position]
+        return torch.cat([rows[:, :1], outputs], 1) if self.trunk else outputs
 
 
-def _places(whose: Tensor, runs: int) -> Tensor | None:
-    """The place of each row among those of its training, (n,); None where they stand in order, as many of each."""
-    if len(whose) % runs == 0 and bool((whose.view(runs, -1) == torch.arange(runs)[:, None]).all()):
-        return None
-    counts, order = torch.bincount(whose, minlength=runs), whose.argsort(stable=True)
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order)) - (counts.cumsum(0) - counts)[whose[order]]
-    return place
+def _positions_in_training(training: Tensor, num_trainings: int) -> Tensor | None:
+    """The number of each row among the rows of its training, (n,).
+
+    None where rows stand in order of trainings, as many of each: then they need not be moved.
+    """
+    if len(training) % num_trainings == 0:
+        in_order = torch.arange(num_trainings)[:, None]
+        if bool((training.view(num_trainings, -1) == in_order).all()):
+            return None
+    counts = torch.bincount(training, minlength=num_trainings)
+    first = counts.cumsum(0) - counts  # of each training, among rows that are sorted by training
+    order = training.argsort(stable=True)
+    position = torch.empty_like(order)
+    position[order] = torch.arange(len(order)) - first[training[order]]
+    return position
 
 
 class Embedded(nn.Module):
-    """The embeddings of R trainings, one below the other; each row of indices has its own training's."""
+    """The embeddings of R trainings, one table below the other."""
 
     def __init__(self, layers: Sequence[nn.Embedding]) -> None:
         super().__init__()
         self.size = layers[0].num_embeddings
+        # (1, R * size, hidden)
         self.weight = nn.Parameter(torch.cat([layer.weight.detach() for layer in layers])[None])
 
-    def forward(self, whose: Tensor, drawn: Tensor) -> Tensor:
-        return nn.functional.embedding(whose * self.size + drawn, self.weight[0])
+    def forward(self, training: Tensor, index: Tensor) -> Tensor:
+        """Embeddings (n, hidden) of indices (n,), each from the table of its training, (n,)."""
+        return nn.functional.embedding(training * self.size + index, self.weight[0])
 
 
 class ManyParts(Parts):
@@ -74,7 +97,7 @@ class ManyParts(Parts):
 
     @classmethod
     def of(cls, alone: Sequence[Parts]) -> ManyParts:
-        """alone: the policies of the trainings, of one shape."""
+        """alone: the policy of each training, all of one shape."""
         first = alone[0]
         many = cls(
             first.trunk[0].in_features,
@@ -139,22 +162,21 @@ class ManySide(Side):
         return cls(policy, value, torch.optim.Adam(weights, lr=rate))
 
     def step(self, loss: Tensor, max_grad_norm: float) -> None:
+        """One step of Adam on a loss that is the mean over all trainings, gradients clipped for each by itself."""
         self.optimizer.zero_grad()
         loss.backward()
-        held = [
-            w.grad
+        gradients = [
+            weights.grad
             for group in self.optimizer.param_groups
-            for w in group["params"]
-            if w.grad is not None
+            for weights in group["params"]
+            if weights.grad is not None
         ]
-        runs = max(len(gradient) for gradient in held)
-        own = [
-            gradient.view(runs, -1) for gradient in held
-        ]  # embeddings of trainings stand below each other
-        norms = (
-            runs * sum(gradient.pow(2).sum(1) for gradient in own).sqrt()
-        )  # a mean over all, as a mean over each
-        scale = runs * (max_grad_norm / (norms + 1e-6)).clamp(max=1.0)
-        for gradient in own:
-            gradient.mul_(scale[:, None])
+        # One row for each training; embeddings of trainings stand below each other in one table.
+        num_trainings = max(len(gradient) for gradient in gradients)
+        by_training = [gradient.view(num_trainings, -1) for gradient in gradients]
+        # The loss is a mean over R trainings, so each training's gradient is R times what stands here.
+        norms = num_trainings * sum(rows.pow(2).sum(1) for rows in by_training).sqrt()
+        scale = num_trainings * (max_grad_norm / (norms + 1e-6)).clamp(max=1.0)  # (R,)
+        for rows in by_training:
+            rows.mul_(scale[:, None])
         self.optimizer.step()

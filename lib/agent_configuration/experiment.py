@@ -405,7 +405,7 @@ def make_jobs(
             trainings.append(
                 sweep.Job(
                     f"{variant.name}/seed-{seed}",
-                    handed | {"variant": variant.handed(), "seed": seed},
+                    handed | {"variant": variant.to_job_settings(), "seed": seed},
                 )
             )
     random = [make_job(f"random/seed-{seed}", RANDOM_CHOICES, seed=seed) for seed in seed_range]
@@ -447,7 +447,7 @@ def _make_settings(
     base = llm.models[settings.model].model or settings.model
     decided_by = {
         "job": kind,
-        "configuration": settings.handed(*fields),
+        "configuration": settings.to_job_settings(*fields),
         "atoms": artifacts.sha256_file(ROOT / settings.atoms),
         **describe_models(llm, {name: name for name in asks}, base, models),
         "versions": versions(kind, llm, asks),
@@ -673,7 +673,7 @@ def refining_of(settings: ConfigurationSettings, which: str) -> Refining:
 def _train(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     """Trains one variant under one seed, refines it where it can be, and tests what came of it."""
     settings = place.settings
-    variant, seed = ConfigurationVariant.from_handed(run.settings["variant"]), run.seed
+    variant, seed = ConfigurationVariant.from_job_settings(run.settings["variant"]), run.seed
     items = place.items("train", settings.train_items, (variant.only,) if variant.only else ())
     states = place.states(items)
     policy = ConfigurationPolicy(variant.kind, states.shape[1], place.atoms, variant.masked, seed)

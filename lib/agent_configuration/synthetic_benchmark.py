@@ -638,8 +638,8 @@ def _make_settings(
 ) -> dict[str, Any]:
     return {
         "job": kind,
-        "configuration": settings.handed("tiers", "reward", *sections),
-        "glass": settings.glass.handed(*glass_fields),
+        "configuration": settings.to_job_settings("tiers", "reward", *sections),
+        "glass": settings.glass.to_job_settings(*glass_fields),
         "versions": versions(kind),
     }
 
@@ -667,8 +667,8 @@ def work(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> None:
     """One job, by its kind."""
     torch.set_num_threads(1)
     kind = job.settings["job"]
-    glass = ConfigurationGlassSettings.from_handed(job.settings["glass"])
-    settings = ConfigurationSettings.from_handed(job.settings["configuration"]).model_copy(
+    glass = ConfigurationGlassSettings.from_job_settings(job.settings["glass"])
+    settings = ConfigurationSettings.from_job_settings(job.settings["configuration"]).model_copy(
         update={"glass": glass}
     )
     if kind == ATLAS:

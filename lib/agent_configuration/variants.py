@@ -31,12 +31,12 @@ class ConfigurationVariant:
         """Whether its choices are tested with the larger model too."""
         return self.name == "arc"
 
-    def handed(self) -> dict[str, Any]:
+    def to_job_settings(self) -> dict[str, Any]:
         """What a job gets of it: everything but the label, by which tables call it."""
         return {name: getattr(self, name) for name in ("name", "kind", "masked", "grouped", "only")}
 
     @classmethod
-    def from_handed(cls, values: Mapping[str, Any]) -> Self:
+    def from_job_settings(cls, values: Mapping[str, Any]) -> Self:
         """The variant as a job sees it."""
         return cls(label="", **values)
 

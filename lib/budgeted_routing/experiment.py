@@ -236,18 +236,18 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
     settings = params.routing
     trial = {
         "job": TRIAL,
-        "routing": settings.handed(*_READ_BY_TRIAL),
+        "routing": settings.to_job_settings(*_READ_BY_TRIAL),
         "order": _order(settings),
         "models": asked_models.describe_models(params.llm, settings.experts, settings.base, models),
         "versions": versions(TRIAL, params.llm, list(settings.experts.values())),
     }
     lessons = {
         "job": LESSONS,
-        "routing": settings.handed(*_READ_BY_LESSONS),
+        "routing": settings.to_job_settings(*_READ_BY_LESSONS),
         "order": _order(settings),
         "base": settings.base,
         "weights": artifacts.sha256_file(models / settings.base / "model.safetensors"),
-        "shape": params.lab.models[settings.base].handed(*sft_warmup.READ_OF_BASE),
+        "shape": params.lab.models[settings.base].to_job_settings(*sft_warmup.READ_OF_BASE),
         "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
         "versions": versions(LESSONS, params.llm),
     }
@@ -304,7 +304,7 @@ def make_jobs(
 def _training_settings(params: Params, variant: RoutingVariant) -> dict[str, Any]:
     """What a job is handed of a variant and of the parameters."""
     settings = params.routing
-    learn = parameters.validate(
+    learn = parameters.validate_settings(
         settings.learn.model_dump() | dict(variant.changes),
         LearnSettings,
         f"the variant {variant.name}",
@@ -315,7 +315,7 @@ def _training_settings(params: Params, variant: RoutingVariant) -> dict[str, Any
     return {
         "job": TRAINING,
         "variant": variant.decided_by,
-        "routing": settings.handed(*fields),
+        "routing": settings.to_job_settings(*fields),
         "order": _order(settings),
         "learn": learn.model_dump(),
         "updates": settings.updates[variant.style],
@@ -335,7 +335,7 @@ def _start_settings(params: Params, seed: int) -> dict[str, Any]:
     return {
         "job": TESTS_OF_START,
         "variant": None,
-        "routing": settings.handed(*fields),
+        "routing": settings.to_job_settings(*fields),
         "order": _order(settings),
         "tests": _plan_tests(settings, [variants.NAMED[name] for name in tested_as]),
         "versions": versions(TESTS_OF_START, params.llm, list(settings.experts.values())),

@@ -110,7 +110,7 @@ def changed(everything: config.Params, changes: list[str]) -> config.Params:
     """All parameters with changes to routing; all, because experts are named in another section."""
     content = everything.model_dump()
     content["routing"] = config.apply_changes("routing", content["routing"], changes)
-    return config.validate(content, config.Params, "with --set")
+    return config.validate_settings(content, config.Params, "with --set")
 
 
 def budgets(given: list[str]) -> dict[str, float]:

@@ -278,15 +278,15 @@ def _arm_settings(params: Params, variant: ConductorVariant) -> dict[str, Any]:
     decided_by = {
         "job": "variant",
         "variant": variant.decided_by,
-        "conductor": settings.handed(*fields),
-        "grpo": settings.grpo.handed(*_READ_OF_GRPO[variant.kind]),
+        "conductor": settings.to_job_settings(*fields),
+        "grpo": settings.grpo.to_job_settings(*_READ_OF_GRPO[variant.kind]),
         "versions": versions(variant, head, params.llm, settings.judge),
     }
     if head is not None:
         head_fields = [*_READ_OF_THE_HEAD]
         if head.anchor != "none":
             head_fields += _READ_OF_AN_ANCHOR
-        decided_by["head"] = head.handed(*head_fields)
+        decided_by["head"] = head.to_job_settings(*head_fields)
     if _asks_judge(variant):
         decided_by["judge"] = {
             "name": settings.judge,
@@ -297,7 +297,7 @@ def _arm_settings(params: Params, variant: ConductorVariant) -> dict[str, Any]:
 
 def _change_head(head: HeadSettings, variant: ConductorVariant) -> HeadSettings:
     """The settings of the head with the variant's changes. Raises ParamsError for one that cannot be."""
-    return parameters.validate(
+    return parameters.validate_settings(
         head.model_dump() | variant.changes, HeadSettings, f"the variant {variant.name}"
     )
 

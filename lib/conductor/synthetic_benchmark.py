@@ -572,19 +572,19 @@ def _make_job(
         "variant": method,
         "seeds": num_seeds,
         "worlds": [asdict(world) for world in worlds],
-        "glass": settings.handed(*fields),
+        "glass": settings.to_job_settings(*fields),
         "versions": versions(),
         "libraries": {"torch": torch.__version__},
     }
     if with_head:
-        decided_by["head"] = head.handed(*_READ_OF_THE_HEAD)
+        decided_by["head"] = head.to_job_settings(*_READ_OF_THE_HEAD)
     return sweep.Job(f"{style}/{method}", decided_by)
 
 
 def work(job: sweep.Job, folder: Path, progress) -> int:
     """Play one method; leaves its rows in `folder`."""
     torch.set_num_threads(1)
-    settings = GlassSettings.from_handed(job.settings["glass"])
+    settings = GlassSettings.from_job_settings(job.settings["glass"])
     worlds = [RewardWorld(**knobs) for knobs in job.settings["worlds"]]
     stack = Stack(settings, worlds, job.settings["seeds"])
     player = _make_player(job.settings, stack)
@@ -600,7 +600,7 @@ def _make_player(job_settings: Mapping[str, Any], stack: Stack) -> Player:
         return best_static(stack.settings, stack.worlds)
     if "head" not in job_settings:
         return {player.name: player for player in [*constants(), *direct()]}[method]
-    head = HeadSettings.from_handed(job_settings["head"])
+    head = HeadSettings.from_job_settings(job_settings["head"])
     conductors = {player.name: player for player in heads(stack.settings, head)}
     if method == MEANS:
         return at_means(play(stack, conductors["Conductor"]))

@@ -104,7 +104,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
 
     all_of = params.load(options.profile)
     content = params.apply_changes("conductor", all_of.conductor.model_dump(), options.changes)
-    settings = params.validate(content, ConductorSettings, "with --set")
+    settings = params.validate_settings(content, ConductorSettings, "with --set")
     variant, out = KNOWN[options.variant], Path(options.out)
     user_data.model(options.model)
     dataset = data.load(options.data)

@@ -1,6 +1,6 @@
 """`params.yaml` as typed settings: units and bounds, and no silent mistakes.
 
-A knob that scales is a mapping {smoke, laptop, paper}; `resolve` picks the value of one profile. An
+A knob that scales is a mapping {smoke, laptop, paper}; `resolve_profile` picks the value of one profile. An
 unknown key, an earlier name, a wrong type or a value out of range stops the run with the key's path
 and what is allowed. `python -m lib.experiment.write_settings` writes the resolved values of the chosen
 profile to a JSON file: the pipeline's stages depend on that file, so a change for one profile leaves the
@@ -31,11 +31,11 @@ from lib.config.load import (
     apply_changes,
     from_yaml,
     load,
-    overlay,
-    read,
-    resolve,
+    overlay_settings,
+    read_params_file,
+    resolve_profile,
     settings,
-    validate,
+    validate_settings,
 )
 from lib.config.policy_zoo import (
     EducationSettings,

@@ -102,7 +102,7 @@ class Params(ZooParams):
         return self
 
 
-def read(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
+def read_params_file(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
     """Reads the file as plain Python values, by YAML 1.2: `1e-4` is a number and `no` a word.
 
     Raises:
@@ -163,7 +163,7 @@ def from_yaml(text: str) -> Any:
 _parse_yaml_cached = lru_cache(maxsize=2)(from_yaml)
 
 
-def resolve(content: Any, profile: str, path: str = "") -> Any:
+def resolve_profile(content: Any, profile: str, path: str = "") -> Any:
     """Replaces every {smoke, laptop, paper} mapping by the value of one profile.
 
     A mapping may have a value for `full` too; without one, `full` has the value of laptop.
@@ -189,7 +189,8 @@ def resolve(content: Any, profile: str, path: str = "") -> Any:
             content["laptop"] if profile == "full" and "full" not in content else content[profile]
         )
     return {
-        key: resolve(value, profile, f"{path}.{key}".lstrip(".")) for key, value in content.items()
+        key: resolve_profile(value, profile, f"{path}.{key}".lstrip("."))
+        for key, value in content.items()
     }
 
 
@@ -247,7 +248,9 @@ def _find_paths(content: Any, pattern: Sequence[str]) -> list[tuple[str, ...]]:
     return paths
 
 
-def validate(content: dict[str, Any], model: type[Section] = Params, source: str = "") -> Any:
+def validate_settings(
+    content: dict[str, Any], model: type[Section] = Params, source: str = ""
+) -> Any:
     """Checks plain values and makes a typed section of them.
 
     Args:
@@ -278,7 +281,7 @@ def load(profile: str | None = None, path: str | Path = ROOT / "params.yaml") ->
     Raises:
         ParamsError: A mistake in the file, in whichever profile.
     """
-    content = read(path)
+    content = read_params_file(path)
     profile = profile or os.environ.get("PROFILE") or content.get("profile")
     if profile not in PROFILES:
         raise ParamsError(f"profile: must be one of {', '.join(PROFILES)}, got {profile!r}")
@@ -286,7 +289,9 @@ def load(profile: str | None = None, path: str | Path = ROOT / "params.yaml") ->
     # All profiles are checked, so that no mistake waits for later.
     params_by_profile = {}
     for name in PROFILES:
-        params_by_profile[name] = validate({**resolve(content, name), "profile": name})
+        params_by_profile[name] = validate_settings(
+            {**resolve_profile(content, name), "profile": name}
+        )
     return params_by_profile[profile]
 
 
@@ -347,13 +352,13 @@ def settings(**sections: dict[str, Any] | None) -> Params:
     if unknown:
         raise ParamsError(f"unknown section {unknown}; there are {sorted(section_names)}")
     for name, section in sections.items():
-        base[name] = overlay(base[name], section or {})
-    return validate(base, source=f"{base['profile']}, with the notebook's changes")
+        base[name] = overlay_settings(base[name], section or {})
+    return validate_settings(base, source=f"{base['profile']}, with the notebook's changes")
 
 
-def overlay(base: Any, change: Any) -> Any:
+def overlay_settings(base: Any, change: Any) -> Any:
     """`base` with what a partial mapping changes in it."""
     if not (isinstance(base, dict) and isinstance(change, dict)):
         return change
-    changed_values = {key: overlay(base.get(key), value) for key, value in change.items()}
+    changed_values = {key: overlay_settings(base.get(key), value) for key, value in change.items()}
     return base | changed_values

@@ -29,11 +29,14 @@ class ParamsError(ValueError):
 
 
 class Section(BaseModel):
-    """One part of the parameters. A job gets only the fields that it reads: see `handed` and `from_handed`."""
+    """One part of the parameters. A job gets only the fields that it reads.
+
+    See `to_job_settings` and `from_job_settings`.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    def handed(self, *fields: str) -> dict[str, Any]:
+    def to_job_settings(self, *fields: str) -> dict[str, Any]:
         """The named fields as plain values, to be handed to a job.
 
         Raises:
@@ -47,7 +50,7 @@ class Section(BaseModel):
         return self.model_dump(include=set(fields))
 
     @classmethod
-    def from_handed(cls, values: Mapping[str, Any]) -> Self:
+    def from_job_settings(cls, values: Mapping[str, Any]) -> Self:
         """The section as a job sees it: with the fields that were handed to it and no others.
 
         Reading another field raises AttributeError, so a job cannot depend on a setting that its key leaves out.

@@ -60,7 +60,7 @@ class JobRun:
 
     def read_section(self, name: str, section: type[SectionType]) -> SectionType:
         """The parameters under `name`, with the fields that the job was handed and no others."""
-        return section.from_handed(self.settings[name])
+        return section.from_job_settings(self.settings[name])
 
     def input_folder(self, name: str) -> Path:
         """The folder of a finished job that this one builds on.

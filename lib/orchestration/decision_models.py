@@ -62,7 +62,7 @@ def _select_lab_model(lab: LabSettings, name: str) -> dict[str, Any]:
     while next_name is not None:
         models[next_name] = lab.models[next_name].model_dump()
         next_name = lab.models[next_name].base
-    return lab.handed("seed") | {"models": models}
+    return lab.to_job_settings("seed") | {"models": models}
 
 
 def make_reader(
@@ -86,7 +86,7 @@ def make_reader(
     if name == RATIONAL:
         return Rational()
     if name == lab_model_reader.NAME:
-        return lab_model_reader.Taught(LabSettings.from_handed(description["lab"]))
+        return lab_model_reader.Taught(LabSettings.from_job_settings(description["lab"]))
     return llm_reader.Endpoint(name, partial(opened, llm, _NAME, runs, cassettes))
 
 

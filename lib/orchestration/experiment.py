@@ -144,7 +144,7 @@ def _select_settings(settings: OrchestrationSettings, domain: str, world: str) -
         fields.append("decision_intervals")
     elif domain == "education":
         fields.append("lookahead_depths")
-    handed = settings.handed(*fields)
+    handed = settings.to_job_settings(*fields)
     if _has_far_ceiling(domain, world):
         handed["ceiling"] = {domain: settings.ceiling[domain].model_dump()}
     return handed

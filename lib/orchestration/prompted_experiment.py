@@ -214,7 +214,7 @@ def _describe_method(
     described = {"method": asdict(method), "model": None, "versions": versions(params.llm, method)}
     if method.kind in KINDS:
         fields = (*_READ_BY_ALL, *_READ_FOR_LOOKING[method.kind])
-        described["orchestration"] = params.orchestration.handed(*fields)
+        described["orchestration"] = params.orchestration.to_job_settings(*fields)
         described["model"] = describe_model(params.llm, method.model)
         described["cards"] = {name: _hash_card(_card_path(zoo, domain, name)) for name in SINGLE}
     return described
@@ -268,7 +268,7 @@ class Bench:
     @cached_property
     def orchestration(self) -> OrchestrationSettings:
         """What an orchestrator reads; other methods read none of it."""
-        return OrchestrationSettings.from_handed(self.settings["orchestration"])
+        return OrchestrationSettings.from_job_settings(self.settings["orchestration"])
 
     def begin(self, stream: np.uint64) -> OrchestrationEpisode:
         """A new episode with its account."""

@@ -131,4 +131,4 @@ def describe_environment(params: Environments, domain: str) -> dict[str, Any]:
 
 def restore_environment(description: dict[str, Any], domain: str) -> Environments:
     """The environments as a job sees them: the one that `describe_environment` told of, and no other."""
-    return Environments.from_handed({domain: description["settings"]})
+    return Environments.from_job_settings({domain: description["settings"]})

@@ -125,9 +125,10 @@ def embed_prompts(prompts: Sequence[str], folder: Path) -> np.ndarray:
         )
         with torch.inference_mode():
             states = model(**batch).last_hidden_state  # (batch, tokens, d)
-        mask = batch["attention_mask"][:, :, None]
-        means = (states * mask).sum(1) / mask.sum(1)
-        embeddings[rows] = torch.nn.functional.normalize(means, dim=1).numpy()
+        mask = batch["attention_mask"][:, :, None]  # (batch, tokens, 1), 0 at padding
+        mean_states = (states * mask).sum(1) / mask.sum(1)  # (batch, d)
+        unit_vectors = torch.nn.functional.normalize(mean_states, dim=1)
+        embeddings[rows] = unit_vectors.numpy()
     return embeddings
 
 
@@ -168,7 +169,8 @@ def make_embeddings(source: Path, table: str, folder: Path, items: pd.Series) ->
             row = json.loads(line)
             prompts[row["item"]] = row["prompt"]
     names = sorted(set(items.astype(str)))
-    vectors = embed_prompts([prompts[name] for name in names], folder)
+    texts = [prompts[name] for name in names]
+    vectors = embed_prompts(texts, folder)
     reduced, explained = reduce_dimensions(vectors)
     num_columns = reduced.shape[1]
     print(

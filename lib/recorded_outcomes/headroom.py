@@ -12,6 +12,7 @@ it did not learn from:
 The lower end of the interval must reach the bound, and no constant lie above .95; otherwise the question is *not open*.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,7 +66,8 @@ def describe_table(table: OutcomeTable) -> dict[str, float]:
     num_varied = varied.shape[1]
     correlations = np.array([np.nan])
     if num_varied > 1:
-        correlations = np.corrcoef(varied.T)[np.triu_indices(num_varied, 1)]
+        above_diagonal = np.triu_indices(num_varied, 1)  # each pair once
+        correlations = np.corrcoef(varied.T)[above_diagonal]
     return {
         "items": len(table),
         "groups": len(np.unique(table.groups)),
@@ -127,9 +129,11 @@ def fit_informed_router(table: OutcomeTable, fold: Fold) -> InformedRouter:
     # The better predictor on dev.
     chosen_models = [pool[prediction[fold.dev].argmax(1)] for prediction in predictions]
     dev_rows = fold.dev[:, None]
-    dev_correct = table.correct[dev_rows, np.stack(chosen_models, axis=1)]  # (dev, predictors)
+    dev_choices = np.stack(chosen_models, axis=1)  # (dev, predictors)
+    dev_accuracy = table.correct[dev_rows, dev_choices].mean(0)  # (predictors,)
+    best_predictor = int(dev_accuracy.argmax())
     chances = np.zeros_like(table.correct)
-    chances[:, pool] = predictions[int(dev_correct.mean(0).argmax())]
+    chances[:, pool] = predictions[best_predictor]
     return InformedRouter(pool, chances)
 
 
@@ -229,10 +233,9 @@ def choose_with_checker(
     candidates = sort_by_dominance(table)[:most]
     mean_cost = table.cost_usd.mean(0)  # (models,)
     pairs = []
-    for first_model in candidates:
-        for second_model in candidates:
-            if first_model != second_model and mean_cost[first_model] <= mean_cost[second_model]:
-                pairs.append((first_model, second_model))
+    for first_model, second_model in itertools.permutations(candidates, 2):
+        if mean_cost[first_model] <= mean_cost[second_model]:
+            pairs.append((first_model, second_model))
     first, second = np.array(pairs, dtype=int).T
 
     # What passes is answered by the first model, the rest by the second; (pairs, items) each.

@@ -32,8 +32,8 @@ class Fold:
     test: np.ndarray
 
     @property
-    def known(self) -> np.ndarray:
-        """Train and dev together: what a method that learns nothing may choose its knob on."""
+    def train_and_dev(self) -> np.ndarray:
+        """(items,) what a method that learns nothing may choose its knob on."""
         return np.concatenate([self.train, self.dev])
 
 
@@ -149,10 +149,10 @@ def find_best_constant(table: OutcomeTable, rows: np.ndarray) -> int:
 
 
 def score_best_constant(table: OutcomeTable, folds: Sequence[Fold]) -> np.ndarray:
-    """Correctness and cost, (2, items), of the constant that was best on the known items of each fold."""
+    """Correctness and cost, (2, items), of the constant that was best on train and dev of each fold."""
     scores = np.full((2, len(table)), np.nan)
     for fold in folds:
-        model = find_best_constant(table, fold.known)
+        model = find_best_constant(table, fold.train_and_dev)
         scores[0, fold.test] = table.correct[fold.test, model]
         scores[1, fold.test] = table.cost_usd[fold.test, model]
     return scores
@@ -187,12 +187,12 @@ def score_choices(
     constants = constant_choices(table)
     for fold, fold_choices in zip(folds, choices, strict=True):
         # What was learned from train would look too good there.
-        rows = fold.dev if fold_choices.learned else fold.known
+        rows = fold.dev if fold_choices.learned else fold.train_and_dev
         options = _join_choices(fold_choices, constants)
         frontier = _compute_frontier(options, rows)
 
         # At each promised cost, the best mixture for it.
-        for level, budget in enumerate(promised_costs(table, fold.known)):
+        for level, budget in enumerate(promised_costs(table, fold.train_and_dev)):
             weights = frontier.mix_for_cost(budget)
             level_correct, level_cost = _expect(options, weights, fold.test)
             promised[level, fold.test] = budget
@@ -200,7 +200,7 @@ def score_choices(
             cost_usd[level, fold.test] = level_cost
 
         # At equal quality, the cheapest mixture that clearly beats the best constant, or that constant.
-        best_model = find_best_constant(table, fold.known)
+        best_model = find_best_constant(table, fold.train_and_dev)
         first_constant = len(options.names) - len(table.models)  # constants follow the choices
         constant_weights = {first_constant + best_model: 1.0}
         target = table.correct[rows, best_model].mean() + min_dev_gain

@@ -49,7 +49,7 @@ PHONE = "(max-width: 600px)"  # screens that get the narrow drawing of a figure
 STRIP_FRAMES = 6  # frames of an animation that its film strip shows
 STRIP_GAP = 6  # white pixels between the frames of a film strip
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-_KEY = re.compile(r"[A-Za-z0-9][\w+-]*(?:\.[A-Za-z0-9][\w+-]*)*")
+METRIC_KEY = re.compile(r"[A-Za-z0-9][\w+-]*(?:\.[A-Za-z0-9][\w+-]*)*")
 
 
 class Lesson:
@@ -254,7 +254,7 @@ class Lesson:
                 hold the value or goes beyond the range that the key implies (see `lib.stats.ranges`); the message names
                 the key.
         """
-        if not _KEY.fullmatch(key):
+        if not METRIC_KEY.fullmatch(key):
             raise ValueError(
                 f"metric key {key!r}: letters, digits, _ + - in parts joined by dots, please"
             )

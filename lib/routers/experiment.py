@@ -98,8 +98,8 @@ def make_job(settings: RecordedSettings, name: str) -> sweep.Job:
         "files": [
             artifacts.sha256_file(tables.OUTCOMES_FOLDER / file) for file in tables.FILES[name]
         ],
-        "prices": settings.prices.handed(*tables.PRICED_BY[name]),
-        "settings": settings.handed(*_READ),
+        "prices": settings.prices.to_job_settings(*tables.PRICED_BY[name]),
+        "settings": settings.to_job_settings(*_READ),
         "versions": versions(),
     }
     return sweep.Job(name, decided_by)

@@ -33,11 +33,13 @@ def estimates(table: OutcomeTable, settings: RecordedSettings) -> pd.DataFrame:
     fold = model_selection.make_cross_validation_folds(
         model_selection.assign_folds(table, settings.folds, 0)
     )[0]
-    seen = headroom.standardize_features(table.features, fold.known)
-    cost = _RATE * table.cost_usd[fold.known].mean(0) / table.cost_usd.mean()
-    policy = (methods.logistic(seen, table.correct, fold.known) - cost).argmax(1)
+    seen = headroom.standardize_features(table.features, fold.train_and_dev)
+    cost = _RATE * table.cost_usd[fold.train_and_dev].mean(0) / table.cost_usd.mean()
+    policy = (methods.logistic(seen, table.correct, fold.train_and_dev) - cost).argmax(1)
     author = probabilities(
-        headroom.predict_nearest_neighbours(seen, table.correct, fold.known, settings.neighbours)
+        headroom.predict_nearest_neighbours(
+            seen, table.correct, fold.train_and_dev, settings.neighbours
+        )
         - cost
     )
     at, truth = np.arange(len(table)), table.correct[fold.test, policy[fold.test]].mean()
@@ -45,7 +47,7 @@ def estimates(table: OutcomeTable, settings: RecordedSettings) -> pd.DataFrame:
     for log in range(settings.draws):
         asked = (author.cumsum(1) > rng.random(len(table))[:, None]).argmax(1)
         reward = table.correct[at, asked]
-        guess = outcomes(seen, asked, reward, fold.known, len(table.models))
+        guess = outcomes(seen, asked, reward, fold.train_and_dev, len(table.models))
         found = estimated(policy, asked, author[at, asked], reward, guess, fold.test)
         made += [(table.name, log, name, value, truth) for name, value in found.items()]
     return pd.DataFrame(made, columns=["table", "log", "estimator", "value", "truth"])

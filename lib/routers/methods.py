@@ -276,12 +276,12 @@ def _played(table: OutcomeTable, asked: Sequence[np.ndarray], paid: RewardKnob) 
 def stopped(table: OutcomeTable, fold: Fold) -> Choices:
     """A cheaper agent works until it has spent s; if it is done by then its work stands, unchecked, else it is stopped
     there, s is lost, and a dearer one is asked. s: quantiles of what it spent on the items that are known."""
-    order = headroom.sort_by_dominance(table.take(fold.known))[:16]
-    means = table.cost_usd[fold.known].mean(0)
+    order = headroom.sort_by_dominance(table.take(fold.train_and_dev))[:16]
+    means = table.cost_usd[fold.train_and_dev].mean(0)
     correct, cost_usd, names = [], [], []
     for a in order:
         for share, limit in zip(
-            _STOPS, np.quantile(table.cost_usd[fold.known, a], _STOPS), strict=True
+            _STOPS, np.quantile(table.cost_usd[fold.train_and_dev, a], _STOPS), strict=True
         ):
             done = table.cost_usd[:, a] <= limit
             for b in (b for b in order if means[b] > means[a]):

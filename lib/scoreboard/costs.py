@@ -111,14 +111,14 @@ def tabulate_break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFram
             {
                 "method": method,
                 "$ per episode, measured": cost_usd,
-                "the zoo is there": _describe_break_even(cost_usd, 0.0),
-                "the zoo is trained for it": _describe_break_even(cost_usd, zoo_usd),
+                "the zoo is there": describe_break_even(cost_usd, 0.0),
+                "the zoo is trained for it": describe_break_even(cost_usd, zoo_usd),
             }
         )
     return pd.DataFrame(table_rows)
 
 
-def _describe_break_even(cost_usd: float, zoo_usd: float) -> str:
+def describe_break_even(cost_usd: float, zoo_usd: float) -> str:
     """For which numbers N of runs training costs less in all: train + N serve < zoo + N cost.
 
     Args:

@@ -38,7 +38,7 @@ from lib.stats.pareto import (
     pareto_front,
     sparsity,
 )
-from lib.stats.ranges import range_of_name
+from lib.stats.ranges import NONNEGATIVE, UNIT, range_of_name
 from lib.stats.verdicts import holm, summary_sentence, verdict
 
 VERSION = 1  # of the estimates, verdicts, fronts and curves of this package

@@ -114,6 +114,7 @@ class Comparison:
         gains = self.gains[self.main.column]
         means = self.levels[self.main.column]["value"].abs()
         baseline_means = means.loc[list(self.baselines.values())].to_numpy()
+        # A fraction of a baseline at 0 says nothing: nan, dropped below.
         divisors = np.where(baseline_means > 1e-9, baseline_means, np.nan)
         columns = ["value", "ci_low", "ci_high"]
         fractions = gains[columns].div(divisors, axis=0)

@@ -28,7 +28,13 @@ KEYS = ["seed", "item", "sample"]
 COLUMNS = ["value", "ci_low", "ci_high", "num_runs", "num_items", "p_value", "mde"]
 
 
-def mean(rows: pd.DataFrame, column: str, by: By = (), pool: bool = False) -> pd.DataFrame:
+def mean(
+    rows: pd.DataFrame,
+    column: str,
+    by: By = (),
+    pool: bool = False,
+    bounds: tuple[float, float] | None = None,
+) -> pd.DataFrame:
     """Means of a column over seeds crossed with items, over seeds whose items are their own, or over one run's items.
 
     Args:
@@ -36,6 +42,7 @@ def mean(rows: pd.DataFrame, column: str, by: By = (), pool: bool = False) -> pd
         column: What is averaged.
         by: Columns that define the groups.
         pool: Take the variances of all groups for equal (methods that vary alike), from which few seeds profit.
+        bounds: Range of the quantity, where intervals end; by default what the column's name and values say.
 
     Returns:
         One row for each group, with the columns of `COLUMNS`.
@@ -50,7 +57,8 @@ def mean(rows: pd.DataFrame, column: str, by: By = (), pool: bool = False) -> pd
     estimates = {}
     for (name, units), group_components in zip(units_by_group.items(), components, strict=True):
         estimate = _use_exact_interval_of_proportion(group_components.to_row(), units)
-        estimates[name] = _clip_interval(estimate, find_range(column, units.to_numpy()))
+        range_ = bounds or find_range(column, units.to_numpy())
+        estimates[name] = _clip_interval(estimate, range_)
     return _make_frame(estimates, by)
 
 
@@ -336,8 +344,8 @@ def _bootstrap_interval(
 def intervals(estimates: pd.DataFrame) -> pd.Series:
     """Estimates as one column of `Interval`, to stand beside others in a table."""
     interval_columns = estimates[["value", "ci_low", "ci_high"]]
-    # Without a column num_runs nobody knows how many runs there were.
-    run_counts = estimates.get("num_runs", pd.Series(0, index=estimates.index))
+    # Without a count, as in rows that a reindex added, nobody knows how many runs there were.
+    run_counts = estimates.get("num_runs", pd.Series(0, index=estimates.index)).fillna(0)
     values = [
         Interval(*map(float, ends), num_runs=int(num_runs))
         for ends, num_runs in zip(interval_columns.itertuples(index=False), run_counts, strict=True)

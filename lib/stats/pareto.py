@@ -96,6 +96,7 @@ def hv_union(
         raise ValueError(
             f"choosing {n_fixed} of {num_episodes} episodes needs a generator (lib.experiment.seeds.rng)"
         )
+    # The mean over random subsets of N episodes, without replacement.
     volumes = []
     for _ in range(SUBSETS):
         subset = rng.choice(num_episodes, size=n_fixed, replace=False)

@@ -67,6 +67,7 @@ class VarianceComponents:
             # Two-sided test of no effect.
             p_value = 2 * float(stdtr(freedom, -abs(self.value) / standard_error))
         else:
+            # All numbers are equal: no effect has p = 1, any other p = 0.
             p_value = float(self.value == 0)
         return estimate_row(
             self.value,
@@ -170,6 +171,7 @@ def _combine_mean_squares(mean_squares: np.ndarray, freedom: np.ndarray) -> tupl
     total = float(terms.sum())
     if not total:
         return total, float(freedom[0])
+    # Satterthwaite: (sum of terms)^2 / sum of (term^2 / its degrees of freedom)
     return total, total**2 / float((terms**2 / freedom).sum())
 
 
@@ -217,6 +219,7 @@ def pool_variance_components(
     mean_squares = np.stack([method.mean_squares for method in components])  # (methods, squares)
     pooled_squares = (mean_squares * weights).sum(0) / weights.sum(0)
     pooled_freedom = weights.sum(0)
+    # All methods were measured on the same items, so items add no degrees of freedom.
     if components[0].design == "crossed":
         pooled_freedom[1] = weights[0, 1]
     return [

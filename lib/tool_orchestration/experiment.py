@@ -188,7 +188,7 @@ def opened_place(
 
 def _open_place_of(job: sweep.Job, context: RunContext):
     """The place that a job works in, from no more settings than it was handed."""
-    settings = ToolSettings.from_handed(job.settings["tools"])
+    settings = ToolSettings.from_job_settings(job.settings["tools"])
     lists = [
         PriceList.model_validate(job.settings[name])
         for name in ("prices", "unseen_prices")
@@ -372,13 +372,13 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
     """
     settings = params.tools
     lessons = _shared_settings(params, LESSONS) | {
-        "tools": settings.handed(*_READ_BY_LESSONS),
-        "shape": params.lab.models[settings.base].handed(*corl_warm.READ_OF_BASE),
+        "tools": settings.to_job_settings(*_READ_BY_LESSONS),
+        "shape": params.lab.models[settings.base].to_job_settings(*corl_warm.READ_OF_BASE),
         "models": asked_models.describe_models(params.llm, settings.models, settings.base, models),
     }
     asked = {**settings.models, AGENT: settings.agent}
     trial = _shared_settings(params, TRIAL) | {
-        "tools": settings.handed(*_READ_BY_TRIAL),
+        "tools": settings.to_job_settings(*_READ_BY_TRIAL),
         "models": asked_models.describe_models(params.llm, asked, None, models),
     }
     return [sweep.Job(START, lessons), sweep.Job("tools", trial)]
@@ -404,7 +404,7 @@ def make_jobs(
     trained = []
     for variant in compared:
         changed = settings.learn.model_dump() | dict(variant.changes)
-        learn = parameters.validate(changed, LearnSettings, f"the variant {variant.name}")
+        learn = parameters.validate_settings(changed, LearnSettings, f"the variant {variant.name}")
         of_arm = _shared_settings(params, TRAINING, variant.reward) | {
             "variant": variant.decided_by,
             "learn": learn.model_dump(),
@@ -446,7 +446,7 @@ def _exam_settings(
     fields = [*_READ_BY_EXAMS, *also_read]
     if test_sets.ON_GRID in names:
         fields.append("side")
-    handed = {"tools": settings.handed(*fields), "exams": list(names)}
+    handed = {"tools": settings.to_job_settings(*fields), "exams": list(names)}
     if test_sets.AT_UNSEEN_PRICES in names:
         _, unseen_prices = _read_price_lists(settings)
         handed["unseen_prices"] = unseen_prices.model_dump()

@@ -183,6 +183,9 @@ class ToolChoicePolicy:
     `descriptions`: of each tool [skill at this kind, cheapness, speed, liked], times [1, accuracy, cost, latency] of
     the user: 16 numbers a seed. `names`: a score for each kind, tool and entry of the user, and liked; what it never
     saw keeps 0. Both start at even chances. A call may be malformed, by one more number, where the variant is careless.
+
+    The sums over seeds are written out by hand: `lib.rl.seed_batched.SeedBatched` takes 1.6 to 3 times as long for a
+    training step of 32 policies (tests/benchmarks/test_seed_batched_speed.py).
     """
 
     def __init__(self, variant: SyntheticToolVariant, s: int, careless: float) -> None:
@@ -203,13 +206,14 @@ class ToolChoicePolicy:
         if self.variant.reads == "descriptions":
             read = [menus.of(worlds.told), *np.moveaxis(-np.log2(menus.prices), -1, 0), liked]
             read = torch.as_tensor(np.stack(read, -1), dtype=torch.float32)
+            # score_snm = sum_uf user_snu W_suf read_snmf: seed s, question n, place m on the menu
             scores = torch.einsum("snu,suf,snmf->snm", user, self.weights, read)
         else:
             first = torch.arange(len(who))[:, None]
-            mine = torch.einsum(
-                "snu,snut->snt", user, self.weights[first, torch.as_tensor(menus.kind)]
-            )
-            scores = mine.gather(-1, torch.as_tensor(menus.tools))
+            weights_of_kind = self.weights[first, torch.as_tensor(menus.kind)]  # (S, n, 4, tools)
+            # score_snt = sum_u user_snu W_snut, for every tool t, of which those on the menu are taken
+            scores_of_tools = torch.einsum("snu,snut->snt", user, weights_of_kind)
+            scores = scores_of_tools.gather(-1, torch.as_tensor(menus.tools))
         scores = scores + self.liked[:, None, None] * torch.as_tensor(liked, dtype=torch.float32)
         if not self.variant.careless:
             return torch.nn.functional.pad(scores.log_softmax(-1), (0, 1), value=-torch.inf)
@@ -477,7 +481,7 @@ def _job_settings(split: str, settings: ToolGlassSettings) -> dict[str, Any]:
     return {
         "job": "synthetic benchmark",
         "split": split,
-        "glass": settings.handed(*_READ[split]),
+        "glass": settings.to_job_settings(*_READ[split]),
         "libraries": {"torch": torch.__version__},
         "versions": versions(),
     }
@@ -498,7 +502,7 @@ def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
 def work(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> None:
     """One split of the record; leaves its rows in `folder`."""
     torch.set_num_threads(1)
-    settings = ToolGlassSettings.from_handed(job.settings["glass"])
+    settings = ToolGlassSettings.from_job_settings(job.settings["glass"])
     split = job.settings["split"]
     rows = {TEST: study, ATLAS: atlas}[split](settings, progress)
     artifacts.write_parquet(folder / "rows.parquet", rows.assign(split=split))

@@ -111,6 +111,7 @@ class _Parser:
             if self.next_token() != ")":
                 raise self.make_error("a parenthesis is not closed")
             return inner
+        # Words such as inf or nan are no numbers here.
         if not token or token[0] not in "0123456789.":
             raise self.make_error(f"a number is missing before {token or 'the end'!r}")
         return self.check_size(float(token) if "." in token else int(token))

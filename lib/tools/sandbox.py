@@ -68,6 +68,7 @@ class Limits:
         for name, value in vars(self).items():
             if not 0 < value < math.inf:
                 raise ValueError(f"the limit {name!r} must be above 0 and finite, not {value!r}")
+            # A limit whose default is an integer counts something.
             counts = isinstance(self.__dataclass_fields__[name].default, int)
             if counts and not isinstance(value, int):
                 raise ValueError(f"the limit {name!r} must be a whole number, not {value!r}")

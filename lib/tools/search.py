@@ -53,6 +53,7 @@ class Index:
         if not words:
             return []
 
+        # Each search of the index adds to one of the criteria of the ranking below.
         phrase = " ".join(all_words[:WORDS])
         num_words = Counter()  # how many words of the query a document holds, by its row
         with self._lock:

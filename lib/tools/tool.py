@@ -86,6 +86,7 @@ class Tool:
             return self.run(**checked_arguments)
         except ToolError:
             raise
+        # What a tool's own code raises of strange arguments; anything else is a mistake in the tool.
         except (ValueError, ArithmeticError, LookupError, RecursionError) as error:
             raise self.make_error(f"failed with {type(error).__name__}: {error}") from error
 
@@ -112,6 +113,7 @@ class Tool:
         missing = [name for name in self.parameters if name not in arguments]
         if missing:
             raise self.make_error(f"takes {self._list_parameters()}: {missing[0]!r} is missing")
+        # In the order of the parameters, so that equal calls are equal texts.
         return {name: self._check_value(name, arguments[name]) for name in self.parameters}
 
     def parse_line(self, text: str) -> dict[str, Any]:

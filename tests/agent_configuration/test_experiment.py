@@ -64,7 +64,7 @@ def settings(llm=None, **changes) -> config.Params:
         "sft": fast | {"batch": 4},
         "dpo": fast | {"batch": 4, "good": 0.0, "bad": 2.0},
     }
-    return small.changed(llm=llm or {}, configuration=config.overlay(base, changes))
+    return small.changed(llm=llm or {}, configuration=config.overlay_settings(base, changes))
 
 
 @cache

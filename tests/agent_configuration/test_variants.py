@@ -28,7 +28,9 @@ def test_all_baselines_of_the_paper_are_tested():
 
 def test_a_job_gets_all_of_an_arm_but_the_label():
     for variant in (*VARIANTS, *ALONE, UNMASKED):
-        assert ConfigurationVariant.from_handed(variant.handed()) == replace(variant, label="")
+        assert ConfigurationVariant.from_job_settings(variant.to_job_settings()) == replace(
+            variant, label=""
+        )
 
 
 def test_only_arc_is_tested_with_the_larger_model():

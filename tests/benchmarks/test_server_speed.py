@@ -1,8 +1,9 @@
 """What the server of the lab models adds to a reply, and what asking it at once is worth.
 
-The server is a process of its own on loopback. Alone, a reply through the official client takes longer than the same
-generation called directly, by no more than a few requests to the server that generate nothing (its list of models).
-With 64 requests under way their sequences share steps.
+The server is a process of its own on loopback. Alone, a reply of 16 tokens through the official client may take three
+times as long as the same generation called directly, by a model so small that the way there and back (client, HTTP,
+the server's event loop and its thread that generates) is as long as the generation. With 64 requests under way their
+sequences share steps.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from tests.benchmarks.clock import MOST_ROUNDS, relax, relax_limit, scale, time_
 from tests.language_models.conftest import tiny
 from tests.language_models.serving.test_server import serving
 
-LIMIT_ADDED = 4.0  # on top of a reply, in empty requests
+LIMIT = 3.0  # a reply through the server, in replies directly
 GOAL_AT_ONCE = 4.0  # times as many replies a second; client and server share two cores
 ROUNDS, REPLIES, CONCURRENCY = 8, 30, 64
 ASKED = {
@@ -39,8 +40,8 @@ def served():
         yield served
 
 
-def test_the_server_adds_to_a_reply_what_a_few_empty_requests_take(served):
-    """Replies directly, replies through the server and requests that generate nothing, in turns; the first connects."""
+def test_a_reply_through_the_server_takes_no_longer_than_a_few_direct_ones(served):
+    """Both take turns, beside requests that generate nothing, which tell how much of it is the way."""
     forward, ids = tiny()["lab-nano"].forward, tuple(conversation(ASKED["messages"]))
     limit = ASKED["max_tokens"]
     rounds = scale(ROUNDS, least=3)
@@ -64,13 +65,13 @@ def test_the_server_adds_to_a_reply_what_a_few_empty_requests_take(served):
             ):
                 times[name].append(statistics.median(time_once(partial(run, s)) for s in seeds))
             direct, through, empty = (min(each) for each in times.values())
-            if number + 1 >= rounds and through - direct <= relax_limit(LIMIT_ADDED) * empty:
+            if number + 1 >= rounds and through <= relax_limit(LIMIT) * direct:
                 break
     print(
         f"\n{limit} tokens: directly {1_000 * direct:.2f} ms, through the server {1_000 * through:.2f} ms, "
-        f"an empty request {1_000 * empty:.2f} ms: added {(through - direct) / empty:.1f} empty requests"
+        f"{through / direct:.1f}x; an empty request {1_000 * empty:.2f} ms"
     )
-    assert through - direct <= relax_limit(LIMIT_ADDED) * empty
+    assert through <= relax_limit(LIMIT) * direct
 
 
 def test_asked_at_once_the_server_gives_more_replies_a_second(served):

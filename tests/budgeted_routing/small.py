@@ -42,8 +42,9 @@ def changed(**sections: dict[str, Any]) -> Params:
         name: content[name] | {key: {} for key in told if key in OTHERS}
         for name, told in sections.items()
     }
-    return params.validate(
-        content | {name: params.overlay(whole[name], told) for name, told in sections.items()}
+    return params.validate_settings(
+        content
+        | {name: params.overlay_settings(whole[name], told) for name, told in sections.items()}
     )
 
 
@@ -57,7 +58,9 @@ def learn(**changes: Any) -> LearnSettings:
         "schedule": "constant",
         "whiten": False,
     }
-    return params.validate(SMOKE.learn.model_dump() | plain | changes, LearnSettings, "a test")
+    return params.validate_settings(
+        SMOKE.learn.model_dump() | plain | changes, LearnSettings, "a test"
+    )
 
 
 def parts(made: TokenPPO, told: Sequence[Sample]) -> list:

@@ -59,7 +59,7 @@ def four(monkeypatch):
     """The parameters with scripted experts, and programs in this process that answer for them: always 4."""
     told = config.settings(profile="smoke").model_dump()
     told["routing"]["experts"] = EXPERTS
-    everything, load = config.validate(told), config.load
+    everything, load = config.validate_settings(told), config.load
     monkeypatch.setattr(
         config,
         "load",

@@ -76,4 +76,4 @@ def test_experts_that_a_lab_controller_has_no_word_for_are_refused_by_name(tmp_p
 def test_a_choice_needs_two_experts_and_every_kind_its_updates(change, named):
     content = EVERYTHING.model_dump()
     with pytest.raises(ParamsError, match=named):
-        config.validate(content | {"routing": content["routing"] | change})
+        config.validate_settings(content | {"routing": content["routing"] | change})

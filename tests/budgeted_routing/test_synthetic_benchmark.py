@@ -25,7 +25,7 @@ CENTRAL = SMOKE.glass.central
 def glass(**changes):
     """The settings at laptop with few controllers, and some changes."""
     told = config.load("laptop").routing.glass.model_dump() | {"seeds": 3, "queries": 40} | changes
-    return config.validate(told, config.RoutingGlassSettings, "a test")
+    return config.validate_settings(told, config.RoutingGlassSettings, "a test")
 
 
 def queries(world: RoutingWorlds, own, name="test", n=40):

@@ -16,7 +16,7 @@ from lib.budgeted_routing.variants import (
     make_variant,
     numbered,
 )
-from lib.reports.lesson import _KEY
+from lib.reports.lesson import METRIC_KEY
 from lib.rl import call_protocol
 from lib.rl.budget_reward import cost_reward
 from tests.budgeted_routing.small import EXPERTS, SMOKE, items
@@ -115,5 +115,5 @@ def test_a_variant_changes_the_trainer_and_nothing_else():
 
 def test_arms_have_names_of_their_own_that_can_be_names_of_metrics():
     assert len(NAMED) == len(VARIANTS) == len({variant.label for variant in VARIANTS})
-    assert all(_KEY.fullmatch(f"routing.{name}.score") for name in NAMED)
+    assert all(METRIC_KEY.fullmatch(f"routing.{name}.score") for name in NAMED)
     assert {variant.style for variant in VARIANTS} == set(SMOKE.updates)

@@ -37,7 +37,7 @@ from lib.language_models.checkpoints import ModelError
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.training import training_data
 from lib.llm import scripted
-from lib.reports.lesson import _KEY
+from lib.reports.lesson import METRIC_KEY
 from lib.rl import losses
 from tests.studies import of, refuse, same
 
@@ -598,7 +598,7 @@ def test_variants_have_names_of_their_own_which_can_be_names_of_metrics():
     names = [make_variant("a label", **change).name for change in CHANGES]
     assert len({*names, *NAMED}) == len(names) + len(NAMED)
     for name in [*NAMED, *names]:
-        assert _KEY.fullmatch(f"reasoning.{name}.score"), name
+        assert METRIC_KEY.fullmatch(f"reasoning.{name}.score"), name
         assert re.fullmatch(r"[\w-]+", name), name  # one part of a metric's name, and of a folder's
 
 

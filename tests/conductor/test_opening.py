@@ -17,7 +17,7 @@ ENDPOINT = {
 def with_endpoint(**changes):
     models = {name: model.model_dump() for name, model in LLM.models.items()}
     base = LLM.model_dump() | {"models": models | {"paid": models["scripted-large"] | ENDPOINT}}
-    return config.validate(base | changes, config.LLMSettings, "test")
+    return config.validate_settings(base | changes, config.LLMSettings, "test")
 
 
 async def work() -> str:

@@ -196,16 +196,16 @@ def test_the_file_is_read_as_yaml_1_2(tmp_path):
         "octal": 10,
         "nothing": None,
     }
-    assert config.read(path) == told
+    assert config.read_params_file(path) == told
 
 
 def test_the_environment_chooses_the_profile_and_an_argument_overrules_it(monkeypatch):
-    assert config.load().profile == config.read()["profile"]
+    assert config.load().profile == config.read_params_file()["profile"]
     monkeypatch.setenv("PROFILE", "smoke")
     assert config.load().profile == "smoke"
     assert config.load("paper").profile == "paper"
     monkeypatch.setenv("PROFILE", "")  # `make repro` without PROFILE
-    assert config.load().profile == config.read()["profile"]
+    assert config.load().profile == config.read_params_file()["profile"]
     monkeypatch.setenv("PROFILE", "tiny")
     with pytest.raises(ParamsError, match="smoke, laptop, full, paper, got 'tiny'"):
         config.load()
@@ -346,7 +346,7 @@ def test_an_earlier_name_is_refused_with_the_one_that_took_its_place(earlier, tm
         config.settings(profile="smoke", **at(earlier, None))  # as papermill hands it over
     assert str(caught.value) == words
 
-    written = config.overlay(config.read(), at(earlier, None))
+    written = config.overlay_settings(config.read_params_file(), at(earlier, None))
     (tmp_path / "params.yaml").write_text(json.dumps(written))  # JSON is YAML
     assert message(tmp_path / "params.yaml", "smoke") == words
 
@@ -388,10 +388,11 @@ def command(*arguments: str, cwd=ROOT, **environment: str) -> subprocess.Complet
     )
 
 
-def test_the_command_writes_the_profile_of_the_environment(tmp_path):
+def test_the_command_writes_the_profile_of_the_environment_beside_that_of_full_runs(tmp_path):
     out = tmp_path / "made/settings.json"
     assert command("--out", str(out), PROFILE="smoke").returncode == 0
-    assert json.loads(out.read_text()) == json.loads(json.dumps(config.load("smoke").model_dump()))
+    settings = config.load("smoke").model_dump() | {"full": config.load("full").model_dump()}
+    assert json.loads(out.read_text()) == json.loads(json.dumps(settings))
 
 
 def test_the_command_ends_with_a_sentence_not_a_traceback(tmp_path):

@@ -143,10 +143,10 @@ def make_params(folder: Path) -> Params:
     atoms_file.write_text(ATOMS, encoding="utf-8")
     llm = {"cassette": "off", "max_usd": 0.0, "models": MODELS}
     changes = {
-        "configuration": config.validate(
+        "configuration": config.validate_settings(
             SETTINGS | {"atoms": str(atoms_file)}, ConfigurationSettings, "a golden job"
         ),
-        "llm": config.validate(llm, LLMSettings, "a golden job"),
+        "llm": config.validate_settings(llm, LLMSettings, "a golden job"),
     }
     return config.load("smoke").model_copy(update=changes)
 

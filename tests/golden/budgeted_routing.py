@@ -91,8 +91,8 @@ def make_settings() -> Params:
     models = {name: MODEL | {"model": word} for word, name in EXPERTS.items()}
     base = whole.lab.models[SETTINGS["base"]].model_copy(update=BASE)
     changes = {
-        "routing": config.validate(SETTINGS, RoutingSettings, "a golden job"),
-        "llm": config.validate(
+        "routing": config.validate_settings(SETTINGS, RoutingSettings, "a golden job"),
+        "llm": config.validate_settings(
             {"cassette": "off", "max_usd": 0.0, "models": models}, LLMSettings, "a golden job"
         ),
         "lab": whole.lab.model_copy(update={"models": whole.lab.models | {SETTINGS["base"]: base}}),
@@ -111,7 +111,7 @@ def make_benchmark_job(settings: RoutingSettings) -> sweep.Job:
         "token PPO": token_ppo.VERSION,
         "synthetic benchmark of budgets": synthetic_benchmark.VERSION,
     }
-    handed = settings.handed("glass", "learn")
+    handed = settings.to_job_settings("glass", "learn")
     return sweep.Job(
         "synthetic benchmark",
         {"job": "synthetic benchmark", "routing": handed, "versions": versions},
@@ -119,7 +119,7 @@ def make_benchmark_job(settings: RoutingSettings) -> sweep.Job:
 
 
 def run_benchmark(job: sweep.Job, folder: Path, progress) -> int:
-    settings = RoutingSettings.from_handed(job.settings["routing"])
+    settings = RoutingSettings.from_job_settings(job.settings["routing"])
     rows = synthetic_benchmark.study(settings, [settings.glass.central])
     artifacts.write_parquet(folder / "rows.parquet", rows)
     return len(rows)

@@ -51,7 +51,7 @@ def make_settings() -> config.LabSettings:
         "jobs": 1,
         "test_items": 2,
     }
-    return config.validate(content, config.LabSettings, "a golden job")
+    return config.validate_settings(content, config.LabSettings, "a golden job")
 
 
 def summarize_training(folder: Path, result: Any) -> dict[str, Any]:

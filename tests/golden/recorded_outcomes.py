@@ -47,7 +47,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
 
 def _play_and_estimate(job: sweep.Job, folder: Path, progress: Callable) -> dict[str, Any]:
     result = experiment.play_table(JobRun(job, folder, progress, RunContext.without_models(folder)))
-    settings = RecordedSettings.from_handed(job.settings["settings"])
+    settings = RecordedSettings.from_job_settings(job.settings["settings"])
     table = tables.subsample(tables.SHIPPED[job.settings["table"]](None), settings.items)
     artifacts.write_parquet(
         folder / "estimates.parquet", logged_policies.estimates(table, settings)

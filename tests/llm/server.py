@@ -191,7 +191,7 @@ def settings(
         **changes,
     }
     llm = {"cassette": "off", "max_usd": 1_000.0, "models": {"mine": mine, **(models or {})}}
-    return config.validate(llm, LLMSettings, "a test")
+    return config.validate_settings(llm, LLMSettings, "a test")
 
 
 def ask(settings: LLMSettings, model: str = "mine", parts=None, **chat: Any) -> Reply:

@@ -98,8 +98,8 @@ def test_what_was_spent_is_known_after_reopening_under_another_limit(tmp_path):
 SPENDER = """
 import sys
 from lib.llm.cost_ledger import BudgetExceeded
-from lib.llm.spending_limit import Purse
-purse, granted = Purse(sys.argv[1], 25.0), 0
+from lib.llm.spending_limit import SpendingLimit
+purse, granted = SpendingLimit(sys.argv[1], 25.0), 0
 sys.stdin.readline()  # all at once
 for _ in range(40):
     try:
@@ -132,8 +132,8 @@ def test_processes_together_never_pass_the_limit(tmp_path):
 
 HOLDER = """
 import sys, time
-from lib.llm.spending_limit import Purse
-purse = Purse(sys.argv[1], 5.0)
+from lib.llm.spending_limit import SpendingLimit
+purse = SpendingLimit(sys.argv[1], 5.0)
 purse.settle(purse.reserve("me", 1.0), 0.25)
 purse.reserve("me", 2.0)
 print("reserved", flush=True)

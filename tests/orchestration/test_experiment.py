@@ -47,7 +47,7 @@ def small(**changes) -> config.Params:
             "custom_environments": {"minigrid": {"horizon": 7}},
         },
     }
-    return config.settings(profile="smoke", **config.overlay(base, changes))
+    return config.settings(profile="smoke", **config.overlay_settings(base, changes))
 
 
 def find_keys(settings, folder) -> dict[tuple[str, str, int], str]:

@@ -18,7 +18,7 @@ ALL = recipes.recipes
 def changed(**zoo):
     """Smoke with some changes to the zoo."""
     content = SMOKE.model_dump()
-    return config.validate(content | {"zoo": config.overlay(content["zoo"], zoo)})
+    return config.validate_settings(content | {"zoo": config.overlay_settings(content["zoo"], zoo)})
 
 
 def find_keys(settings, domain):
@@ -93,7 +93,9 @@ def test_a_setting_changes_the_keys_of_the_policies_that_it_decides_and_of_no_ot
         ("minigrid", "SO-d3", seed) for seed in (0, 1)
     }
     assert not keys_changed_by(changed(seeds=7, jobs=3, episodes=9))
-    other_room = config.validate(SMOKE.model_dump() | {"minigrid": {"horizon": 30, "lava": 2}})
+    other_room = config.validate_settings(
+        SMOKE.model_dump() | {"minigrid": {"horizon": 30, "lava": 2}}
+    )
     assert keys_changed_by(other_room) == {policy for policy in before if policy[0] == "minigrid"}
     by_reference = keys_changed_by(changed(learner="stable-baselines3"))
     assert by_reference == {policy for policy in before if "MO-MGDA" not in policy}

@@ -63,20 +63,23 @@ def test_outcomes_of_test_items_change_no_choice():
 
 def test_mixtures_of_constants_promise_what_their_hull_buys_on_dev():
     fold, alone = FOLDS[0], model_selection.constant_choices(TABLE)
-    everywhere = Fold(fold.train, fold.dev, fold.known)  # scored where it was chosen
+    everywhere = Fold(fold.train, fold.dev, fold.train_and_dev)  # scored where it was chosen
     found = model_selection.score_choices(TABLE, [everywhere], [alone], 0.0)
-    correct, cost_usd = TABLE.correct[fold.known].mean(0), TABLE.cost_usd[fold.known].mean(0)
-    for level, budget in enumerate(model_selection.promised_costs(TABLE, fold.known)):
-        reached = found.correct[level, fold.known].mean()
+    correct, cost_usd = (
+        TABLE.correct[fold.train_and_dev].mean(0),
+        TABLE.cost_usd[fold.train_and_dev].mean(0),
+    )
+    for level, budget in enumerate(model_selection.promised_costs(TABLE, fold.train_and_dev)):
+        reached = found.correct[level, fold.train_and_dev].mean()
         assert reached == pytest.approx(stats.hull_at(cost_usd, correct, budget))
-        assert found.cost_usd[level, fold.known].mean() <= budget + 1e-9
+        assert found.cost_usd[level, fold.train_and_dev].mean() <= budget + 1e-9
 
 
 def test_at_equal_quality_the_best_constant_stays_where_nothing_beats_it_on_dev():
     worse = Choices(np.zeros((1, len(TABLE))), np.full((1, len(TABLE)), 0.1), ("never right",))
     found = model_selection.score_choices(TABLE, FOLDS, [worse] * 4, 0.01)
     for fold in FOLDS:
-        top = model_selection.find_best_constant(TABLE, fold.known)
+        top = model_selection.find_best_constant(TABLE, fold.train_and_dev)
         assert (found.equal[0, fold.test] == TABLE.correct[fold.test, top]).all()
         assert (found.equal[1, fold.test] == TABLE.cost_usd[fold.test, top]).all()
 

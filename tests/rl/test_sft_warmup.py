@@ -178,7 +178,9 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
     base = checkpoints.save(tiny.model(0, spread=3.0), tmp_path / "base")
     told = SMOKE.model_copy(update={"warm": WarmSettings(items=200, steps=20, batch=16, seed=0)})
     done = []
-    handed = LabModel.from_handed(shape.handed(*sft_warmup.READ_OF_BASE))  # as a job is
+    handed = LabModel.from_job_settings(
+        shape.to_job_settings(*sft_warmup.READ_OF_BASE)
+    )  # as a job is
     folders = [
         sft_warmup.train(base, given, told, EXPERTS, tmp_path / name, done.append)
         for name, given in zip("ab", (shape, handed), strict=True)

@@ -162,7 +162,9 @@ def test_a_shipped_table_reads_the_files_and_the_prices_that_its_job_holds(monke
         )
     for name, fields in tables.PRICED_BY.items():
         read.clear()
-        tables.SHIPPED[name](PriceSettings.from_handed(SETTINGS.prices.handed(*fields)))
+        tables.SHIPPED[name](
+            PriceSettings.from_job_settings(SETTINGS.prices.to_job_settings(*fields))
+        )
         assert sorted(read) == sorted(tables.FILES[name])
     assert list(tables.FILES) == list(tables.PRICED_BY) == list(tables.SHIPPED)
 

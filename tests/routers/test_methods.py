@@ -116,7 +116,7 @@ def test_who_is_stopped_loses_what_it_spent_by_hand():
         for i, name in enumerate(choices.names)
         if name.startswith("cheap up to its 50%") and name.endswith("dear")
     )
-    limit = np.quantile(TABLE.cost_usd[fold.known, 0], 0.5)
+    limit = np.quantile(TABLE.cost_usd[fold.train_and_dev, 0], 0.5)
     done = TABLE.cost_usd[:, 0] <= limit
     assert (choices.correct[at] == np.where(done, TABLE.correct[:, 0], TABLE.correct[:, 2])).all()
     assert np.allclose(

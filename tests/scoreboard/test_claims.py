@@ -550,6 +550,22 @@ def test_a_share_is_what_was_won_of_what_could_be():
     )
 
 
+def test_a_gain_that_is_a_difference_carries_the_uncertainty_of_both_estimates():
+    measured = {"top": 1.0}
+    for name, value, half_width in (("method", 0.5, 0.03), ("constant", 0.2, 0.04)):
+        measured |= {
+            name: value,
+            f"{name}_ci_low": value - half_width,
+            f"{name}_ci_high": value + half_width,
+        }
+    gain = "method - constant"
+    decision_maker = summary_figure.DecisionMaker("synthetic", "CoRL", "05_x", gain, "top")
+    (share_won,) = summary_figure.measure_shares_won(Metrics({"05_x": measured}), [decision_maker])
+    share = share_won.share
+    # Variances of independent estimates add: 0.03^2 + 0.04^2 = 0.05^2.
+    assert (share.value, share.ci_low, share.ci_high) == pytest.approx((0.3, 0.25, 0.35))
+
+
 def test_every_decision_maker_is_measured_at_laptop_at_all_levels_of_evidence():
     shares_won = summary_figure.measure_shares_won(LAPTOP)
     assert len(shares_won) == len(summary_figure.DECISION_MAKERS) and {
@@ -777,16 +793,3 @@ def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
             result_queries.FUNCTIONS["mean"]("made.correct", wrong)
     with pytest.raises(ClaimError, match="misspelled"):
         result_queries.FUNCTIONS["paired_difference"]("made.correct", "method=z", "method=b")
-
-
-def test_a_test_is_parsed_once_however_often_claims_are_read_and_judged():
-    expressions._parse_test_once.cache_clear()
-    all_claims = [entries.read_claims(), entries.read_claims()][1]
-    texts = {
-        (text, frozenset(claim.quotes))
-        for claim in all_claims
-        for text in (*claim.test, claim.start)
-    }
-    for claim in all_claims:
-        claim.list_metric_keys()
-    assert 200 < expressions._parse_test_once.cache_info().misses <= len(texts)

@@ -35,7 +35,7 @@ def test_results_come_in_the_order_of_the_methods(record):
     ],
 )
 def test_the_break_even_is_the_one_of_the_formula(cost_usd, zoo_usd, description):
-    assert costs._describe_break_even(cost_usd, zoo_usd) == description
+    assert costs.describe_break_even(cost_usd, zoo_usd) == description
     if description.startswith("from"):
         assert cost_ledger.break_even_runs(cost_usd, zoo_usd) == pytest.approx(97_000)
 

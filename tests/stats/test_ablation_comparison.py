@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from lib.plots import render_png
 from lib.reports import ablation_report
-from lib.reports.lesson import _KEY
+from lib.reports.lesson import METRIC_KEY
 from lib.stats.ablation_comparison import (
     BETTER,
     OTHER,
@@ -132,7 +132,7 @@ NAMES = [
 
 @given(st.text("aB7 ,.:$()'/_+-").filter(lambda text: any(map(str.isalnum, text))))
 def test_any_words_make_a_legal_key(text):
-    assert _KEY.fullmatch(f"test.{slug(text)}.score"), text
+    assert METRIC_KEY.fullmatch(f"test.{slug(text)}.score"), text
 
 
 def test_variants_that_differ_in_a_number_have_different_keys():

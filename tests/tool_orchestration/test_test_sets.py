@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.config import ROOT, ToolSettings, validate
+from lib.config import ROOT, ToolSettings, validate_settings
 from lib.tasks import Item
 from lib.tool_orchestration import test_sets, tool_menu
 from lib.tool_orchestration.tool_menu import OBJECTIVES
@@ -18,7 +18,7 @@ ITEMS = 60
 
 def settings(**changes) -> ToolSettings:
     told = TOOLS.model_dump() | {"test_items": ITEMS, "side": 3} | changes
-    return validate(told, ToolSettings, "a test")
+    return validate_settings(told, ToolSettings, "a test")
 
 
 def exam(name: str, **changes):

@@ -117,7 +117,9 @@ def make_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
         return train_model(job, folder, progress)
     name = job.settings["name"]
     card = released_weights.card(name)
-    model = released_weights.unpack(name, parameters.validate(job.settings["model"], LabModel))
+    model = released_weights.unpack(
+        name, parameters.validate_settings(job.settings["model"], LabModel)
+    )
     checkpoints.save(model, folder / "model")
     artifacts.write_parquet(folder / "curve.parquet", released_weights.curve(card))
     return {"attempt": card["attempt"]}
@@ -131,7 +133,7 @@ def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
     """
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    settings = parameters.validate(job.settings["model"], LabModel)
+    settings = parameters.validate_settings(job.settings["model"], LabModel)
     initial_model = None
     if settings.base:
         initial_model = checkpoints.load(folder.parent / job.settings["base_job"] / "model")

@@ -135,7 +135,7 @@ def measure_model(
     """Ask one model all test items; leaves its answers in `folder`. model_folders: of trained models, by name."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    settings, name = LabSettings.from_handed(job.settings["lab"]), job.settings["name"]
+    settings, name = LabSettings.from_job_settings(job.settings["lab"]), job.settings["name"]
     model = checkpoints.load(model_folders[name])
     frame = answers(model, name, settings, progress)
     artifacts.write_parquet(folder / "answers.parquet", frame)
@@ -182,7 +182,7 @@ def measure(
 
 def make_measuring_job(settings: LabSettings, name: str, training_job: sweep.Job) -> sweep.Job:
     """The job that asks one model, which another job trained, all test items."""
-    read = settings.handed("seed", "test_items", *_PRICED)
+    read = settings.to_job_settings("seed", "test_items", *_PRICED)
     read["models"] = {
         name: settings.models[name].model_dump()
     }  # other models change nothing of its answers

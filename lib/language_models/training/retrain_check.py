@@ -96,7 +96,7 @@ def measure_one_model(
     """Test one model on its skills. weight_folders: of retrained models, by name; released ones are unpacked."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    name, settings = job.settings["name"], config.validate(job.settings["model"], LabModel)
+    name, settings = job.settings["name"], config.validate_settings(job.settings["model"], LabModel)
     if job.settings["retrained"]:
         model = checkpoints.load(weight_folders[name])
     else:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib.config import PROFILES, Course, LabSettings, ParamsError, Target, load, validate
+from lib.config import PROFILES, Course, LabSettings, ParamsError, Target, load, validate_settings
 from lib.experiment import artifacts, sweep
 from lib.language_models import checkpoints
 from lib.language_models.chat_template import conversation, token
@@ -354,7 +354,7 @@ def lab(**models) -> LabSettings:
     whole = load("smoke").lab.model_dump()
     made = {name: tiny.settings().model_dump() | changes for name, changes in models.items()}
     alone = next((name for name, model in made.items() if not model["base"]), "nobody")
-    return validate(whole | {"models": made, "demo_model": alone}, LabSettings, "a test")
+    return validate_settings(whole | {"models": made, "demo_model": alone}, LabSettings, "a test")
 
 
 def test_bases_are_trained_before_those_that_start_from_them_and_heavy_chains_first():

@@ -151,7 +151,7 @@ def lab(**changes):
         "demo_model": "m",
         "jobs": 1,
     }
-    return config.validate(held, config.LabSettings, "a test")
+    return config.validate_settings(held, config.LabSettings, "a test")
 
 
 @pytest.fixture
