@@ -88,7 +88,11 @@ def rename_function(root: Path, modules: list[Path]) -> str:
         for node in ast.parse(texts[path]).body:
             if isinstance(node, ast.FunctionDef):
                 word = re.compile(rf"\b{node.name}\b")
-                users = [other for other, text in texts.items() if word.search(text)]
+                users = [
+                    other
+                    for other, text in texts.items()
+                    if node.name in text and word.search(text)
+                ]
                 in_strings = re.search(rf"""["'.]{node.name}\b""", texts[path])
                 if users == [path] and not in_strings:
                     path.write_text(word.sub(node.name + SUFFIX, texts[path]), encoding="utf-8")

@@ -257,8 +257,7 @@ def test_a_killed_study_of_two_processes_ends_with_the_record_of_one_process(tra
         one_process, "education", methods, tmp_path / "whole", trained
     )
     runs = tmp_path / "killed"
-    for num_files in (2, 8):
-        kill_after(num_files, runs, trained)
+    kill_after(6, runs, trained)
     resumed = prompted_experiment.run(two_processes, "education", methods, runs, trained)
     pd.testing.assert_frame_equal(undisturbed, resumed)
     assert not list(runs.rglob("episode-*.parquet"))
