@@ -120,10 +120,11 @@ def make_cross_validation_folds(fold_of_item: np.ndarray) -> list[Fold]:
     folds = []
     for test_fold in range(num_folds):
         dev_fold = (test_fold + 1) % num_folds
-        # fold by fold, for the order of rows is that of the minibatches of a network
-        train_rows = [
-            rows for fold, rows in enumerate(rows_by_fold) if fold not in (test_fold, dev_fold)
-        ]
+        # Fold by fold, because the order of rows is that of a network's minibatches.
+        train_rows = []
+        for fold, rows in enumerate(rows_by_fold):
+            if fold not in (test_fold, dev_fold):
+                train_rows.append(rows)
         folds.append(
             Fold(
                 train=np.concatenate(train_rows),
@@ -144,8 +145,9 @@ def find_best_constant(table: OutcomeTable, rows: np.ndarray) -> int:
     accuracy = table.correct[rows].mean(0)  # (models,)
     mean_cost = table.cost_usd[rows].mean(0)  # (models,)
     # Rounding makes equals of accuracies that differ by the order of summation.
-    order = np.lexsort((mean_cost, -np.round(accuracy, 12)))
-    return int(order[0])
+    rounded = np.round(accuracy, 12)
+    best_first = np.lexsort((mean_cost, -rounded))
+    return int(best_first[0])
 
 
 def score_best_constant(table: OutcomeTable, folds: Sequence[Fold]) -> np.ndarray:

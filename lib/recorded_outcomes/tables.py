@@ -329,9 +329,11 @@ def subsample(table: OutcomeTable, most: int) -> OutcomeTable:
         return table.take(np.sort(order[:most]))
     rank_in_group = groups.groupby(groups).cumcount()
     group_size = groups.groupby(groups).transform("size")
-    items_per_group = np.maximum(2, np.floor(group_size * most / len(table)))
+    equal_fraction = np.floor(group_size * most / len(table))
+    items_per_group = np.maximum(2, equal_fraction)
     is_selected = (rank_in_group < items_per_group).to_numpy()
-    return table.take(np.sort(order[is_selected]))
+    selected = np.sort(order[is_selected])
+    return table.take(selected)
 
 
 # A user's table ------------------------------------------------------------------------------------

@@ -486,7 +486,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 def _hosted(folder: Path) -> Any:
     """Any causal language model; imported by its place, so that no lesson depends on what this option alone needs."""
-    return importlib.import_module("lib.language_models.training.smollm_baseline").Hosted(folder)
+    return importlib.import_module("lib.language_models.training.smollm_baseline").HuggingFaceModel(
+        folder
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

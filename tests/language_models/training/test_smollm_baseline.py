@@ -143,4 +143,4 @@ def test_a_folder_that_is_none_and_a_package_that_is_missing_are_named(
     )
     monkeypatch.setattr(smollm_baseline, "PACKAGE", "no-such-package-here")
     monkeypatch.setattr(smollm_baseline, "FOLDER", tmp_path / "x")
-    assert smollm_baseline.main() == 1 and "make pretrained" in capsys.readouterr().err
+    assert smollm_baseline.main([]) == 1 and "make pretrained" in capsys.readouterr().err
