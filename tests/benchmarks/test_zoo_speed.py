@@ -7,9 +7,9 @@ weights is a test of tests/policy_zoo.)
 
 Students gain from stacks: small networks and the batched simulator cost calls, not arithmetic. Rooms gain from
 processes only: a convolutional network's backward pass takes most of the time in both, so that a second of processor
-time trains as many steps as stock with as many environments. On two free cores that is twice as fast; where others use
-the cores, as in CI, it is not (we measured 0.8 to 1.4 there, and 2.0 to 2.5 against one environment). So the guard for
-rooms catches a regression, and promises no gain.
+time trains about as many steps as stock with as many environments. How much a process for each core gains depends on
+who else uses the cores: where others kept both busy we measured 0.8 to 1.4, and 2.0 to 2.5 against one environment. So
+the guard for rooms catches a regression, and promises no gain.
 """
 
 import time
