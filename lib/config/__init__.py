@@ -1,10 +1,10 @@
 """`params.yaml` as typed settings: units and bounds, and no silent mistakes.
 
-A knob that scales is a mapping {smoke, laptop, paper}; `resolve_profile` picks the value of one profile. An
-unknown key, an earlier name, a wrong type or a value out of range stops the run with the key's path
-and what is allowed. `python -m lib.experiment.write_settings` writes the resolved values of the chosen
-profile to a JSON file: the pipeline's stages depend on that file, so a change for one profile leaves the
-others up to date.
+A knob that scales is a mapping {smoke, laptop, paper}, with `full` where recorded runs are larger;
+`resolve_profile` picks the value of one profile. An unknown key, an earlier name, a wrong type or a value out
+of range stops the run with the key's path and what is allowed. `python -m lib.experiment.write_settings`
+writes the resolved values of the chosen profile to a JSON file: the pipeline's stages depend on that file, so
+a change for one profile leaves the others up to date.
 """
 
 from lib.config.agent_configuration import ConfigurationGlassSettings, ConfigurationSettings

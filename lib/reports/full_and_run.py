@@ -43,7 +43,8 @@ def compare_with_full_run(
         comparison, recorded_text = UNKNOWN, full.status
         if full.status != "absent":
             recorded = make_estimate(full.rows)
-            comparison = AGREE if estimates_agree(recorded, this_run) else DISAGREE
+            if has_interval(recorded) or has_interval(this_run):
+                comparison = AGREE if estimates_agree(recorded, this_run) else DISAGREE
             recorded_text = format_estimate(recorded)
             if full.is_current:
                 lesson.metric(f"full.{key}", recorded)
@@ -72,10 +73,15 @@ def estimates_agree(first: Estimate, second: Estimate) -> bool:
     return abs(difference) <= math.hypot(*known_widths)
 
 
+def has_interval(estimate: Estimate) -> bool:
+    """Whether an estimate says how uncertain it is."""
+    return math.isfinite(estimate["ci_low"]) and math.isfinite(estimate["ci_high"])
+
+
 def format_estimate(estimate: Estimate) -> str:
     """An estimate as text, such as "+0.103 [+0.071, +0.134]"; without its interval where it has none."""
     text = f"{estimate['value']:+.3f}"
-    if math.isfinite(estimate["ci_low"]) and math.isfinite(estimate["ci_high"]):
+    if has_interval(estimate):
         text += f" [{estimate['ci_low']:+.3f}, {estimate['ci_high']:+.3f}]"
     return text
 

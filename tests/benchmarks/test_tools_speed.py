@@ -3,7 +3,8 @@
 A call is a message to the worker process and one back, and a session in it; a worker of its own is a process started
 on top. Two fifths of a warm call are pydantic-monty's search for opentelemetry, which is not installed: it looks
 through all folders of the path, four times a call. So the ratio depends on how fast the machine looks up files and
-starts processes; on one virtual machine we measured 8 to 36 on a day. Goal: six times as many calls in a warm sandbox.
+starts processes; on one virtual machine we measured 8 to 36 on a day, 8 with others beside. Goal: ten times as many
+calls in a warm sandbox.
 """
 
 from lib.tools import Result, Sandbox
@@ -11,7 +12,7 @@ from tests.benchmarks.clock import compare, relax, scale
 
 CODE = "print(17 * 23)\nsum(range(10))"
 RESULT = Result("391\n45")
-GOAL = 6.0
+GOAL = 10.0
 WARM_CALLS, COLD_CALLS = 200, 5  # in a round
 
 

@@ -98,3 +98,13 @@ def test_a_run_without_an_interval_adds_no_uncertainty():
     point = pd.Series({"value": 0.19, "ci_low": math.nan, "ci_high": math.nan})
     assert estimates_agree(first, point)
     assert not estimates_agree(first, point + 0.02)
+
+
+def test_two_runs_without_an_interval_are_not_called_agreeing_or_disagreeing(lesson):
+    def estimate_without_interval(rows: pd.DataFrame) -> pd.Series:
+        return pd.Series({"value": rows["reward"].mean(), "ci_low": math.nan, "ci_high": math.nan})
+
+    full = make_full([0.5], changes=("versions.losses 1 -> 2",))
+    estimators = {"corl.reward": estimate_without_interval}
+    table = compare_with_full_run(lesson, full, make_rows([0.1]), estimators)
+    assert table.loc[0, "comparison"] == ""
