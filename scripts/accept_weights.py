@@ -20,12 +20,12 @@ import torch
 
 from lib import config, tasks
 from lib.experiment import seeds
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS
 from lib.language_models.training import agent_traces, decision_traces, released_weights
-from lib.language_models.training.training_data import TRACES, question
+from lib.language_models.training.training_data import TRACE_WRITERS, write_question
 
 assert (
     decision_traces.FAMILY in tasks.FAMILIES
@@ -42,15 +42,18 @@ def make_prompts(model_settings) -> list[tuple[int, ...]]:
     num_each = -(-PROMPTS_PER_MODEL // len(components))
     prompts = []
     for component in components:
-        items = tasks.draw(
+        items = tasks.draw_items(
             component.family, "test", num_each, component.difficulties, component.skin, seed=31
         )
         if component.style == "plain":
-            prompts += [tuple(conversation(question(item))) for item in items]
+            prompts += [tuple(encode_conversation(write_question(item))) for item in items]
             continue
         rng = seeds.rng("scripts", "accept weights", component.family, component.style)
-        turns = [agent_traces.first_turn(*TRACES[component.style](item, rng)) for item in items]
-        prompts += [tuple(conversation(turn.messages, turn.tools)) for turn in turns]
+        turns = [
+            agent_traces.get_first_turn(*TRACE_WRITERS[component.style](item, rng))
+            for item in items
+        ]
+        prompts += [tuple(encode_conversation(turn.messages, turn.tools)) for turn in turns]
     return prompts
 
 
@@ -60,7 +63,7 @@ def hash_outputs(name: str, model_settings) -> list[str]:
     prompts = [
         Prompt(ids, MAX_TOKENS, 1.0, seed) for seed, ids in enumerate(make_prompts(model_settings))
     ]
-    replies = generate(Forward(model), prompts, token(EOS))
+    replies = generate(Forward(model), prompts, encode_special(EOS))
     hashes = []
     for reply in replies:
         log_probabilities = np.asarray(reply.logprobs, dtype=np.float64)
@@ -105,7 +108,7 @@ def accept(recorded: dict[str, list[str]]) -> int:
         num_refused += not same
         if same:
             card_path = Path(released_weights.LAB) / f"{name}.json"
-            card = artifacts.read_json(card_path) | {"recipe": build.recipe(settings, name)}
+            card = artifacts.read_json(card_path) | {"recipe": build.make_recipe(settings, name)}
             artifacts.write_json(card_path, card)
     return num_refused
 

@@ -8,22 +8,23 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = {
-    12: {"__main__"},  # the command line
-    11: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
-    10: {"reports"},  # executes notebooks, renders pages, draws what one lesson alone needs
-    9: {"scoreboard"},  # judges what all lessons measured
-    8: {"routers"},
-    7: {
+    13: {"__main__"},  # the command line
+    12: {"teaching"},  # what a class gets: exercises, student copies, slides, glossary
+    11: {"reports"},  # executes notebooks, renders pages, draws what one lesson alone needs
+    10: {"scoreboard"},  # judges what all lessons measured
+    9: {"routers"},
+    8: {
         "orchestration",
         "conductor",
         "budgeted_routing",
         "tool_orchestration",
         "agent_configuration",
     },
-    6: {"policy_zoo"},
-    5: {"rl"},  # what several systems share
-    4: {"language_models", "recorded_outcomes"},
-    3: {"envs", "tasks", "llm", "tools", "plots"},
+    7: {"policy_zoo"},
+    6: {"rl"},  # what several systems share
+    5: {"language_models", "recorded_outcomes"},
+    4: {"tasks"},  # its scorers may ask a judge, and run programs in a sandbox
+    3: {"envs", "llm", "tools", "plots"},
     2: {"stats"},
     1: {"experiment"},
     0: {"config"},
@@ -175,13 +176,13 @@ def test_downwards_is_allowed(tmp_path, files):
 @pytest.mark.parametrize(
     "files, message",
     [
-        ({"envs__x": "from lib.policy_zoo import train"}, "lib.policy_zoo (floor 6)"),
+        ({"envs__x": "from lib.policy_zoo import train"}, "lib.policy_zoo (floor 7)"),
         ({"envs__x": "def f():\n    import lib.policy_zoo.train"}, "x.py:2"),
         ({"envs__x": "from lib import config, policy_zoo"}, "lib.policy_zoo"),
         ({"envs__x": "from ..policy_zoo import train"}, "lib.policy_zoo"),
         ({"envs____init__": "from .. import policy_zoo"}, "lib.policy_zoo"),
         ({"config__x": "from lib.experiment import seeds"}, "lib.experiment (floor 1)"),
-        ({"tool_orchestration__x": "import lib.conductor"}, "lib.conductor (floor 7)"),
+        ({"tool_orchestration__x": "import lib.conductor"}, "lib.conductor (floor 8)"),
         ({"llm__x": "import lib.tools"}, "lib.tools (floor 3)"),
         ({"config__x": "import lib.attic"}, "no floor"),
         ({"attic": ""}, "no floor"),

@@ -18,21 +18,27 @@ CARRIERS = (
     "lib.experiment.training",
     "lib.experiment.evaluation",  # has the seed of all tests; who changes it raises the VERSION of every system
     "lib.experiment.sweep",
-    "lib.llm.replay_cache",
-    "lib.llm.client",
+    "lib.llm.reply_store",
+    "lib.llm.chat_completion",
+    "lib.llm.chat_model",
     "lib.llm.errors",
     "lib.llm.event_loop",
-    "lib.llm.client_factory",
+    "lib.llm.open_models",
+    "lib.llm.scripted_model",
+    "lib.llm.recorded_model",
+    "lib.llm.endpoint",
+    "lib.llm.failure_policy",
+    "lib.llm.parse_response",  # what it reads decides the VERSION of token counts
     "lib.llm.spending_limit",
-    "lib.llm.transport",
+    "lib.llm.safe_transport",
     "lib.language_models.cache_key",
     "lib.language_models.batching",
     "lib.language_models.training.build",
-    "lib.language_models.reply_cache",
+    "lib.language_models.local_models",
     "lib.language_models.serving.server",
     "lib.language_models.training.released_weights",
-    "lib.language_models.serving.transport",
     "lib.conductor.silence_libraries",
+    "lib.conductor.progress_callback",
     "lib.rl.seed_batched",  # runs the code of the network that it is given, by torch, whose version is in the key
 )
 
@@ -50,7 +56,7 @@ def test_the_small_jobs_give_the_recorded_numbers(system_run):
     )
     assert not problems, "\n".join(problems)
     classes = [job["results"] for job in runner.read(system)["jobs"]]
-    if not all(runner.processor() in results for results in classes):
+    if not all(runner.select_results(results) for results in classes):
         pytest.skip(
             f"no numbers are recorded for {runner.processor()}: python -m tests.golden --record {system}"
         )
@@ -88,7 +94,7 @@ def test_a_forgotten_version_is_reported_with_the_functions_to_look_at(system_ru
     system, runs = system_run
     recorded = runner.read(system)
     for job, (measured, _) in zip(recorded["jobs"], runs, strict=True):
-        job["results"][runner.processor()] = runner._as_json(measured["results"])
+        job["results"][runner.processor_model()] = runner._as_json(measured["results"])
     monkeypatch.setattr(runner, "read", lambda system: recorded)
     executed = [executed for _, executed in runs]
     changed = [

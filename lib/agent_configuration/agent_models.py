@@ -1,46 +1,70 @@
-"""Who the agents of a workflow are: a lab model in this process, or any model of `llm.models` through the client.
+"""Who the agents of a workflow are: a lab model in this process, or any other chat model.
 
-`LabAgentModel` asks as all lessons ask lab models (`lib.language_models.in_process_client`); `EndpointAgentModel` as
-any OpenAI client would. For a lab model both say the same.
+A lab model reads roles as single words and writes the argument of a tool as one line; other models read sentences and
+call tools by JSON. Both are asked through `lib.llm.chat_model`.
 """
+
+from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from lib.language_models import chat_template
-from lib.language_models.in_process_client import Asker, Said, request_seed
-from lib.llm.client import Client
-from lib.llm.errors import ReplyError
-from lib.llm.json_replies import arguments, words
+from lib.language_models.lab_model import LabModel, derive_request_seed
+from lib.llm.chat_model import ChatModel, ChatRequest, Reply, ToolCall
+from lib.llm.json_replies import join_values, read_arguments
 from lib.tools.tool import Tool, ToolError
 
 VERSION = 1  # of how a model is asked for a turn
 
 
-class Speaker(Protocol):
-    """A model that takes turns. price_in, price_out: dollars per token; pace: seconds per token written, declared."""
+class AgentModel(Protocol):
+    """A model that takes turns in a workflow.
+
+    Attributes:
+        name: In the settings.
+        backend: As of `Reply`.
+        price_in: US dollars per token read.
+        price_out: US dollars per token written.
+        seconds_per_token: Per token written, by the declared clock.
+    """
 
     name: str
     backend: str
     price_in: float
     price_out: float
-    pace: float
+    seconds_per_token: float
 
-    async def say(
-        self, messages: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool], limit: int, key: int
-    ) -> Said:
-        """The next turn; `limit` tokens at the most, key: seed of its random numbers."""
+    async def take_turn(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Mapping[str, Tool],
+        max_tokens: int,
+        key: int,
+    ) -> Reply:
+        """The next turn.
 
-    def called(self, tool: Tool, argument: str) -> str:
+        Args:
+            messages: The conversation.
+            tools: On offer, by name.
+            max_tokens: Of the turn.
+            key: Seed of its random numbers.
+
+        Returns:
+            The reply; one that failed has a `failure`.
+        """
+
+    def run_tool(self, tool: Tool, arguments_text: str) -> str:
         """What a tool replies to a call. Raises ToolError for a call that is none."""
 
-    def worded(self, argument: str) -> str:
-        """What a tool was called with, in words, as it stands in notes."""
+    def describe_arguments(self, arguments_text: str) -> str:
+        """What a tool was called with, as it stands in notes."""
 
-    def exchange(self, said: Said, result: str) -> list[dict[str, Any]]:
-        """A call and its result as messages."""
+    def write_exchange(self, reply: Reply, result: str) -> list[dict[str, Any]]:
+        """A tool call and its result as messages."""
 
 
 class LabAgentModel:
@@ -48,90 +72,121 @@ class LabAgentModel:
 
     backend = "lab"
 
-    def __init__(self, asker: Asker, temperature: float) -> None:
-        """Raises ModelError for a model without a measured card."""
-        self.asker, self.name, self.temperature = asker, asker.name, temperature
-        self.price_in = self.price_out = asker.price
-        self.pace = 1 / asker.model.card["tokens_per_second"]
+    def __init__(self, model: LabModel, temperature: float) -> None:
+        """Prepare to ask. Raises ModelError for a model without a measured card."""
+        self.model = model
+        self.name = model.name
+        self.temperature = temperature
+        self.price_in = self.price_out = model.price_per_token
+        self.seconds_per_token = 1 / model.served.card["tokens_per_second"]
 
-    async def say(self, messages, tools, limit, key) -> Said:
-        ids = chat_template.conversation(messages, tuple(tools))
-        return await self.asker.go_on(
-            ids, limit, self.temperature, request_seed(ids, key), bool(tools)
+    async def take_turn(self, messages, tools, max_tokens, key) -> Reply:
+        ids = chat_template.encode_conversation(messages, tuple(tools))
+        seed = derive_request_seed(ids, key)
+        reply = await self.model.continue_tokens(
+            ids, max_tokens, self.temperature, seed, bool(tools)
         )
+        if reply.failure is not None and reply.failure.kind == "empty":
+            return replace(reply, failure=None)  # an agent may leave an empty note
+        return reply
 
-    def called(self, tool: Tool, argument: str) -> str:
-        return tool(tool.parse_line(argument))
+    def run_tool(self, tool: Tool, arguments_text: str) -> str:
+        return tool(tool.parse_line(arguments_text))
 
-    def worded(self, argument: str) -> str:
-        return argument
+    def describe_arguments(self, arguments_text: str) -> str:
+        return arguments_text
 
-    def exchange(self, said: Said, result: str) -> list[dict[str, Any]]:
-        return [{"role": "assistant", "content": said.text}, {"role": "tool", "content": result}]
-
-
-class EndpointAgentModel:
-    """A model of `llm.models`, asked through the client. pace: declared, for endpoints tell no clock."""
-
-    def __init__(self, client: Client, name: str, temperature: float, pace: float) -> None:
-        about = client.settings.models[name]
-        self.client, self.name, self.temperature, self.pace = client, name, temperature, pace
-        self.backend = about.backend
-        self.price_in, self.price_out = about.price_in or 0.0, about.price_out or 0.0
-
-    async def say(self, messages, tools, limit, key) -> Said:
-        offered = [tool.schema for tool in tools.values()] or None
-        try:
-            reply = await self.client.chat(
-                self.name,
-                messages,
-                seed=key,
-                temperature=self.temperature,
-                max_tokens=limit,
-                tools=offered,
-                who=self.name,
-            )
-        except ReplyError as error:
-            return Said(
-                error.text,
-                error.tokens_in,
-                error.tokens_out,
-                None,
-                error.kind == "truncated",
-                error.kind,
-            )
-        call = reply.calls[0] if reply.calls else None
-        return Said(reply.text, reply.tokens_in, reply.tokens_out, call)
-
-    def called(self, tool: Tool, argument: str) -> str:
-        try:
-            return tool(argument)
-        except ToolError:
-            told = list((arguments(argument) or {}).values())
-            if len(told) != 1 or not isinstance(told[0], str) or len(tool.parameters) < 2:
-                raise
-            return tool(
-                tool.parse_line(told[0])
-            )  # a lab model behind a server writes a line, whatever the schema
-
-    def worded(self, argument: str) -> str:
-        told = arguments(argument)
-        return argument if told is None else words(told.values())
-
-    def exchange(self, said: Said, result: str) -> list[dict[str, Any]]:
-        name, argument = said.call or ("", "")
-        unique = "call_" + hashlib.sha256(json.dumps([name, argument]).encode()).hexdigest()[:16]
-        function = {"name": name, "arguments": argument}
-        call = {"id": unique, "type": "function", "function": function}
+    def write_exchange(self, reply: Reply, result: str) -> list[dict[str, Any]]:
         return [
-            {"role": "assistant", "content": said.text or None, "tool_calls": [call]},
-            {"role": "tool", "content": result, "tool_call_id": unique},
+            {"role": "assistant", "content": reply.text},
+            {"role": "tool", "content": result},
         ]
 
 
-def answer_of(tool: Tool, argument: str, speaker: Speaker, wrong: str) -> str:
-    """What a tool replies, or what is said where a call is none. wrong: instead of the error, "" for the error."""
+class ChatAgentModel:
+    """Any other chat model."""
+
+    def __init__(self, model: ChatModel, temperature: float, seconds_per_token: float) -> None:
+        """Prepare to ask.
+
+        Args:
+            model: Who is asked.
+            temperature: Of its turns.
+            seconds_per_token: Declared, for servers tell no clock.
+        """
+        self.model = model
+        self.name = model.name
+        self.backend = model.backend
+        self.temperature = temperature
+        self.seconds_per_token = seconds_per_token
+        self.price_in = model.price_in
+        self.price_out = model.price_out
+
+    async def take_turn(self, messages, tools, max_tokens, key) -> Reply:
+        request = ChatRequest(
+            messages,
+            tools=[tool.schema for tool in tools.values()],
+            temperature=self.temperature,
+            max_tokens=max_tokens,
+            seed=key,
+            caller=self.name,
+        )
+        return await self.model.reply_to(request)
+
+    def run_tool(self, tool: Tool, arguments_text: str) -> str:
+        try:
+            return tool(arguments_text)
+        except ToolError:
+            values = list((read_arguments(arguments_text) or {}).values())
+            is_one_line = len(values) == 1 and isinstance(values[0], str)
+            if not is_one_line or len(tool.parameters) < 2:
+                raise
+            # A lab model behind a server writes a line, whatever the schema.
+            return tool(tool.parse_line(values[0]))
+
+    def describe_arguments(self, arguments_text: str) -> str:
+        fields = read_arguments(arguments_text)
+        return arguments_text if fields is None else join_values(fields.values())
+
+    def write_exchange(self, reply: Reply, result: str) -> list[dict[str, Any]]:
+        (call, *_) = reply.tool_calls
+        call_id = call.id or _make_call_id(call)
+        # The server's own message, verbatim: some refuse a conversation that lacks their ids or their reasoning.
+        message = dict(reply.message)
+        if not message.get("tool_calls") or not call.id:
+            function = {"name": call.name, "arguments": call.arguments}
+            tool_call = {"id": call_id, "type": "function", "function": function}
+            message = {
+                "role": "assistant",
+                "content": reply.text or None,
+                "tool_calls": [tool_call],
+            }
+        else:
+            # Every call needs a result, and one call is carried out per turn.
+            message["tool_calls"] = message["tool_calls"][:1]
+            message.setdefault("role", "assistant")
+        return [message, {"role": "tool", "content": result, "tool_call_id": call_id}]
+
+
+def _make_call_id(call: ToolCall) -> str:
+    """An id for a call of a server that gives none: equal calls have equal ids."""
+    content = json.dumps([call.name, call.arguments])
+    return "call_" + hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def answer_call(tool: Tool, arguments_text: str, model: AgentModel, replacement: str) -> str:
+    """What the model reads of a call.
+
+    Args:
+        tool: The one that is called.
+        arguments_text: As the model wrote them.
+        model: Whose call it is.
+        replacement: What is said in place of the tool's complaint; "" for the complaint itself.
+
+    Returns:
+        The tool's reply, or a complaint where the call is none.
+    """
     try:
-        return speaker.called(tool, argument)
+        return model.run_tool(tool, arguments_text)
     except ToolError as error:
-        return wrong or f"error: {error}"
+        return replacement or f"error: {error}"

@@ -12,13 +12,15 @@ import numpy as np
 import pandas as pd
 
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_models import Speaker
+from lib.agent_configuration.agent_models import AgentModel
 from lib.agent_configuration.agent_team import Note, Team
 from lib.agent_configuration.questions import kind_of, solved
 from lib.agent_configuration.rewards import Weights, reward
 from lib.agent_configuration.workflows import PROGRAMS
 from lib.experiment import seeds
-from lib.llm.event_loop import Loop
+from lib.llm.chat_model import INFRASTRUCTURE_FAILURES
+from lib.llm.errors import InfrastructureError
+from lib.llm.event_loop import EventLoopThread
 from lib.tasks import Item
 from lib.tools.tool import Tool
 
@@ -57,22 +59,20 @@ class ConfiguredAnswer:
 
 class System:
     """Agents that can be configured. tools: by name; tiers: tokens of the three budgets; prompts: the text of each
-    atom by name, as the speaker is to read it; loop: where calls are awaited."""
+    atom by name, as the model is to read it; loop: where calls are awaited."""
 
     def __init__(
         self,
-        speaker: Speaker,
+        model: AgentModel,
         tools: Mapping[str, Tool],
         tiers: Sequence[int],
         prompts: Mapping[str, str],
-        loop: Loop,
+        loop: EventLoopThread,
     ) -> None:
-        self.speaker, self.tools, self.tiers, self.prompts = (
-            speaker,
-            dict(tools),
-            tuple(tiers),
-            dict(prompts),
-        )
+        self.model = model
+        self.tools = dict(tools)
+        self.tiers = tuple(tiers)
+        self.prompts = dict(prompts)
         self.loop = loop
 
     @property
@@ -95,13 +95,26 @@ class System:
         return [done[self._name(job)] for job in jobs]
 
     async def solve(self, job: ConfiguredQuestion) -> ConfiguredAnswer:
-        """One job."""
+        """One job.
+
+        Raises:
+            InfrastructureError: Where a call failed for reasons that say nothing about the agents. Finished replies
+                are recorded, so the next run goes on here.
+        """
         configuration = job.configuration
         told = [[self.prompts[atom] for atom in atoms] for atoms in configuration.atoms]
-        key = int(seeds.key("configuration", "draw", job.item.key, seed=job.draw) >> 2)
-        team = Team(self.speaker, self.tools, configuration, told, self.tiers, key)
+        key = int(seeds.key("configuration", "draw", job.item.id, seed=job.draw) >> 2)
+        team = Team(self.model, self.tools, configuration, told, self.tiers, key)
         last = await PROGRAMS[configuration.workflow](team, job.item.prompt)
         spent = team.spent
+        lost = [kind for kind in spent.failures if kind in INFRASTRUCTURE_FAILURES]
+        # A provider's filter stops the same question every time; the agents have then no answer.
+        lost = [kind for kind in lost if kind != "moderation"]
+        if lost:
+            raise InfrastructureError(
+                f"{self.model.name}: {lost[0]} at the question {job.item.prompt[:60]!r}; the answer would be scored as "
+                "wrong. Check the server and run again, what is finished is kept"
+            )
         return ConfiguredAnswer(
             solved(job.item, last.text),
             last.answer,
@@ -146,7 +159,7 @@ def table(
         c = job.configuration
         rows.append(
             {
-                "key": job.item.key,
+                "key": job.item.id,
                 "prompt": job.item.prompt,
                 "group": kind_of(job.item),
                 "difficulty": job.item.difficulty,

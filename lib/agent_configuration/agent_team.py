@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, fields
 
 from lib import tasks
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_models import Said, Speaker, answer_of
-from lib.language_models.training.agent_traces import system
-from lib.language_models.training.team_traces import NOTHING, asked, notes
+from lib.agent_configuration.agent_models import AgentModel, answer_call
+from lib.language_models.training.agent_traces import write_system_message
+from lib.language_models.training.team_traces import NOTHING, write_notes, write_user_message
+from lib.llm.chat_model import Reply
 from lib.tools.tool import Tool
 
 VERSION = 1  # of what agents are shown and write, and what it costs
@@ -53,7 +54,7 @@ class Note:
     @property
     def whole(self) -> str:
         """Steps and answer, as the next agent reads them."""
-        return notes([], self.steps, self.answer)
+        return write_notes([], self.steps, self.answer)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def journal(left: Sequence[Note]) -> tuple[AgentContext, ...]:
     if not left:
         return ()
     steps = " ; ".join(note.steps for note in left if note.steps)
-    return (AgentContext(f"evidence {notes([], steps, left[-1].answer)}", tuple(left)),)
+    return (AgentContext(f"evidence {write_notes([], steps, left[-1].answer)}", tuple(left)),)
 
 
 @dataclass
@@ -110,19 +111,17 @@ class Team:
 
     def __init__(
         self,
-        speaker: Speaker,
+        model: AgentModel,
         tools: Mapping[str, Tool],
         configuration: Configuration,
         prompts: Sequence[Sequence[str]],
         tiers: Sequence[int],
         key: int,
     ) -> None:
-        self.speaker, self.configuration, self.prompts, self.key = (
-            speaker,
-            configuration,
-            prompts,
-            key,
-        )
+        self.model = model
+        self.configuration = configuration
+        self.prompts = prompts
+        self.key = key
         self.tools = [
             {name: tools[name] for name in configuration.tools(agent)} for agent in range(3)
         ]
@@ -184,65 +183,72 @@ class Team:
         after: Note | None = None,
     ) -> Note:
         messages = [
-            self._system(role, agent, hint),
-            asked(question, *(part.text for part in shown)),
+            self._system(role, agent, hint, question),
+            write_user_message(question, *(part.text for part in shown)),
         ]
         waited = [*(note for part in shown for note in part.of), *([after] if after else [])]
         began = max((note.at for note in waited), default=0.0)
         tools = self.tools[agent] if agent != THIRD else {}
-        results, thoughts, said, left = [], [], Said("", 0, 0), self.limits[agent]
-        spent, written = Spent(calls=1), 0
+        results: list[tuple[str, str]] = []
+        thoughts: list[str] = []
+        budget = self.limits[agent]
+        tokens_written = 0
+        spent = Spent(calls=1)
         self.begun.append(spent)
         for turn in range(MOST_TOOLS + 1):
-            said = await self.speaker.say(messages, tools, left - written, self.key + attempt)
-            self._pay(spent, said)
-            written += said.tokens_out
-            thoughts += _thoughts(said.text)
-            if (
-                said.call is None
-                or said.call[0] not in tools
-                or turn == MOST_TOOLS
-                or written >= left
-            ):
+            reply = await self.model.take_turn(
+                messages, tools, budget - tokens_written, self.key + attempt
+            )
+            self._add_cost(spent, reply)
+            tokens_written += reply.tokens_out
+            thoughts += _thoughts(reply.text)
+            call = reply.tool_calls[0] if reply.tool_calls else None
+            has_room = turn < MOST_TOOLS and tokens_written < budget
+            if call is None or call.name not in tools or not has_room:
                 break
-            name, argument = said.call
-            wrong = ERROR if self.speaker.backend == "lab" else ""
-            result = answer_of(tools[name], argument, self.speaker, wrong)
-            spent.tools.append(name)
-            results.append((self.speaker.worded(argument), result))
-            messages = [*messages, *self.speaker.exchange(said, result)]
-        cut = said.cut or (
-            said.call is not None and written >= left
-        )  # no room to read what the tool would say
+            # A lab model reads one word in place of a complaint.
+            replacement = ERROR if self.model.backend == "lab" else ""
+            result = answer_call(tools[call.name], call.arguments, self.model, replacement)
+            spent.tools.append(call.name)
+            results.append((self.model.describe_arguments(call.arguments), result))
+            messages = [*messages, *self.model.write_exchange(reply, result)]
+        was_truncated = reply.failure is not None and reply.failure.kind == "truncated"
+        # There is no room to read what the tool would say.
+        call_without_room = call is not None and tokens_written >= budget
+        cut = was_truncated or call_without_room
         note = Note(
             role,
             agent,
-            notes(results, " ; ".join(thoughts), None) if results or thoughts else "",
-            tasks.answered(said.text),
-            said.text,
-            began + written * self.speaker.pace,
+            write_notes(results, " ; ".join(thoughts), None) if results or thoughts else "",
+            tasks.extract_answer(reply.text),
+            reply.text,
+            began + tokens_written * self.model.seconds_per_token,
             cut,
         )
         spent.cut += cut
         spent.trail.append(note)
         return note
 
-    def _system(self, role: str, agent: int, hint: str) -> dict[str, str]:
+    def _system(self, role: str, agent: int, hint: str, question: str) -> dict[str, str]:
         """The agent's role and prompt; a model that was not made for this bench gets them in whole sentences."""
-        told = self.prompts[agent]
-        if self.speaker.backend == "lab":
-            return system(role, *([hint] if hint else []), *told)
-        return {"role": "system", "content": " ".join([RULES[hint or role], *told, FORM])}
+        atoms = self.prompts[agent]
+        if self.model.backend == "lab":
+            hints = [hint] if hint else []
+            return write_system_message(role, *hints, *atoms)
+        rules = tasks.describe_rules(question)
+        sentences = [RULES[hint or role], *([rules] if rules else []), *atoms, FORM]
+        return {"role": "system", "content": " ".join(sentences)}
 
-    def _pay(self, spent: Spent, said: Said) -> None:
+    def _add_cost(self, spent: Spent, reply: Reply) -> None:
+        """Book a turn at the model's prices, and why it failed."""
         spent.turns += 1
-        spent.tokens_in += said.tokens_in
-        spent.tokens_out += said.tokens_out
-        spent.cost_usd += (
-            said.tokens_in * self.speaker.price_in + said.tokens_out * self.speaker.price_out
-        )
-        if said.failure and said.failure != "truncated":
-            spent.failures.append(said.failure)
+        spent.tokens_in += reply.tokens_in
+        spent.tokens_out += reply.tokens_out
+        cost_in = reply.tokens_in * self.model.price_in
+        cost_out = reply.tokens_out * self.model.price_out
+        spent.cost_usd += cost_in + cost_out
+        if reply.failure is not None and reply.failure.kind != "truncated":
+            spent.failures.append(reply.failure.kind)
 
 
 def _thoughts(text: str) -> list[str]:

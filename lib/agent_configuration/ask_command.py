@@ -3,19 +3,24 @@
 A policy that lesson 07 trained chooses workflow, tools, budgets and prompts for the question; the agents then work on
 it. Printed are the configuration, how sure the policy was of each part, what every agent left, the answer, and what it
 cost. The lab's agents know the bench's own kinds of questions only; with --model any other of llm.models is set up.
+Nothing of question and replies is kept, unless --out names a folder for the recording.
 """
 
 import argparse
 import sys
+import tempfile
+from dataclasses import replace
 
 import torch
 
 from lib import config
 from lib.agent_configuration import experiment, explain
 from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion
+from lib.agent_configuration.cost_plan import announce_questions
 from lib.config import ParamsError
 from lib.llm.cost_ledger import BudgetExceeded
-from lib.llm.errors import CassetteMiss, ConfigurationError
+from lib.llm.errors import LLMError
+from lib.llm.open_models import export_recording
 from lib.tasks import Item
 from lib.tools import SandboxUnavailable
 
@@ -39,6 +44,10 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "--model", help="a name of llm.models for all agents; default: configuration.model"
     )
     parser.add_argument(
+        "--out",
+        help="folder that keeps what servers replied and what was spent; default: nothing is kept",
+    )
+    parser.add_argument(
         "--seed", type=int, default=0, help="of the agents' random numbers; default: %(default)s"
     )
     parser.add_argument(
@@ -60,12 +69,20 @@ def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, Confi
         update={"configuration": settings.model_copy(update={"model": model})}
     )
     item = Item(options.question, "", "", "asked", 1, f"asked/{options.question}")
-    with experiment.opened_place(experiment.make_context(changed), changed.configuration) as place:
-        policy = experiment.published(options.policy, place)
-        states = torch.from_numpy(place.states([item]))
-        (chosen,) = policy.decide(states).configurations
-        (outcome,) = place.system(model).run([ConfiguredQuestion(item, chosen, options.seed)])
-        return explain.reasons(policy, states), str(chosen), outcome
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.out or scratch
+        context = replace(experiment.make_context(changed), runs=folder, cassettes=folder)
+        with experiment.opened_place(context, changed.configuration) as place:
+            policy = experiment.published(options.policy, place)
+            states = torch.from_numpy(place.states([item]))
+            (chosen,) = policy.decide(states).configurations
+            costs = announce_questions(changed, 1, "one question")
+            if costs:
+                print(costs, file=sys.stderr, flush=True)
+            (outcome,) = place.system(model).run([ConfiguredQuestion(item, chosen, options.seed)])
+            reasons = explain.reasons(policy, states)
+        export_recording(changed.llm, experiment.NAME, folder)
+    return reasons, str(chosen), outcome
 
 
 def main(given: list[str] | None = None) -> int:
@@ -75,8 +92,7 @@ def main(given: list[str] | None = None) -> int:
         why, chosen, outcome = asked(options)
     except (
         BudgetExceeded,
-        CassetteMiss,
-        ConfigurationError,
+        LLMError,
         SandboxUnavailable,
         OSError,
         ValueError,

@@ -76,7 +76,7 @@ def labels(tried: pd.DataFrame) -> pd.DataFrame:
     )
     paid = tried.groupby("prompt", sort=False)
     steps = {
-        i.prompt: len(i.reference.split(" ; "))
+        i.prompt: len(i.worked_solution.split(" ; "))
         for kind in tried["group"].unique()
         for i in questions(kind, "train", paid.ngroups)
     }

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
-from lib.language_models.chat_template import conversation
+from lib.language_models.chat_template import encode_conversation
 from lib.language_models.kv_cache_forward import Forward
 
 VERSION = 1  # of the vectors of questions
@@ -101,9 +101,9 @@ def _hashing(questions: Sequence[str]) -> np.ndarray:
 
 def _lab(forward: Forward) -> Encoder:
     def encode(questions: Sequence[str]) -> np.ndarray:
-        asked = [conversation([{"role": "user", "content": text}]) for text in questions]
+        asked = [encode_conversation([{"role": "user", "content": text}]) for text in questions]
         vectors = [
-            forward.last(asked[at : at + 64])[-1].double().numpy()
+            forward.compute_last_states(asked[at : at + 64])[-1].double().numpy()
             for at in range(0, len(asked), 64)
         ]
         return _unit(np.concatenate(vectors))

@@ -6,7 +6,7 @@ Rules are the paper's, read for what episodes here have: notes instead of prose,
 
 from lib.agent_configuration.action_space import Configuration
 from lib.agent_configuration.agent_system import ConfiguredAnswer
-from lib.language_models.training.team_traces import NOTHING, worded
+from lib.language_models.training.team_traces import NOTHING, answer_in_words
 from lib.tasks import Item
 
 VERSION = 1  # of the kind of error of a wrong answer
@@ -27,11 +27,11 @@ def classify(item: Item, configuration: Configuration, outcome: ConfiguredAnswer
         raise ValueError(
             f"the answer {outcome.answer!r} is right; only wrong ones have a kind of error"
         )
-    steps = item.reference.split(" ; ")
+    steps = item.worked_solution.split(" ; ")
     said = " ; ".join(note.steps for note in outcome.trail)
     if _misconfigured(item, configuration, len(steps)):
         return "configuration"
-    correct = {item.answer, worded(item).answer}
+    correct = {item.reference, answer_in_words(item).reference}
     if any(note.answer in correct for note in outcome.trail) or _ends_in(said, correct):
         return "extraction"  # the right answer was there, and another one was given
     if (not said and len(steps) >= _REASONED) or (
@@ -40,7 +40,7 @@ def classify(item: Item, configuration: Configuration, outcome: ConfiguredAnswer
         return "reasoning"
     if _slipped(steps, said):
         return "arithmetic"
-    if item.category in _FACTS and (_RETRIEVAL & set(outcome.tools) or NOTHING in said.split()):
+    if item.group in _FACTS and (_RETRIEVAL & set(outcome.tools) or NOTHING in said.split()):
         return "knowledge"
     return "reasoning" if outcome.answer is None else "unclassified"
 
@@ -48,8 +48,8 @@ def classify(item: Item, configuration: Configuration, outcome: ConfiguredAnswer
 def _misconfigured(item: Item, configuration: Configuration, steps: int) -> bool:
     """I.1: a simple workflow or a low budget for many steps, or the tool is missing that a question asks for."""
     tools = {tool for agent in (0, 1) for tool in configuration.tools(agent)}
-    needs_reckoning = item.category == "mixed" and not _ARITHMETIC & tools
-    needs_records = item.category in _FACTS and not {"search", "lookup"} & tools
+    needs_reckoning = item.group == "mixed" and not _ARITHMETIC & tools
+    needs_records = item.group in _FACTS and not {"search", "lookup"} & tools
     simple = configuration.workflow == "direct" and steps >= _REASONED
     return (
         needs_reckoning
@@ -79,9 +79,7 @@ def _wrong_operation(steps: list[str], said: str) -> bool:
 def _given_to_a_tool(item: Item, said: str) -> bool:
     """Whether a tool was asked for the question's own sum or product, with whatever first number."""
     sums = [step.partition(" : ")[0].split() for step in said.split(" ; ") if " : " in step]
-    return item.category == "mixed" and any(
-        words[1:] == item.prompt.split()[-3:-1] for words in sums
-    )
+    return item.group == "mixed" and any(words[1:] == item.prompt.split()[-3:-1] for words in sums)
 
 
 def _slipped(steps: list[str], said: str) -> bool:

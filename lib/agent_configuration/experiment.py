@@ -37,9 +37,10 @@ from lib.agent_configuration import (
     workflows,
 )
 from lib.agent_configuration.action_space import AGENTS, Configuration
-from lib.agent_configuration.agent_models import EndpointAgentModel, LabAgentModel, Speaker
+from lib.agent_configuration.agent_models import AgentModel, ChatAgentModel, LabAgentModel
 from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
 from lib.agent_configuration.atoms import Atom, library, prompts
+from lib.agent_configuration.cost_plan import GREEDY_ROUNDS, announce_experiment, announce_questions
 from lib.agent_configuration.error_taxonomy import classify
 from lib.agent_configuration.policy_updates import Rules
 from lib.agent_configuration.prompted_baseline import Example
@@ -61,14 +62,14 @@ from lib.experiment.run_context import RunContext, read_tables
 from lib.language_models import checkpoints
 from lib.language_models.cache_key import describe_models
 from lib.language_models.cache_key import versions as versions_of_asking
-from lib.language_models.in_process_client import asker
-from lib.language_models.in_process_client import store as remembered
-from lib.language_models.serving.transport import LabTransport, lab
+from lib.language_models.lab_model import open_lab_model, open_shared_store
+from lib.language_models.local_models import open_local
 from lib.language_models.training import agent_traces as agent_traces
 from lib.language_models.training import team_traces as team_traces
-from lib.llm.client import Client
-from lib.llm.client_factory import export, opened
-from lib.llm.event_loop import Loop
+from lib.language_models.training.model_folders import ensure_models
+from lib.llm.chat_model import ChatModel
+from lib.llm.event_loop import EventLoopThread
+from lib.llm.open_models import ChatModels, export_recording, open_models
 from lib.rl import losses
 from lib.tasks import Item, mixed
 from lib.tools import Index, Sandbox, Tool, calculator, lookup, python
@@ -77,7 +78,7 @@ from lib.tools import search as searching
 VERSION = 1  # of what each job of the study plays and tests
 RUNS = ROOT / "data/runs/configuration"
 POLICY = RUNS / "policy"
-CASSETTES = ROOT / "data/cassettes"
+CASSETTES = ROOT / "data/cassettes/07_agent_configuration"
 NAME = "configuration"  # of the cassette and of the purse
 HOSTED = 50.0  # tokens per second of an endpoint, declared
 TEST_DRAW = 1_000  # tries of test questions, apart from those of training
@@ -125,8 +126,8 @@ def toolbox(sandbox: Sandbox) -> dict[str, Tool]:
     """The four tools over the world of records that questions are about."""
     every = (
         calculator(),
-        searching(Index(mixed.documents())),
-        lookup(mixed.records()),
+        searching(Index(mixed.build_documents())),
+        lookup(mixed.build_records()),
         python(sandbox),
     )
     return {tool.name: tool for tool in every}
@@ -143,23 +144,29 @@ class ConfigurationWorkbench:
         self.models, self.atoms_file = context.models, context.inputs["atoms"]
         self.atoms: list[Atom] = library(self.atoms_file)
         self.weights = Weights(**settings.reward.model_dump())
-        self.loop = Loop()
-        self._client: Client | None = None
+        self.loop = EventLoopThread()
+        self._opened: dict[str, ChatModels] = {}
 
-    def open_client(self) -> Client:
-        """The client; it is opened only where somebody other than a lab model in this process is asked."""
-        if self._client is None:
+    def open_model(self, name: str) -> ChatModel:
+        """A model of llm.models; it stays open until `close`."""
+        if name not in self._opened:
             context = self.context
-            llm, transports = _load_lab_models(context.models, context.llm_json)
-            processes = sweep.count_workers(context.workers)
-            self._client = opened(llm, NAME, context.runs, context.cassettes, processes, transports)
-        return self._client
+            self._opened[name] = open_models(
+                context.llm,
+                [name],
+                NAME,
+                context.runs,
+                context.cassettes,
+                sweep.count_workers(context.workers),
+                open_local(self.models),
+            )
+        return self._opened[name][name]
 
     def close(self) -> None:
-        """Write the replies that are to be remembered, and end client and event loop."""
-        remembered().flush()
-        if self._client is not None:
-            self.loop.run(self._client.__aexit__())
+        """Write the replies that are to be kept, and end models and event loop."""
+        open_shared_store().flush()
+        for models in self._opened.values():
+            self.loop.run(models.aclose())
         self.loop.close()
 
     @cached_property
@@ -169,20 +176,21 @@ class ConfigurationWorkbench:
 
     def system(self, model: str) -> System:
         """The agents of a model of llm.models. Raises ModelError for a lab model that is not here."""
-        speaker = self._make_speaker(model)
+        agent_model = self._make_agent_model(model)
         return System(
-            speaker,
+            agent_model,
             self.tools,
             self.settings.tiers,
-            prompts(self.atoms, speaker.backend),
+            prompts(self.atoms, agent_model.backend),
             self.loop,
         )
 
-    def _make_speaker(self, name: str) -> Speaker:
-        about, temperature = self.context.llm.models[name], self.settings.temperature
-        if about.backend == "lab":
-            return LabAgentModel(asker(about.model or name, self.models), temperature)
-        return EndpointAgentModel(self.open_client(), name, temperature, 1 / HOSTED)
+    def _make_agent_model(self, name: str) -> AgentModel:
+        settings = self.context.llm.models[name]
+        temperature = self.settings.temperature
+        if settings.backend == "lab":
+            return LabAgentModel(open_lab_model(settings.model or name, self.models), temperature)
+        return ChatAgentModel(self.open_model(name), temperature, 1 / HOSTED)
 
     def items(self, split: str, n: int, kinds: Sequence[str] = ()) -> list[Item]:
         """n questions of each kind, kind by kind."""
@@ -222,38 +230,37 @@ def opened_place(
             place.close()
 
 
-@cache
-def _load_lab_models(models: str, llm_json: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
-    """Settings with prices, and transports; once per process."""
-    return lab(LLMSettings.model_validate_json(llm_json), models)
-
-
 # The whole -----------------------------------------------------------------------------------------
 
 
 def run(
     params: Params,
     compared: Sequence[ConfigurationVariant] = (*VARIANTS, *ALONE),
-    models: str | Path = checkpoints.MODELS,
+    models: str | Path | None = None,
     runs: str | Path = RUNS,
     label: str = "configuring agents",
 ) -> AgentConfigurationResults:
-    """Do what is not done yet. Raises ModelError without the lab models, ParamsError for a library of atoms that is
-    none, SandboxUnavailable where no sandbox works."""
+    """Do what is not done yet. Raises ModelError for a folder without lab models, ParamsError for a library of atoms
+    that is none, SandboxUnavailable where no sandbox works.
+
+    models: folder of the lab models; None for those of lesson 03, which are made where they are missing.
+    """
     settings, runs = params.configuration, Path(runs)
+    models = ensure_models(params.lab, models)
     context = make_context(params, models, runs)
     _check(context, settings)
-    jobs = make_jobs(params, compared, Path(models))
-    keep_replies = partial(export, params.llm, NAME, CASSETTES)
-    finished = run_stages([Stage(label, jobs, work)], context, on_exit=keep_replies)
-    _publish(jobs, params, Path(models), runs)
+    jobs = make_jobs(params, compared, models)
+    keep_replies = partial(export_recording, params.llm, NAME, CASSETTES)
+    costs = announce_experiment(params, compared, len(library(context.inputs["atoms"])))
+    finished = run_stages([Stage(label, jobs, work)], context, keep_replies, costs)
+    _publish(jobs, params, models, runs)
     return _collect_results(finished)
 
 
 def _check(context: RunContext, settings: ConfigurationSettings) -> None:
     """Raise what is wrong with models, atoms or the encoder before any process starts."""
     with opened_place(context, settings) as place:
-        place.open_client()
+        place.open_model(settings.prompted)
         for model in (settings.model, settings.larger):
             place.system(model)
         encoders.encoder(settings.encoder, context.models)
@@ -262,29 +269,37 @@ def _check(context: RunContext, settings: ConfigurationSettings) -> None:
 def trained(
     params: Params,
     compared: Sequence[ConfigurationVariant],
-    models: str | Path = checkpoints.MODELS,
+    models: str | Path | None = None,
     runs: str | Path = RUNS,
     label: str = "training policies",
 ) -> pd.DataFrame:
-    """Tests some trainings alone, without searches and prompts: `AgentConfigurationResults.tests`."""
-    jobs = _select_trainings(make_jobs(params, compared, Path(models)))
+    """Tests some trainings alone, without searches and prompts: `AgentConfigurationResults.tests`.
+
+    models: see `run`.
+    """
+    models = ensure_models(params.lab, models)
+    jobs = _select_trainings(make_jobs(params, compared, models))
     context = make_context(params, models, runs)
-    keep_replies = partial(export, params.llm, NAME, CASSETTES)
-    finished = run_stages([Stage(label, jobs, work)], context, on_exit=keep_replies)
+    keep_replies = partial(export_recording, params.llm, NAME, CASSETTES)
+    costs = announce_experiment(params, compared, num_atoms=0, trainings_only=True)
+    finished = run_stages([Stage(label, jobs, work)], context, keep_replies, costs)
     return finished.read_tables("tests", with_identity=False)
 
 
 def asked(
     params: Params,
     items: Sequence[Item],
-    models: str | Path = checkpoints.MODELS,
+    models: str | Path | None = None,
     runs: str | Path = RUNS,
 ) -> pd.DataFrame:
     """What agents make of questions of one's own when ARC's policy of each seed configures them: `system.table` with
-    seed and number (of the question). Trains what is not trained yet."""
+    seed and number (of the question). Trains what is not trained yet. models: see `run`."""
     variant = NAMED["arc"]
+    models = ensure_models(params.lab, models)
     trained(params, [variant], models, runs)
-    training_jobs = _select_trainings(make_jobs(params, [variant], Path(models)))
+    training_jobs = _select_trainings(make_jobs(params, [variant], models))
+    num_questions = len(training_jobs) * len(items)
+    sweep.print_to_terminal(announce_questions(params, num_questions, "asking trained policies"))
     tables = []
     with opened_place(make_context(params, models, runs), params.configuration) as place:
         states = torch.from_numpy(place.states(items))
@@ -304,13 +319,19 @@ def asked(
 
 
 def choices(
-    params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+    params: Params, n: int, models: str | Path | None = None, runs: str | Path = RUNS
 ) -> pd.DataFrame:
     """A dozen configurations on n dev and n test questions of each kind in independent tries: columns split, method (a
-    number), item, sample, correct, reward, as `stats.headroom` asks for them. Nothing learns from these."""
+    number), item, sample, correct, reward, as `stats.headroom` asks for them. Nothing learns from these.
+
+    models: see `run`.
+    """
     parts = []
-    with opened_place(make_context(params, models, runs), params.configuration) as place:
+    context = make_context(params, ensure_models(params.lab, models), runs)
+    with opened_place(context, params.configuration) as place:
         tried = [search.BASE, *search.sampled(11, place.told())]
+        num_questions = 2 * 2 * len(tried) * len(place.items("dev", n))
+        sweep.print_to_terminal(announce_questions(params, num_questions, "trying configurations"))
         for split, attempt in product(("dev", "test"), range(2)):
             items = place.items(split, n)
             jobs = [
@@ -444,7 +465,8 @@ def _make_settings(
     asks = [
         getattr(settings, field) for field in ("model", "larger", "prompted") if field in fields
     ]
-    base = llm.models[settings.model].model or settings.model
+    agent = llm.models[settings.model]
+    base = (agent.model or settings.model) if agent.backend == "lab" else None
     decided_by = {
         "job": kind,
         "configuration": settings.to_job_settings(*fields),
@@ -562,7 +584,7 @@ def _climb(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
         jobs = [ConfiguredQuestion(item, one) for one in near for item in items]
         return place.play(settings.model, jobs)["reward"].to_numpy().reshape(len(near), -1).mean(1)
 
-    best, path = search.greedy(score, rounds=2, atoms=place.told())
+    best, path = search.greedy(score, rounds=GREEDY_ROUNDS, atoms=place.told())
     run.write_table("greedy", pd.DataFrame(path, columns=["tried", "reward"]))
     artifacts.write_json(
         run.folder / "greedy.json", {"structure": best.structure, "atoms": best.atoms}
@@ -596,7 +618,7 @@ def _prompt(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     shown = _examples(place)
     for name, told in (("zero_shot", ()), ("few_shot", shown)):
         chosen, failed = place.loop.run(
-            prompted_baseline.choose(place.open_client(), settings.prompted, items, told)
+            prompted_baseline.choose(place.open_model(settings.prompted), items, told)
         )
         tables.append(
             _tested(place, chosen, settings.model).assign(method=name, seed=0, failed=failed)

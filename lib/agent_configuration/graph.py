@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lib.agent_configuration.action_space import SUBSETS, TOOLS, WORKFLOWS, Configuration, repaired
-from lib.agent_configuration.agent_models import Said
 from lib.agent_configuration.agent_team import Team
 from lib.agent_configuration.workflows import PROGRAMS
-from lib.llm.event_loop import Loop
+from lib.llm.chat_model import Reply
+from lib.llm.event_loop import EventLoopThread
 from lib.tools.tool import Tool
 
 _MARK = re.compile(r"mark(\d+)")
@@ -29,40 +29,59 @@ class Graph:
     calls: tuple[int, int]
 
 
-class _Scribe:
-    """A speaker that writes down who is shown what. verdicts, needs: what verifier and router say, in turn; agree:
-    whether all drafts have the same answer."""
+class _RecordingModel:
+    """An agent model that writes down who is shown what.
 
-    name, backend, price_in, price_out, pace = "scribe", "scripted", 0.0, 0.0, 1.0
+    Attributes:
+        marks_shown: Of each call the marks of earlier calls that it was shown.
+    """
+
+    name, backend = "recorder", "scripted"
+    price_in, price_out, seconds_per_token = 0.0, 0.0, 1.0
 
     def __init__(self, verdicts: Sequence[str], need: str, agree: bool) -> None:
-        self.verdicts, self.need, self.agree = iter(verdicts), need, agree
-        self.shown: list[set[int]] = []
+        """Prepare to answer.
 
-    async def say(self, messages, tools: Mapping[str, Tool], limit: int, key: int) -> Said:
-        number, content = len(self.shown), messages[-1]["content"]
-        self.shown.append({int(mark) for mark in _MARK.findall(content)})
-        said = messages[0]["content"]
-        thought = f"<think> mark{number} </think>"
-        if "right or the word wrong" in said:
-            return Said(f"{thought} <answer> {next(self.verdicts)} </answer>", 1, 1)
-        if "one word" in said:
-            return Said(f"{thought} <answer> {self.need} </answer>", 1, 1)
-        if "first ... then" in said:
-            return Said(f"{thought} <answer> first mark{number} then mark{number} </answer>", 1, 1)
-        answer = "same" if self.agree else f"mark{number}"
-        return Said(f"{thought} <answer> {answer} </answer>", 1, 1)
+        Args:
+            verdicts: What the verifier says, in turn.
+            need: What the router says.
+            agree: Whether all drafts have the same answer.
+        """
+        self.verdicts = iter(verdicts)
+        self.need = need
+        self.agree = agree
+        self.marks_shown: list[set[int]] = []
+
+    async def take_turn(
+        self, messages, tools: Mapping[str, Tool], max_tokens: int, key: int
+    ) -> Reply:
+        number = len(self.marks_shown)
+        content = messages[-1]["content"]
+        self.marks_shown.append({int(mark) for mark in _MARK.findall(content)})
+        role_text = messages[0]["content"]
+        if "right or the word wrong" in role_text:
+            answer = next(self.verdicts)
+        elif "one word" in role_text:
+            answer = self.need
+        elif "first ... then" in role_text:
+            answer = f"first mark{number} then mark{number}"
+        else:
+            answer = "same" if self.agree else f"mark{number}"
+        text = f"<think> mark{number} </think> <answer> {answer} </answer>"
+        return Reply(text, self.name, self.backend, tokens_in=1, tokens_out=1)
 
 
-def _runs(workflow: str, loop: Loop) -> Iterator[tuple[list[tuple[str, int]], list[set[int]]]]:
+def _runs(
+    workflow: str, loop: EventLoopThread
+) -> Iterator[tuple[list[tuple[str, int]], list[set[int]]]]:
     """Roles and what was shown, of every way that the program may go."""
     structure = repaired((WORKFLOWS.index(workflow), SUBSETS - 1, SUBSETS - 1, 2, 2, 2))
     for verdicts in (("right",) * 3, ("wrong",) * 3, ("wrong", "right", "right")):
         for need in ("reason", "search"):
             for agree in (False, True):
-                scribe = _Scribe(verdicts, need, agree)
+                recorder = _RecordingModel(verdicts, need, agree)
                 team = Team(
-                    scribe,
+                    recorder,
                     dict.fromkeys(TOOLS),
                     Configuration(structure),
                     [(), (), ()],
@@ -70,14 +89,14 @@ def _runs(workflow: str, loop: Loop) -> Iterator[tuple[list[tuple[str, int]], li
                     0,
                 )
                 loop.run(PROGRAMS[workflow](team, "question"))
-                yield [(note.role, note.agent) for note in team.spent.trail], scribe.shown
+                yield [(note.role, note.agent) for note in team.spent.trail], recorder.marks_shown
 
 
 def graph(workflow: str) -> Graph:
     """The graph of a workflow by name. Raises KeyError for one that there is not."""
     if workflow not in PROGRAMS:
         raise KeyError(f"there is no workflow {workflow!r}; there are {', '.join(PROGRAMS)}")
-    loop = Loop()  # a notebook has one already, which may not wait for another
+    loop = EventLoopThread()  # a notebook has one already, which may not wait for another
     try:
         return _drawn(list(_runs(workflow, loop)))
     finally:

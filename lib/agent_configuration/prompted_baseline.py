@@ -4,7 +4,6 @@ Zero-shot it sees the space and the question, few-shot also configurations that 
 what they were paid. Whoever is asked may be any model of `llm.models`; a scripted one is a stand-in and is labelled.
 """
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ from lib.agent_configuration.action_space import (
     repaired,
 )
 from lib.agent_configuration.search import BASE
-from lib.llm.client import Client
-from lib.llm.errors import ReplyError
-from lib.llm.json_replies import InvalidReply, one_object
+from lib.llm.chat_model import ChatModel, ChatRequest
+from lib.llm.errors import InfrastructureError
+from lib.llm.json_replies import InvalidReply, read_object
 from lib.tasks import Item
 
 VERSION = 1  # of what prompted policies are asked, and how replies are read
@@ -89,7 +88,7 @@ def written(configuration: Configuration) -> dict[str, object]:
 def parse(text: str) -> Configuration:
     """The configuration in a reply. Raises InvalidReply where there is no object, SpaceError where it holds none."""
     try:
-        fields = _Fields.model_validate(one_object(text, _Fields.model_fields)[0])
+        fields = _Fields.model_validate(read_object(text, _Fields.model_fields)[0])
     except ValidationError as error:
         first = error.errors()[0]
         raise SpaceError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -106,18 +105,44 @@ def parse(text: str) -> Configuration:
 
 
 async def choose(
-    client: Client, model: str, items: Sequence[Item], examples: Sequence[Example]
+    model: ChatModel, items: Sequence[Item], examples: Sequence[Example]
 ) -> tuple[list[Configuration], list[float]]:
-    """A configuration for each item, and 1.0 where the reply held none and `search.BASE` stands in for it."""
+    """Let a model choose a configuration for each item.
 
-    async def one(number: int, item: Item) -> tuple[Configuration, float]:
-        try:
-            reply = await client.chat(
-                model, messages(item.prompt, examples), seed=number, who="policy"
+    Args:
+        model: Who is asked.
+        items: The questions.
+        examples: Questions with good configurations, for the prompt.
+
+    Returns:
+        The configurations, and 1.0 where the reply held none and `search.BASE` stands in for it.
+
+    Raises:
+        InfrastructureError: Where a call failed for reasons that say nothing about the model.
+    """
+    requests = [
+        ChatRequest(messages(item.prompt, examples), seed=number, caller="policy")
+        for number, item in enumerate(items)
+    ]
+    configurations, is_fallback = [], []
+    for reply in await model.reply_to_all(requests):
+        failure = reply.failure
+        # A provider's filter stops the same question every time: the fallback stands in for it.
+        stops_run = failure is not None and failure.of_infrastructure
+        if stops_run and failure.kind != "moderation":
+            raise InfrastructureError(
+                f"{model.name}: a choice could not be asked for ({failure.kind}: {failure.detail}); "
+                "run again, replies that came are kept"
             )
-            return parse(reply.text), 0.0
-        except (ReplyError, InvalidReply, SpaceError):
-            return BASE, 1.0
-
-    found = await asyncio.gather(*(one(number, item) for number, item in enumerate(items)))
-    return [made for made, _ in found], [failed for _, failed in found]
+        configuration = BASE
+        if reply.failure is None:
+            try:
+                configuration = parse(reply.text)
+            except (InvalidReply, SpaceError):
+                is_fallback.append(1.0)
+            else:
+                is_fallback.append(0.0)
+        else:
+            is_fallback.append(1.0)
+        configurations.append(configuration)
+    return configurations, is_fallback

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from lib import tasks
-from lib.language_models.training.team_traces import worded
+from lib.language_models.training.team_traces import answer_in_words
 from lib.tasks import Item, TaskError
 
 VERSION = 1  # of the questions of each kind, and which answers are right
@@ -45,21 +45,23 @@ def questions(kind: str, split: str, n: int, seed: int = 0) -> tuple[Item, ...]:
     if kind not in NAMED:
         raise TaskError(f"there is no kind of question {kind!r}; there are {', '.join(NAMED)}")
     about = NAMED[kind]
-    drawn = tasks.draw(about.family, split, _SPARE * n, about.difficulties, about.skin, seed)
+    drawn = tasks.draw_items(about.family, split, _SPARE * n, about.difficulties, about.skin, seed)
     return tuple({item.prompt: item for item in drawn}.values())[:n]
 
 
 def kind_of(item: Item) -> str:
     """The kind of an item. Raises TaskError for one of no kind."""
     for kind in KINDS:
-        if (item.category, item.skin) == (kind.family, kind.skin):
+        if (item.group, item.surface_form) == (kind.family, kind.skin):
             return kind.name
     raise TaskError(
-        f"{item.category}, {item.skin}: no kind of question here; there are {', '.join(NAMED)}"
+        f"{item.group}, {item.surface_form}: no kind of question here; there are {', '.join(NAMED)}"
     )
 
 
 def solved(item: Item, text: str) -> bool:
     """Whether a whole reply is right; of options their words count as much as their letter. Nothing is right where
     nobody knows the answer."""
-    return bool(item.answer) and any(tasks.verify(one, text) for one in (item, worded(item)))
+    return bool(item.reference) and any(
+        tasks.is_correct(one, text) for one in (item, answer_in_words(item))
+    )

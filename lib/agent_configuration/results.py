@@ -17,6 +17,7 @@ from lib.agent_configuration.search import BASE
 from lib.agent_configuration.variants import ALONE, NAMED, TESTED, VARIANTS
 from lib.config import Params
 from lib.experiment import seeds
+from lib.llm import reply_shares
 from lib.stats.ranges import NONNEGATIVE, UNIT
 from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
 
@@ -75,6 +76,45 @@ def rows(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:
         backend=backend(params),
         error=every["error"].fillna(""),
     )
+
+
+def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
+    """How many turns of agents, and choices of prompted policies, gave no answer, by method and style.
+
+    A turn that its budget cut off counts as cut off, whoever chose the budget.
+
+    Args:
+        rows: The results table.
+        params: Says which models are the agents and which one is prompted.
+
+    Returns:
+        See `lib.llm.reply_shares.count_replies`; keys are method and style.
+    """
+    settings, models = params.configuration, params.llm.models
+    agents = np.where(rows["style"] == "larger", settings.larger, settings.model)
+    turns = rows[["method", "style"]].assign(
+        model=agents,
+        backend=[models[name].backend for name in agents],
+        calls=rows["turns"],
+        truncated=rows["cut"],
+        unusable=rows["failures"],  # whoever's fault they were
+    )
+
+    # A prompted policy is asked once for each question; `failed` says where a fallback stands in for its choice.
+    labels = [label(variant, params) for variant in PROMPTED]
+    prompted = rows[rows["method"].isin(labels) & (rows["style"] == "exam")]
+    choices = pd.DataFrame(
+        {
+            "method": prompted["method"],
+            "style": prompted["style"],
+            "model": settings.prompted,
+            "backend": models[settings.prompted].backend,
+            "calls": 1,
+            "fallback": prompted.get("failed", 0.0),
+        }
+    )
+    calls = pd.concat([turns, choices], ignore_index=True)
+    return reply_shares.count_replies(calls, keys=["method", "style"])
 
 
 def everybody(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:

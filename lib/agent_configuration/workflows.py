@@ -17,7 +17,7 @@ from lib.agent_configuration.agent_team import (
     journal,
     votes,
 )
-from lib.language_models.training.team_traces import PLAN, SPLIT, parts
+from lib.language_models.training.team_traces import PLAN, SPLIT, split_plan
 
 VERSION = 1  # of who is asked what in a workflow
 ROUNDS = 3  # evaluations of the evaluator-optimizer, and steps of the autonomous agent before it concludes
@@ -54,7 +54,7 @@ async def routing(team: Team, question: str) -> Note:
 async def sectioning(team: Team, question: str) -> Note:
     """4. Two parts are done at once, each without knowing the other, then put together. Calls: 4."""
     plan = await team.divide(question, SPLIT)
-    first, then = parts(plan.answer or "")
+    first, then = split_plan(plan.answer or "")
     one, two = await gather(
         team.work(question, first, agent=SECOND, after=plan),
         team.work(question, then, agent=FIRST, after=plan),
@@ -71,7 +71,7 @@ async def voting(team: Team, question: str) -> Note:
 async def orchestrator(team: Team, question: str) -> Note:
     """6. A plan, then workers one after the other, each knowing what was found before. Calls: 4."""
     plan = await team.divide(question, PLAN)
-    first, then = parts(plan.answer or "")
+    first, then = split_plan(plan.answer or "")
     one = await team.work(question, first, agent=SECOND, after=plan)
     two = await team.work(question, then, evidence(one), agent=SECOND, after=plan)
     return await team.answer(question, evidence(one), evidence(two))

@@ -2,11 +2,12 @@
 teaches."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pandas as pd
 
 from lib.budgeted_routing import experiment as corl
-from lib.budgeted_routing import synthetic_benchmark
+from lib.budgeted_routing import synthetic_benchmark, synthetic_job
 from lib.budgeted_routing.variants import NAMED
 from lib.config import Params
 from lib.experiment import results_table
@@ -139,6 +140,18 @@ def _tests(
     if word is not None:
         part = part[part["condition"] == word]
     return part.assign(unit=part["item"], cost_usd=part["cost_usd"] * MILLION)
+
+
+def play_synthetic(params: Params, runs: str | Path = synthetic_job.RUNS) -> pd.DataFrame:
+    """The rows of lesson 05's synthetic environment at its central place; who asks first computes them for both.
+
+    Args:
+        params: All settings.
+        runs: Folder of the job.
+    """
+    rows = synthetic_job.run(params.routing, runs)
+    results = results_table.make_results(synthetic_benchmark.SYSTEM, rows)
+    return results_table.select(results, **params.routing.glass.central)
 
 
 def controllers(params: Params, **where) -> corl.BudgetedRoutingResults:

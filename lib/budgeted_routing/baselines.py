@@ -93,25 +93,46 @@ def asked(test: Tried, columns: np.ndarray) -> RouterResult:
 
 
 def tried_on(tried: pd.DataFrame, alone: pd.DataFrame, split: str, experts: Sequence[str]) -> Tried:
-    """One part of the tables of a study: experts (`outcomes.tried`), and the base that answers itself
-    (`outcomes.alone`), a row per question and try."""
-    mine = tried[tried["split"] == split]
-    own = alone[alone["split"] == split].sort_values(["item", "sample"])
-    names = (ITSELF, *dict.fromkeys(mine["method"]))
+    """One split of the tables of a study.
+
+    Args:
+        tried: Of `expert_outcomes.try_experts`.
+        alone: Of `expert_outcomes.try_alone`: the base that answers itself.
+        split: train, dev or test.
+        experts: Methods of `tried`, cheap to expensive.
+
+    Returns:
+        A row per question and sample; questions of which a reply was lost are left out.
+    """
+    outcomes = tried[tried["split"] == split]
+    own_outcomes = alone[alone["split"] == split]
+    # Nothing may be learned from, or scored on, what only some strategies were asked.
+    lost_items = set(outcomes.loc[outcomes["correct"].isna(), "item"])
+    if lost_items:
+        outcomes = outcomes[~outcomes["item"].isin(lost_items)]
+        own_outcomes = own_outcomes[~own_outcomes["item"].isin(lost_items)]
+
+    own_outcomes = own_outcomes.sort_values(["item", "sample"])
+    names = (ITSELF, *dict.fromkeys(outcomes["method"]))
     wide = {
-        column: mine.pivot(index=["item", "sample"], columns="method", values=column)
+        column: outcomes.pivot(index=["item", "sample"], columns="method", values=column)
         for column in ("correct", "cost_usd", "reply")
     }
-    correct, cost_usd = (
-        np.column_stack([own[column], wide[column][list(names[1:])]]).astype(float)
-        for column in ("correct", "cost_usd")
-    )
-    prompts = tuple(
-        mine.drop_duplicates(["item", "sample"]).sort_values(["item", "sample"])["prompt"]
-    )
+    # (questions, strategies) each
+    correct = np.column_stack([own_outcomes["correct"], wide["correct"][list(names[1:])]])
+    cost_usd = np.column_stack([own_outcomes["cost_usd"], wide["cost_usd"][list(names[1:])]])
+    questions = outcomes.drop_duplicates(["item", "sample"]).sort_values(["item", "sample"])
     columns = tuple(names.index(expert) for expert in experts)
-    replies = np.column_stack([own["reply"].to_numpy(dtype=object), wide["reply"][list(experts)]])
-    return Tried(names, columns, correct, cost_usd, prompts, replies)
+    own_replies = own_outcomes["reply"].to_numpy(dtype=object)
+    replies = np.column_stack([own_replies, wide["reply"][list(experts)]])
+    return Tried(
+        names,
+        columns,
+        correct.astype(float),
+        cost_usd.astype(float),
+        tuple(questions["prompt"]),
+        replies,
+    )
 
 
 def compare(train: Tried, test: Tried, budgets: Mapping[str, float], seed: int = 0) -> pd.DataFrame:

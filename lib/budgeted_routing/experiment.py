@@ -6,7 +6,7 @@ resumes; a training goes on from its last checkpoint. Working files lie under da
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -20,10 +20,22 @@ from lib import config as parameters
 from lib import tasks
 from lib.budgeted_routing import budget_episodes as budgeted_episodes
 from lib.budgeted_routing import expert_outcomes, variants
-from lib.budgeted_routing.budget_episodes import BudgetEpisode, BudgetTask, roll
+from lib.budgeted_routing.budget_episodes import (
+    BudgetTask,
+    make_episode_rows,
+    make_samples,
+    roll,
+)
 from lib.budgeted_routing.expert_outcomes import CASSETTES, NAME, RUNS
 from lib.budgeted_routing.variants import VARIANTS, Budgets, RoutingVariant
-from lib.config import LabModel, LearnSettings, LLMSettings, Params, ParamsError, RoutingSettings
+from lib.config import (
+    LabModelSettings,
+    LearnSettings,
+    LLMSettings,
+    Params,
+    ParamsError,
+    RoutingSettings,
+)
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.evaluation import TEST_SEED, run_tests
 from lib.experiment.harness import JobRun, Stage, run_stages, use_one_thread
@@ -31,24 +43,29 @@ from lib.experiment.run_context import RunContext
 from lib.experiment.training import TrainingTables, remove_checkpoint, run_updates
 from lib.language_models import cache_key as asked_models
 from lib.language_models import chat_template, checkpoints, tokenizer
-from lib.language_models.chat_template import token
-from lib.language_models.in_process_client import asker
-from lib.language_models.serving.transport import lab
+from lib.language_models.chat_template import encode_special
+from lib.language_models.lab_model import open_lab_model
+from lib.language_models.local_models import fill_in_lab_prices, open_local
 from lib.language_models.tokenizer import EXPERTS, PAD
 from lib.language_models.training import model_cards, muon, pretraining, training_data
-from lib.llm.client_factory import export, opened
-from lib.llm.cost_estimate import Planned, announcement
-from lib.rl import budget_reward, call_protocol, losses, sft_warmup
-from lib.rl import expert_pool as expert_pool
+from lib.language_models.training.model_folders import ensure_models
+from lib.llm.cost_estimate import (
+    PlannedCalls,
+    announce_costs,
+    asks_endpoint,
+    take_most_expensive,
+)
+from lib.llm.open_models import export_recording, open_models
+from lib.rl import budget_reward, call_protocol, expert_pool, losses, sft_warmup
 from lib.rl import generators as controller_voices
 from lib.rl import rollout as interleaved_episodes
 from lib.rl import token_ppo as controller_learning
 from lib.rl import training_log as training_logs
-from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
+from lib.rl.expert_pool import NUM_SAMPLES, ExpertPool
 from lib.rl.generators import LabGenerator
-from lib.rl.token_ppo import Sample, TokenPPO
-from lib.rl.training_log import spoken
+from lib.rl.token_ppo import TokenPPO
 from lib.tasks import Item
+from lib.tasks import rules as question_rules
 
 VERSION = 1  # of how controllers are trained and tested
 START = "start"  # the controller before it is trained
@@ -77,10 +94,14 @@ _READ_BY_TRAINING = ("temperature", "train_items", "batch")
 class BudgetedRoutingResults:
     """What a study left.
 
-    experts: on questions (`expert_outcomes.tried`); episodes: test episodes (`episode_rows`) with method, seed, style
-    and temperature; rollouts: the same of training, with step; alone: the controller's base answering by itself what
-    experts were tried on; learning: what the trainer says of every update; budgets: what the words mean; token_price:
-    dollars per token of the controller itself, which no budget counts.
+    Attributes:
+        experts: On questions (`expert_outcomes.try_experts`).
+        episodes: Of tests (`make_episode_rows`), with method, seed, style and temperature.
+        rollouts: The same of training, with step.
+        alone: The controller's base, answering by itself what experts were tried on.
+        learning: What the trainer says of every update.
+        budgets: What the words mean.
+        token_price: US dollars per token of the controller itself, which no budget counts.
     """
 
     experts: pd.DataFrame
@@ -95,19 +116,23 @@ class BudgetedRoutingResults:
 def run(
     params: Params,
     compared: Sequence[RoutingVariant] = VARIANTS,
-    models: str | Path = checkpoints.MODELS,
+    models: str | Path | None = None,
     runs: str | Path = RUNS,
     label: str = "training controllers",
 ) -> BudgetedRoutingResults:
-    """Do what is not done yet. Raises ModelError without the lab models, ParamsError for experts that a lab
-    controller cannot name."""
+    """Do what is not done yet. Raises ModelError for a folder without lab models, ParamsError for experts that a lab
+    controller cannot name.
+
+    models: folder of the lab models; None for those of lesson 03, which are made where they are missing.
+    """
     settings, runs = params.routing, Path(runs)
     _check(settings)
+    models = ensure_models(params.lab, models)
     checkpoints.load(
         Path(models) / settings.base
     )  # these say what is wrong before any process starts
-    lab(params.llm, models)
-    price = model_cards.read(settings.base, models)["dollars_per_1k_tokens"] / 1000
+    fill_in_lab_prices(params.llm, models)
+    price = model_cards.read_card(settings.base, models)["dollars_per_1k_tokens"] / 1000
 
     # The variants build on the trial of the experts and on the controllers that speak the protocol.
     first_jobs = make_first_jobs(params, Path(models))
@@ -118,7 +143,11 @@ def run(
     context = RunContext.of(
         params, models, runs, CASSETTES, settings.jobs, save_every=settings.save_every
     )
-    finished = run_stages(stages, context, on_exit=partial(export, params.llm, NAME, CASSETTES))
+    keep_replies = partial(export_recording, params.llm, NAME, CASSETTES)
+    announcement = ""
+    if asks_endpoint(params.llm, settings.experts.values()):
+        announcement = f"{label}: {plan(params, compared)}"
+    finished = run_stages(stages, context, keep_replies, announcement)
 
     trial = first_jobs[0].folder(runs)
     experts = artifacts.read_parquet(trial / "experts.parquet")
@@ -165,14 +194,21 @@ def plan(params: Params, compared: Sequence[RoutingVariant] = VARIANTS) -> str:
         for variant in compared
     )
     start = settings.seeds * (4 * 3 + num_budgets)
-    tries = TRIES * settings.train_items + settings.test_items
-    # any call of a controller may go to the same expert, and be as long as replies may be
-    calls = tries + (trained + (tested + start) * settings.test_items) * (settings.rounds - 1)
-    shares = [
-        Planned(name, calls, 64 * calls, params.llm.models[name].max_tokens * calls)
-        for name in settings.experts.values()
-    ]
-    return announcement(params.llm, shares)
+    tries = NUM_SAMPLES * settings.train_items + settings.test_items
+    # Any call of a controller may go to the same expert, and be as long as replies may be; all experts are tried.
+    controller_calls = trained + (tested + start) * settings.test_items
+    controller_calls *= settings.rounds - 1
+    names = list(dict.fromkeys(settings.experts.values()))
+    alternatives = [_plan_calls(params.llm, name, controller_calls) for name in names]
+    planned_calls = [_plan_calls(params.llm, name, tries) for name in names]
+    planned_calls.append(take_most_expensive(params.llm, alternatives))
+    return announce_costs(params.llm, planned_calls)
+
+
+def _plan_calls(llm: LLMSettings, name: str, calls: int) -> PlannedCalls:
+    """Calls with questions of the lab; replies are as long as they may be."""
+    tokens_in = expert_outcomes.QUESTION_TOKENS * calls
+    return PlannedCalls(name, calls, tokens_in, llm.models[name].max_tokens * calls)
 
 
 def _seeds(settings: RoutingSettings, variant: RoutingVariant) -> int:
@@ -209,6 +245,8 @@ def versions(kind: str, llm: LLMSettings, names: Sequence[str] = ()) -> dict[str
         "trials of experts": expert_outcomes.VERSION,
         "routing study": VERSION,
     }
+    if any(llm.models[name].backend != "lab" for name in names):
+        numbers["rules of questions"] = question_rules.VERSION
     if kind == TRIAL:
         return numbers
     numbers |= {
@@ -362,23 +400,28 @@ def _plan_tests(
 # First jobs ---------------------------------------------------------------------------------------
 
 
-def opened_pool(context: RunContext, settings: RoutingSettings) -> Pool:
-    """The experts of the settings, asked through the client. Use it as a context manager."""
-    llm, transports = load_lab_once(context.models, context.llm_json)
-    share = sweep.count_workers(context.workers)
-    client = partial(opened, llm, NAME, context.runs, context.cassettes, share, transports)
-    lab_experts = askers(llm, settings.experts.values(), context.models)
-    return Pool(client, settings.experts, settings.expert_temperature, askers=lab_experts)
+def open_pool(context: RunContext, settings: RoutingSettings) -> ExpertPool:
+    """The experts of the settings. Use it as a context manager."""
+    models = open_models(
+        context.llm,
+        settings.experts.values(),
+        NAME,
+        context.runs,
+        context.cassettes,
+        sweep.count_workers(context.workers),
+        open_local(context.models),
+    )
+    return ExpertPool(models, settings.experts, settings.expert_temperature)
 
 
 def test_items(settings: RoutingSettings) -> list[Item]:
     """The questions that nothing learns from: as many of each family, none twice."""
-    return tasks.spread(settings.questions, "test", settings.test_items, seed=7, unique=True)
+    return tasks.draw_evenly(settings.questions, "test", settings.test_items, seed=7, unique=True)
 
 
 @cache
 def _train_items(questions: str, n: int) -> list[Item]:
-    return tasks.spread(json.loads(questions), "train", n, seed=13)
+    return tasks.draw_evenly(json.loads(questions), "train", n, seed=13)
 
 
 def train_items(settings: RoutingSettings) -> list[Item]:
@@ -397,7 +440,7 @@ def prepare(run: JobRun) -> dict[str, Any]:
 
 def _teach_protocol(run: JobRun, settings: RoutingSettings) -> dict[str, Any]:
     base_folder = Path(run.context.models) / run.settings["base"]
-    shape = run.read_section("shape", LabModel)
+    shape = run.read_section("shape", LabModelSettings)
     experts = run.settings["order"]["experts"]
     model_folder = run.folder / "model"
     sft_warmup.train(
@@ -408,11 +451,11 @@ def _teach_protocol(run: JobRun, settings: RoutingSettings) -> dict[str, Any]:
 
 def _try_experts(run: JobRun, settings: RoutingSettings) -> dict[str, Any]:
     """What experts and the base by itself reply: in every try that a training may hear, and to the test questions."""
-    questions = [(train_items(settings), "train", TRIES), (test_items(settings), "test", 1)]
-    with opened_pool(run.context, settings) as pool:
-        expert_tables = [expert_outcomes.tried(pool, *split) for split in questions]
-    base = asker(run.settings["models"]["base"], run.context.models)
-    base_tables = [expert_outcomes.alone(base, *split) for split in questions]
+    questions = [(train_items(settings), "train", NUM_SAMPLES), (test_items(settings), "test", 1)]
+    with open_pool(run.context, settings) as pool:
+        expert_tables = [expert_outcomes.try_experts(pool, *split) for split in questions]
+    base = open_lab_model(run.settings["models"]["base"], run.context.models)
+    base_tables = [expert_outcomes.try_alone(base, *split) for split in questions]
     run.write_table("experts", pd.concat(expert_tables, ignore_index=True))
     run.write_table("alone", pd.concat(base_tables, ignore_index=True))
     return {"questions": settings.train_items + settings.test_items}
@@ -437,7 +480,7 @@ def known_budgets(
 def train_and_test(run: JobRun) -> dict[str, float]:
     """Trains and tests one variant under one seed, or tests the start."""
     use_one_thread()
-    with opened_pool(run.context, run.read_section("routing", RoutingSettings)) as experts:
+    with open_pool(run.context, run.read_section("routing", RoutingSettings)) as experts:
         ControllerRun(run, experts).train_and_test()
     return {}
 
@@ -445,7 +488,7 @@ def train_and_test(run: JobRun) -> dict[str, float]:
 class ControllerRun:
     """One controller in training and in tests."""
 
-    def __init__(self, run: JobRun, pool: Pool) -> None:
+    def __init__(self, run: JobRun, pool: ExpertPool) -> None:
         """Loads the controller that speaks the protocol, and what the words of a budget mean.
 
         Args:
@@ -486,13 +529,13 @@ class ControllerRun:
             TEST_SEED + self.seed,
             temperature,
         )
-        return episode_rows(episodes, self.voice.decode, len(items))
+        return make_episode_rows(episodes, self.voice.decode, len(items))
 
     def _train(self, variant: RoutingVariant) -> None:
         settings = self.settings
         learn = self.run.read_section("learn", LearnSettings)
         num_updates = self.run.settings["updates"]
-        learner = TokenPPO(self.model, learn, token(PAD), num_updates, self.seed)
+        learner = TokenPPO(self.model, learn, encode_special(PAD), num_updates, self.seed)
         tables = TrainingTables(self.run.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
 
@@ -509,8 +552,11 @@ class ControllerRun:
                 update_seed,
                 settings.temperature,
             )
-            tables.add("rollouts", episode_rows(episodes).assign(step=step))
-            means = learner.update(samples(episodes, self._group(learn)))
+            tables.add("rollouts", make_episode_rows(episodes).assign(step=step))
+            scored_samples = make_samples(episodes, self._group(learn))
+            # Lost replies leave too little only just before they end the run.
+            enough = len(scored_samples) > 1
+            means = learner.update(scored_samples) if enough else learner.skip()
             self.voice.refresh()
             tables.add("learning", pd.DataFrame([{"step": learner.step} | means]))
 
@@ -538,66 +584,3 @@ class ControllerRun:
     @staticmethod
     def _group(learn: LearnSettings) -> int:
         return GROUP if learn.advantages == "group" else 1
-
-
-def samples(episodes: Sequence[BudgetEpisode], group: int = 1) -> list[Sample]:
-    """Episodes as the trainer takes them; `group` in a row answer the same question. One whose question leaves no
-    room for a turn teaches nothing and is left out. Advantages are whitened under each budget word by itself: where
-    little can be won, little is learned from otherwise."""
-    told = (
-        (
-            i,
-            e,
-            call_protocol.WORDS.index(e.task.label) if e.task.label in call_protocol.WORDS else 0,
-        )
-        for i, e in enumerate(episodes)
-    )
-    return [
-        Sample(e.ids, e.mask, e.reward, i // group, stratum)
-        for i, e, stratum in told
-        if any(e.mask)
-    ]
-
-
-def episode_rows(
-    episodes: Sequence[BudgetEpisode],
-    decode: Callable[[Sequence[int]], str] | None = None,
-    questions: int | None = None,
-) -> pd.DataFrame:
-    """One row per episode.
-
-    Args:
-        episodes: What was rolled out.
-        decode: Token ids to text; with it the rows have the column spoken, the episode in words.
-        questions: How many there are, each under every budget in turn; None: no two are equal.
-
-    Returns:
-        Columns item (number of the question), group (its family), difficulty; condition and budget (as the prompt
-        names it, and in dollars); correct, within and reward (r_p, r_c and r of eq. 5 to 7); cost_usd; calls and
-        chosen (experts in order, separated by blanks); malformed turns; failures of experts; turns; written (tokens of
-        the controller); tokens (all).
-    """
-    return pd.DataFrame(
-        [
-            {
-                "item": i % (questions or len(episodes)),
-                "group": e.task.item.category,
-                "difficulty": e.task.item.difficulty,
-                "condition": e.task.label,
-                "budget": e.task.budget,
-                "correct": e.correct,
-                "within": e.within,
-                "reward": e.reward,
-                "cost_usd": e.cost_usd,
-                "calls": len(e.calls),
-                "chosen": " ".join(e.calls),
-                "malformed": sum(bool(x.malformed) for x in e.exchanges),
-                "failures": sum(bool(x.heard and x.heard.failure) for x in e.exchanges),
-                "turns": len(e.exchanges),
-                "written": e.written,
-                "tokens": len(e.ids),
-            }
-            | ({"spoken": json.dumps(spoken(e, decode))} if decode else {})
-            for i, e in enumerate(episodes)
-        ]
-    )

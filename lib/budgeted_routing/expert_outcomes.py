@@ -4,9 +4,8 @@ whether there is anything to choose.
 A strategy is a constant way to answer: give the question to one expert, or answer it oneself.
 """
 
-import asyncio
+import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,52 +13,76 @@ import pandas as pd
 
 from lib import stats, tasks
 from lib.config import ROOT, Params, RoutingSettings
-from lib.language_models.checkpoints import LIMIT, MODELS
-from lib.language_models.in_process_client import Asker, asker
-from lib.language_models.serving.transport import lab
-from lib.llm.client_factory import finish, opened
+from lib.experiment import sweep
+from lib.language_models.checkpoints import LIMIT
+from lib.language_models.lab_model import open_lab_model
+from lib.language_models.local_models import open_local
+from lib.language_models.training.model_folders import ensure_models
+from lib.llm.chat_model import ChatModel, ChatRequest
+from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint
+from lib.llm.open_models import open_models
 from lib.rl import call_protocol
-from lib.rl.expert_pool import TRIES, Pool, Query, askers, drawn
+from lib.rl.expert_pool import NUM_SAMPLES, ExpertPool, ExpertQuery, derive_reply_seed
 from lib.tasks import Item
 
 VERSION = 1  # of the trials of experts and the budgets that follow
 RUNS = ROOT / "data/runs/routing"
-CASSETTES = ROOT / "data/cassettes"
-NAME = "routing"  # of the cassette and of the purse
+CASSETTES = ROOT / "data/cassettes/05_budgeted_routing"
+QUESTION_TOKENS = 64  # of a question of the lab, more than any has
+NAME = "routing"  # of the recording and of the spending limit
 FREE = "money is no object"
 ITSELF = "controller alone"  # as it comes from the lab, before any protocol
 
 
-def tried(pool: Pool, items: Sequence[Item], split: str, tries: int = 1) -> pd.DataFrame:
-    """Every expert on every item: columns split, item (number), group (family), difficulty, prompt, method, sample,
-    correct (0 or 1), cost_usd, calls, reply."""
+def try_experts(
+    pool: ExpertPool, items: Sequence[Item], split: str, num_samples: int = 1
+) -> pd.DataFrame:
+    """Ask every expert every question.
+
+    Args:
+        pool: The experts.
+        items: Of one procedural family or several.
+        split: What the column of that name says.
+        num_samples: Independent replies to each question.
+
+    Returns:
+        Columns split, item (number), group (family), difficulty, prompt, method (the expert), sample, correct (0 or 1;
+        nan where the reply was lost), cost_usd, calls, reply, failures (0 or 1), failed (whether the infrastructure
+        lost the reply) and truncated (whether the expert's limit cut it off).
+    """
     asked = [
-        (expert, i, t) for expert in pool.experts for t in range(tries) for i in range(len(items))
+        (expert, number, sample)
+        for expert in pool.experts
+        for sample in range(num_samples)
+        for number in range(len(items))
     ]
-    replies = pool.ask(
-        [Query(expert, items[i].prompt, drawn(items[i].prompt, t)) for expert, i, t in asked]
-    )
-    told = [
-        {
+    queries = []
+    for expert, number, sample in asked:
+        prompt = items[number].prompt
+        queries.append(ExpertQuery(expert, prompt, derive_reply_seed(prompt, sample)))
+    rows = []
+    for (expert, number, sample), reply in zip(asked, pool.ask(queries), strict=True):
+        item = items[number]
+        outcome = {
             "method": expert,
-            "sample": t,
-            "correct": tasks.score(items[i], heard.text),
-            "cost_usd": heard.cost_usd,
+            "sample": sample,
+            "correct": math.nan if reply.lost else tasks.score_reply(item, reply.text),
+            "cost_usd": reply.cost_usd,
             "calls": 1,
-            "reply": heard.text,
+            "reply": reply.text,
+            "failures": int(reply.failure is not None),
+            "failed": reply.lost,
+            "truncated": reply.truncated,
         }
-        for (expert, i, t), heard in zip(asked, replies, strict=True)
-    ]
-    return pd.DataFrame(
-        [_about(items[i], i, split) | row for (_, i, _), row in zip(asked, told, strict=True)]
-    )
+        rows.append(_about(item, number, split) | outcome)
+    return pd.DataFrame(rows)
 
 
 def _about(item: Item, number: int, split: str) -> dict[str, object]:
     return {
         "split": split,
         "item": number,
-        "group": item.category,
+        "group": item.group,
         "difficulty": item.difficulty,
         "prompt": item.prompt,
     }
@@ -68,16 +91,24 @@ def _about(item: Item, number: int, split: str) -> dict[str, object]:
 def prices(
     table: pd.DataFrame, experts: Sequence[str], settings: RoutingSettings
 ) -> dict[str, float]:
-    """Dollars that one call costs at most where it helps, by expert: `settings.quantile` of its price over the
-    questions that it answers right (over all, where there are none). table: of the questions that are learned from."""
-    found = {}
+    """What one call costs at most where it helps.
+
+    Args:
+        table: Of `try_experts`, on the questions that are learned from.
+        experts: The controller's words for them.
+        settings: Its quantile is taken.
+
+    Returns:
+        By expert, US dollars: the quantile of its price over the questions that it answers right, or over all that it
+        answers where there are none.
+    """
+    price = {}
     for expert in experts:
-        rows = table[table["method"] == expert]
+        rows = table[(table["method"] == expert) & table["correct"].notna()]
         useful = rows[rows["correct"] == 1]
-        found[expert] = float(
-            np.quantile((useful if len(useful) else rows)["cost_usd"], settings.quantile)
-        )
-    return found
+        costs = (useful if len(useful) else rows)["cost_usd"]
+        price[expert] = float(np.quantile(costs, settings.quantile))
+    return price
 
 
 def budgets(price: Mapping[str, float], settings: RoutingSettings) -> dict[str, float]:
@@ -100,25 +131,44 @@ def budgets(price: Mapping[str, float], settings: RoutingSettings) -> dict[str, 
 def choices(
     params: Params,
     n: int,
-    models: str | Path = MODELS,
+    models: str | Path | None = None,
     runs: str | Path = RUNS,
     cassettes: str | Path = CASSETTES,
 ) -> pd.DataFrame:
-    """Every expert, and the controller's base as it is, on n dev and n test questions in independent tries: the columns
-    of `tried`. Nothing learns from these; `stats.headroom` says what choosing per question could win."""
+    """What there is to choose among: every expert, and the controller's base as it is. Nothing learns from these.
+
+    Args:
+        params: All settings.
+        n: Questions of each of the splits dev and test, in independent samples.
+        models: Folder of the lab models; None for those of lesson 03, which are made where they are missing.
+        runs: Folder of the spending limit.
+        cassettes: Folder of recorded replies.
+
+    Returns:
+        The columns of `try_experts`; `stats.headroom` says what choosing per question could win.
+    """
     settings = params.routing
-    llm, transports = lab(params.llm, models)
-    client = partial(opened, llm, NAME, runs, cassettes, 1, transports)
-    known = askers(llm, settings.experts.values(), models)
-    parts = []
-    with Pool(client, settings.experts, settings.expert_temperature, askers=known) as pool:
+    models = ensure_models(params.lab, models)
+    names = list(settings.experts.values())
+    if asks_endpoint(params.llm, names):
+        num_calls = 2 * NUM_SAMPLES * n
+        planned_calls = []
+        for name in dict.fromkeys(names):
+            tokens_out = params.llm.models[name].max_tokens * num_calls
+            planned_calls.append(
+                PlannedCalls(name, num_calls, QUESTION_TOKENS * num_calls, tokens_out)
+            )
+        costs = announce_costs(params.llm, planned_calls)
+        sweep.print_to_terminal(f"trying every expert: {costs}")
+    opened = open_models(params.llm, names, NAME, runs, cassettes, 1, open_local(models))
+    base = open_lab_model(settings.base, models)
+    tables = []
+    with ExpertPool(opened, settings.experts, settings.expert_temperature) as pool:
         for split in ("dev", "test"):
-            items = tasks.spread(settings.questions, split, n, seed=17)
-            parts += [
-                tried(pool, items, split, TRIES),
-                alone(asker(settings.base, models), items, split, TRIES),
-            ]
-    return pd.concat(parts, ignore_index=True)
+            items = tasks.draw_evenly(settings.questions, split, n, seed=17)
+            tables.append(try_experts(pool, items, split, NUM_SAMPLES))
+            tables.append(try_alone(base, items, split, NUM_SAMPLES))
+    return pd.concat(tables, ignore_index=True)
 
 
 def headrooms(rows: pd.DataFrame, worth: Mapping[str, float]) -> pd.DataFrame:
@@ -135,23 +185,39 @@ def headrooms(rows: pd.DataFrame, worth: Mapping[str, float]) -> pd.DataFrame:
     return pd.concat(found, names=["question"]).droplevel(1)
 
 
-def alone(model: Asker, items: Sequence[Item], split: str, tries: int = 1) -> pd.DataFrame:
-    """A model that answers by itself, without a protocol and without dice, which is the same in every try; the columns
-    of `tried`, and tokens, read and written. It costs nothing that a budget counts."""
+def try_alone(
+    model: ChatModel, items: Sequence[Item], split: str, num_samples: int = 1
+) -> pd.DataFrame:
+    """Let a model answer by itself: no protocol, greedy decoding, so that all samples are the same.
 
-    async def together():
-        asked = ([{"role": "user", "content": item.prompt}] for item in items)
-        return await asyncio.gather(*(model.say(messages, LIMIT, 0.0, 0) for messages in asked))
+    Args:
+        model: The controller's base.
+        items: What it is asked.
+        split: What the column of that name says.
+        num_samples: How often each row is repeated.
 
+    Returns:
+        The columns of `try_experts` up to reply, and tokens (read and written). It costs nothing that a budget counts.
+    """
+    requests = [
+        ChatRequest(
+            [{"role": "user", "content": item.prompt}],
+            temperature=0.0,
+            max_tokens=LIMIT,
+            caller=ITSELF,
+        )
+        for item in items
+    ]
     rows = []
-    for i, (item, said) in enumerate(zip(items, finish(together()), strict=True)):
-        row = {
+    for number, (item, reply) in enumerate(zip(items, model.generate(requests), strict=True)):
+        outcome = {
             "method": ITSELF,
-            "correct": tasks.score(item, said.text),
+            "correct": tasks.score_reply(item, reply.text),
             "cost_usd": 0.0,
             "calls": 0,
-            "reply": said.text,
+            "reply": reply.text,
+            "tokens": reply.tokens_in + reply.tokens_out,
         }
-        row["tokens"] = said.tokens_in + said.tokens_out
-        rows += [_about(item, i, split) | row | {"sample": t} for t in range(tries)]
+        for sample in range(num_samples):
+            rows.append(_about(item, number, split) | outcome | {"sample": sample})
     return pd.DataFrame(rows)

@@ -44,7 +44,7 @@ def describe_settings(settings: dict[str, Any]) -> dict[str, Any]:
     weights, prices = {}, {}
     for name, (weights_hash, _) in models["weights"].items():
         weights[name] = weights_hash
-        prices[name] = model_cards.read(name, checkpoints.MODELS)["dollars_per_1k_tokens"]
+        prices[name] = model_cards.read_card(name, checkpoints.MODELS)["dollars_per_1k_tokens"]
     return settings | {"models": models | {"weights": weights, "dollars_per_1k_tokens": prices}}
 
 

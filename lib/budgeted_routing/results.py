@@ -15,16 +15,24 @@ from lib.budgeted_routing import baselines
 from lib.budgeted_routing.baselines import ITSELF, ROUTERS
 from lib.budgeted_routing.experiment import START, BudgetedRoutingResults
 from lib.budgeted_routing.variants import NAMED
+from lib.config import Params
 from lib.experiment import results_table
+from lib.llm import reply_shares
 from lib.rl import call_protocol
 
 SYSTEM = "corl"
 LABELS = {name: variant.label for name, variant in NAMED.items()}
 COLUMNS = ["seed", "correct", "within", "reward", "cost_usd", "calls", "malformed", "failures"]
+# What became of the experts' replies; jobs that were finished before these were counted have none of them.
+REPLY_COUNTS = ["failed", "truncated", "shortened"]
 
 
 def rows(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """All of a study as rows of `lib.experiment.results_table`; also within (r_c), budget (dollars) and difficulty."""
+    """All of a study as rows of `lib.experiment.results_table`.
+
+    Further columns: within (r_c), budget (US dollars), difficulty, failed, truncated and shortened
+    (`budget_episodes.make_episode_rows`).
+    """
     parts = [_tests(results), _trainings(results), _rivals(results)]
     return pd.concat(
         [results_table.make_results(SYSTEM, part) for part in parts], ignore_index=True
@@ -38,7 +46,9 @@ def write(results: BudgetedRoutingResults) -> pd.DataFrame:
 
 def _of(part: pd.DataFrame, results: BudgetedRoutingResults) -> pd.DataFrame:
     """Columns that all episodes of controllers have."""
+    reply_counts = {name: part[name].astype(int) if name in part else 0 for name in REPLY_COUNTS}
     return part[[*COLUMNS, "group", "condition", "difficulty", "budget"]].assign(
+        **reply_counts,
         method=part["method"].map(LABELS).fillna(part["method"]),
         role=part["method"].map(lambda method: "start" if method == START else "paper"),
         item=part["item"].astype(str),
@@ -69,11 +79,12 @@ def _rivals(results: BudgetedRoutingResults) -> pd.DataFrame:
         for split in ("train", "test")
     }
     table = baselines.compare(known["train"], known["test"], results.budgets.words)
-    about = (
-        results.experts[results.experts["split"] == "test"]
-        .drop_duplicates("item")
-        .set_index("item")
-    )
+    test_outcomes = results.experts[results.experts["split"] == "test"]
+    about = test_outcomes.drop_duplicates("item").set_index("item")
+    # Routers number the questions that they were compared on; one of which a reply was lost is none of them.
+    lost_items = test_outcomes.loc[test_outcomes["correct"].isna(), "item"]
+    compared_items = about.index.difference(lost_items).sort_values().to_numpy()
+    table = table.assign(item=compared_items[table["item"]])
     own = (
         results.alone[results.alone["split"] == "test"].set_index("item")["tokens"]
         * results.token_price
@@ -97,7 +108,63 @@ def _rivals(results: BudgetedRoutingResults) -> pd.DataFrame:
         calls=(table["chosen"] != ITSELF).astype(int),
         malformed=0,
         failures=0,
+        **dict.fromkeys(REPLY_COUNTS, 0),
         chosen=[[] if name == ITSELF else [name] for name in table["chosen"]],
+    )
+
+
+def count_replies(
+    rows: pd.DataFrame, results: BudgetedRoutingResults, params: Params
+) -> pd.DataFrame:
+    """How many replies of experts held no answer, by method.
+
+    Args:
+        rows: The results table.
+        results: What it was made of; experts are counted in their trial, where each is asked every question.
+        params: Says which model stands behind an expert.
+
+    Returns:
+        See `lib.llm.reply_shares.count_replies`. A method that calls several experts has the model "several".
+    """
+    trial = _count_trial_calls(results.experts)
+    model_names = params.routing.experts
+    trial["model"] = [model_names.get(name, name) for name in trial["method"]]
+    backends = {name: params.llm.models[model].backend for name, model in model_names.items()}
+    trial["backend"] = (
+        trial["method"].map(backends).fillna("lab")
+    )  # experts that ask themselves in pieces
+    several = {
+        "model": reply_shares.SEVERAL,
+        "backend": reply_shares.pick_backend(list(backends.values())),
+    }
+
+    # Controllers counted the replies in their episodes.
+    tests = rows[rows["split"] == "test"]
+    is_controller = tests["role"].isin(["paper", "start"])
+    episodes = tests[is_controller]
+    lost = episodes["failed"] + episodes["truncated"]
+    episodes = episodes.assign(unusable=episodes["failures"] - lost, **several)
+
+    # Routers take a reply of the trial.
+    routed = tests[~is_controller & ~tests["method"].isin(trial["method"])].explode("chosen")
+    first_samples = trial[(trial["split"] == "test") & (trial["sample"] == 0)]
+    replies = first_samples.assign(item=first_samples["item"].astype(str), chosen=trial["method"])
+    columns = ["item", "chosen", "calls", "failed", "truncated", "unusable"]
+    routed = routed[["method", "item", "chosen"]].merge(replies[columns], on=["item", "chosen"])
+    return reply_shares.count_replies(
+        pd.concat([trial, episodes, routed.assign(**several)], ignore_index=True)
+    )
+
+
+def _count_trial_calls(trial: pd.DataFrame) -> pd.DataFrame:
+    """The trial of the experts with the counts of `reply_shares`; earlier trials did not count what was lost."""
+    absent = [name for name in ("failures", "failed", "truncated") if name not in trial]
+    trial = trial.assign(**dict.fromkeys(absent, 0))
+    counted = trial[["failures", "failed", "truncated"]].astype(int)
+    return trial.assign(
+        failed=counted["failed"],
+        truncated=counted["truncated"],
+        unusable=counted["failures"] - counted["failed"] - counted["truncated"],
     )
 
 

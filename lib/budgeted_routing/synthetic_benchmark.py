@@ -508,8 +508,13 @@ _ROLES = {
 _TOGETHER = 6  # cells in one stack
 
 
-def run(settings: RoutingSettings) -> pd.DataFrame:
-    """Rows of a record: the central setting with all parts and its curve, and every cell of the map with CoRL alone."""
+def run(
+    settings: RoutingSettings, progress: Callable[[float], None] = lambda fraction: None
+) -> pd.DataFrame:
+    """Rows of a record: the central setting with all parts and its curve, and every cell of the map with CoRL alone.
+
+    progress: called with the fraction that is done. `synthetic_job.run` computes the rows once and keeps them.
+    """
     glass, grid = settings.glass, []
     for values in product(*(glass.map[knob] for knob in KNOBS)):
         cell = dict(zip(KNOBS, values, strict=True))
@@ -523,9 +528,11 @@ def run(settings: RoutingSettings) -> pd.DataFrame:
     with ThreadPoolExecutor(
         os.cpu_count()
     ) as threads:  # torch lets go of the lock while it computes
-        return pd.concat(
-            list(threads.map(lambda each: study(settings, *each), todo)), ignore_index=True
-        )
+        tables = []
+        for table in threads.map(lambda each: study(settings, *each), todo):
+            tables.append(table)
+            progress(len(tables) / len(todo))
+    return pd.concat(tables, ignore_index=True)
 
 
 def study(

@@ -9,7 +9,7 @@ import numpy as np
 from lib.budgeted_routing.budget_episodes import BudgetTask
 from lib.config import RoutingSettings
 from lib.rl import call_protocol
-from lib.rl.expert_pool import TRIES
+from lib.rl.expert_pool import NUM_SAMPLES
 from lib.rl.sft_warmup import NUMBERS
 from lib.tasks import Item
 
@@ -70,7 +70,7 @@ def drawn(
     variant: RoutingVariant, items: list[Item], budgets: Budgets, rng: np.random.Generator
 ) -> list[BudgetTask]:
     """Training questions, each in a try and under a budget by lot (CoRL, 3.3)."""
-    tries = rng.integers(TRIES, size=len(items)).tolist()
+    tries = rng.integers(NUM_SAMPLES, size=len(items)).tolist()
     asked = _budgeted(variant, items, budgets, rng)
     return [replace(task, attempt=attempt) for task, attempt in zip(asked, tries, strict=True)]
 

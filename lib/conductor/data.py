@@ -7,8 +7,9 @@ from pathlib import Path
 from datasets import Dataset
 
 from lib import tasks
-from lib.language_models.training.training_data import question
-from lib.tasks import Item, user_data
+from lib.language_models.training.training_data import write_question
+from lib.tasks import Item
+from lib.tasks.readers import read_training_prompts
 
 VERSION = 1  # of the items of each category
 
@@ -45,7 +46,7 @@ def _column(name: str, split: str, n: int, seed: int, part: str) -> list[Item]:
     while True:
         found = [
             i
-            for i in tasks.draw(family, split, drawn, levels, skin, seed)
+            for i in tasks.draw_items(family, split, drawn, levels, skin, seed)
             if part in ("all", _part(i))
         ]
         if len(found) >= n:
@@ -55,18 +56,23 @@ def _column(name: str, split: str, n: int, seed: int, part: str) -> list[Item]:
 
 def _part(item: Item) -> str:
     """Who may learn from an item, by its content."""
-    return "judge" if hashlib.sha256(b"part " + item.key.encode()).digest()[0] < 64 else "policy"
+    return "judge" if hashlib.sha256(b"part " + item.id.encode()).digest()[0] < 64 else "policy"
 
 
 def category(item: Item) -> str:
     """The category that an item belongs to."""
-    return OF_FAMILY[item.category]
+    return OF_FAMILY[item.group]
 
 
 def dataset(items: Sequence[Item]) -> Dataset:
     """Items as TRL takes them: prompt (messages), reference, category, and row, the number of the item."""
     rows = [
-        {"prompt": question(item), "reference": item.answer, "category": category(item), "row": row}
+        {
+            "prompt": write_question(item),
+            "reference": item.reference,
+            "category": category(item),
+            "row": row,
+        }
         for row, item in enumerate(items)
     ]
     return Dataset.from_list(rows)
@@ -87,6 +93,7 @@ def asked(found: Dataset, chats: bool) -> Dataset:
 
 
 def load(place: str | Path) -> Dataset:
-    """A dataset of one's own: the rows of `lib.tasks.user_data.rows`, which says what they need and raises
-    TaskError."""
-    return Dataset.from_dict(user_data.rows(place).to_dict("list"))
+    """A dataset of one's own, with prompt, reference and category. `lib.tasks.readers.read_training_prompts` says what
+    its rows need, and raises TaskError."""
+    rows = read_training_prompts(place)
+    return Dataset.from_dict(rows.drop(columns="row").to_dict("list"))

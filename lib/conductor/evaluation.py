@@ -19,11 +19,11 @@ from lib.conductor.reward_model import PreferenceReward
 from lib.conductor.rewards import COMPONENTS, after_answer, brevity, read, until_answer, well_formed
 from lib.conductor.weighting import Weighting
 from lib.config import RewardSettings
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS, decode, encode
-from lib.language_models.training.training_data import question
+from lib.language_models.training.training_data import write_question
 from lib.tasks import Item
 
 VERSION = 1  # of the scores of replies and what the rewards say of them
@@ -54,17 +54,17 @@ def replies(
     starts = [
         tuple(encode(begin)) if begin and category(item) in THOUGHTFUL else () for item in items
     ]
-    asked = [tuple(conversation(question(item))) for item in items]
+    asked = [tuple(encode_conversation(write_question(item))) for item in items]
     first = seed * len(items) * samples
     wanted = [
         Prompt((*ids, *start), limit, temperature, first + i * samples + j)
         for i, (ids, start) in enumerate(zip(asked, starts, strict=True))
         for j in range(samples)
     ]
-    made = generate(Forward(model), wanted, token(EOS))
+    made = generate(Forward(model), wanted, encode_special(EOS))
     rows = [row for row in zip(items, asked, starts, strict=True) for _ in range(samples)]
     return [
-        ItemReply(item, decode([*start, *one.written]), (*start, *one.ids), ids)
+        ItemReply(item, decode([*start, *one.reply_ids]), (*start, *one.ids), ids)
         for (item, ids, start), one in zip(rows, made, strict=True)
     ]
 
@@ -77,7 +77,7 @@ def scores(given: Sequence[ItemReply], samples: int) -> pd.DataFrame:
     for number in range(len(given) // samples):
         group = given[number * samples : (number + 1) * samples]
         name, texts = category(group[0].item), [reply.text for reply in group]
-        verified = np.array([tasks.score(reply.item, reply.text) for reply in group])
+        verified = np.array([tasks.score_reply(reply.item, reply.text) for reply in group])
         first = np.array([text not in texts[:j] for j, text in enumerate(texts)])
         rows.append(
             {
@@ -108,7 +108,7 @@ def components(
     (by the verifier), thinks (whether there is a thought), and the mean weights `w_...` where there is a weighting.
     """
     told = [encode(until_answer(reply.text)) for reply in given]
-    wanted = [encode(after_answer(reply.item.answer)) for reply in given]
+    wanted = [encode(after_answer(reply.item.reference)) for reply in given]
     reading = read(
         model, [r.prompt for r in given], [r.ids for r in given], told, wanted, layer, sees
     )
@@ -118,14 +118,14 @@ def components(
         "ent": reading.entropy.tolist(),
         "len": [brevity(len(reply.ids), settings.shortest, settings.longest) for reply in given],
         "pref": preference(
-            [question(reply.item) for reply in given], [reply.text for reply in given]
+            [write_question(reply.item) for reply in given], [reply.text for reply in given]
         ),
     }
     frame = pd.DataFrame({"group": [category(reply.item) for reply in given]} | columns)
     frame[["prompt", "reference", "reply"]] = [
-        (r.item.prompt, r.item.answer, r.text) for r in given
+        (r.item.prompt, r.item.reference, r.text) for r in given
     ]
-    frame["verified"] = [tasks.score(reply.item, reply.text) for reply in given]
+    frame["verified"] = [tasks.score_reply(reply.item, reply.text) for reply in given]
     frame["thinks"] = ["<think>" in reply.text for reply in given]
     if weighting is not None:
         with torch.no_grad():

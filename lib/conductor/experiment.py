@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback
 
 from lib import config as parameters
 from lib import tasks
@@ -32,8 +32,10 @@ from lib.conductor import meta_policy as conductor_head
 from lib.conductor import rewards as five_rewards
 from lib.conductor import rollouts as lab_rollouts
 from lib.conductor import weighting as weightings
+from lib.conductor.judge_costs import announce_grades, announce_votes
 from lib.conductor.llm_judge import JudgeReward, majority
 from lib.conductor.meta_policy_training import chosen, lots
+from lib.conductor.progress_callback import ProgressCallback
 from lib.conductor.reward_model import PreferenceReward
 from lib.conductor.rewards import COMPONENTS, said
 from lib.conductor.rollouts import RolloutFunction
@@ -46,14 +48,17 @@ from lib.experiment.harness import JobRun, Stage, run_stages, use_one_thread
 from lib.experiment.run_context import RunContext
 from lib.language_models import checkpoints
 from lib.language_models.cache_key import describe_model
+from lib.language_models.local_models import open_local
+from lib.language_models.training.model_folders import ensure_models
+from lib.language_models.training.training_data import write_question
 from lib.llm import scripted
-from lib.llm.client_factory import export, opened
+from lib.llm.open_models import export_recording, open_models
 from lib.rl import losses
 from lib.tasks import Item
 
 VERSION = 1  # of how a variant is trained and tested
 RUNS = ROOT / "data/runs/conductor"
-CASSETTES = ROOT / "data/cassettes"
+CASSETTES = ROOT / "data/cassettes/04_conductor"
 NAME = "conductor"  # of the cassette and of the purse
 GATE = ("base", "oracle")  # judged on dev too
 REWARD = 0  # whose start the reward model judges, and is made from
@@ -100,19 +105,21 @@ class ConductorResults:
 def run(
     params: Params,
     compared: Sequence[ConductorVariant] = VARIANTS,
-    models: str | Path = checkpoints.MODELS,
+    models: str | Path | None = None,
     runs: str | Path = RUNS,
     label: str = "training policies",
     trainings: Sequence[int] | None = None,
     exam: str = "test",
 ) -> ConductorResults:
-    """Train and judge what is not there yet. Raises ModelError without the policy to start from.
+    """Train and judge what is not there yet. Raises ModelError for a folder without the policy to start from.
 
+    models: folder of the lab models; None for those of lesson 03, which are made where they are missing;
     trainings: seeds, the first `conductor.seeds` by default; exam: the split whose items policies are judged on. Start
     and oracle are judged on dev too: there it is decided which categories can be learned at all.
     """
     settings, runs = params.conductor, Path(runs)
-    policy = Path(models) / settings.policy
+    models = ensure_models(params.lab, models, initial_policy.list_lab_models(params))
+    policy = models / settings.policy
     checkpoints.load(policy)  # says what is wrong before any process starts
     trainings = range(settings.seeds) if trainings is None else trainings
 
@@ -130,7 +137,11 @@ def run(
         Stage(label, jobs, train_and_test),
     ]
     context = RunContext.of(params, models, runs, CASSETTES, settings.jobs)
-    finished = run_stages(stages, context, on_exit=partial(export, params.llm, NAME, CASSETTES))
+    keep_replies = partial(export_recording, params.llm, NAME, CASSETTES)
+    num_judged = len(trainings) * sum(map(_asks_judge, compared))
+    num_prompts = num_judged * settings.prompts
+    announcement = announce_grades(params.llm, settings, settings.judge, num_prompts)
+    finished = run_stages(stages, context, keep_replies, announcement)
 
     # Seconds of the variants, the last stage.
     clock = []
@@ -329,19 +340,19 @@ def judged(params: Params, components: pd.DataFrame, variant: str, rival: str) -
     both = rows[rows["method"] == variant].merge(
         rows[rows["method"] == rival], on=keys, suffixes=("", "_rival")
     )
-    client = partial(opened, params.llm, NAME, RUNS, CASSETTES)
-    ask = partial(
-        majority,
-        client,
-        params.conductor.judge,
-        both["prompt"].tolist(),
-        both["reference"].tolist(),
+    judge_name = params.conductor.judge
+    open_judge = partial(
+        open_models, params.llm, [judge_name], NAME, RUNS, CASSETTES, open_local=open_local()
     )
+    questions, references = both["prompt"].tolist(), both["reference"].tolist()
+    ask = partial(majority, open_judge, judge_name, questions, references)
     ours, theirs = both["reply"].tolist(), both["reply_rival"].tolist()
+    costs = announce_votes(params.llm, judge_name, open_judge, questions, references, ours, theirs)
+    sweep.print_to_terminal(costs)
     try:
         points, against, votes = ask(ours), ask(theirs), ask(ours, theirs)
     finally:
-        export(params.llm, NAME, CASSETTES)
+        export_recording(params.llm, NAME, CASSETTES)
     won = np.array([0.5 if vote is None else float(vote) for vote in votes])
     seen = both[["seed", "group", "item"]]
     sides = ((variant, points, won), (rival, against, 1 - won))
@@ -355,18 +366,20 @@ def judged(params: Params, components: pd.DataFrame, variant: str, rival: str) -
 def asked(
     params: Params,
     items: Sequence[Item],
-    models: str | Path = checkpoints.MODELS,
+    models: str | Path | None = None,
     runs: str | Path = RUNS,
 ) -> pd.DataFrame:
     """What the policies that a Conductor trained, one per seed, reply to items of one's own, without dice: seed, number
-    (of the item), right, tokens (read and written). Trains what is not trained yet."""
+    (of the item), right, tokens (read and written). Trains what is not trained yet. models: see `run`."""
+    models = ensure_models(params.lab, models, initial_policy.list_lab_models(params))
     run(params, [variants.CONDUCTOR], models, runs)
     settings, parts = params.conductor, []
-    for job in make_jobs(params, [variants.CONDUCTOR], Path(models) / settings.policy):
+    for job in make_jobs(params, [variants.CONDUCTOR], models / settings.policy):
         model, seed = checkpoints.load(job.folder(runs) / "model"), job.settings["seed"]
         given = evaluation.replies(model, items, 1, 0.0, settings.grpo.max_tokens, seed)
         told = [
-            (tasks.score(one.item, said(one.text)), len(one.prompt) + len(one.ids)) for one in given
+            (tasks.score_reply(one.item, said(one.text)), len(one.prompt) + len(one.ids))
+            for one in given
         ]
         table = pd.DataFrame(told, columns=["correct", "tokens"])
         parts.append(table.assign(seed=seed, number=range(len(given))))
@@ -427,7 +440,7 @@ class PolicyRun:
         grpo = self.grpo
         rows = [
             {
-                "prompt": data.question(item),
+                "prompt": write_question(item),
                 "completion": [{"role": "assistant", "content": item.solution}],
             }
             for item in self.taught
@@ -452,7 +465,7 @@ class PolicyRun:
             arguments,
             train_dataset=data.Dataset.from_list(rows),
             processing_class=AutoTokenizer.from_pretrained(self.start, local_files_only=True),
-            callbacks=[_Told(self.run.report_progress)],
+            callbacks=[ProgressCallback(self.run.report_progress)],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
@@ -491,7 +504,7 @@ class PolicyRun:
             self.sees,
             extra,
             RolloutFunction(self.seed, grpo.temperature, grpo.max_tokens),
-            [_Told(self.run.report_progress)],
+            [ProgressCallback(self.run.report_progress)],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.resume()
@@ -502,17 +515,25 @@ class PolicyRun:
     def _quality(self, completions, row, **_) -> list[float]:
         """What the verifier thinks: logged in every variant, paid in none but the oracle."""
         return [
-            tasks.score(self.taught[i], said(each))
+            tasks.score_reply(self.taught[i], said(each))
             for i, each in zip(row, completions, strict=True)
         ]
 
     def _judge_of(self) -> JudgeReward:
         context = self.run.context
         share = sweep.count_workers(context.workers)
-        client = partial(opened, context.llm, NAME, context.runs, context.cassettes, share)
-        return JudgeReward(
-            client, self.judge_settings["name"], self.settings.rewards.think, self.seed
+        judge_name = self.judge_settings["name"]
+        open_judge = partial(
+            open_models,
+            context.llm,
+            [judge_name],
+            NAME,
+            context.runs,
+            context.cassettes,
+            share,
+            open_local(context.models),
         )
+        return JudgeReward(open_judge, judge_name, self.settings.rewards.think, self.seed)
 
     def _anchor(
         self, judge: JudgeReward | None, prompts, completions, reference, row, **_
@@ -536,7 +557,7 @@ class PolicyRun:
 
     def _erring(self, row: int, reply: str) -> float:
         """The verifier's word, turned round for a share of replies, always the same ones."""
-        correct = tasks.score(self.taught[row], reply)
+        correct = tasks.score_reply(self.taught[row], reply)
         wrong = (
             seeds.uniform(seeds.key("conductor", "errs", row, reply, seed=self.seed), 0)
             < self.head.errs
@@ -574,13 +595,3 @@ class PolicyRun:
             shown.append(first.assign(split=split, item=range(len(first))))
         self.run.write_table("items", pd.concat(scored, ignore_index=True))
         self.run.write_table("components", pd.concat(shown, ignore_index=True))
-
-
-class _Told(TrainerCallback):
-    """Tells the sweep how far a training is."""
-
-    def __init__(self, progress) -> None:
-        self.progress = progress
-
-    def on_step_end(self, args, state, control, **_):
-        self.progress(state.global_step / state.max_steps)

@@ -22,13 +22,13 @@ from transformers import LlamaForCausalLM
 
 from lib import tasks
 from lib.conductor import data
-from lib.config import StartSettings
+from lib.config import Params, StartSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.harness import JobRun, use_one_thread
 from lib.language_models import chat_template as chat_template
 from lib.language_models import checkpoints, tokenizer
 from lib.language_models.training import training_data
-from lib.language_models.training.training_data import dialogue, question, tensors
+from lib.language_models.training.training_data import collate, tokenize_dialogue, write_question
 from lib.tasks import Item, arithmetic_chain, story, translation
 
 VERSION = 1  # of the mistakes that a start is taught, and how
@@ -46,6 +46,16 @@ def versions() -> dict[str, int]:
         "categories": data.VERSION,
         "starts": VERSION,
     }
+
+
+def list_lab_models(params: Params) -> list[str]:
+    """The lab models that are needed: the policy to start from, and the judge where it is one."""
+    settings = params.conductor
+    judge = params.llm.models[settings.judge]
+    names = [settings.policy]
+    if judge.backend == "lab":
+        names.append(judge.model or settings.judge)
+    return names
 
 
 def make_job(settings: StartSettings, policy: Path, seed: int) -> sweep.Job:
@@ -86,8 +96,8 @@ def lessons(settings: StartSettings, seed: int) -> list[tuple[Item, str]]:
     taught = []
     for item in data.draw("train", settings.items, seed, part="policy"):
         wrong = rng.random() < settings.mistakes
-        thought, answer = mistake(item, rng) if wrong else (item.reference, item.answer)
-        taught.append((item, tasks.reply(answer, thought if rng.random() < 0.5 else "")))
+        thought, answer = mistake(item, rng) if wrong else (item.worked_solution, item.reference)
+        taught.append((item, tasks.format_reply(answer, thought if rng.random() < 0.5 else "")))
     return taught
 
 
@@ -96,11 +106,12 @@ def teach(
 ) -> float:
     """One pass of supervised updates, at a rate that falls to 0; changes the model and returns its last loss."""
     rows = [
-        dialogue([*question(item), {"role": "assistant", "content": text}]) for item, text in taught
+        tokenize_dialogue([*write_question(item), {"role": "assistant", "content": text}])
+        for item, text in taught
     ]
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate)
     for first in range(0, len(rows), settings.batch):
-        ids, targets = tensors(rows[first : first + settings.batch])
+        ids, targets = collate(rows[first : first + settings.batch])
         hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
         wanted = targets[:, 1:]
         loss = cross_entropy(
@@ -121,7 +132,7 @@ def mistake(item: Item, rng: np.random.Generator) -> tuple[str, str]:
 
 def _misread(item: Item, rng: np.random.Generator) -> tuple[str, str]:
     """One operation is taken for another, wherever that changes the answer (+ 0 and - 0 are the same)."""
-    first, *rest = item.key.removeprefix("chain/").split()
+    first, *rest = item.id.removeprefix("chain/").split()
     signs, digits = rest[::2], [int(digit) for digit in rest[1::2]]
     others = [
         [*signs[:i], other, *signs[i + 1 :]]
@@ -129,7 +140,7 @@ def _misread(item: Item, rng: np.random.Generator) -> tuple[str, str]:
         for other in arithmetic_chain.OPERATIONS
     ]
     followed = [_followed(int(first), told, digits) for told in others]
-    wrong = [each for each in followed if each[1] != item.answer]
+    wrong = [each for each in followed if each[1] != item.reference]
     return _one(rng, wrong or followed[:1])
 
 
@@ -146,7 +157,7 @@ def _end_first(item: Item, rng: np.random.Generator) -> tuple[str, str]:
     """Its sentences in the wrong order; one that is alone is no end."""
     hero, sentences = (
         item.prompt.split()[2],
-        [f"{each.strip()} ." for each in item.answer.split(" .") if each],
+        [f"{each.strip()} ." for each in item.reference.split(" .") if each],
     )
     return "", " ".join(sentences[::-1]) if len(sentences) > 1 else story.ATTEMPT[-1].format(
         hero=hero

@@ -1,27 +1,31 @@
 """A language model as judge: as a reward (appendix F), and afterwards by majority of three (appendix D).
 
-As a reward it reads question, reference and reply, and says a number from 0 to 1. Replies without the required
-format are not shown to it and get 0. The scores become ranks within the group, in `rewards.normalised`. A
-judge that says no number three times has no opinion: 1/2, and it is counted. Afterwards it says whether a reply
-is good, or which of two is better, three times, and the majority counts; a vote that cannot be read is lost.
+As a reward it reads question, reference and reply, and writes a number from 0 to 1, which is read as people write
+numbers ("Score: 0.8", "80%"). Replies without the required format are not shown to it and get 0. The scores become
+ranks within the group, in `rewards.normalised`. A judgement that stays unreadable is lost: the reply gets the mean of
+its group, so that nothing is learned from it, and where more than 5 % are lost the run ends. Afterwards the judge says
+whether a reply is good, or which of two is better, three times, and the majority counts; a vote that cannot be read
+is lost.
 """
 
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from lib.conductor.rewards import said, well_formed
 from lib.experiment import seeds
-from lib.llm.client import Client
-from lib.llm.client_factory import finish
-from lib.llm.errors import ReplyError
+from lib.llm.chat_model import ChatModel, ChatRequest
+from lib.llm.errors import LLMError
+from lib.llm.event_loop import run_coroutine
+from lib.llm.failure_policy import MAX_SHARE, MIN_FAILURES
+from lib.llm.open_models import ChatModels
 from lib.llm.scripted.grading import GRADE_ASKED, PAIR_ASKED, VERDICT_ASKED
+from lib.tasks.scorers.extraction import read_score
 
 VERSION = 1  # of what a judge is asked and how its replies are read
 TRIES = 3
 VOTES = 3
-NO_OPINION = 0.5
-_NUMBER = re.compile(r"\s*(0(?:\.\d+)?|1(?:\.0+)?|\.\d+)\s*")
 _BETTER = re.compile(r"better answer is ([AB])\W*$")
 _RESULT = re.compile(r"result is (True|False)\W*$")
 _GRADE = """A question was answered, and you grade the answer. Judge whether it is right and fits the question, \
@@ -81,12 +85,6 @@ def pair(question: str, reference: str, first: str, second: str) -> list[dict[st
     return [{"role": "user", "content": text}]
 
 
-def read(text: str) -> float | None:
-    """The number that a judge wrote; None where it wrote anything else."""
-    found = _NUMBER.fullmatch(text)
-    return float(found.group(1)) if found else None
-
-
 def voted(text: str) -> bool | None:
     """The verdict that a judge ended with; None where there is none."""
     found = _RESULT.search(text)
@@ -100,93 +98,194 @@ def preferred(text: str) -> str | None:
 
 
 class JudgeReward:
-    """A judge as a reward function. `lost` counts replies on which it had no opinion."""
+    """A judge as a reward function.
+
+    Attributes:
+        lost: Replies whose judgement could not be read, or did not come.
+        num_judged: Replies that were shown to the judge.
+    """
 
     __name__ = "judge"
 
     def __init__(
-        self, client: Callable[[], Client], model: str, think: bool = False, seed: int = 0
+        self, open_models: Callable[[], ChatModels], model: str, think: bool = False, seed: int = 0
     ) -> None:
-        """client: opens one; every batch has its own, as a batch has its own event loop."""
-        self.client, self.model, self.think, self.seed, self.lost = client, model, think, seed, 0
+        """Prepare to judge.
+
+        Args:
+            open_models: Opens the judge; every batch has its own event loop, so every batch opens it.
+            model: The judge's name in llm.models.
+            think: Whether a reply must reason before it answers.
+            seed: Of the judge's random numbers.
+        """
+        self.model = model
+        self.think = think
+        self.seed = seed
+        self.lost = 0
+        self.num_judged = 0
+        self._open_models = open_models
 
     def __call__(
         self, prompts: Sequence, completions: Sequence, reference: Sequence[str], **_
     ) -> list[float]:
-        """Scores in [0, 1]. Lets through what stops a run (BudgetExceeded, ConfigurationError)."""
+        """Score replies.
 
-        async def grade_all() -> list[float]:
-            async with self.client() as client:
-                rows = zip(prompts, map(said, completions), reference, strict=True)
-                return await asyncio.gather(*(self._grade(client, *row) for row in rows))
+        Args:
+            prompts: Texts or conversations; equal prompts form a group.
+            completions: The policy's replies.
+            reference: The right answers.
 
-        return finish(grade_all())
+        Returns:
+            Scores in [0, 1].
 
-    async def _grade(self, client: Client, asked, reply: str, reference: str) -> float:
+        Raises:
+            LLMError: Where too many judgements are lost, or the judge's server is down.
+        """
+        replies = [said(completion) for completion in completions]
+        questions = [
+            prompt if isinstance(prompt, str) else prompt[-1]["content"] for prompt in prompts
+        ]
+
+        async def grade_all() -> list[float | None]:
+            async with self._open_models() as models:
+                rows = zip(questions, replies, reference, strict=True)
+                return await asyncio.gather(
+                    *(self._grade(models[self.model], *row) for row in rows)
+                )
+
+        scores = run_coroutine(grade_all())
+        self._check_losses()
+        return _fill_lost_scores(questions, scores)
+
+    async def _grade(
+        self, model: ChatModel, question: str, reply: str, reference: str
+    ) -> float | None:
+        """The score of one reply; None where the judgement is lost."""
         if not well_formed(reply, self.think):
             return 0.0
-        messages = prompt(
-            asked if isinstance(asked, str) else asked[-1]["content"], reference, reply
-        )
+        self.num_judged += 1
+        messages = prompt(question, reference, reply)
         for sample in range(TRIES):
-            score = read(await _said(client, self.model, messages, self.seed, sample))
+            score = read_score(await _read_reply(model, _make_request(messages, self.seed, sample)))
             if score is not None:
                 return score
         self.lost += 1
-        return NO_OPINION
+        return None
+
+    def _check_losses(self) -> None:
+        if self.lost >= MIN_FAILURES and self.lost > MAX_SHARE * self.num_judged:
+            raise LLMError(
+                f"{self.model} as judge: {self.lost} of {self.num_judged} judgements hold no number from 0 to 1; "
+                "choose another judge (conductor.judge), or look at its replies in the recording"
+            )
+
+
+def _fill_lost_scores(questions: Sequence[str], scores: Sequence[float | None]) -> list[float]:
+    """Lost scores become the mean of those that were read in the group; 0, as of all others, where none was."""
+    by_question: dict[str, list[float]] = {}
+    for question, score in zip(questions, scores, strict=True):
+        if score is not None:
+            by_question.setdefault(question, []).append(score)
+    filled = []
+    for question, score in zip(questions, scores, strict=True):
+        if score is None:
+            group_scores = by_question.get(question)
+            score = fmean(group_scores) if group_scores else 0.0
+        filled.append(score)
+    return filled
 
 
 def majority(
-    client: Callable[[], Client],
+    open_models: Callable[[], ChatModels],
     model: str,
     questions: Sequence[str],
     references: Sequence[str],
     answers: Sequence[str],
     rivals: Sequence[str] | None = None,
 ) -> list[bool | None]:
-    """Whether each answer is good or, beside rivals, better than its rival, by majority of three votes; None where
-    votes are tied or all lost, and where both say the same. The rival stands first in every other vote."""
+    """Let a judge vote three times on each answer.
 
-    async def good(opened: Client, *row: str) -> bool | None:
-        messages = prompt(*row, verdict=True)
-        return _most(
-            [voted(await _said(opened, model, messages, 0, sample)) for sample in range(VOTES)]
-        )
+    Args:
+        open_models: Opens the judge.
+        model: The judge's name in llm.models.
+        questions: What was asked.
+        references: The right answers.
+        answers: The replies.
+        rivals: Other replies to the same questions; the rival stands first in every other vote.
 
-    async def better(
-        opened: Client, question: str, reference: str, answer: str, rival: str
+    Returns:
+        Whether each answer is good or, beside rivals, better than its rival; None where votes are tied or all lost,
+        and where both replies are the same.
+    """
+
+    async def is_good(judge: ChatModel, question: str, reference: str, answer: str) -> bool | None:
+        requests = make_vote_requests(question, reference, answer)
+        votes = [voted(await _read_reply(judge, request)) for request in requests]
+        return _take_majority(votes)
+
+    async def is_better(
+        judge: ChatModel, question: str, reference: str, answer: str, rival: str
     ) -> bool | None:
-        if answer == rival:
-            return None
         votes = []
-        for sample in range(VOTES):
-            ours, shown = ("A", (answer, rival)) if sample % 2 == 0 else ("B", (rival, answer))
-            said = preferred(
-                await _said(opened, model, pair(question, reference, *shown), 0, sample)
-            )
-            votes.append(None if said is None else said == ours)
-        return _most(votes)
+        for request in make_vote_requests(question, reference, answer, rival):
+            letter = preferred(await _read_reply(judge, request))
+            answer_letter = "A" if request.sample % 2 == 0 else "B"
+            votes.append(None if letter is None else letter == answer_letter)
+        return _take_majority(votes)
 
     async def vote_all() -> list[bool | None]:
-        columns = (questions, references, answers) + (() if rivals is None else (rivals,))
-        async with client() as opened:
-            vote = good if rivals is None else better
-            return await asyncio.gather(*(vote(opened, *row) for row in zip(*columns, strict=True)))
+        async with open_models() as models:
+            judge = models[model]
+            if rivals is None:
+                rows = zip(questions, references, answers, strict=True)
+                return await asyncio.gather(*(is_good(judge, *row) for row in rows))
+            rows = zip(questions, references, answers, rivals, strict=True)
+            return await asyncio.gather(*(is_better(judge, *row) for row in rows))
 
-    return finish(vote_all())
+    return run_coroutine(vote_all())
 
 
-def _most(votes: Sequence[bool | None]) -> bool | None:
+def _take_majority(votes: Sequence[bool | None]) -> bool | None:
     yes, no = votes.count(True), votes.count(False)
     return None if yes == no else yes > no
 
 
-async def _said(
-    client: Client, model: str, messages: list[dict[str, str]], seed: int, sample: int
-) -> str:
+# What a judge is asked ---------------------------------------------------------------------------
+
+
+def make_vote_requests(
+    question: str, reference: str, answer: str, rival: str | None = None
+) -> list[ChatRequest]:
+    """The votes on one answer.
+
+    Args:
+        question: What was asked.
+        reference: The right answer.
+        answer: The reply.
+        rival: Another reply, which stands first in every other vote; None for votes on the answer alone.
+
+    Returns:
+        A request per vote; none where both replies are the same.
+    """
+    if answer == rival:
+        return []
+    requests = []
+    for sample in range(VOTES):
+        if rival is None:
+            messages = prompt(question, reference, answer, verdict=True)
+        else:
+            replies = (answer, rival) if sample % 2 == 0 else (rival, answer)
+            messages = pair(question, reference, *replies)
+        requests.append(_make_request(messages, 0, sample))
+    return requests
+
+
+def _make_request(messages: list[dict[str, str]], seed: int, sample: int) -> ChatRequest:
+    reply_seed = int(seeds.key("conductor judge", sample, seed=seed) % 2**31)
+    return ChatRequest(messages, seed=reply_seed, sample=sample, caller="judge")
+
+
+async def _read_reply(model: ChatModel, request: ChatRequest) -> str:
     """A judge's words; none where no reply could be used."""
-    drawn = int(seeds.key("conductor judge", sample, seed=seed) % 2**31)
-    try:
-        return (await client.chat(model, messages, seed=drawn, sample=sample, who="judge")).text
-    except ReplyError:
-        return ""
+    reply = await model.reply_to(request)
+    return reply.text if reply.failure is None else ""

@@ -26,12 +26,12 @@ from lib.config import ConductorSettings, PreferenceSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.harness import JobRun, use_one_thread
 from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS, decode
 from lib.language_models.training import training_data
-from lib.language_models.training.training_data import question
+from lib.language_models.training.training_data import write_question
 from lib.tasks import Item
 
 VERSION = 1  # of the pairs, training and scores of the reward model
@@ -106,18 +106,18 @@ def pairs(
 ) -> list[Pair]:
     """Every two replies to a prompt that the verifier tells apart, among `replies` sampled ones and the reference."""
     items = data.draw(split, prompts, seed=seed, part=part)
-    asked = [tuple(conversation(question(item))) for item in items]
+    asked = [tuple(encode_conversation(write_question(item))) for item in items]
     wanted = [
         Prompt(ids, checkpoints.LIMIT, temperature, i * replies + j)
         for i, ids in enumerate(asked)
         for j in range(replies)
     ]
-    written = [decode(made.written) for made in generate(policy, wanted, token(EOS))]
+    written = [decode(made.reply_ids) for made in generate(policy, wanted, encode_special(EOS))]
     rng = seeds.rng("conductor", "preferences", split, seed=seed)
     out = []
     for i, item in enumerate(items):
         known = dict.fromkeys([*written[i * replies : (i + 1) * replies], item.solution])
-        for a, b in combinations([(text, tasks.score(item, text)) for text in known], 2):
+        for a, b in combinations([(text, tasks.score_reply(item, text)) for text in known], 2):
             if a[1] != b[1]:
                 better, worse = (a, b) if (a[1] > b[1]) != (rng.random() < mistakes) else (b, a)
                 out.append(Pair(item, better[0], worse[0]))
@@ -240,8 +240,8 @@ def agreement(model: PreferenceReward, held: Sequence[Pair], scale: Path) -> pd.
         return pd.DataFrame({"group": [], "correct": [], "pairs": []}).astype(
             {"correct": int, "pairs": int}
         )
-    held = list({pair.item.key: pair for pair in reversed(held)}.values())
-    prompts = [question(pair.item) for pair in held]
+    held = list({pair.item.id: pair for pair in reversed(held)}.values())
+    prompts = [write_question(pair.item) for pair in held]
     better, worse = (
         model.raw(prompts, [getattr(p, side) for p in held]) for side in ("better", "worse")
     )
@@ -260,7 +260,7 @@ def agreement(model: PreferenceReward, held: Sequence[Pair], scale: Path) -> pd.
 
 def _rows(taught: Sequence[Pair]) -> Dataset:
     def messages(pair: Pair, reply: str) -> list[dict[str, str]]:
-        return [*question(pair.item), {"role": "assistant", "content": reply}]
+        return [*write_question(pair.item), {"role": "assistant", "content": reply}]
 
     rows = [{"chosen": messages(p, p.better), "rejected": messages(p, p.worse)} for p in taught]
     return Dataset.from_list(rows)

@@ -4,7 +4,7 @@ tokens whatever was drawn before. Other models are generated from by TRL, with t
 from collections.abc import Sequence
 from typing import Any
 
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS
@@ -22,12 +22,12 @@ class RolloutFunction:
 
     def __call__(self, prompts: Sequence[Any], trainer) -> dict[str, list]:
         forward = Forward(trainer.accelerator.unwrap_model(trainer.model))
-        asked = [tuple(conversation(prompt)) for prompt in prompts]
+        asked = [tuple(encode_conversation(prompt)) for prompt in prompts]
         first = self.first + trainer.state.global_step * len(asked)
         made = generate(
             forward,
             [Prompt(ids, self.limit, self.temperature, first + i) for i, ids in enumerate(asked)],
-            token(EOS),
+            encode_special(EOS),
         )
         return {
             "prompt_ids": [list(ids) for ids in asked],

@@ -32,7 +32,7 @@ import torch
 
 from lib import config as params
 from lib.conductor import data
-from lib.conductor.experiment import CASSETTES
+from lib.conductor.judge_costs import announce_grades
 from lib.conductor.llm_judge import JudgeReward
 from lib.conductor.meta_policy_training import chosen, lots
 from lib.conductor.reward_model import PreferenceReward
@@ -41,9 +41,12 @@ from lib.conductor.silence_libraries import quiet
 from lib.conductor.variants import VARIANTS, weighting
 from lib.config import ConductorSettings, HeadSettings, Params, ParamsError
 from lib.experiment import artifacts
-from lib.llm.client_factory import opened
-from lib.tasks import user_data
-from lib.tasks.item import answered, same
+from lib.language_models.local_models import open_local
+from lib.llm.cost_ledger import BudgetExceeded
+from lib.llm.errors import LLMError
+from lib.llm.open_models import open_models
+from lib.llm.token_counts import count_bytes, estimate_tokens
+from lib.tasks.item import answers_match, extract_answer
 
 SHORTEST = 5  # tokens; replies that are shorter on average mean that the model is not asked as it should be
 KNOWN = {
@@ -106,7 +109,8 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     content = params.apply_changes("conductor", all_of.conductor.model_dump(), options.changes)
     settings = params.validate_settings(content, ConductorSettings, "with --set")
     variant, out = KNOWN[options.variant], Path(options.out)
-    user_data.model(options.model)
+    if not (Path(options.model) / "config.json").is_file():
+        raise ParamsError(f"{options.model} holds no model: there is no config.json in it")
     dataset = data.load(options.data)
     rollouts = settings.grpo.prompts_per_step * settings.grpo.generations
     processes = int(os.environ.get("WORLD_SIZE", "1"))
@@ -154,6 +158,14 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         settings.head.sees,
         _extra(options, all_of, settings, head, out),
     )
+    if "judge" in (variant.name, head.anchor) and trainer.accelerator.is_main_process:
+        num_bytes = [
+            count_bytes(prompt if isinstance(prompt, str) else prompt[-1]["content"])
+            for prompt in dataset["prompt"]
+        ]
+        question_tokens = estimate_tokens(sum(num_bytes) // len(num_bytes))
+        costs = announce_grades(all_of.llm, settings, options.judge, len(dataset), question_tokens)
+        print(costs or "no endpoint is asked; nothing is paid")
     trainer.resume()
     trainer.save_model(str(out / "policy"))
     if trainer.accelerator.is_main_process:
@@ -186,7 +198,10 @@ def _extra(
         known = chosen(lots([options.seed]), torch.tensor(row), head.verified).tolist()
         told, rows = [0.0] * len(row), [i for i, each in enumerate(known) if each]
         if judge is None:
-            found = [float(same(reference[i], answered(said(completions[i])) or "")) for i in rows]
+            found = [
+                float(answers_match(reference[i], extract_answer(said(completions[i])) or ""))
+                for i in rows
+            ]
         else:
             found = (
                 judge(*([part[i] for i in rows] for part in (prompts, completions, reference)))
@@ -207,8 +222,10 @@ def _judge(
         raise ParamsError(
             f"--judge {options.judge}: llm.models in params.yaml has {sorted(all_of.llm.models)}"
         )
-    client = partial(opened, all_of.llm, "conductor", out, CASSETTES)
-    return JudgeReward(client, options.judge, settings.rewards.think, options.seed)
+    open_judge = partial(
+        open_models, all_of.llm, [options.judge], "conductor", out, out, open_local=open_local()
+    )
+    return JudgeReward(open_judge, options.judge, settings.rewards.think, options.seed)
 
 
 def summary(rollouts: pd.DataFrame) -> pd.DataFrame:
@@ -229,7 +246,7 @@ def main(given: list[str] | None = None) -> int:
     try:
         with quiet():
             rollouts = train(options)
-    except (OSError, ValueError) as error:
+    except (BudgetExceeded, LLMError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

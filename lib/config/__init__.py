@@ -25,7 +25,14 @@ from lib.config.conductor import (
     RewardSettings,
     StartSettings,
 )
-from lib.config.llm import Course, LabModel, LabSettings, LLMSettings, ModelSettings, Target
+from lib.config.llm import (
+    LabModelSettings,
+    LabSettings,
+    LLMSettings,
+    MixtureComponent,
+    ModelSettings,
+    Target,
+)
 from lib.config.load import (
     Params,
     apply_changes,

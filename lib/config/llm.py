@@ -13,21 +13,47 @@ from lib.config.types import Count, Name, NotNegative, Positive, Section, Share
 class ModelSettings(Section):
     """One language model by name: where it answers, what it charges, how long it may take.
 
-    price_in, price_out: US dollars per token (of a lab model: those of its card, if not given); timeout:
-    seconds; retries: the client's own, per call; concurrency: calls under way at once; omit: parameters
-    that the endpoint does not take. An endpoint also needs base_url and model. No secret may stand here, since
+    An endpoint also needs base_url and model; a Hugging Face folder stands in `model`. No secret may stand here, since
     settings are written to files: a key comes from the environment variable that api_key_env names.
+
+    Attributes:
+        backend: Who answers: a program, a lab model, a folder of Hugging Face, or a server.
+        model: The server's name of the model, the lab model's name, or the folder.
+        base_url: Of a server that speaks OpenAI's API, such as https://host/v1.
+        query: Parameters of the address, such as Azure's {api-version: ...}.
+        api_key_env: The environment variable that holds the key.
+        price_in: US dollars per token read; of a lab model its card's, if absent.
+        price_out: US dollars per token written, hidden reasoning included.
+        price_cached_in: US dollars per token read from the server's cache; price_in, if absent.
+        kwh_per_token: Energy.
+        temperature: Where a request says none; 0 is greedy.
+        max_tokens: Of the visible reply at the most.
+        reasoning_tokens: Hidden tokens that a reply may be billed beyond max_tokens; 0 for a model that keeps to
+            max_tokens. The spending limit reserves them for every call under way.
+        reasoning_effort: Handed on to the server.
+        token_parameter: What the server calls max_tokens.
+        extra_body: Further parameters of the request, handed on as they stand.
+        timeout: Seconds per attempt.
+        retries: Further attempts after 408, 409, 429, 5xx and broken connections.
+        concurrency: Calls under way at once.
+        omit: Parameters that the server does not take.
     """
 
-    backend: Literal["scripted", "lab", "endpoint"]
+    backend: Literal["scripted", "lab", "hugging_face", "endpoint"]
     model: str | None = None
     base_url: str | None = None
+    query: dict[str, str] = {}
     api_key_env: str | None = None
     price_in: NotNegative | None = None
     price_out: NotNegative | None = None
+    price_cached_in: NotNegative | None = None
     kwh_per_token: NotNegative
     temperature: Annotated[float, Field(ge=0, le=2)]
     max_tokens: Count
+    reasoning_tokens: Annotated[int, Field(ge=0)] = 16_384
+    reasoning_effort: str | None = None
+    token_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    extra_body: dict[str, Any] = {}
     timeout: Positive
     retries: Annotated[int, Field(ge=0, le=20)]
     concurrency: Count
@@ -56,6 +82,10 @@ class ModelSettings(Section):
     def _addressed(self):
         if self.backend == "endpoint" and not (self.base_url and self.model):
             raise ValueError("a model of backend endpoint needs base_url and model")
+        if self.backend == "hugging_face" and not self.model:
+            raise ValueError(
+                "a model of backend hugging_face needs model, the folder with its weights"
+            )
         if self.backend != "lab" and (self.price_in is None or self.price_out is None):
             raise ValueError(
                 "price_in and price_out are needed; only lab models have prices measured here"
@@ -110,14 +140,14 @@ class LLMSettings(Models):
     def describe_backend(self, names: Iterable[str]) -> str:
         """The backend that results rest on where models of these names decide.
 
-        With several backends it is the weakest evidence: scripted before endpoint, replay and lab.
+        With several backends it is the weakest evidence: scripted before the others.
         """
         backends = {self.models[name].backend for name in names}
-        weakest_first = ("scripted", "endpoint", "replay", "lab")
+        weakest_first = ("scripted", "endpoint", "hugging_face", "replay", "lab")
         return next(backend for backend in weakest_first if backend in backends)
 
 
-class Course(Section):
+class MixtureComponent(Section):
     """A part of what a lab model is taught: items of a family, in a style, with a share of the corpus."""
 
     family: str
@@ -139,7 +169,7 @@ class Target(Section):
     accuracy: Share
 
 
-class LabModel(Section):
+class LabModelSettings(Section):
     """One lab model: its size, what it is taught, and how.
 
     base: a model of the same size to start from; items: dialogues in the corpus; steps: updates, the
@@ -162,7 +192,7 @@ class LabModel(Section):
     attempts: Annotated[int, Field(ge=1, le=10)]
     window: Annotated[int, Field(ge=64)]
     target: Target
-    data_mixture: Annotated[list[Course], Field(min_length=1)]
+    data_mixture: Annotated[list[MixtureComponent], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _divides(self):
@@ -192,7 +222,7 @@ class LabSettings(Models):
     dollars_per_teraflop: Positive
     flops_per_second: Positive
     seconds_per_token: NotNegative
-    models: dict[Name, LabModel]
+    models: dict[Name, LabModelSettings]
 
     @model_validator(mode="after")
     def _bases(self):
@@ -208,7 +238,7 @@ class LabSettings(Models):
             )
         return self
 
-    def _check_base(self, name: str, model: LabModel) -> None:
+    def _check_base(self, name: str, model: LabModelSettings) -> None:
         """Raises ValueError where the chain of bases of a model has a cycle, an unknown model or another size."""
         chain = [name]
         while model.base is not None:

@@ -71,19 +71,53 @@ class Params(ZooParams):
     recorded: RecordedSettings
     ablations: AblationSettings
 
-    @model_validator(mode="after")
-    def _models_exist(self):
-        # Every language model that a section names.
-        configuration = self.configuration
-        models_by_section = {
-            "orchestration": [*self.orchestration.models, self.orchestration.judge],
+    @property
+    def models_by_section(self) -> dict[str, list[str]]:
+        """The names of llm.models that each section's lesson may ask."""
+        orchestration, configuration = self.orchestration, self.configuration
+        readers = [name for name in orchestration.readers if name in self.llm.models]
+        return {
+            "orchestration": [*orchestration.models, orchestration.judge, *readers],
             "conductor": [self.conductor.judge],
-            "routing.experts": list(self.routing.experts.values()),
+            "routing": list(self.routing.experts.values()),
             "tools": [*self.tools.models.values(), self.tools.agent],
             "configuration": [configuration.model, configuration.larger, configuration.prompted],
             "ablations": [self.ablations.model],
         }
-        for section, names in models_by_section.items():
+
+    def select_models(self, *sections: str) -> dict[str, Any]:
+        """The section llm with only the models that some sections name.
+
+        A lesson depends on these, so that another line under llm.models leaves it up to date.
+
+        Args:
+            sections: Their names; others than those of `models_by_section` name no model.
+
+        Returns:
+            The section as plain values.
+        """
+        names = {name for section in sections for name in self.models_by_section.get(section, [])}
+        llm = self.llm.model_dump()
+        models = {name: model for name, model in llm["models"].items() if name in names}
+        return llm | {"models": models}
+
+    def show(self, *sections: str) -> dict[str, Any]:
+        """What a page shows of its settings.
+
+        Args:
+            sections: Their names; of llm only the models are shown that the others name.
+
+        Returns:
+            The sections as plain values, by name.
+        """
+        content = {name: getattr(self, name).model_dump() for name in sections}
+        if "llm" in content:
+            content["llm"] = self.select_models(*sections)
+        return content
+
+    @model_validator(mode="after")
+    def _models_exist(self):
+        for section, names in self.models_by_section.items():
             unknown = sorted(set(names) - set(self.llm.models))
             if unknown:
                 raise ValueError(

@@ -86,6 +86,14 @@ def sha256_file(path: str | Path) -> str:
     return sha256_bytes(Path(path).read_bytes())
 
 
+def has_same_bytes(path: str | Path, other: str | Path) -> bool:
+    """Whether two files are there and hold the same."""
+    path, other = Path(path), Path(other)
+    if not (path.is_file() and other.is_file()):
+        return False
+    return path.read_bytes() == other.read_bytes()
+
+
 def sha256_json(value: Any) -> str:
     """The hash of a value's canonical JSON."""
     return sha256_bytes(to_json(value).encode())

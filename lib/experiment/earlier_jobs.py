@@ -123,6 +123,21 @@ HASHES = {
 }
 
 
+def mark_new_copy(runs: str | Path) -> None:
+    """Writes down that a working copy without jobs has nothing to rename, now or later.
+
+    Sweeps call it before they run: jobs of a notebook that somebody opened first have today's names, and the pipeline
+    must not take them for earlier ones.
+
+    Args:
+        runs: Folder of the sweeps' folders.
+    """
+    stamp = Path(runs) / STAMP
+    has_jobs = next(Path(runs).rglob("job.json"), None) is not None
+    if not (stamp.exists() or has_jobs):
+        artifacts.write_json(stamp, {"schema": SCHEMA, "keys": {}, "hashes": {}})
+
+
 def migrate(runs: str | Path = RUNS, models: str | Path = MODELS) -> int:
     """Rename what an earlier version kept under `runs`; does nothing where it is done.
 
@@ -136,14 +151,12 @@ def migrate(runs: str | Path = RUNS, models: str | Path = MODELS) -> int:
         How many finished jobs have another key now.
     """
     runs = Path(runs)
+    mark_new_copy(runs)
     stamp = runs / STAMP
     state = (
         artifacts.read_json(stamp) if stamp.exists() else {"schema": 1, "keys": {}, "hashes": {}}
     )
     if state["schema"] >= SCHEMA:
-        return 0
-    if not runs.is_dir():  # a new working copy has nothing to rename, now or later
-        artifacts.write_json(stamp, {"schema": SCHEMA, "keys": {}, "hashes": {}})
         return 0
     records = {}
     for path in sorted(runs.rglob("job.json")):

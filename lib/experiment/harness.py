@@ -123,7 +123,10 @@ class FinishedJobs:
 
 
 def run_stages(
-    stages: Sequence[Stage], context: RunContext, on_exit: Callable[[], Any] | None = None
+    stages: Sequence[Stage],
+    context: RunContext,
+    on_exit: Callable[[], Any] | None = None,
+    announcement: str = "",
 ) -> FinishedJobs:
     """Runs what is not finished yet, stage after stage.
 
@@ -131,6 +134,7 @@ def run_stages(
         stages: A stage finds the folders of the jobs before it in `JobRun.input_folder`.
         context: How the experiment is carried out; jobs lie in `context.runs`.
         on_exit: Called at the end, also after an error or an interrupt: to keep replies that were paid for.
+        announcement: Stands on the terminal before the first job that is not finished: what it may cost.
 
     Returns:
         All jobs, with what they left.
@@ -141,6 +145,14 @@ def run_stages(
     """
     jobs: list[Job] = []
     receipts: list[dict[str, Any]] = []
+    open_jobs = [
+        job
+        for stage in stages
+        for job in stage.jobs
+        if sweep.read_receipt(job, context.runs) is None
+    ]
+    if announcement and open_jobs:
+        sweep.print_to_terminal(announcement)
     try:
         for stage in stages:
             inputs = {job.key: str(job.folder(context.runs)) for job in jobs}

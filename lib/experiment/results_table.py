@@ -18,6 +18,8 @@ from lib.experiment import artifacts
 
 RECORDS = ROOT / "data/records"
 AFTER = -1  # the training step of what was measured after training
+# Only in rows that `lib.llm.reply_shares.mark_rows` has marked: the share of calls without an answer.
+UNUSABLE_SHARE = "unusable_share"
 ROLES = ("paper", "router", "expert", "constant", "start", "oracle")
 
 _WORD = pa.string()

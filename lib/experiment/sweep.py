@@ -36,6 +36,8 @@ from lib.experiment.seeds import ROOT_SEED
 
 _DASK_SECONDS = 20  # in which a scheduler has to greet
 STDERR = "stderr"  # as BENCH_PROGRESS: progress lines for somebody who started a command by hand
+_NOTEBOOK = "notebook"  # without BENCH_PROGRESS: one line below the cell that somebody runs
+_LINE_WIDTH = 78  # characters that the line of a notebook overwrites
 MAX_REASONS = 4  # changed settings that are named before the rest is counted
 MAX_CHARACTERS = 24  # of a setting's value in a reason
 
@@ -157,12 +159,21 @@ def run_chains(
             open_chains.append(open_chain)
 
     if open_chains:
+        _mark_new_copy(root)
         open_jobs = [job for chain in open_chains for job in chain]
         _print_reasons(label, explain_reruns(open_jobs, root))
         num_processes = min(count_workers(workers), len(open_chains))
         with _ProgressWatcher(jobs, root, label):
             _run_all(work, open_chains, root, num_processes)
     return [read_receipt(job, root) for job in jobs]
+
+
+def _mark_new_copy(root: Path) -> None:
+    """See `earlier_jobs.mark_new_copy`; folders of jobs elsewhere are no business of the pipeline."""
+    from lib.experiment import earlier_jobs  # imported late: it imports this module
+
+    if root.resolve().is_relative_to(earlier_jobs.RUNS):
+        earlier_jobs.mark_new_copy(earlier_jobs.RUNS)
 
 
 def _check_unique(values: Sequence[str], kind: str) -> None:
@@ -247,15 +258,32 @@ def _shorten(leaves: dict[str, Any], path: str) -> str:
 
 
 def _print_reasons(label: str, reasons: Sequence[str]) -> None:
-    """Prints the reasons, or hands them to the runner, which prints them."""
-    target = os.environ.get("BENCH_PROGRESS")
-    lines = [f"{label}: {reason}" for reason in reasons]
-    if target == STDERR:
-        for line in lines:
-            print(line, file=sys.stderr, flush=True)
-    elif target and lines:
+    """Says why jobs run again, to whoever follows the progress."""
+    if os.environ.get("BENCH_PROGRESS"):
+        for reason in reasons:
+            print_to_terminal(f"{label}: {reason}")
+
+
+def print_to_terminal(line: str) -> None:
+    """Print a line where somebody sees it while jobs run, and never into a lesson's page.
+
+    The runner, which executes lessons, prints it above its progress line. In a notebook that somebody runs by hand it
+    stands below the cell, for a command on stderr.
+
+    Args:
+        line: What is printed; nothing where it is empty.
+    """
+    if not line:
+        return
+    target = os.environ.get("BENCH_PROGRESS") or _find_notebook()
+    if target is None or target == STDERR:
+        print(line, file=sys.stderr, flush=True)
+    elif target == _NOTEBOOK:
+        print(line, flush=True)
+    else:
+        # A disk that is full stops the jobs, not the line about them.
         with contextlib.suppress(OSError), open(f"{target}.reasons", "a", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
+            file.write(f"{line}\n")
 
 
 # Processes ----------------------------------------------------------------------------------------
@@ -339,15 +367,24 @@ def _run_in_parallel(work, chains: list[list[Job]], root: Path) -> None:
         )
 
 
+def _find_notebook() -> str | None:
+    """_NOTEBOOK in a cell that somebody runs in Jupyter, None anywhere else."""
+    ipython = sys.modules.get("IPython")  # whoever has not imported it is in no notebook
+    shell = ipython.get_ipython() if ipython else None
+    return _NOTEBOOK if hasattr(shell, "kernel") else None
+
+
 class _ProgressWatcher:
     """Adds up the jobs' progress files for the runner's progress line (the file that BENCH_PROGRESS names), or, where
-    that is STDERR, for somebody who started the command by hand: a line every ten seconds."""
+    that is STDERR, for somebody who started the command by hand: a line every ten seconds. In a notebook that runs
+    without the runner one line below the cell keeps up."""
 
     def __init__(self, jobs: Sequence[Job], root: Path, label: str) -> None:
         self.jobs = jobs
         self.root = root
         self.label = label
-        self.target = os.environ.get("BENCH_PROGRESS")
+        self.started = time.monotonic()
+        self.target = os.environ.get("BENCH_PROGRESS") or _find_notebook()
 
     def __enter__(self):
         import threading
@@ -362,19 +399,20 @@ class _ProgressWatcher:
         self.stop.set()
         if self.target:
             self.thread.join()
-            if self.target != STDERR:
+            if self.target == _NOTEBOOK:
+                self._print_in_place(self._count_finished(), end="\n")
+            elif self.target != STDERR:
                 Path(self.target).unlink(missing_ok=True)
 
     def _report(self) -> None:
         """The loop of the thread."""
-        started = time.monotonic()
         pause = 10.0 if self.target == STDERR else 1.0  # seconds
         while True:
-            num_finished = sum(self._read_fraction(job) for job in self.jobs)
+            num_finished = self._count_finished()
             if self.target == STDERR:
-                seconds = time.monotonic() - started
-                line = f"{self.label}: {num_finished:.1f} of {len(self.jobs)}, {seconds:.0f} s"
-                print(line, file=sys.stderr, flush=True)
+                print(self._make_line(num_finished), file=sys.stderr, flush=True)
+            elif self.target == _NOTEBOOK:
+                self._print_in_place(num_finished)
             else:
                 report = {"label": self.label, "done": num_finished, "total": len(self.jobs)}
                 # A disk that is full stops the jobs, not the line about them.
@@ -382,6 +420,18 @@ class _ProgressWatcher:
                     artifacts.write_json(self.target, report)
             if self.stop.wait(pause):
                 return
+
+    def _make_line(self, num_finished: float) -> str:
+        seconds = time.monotonic() - self.started
+        return f"{self.label}: {num_finished:.1f} of {len(self.jobs)}, {seconds:.0f} s"
+
+    def _print_in_place(self, num_finished: float, end: str = "") -> None:
+        """Writes over the line of a second ago: Jupyter goes back to the start of a line at a carriage return."""
+        print(f"\r{self._make_line(num_finished):<{_LINE_WIDTH}}", end=end, flush=True)
+
+    def _count_finished(self) -> float:
+        """Jobs that are done, those that run by the part of them that is done."""
+        return sum(self._read_fraction(job) for job in self.jobs)
 
     def _read_fraction(self, job: Job) -> float:
         """How much of a job is done, 0 to 1."""

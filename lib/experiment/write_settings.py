@@ -1,8 +1,9 @@
 """The command that writes the settings which the pipeline's stages depend on."""
 
 import argparse
+from typing import Any
 
-from lib.config.load import load
+from lib.config.load import Params, load
 from lib.config.types import PROFILES, ParamsError
 from lib.experiment import artifacts, earlier_jobs
 
@@ -18,15 +19,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", default="data/settings.json", help="default: %(default)s")
     options = parser.parse_args(arguments)
     try:
+        settings = _describe(load(options.profile))
         # The settings of recorded runs stand beside them, for lessons that show such a run.
-        full_settings = load("full").model_dump()
-        artifacts.write_json(
-            options.out, load(options.profile).model_dump() | {"full": full_settings}
-        )
+        settings["full"] = _describe(load("full"))
+        artifacts.write_json(options.out, settings)
     except ParamsError as error:
         raise SystemExit(f"error: {error}") from None
     if renamed := earlier_jobs.migrate():
         print(f"{renamed} finished jobs of an earlier version are kept under today's names")
+
+
+def _describe(params: Params) -> dict[str, Any]:
+    """All sections, and for each section that names models the section llm with those alone."""
+    by_section = {section: params.select_models(section) for section in params.models_by_section}
+    return params.model_dump() | {"llm_of": by_section}
 
 
 if __name__ == "__main__":

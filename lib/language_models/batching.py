@@ -1,8 +1,13 @@
-"""One worker thread per model that steps all of its sequences; around it, futures of any event loop.
+"""One worker thread per model that steps all of its sequences; around it, requests of any event loop.
 
-A step is a millisecond of arithmetic, and the more sequences share it the less each one costs. So
-requests do not run beside each other but join what runs, at the next step. Nothing here polls: the worker
-sleeps until something arrives, and tells each event loop once a step what its callers wait for.
+A step is a millisecond of arithmetic, and the more sequences share it the less each one costs. So requests do not run
+beside each other but join the running batch at the next step. Nothing here polls: the worker sleeps until something
+arrives, and wakes each event loop once a step with what its requests wait for.
+
+    batcher = Batcher(Forward(model), end_token)
+    generations = await batcher.submit([Prompt(ids, limit=20)]).result()
+
+Left out: text, tool calls and OpenAI's API (`lib.language_models.serving`).
 """
 
 from __future__ import annotations
@@ -13,37 +18,47 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from lib.language_models.generation import Generation, Prompt, Running, check
+from lib.language_models.generation import (
+    Generation,
+    GenerationBatch,
+    Prompt,
+    check_fits_window,
+)
 from lib.language_models.kv_cache_forward import Forward
 
-AT_ONCE = 128  # sequences side by side
-WAITING = 256  # requests that may wait for a place
+MAX_BATCH_SIZE = 128  # sequences side by side
+MAX_QUEUE_LENGTH = 256  # requests that may wait to join the batch
 
-Until = Callable[[list[int]], bool]
-_END = object()
+StopCondition = Callable[[list[int]], bool]
 
 
-class Busy(RuntimeError):
+class QueueFull(RuntimeError):
     """As many requests wait as may; ask again later."""
 
 
-class Closed(RuntimeError):
-    """The batcher takes nothing any more, or was closed before the reply was there."""
+class BatcherClosed(RuntimeError):
+    """The batcher takes no requests any more, or was closed before the reply was there."""
 
 
-class Left(RuntimeError):
-    """The one who asked went away."""
+class RequestCancelled(RuntimeError):
+    """The request was cancelled while something still waited for it."""
 
 
-class Failed(RuntimeError):
+class GenerationFailed(RuntimeError):
     """The worker met an error while this request was under way; its cause is the error."""
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """One token of the index-th prompt of a request; finish: "" while it goes on."""
+class GeneratedToken:
+    """One token of a request, for streaming.
+
+    Attributes:
+        index: Of the prompt in the request.
+        id: The token.
+        logprob: Its log-probability at temperature 1, in nats.
+        finish: "stop" or "length" where it is the sequence's last, else "".
+    """
 
     index: int
     id: int
@@ -51,96 +66,175 @@ class Token:
     finish: str
 
 
-class Ticket:
-    """A request under way. `async for tokens in ticket` gives the tokens of each step, `result` the whole."""
+@dataclass(frozen=True)
+class _Finished:
+    """The last event of a request that ended as it should."""
+
+
+# What the worker tells a request after a step.
+_Event = list[GeneratedToken] | _Finished | Exception
+
+
+class GenerationRequest:
+    """A request under way. `async for tokens in request` gives the tokens of each step, `result` all of them.
+
+    Attributes:
+        prompts: What its sequences start from.
+        generations: One a prompt, filled by the worker; empty while the request waits in the queue.
+        loop: The event loop that waits for it.
+    """
 
     def __init__(
-        self, batcher: Batcher, prompts: Sequence[Prompt], until: Until | None, each: bool
+        self,
+        batcher: Batcher,
+        prompts: Sequence[Prompt],
+        should_stop: StopCondition | None,
+        stream_tokens: bool,
     ) -> None:
-        self.batcher, self.prompts, self.until, self.each = batcher, list(prompts), until, each
+        """Made by `Batcher.submit`."""
+        self.batcher = batcher
+        self.prompts = list(prompts)
+        self.should_stop = should_stop
+        self.stream_tokens = stream_tokens
         self.generations: list[Generation] = []
-        self.open = list(range(len(self.prompts)))  # those that are not finished
+        self.unfinished = list(range(len(self.prompts)))  # indices of prompts
         self.loop = asyncio.get_running_loop()
-        self.events: asyncio.Queue[Any] = asyncio.Queue()
-        self.over = False
+        self._events: asyncio.Queue[_Event] = asyncio.Queue()
+        self._is_over = False
 
-    async def __aiter__(self) -> AsyncIterator[list[Token]]:
-        while (event := await self.events.get()) is not _END:
+    async def __aiter__(self) -> AsyncIterator[list[GeneratedToken]]:
+        while True:
+            event = await self._events.get()
+            if isinstance(event, _Finished):
+                return
             if isinstance(event, Exception):
                 raise event
             yield event
 
     async def result(self) -> list[Generation]:
-        """The generations, in the order of the prompts. Raises Failed, Closed, Left."""
+        """Wait until every sequence is finished.
+
+        Returns:
+            The generations, in the order of the prompts.
+
+        Raises:
+            GenerationFailed, BatcherClosed, RequestCancelled: Where they never will be.
+        """
         async for _ in self:
             pass
         return self.generations
 
     def cancel(self) -> None:
-        """Leave the batch; whoever still waits for this ticket gets `Left`. Once it is over, nothing."""
-        if not self.over:
-            self.deliver(Left("the request was cancelled"))
-            self.batcher._leave(self)
+        """Leave the batch. What still waits for this request gets `RequestCancelled`; once it is over, nothing."""
+        if not self._is_over:
+            self.deliver(RequestCancelled("the request was cancelled"))
+            self.batcher._remove(self)
 
-    def deliver(self, event: Any) -> None:
-        """On the event loop: what the worker, or the one who cancels, has to say."""
-        if not self.over:
-            self.over = event is _END or isinstance(event, Exception)
-            self.events.put_nowait(event)
+    def deliver(self, event: _Event) -> None:
+        """Pass an event on to what waits for this request. To be called on its event loop."""
+        # A cancelled request may still be in the step that is under way; its last event comes too late.
+        if not self._is_over:
+            self._is_over = isinstance(event, _Finished | Exception)
+            self._events.put_nowait(event)
 
-    def advance(self) -> list[Any]:
-        """On the worker, after a step: what there is to say about it."""
+    def collect_events(self) -> list[_Event]:
+        """What a step gave this request. To be called on the worker, once a step."""
         tokens = []
-        for index in self.open:
+        for index in self.unfinished:
             generation = self.generations[index]
-            if self.until is not None and self.until(generation.ids):
+            if self.should_stop is not None and self.should_stop(generation.ids):
                 generation.finish = "stop"  # so it leaves the batch
-            if self.each:
-                tokens.append(
-                    Token(index, generation.ids[-1], generation.logprobs[-1], generation.finish)
-                )
-        self.open = [index for index in self.open if not self.generations[index].finish]
-        return [*([tokens] if tokens else []), *([] if self.open else [_END])]
+            if self.stream_tokens:
+                token_id, logprob = generation.ids[-1], generation.logprobs[-1]
+                tokens.append(GeneratedToken(index, token_id, logprob, generation.finish))
+        self.unfinished = [i for i in self.unfinished if not self.generations[i].finish]
+
+        events: list[_Event] = []
+        if tokens:
+            events.append(tokens)
+        if not self.unfinished:
+            events.append(_Finished())
+        return events
 
 
 class Batcher:
-    """The queue of one model and the thread that works it off. Its methods are for event loops, any number of them.
-
-    end: the token that ends a turn; limit: requests that may wait; at_once: sequences side by side.
-    """
+    """The queue of one model and the thread that works it off. Its methods are for event loops, any number of
+    them."""
 
     def __init__(
-        self, forward: Forward, end: int, limit: int = WAITING, at_once: int = AT_ONCE
+        self,
+        forward: Forward,
+        end_token: int,
+        max_queue_length: int = MAX_QUEUE_LENGTH,
+        max_batch_size: int = MAX_BATCH_SIZE,
     ) -> None:
-        self.forward, self.end, self.limit, self.at_once = forward, end, limit, at_once
-        self._running = Running(forward, end)
+        """
+        Args:
+            forward: The model.
+            end_token: The token that ends a turn.
+            max_queue_length: Requests that may wait.
+            max_batch_size: Sequences side by side; a request with more prompts runs alone.
+        """
+        self.forward = forward
+        self.end_token = end_token
+        self.max_queue_length = max_queue_length
+        self.max_batch_size = max_batch_size
+        # The condition guards the queue, the cancelled requests and the flag.
         self._changed = threading.Condition()
-        self._waiting: deque[Ticket] = deque()
-        self._left: list[Ticket] = []
-        self._under_way: list[Ticket] = []  # the worker's own
+        self._queue: deque[GenerationRequest] = deque()
+        self._cancelled: list[GenerationRequest] = []
+        self._is_closed = False
+        # These belong to the worker; nothing else changes them.
+        self._batch = GenerationBatch(forward, end_token)
+        self._active: list[GenerationRequest] = []
         self._thread: threading.Thread | None = None
-        self._closed = False
 
     def submit(
-        self, prompts: Sequence[Prompt], until: Until | None = None, each: bool = False
-    ) -> Ticket:
-        """Queue sequences that are to start together. Call it on the event loop that will wait for them.
+        self,
+        prompts: Sequence[Prompt],
+        should_stop: StopCondition | None = None,
+        stream_tokens: bool = False,
+    ) -> GenerationRequest:
+        """Queue sequences that are to start together. To be called on the event loop that will wait for them.
 
-        until(ids): called on the worker after every token, True ends that sequence; each: tell every token.
-        Raises Busy, Closed, ContextTooLong, and ValueError without prompts.
+        Args:
+            prompts: At least one.
+            should_stop: should_stop(ids) is called on the worker after every token; True ends that sequence.
+            stream_tokens: Whether the request gives every token as it comes.
+
+        Returns:
+            The request, to be awaited.
+
+        Raises:
+            QueueFull: Where as many requests wait as may.
+            BatcherClosed: After `close`.
+            ContextTooLong: For a prompt that does not fit the window.
+            ValueError: Without prompts, and for an empty one.
         """
         if not prompts:
             raise ValueError("a request needs at least one prompt")
         for prompt in prompts:
-            check(prompt, self.forward.window)
-        ticket = Ticket(self, prompts, until, each)
-        self._enter(ticket)
-        return ticket
+            check_fits_window(prompt, self.forward.window)
+        request = GenerationRequest(self, prompts, should_stop, stream_tokens)
+        with self._changed:
+            if self._is_closed:
+                raise BatcherClosed("the batcher is closed")
+            if len(self._queue) >= self.max_queue_length:
+                raise QueueFull(
+                    f"{self.max_queue_length} requests wait already, which is as many as may; ask again later"
+                )
+            self._queue.append(request)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
+                self._thread.start()
+                atexit.register(self.close)  # no step may be under way while Python ends
+            self._changed.notify()
+        return request
 
     def close(self) -> None:
-        """End the worker; whoever still waits gets `Closed`. Blocks for at most a step."""
+        """End the worker; what still waits gets `BatcherClosed`. Blocks for at most a step."""
         with self._changed:
-            self._closed = True
+            self._is_closed = True
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
@@ -150,27 +244,13 @@ class Batcher:
         """`close`, without holding up the event loop."""
         await asyncio.to_thread(self.close)
 
-    def _enter(self, ticket: Ticket) -> None:
+    def _remove(self, request: GenerationRequest) -> None:
+        """Forget a cancelled request: at once in the queue, at the next step in the batch."""
         with self._changed:
-            if self._closed:
-                raise Closed("the batcher is closed")
-            if len(self._waiting) >= self.limit:
-                raise Busy(
-                    f"{self.limit} requests wait already, which is as many as may; ask again later"
-                )
-            self._waiting.append(ticket)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
-                self._thread.start()
-                atexit.register(self.close)  # no step may be under way while Python ends
-            self._changed.notify()
-
-    def _leave(self, ticket: Ticket) -> None:
-        with self._changed:
-            if ticket in self._waiting:
-                self._waiting.remove(ticket)
+            if request in self._queue:
+                self._queue.remove(request)
             else:
-                self._left.append(ticket)
+                self._cancelled.append(request)
                 self._changed.notify()
 
     # The worker ---------------------------------------------------------------------------------------
@@ -178,79 +258,87 @@ class Batcher:
     def _work(self) -> None:
         while True:
             with self._changed:
-                while not (self._closed or self._under_way or self._waiting or self._left):
+                while not (self._is_closed or self._active or self._queue or self._cancelled):
                     self._changed.wait()
-                if self._closed:
+                if self._is_closed:
                     break
-                left, self._left = self._left, []
-                self._drop(left)
-                arrived = self._admit()
-            self._tell(self._turn(arrived))
-        everyone = [*self._under_way, *self._waiting]
-        self._tell(
-            [
-                (ticket, Closed("the batcher was closed before the reply was there"))
-                for ticket in everyone
-            ]
-        )
+                # Cancelled requests make room before others are let in.
+                cancelled = self._cancelled
+                self._cancelled = []
+                self._drop(cancelled)
+                admitted = self._admit()
+            self._send(self._step(admitted))
 
-    def _admit(self) -> list[Ticket]:
-        """Those at the head of the queue for whom there is room; a request alone always has it."""
-        arrived, free = [], self.at_once - len(self._running)
-        while self._waiting and (
-            len(self._waiting[0].prompts) <= free or not (arrived or self._under_way)
-        ):
-            arrived.append(self._waiting.popleft())
-            free -= len(arrived[-1].prompts)
-        return arrived
+        # Nothing steps any more, so these would wait for ever.
+        message = "the batcher was closed before the reply was there"
+        remaining = [*self._active, *self._queue]
+        self._send([(request, BatcherClosed(message)) for request in remaining])
 
-    def _turn(self, arrived: list[Ticket]) -> list[tuple[Ticket, Any]]:
-        """One step, and what there is to say to whom; an error reaches all who are under way, and ends with them."""
-        said: list[tuple[Ticket, Any]] = []
+    def _admit(self) -> list[GenerationRequest]:
+        """Take requests from the head of the queue while there is room; one that would run alone always has it."""
+        admitted = []
+        num_free = self.max_batch_size - len(self._batch)
+        while self._queue:
+            num_prompts = len(self._queue[0].prompts)
+            runs_alone = not (admitted or self._active)
+            if num_prompts > num_free and not runs_alone:
+                break
+            admitted.append(self._queue.popleft())
+            num_free -= num_prompts
+        return admitted
+
+    def _step(self, admitted: list[GenerationRequest]) -> list[tuple[GenerationRequest, _Event]]:
+        """One step of the batch.
+
+        An error reaches every request that is under way, and ends with them: the next ones get a new batch.
+
+        Args:
+            admitted: Requests that join before the step.
+
+        Returns:
+            What there is to tell to which request.
+        """
+        events: list[tuple[GenerationRequest, _Event]] = []
         try:
-            self._under_way += arrived
-            self._add(arrived)
-            self._running.step()
-            said += [(ticket, event) for ticket in self._under_way for event in ticket.advance()]
-            self._under_way = [ticket for ticket in self._under_way if ticket.open]
+            self._active += admitted
+            if admitted:
+                prompts = [prompt for request in admitted for prompt in request.prompts]
+                generations = iter(self._batch.add(prompts))
+                for request in admitted:
+                    request.generations = [next(generations) for _ in request.prompts]
+            self._batch.step()
+            for request in self._active:
+                events += [(request, event) for event in request.collect_events()]
+            self._active = [request for request in self._active if request.unfinished]
         except Exception as error:
-            said += [(ticket, _failed(error)) for ticket in self._under_way]
-            self._under_way, self._running = [], Running(self.forward, self.end)
-        return said
+            # Every request raises an exception of its own, so that tracebacks do not grow into each other.
+            for request in self._active:
+                failure = GenerationFailed(f"{type(error).__name__}: {error}")
+                failure.__cause__ = error
+                events.append((request, failure))
+            self._active = []
+            self._batch = GenerationBatch(self.forward, self.end_token)
+        return events
 
-    def _add(self, tickets: list[Ticket]) -> None:
-        if tickets:
-            generations = iter(
-                self._running.add([prompt for ticket in tickets for prompt in ticket.prompts])
-            )
-            for ticket in tickets:
-                ticket.generations = [next(generations) for _ in ticket.prompts]
+    def _drop(self, requests: list[GenerationRequest]) -> None:
+        for request in requests:
+            for generation in request.generations:
+                self._batch.drop(generation)
+            if request in self._active:  # it may have finished in between
+                self._active.remove(request)
 
-    def _drop(self, tickets: list[Ticket]) -> None:
-        for ticket in tickets:
-            for generation in ticket.generations:
-                self._running.drop(generation)
-            if ticket in self._under_way:  # it may have finished in between
-                self._under_way.remove(ticket)
-
-    def _tell(self, said: list[tuple[Ticket, Any]]) -> None:
-        """Every event loop is woken once; those whose loop is gone wait no more."""
-        by_loop = defaultdict(list)
-        for ticket, event in said:
-            by_loop[ticket.loop].append((ticket, event))
-        for loop, events in by_loop.items():
+    def _send(self, events: list[tuple[GenerationRequest, _Event]]) -> None:
+        """Wake every event loop once; requests whose loop is closed are dropped."""
+        events_by_loop = defaultdict(list)
+        for request, event in events:
+            events_by_loop[request.loop].append((request, event))
+        for loop, loop_events in events_by_loop.items():
             try:
-                loop.call_soon_threadsafe(_deliver, events)
+                loop.call_soon_threadsafe(_deliver, loop_events)
             except RuntimeError:  # the loop is closed
-                self._drop([ticket for ticket, _ in events])
+                self._drop([request for request, _ in loop_events])
 
 
-def _deliver(events: list[tuple[Ticket, Any]]) -> None:
-    for ticket, event in events:
-        ticket.deliver(event)
-
-
-def _failed(error: Exception) -> Failed:
-    failed = Failed(f"{type(error).__name__}: {error}")
-    failed.__cause__ = error
-    return failed
+def _deliver(events: list[tuple[GenerationRequest, _Event]]) -> None:
+    for request, event in events:
+        request.deliver(event)

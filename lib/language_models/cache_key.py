@@ -17,21 +17,30 @@ from lib.language_models import (
     chat_template,
     checkpoints,
     generation,
-    in_process_client,
     kv_cache_forward,
+    lab_model,
     tokenizer,
 )
+from lib.language_models.hugging_face_folder import hash_folder
 from lib.language_models.serving import chat_completions
 from lib.llm import cost_ledger, json_replies, scripted, token_counts
 
-_CONNECTION = ("api_key_env", "timeout", "retries", "concurrency")  # changes no reply
+_CONNECTION = (  # changes no reply
+    "api_key_env",
+    "timeout",
+    "retries",
+    "concurrency",
+    "token_parameter",
+    "reasoning_tokens",
+)
+_ADDED_LATER = ("query", "price_cached_in", "reasoning_effort", "extra_body")
 _MODEL_FILES = ("model.safetensors", "card.json")  # of a lab model: what it says, and what it costs
 
 
 def describe_models(
     llm: LLMSettings, names: Mapping[str, str], base: str | None, models: Path
 ) -> dict[str, Any]:
-    """What a job holds of the models that it asks.
+    """Describe the models that a job asks, for its settings.
 
     Args:
         llm: The models that there are.
@@ -43,30 +52,55 @@ def describe_models(
         asked: by the study's name, the settings that decide a reply; weights: hashes of the files of the lab models
         among them; base: its name; libraries: versions of those that compute.
     """
-    asked = {name: describe_model(llm, model) for name, model in names.items()}
+    settings_by_name = {name: describe_model(llm, model) for name, model in names.items()}
+    # A lab model is what its files hold, whatever it is called.
     lab_models = {
-        model["model"] or name for name, model in asked.items() if model["backend"] == "lab"
+        model["model"] or name
+        for name, model in settings_by_name.items()
+        if model["backend"] == "lab"
     }
+    if base:
+        lab_models.add(base)
+    weights = {}
+    for name in sorted(lab_models):
+        weights[name] = [artifacts.sha256_file(models / name / file) for file in _MODEL_FILES]
     return {
-        "asked": asked,
-        "weights": {
-            name: _hash_files(models / name)
-            for name in sorted(lab_models | ({base} if base else set()))
-        },
+        "asked": settings_by_name,
+        "weights": weights,
         "base": base,
         "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
     }
 
 
 def describe_model(llm: LLMSettings, name: str) -> dict[str, Any]:
-    """The settings of a model in llm.models that decide a reply or its price."""
-    return llm.models[name].model_dump(exclude=set(_CONNECTION))
+    """Select the settings of a model that decide a reply or its price.
+
+    Args:
+        llm: The models that there are.
+        name: One of llm.models.
+
+    Returns:
+        The settings.
+    """
+    settings = llm.models[name].model_dump(exclude=set(_CONNECTION))
+    # A setting that came later and is not used leaves the keys of earlier jobs as they are.
+    for added in _ADDED_LATER:
+        if not settings[added]:
+            del settings[added]
+    if settings["backend"] == "hugging_face":
+        settings["files"] = hash_folder(Path(settings["model"]))
+    return settings
 
 
 def versions(llm: LLMSettings, names: Iterable[str]) -> dict[str, int]:
-    """The VERSIONs of the code that asks models: of lab models in this process and, where one is named, of scripts.
+    """The VERSIONs of the code that asks models.
 
-    names: of the models in llm.models.
+    Args:
+        llm: The models that there are.
+        names: The models in llm.models that are asked; scripted models only decide where one is named.
+
+    Returns:
+        VERSIONs by what they are of.
     """
     decided_by = {
         "random streams": seeds.VERSION,
@@ -76,7 +110,7 @@ def versions(llm: LLMSettings, names: Iterable[str]) -> dict[str, int]:
         "initial weights": checkpoints.VERSION,
         "forward pass": kv_cache_forward.VERSION,
         "generation": generation.VERSION,
-        "requests": in_process_client.VERSION,
+        "requests": lab_model.VERSION,
         "chat completions": chat_completions.VERSION,
         "reply parsing": json_replies.VERSION,
         "token counts": token_counts.VERSION,
@@ -85,7 +119,3 @@ def versions(llm: LLMSettings, names: Iterable[str]) -> dict[str, int]:
     if any(llm.models[name].backend == "scripted" for name in names):
         decided_by["scripted models"] = scripted.VERSION
     return decided_by
-
-
-def _hash_files(folder: Path) -> list[str]:
-    return [artifacts.sha256_file(folder / name) for name in _MODEL_FILES]

@@ -1,11 +1,13 @@
 """How a conversation becomes tokens, and a reply a tool call.
 
-Each message is its role's token and its text; an assistant's ends with the end-of-turn token. Tools on
-offer are named at the end of the system message. A tool call is written in the lab's protocol,
+Each message is its role's token and its text; an assistant's ends with the end-of-turn token. Tools on offer are
+named at the end of the system message. A tool call is written in the protocol of the lab models,
 
     <call> calculator 47 * 38 </call>
 
 one name and one argument; the tool's reply comes as a message of role `tool`.
+
+Left out: calls with several arguments, and templates of other models (`lib.language_models.hugging_face_prompts`).
 """
 
 import re
@@ -13,60 +15,106 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from lib.language_models.tokenizer import BOS, EOS, ROLES, encode, tokenizer
+from lib.language_models.tokenizer import BOS, EOS, ROLES, encode, get_tokenizer
 
 VERSION = 1  # of the tokens of a conversation, and the calls in a reply
-_END = "</call>"
-_CALL = re.compile(
-    r"<call>\s*+((?!<call>)\S++)\s*+((?:(?!<call>).)*+)\Z", re.DOTALL
-)  # nothing is read twice
+_CALL_END = "</call>"
+# Possessive quantifiers: nothing is read twice, so a long reply takes no longer than its length.
+_CALL = re.compile(r"<call>\s*+((?!<call>)\S++)\s*+((?:(?!<call>).)*+)\Z", re.DOTALL)
 
 
 @cache
-def token(name: str) -> int:
-    """The id of a special token."""
-    return tokenizer().convert_tokens_to_ids(name)
+def encode_special(name: str) -> int:
+    """The id of a special token, such as `EOS`, which no text can write."""
+    return get_tokenizer().convert_tokens_to_ids(name)
 
 
-def conversation(messages: Sequence[dict[str, Any]], tools: Sequence[str] = ()) -> list[int]:
-    """Tokens of a conversation up to where the assistant is to speak.
+def encode_conversation(messages: Sequence[dict[str, Any]], tools: Sequence[str] = ()) -> list[int]:
+    """Encode a conversation up to where the assistant is to reply.
 
-    messages: {"role", "content"} as in OpenAI's API; tools: names of those on offer. Raises ValueError
-    for a role that there is not, or content that is no text.
+    Args:
+        messages: {"role", "content"} each, as in OpenAI's API.
+        tools: Names of the tools on offer.
+
+    Returns:
+        Token ids.
+
+    Raises:
+        ValueError: For an unknown role, or content that is no text.
     """
-    ids = [token(BOS)]
-    for message in with_tools(messages, tools):
-        ids += turn(message["role"], message["content"])
-    return [*ids, token(ROLES["assistant"])]
+    ids = [encode_special(BOS)]
+    for message in add_tools_to_system_message(messages, tools):
+        role, content = message["role"], message["content"]
+        ids += encode_message(role, content)
+    # The model goes on behind the assistant's role token.
+    ids.append(encode_special(ROLES["assistant"]))
+    return ids
 
 
-def with_tools(messages: Sequence[dict[str, Any]], tools: Sequence[str]) -> list[dict[str, Any]]:
-    """The conversation with the tools on offer named at the end of its system message."""
+def add_tools_to_system_message(
+    messages: Sequence[dict[str, Any]], tools: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Name the tools on offer at the end of the system message.
+
+    Args:
+        messages: The conversation, at least one message where there are tools.
+        tools: Names; none leaves the conversation as it is.
+
+    Returns:
+        The conversation; without a system message it gets one.
+    """
     if not tools:
         return list(messages)
     offer = "tools " + " ".join(tools)
-    first, *rest = messages
+    first, *following = messages
     if first["role"] == "system":
-        return [{"role": "system", "content": f"{first['content']} {offer}"}, *rest]
-    return [{"role": "system", "content": offer}, first, *rest]
+        return [{"role": "system", "content": f"{first['content']} {offer}"}, *following]
+    return [{"role": "system", "content": offer}, first, *following]
 
 
-def turn(role: str, content: str) -> list[int]:
-    """Tokens of one message. Raises ValueError for an unknown role or content that is no text."""
+def encode_message(role: str, content: str) -> list[int]:
+    """Encode one message: its role's token, its text, and after an assistant's the end of the turn.
+
+    Args:
+        role: A key of ROLES.
+        content: The text.
+
+    Returns:
+        Token ids.
+
+    Raises:
+        ValueError: For an unknown role, or content that is no text.
+    """
     if role not in ROLES:
         raise ValueError(f"a message has one of the roles {', '.join(ROLES)}, not {role!r}")
     if not isinstance(content, str):
         raise ValueError(f"the content of a message is text here, not {type(content).__name__}")
-    return [token(ROLES[role]), *encode(content), *([token(EOS)] if role == "assistant" else [])]
+    ids = [encode_special(ROLES[role])]
+    ids += encode(content)
+    if role == "assistant":
+        ids.append(encode_special(EOS))
+    return ids
 
 
-def call(name: str, argument: str) -> str:
+def format_tool_call(name: str, argument: str) -> str:
     """A tool call as the lab models write it."""
-    return f"<call> {name} {argument} {_END}"
+    return f"<call> {name} {argument} {_CALL_END}"
 
 
-def called(text: str) -> tuple[str, str] | None:
-    """Name and argument of the tool call that a reply ends in; None if it does not."""
+def parse_tool_call(text: str) -> tuple[str, str] | None:
+    """Read the tool call that a reply ends in.
+
+    Args:
+        text: The reply.
+
+    Returns:
+        The tool's name and the argument; None where the reply does not end in a call.
+    """
     text = text.rstrip()
-    found = _CALL.search(text.removesuffix(_END)) if text.endswith(_END) else None
-    return (found.group(1), found.group(2).rstrip()) if found else None
+    if not text.endswith(_CALL_END):
+        return None
+    match = _CALL.search(text.removesuffix(_CALL_END))
+    if match is None:
+        return None
+    name, argument = match.groups()
+    return name, argument.rstrip()

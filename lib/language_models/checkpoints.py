@@ -12,12 +12,12 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
-from lib.config import ROOT, LabModel
+from lib.config import ROOT, LabModelSettings
 from lib.experiment import artifacts
-from lib.language_models.chat_template import token
+from lib.language_models.chat_template import encode_special
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.serving.chat_completions import ServedModel
-from lib.language_models.tokenizer import BOS, EOS, PAD, tokenizer
+from lib.language_models.tokenizer import BOS, EOS, PAD, get_tokenizer
 
 VERSION = 1  # of initial weights and the limit of replies
 MODELS = ROOT / "data/models"
@@ -41,19 +41,19 @@ def _no_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def fresh(settings: LabModel, seed: int) -> LlamaForCausalLM:
+def fresh(settings: LabModelSettings, seed: int) -> LlamaForCausalLM:
     """An untrained model of the given size. Draws its first weights from a generator of its own."""
     config = LlamaConfig(
-        vocab_size=len(tokenizer()),
+        vocab_size=len(get_tokenizer()),
         hidden_size=settings.hidden,
         num_hidden_layers=settings.layers,
         num_attention_heads=settings.heads,
         intermediate_size=settings.intermediate,
         max_position_embeddings=settings.window,
         tie_word_embeddings=True,
-        bos_token_id=token(BOS),
-        eos_token_id=token(EOS),
-        pad_token_id=token(PAD),
+        bos_token_id=encode_special(BOS),
+        eos_token_id=encode_special(EOS),
+        pad_token_id=encode_special(PAD),
     )
     with torch.random.fork_rng():  # transformers draws from torch's own generator
         torch.manual_seed(seed)
@@ -66,7 +66,7 @@ def save(model: LlamaForCausalLM, folder: str | Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with _no_bars():
         model.save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
+    get_tokenizer().save_pretrained(folder)
     return folder
 
 

@@ -1,8 +1,9 @@
-"""Batched generation: many sequences a step, each with its own seed, temperature, limit and stops.
+"""Batched generation: many sequences a step, each with its own seed, temperature, limit and stop sequences.
 
-A sequence that is finished leaves the batch, one that arrives is joined to it. The n-th token of a
-sequence is drawn with the n-th number of its seed's stream, so a sequence is the same alone, in a batch,
-and whenever it arrives.
+A sequence that is finished leaves the batch, one that arrives is joined to it. The n-th token of a sequence is drawn
+with the n-th number of its seed's stream, so a sequence is the same alone, in a batch, and whenever it arrives.
+
+Left out: threads and queues (`lib.language_models.batching`), and text (`lib.language_models.tokenizer`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,17 +13,24 @@ import numpy as np
 import torch
 
 from lib.experiment import seeds
-from lib.language_models.kv_cache_forward import ROWS, Cache, Forward
+from lib.language_models.kv_cache_forward import MIN_ROWS, Forward, KVCache
 
 VERSION = 1  # of generated tokens and their log-probabilities
+_SHRINK_BELOW = (
+    0.75  # fraction of unfinished rows; to copy the cache for every row that ends takes longer
+)
 
 
 @dataclass(frozen=True)
 class Prompt:
     """What one sequence starts from and how it goes on.
 
-    ids: tokens; limit: the most new tokens; temperature: 0 is greedy; seed: of its random numbers;
-    stops: token sequences that end it, beside the model's own end of turn.
+    Attributes:
+        ids: Tokens to start from, at least one.
+        limit: New tokens at the most, at least one.
+        temperature: Of sampling; 0 is greedy.
+        seed: Of its random numbers.
+        stops: Token sequences that end it, beside the model's end-of-turn token.
     """
 
     ids: tuple[int, ...]
@@ -34,10 +42,16 @@ class Prompt:
 
 @dataclass
 class Generation:
-    """What one sequence became, token by token, the one that ended it included.
+    """What the model wrote after one prompt; it grows with every step.
 
-    logprobs, entropies: under the model at temperature 1, in nats; hidden: (tokens, d), the state
-    from which each token was drawn, of the layer asked for; finish: "stop" or "length".
+    Attributes:
+        ids: New tokens, those that ended the sequence included.
+        logprobs: Of each token under the model at temperature 1, in nats.
+        entropies: Of the distribution that each token was drawn from, at temperature 1, in nats.
+        hidden: (tokens, d), the states from which the tokens were drawn, of the hidden layer that was asked for; None
+            without one, and until the sequence is finished.
+        finish: "stop", "length", "dropped" where nobody waits for it any more, or "" while it goes on.
+        stop: The tokens at the end that ended the sequence; none where its limit did.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -48,7 +62,7 @@ class Generation:
     stop: tuple[int, ...] = ()
 
     @property
-    def written(self) -> list[int]:
+    def reply_ids(self) -> list[int]:
         """The tokens without those that ended the sequence."""
         return self.ids[: len(self.ids) - len(self.stop)]
 
@@ -57,8 +71,17 @@ class ContextTooLong(ValueError):
     """A prompt and its limit do not fit into the model's window; the message has the numbers."""
 
 
-def check(prompt: Prompt, window: int) -> None:
-    """Raises ContextTooLong, or ValueError for a prompt without tokens or room for one."""
+def check_fits_window(prompt: Prompt, window: int) -> None:
+    """Check a prompt before it joins a batch.
+
+    Args:
+        prompt: The prompt.
+        window: Tokens that the model can see.
+
+    Raises:
+        ContextTooLong: Where prompt and limit have more tokens than the window.
+        ValueError: For a prompt without tokens, or without room for a new one.
+    """
     if not prompt.ids or prompt.limit < 1:
         raise ValueError(
             f"a prompt needs at least one token and room for one more, got {len(prompt.ids)} and {prompt.limit}"
@@ -71,176 +94,275 @@ def check(prompt: Prompt, window: int) -> None:
 
 @dataclass
 class _Row:
-    """One row of the batch. A finished one may stay to fill the batch up to ROWS."""
+    """One row of the batch. A finished one may stay to fill the batch up to MIN_ROWS."""
 
     prompt: Prompt
-    result: Generation
-    stream: np.uint64
-    states: list[torch.Tensor] = field(default_factory=list)
+    generation: Generation
+    random_stream: np.uint64
+    hidden_states: list[torch.Tensor] = field(default_factory=list)  # (d,) per token
 
-    def take(self, token: int, logprob: float, entropy: float, state: torch.Tensor | None) -> None:
-        self.result.ids.append(token)
-        self.result.logprobs.append(logprob)
-        self.result.entropies.append(entropy)
-        if state is not None:
-            self.states.append(state)
+    def append(
+        self, token: int, logprob: float, entropy: float, hidden_state: torch.Tensor | None
+    ) -> None:
+        self.generation.ids.append(token)
+        self.generation.logprobs.append(logprob)
+        self.generation.entropies.append(entropy)
+        if hidden_state is not None:
+            self.hidden_states.append(hidden_state)
 
-    def ends(self, end: int) -> bool:
+    def check_finished(self, end_token: int) -> bool:
         """Whether the last token finished the sequence; fills in how."""
-        result = self.result
-        for stop in ((end,), *self.prompt.stops):
-            if tuple(result.ids[-len(stop) :]) == stop:
-                result.finish, result.stop = "stop", stop
-        if not result.finish and len(result.ids) == self.prompt.limit:
-            result.finish = "length"
-        if result.finish and self.states:
-            result.hidden = torch.stack(self.states).numpy()
-        return bool(result.finish)
+        generation = self.generation
+        for stop in ((end_token,), *self.prompt.stops):
+            if tuple(generation.ids[-len(stop) :]) == stop:
+                generation.finish = "stop"
+                generation.stop = stop
+        if not generation.finish and len(generation.ids) == self.prompt.limit:
+            generation.finish = "length"
+        if generation.finish and self.hidden_states:
+            generation.hidden = torch.stack(self.hidden_states).numpy()
+        return bool(generation.finish)
 
 
-class Running:
-    """Sequences under way. `add` takes some in, `step` gives each its next token and returns the finished."""
+class GenerationBatch:
+    """Sequences that are generated side by side. `add` takes some in, `step` gives each its next token.
 
-    def __init__(self, forward: Forward, end: int, layer: int | None = None) -> None:
-        """end: the token that ends a turn; layer: whose hidden states to keep (0 is the embedding)."""
-        if layer is not None and not -forward.depth - 1 <= layer <= forward.depth:
+    batch = GenerationBatch(Forward(model), end_token)
+    generations = batch.add([Prompt(ids, limit=20)])
+    while len(batch):
+        batch.step()
+    """
+
+    def __init__(self, forward: Forward, end_token: int, hidden_layer: int | None = None) -> None:
+        """
+        Args:
+            forward: The model.
+            end_token: The token that ends a turn.
+            hidden_layer: Whose hidden states generations keep: 0 is the embedding, -1 the last; None keeps none.
+
+        Raises:
+            ValueError: For a layer that the model does not have.
+        """
+        num_layers = forward.num_layers
+        if hidden_layer is not None and not -num_layers - 1 <= hidden_layer <= num_layers:
             raise ValueError(
-                f"the model has layers 0 (the embedding) to {forward.depth}, not {layer}"
+                f"the model has layers 0 (the embedding) to {num_layers}, not {hidden_layer}"
             )
-        self.forward, self.end, self.layer = forward, end, layer
+        self.forward = forward
+        self.end_token = end_token
+        self.hidden_layer = hidden_layer
+        # States of all layers are only computed for a layer before the last.
+        self._all_layers = hidden_layer is not None and hidden_layer not in (-1, num_layers)
         self.rows: list[_Row] = []
-        self.cache: Cache | None = None
-        self.last: torch.Tensor | None = (
-            None  # (rows, d): the states that the next tokens are drawn from
+        self.cache: KVCache | None = None
+        self.last_states: torch.Tensor | None = (
+            None  # (rows, d), the next tokens are drawn from them
         )
-        self.kept: torch.Tensor | None = None  # (rows, d): the same of `layer`
+        self.layer_states: torch.Tensor | None = None  # (rows, d), the same of `hidden_layer`
 
     def __len__(self) -> int:
-        return sum(not row.result.finish for row in self.rows)
+        """Sequences that are not finished."""
+        return sum(not row.generation.finish for row in self.rows)
 
     @torch.inference_mode()
     def add(self, prompts: Sequence[Prompt]) -> list[Generation]:
-        """Take sequences in; the objects returned fill up with every step. Raises as `check` does."""
+        """Take sequences in.
+
+        Args:
+            prompts: At least one.
+
+        Returns:
+            One generation a prompt; they grow with every step.
+
+        Raises:
+            ContextTooLong, ValueError: As `check_fits_window`.
+        """
         for prompt in prompts:
-            check(prompt, self.forward.window)
-        rows = [_Row(p, Generation(), seeds.key("generation", seed=p.seed)) for p in prompts]
-        fill = [
-            _Row(prompts[0], Generation(finish="filling"), np.uint64(0))
-            for _ in range(ROWS - len(prompts))
+            check_fits_window(prompt, self.forward.window)
+        rows = [
+            _Row(prompt, Generation(), seeds.key("generation", seed=prompt.seed))
+            for prompt in prompts
         ]
-        cache = self.forward.start(len(rows + fill), max(len(p.ids) + p.limit for p in prompts))
-        last, kept = self._read(
-            self.forward.read([row.prompt.ids for row in rows + fill], cache, self._all_layers)
-        )
-        self._leave()
+        # A batch has MIN_ROWS rows at least; copies of the first prompt, finished at once, fill it up.
+        filling = [
+            _Row(prompts[0], Generation(finish="filling"), np.uint64(0))
+            for _ in range(MIN_ROWS - len(prompts))
+        ]
+        new_rows = rows + filling
+        longest = max(len(prompt.ids) + prompt.limit for prompt in prompts)
+        cache = self.forward.make_cache(len(new_rows), longest)
+        prompt_ids = [row.prompt.ids for row in new_rows]
+        states = self.forward.prefill(prompt_ids, cache, self._all_layers)
+        last_states, layer_states = self._select_states(states)
+
+        # Below the rows that are under way, without those that are finished.
+        self._remove_finished()
         if self.rows:
-            self.cache.join(cache)
-            last = torch.cat([self.last, last])
-            kept = None if kept is None else torch.cat([self.kept, kept])
-        self.rows, self.cache = [*self.rows, *rows, *fill], self.cache if self.rows else cache
-        self.last, self.kept = last, kept
-        return [row.result for row in rows]
+            self.cache.append_rows(cache)
+            last_states = torch.cat([self.last_states, last_states])
+            if layer_states is not None:
+                layer_states = torch.cat([self.layer_states, layer_states])
+        else:
+            self.cache = cache
+        self.rows = [*self.rows, *new_rows]
+        self.last_states = last_states
+        self.layer_states = layer_states
+        return [row.generation for row in rows]
 
     @torch.inference_mode()
     def step(self) -> list[Generation]:
-        """One more token for every sequence; returns those that it finished."""
+        """Give every sequence one more token.
+
+        Returns:
+            The generations that this step finished.
+        """
         if not len(self):
             return []
-        tokens, logprobs, entropies = self._draw()
-        states = self.kept if self.kept is not None else [None] * len(self.rows)
-        drawn = zip(
-            self.rows, tokens.tolist(), logprobs.tolist(), entropies.tolist(), states, strict=True
+        tokens, logprobs, entropies = self._sample_tokens()  # (rows,) each
+        if self.layer_states is None:
+            layer_states = [None] * len(self.rows)
+        else:
+            layer_states = self.layer_states
+
+        finished = []
+        samples = zip(
+            self.rows,
+            tokens.tolist(),
+            logprobs.tolist(),
+            entropies.tolist(),
+            layer_states,
+            strict=True,
         )
-        done = []
-        for row, token, logprob, entropy, state in drawn:
-            if not row.result.finish:
-                row.take(token, logprob, entropy, state)
-                if row.ends(self.end):
-                    done.append(row.result)
-        if len(self) <= 0.75 * len(self.rows):
-            tokens = tokens[self._leave()]
+        for row, token, logprob, entropy, state in samples:
+            if row.generation.finish:
+                continue
+            row.append(token, logprob, entropy, state)
+            if row.check_finished(self.end_token):
+                finished.append(row.generation)
+
+        if len(self) <= _SHRINK_BELOW * len(self.rows):
+            tokens = tokens[self._remove_finished()]
         if self.rows:
-            states = self.forward(tokens[:, None], self.cache, self._all_layers)
-            self.last, self.kept = self._read([state[:, 0] for state in states])
-        return done
+            next_ids = tokens[:, None]  # (rows, 1)
+            states = self.forward(next_ids, self.cache, self._all_layers)  # (rows, 1, d) each
+            states = [state[:, 0] for state in states]
+            self.last_states, self.layer_states = self._select_states(states)
+        return finished
 
-    def drop(self, result: Generation) -> None:
-        """A sequence that nobody waits for any more ends here."""
-        result.finish = result.finish or "dropped"
+    def drop(self, generation: Generation) -> None:
+        """End a sequence that nobody waits for any more; nothing where it is finished."""
+        generation.finish = generation.finish or "dropped"
 
-    @property
-    def _all_layers(self) -> bool:
-        return self.layer is not None and self.layer not in (-1, self.forward.depth)
+    def _select_states(
+        self, states: list[torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The states that tokens are drawn from, and those of the hidden layer, if one was asked for."""
+        if self.hidden_layer is None:
+            return states[-1], None
+        index = self.hidden_layer if self._all_layers else -1
+        return states[-1], states[index]
 
-    def _read(self, states: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor | None]:
-        return states[-1], None if self.layer is None else states[
-            self.layer if self._all_layers else -1
-        ]
+    def _sample_tokens(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Draw the next token of every row, finished ones included.
 
-    def _draw(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Tokens, their log-probabilities and entropies, (rows,) each; those that are finished draw in vain."""
-        logp = self.forward.logits(self.last).double().log_softmax(1)
+        Returns:
+            Tokens, their log-probabilities and the entropies of their distributions, (rows,) each.
+        """
+        logits = self.forward.compute_logits(self.last_states)
+        logp = logits.double().log_softmax(1)  # (rows, V)
         probabilities = logp.exp()
-        temperature = torch.tensor(
-            [row.prompt.temperature for row in self.rows], dtype=torch.double
-        )
-        flat = torch.where(temperature == 0, 1.0, temperature.clamp(min=1e-9))[:, None]
-        cumulative = (logp / flat).softmax(1).cumsum(1)
-        streams = np.array([row.stream for row in self.rows])
-        numbers = torch.from_numpy(
-            seeds.uniform(streams, np.array([len(row.result.ids) for row in self.rows]))
-        )
-        drawn = (
-            (cumulative <= numbers[:, None] * cumulative[:, -1:])
-            .sum(1)
-            .clamp(max=logp.shape[1] - 1)
-        )
-        tokens = torch.where(temperature == 0, logp.argmax(1), drawn)
-        return tokens, logp.gather(1, tokens[:, None])[:, 0], -(probabilities * logp).sum(1)
 
-    def _leave(self) -> list[int]:
-        """The finished leave the batch, but for those who fill it up to ROWS; returns the rows that stay."""
-        alive = [i for i, row in enumerate(self.rows) if not row.result.finish]
-        rest = [i for i, row in enumerate(self.rows) if row.result.finish]
-        stay = sorted([*alive, *rest[: max(0, ROWS - len(alive))]]) if alive else []
-        if not stay:
-            self.rows, self.cache, self.last, self.kept = [], None, None, None
-        elif len(stay) < len(self.rows):
-            rows = torch.tensor(stay)
-            self.cache.lengths[rest] = 0  # they are seen no more
-            self.cache.keep(rows)
-            self.rows, self.last = [self.rows[i] for i in stay], self.last[rows]
-            self.kept = None if self.kept is None else self.kept[rows]
-        return stay
+        # The distribution at each row's temperature, as cumulative sums. Greedy rows divide by 1 and use no draw.
+        temperatures = [row.prompt.temperature for row in self.rows]
+        temperature = torch.tensor(temperatures, dtype=torch.double)  # (rows,)
+        divisor = torch.where(temperature == 0, 1.0, temperature.clamp(min=1e-9))
+        scaled = logp / divisor[:, None]
+        cumulative = scaled.softmax(1).cumsum(1)  # (rows, V)
+
+        # One random number a row: the n-th of its stream for its n-th token.
+        streams = np.array([row.random_stream for row in self.rows])
+        counts = np.array([len(row.generation.ids) for row in self.rows])
+        numbers = seeds.uniform(streams, counts)
+        uniform = torch.from_numpy(numbers)[:, None]  # (rows, 1)
+
+        # The first token whose cumulative sum exceeds the number; the sums may end a little below 1.
+        threshold = uniform * cumulative[:, -1:]  # (rows, 1)
+        sampled = (cumulative <= threshold).sum(1)
+        last_token = logp.shape[1] - 1
+        sampled = sampled.clamp(max=last_token)
+        tokens = torch.where(temperature == 0, logp.argmax(1), sampled)  # (rows,)
+        token_logp = logp.gather(1, tokens[:, None])[:, 0]
+        entropies = -(probabilities * logp).sum(1)
+        return tokens, token_logp, entropies
+
+    def _remove_finished(self) -> list[int]:
+        """Take finished rows out of the batch, but for those that fill it up to MIN_ROWS.
+
+        Returns:
+            Indices of the rows that stay.
+        """
+        unfinished = [i for i, row in enumerate(self.rows) if not row.generation.finish]
+        finished = [i for i, row in enumerate(self.rows) if row.generation.finish]
+        if not unfinished:
+            self.rows = []
+            self.cache = None
+            self.last_states = None
+            self.layer_states = None
+            return []
+        filling = finished[: max(0, MIN_ROWS - len(unfinished))]
+        staying = sorted([*unfinished, *filling])
+        if len(staying) < len(self.rows):
+            rows = torch.tensor(staying)
+            self.cache.lengths[finished] = 0  # nothing of them is read any more
+            self.cache.select_rows(rows)
+            self.rows = [self.rows[i] for i in staying]
+            self.last_states = self.last_states[rows]
+            if self.layer_states is not None:
+                self.layer_states = self.layer_states[rows]
+        return staying
 
 
 def generate(
     forward: Forward,
     prompts: Sequence[Prompt],
-    end: int,
-    layer: int | None = None,
-    at_once: int = 256,
+    end_token: int,
+    hidden_layer: int | None = None,
+    max_batch_size: int = 256,
     progress: Callable[[int], None] | None = None,
 ) -> list[Generation]:
-    """What the model writes after each prompt, in order; at most `at_once` sequences side by side.
+    """Write on after each prompt.
 
-    layer: keep the hidden states of this layer (0 is the embedding, -1 the last). progress(finished) is
-    called after every step. Raises ContextTooLong, ValueError.
+    Args:
+        forward: The model.
+        prompts: Any number.
+        end_token: The token that ends a turn.
+        hidden_layer: Whose hidden states to keep: 0 is the embedding, -1 the last; None keeps none.
+        max_batch_size: Sequences side by side at the most.
+        progress: progress(finished sequences) is called after every step.
+
+    Returns:
+        The generations, in the order of the prompts.
+
+    Raises:
+        ContextTooLong: For a prompt that does not fit the window.
+        ValueError: For an empty prompt, an unknown layer, or a batch size below 1.
     """
-    if at_once < 1:
-        raise ValueError(f"at_once must be at least 1, got {at_once}")
-    running = Running(forward, end, layer)
-    waiting = sorted(
-        range(len(prompts)), key=lambda i: len(prompts[i].ids), reverse=True
-    )  # like lengths together
-    results: dict[int, Generation] = {}
-    finished = 0
-    while finished < len(prompts):
-        free = at_once - len(running)
-        if waiting and free >= min(len(waiting), max(1, at_once // 4)):
-            now, waiting = waiting[:free], waiting[free:]
-            results |= dict(zip(now, running.add([prompts[i] for i in now]), strict=True))
-        finished += len(running.step())
+    if max_batch_size < 1:
+        raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
+    batch = GenerationBatch(forward, end_token, hidden_layer)
+    # The longest prompts first, so that neighbours in a batch have similar lengths.
+    waiting = sorted(range(len(prompts)), key=lambda i: len(prompts[i].ids), reverse=True)
+    generations: dict[int, Generation] = {}
+    num_finished = 0
+    while num_finished < len(prompts):
+        # Prompts join in groups: to read a single one holds the batch up as long as to read many.
+        num_free = max_batch_size - len(batch)
+        if waiting and num_free >= min(len(waiting), max(1, max_batch_size // 4)):
+            admitted = waiting[:num_free]
+            waiting = waiting[num_free:]
+            new_generations = batch.add([prompts[i] for i in admitted])
+            generations |= dict(zip(admitted, new_generations, strict=True))
+        num_finished += len(batch.step())
         if progress is not None:
-            progress(finished)
-    return [results[i] for i in range(len(prompts))]
+            progress(num_finished)
+    return [generations[i] for i in range(len(prompts))]

@@ -1,9 +1,16 @@
-"""One forward pass over a batch with a key-value cache: the arithmetic of generation, and nothing else.
+"""One forward pass over a batch with a key-value cache: the arithmetic of generation.
 
-The same numbers as `LlamaForCausalLM.forward`, from the same weights, in a third of the operations: the
-projections of a layer are fused, and the cache is written in place. Rows do not influence each other:
-a row gets the same bits in any batch. For that its n-th token stands in column n whoever is beside it,
-shapes come in fixed steps (ROWS, BLOCK, COLUMNS), and what a row must not see adds exact zeros.
+It gives the same numbers as `LlamaForCausalLM.forward`, from the same weights, in a third of the operations: the
+projections of a layer are fused, and the cache is written in place.
+
+Rows do not influence each other: a row gets the same bits in any batch. For that its n-th token stands in column n
+whatever its neighbours are, shapes come in fixed steps (MIN_ROWS, PROMPT_BLOCK, COLUMN_STEP), and columns that a row
+must not see add exact zeros.
+
+Left out: gradients, sampling (`lib.language_models.generation`), and Llama models with grouped key heads or biases.
+
+Letters in the shapes: B rows of the batch, T tokens of a row, d width of the hidden states, f width of the MLP,
+V tokens of the vocabulary.
 """
 
 from __future__ import annotations
@@ -16,76 +23,102 @@ from torch.nn.functional import linear, pad, silu
 from transformers import LlamaForCausalLM
 
 VERSION = 1  # of the logits of the forward pass
-ROWS = 8  # the fewest rows of a batch: with less, BLAS picks another kernel
-BLOCK = 16  # columns of a prompt that are read at once
-COLUMNS = 64  # the cache is seen in multiples of so many columns, so sums are grouped alike
+MIN_ROWS = 8  # the fewest rows of a batch: with less, BLAS picks another kernel
+PROMPT_BLOCK = 16  # columns of a prompt that are read together
+COLUMN_STEP = 64  # the cache is read in multiples of so many columns, so sums are grouped alike
 _NEVER = -1e30  # score of a column that must not be seen; its weight is exactly 0
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """norms (2, d), fused projections: qkv (3 d, d), out (d, d), gate and up (2 f, d), down (d, f)."""
+    """The weights of one layer; the hash of a served model reads them in this order."""
 
-    before: torch.Tensor
-    qkv: torch.Tensor
-    out: torch.Tensor
-    between: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
+    input_norm: torch.Tensor  # (d,)
+    qkv: torch.Tensor  # (3 d, d): query, key and value
+    attention_output: torch.Tensor  # (d, d)
+    mlp_norm: torch.Tensor  # (d,)
+    gate_up: torch.Tensor  # (2 f, d)
+    down: torch.Tensor  # (d, f)
 
 
-class Cache:
-    """Keys and values of every layer, (B, heads, room, size) each: the n-th token of a row in column n.
+class KVCache:
+    """Keys and values of every layer; the n-th token of a row stands in column n.
 
-    `lengths` (B,): how many columns of a row are filled; what stands behind them is never seen.
+    Attributes:
+        keys: By layer (B, heads, columns, head_size).
+        values: As `keys`.
+        lengths: (B,), how many columns of a row are filled; columns behind them are never seen.
     """
 
     def __init__(
         self, keys: list[torch.Tensor], values: list[torch.Tensor], lengths: torch.Tensor
     ) -> None:
-        self.keys, self.values, self.lengths = keys, values, lengths
+        self.keys = keys
+        self.values = values
+        self.lengths = lengths
 
     @property
-    def room(self) -> int:
+    def num_columns(self) -> int:
+        """Columns that there is room for."""
         return self.keys[0].shape[2]
 
-    def reserve(self, columns: int) -> None:
-        """Make room for `columns` columns in all."""
-        more = columns - self.room
-        if more > 0:
-            self.keys = [pad(k, (0, 0, 0, more)) for k in self.keys]
-            self.values = [pad(v, (0, 0, 0, more)) for v in self.values]
+    def reserve(self, num_columns: int) -> None:
+        """Make room for so many columns in all; the new ones are zeros."""
+        missing = num_columns - self.num_columns
+        if missing > 0:
+            below_last_column = (0, 0, 0, missing)
+            self.keys = [pad(keys, below_last_column) for keys in self.keys]
+            self.values = [pad(values, below_last_column) for values in self.values]
 
-    def keep(self, rows: torch.Tensor) -> None:
-        """Only these rows, in this order."""
-        self.keys, self.values = [k[rows] for k in self.keys], [v[rows] for v in self.values]
+    def select_rows(self, rows: torch.Tensor) -> None:
+        """Keep only these rows, in this order."""
+        self.keys = [keys[rows] for keys in self.keys]
+        self.values = [values[rows] for values in self.values]
         self.lengths = self.lengths[rows]
 
-    def join(self, other: Cache) -> None:
-        """The rows of another cache below these."""
-        self.reserve(other.room)
-        other.reserve(self.room)
-        self.keys = [torch.cat(pair) for pair in zip(self.keys, other.keys, strict=True)]
-        self.values = [torch.cat(pair) for pair in zip(self.values, other.values, strict=True)]
+    def append_rows(self, other: KVCache) -> None:
+        """Put the rows of another cache below these."""
+        self.reserve(other.num_columns)
+        other.reserve(self.num_columns)
+        keys_by_layer = zip(self.keys, other.keys, strict=True)
+        values_by_layer = zip(self.values, other.values, strict=True)
+        self.keys = [torch.cat(pair) for pair in keys_by_layer]
+        self.values = [torch.cat(pair) for pair in values_by_layer]
         self.lengths = torch.cat([self.lengths, other.lengths])
 
 
 class Forward:
-    """A model's weights, laid out for generation. Raises ValueError for a model of another shape."""
+    """A model's weights, laid out for generation.
+
+    Attributes:
+        window: Tokens that a row may have.
+        num_layers: Layers of the model.
+        embedding: (V, d).
+        norm: (d,), of the last hidden states.
+        head: (V, d), the output embedding; the same tensor as `embedding` where the model ties them.
+        layers: The weights of every layer.
+    """
 
     def __init__(self, model: LlamaForCausalLM) -> None:
+        """
+        Args:
+            model: Its weights are copied, so that training it further changes nothing here.
+
+        Raises:
+            ValueError: For a model of another shape.
+        """
         config = model.config
-        if (
-            config.num_key_value_heads != config.num_attention_heads
-            or config.attention_bias
-            or config.mlp_bias
-        ):
+        has_biases = config.attention_bias or config.mlp_bias
+        if config.num_key_value_heads != config.num_attention_heads or has_biases:
             raise ValueError(
                 "this forward pass knows Llama models with as many key heads as query heads and no biases"
             )
-        self.heads, self.epsilon = config.num_attention_heads, config.rms_norm_eps
-        self.size = config.hidden_size // config.num_attention_heads
-        self.window, self.depth = config.max_position_embeddings, config.num_hidden_layers
+        self.num_heads = config.num_attention_heads
+        self.head_size = config.hidden_size // config.num_attention_heads
+        self.epsilon = config.rms_norm_eps
+        self.window = config.max_position_embeddings
+        self.num_layers = config.num_hidden_layers
+
         weights = {
             name: tensor.detach().float().clone() for name, tensor in model.named_parameters()
         }
@@ -93,114 +126,198 @@ class Forward:
         self.norm = weights["model.norm.weight"]
         self.head = weights.get("lm_head.weight", self.embedding)
         self.layers = [
-            self._layer(weights, f"model.layers.{i}.", self.size**-0.5) for i in range(self.depth)
+            _fuse_layer(weights, f"model.layers.{i}.", query_scale=self.head_size**-0.5)
+            for i in range(self.num_layers)
         ]
+
+        # Rotary embedding: the angle of position m and frequency i is m theta^(-2 i / head_size).
         theta = config.rope_parameters["rope_theta"]
-        frequency = 1.0 / theta ** (torch.arange(0, self.size, 2).float() / self.size)
-        angles = torch.outer(torch.arange(self.window).float(), torch.cat([frequency, frequency]))
-        self.cos, self.sin = angles.cos(), angles.sin()  # (window, size)
-        self.sin[:, : self.size // 2] *= -1  # the sign of "rotate half" in the table
+        frequencies = 1.0 / theta ** (torch.arange(0, self.head_size, 2).float() / self.head_size)
+        positions = torch.arange(self.window).float()
+        angles = torch.outer(positions, torch.cat([frequencies, frequencies]))
+        self.cos = angles.cos()  # (window, head_size)
+        self.sin = angles.sin()  # (window, head_size)
+        self.sin[:, : self.head_size // 2] *= -1  # the sign of "rotate half" in the table
 
-    @staticmethod
-    def _layer(weights: dict[str, torch.Tensor], at: str, scale: float) -> _Layer:
-        def fused(*names: str) -> torch.Tensor:
-            return torch.cat([weights[f"{at}{name}.weight"] for name in names])
+    def make_cache(self, num_rows: int, num_columns: int) -> KVCache:
+        """An empty cache.
 
-        weights[f"{at}self_attn.q_proj.weight"] *= (
-            scale  # 1 / sqrt(size), once instead of in every step
-        )
+        Args:
+            num_rows: Sequences.
+            num_columns: Tokens of the longest sequence.
 
-        return _Layer(
-            fused("input_layernorm"),
-            fused("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-            fused("self_attn.o_proj"),
-            fused("post_attention_layernorm"),
-            fused("mlp.gate_proj", "mlp.up_proj"),
-            fused("mlp.down_proj"),
-        )
-
-    def start(self, rows: int, room: int) -> Cache:
-        """An empty cache for `rows` sequences of at most `room` tokens."""
-        shape = (rows, self.heads, _up(room, COLUMNS), self.size)
-        empty = [[torch.zeros(shape) for _ in self.layers] for _ in range(2)]
-        return Cache(*empty, torch.zeros(rows, dtype=torch.long))
-
-    def read(
-        self, prompts: Sequence[Sequence[int]], cache: Cache, layers: bool = False
-    ) -> list[torch.Tensor]:
-        """Takes whole prompts into an empty cache; returns the states at each one's last token, (B, d) each.
-
-        In blocks of a fixed width, so that a row meets the same shapes whatever its neighbours' lengths are.
+        Returns:
+            The cache, with columns rounded up to COLUMN_STEP.
         """
-        lengths = torch.tensor([len(p) for p in prompts])
-        width = _up(int(lengths.max()), BLOCK)
-        ids = torch.tensor([[*p, *[0] * (width - len(p))] for p in prompts])
-        last: list[torch.Tensor] = []
-        for begin in range(0, width, BLOCK):
-            states = self(ids[:, begin : begin + BLOCK], cache, layers)
-            here = (lengths - 1 - begin).clamp(0, BLOCK - 1)
-            ends = ((lengths - 1) // BLOCK == begin // BLOCK)[:, None]
-            now = [state[torch.arange(len(here)), here] for state in states]
-            last = (
-                [torch.where(ends, n, l) for n, l in zip(now, last, strict=True)] if last else now
-            )
-        cache.lengths = lengths
-        return last
+        num_columns = _round_up(num_columns, COLUMN_STEP)
+        shape = (num_rows, self.num_heads, num_columns, self.head_size)
+        keys = [torch.zeros(shape) for _ in self.layers]
+        values = [torch.zeros(shape) for _ in self.layers]
+        lengths = torch.zeros(num_rows, dtype=torch.long)
+        return KVCache(keys, values, lengths)
 
-    def last(self, prompts: Sequence[Sequence[int]], layers: bool = False) -> list[torch.Tensor]:
-        """The states at each prompt's last token as `read` gives them, for any number of prompts; keeps no cache."""
-        filled = [*prompts, *[prompts[0]] * (ROWS - len(prompts))]
-        states = self.read(filled, self.start(len(filled), max(map(len, filled))), layers)
+    def prefill(
+        self, prompts: Sequence[Sequence[int]], cache: KVCache, all_layers: bool = False
+    ) -> list[torch.Tensor]:
+        """Read whole prompts into an empty cache.
+
+        Args:
+            prompts: Tokens, of any lengths; MIN_ROWS prompts or more.
+            cache: Is filled, a row for every prompt.
+            all_layers: Whether to return the states of every layer.
+
+        Returns:
+            The hidden states at each prompt's last token, (B, d) each: of the last layer, or as `__call__` of all.
+        """
+        # Blocks have a fixed width, so that a row meets the same shapes whatever its neighbours' lengths are.
+        lengths = torch.tensor([len(prompt) for prompt in prompts])  # (B,)
+        width = _round_up(int(lengths.max()), PROMPT_BLOCK)
+        filled = [[*prompt, *[0] * (width - len(prompt))] for prompt in prompts]
+        ids = torch.tensor(filled)  # (B, width)
+
+        last_states: list[torch.Tensor] = []
+        for begin in range(0, width, PROMPT_BLOCK):
+            block = ids[:, begin : begin + PROMPT_BLOCK]
+            states = self(block, cache, all_layers)  # (B, block, d) each
+            column = (lengths - 1 - begin).clamp(0, PROMPT_BLOCK - 1)
+            rows = torch.arange(len(column))
+            block_states = [state[rows, column] for state in states]  # (B, d) each
+            if not last_states:
+                last_states = block_states
+                continue
+            # Only rows whose last token stands in this block take its states.
+            ends_here = ((lengths - 1) // PROMPT_BLOCK == begin // PROMPT_BLOCK)[:, None]  # (B, 1)
+            last_states = [
+                torch.where(ends_here, new, old)
+                for new, old in zip(block_states, last_states, strict=True)
+            ]
+
+        # The blocks counted the filling as tokens; what stands behind a prompt's end is overwritten later.
+        cache.lengths = lengths
+        return last_states
+
+    def compute_last_states(
+        self, prompts: Sequence[Sequence[int]], all_layers: bool = False
+    ) -> list[torch.Tensor]:
+        """The hidden states at each prompt's last token, without a cache that outlives the call.
+
+        Args:
+            prompts: Tokens, of any lengths; any number of prompts.
+            all_layers: Whether to return the states of every layer.
+
+        Returns:
+            As `prefill`.
+        """
+        # Copies of the first prompt fill the batch up to MIN_ROWS.
+        filling = [prompts[0]] * (MIN_ROWS - len(prompts))
+        rows = [*prompts, *filling]
+        longest = max(map(len, prompts))
+        cache = self.make_cache(len(rows), longest)
+        states = self.prefill(rows, cache, all_layers)
         return [state[: len(prompts)] for state in states]
 
-    def __call__(self, ids: torch.Tensor, cache: Cache, layers: bool = False) -> list[torch.Tensor]:
-        """Hidden states of each row's next tokens, ids (B, T) with B >= ROWS; writes them into the cache.
+    def __call__(
+        self, ids: torch.Tensor, cache: KVCache, all_layers: bool = False
+    ) -> list[torch.Tensor]:
+        """Read each row's next tokens, and write their keys and values into the cache.
 
-        Returns [last (B, T, d)] after the final norm, or with `layers` the embedding and every layer's
-        output before it, depth + 1 tensors, the last of them normed: as `hidden_states` of transformers.
+        Args:
+            ids: (B, T) with B >= MIN_ROWS.
+            cache: Of the tokens before.
+            all_layers: Whether to return the states of every layer.
+
+        Returns:
+            The hidden states after the final norm, one tensor (B, T, d). With `all_layers` also the embedding and
+            every layer's output before it, num_layers + 1 tensors, the last of them normed: as `hidden_states` of
+            transformers.
         """
+        # Where the new tokens stand: behind those that the cache holds, row by row.
         rows, width = ids.shape
         positions = cache.lengths[:, None] + torch.arange(width)  # (B, T)
         cache.lengths = cache.lengths + width
-        columns = _up(int(cache.lengths.max()), COLUMNS)
-        cache.reserve(columns)
-        at = torch.arange(rows)[:, None], slice(None), positions
-        rope = positions.clamp(max=self.window - 1)
-        cos, sin = (
-            self.cos[rope][:, :, None, None],
-            self.sin[rope][:, :, None, None],
-        )  # (B, T, 1, 1, size)
-        later = torch.arange(columns) > positions[:, :, None]
-        bias = torch.where(later, _NEVER, 0.0)[:, None]  # (B, 1, T, columns)
-        x = self.embedding[ids]
+        num_columns = _round_up(int(cache.lengths.max()), COLUMN_STEP)
+        cache.reserve(num_columns)
+        write_at = (torch.arange(rows)[:, None], slice(None), positions)
+
+        # Filling may stand past the window; nothing reads it, so any angle will do.
+        rope_positions = positions.clamp(max=self.window - 1)
+        cos = self.cos[rope_positions]  # (B, T, head_size)
+        sin = self.sin[rope_positions]
+        cos = cos[:, :, None, None]  # (B, T, 1, 1, head_size)
+        sin = sin[:, :, None, None]
+
+        # A token sees the columns up to its own.
+        is_later = torch.arange(num_columns) > positions[:, :, None]  # (B, T, columns)
+        mask = torch.where(is_later, _NEVER, 0.0)  # (B, T, columns), added to the scores
+        mask = mask[:, None]  # (B, 1, T, columns)
+
+        x = self.embedding[ids]  # (B, T, d)
         states = [x]
         for layer, keys, values in zip(self.layers, cache.keys, cache.values, strict=True):
-            qkv = linear(self._normed(x, layer.before), layer.qkv).view(
-                rows, width, 3, self.heads, self.size
-            )
-            q, k = self._rotated(qkv[:, :, :2], cos, sin).unbind(2)  # each (B, T, heads, size)
-            keys[at], values[at] = k, qkv[:, :, 2]
-            scores = q.transpose(1, 2) @ keys[:, :, :columns].transpose(2, 3) + bias
-            mixed = torch.softmax(scores, -1) @ values[:, :, :columns]
-            x = x + linear(mixed.transpose(1, 2).reshape(rows, width, -1), layer.out)
-            gate, up = linear(self._normed(x, layer.between), layer.gate_up).chunk(2, -1)
-            x = x + linear(silu(gate) * up, layer.down)
-            if layers:
-                states.append(x)
-        last = self._normed(x, self.norm)
-        return [*states[:-1], last] if layers else [last]
+            # Attention; the scale 1 / sqrt(head_size) is already in the weights of the queries.
+            normed = self._normalize(x, layer.input_norm)
+            qkv = linear(normed, layer.qkv)  # (B, T, 3 d)
+            qkv = qkv.view(rows, width, 3, self.num_heads, self.head_size)
+            rotated = self._rotate(qkv[:, :, :2], cos, sin)  # (B, T, 2, heads, head_size)
+            q, k = rotated.unbind(2)  # (B, T, heads, head_size) each
+            keys[write_at] = k
+            values[write_at] = qkv[:, :, 2]
+            seen_keys = keys[:, :, :num_columns]  # (B, heads, columns, head_size)
+            seen_values = values[:, :, :num_columns]
+            scores = q.transpose(1, 2) @ seen_keys.transpose(2, 3) + mask
+            weights = torch.softmax(scores, -1)  # (B, heads, T, columns)
+            attended = weights @ seen_values  # (B, heads, T, head_size)
+            attended = attended.transpose(1, 2).reshape(rows, width, -1)  # (B, T, d)
+            x = x + linear(attended, layer.attention_output)
 
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Scores of the next token, (B, V), from normed hidden states (B, d)."""
+            # The gated MLP: down(silu(gate) * up).
+            normed = self._normalize(x, layer.mlp_norm)
+            gate, up = linear(normed, layer.gate_up).chunk(2, -1)  # (B, T, f) each
+            x = x + linear(silu(gate) * up, layer.down)
+            if all_layers:
+                states.append(x)
+
+        last_states = self._normalize(x, self.norm)
+        return [*states[:-1], last_states] if all_layers else [last_states]
+
+    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Scores of the next token.
+
+        Args:
+            hidden: (B, d), normed hidden states.
+
+        Returns:
+            (B, V).
+        """
         return linear(hidden, self.head)
 
-    def _normed(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def _normalize(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """RMSNorm: x / sqrt(mean(x^2) + epsilon), times the weight."""
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.epsilon) * weight
 
-    def _rotated(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        return x * cos + x.roll(self.size // 2, -1) * sin
+    def _rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """Rotary embedding; the sign of the rotated half is in `sin`."""
+        return x * cos + x.roll(self.head_size // 2, -1) * sin
 
 
-def _up(n: int, step: int) -> int:
+def _fuse_layer(weights: dict[str, torch.Tensor], prefix: str, query_scale: float) -> _Layer:
+    """The weights of one layer with projections of the same input below each other."""
+
+    def fuse(*names: str) -> torch.Tensor:
+        return torch.cat([weights[f"{prefix}{name}.weight"] for name in names])
+
+    # Scaling the queries here saves the scaling of the scores in every step.
+    weights[f"{prefix}self_attn.q_proj.weight"] *= query_scale
+    return _Layer(
+        input_norm=fuse("input_layernorm"),
+        qkv=fuse("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        attention_output=fuse("self_attn.o_proj"),
+        mlp_norm=fuse("post_attention_layernorm"),
+        gate_up=fuse("mlp.gate_proj", "mlp.up_proj"),
+        down=fuse("mlp.down_proj"),
+    )
+
+
+def _round_up(n: int, step: int) -> int:
     """n, rounded up to a multiple of `step`."""
     return -(-n // step) * step

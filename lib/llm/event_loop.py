@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-class Loop:
+class EventLoopThread:
     """Runs coroutines one after another. `close` it at the end."""
 
     def __init__(self) -> None:
@@ -27,3 +27,20 @@ class Loop:
         """End the loop and its thread."""
         self._thread.submit(self._runner.close).result()
         self._thread.shutdown()
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """The result of a coroutine, also where an event loop runs already, as it does in a notebook.
+
+    Args:
+        coroutine: What is run to its end.
+
+    Returns:
+        Its result; what it raises is raised here.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()

@@ -6,24 +6,15 @@ reply did not arrive whole, the most stays booked, on purpose: the attempt may h
 delete the file (`make clean` does).
 """
 
-import json
 import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 
-import httpx2
-
-from lib.llm import token_counts
 from lib.llm.cost_ledger import BudgetExceeded
 
 _PATIENCE = 30.0  # seconds to wait for another process's transaction
-_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-
-
-ASKED: ContextVar[token_counts.Asked] = ContextVar("asked")  # by the call under way
 
 
 class SpendingLimit:
@@ -43,26 +34,39 @@ class SpendingLimit:
         with self._transaction() as rows:
             return self._total(rows)
 
-    def reserve(self, who: str, cost_usd: float) -> int:
-        """Book an estimate; returns the ticket to settle it by.
+    def reserve(self, caller: str, cost_usd: float) -> int:
+        """Book the most that a call can cost.
 
-        Raises BudgetExceeded where spent + dollars would pass the limit; nothing is booked then. Raises ValueError
-        for what is no amount.
+        Args:
+            caller: Who asks, for the message.
+            cost_usd: Dollars at the most.
+
+        Returns:
+            The reservation to settle it by.
+
+        Raises:
+            BudgetExceeded: Where it does not fit under the limit; nothing is booked then.
+            ValueError: For what is no amount.
         """
         if math.isnan(cost_usd) or cost_usd < 0:
-            raise ValueError(f"{who}: an estimate is a number of dollars >= 0, got {cost_usd!r}")
+            raise ValueError(f"{caller}: an estimate is a number of dollars >= 0, got {cost_usd!r}")
         with self._transaction() as rows:
             spent = self._total(rows)
             if spent + cost_usd > self.max_usd:
-                raise BudgetExceeded(f"{who} (llm.max_usd)", self.max_usd, spent, cost_usd)
+                raise BudgetExceeded(f"{caller} (llm.max_usd)", self.max_usd, spent, cost_usd)
             return rows.execute(
-                "INSERT INTO spent (who, dollars) VALUES (?, ?)", (who, cost_usd)
+                "INSERT INTO spent (who, dollars) VALUES (?, ?)", (caller, cost_usd)
             ).lastrowid
 
-    def settle(self, ticket: int, cost_usd: float) -> None:
-        """Replace a ticket's estimate by what the call really cost, 0 for one that was not billed."""
+    def settle(self, reservation: int, cost_usd: float) -> None:
+        """Replace a reservation by what the call did cost.
+
+        Args:
+            reservation: As `reserve` returned it.
+            cost_usd: Dollars; 0 for a call that was not billed.
+        """
         with self._transaction() as rows:
-            rows.execute("UPDATE spent SET dollars = ? WHERE ticket = ?", (cost_usd, ticket))
+            rows.execute("UPDATE spent SET dollars = ? WHERE ticket = ?", (cost_usd, reservation))
 
     @staticmethod
     def _total(rows: sqlite3.Connection) -> float:
@@ -88,53 +92,3 @@ class SpendingLimit:
             raise ValueError(
                 f"{self.path} holds what was spent, and cannot be used: {error}"
             ) from None
-
-
-class Paying(httpx2.AsyncBaseTransport):
-    """Pays for every attempt at an endpoint, in full knowledge of what is sent; says BudgetExceeded before it is.
-
-    price_in, price_out: dollars per token. What an attempt can cost: a token for each byte of the request, and
-    max_tokens back.
-    """
-
-    def __init__(
-        self,
-        inner: httpx2.AsyncBaseTransport,
-        purse: SpendingLimit,
-        price_in: float,
-        price_out: float,
-    ) -> None:
-        self.inner, self.purse, self.price_in, self.price_out = inner, purse, price_in, price_out
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        asked, sent = ASKED.get(), len(await request.aread())
-        ticket = self.purse.reserve(
-            asked.who, sent * self.price_in + asked.max_tokens * self.price_out
-        )
-        try:
-            response = await self.inner.handle_async_request(request)
-        except _NOT_SENT:
-            self.purse.settle(ticket, 0.0)
-            raise
-        tokens = self._tokens(response, asked, sent)
-        if tokens is not None:
-            self.purse.settle(ticket, tokens[0] * self.price_in + tokens[1] * self.price_out)
-        return response
-
-    @staticmethod
-    def _tokens(
-        response: httpx2.Response, asked: token_counts.Asked, sent: int
-    ) -> tuple[int, int] | None:
-        """Tokens that are billed; none for an error, and for a page that is no reply; None where nobody can know."""
-        if response.status_code >= 300 or not response.content.lstrip().startswith(b"{"):
-            return 0, 0
-        try:
-            content = json.loads(response.content)
-        except (ValueError, RecursionError):
-            return None
-        counted = None not in token_counts.told(content, asked)
-        billed = counted or (token_counts.message_of(content) and not content.get("error"))
-        return token_counts.bounded(content, asked, sent) if billed else (0, 0)
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()

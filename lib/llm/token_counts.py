@@ -1,115 +1,121 @@
-"""How many tokens a call took: as the server counts them where that can be, else estimates and bounds.
+"""How many tokens a call is billed for: as the server counts them where that can be, else by bytes.
 
-A server's count is believed where it is possible: a token is a byte of text at the least and SPARSE bytes at the
-most, and neither a prompt nor a reply is longer than any model reads and writes. 0 beside a text is no count.
-Counts beyond `max_tokens` are believed, since a model may think unseen and be paid for it.
+A server's count is believed where it is possible: a token is a byte of text at the least and MAX_BYTES_PER_TOKEN
+bytes at the most, and neither a prompt nor a reply is longer than any model reads and writes. 0 beside a text is no
+count. Counts beyond `max_tokens` are believed, since a model may reason unseen and be paid for it.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 VERSION = 1  # of the tokens counted
 BYTES_PER_TOKEN = 4  # an estimate, where a server does not count
-SPARSE = 32  # bytes of a token, on average, at the most
-WINDOW = 2**21  # tokens of a prompt at the most
-LONGEST_REPLY = 2**17  # tokens of a reply at the most, thoughts included
+MAX_BYTES_PER_TOKEN = 32  # on average
+LONGEST_PROMPT = 2**21  # tokens
+LONGEST_REPLY = 2**17  # tokens, reasoning included
 
 
-def size(text: str) -> int:
+@dataclass(frozen=True)
+class Usage:
+    """What a call is billed for, in tokens and perhaps in dollars.
+
+    Attributes:
+        tokens_in: Of the prompt.
+        tokens_out: Of the reply, reasoning included.
+        tokens_cached: Of tokens_in, those from the server's cache.
+        tokens_reasoning: Of tokens_out, those of hidden reasoning.
+        cost_usd: As the server bills it; None where it does not say.
+        is_counted: Whether the server counted both; else they are estimates.
+    """
+
+    tokens_in: int
+    tokens_out: int
+    tokens_cached: int = 0
+    tokens_reasoning: int = 0
+    cost_usd: float | None = None
+    is_counted: bool = True
+
+
+def count_bytes(text: str) -> int:
     """Bytes of a text in UTF-8, whatever is in it."""
     return len(text.encode(errors="replace"))
 
 
-def text_of(content: Any) -> str:
-    """Text of a message's content: a string, or a list of parts with text."""
-    if isinstance(content, list):
-        parts = (part.get("text") for part in content if isinstance(part, dict))
-        return "".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
+def estimate_tokens(num_bytes: int) -> int:
+    """Tokens of so many bytes of text, rounded up."""
+    return math.ceil(num_bytes / BYTES_PER_TOKEN)
 
 
-def message_of(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message of a reply's first choice; an empty one where there is none."""
-    choices = content.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    message = first.get("message") if isinstance(first, dict) else None
-    return message if isinstance(message, dict) else {}
+def read_usage(usage: Any, prompt_bytes: int, reply_bytes: int) -> Usage:
+    """What a server's `usage` says, completed by estimates.
 
+    Some servers leave fields out, some leave the hidden reasoning out of completion_tokens and count it in
+    total_tokens only; it is billed all the same.
 
-def calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Tool calls of a message: name and arguments; what has not the shape of one is none."""
-    told = message.get("tool_calls")
-    for one in told if isinstance(told, list) else ():
-        function = one.get("function") if isinstance(one, dict) else None
-        pair = (
-            (function.get("name"), function.get("arguments"))
-            if isinstance(function, dict)
-            else (None, None)
-        )
-        if all(isinstance(part, str) for part in pair):
-            yield pair
+    Args:
+        usage: The field of the reply, whatever it holds.
+        prompt_bytes: Of the messages and tools that were sent.
+        reply_bytes: Of text, reasoning and tool calls that came back.
 
-
-def written(content: Mapping[str, Any]) -> int:
-    """Bytes that a model wrote in a reply: text, and calls of tools."""
-    message = message_of(content)
-    return size(text_of(message.get("content"))) + sum(
-        size(name + given) for name, given in calls_of(message)
-    )
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a call asked for. prompt: bytes of its messages; max_tokens: of the reply; who: for the purse."""
-
-    prompt: int
-    max_tokens: int
-    who: str = ""
-
-
-def told(
-    content: Mapping[str, Any], asked: Asked, sparse: float = SPARSE
-) -> tuple[int | None, int | None]:
-    """Tokens in and out as a server counts them; None for a count that cannot be. sparse: bytes of a token."""
-    usage = content.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
-    tokens_in = _possible(counts.get("prompt_tokens"), max(asked.prompt, 1), WINDOW, sparse)
-    return tokens_in, _possible(
-        counts.get("completion_tokens"), written(content), LONGEST_REPLY, sparse
-    )
-
-
-def estimated(content: Mapping[str, Any], asked: Asked, sent: int) -> tuple[int, int]:
-    """Tokens in and out: the server's counts, however low, else by bytes. sent: bytes of the whole request."""
-    guesses = (
-        math.ceil(asked.prompt / BYTES_PER_TOKEN),
-        math.ceil(written(content) / BYTES_PER_TOKEN),
-    )
-    return _filled(told(content, asked, math.inf), guesses, sent)
-
-
-def bounded(content: Mapping[str, Any], asked: Asked, sent: int) -> tuple[int, int]:
-    """Tokens in and out: the server's counts, else the most that they can be. sent: bytes of the whole request.
-
-    A text of more than 2 BYTES_PER_TOKEN bytes for each token of the limit did not keep to it.
+    Returns:
+        The tokens and dollars of the call.
     """
-    said, limit = written(content), asked.max_tokens
-    most = said if said > 2 * BYTES_PER_TOKEN * limit else min(said, limit)
-    return _filled(told(content, replace(asked, prompt=sent)), (sent, most), sent)
+    fields = usage if isinstance(usage, Mapping) else {}
+    counted_in = _to_possible_count(fields.get("prompt_tokens"), prompt_bytes, LONGEST_PROMPT)
+    counted_out = _to_possible_count(fields.get("completion_tokens"), reply_bytes, LONGEST_REPLY)
+    total = _to_count(fields.get("total_tokens"))
+    if total is not None and counted_in is not None:
+        remaining = _to_possible_count(total - counted_in, reply_bytes, LONGEST_REPLY)
+        if remaining is not None:
+            counted_out = max(counted_out or 0, remaining)
+    elif total is not None and counted_out is not None:
+        counted_in = _to_possible_count(total - counted_out, prompt_bytes, LONGEST_PROMPT)
 
-
-def _filled(
-    counts: tuple[int | None, int | None], otherwise: tuple[int, int], sent: int
-) -> tuple[int, int]:
-    tokens_in, tokens_out = (
-        other if count is None else count for count, other in zip(counts, otherwise, strict=True)
+    tokens_in = estimate_tokens(prompt_bytes) if counted_in is None else counted_in
+    tokens_out = estimate_tokens(reply_bytes) if counted_out is None else counted_out
+    cached = _read_detail(fields, "prompt_tokens_details", "cached_tokens")
+    if not cached:
+        cached = _to_count(fields.get("prompt_cache_hit_tokens")) or 0  # DeepSeek's name for it
+    reasoning = _read_detail(fields, "completion_tokens_details", "reasoning_tokens")
+    return Usage(
+        tokens_in,
+        tokens_out,
+        min(cached, tokens_in),
+        min(reasoning, tokens_out),
+        _to_amount(fields.get("cost")),
+        counted_in is not None and counted_out is not None,
     )
-    return min(tokens_in, sent), tokens_out
 
 
-def _possible(count: Any, text: int, most: int, sparse: float) -> int | None:
-    """A count of tokens of so many bytes of text, or None."""
-    whole = isinstance(count, int) and not isinstance(count, bool)
-    return count if whole and max(min(text, 1), math.ceil(text / sparse)) <= count <= most else None
+def _read_detail(fields: Mapping[str, Any], group: str, name: str) -> int:
+    details = fields.get(group)
+    return (_to_count(details.get(name)) or 0) if isinstance(details, Mapping) else 0
+
+
+def _to_count(value: Any) -> int | None:
+    """A whole number of tokens, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not math.isfinite(value) or value < 0 or value != int(value):
+        return None
+    return int(value)
+
+
+def _to_possible_count(value: Any, text_bytes: int, longest: int) -> int | None:
+    """A count that a text of so many bytes can have, or None."""
+    count = _to_count(value)
+    fewest = max(min(text_bytes, 1), math.ceil(text_bytes / MAX_BYTES_PER_TOKEN))
+    if count is None or not fewest <= count <= longest:
+        return None
+    return count
+
+
+def _to_amount(value: Any) -> float | None:
+    """A number of dollars, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value >= 0 else None

@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from lib.orchestration import prompted_experiment, results, variants
 from lib.policy_zoo import evaluate, train
 from lib.policy_zoo.evaluate import Act
 from lib.policy_zoo.recipes import OBJECTIVES
+from lib.policy_zoo.zoo_folder import ensure_zoo
 from lib.stats.ablation_comparison import Comparison, Measure
 
 UTILITY = Measure("utility", "mean of the objectives")
@@ -33,11 +35,12 @@ SWITCHES: Mapping[str, Sequence[object]] = {
 PROXY = {"SO-d1": "always challenge", "SO-d2": "always failed", "SO-d3": "always easy"}
 
 
-def memory(params: Params, domain: str, **where) -> Comparison:
+def memory(params: Params, domain: str, zoo: str | Path | None = None, **where) -> Comparison:
     """KO, TO and RO without short-term memory, without the summary, and without both, also by objective (Table 5).
 
-    where: of study.run.
+    zoo, where: of `prompted_experiment.run`.
     """
+    zoo = ensure_zoo(params, [domain], zoo)  # with all seeds, of which rooms use some
     model = params.ablations.model
     groups = variants.forgetful(model)
     compared = [each for group in groups.values() for each in group]
@@ -45,7 +48,9 @@ def memory(params: Params, domain: str, **where) -> Comparison:
     if domain == "minigrid":  # rooms take longest of all
         fewer = min(params.zoo.seeds, params.ablations.room_seeds)
         params = params.model_copy(update={"zoo": params.zoo.model_copy(update={"seeds": fewer})})
-    record = prompted_experiment.run(params, domain, compared, label="remembering less", **where)
+    record = prompted_experiment.run(
+        params, domain, compared, zoo=zoo, label="remembering less", **where
+    )
     against = {
         named[each.name]: named[group[0].name] for group in groups.values() for each in group[1:]
     }
@@ -84,9 +89,13 @@ def _named(table: pd.DataFrame) -> pd.Series:
 # The student's rules --------------------------------------------------------------------------------
 
 
-def rules(params: Params, zoo=train.ZOO) -> dict[str, Comparison]:
+def rules(params: Params, zoo: str | Path | None = None) -> dict[str, Comparison]:
     """The zoo's policies, trained under the rules of params.yaml, with students of other rules: one comparison per
-    policy, a variant per rule. Where `education.answers` is set, difficulties calibrated from answers too."""
+    policy, a variant per rule. Where `education.answers` is set, difficulties calibrated from answers too.
+
+    zoo: folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
+    """
+    zoo = ensure_zoo(params, ["education"], zoo)
     usual = params.education
     changed = {
         f"{key} {value}": {key: value}

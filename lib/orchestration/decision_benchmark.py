@@ -4,20 +4,21 @@
 objectives, and steps of the real ones (`source`: made up, or a domain and a world). A pretrained model was asked once
 which option it holds likeliest; its replies are shipped beside them, by the hash of all that it was asked.
 
-    python -m lib.orchestration.decision_benchmark            record the pretrained model anew (`make pretrained`
-    first; minutes) python -m lib.orchestration.decision_benchmark --pose     make the situations anew, from the zoo
-    of lesson 01
+    python -m lib.orchestration.decision_benchmark          record the pretrained model anew (`make pretrained` first)
+    python -m lib.orchestration.decision_benchmark --pose   make the situations anew, from the zoo of lesson 01
 
 Left out: free replies of the pretrained model. It follows no long prompt, so it chooses among the options; whether the
 token that it would have said first is one of them is kept, and is what `valid` counts.
 """
+
+from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,8 +27,12 @@ from pydantic import TypeAdapter
 from lib import config
 from lib.config import ROOT, Params
 from lib.experiment import artifacts, seeds
+from lib.llm.chat_model import ChatRequest
 from lib.orchestration.decision_context import Brief, Rational, Reader
 from lib.orchestration.llm_reader import LETTERS, messages
+
+if TYPE_CHECKING:  # it reads transformers, which nobody who replays needs
+    from lib.language_models.hugging_face_model import HuggingFaceModel
 
 VERSION = 1  # of the fixed situations and answers to them
 FOLDER = ROOT / "data/situations"
@@ -162,28 +167,36 @@ def asked(posed: Sequence[Posed]) -> str:
     return artifacts.sha256_json([messages(each.brief) for each in posed])
 
 
-def record(hosted, posed: Sequence[Posed]) -> dict[str, Any]:
-    """Asks a pretrained model (`smollm_baseline.HuggingFaceModel`) everything: of each situation the log-probabilities
-    of its options as the first token of a reply, and whether the likeliest token of all is one of them."""
+def record(model: HuggingFaceModel, posed: Sequence[Posed]) -> dict[str, Any]:
+    """Ask a pretrained model about every situation.
+
+    Args:
+        model: Whose first token is read, on a CPU.
+        posed: The situations.
+
+    Returns:
+        The model's name; the hash of what it was asked; of each situation the log-probabilities of its options as the
+        first token of a reply, and whether the likeliest token of all is one of them (`valid`).
+    """
     import torch
 
-    options = [hosted.tokenizer.encode(sign, add_special_tokens=False)[0] for sign in LETTERS]
+    letter_ids = [model.tokenizer.encode(sign, add_special_tokens=False)[0] for sign in LETTERS]
     replies = []
-    for each in posed:
-        mine = options[: len(each.brief.names)]
+    for situation in posed:
+        option_ids = letter_ids[: len(situation.brief.names)]
+        prompt_ids = model.encode_prompt(ChatRequest(messages(situation.brief)))
         with torch.inference_mode():
-            scores = (
-                hosted.net(hosted.ids(messages(each.brief)), logits_to_keep=1)
-                .logits[0, -1]
-                .log_softmax(-1)
-            )
+            logits = model.net(
+                torch.tensor([prompt_ids]), logits_to_keep=1
+            ).logits  # (1, 1, vocabulary)
+        logprobs = logits[0, -1].log_softmax(-1)
         replies.append(
             {
-                "logprobs": [round(float(scores[token]), 3) for token in mine],
-                "valid": int(scores.argmax()) in mine,
+                "logprobs": [round(float(logprobs[token]), 3) for token in option_ids],
+                "valid": int(logprobs.argmax()) in option_ids,
             }
         )
-    return {"model": hosted.name, "asked": asked(posed), "replies": replies}
+    return {"model": model.name, "asked": asked(posed), "replies": replies}
 
 
 class UniformDecider:
@@ -274,15 +287,13 @@ def main() -> int:
 
         write([*made_up(MADE_UP), *real(config.load(), train.ZOO)])
         return 0
+    from lib.language_models.hugging_face_model import HuggingFaceModel
     from lib.language_models.training import smollm_baseline
 
-    about = {
-        "sha256": smollm_baseline.SHA256,
-        "licence": smollm_baseline.LICENCE,
-    }  # of the weights that were asked
-    artifacts.write_json(
-        REPLIES, about | record(smollm_baseline.HuggingFaceModel(smollm_baseline.FOLDER), load())
-    )
+    model = HuggingFaceModel(smollm_baseline.FOLDER, device="cpu")
+    # Of the weights that were asked.
+    source = {"sha256": smollm_baseline.SHA256, "licence": smollm_baseline.LICENCE}
+    artifacts.write_json(REPLIES, source | record(model, load()))
     return 0
 
 

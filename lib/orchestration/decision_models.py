@@ -9,14 +9,15 @@ from lib.config import ROOT, LabSettings, LLMSettings, Params
 from lib.language_models import chat_template, checkpoints, kv_cache_forward, tokenizer
 from lib.language_models.cache_key import describe_model
 from lib.language_models.cache_key import versions as versions_of_asking
+from lib.language_models.local_models import open_local
 from lib.language_models.training import decision_traces, released_weights
-from lib.llm.client_factory import opened
+from lib.llm.open_models import open_models
 from lib.orchestration import decision_context, lab_model_reader, llm_reader, reply_parser
 from lib.orchestration.decision_context import Rational, Reader
 
 VERSION = 1  # of which reader a name stands for
 RATIONAL = "rational"
-RUNS, CASSETTES = ROOT / "data/runs/orchestration", ROOT / "data/cassettes"
+RUNS, CASSETTES = ROOT / "data/runs/orchestration", ROOT / "data/cassettes/02_orchestration"
 _NAME = "readers"  # of the cassette and of the purse of endpoints
 
 
@@ -87,7 +88,9 @@ def make_reader(
         return Rational()
     if name == lab_model_reader.NAME:
         return lab_model_reader.Taught(LabSettings.from_job_settings(description["lab"]))
-    return llm_reader.Endpoint(name, partial(opened, llm, _NAME, runs, cassettes))
+    return llm_reader.ChatModelReader(
+        name, partial(open_models, llm, [name], _NAME, runs, cassettes, open_local=open_local())
+    )
 
 
 def reader(name: str, params: Params) -> Reader:

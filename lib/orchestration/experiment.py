@@ -5,6 +5,7 @@ method learns or is told of policies (cards, the bandit, the best policy) comes 
 those that anyone is judged on. Controls look as deep as the orchestrators, with as many copies and the query's weights.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from lib.config import ROOT, Environments, LLMSettings, OrchestrationSettings, P
 from lib.experiment import results_table, seeds, sweep
 from lib.experiment.harness import JobRun, Stage, run_stages
 from lib.experiment.run_context import RunContext
+from lib.llm import reply_shares
+from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint
 from lib.orchestration import batched_evaluation as arena_room
 from lib.orchestration import decision_models as reader_names
 from lib.orchestration.batched_evaluation import (
@@ -37,10 +40,11 @@ from lib.orchestration.batched_evaluation import (
 from lib.orchestration.decision_context import Reader
 from lib.policy_zoo import networks, planned_policies, policies, recipes, train
 from lib.policy_zoo.recipes import OBJECTIVES, REFERENCES, SINGLE
+from lib.policy_zoo.zoo_folder import ensure_zoo
 
 VERSION = 1  # of episodes of the contest
 RUNS = ROOT / "data/runs/orchestration"
-CASSETTES = ROOT / "data/cassettes"
+CASSETTES = ROOT / "data/cassettes/02_orchestration"
 KINDS = ("KO", "TO", "RO")
 BEST, CEILING, HINDSIGHT = "best policy", "oracle look-ahead", "oracle"
 _ROLES = {
@@ -53,6 +57,7 @@ _ROLES = {
     "LinUCB": "router",
     "look-ahead": "router",
 }
+BRIEF_TOKENS = 250  # of what a reader is shown, more than any brief has
 _READ_EVERYWHERE = (
     "students",
     "training",
@@ -65,17 +70,59 @@ _READ_EVERYWHERE = (
 def run(
     params: Params,
     places: Sequence[tuple[str, str]],
-    zoo: str | Path = train.ZOO,
+    zoo: str | Path | None = None,
     runs: str | Path = RUNS,
 ):
     """The record "orchestration" of all methods in `places`, (domain, world) each: one row per method, seed and
     episode, the method "oracle" in hindsight among them. condition: the world; style: what its query weighs most;
-    outcomes: what was reached by step. Its own columns: length, d1, d2, d3, malformed."""
+    outcomes: what was reached by step. Its own columns: length, d1, d2, d3, malformed.
+
+    zoo: folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
+    """
+    domains = [domain for domain, world in places if not _has_guides(domain, world)]
+    zoo = ensure_zoo(params, domains, zoo)
     jobs = [job for domain, world in places for job in make_jobs(params, domain, world, zoo)]
     context = RunContext.of(params, zoo, runs, CASSETTES, params.orchestration.jobs)
-    finished = run_stages([Stage("deciding", jobs, play_contest)], context)
+    planned_calls = plan_readings(params, places)
+    announcement = announce_costs(params.llm, planned_calls) if planned_calls else ""
+    stages = [Stage("deciding", jobs, play_contest)]
+    finished = run_stages(stages, context, announcement=announcement)
     episodes = finished.read_tables("episodes", with_identity=False)
     return results_table.write_results("orchestration", hindsight(episodes))
+
+
+def plan_readings(params: Params, places: Sequence[tuple[str, str]]) -> list[PlannedCalls]:
+    """What endpoints among the readers are asked at the most: episodes at full length, replies as long as they may be.
+
+    Args:
+        params: All settings.
+        places: (domain, world) each.
+
+    Returns:
+        Planned calls of each reader that is an endpoint.
+    """
+    settings = params.orchestration
+    planned_calls = []
+    for name in settings.readers:
+        if name not in params.llm.models or not asks_endpoint(params.llm, [name]):
+            continue
+        calls = 0
+        for domain, world in places:
+            num_methods = float(len(KINDS))
+            if (
+                name == settings.readers[-1]
+            ):  # the one that the contrasts ask of, see `make_contestants`
+                num_methods += 1
+                if world == "ours":
+                    num_methods += 2 * sum(1 / every for every in settings.decision_intervals)
+                elif domain == "education":
+                    num_methods += len(settings.lookahead_depths)
+            horizon = getattr(environments_of(params, world), domain).horizon
+            num_episodes = params.zoo.seeds * settings.students
+            calls += math.ceil(num_methods * horizon) * num_episodes
+        max_tokens = params.llm.models[name].max_tokens
+        planned_calls.append(PlannedCalls(name, calls, BRIEF_TOKENS * calls, max_tokens * calls))
+    return planned_calls
 
 
 # Jobs ---------------------------------------------------------------------------------------------
@@ -328,6 +375,22 @@ def hindsight(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(
         [rows, best.assign(method=HINDSIGHT, role="oracle", backend="policy")], ignore_index=True
     )
+
+
+def count_replies(rows: pd.DataFrame) -> pd.DataFrame:
+    """How many decisions of each method's reader named no policy of the menu, so that the one before went on.
+
+    Args:
+        rows: Of `run`; methods without a reader are not counted.
+
+    Returns:
+        Counts by method, see `lib.llm.reply_shares.count_replies`.
+    """
+    read = rows[rows["backend"] != "policy"]
+    # Such as "KO lab-orchestrator, every 5".
+    models = read["method"].str.split(" ", n=1).str[1].str.split(",").str[0]
+    calls = read.assign(model=models, unusable=read["malformed"], fallback=read["malformed"])
+    return reply_shares.count_replies(calls)
 
 
 # What is asked of the record ------------------------------------------------------------------------

@@ -12,12 +12,17 @@ import torch
 
 from lib.config import LabSettings
 from lib.experiment import seeds
-from lib.language_models.chat_template import conversation
+from lib.language_models.chat_template import encode_conversation
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import encode
 from lib.language_models.training import build, released_weights
-from lib.language_models.training.decision_traces import LOOK, STATES, TraceSituation, told
+from lib.language_models.training.decision_traces import (
+    LOOKAHEAD,
+    STATES,
+    TraceSituation,
+    make_situation,
+)
 from lib.orchestration.decision_context import Brief
 from lib.tasks.vocabulary import PEOPLE
 
@@ -36,8 +41,10 @@ def situation(brief: Brief) -> tuple[TraceSituation, dict[str, str]]:
         raise ValueError(f"{NAME} has names for {len(PEOPLE)} policies, got {len(brief.names)}")
     rng = seeds.rng("orchestration", NAME, *brief.names)
     dealt = dict(zip(brief.names, (PEOPLE[i] for i in rng.permutation(len(PEOPLE))), strict=False))
-    when = LOOK if brief.looks else STATES[int(rng.integers(len(STATES)))]
-    lab = told(brief.weights, when, {dealt[name]: rewards for name, rewards in brief.told.items()})
+    when = LOOKAHEAD if brief.looks else STATES[int(rng.integers(len(STATES)))]
+    lab = make_situation(
+        brief.weights, when, {dealt[name]: rewards for name, rewards in brief.told.items()}
+    )
     return lab, {alias: name for name, alias in dealt.items()}
 
 
@@ -69,9 +76,12 @@ class Taught:
     def _picked(self, prompts: Sequence[str], names: Sequence[Sequence[str]]) -> list[str]:
         """The likeliest of its names for each prompt."""
         begun = encode(_ANSWERS)
-        ids = [[*conversation([{"role": "user", "content": prompt}]), *begun] for prompt in prompts]
-        (hidden,) = self.forward.last(ids)
-        scores = self.forward.logits(hidden)
+        ids = [
+            [*encode_conversation([{"role": "user", "content": prompt}]), *begun]
+            for prompt in prompts
+        ]
+        (hidden,) = self.forward.compute_last_states(ids)
+        scores = self.forward.compute_logits(hidden)
         tokens = [[encode(name)[0] for name in menu] for menu in names]
         return [
             menu[int(row[ids].argmax())]

@@ -22,11 +22,9 @@ from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from lib.config import EducationSettings
 from lib.experiment import seeds
-from lib.llm.client import Client
-from lib.llm.errors import ReplyError
-from lib.llm.json_replies import InvalidReply, one_object
+from lib.llm.chat_model import ChatModel, ChatRequest
+from lib.llm.json_replies import InvalidReply, read_object
 from lib.orchestration.domains import STUDENT
-from lib.orchestration.orchestrators import ANSWERED
 from lib.orchestration.prompt_components import again, template
 
 VERSION = 1  # of what a judge is asked and how its scores are read
@@ -45,6 +43,7 @@ COLUMNS = (
     "mastery",
     "mastery_after",
 )
+ATTEMPTS = 2  # at an episode: a reply that cannot be used is sent back once
 _SPENT = ("tokens_in", "tokens_out", "cost_usd")
 
 Score = Annotated[float, Field(ge=0, le=100)]
@@ -58,25 +57,29 @@ Scores = create_model(
 )
 
 
-async def judge(
-    client: Client, model: str, log: pd.DataFrame, education: EducationSettings
-) -> pd.DataFrame:
-    """What `model` makes of every episode of a decision record in education, one row each: method, seed, item, backend,
-    the criteria (nan where no reply could be used), calls, malformed, tokens_in, tokens_out, cost_usd.
+async def judge(model: ChatModel, log: pd.DataFrame, education: EducationSettings) -> pd.DataFrame:
+    """What a model makes of every episode of a decision record in education.
 
-    log: rows as `prompted_experiment.run` returns them. Raises ValueError for a log that is empty or not of education;
-    lets through what stops a run (BudgetExceeded, LLMError other than ReplyError).
+    Args:
+        model: The judge.
+        log: Rows as `prompted_experiment.run` returns them.
+        education: The settings of the episodes, for the prompt.
+
+    Returns:
+        A row per episode: method, seed, item, backend, judge (its name), the criteria (nan where no reply could be
+        used), calls, malformed, failures (calls that the infrastructure failed), tokens_in, tokens_out, cost_usd.
+
+    Raises:
+        ValueError: For a log that is empty or not of education.
     """
-    held = _episodes(log)
-    scored = await asyncio.gather(
-        *(_scored(client, model, prompt(each, education)) for each in held.values())
+    steps_by_episode = _episodes(log)
+    score_rows = await asyncio.gather(
+        *(_score_episode(model, prompt(steps, education)) for steps in steps_by_episode.values())
     )
-    about = [
-        {"method": method, "seed": seed, "item": f"{seed}-{number}"}
-        for method, seed, number in held
-    ]
-    rows = pd.DataFrame([one | other for one, other in zip(about, scored, strict=True)])
-    return rows.assign(backend=client.settings.models[model].backend)
+    rows = []
+    for (method, seed, number), scores in zip(steps_by_episode, score_rows, strict=True):
+        rows.append({"method": method, "seed": seed, "item": f"{seed}-{number}"} | scores)
+    return pd.DataFrame(rows).assign(backend=model.backend, judge=model.name)
 
 
 # The prompt ---------------------------------------------------------------------------------------
@@ -132,42 +135,50 @@ def _episodes(log: pd.DataFrame) -> dict[tuple[str, int, int], pd.DataFrame]:
     return {name: steps.sort_values("step") for name, steps in groups}
 
 
+def make_first_requests(log: pd.DataFrame, education: EducationSettings) -> list[ChatRequest]:
+    """What a judge is asked first about each episode of a decision record."""
+    return [_make_request(prompt(steps, education), 0) for steps in _episodes(log).values()]
+
+
+def _make_request(messages: Sequence[Mapping[str, str]], attempt: int) -> ChatRequest:
+    seed = int(seeds.key("judge", attempt) % 2**31)
+    return ChatRequest(messages, seed=seed, caller="judge")
+
+
 # Scores -------------------------------------------------------------------------------------------
 
 
-async def _scored(
-    client: Client, model: str, messages: Sequence[Mapping[str, str]]
+async def _score_episode(
+    model: ChatModel, messages: Sequence[Mapping[str, str]]
 ) -> dict[str, float]:
     """The scores of one episode and what they took, asked for again once if the reply is of no use."""
-    out = dict.fromkeys(CRITERIA, float("nan")) | dict.fromkeys(("calls", "malformed", *_SPENT), 0)
-    for attempt in range(2):
-        seed = int(seeds.key("judge", attempt) % 2**31)
-        scores, complaint, answered = None, "", True
-        try:
-            reply = await client.chat(model, messages, seed=seed, sample=0, who="judge")
-            said = reply.text
-            scores = read(said)
-        except InvalidReply as problem:
-            complaint = str(problem)
-        except ReplyError as problem:
-            reply, said, answered = problem, problem.text or "", problem.kind in ANSWERED
-            complaint = f"the reply is unusable ({problem.kind})"
-        out |= {name: out[name] + getattr(reply, name) for name in _SPENT} | {"calls": attempt + 1}
-        if scores:
-            return out | scores.model_dump()
-        out["malformed"] += 1
-        if not answered:
-            break
-        sent_back = (
-            template("judge_correction.md").render(problem=complaint, names=CRITERIA).strip()
-        )
-        messages = again(messages, said, sent_back)
-    return out
+    row = dict.fromkeys(CRITERIA, float("nan"))
+    row |= dict.fromkeys(("calls", "malformed", "failures", *_SPENT), 0)
+    for attempt in range(ATTEMPTS):
+        reply = await model.reply_to(_make_request(messages, attempt))
+        row["calls"] += 1
+        for name in _SPENT:
+            row[name] += getattr(reply, name)
+        if reply.failure is None:
+            try:
+                return row | read(reply.text).model_dump()
+            except InvalidReply as problem:
+                complaint = str(problem)
+        else:
+            complaint = f"the reply is unusable ({reply.failure.kind})"
+
+        if reply.failure is not None and reply.failure.of_infrastructure:
+            row["failures"] += 1
+            break  # nobody spoke, so there is nobody to correct
+        row["malformed"] += 1
+        correction = template("judge_correction.md").render(problem=complaint, names=CRITERIA)
+        messages = again(messages, reply.text, correction.strip())
+    return row
 
 
 def read(text: str) -> Scores:
     """The scores in a reply. Raises InvalidReply, whose message says what was wrong with it."""
-    content, _ = one_object(text, CRITERIA)
+    content, _ = read_object(text, CRITERIA)
     try:
         return Scores.model_validate(content)
     except ValidationError as error:

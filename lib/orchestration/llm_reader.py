@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any
 
-from lib.llm.client import Client
-from lib.llm.client_factory import finish
-from lib.llm.errors import ReplyError
+from lib.llm.chat_model import ChatModel, ChatRequest, Reply
+from lib.llm.errors import InfrastructureError
+from lib.llm.event_loop import run_coroutine
 from lib.llm.json_replies import InvalidReply
+from lib.llm.open_models import ChatModels
 from lib.orchestration.decision_context import Brief
 from lib.orchestration.reply_parser import parse
 
@@ -58,46 +59,61 @@ def schema(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-class Endpoint:
-    """A model of `llm.models` as a reader. What cannot be used is "", which no menu holds."""
+class ChatModelReader:
+    """A model of `llm.models` as a reader. A reply that cannot be used is "", which no menu holds."""
 
     backend = "endpoint"
 
-    def __init__(self, model: str, client: Callable[[], Client]) -> None:
-        """client: makes the client of one event loop."""
-        self.name, self._client, self.formats = model, client, True
+    def __init__(self, name: str, open_models: Callable[[], ChatModels]) -> None:
+        """Prepare to ask.
+
+        Args:
+            name: Of the model.
+            open_models: Opens it, once per event loop.
+        """
+        self.name = name
+        self.takes_schema = True
+        self._open_models = open_models
 
     def choose(self, briefs: Sequence[Brief]) -> list[str]:
         """The policy that the model names for each brief; after the first, which tells of formats, all at once."""
-        return finish(self._all(briefs))
+        return run_coroutine(self._choose_all(briefs))
 
-    async def _all(self, briefs: Sequence[Brief]) -> list[str]:
-        async with self._client() as client:
-            first = [await self._one(client, brief) for brief in briefs[:1]]
-            return [
-                *first,
-                *await asyncio.gather(*(self._one(client, brief) for brief in briefs[1:])),
-            ]
+    async def _choose_all(self, briefs: Sequence[Brief]) -> list[str]:
+        async with self._open_models() as models:
+            model = models[self.name]
+            first = [await self._choose_one(model, brief) for brief in briefs[:1]]
+            others = await asyncio.gather(*(self._choose_one(model, brief) for brief in briefs[1:]))
+            return [*first, *others]
 
-    async def _one(self, client: Client, brief: Brief) -> str:
-        asked = messages(brief, letter=False)
+    async def _choose_one(self, model: ChatModel, brief: Brief) -> str:
+        reply = await self._ask(model, messages(brief, letter=False), schema(brief.names))
+        failure = reply.failure
+        if failure is not None and failure.of_infrastructure and failure.kind != "moderation":
+            raise InfrastructureError(
+                f"{self.name}: a choice could not be asked for ({failure.kind}: {failure.detail}); run again, replies "
+                "that came are kept"
+            )
+        if failure is not None:
+            return ""
         try:
-            said = await self._said(client, asked, schema(brief.names))
-            return parse(said, brief.names).policy or ""
-        except (ReplyError, InvalidReply):
+            return parse(reply.text, brief.names).policy or ""
+        except InvalidReply:
             return ""
 
-    async def _said(
-        self, client: Client, asked: list[dict[str, str]], wanted: Mapping[str, Any]
-    ) -> str:
-        """The reply to a schema, or without one where the endpoint takes none. Raises ReplyError."""
-        if self.formats:
-            try:
-                return (await client.chat(self.name, asked, response_format=wanted)).text
-            except ReplyError as error:
-                if error.kind != "bad_request" or not any(
-                    w in str(error) for w in ("response_format", "json_schema")
-                ):
-                    raise
-                self.formats = False
-        return (await client.chat(self.name, asked)).text
+    async def _ask(
+        self, model: ChatModel, messages: list[dict[str, str]], schema: Mapping[str, Any]
+    ) -> Reply:
+        """The reply to a schema, or without one where the server takes none."""
+        if self.takes_schema:
+            reply = await model.reply_to(ChatRequest(messages, response_format=schema))
+            failure = reply.failure
+            refuses_schema = (
+                failure is not None
+                and failure.kind == "bad_request"
+                and ("response_format" in failure.detail or "json_schema" in failure.detail)
+            )
+            if not refuses_schema:
+                return reply
+            self.takes_schema = False
+        return await model.reply_to(ChatRequest(messages))

@@ -12,9 +12,8 @@ from typing import Any
 
 from lib.config import OrchestrationSettings
 from lib.experiment import artifacts, seeds
-from lib.llm.client import Client, Reply
+from lib.llm.chat_model import ChatModel, ChatRequest, Reply
 from lib.llm.cost_ledger import BudgetExceeded, Ledger, LedgerEntry
-from lib.llm.errors import ReplyError
 from lib.llm.json_replies import InvalidReply
 from lib.orchestration import prompt_components
 from lib.orchestration.decisions import Decision, ModelExchange, OrchestrationEpisode
@@ -22,12 +21,6 @@ from lib.orchestration.prompt_components import Budget, Situation
 from lib.orchestration.reply_parser import Choice, parse
 
 VERSION = 1  # of decisions of KO, TO and RO
-ANSWERED = (
-    "truncated",
-    "refusal",
-    "null_content",
-    "content_filter",
-)  # the model spoke, so it can be asked again
 _LEAST_REPLY = 60  # tokens; with money for less there is no point in asking
 _CHARACTERS = 3  # per token at the least: what a prompt may cost is never underestimated much
 
@@ -51,20 +44,35 @@ class Orchestrator:
     def __init__(
         self,
         kind: str,
-        model: str,
-        client: Client,
+        model: ChatModel,
         settings: OrchestrationSettings,
         cards: Sequence[Mapping[str, Any]],
         topic: str,
         without: Sequence[str] = (),
         keep: bool = False,
     ) -> None:
-        """cards: of the menu's policies, in its order; without: components to leave out; keep: whether
-        decisions carry their exchanges. Raises ValueError for an unknown kind or component."""
+        """Prepare to decide.
+
+        Args:
+            kind: KO, TO or RO.
+            model: Who is asked.
+            settings: How far to look ahead, what to remember.
+            cards: Of the menu's policies, in its order.
+            topic: Of the lesson that the student takes; empty in a room.
+            without: Components of the prompt to leave out.
+            keep: Whether decisions carry their exchanges.
+
+        Raises:
+            ValueError: For an unknown kind or component.
+        """
         self.components = prompt_components.components(kind, without)
-        self.kind, self.model, self.client, self.settings = kind, model, client, settings
-        self.topic, self.keep = topic, keep
-        self.cards, self.without = cards, frozenset(without)
+        self.kind = kind
+        self.model = model
+        self.settings = settings
+        self.topic = topic
+        self.keep = keep
+        self.cards = cards
+        self.without = frozenset(without)
         total = sum(settings.weights)
         self.weights = tuple(weight / total for weight in settings.weights)
 
@@ -150,34 +158,30 @@ class Orchestrator:
         messages = prompt_components.assemble(parts)
         decision.context = artifacts.sha256_json(messages)[:16]
         for attempt in range(2):
-            try:
-                reply = await self._call(episode, decision, messages)
-                said = reply.text
-                choice = parse(said, situation.names, untried, room)
-            except InvalidReply as problem:
-                kind, complaint, answered = problem.kind, str(problem), True
-            except ReplyError as problem:
-                kind, complaint, said = (
-                    problem.kind,
-                    f"the reply is unusable ({problem.kind})",
-                    problem.text or "",
-                )
-                answered = kind in ANSWERED
+            reply = await self._call(episode, decision, messages)
+            if reply.failure is None:
+                try:
+                    choice = parse(reply.text, situation.names, untried, room)
+                except InvalidReply as problem:
+                    kind, complaint = problem.kind, str(problem)
+                else:
+                    decision.repaired += choice.repaired
+                    outcome = f"picked {choice.policy}" if choice.policy else ""
+                    self._keep(decision, parts, reply.text, outcome)
+                    return choice
             else:
-                decision.repaired += choice.repaired
-                self._keep(
-                    decision, parts, said, f"picked {choice.policy}" if choice.policy else ""
-                )
-                return choice
+                kind = reply.failure.kind
+                complaint = f"the reply is unusable ({kind})"
+
             decision.invalid += 1
             decision.trouble.append(kind)
-            self._keep(decision, parts, said, f"cannot be used: {complaint}")
-            if (
-                attempt or not answered
-            ):  # a server that did not answer was asked again by the client already
+            self._keep(decision, parts, reply.text, f"cannot be used: {complaint}")
+            # A server that did not answer was asked again already.
+            model_spoke = reply.failure is None or not reply.failure.of_infrastructure
+            if attempt or not model_spoke:
                 break
-            sent_back = prompt_components.correction(complaint, situation.names, situation.final)
-            messages = prompt_components.again(messages, said, sent_back)
+            correction = prompt_components.correction(complaint, situation.names, situation.final)
+            messages = prompt_components.again(messages, reply.text, correction)
         return None
 
     async def _call(
@@ -186,27 +190,24 @@ class Orchestrator:
         decision: Decision,
         messages: Sequence[Mapping[str, str]],
     ) -> Reply:
-        """One call, within the episode's budget. Raises ReplyError, or Unfunded without money for it."""
+        """One call, within the episode's budget. Raises Unfunded without money for it."""
         world = episode.world
         seed = int(
             seeds.key("reply", self.kind, int(world.stream), world.t, decision.calls) % 2**31
         )
-        who = f"{self.kind} {self.model}"
+        caller = f"{self.kind} {self.model.name}"
         decision.calls += 1
         try:
-            estimate, most = self._affordable(episode.account, messages)
-            with episode.account.hold(who, estimate):
-                reply = await self.client.chat(
-                    self.model, messages, seed=seed, who=who, max_tokens=most
+            estimate, max_tokens = self._affordable(episode.account, messages)
+            with episode.account.hold(caller, estimate):
+                reply = await self.model.reply_to(
+                    ChatRequest(messages, seed=seed, max_tokens=max_tokens, caller=caller)
                 )
         except BudgetExceeded as error:
             decision.calls -= 1
-            if error.who == who and episode.account.budget is not None:
+            if error.who == caller and episode.account.budget is not None:
                 raise Unfunded from error
             raise  # llm.max_usd: the run stops here
-        except ReplyError as error:
-            self._account(episode, decision, error)
-            raise
         self._account(episode, decision, reply)
         return reply
 
@@ -216,7 +217,7 @@ class Orchestrator:
         """Dollars to set aside and the longest reply that they pay for (None: no limit but the model's)."""
         if account.budget is None:
             return 0.0, None
-        model = self.client.settings.models[self.model]
+        model = self.model
         characters = sum(len(message["content"]) for message in messages)
         asking = characters / _CHARACTERS * model.price_in
         left = account.left - asking
@@ -228,16 +229,16 @@ class Orchestrator:
         return asking + max(most, _LEAST_REPLY) * model.price_out, max(most, _LEAST_REPLY)
 
     @staticmethod
-    def _account(
-        episode: OrchestrationEpisode, decision: Decision, said: Reply | ReplyError
-    ) -> None:
-        for name in ("tokens_in", "tokens_out", "cost_usd", "kwh"):
-            setattr(decision, name, getattr(decision, name) + getattr(said, name))
-        episode.account.add(
-            LedgerEntry(
-                "orchestrator", 1, said.tokens_in, said.tokens_out, said.cost_usd, kwh=said.kwh
-            )
+    def _account(episode: OrchestrationEpisode, decision: Decision, reply: Reply) -> None:
+        """Book what a call took, on the decision and on the episode."""
+        decision.tokens_in += reply.tokens_in
+        decision.tokens_out += reply.tokens_out
+        decision.cost_usd += reply.cost_usd
+        decision.kwh += reply.kwh
+        entry = LedgerEntry(
+            "orchestrator", 1, reply.tokens_in, reply.tokens_out, reply.cost_usd, kwh=reply.kwh
         )
+        episode.account.add(entry)
 
     # Long-term memory --------------------------------------------------------------------------
 
@@ -250,11 +251,10 @@ class Orchestrator:
         situation = self.situation(episode)
         last = episode.lines[-self.settings.summarise_every :]
         messages = prompt_components.summary_request(replace(situation, recent=last))
-        try:
-            reply = await self._call(episode, decision, messages)
-        except ReplyError as problem:
+        reply = await self._call(episode, decision, messages)
+        if reply.failure is not None:
             decision.invalid += 1
-            decision.trouble.append(f"summary_{problem.kind}")
+            decision.trouble.append(f"summary_{reply.failure.kind}")
             return
         episode.summary = reply.text.strip()
 

@@ -6,10 +6,9 @@ table; a killed study resumes with what is missing, and a paid episode is never 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, cached_property, partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,14 @@ from lib.experiment.harness import JobRun, Stage, run_stages
 from lib.experiment.run_context import RunContext
 from lib.language_models.cache_key import describe_model
 from lib.language_models.cache_key import versions as versions_of_asking
+from lib.language_models.local_models import open_local
 from lib.llm import cost_ledger
-from lib.llm.client import Client
-from lib.llm.client_factory import export, finish, opened
-from lib.llm.cost_estimate import Planned
+from lib.llm.chat_model import ChatModel
+from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint, plan_requests
 from lib.llm.cost_ledger import BudgetExceeded, Ledger, measured_energy
+from lib.llm.event_loop import run_coroutine
+from lib.llm.open_models import ChatModels, export_recording, open_models
+from lib.llm.scripted_model import ScriptedModel
 from lib.orchestration import (
     baselines,
     decisions,
@@ -43,7 +45,7 @@ from lib.orchestration.baselines import Random, SinglePolicy
 from lib.orchestration.decisions import Decider, Decision, OrchestrationEpisode
 from lib.orchestration.domains import WORLDS
 from lib.orchestration.environment_copies import PolicyMenu, World
-from lib.orchestration.llm_judge import judge
+from lib.orchestration.llm_judge import ATTEMPTS, judge, make_first_requests
 from lib.orchestration.orchestrators import Orchestrator
 from lib.orchestration.prompt_components import assemble, render
 from lib.orchestration.variants import KINDS, Method
@@ -51,10 +53,11 @@ from lib.policy_zoo import evaluate, networks, policies, recipes, train
 from lib.policy_zoo.evaluate import evaluation_streams
 from lib.policy_zoo.policies import Policy
 from lib.policy_zoo.recipes import SINGLE
+from lib.policy_zoo.zoo_folder import ensure_zoo
 
 VERSION = 1  # of episodes of a method under a seed
 RUNS = ROOT / "data/runs/orchestration"
-CASSETTES = ROOT / "data/cassettes"
+CASSETTES = ROOT / "data/cassettes/02_orchestration"
 NAME = "orchestration"  # of the cassette and of the purse
 
 # Fields of the settings that an orchestrator of a kind reads: all, and beyond KO those of its look-ahead.
@@ -66,32 +69,76 @@ _READ_FOR_LOOKING = {
 }
 
 
-def plan(params: Params, zoo: str | Path = train.ZOO) -> list[Planned]:
-    """What the orchestrators may ask at the most: episodes at full length, every look-ahead used.
+def plan(params: Params, zoo: str | Path | None = None) -> list[PlannedCalls]:
+    """What all orchestrators may ask at the most: episodes at full length, every look-ahead used.
 
-    Tokens per call: a quarter of the characters of a first prompt, and 60 for a reply.
+    Args:
+        params: All settings.
+        zoo: See `run`.
+
+    Returns:
+        Planned calls by model.
     """
-    planned: dict[str, Planned] = {}
-    for domain, method in product(WORLDS, method_rows.orchestrators(params)):
-        bench = Bench(
-            make_jobs(params, domain, [method], zoo)[0].settings, _make_context(params, zoo, RUNS)
-        )
+    zoo = ensure_zoo(params, WORLDS, zoo)
+    planned: dict[str, PlannedCalls] = {}
+    for domain in WORLDS:
+        for more in plan_calls(params, domain, method_rows.orchestrators(params), zoo):
+            before = planned.get(more.model, PlannedCalls(more.model, 0, 0, 0))
+            planned[more.model] = PlannedCalls(
+                more.model,
+                before.calls + more.calls,
+                before.tokens_in + more.tokens_in,
+                before.tokens_out + more.tokens_out,
+            )
+    return list(planned.values())
+
+
+def plan_calls(
+    params: Params,
+    domain: str,
+    methods: Sequence[Method],
+    zoo: str | Path,
+    runs: str | Path | None = None,
+) -> list[PlannedCalls]:
+    """What methods may ask at the most in a domain.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+        methods: Those that ask no model are left out.
+        zoo: Folder of the trained policies and their cards.
+        runs: Where finished episodes lie, which are not asked again; None counts them too.
+
+    Returns:
+        Planned calls of each method. Tokens of a call: a quarter of the characters of a first prompt, and 60 for a
+        reply.
+    """
+    planned = []
+    for method in methods:
+        if method.kind not in KINDS:
+            continue
+        jobs = make_jobs(params, domain, [method], zoo)
+        bench = Bench(jobs[0].settings, _make_context(params, zoo, RUNS))
         episode = bench.begin(evaluation_streams(domain, 0, 1)[0])
-        orchestrator = bench.decider(bench.client())
+        # A stand-in, since nobody is asked here.
+        model = ScriptedModel(method.model, params.llm.models[method.model])
+        orchestrator = bench.decider({method.model: model})
         messages = assemble(render(orchestrator.components, orchestrator.situation(episode)))
         characters = sum(len(message["content"]) for message in messages)
         reach = orchestrator.reach
         replies_per_decision = 1 + -(-reach.limit // max(1, reach.at_once))
-        num_episodes = params.zoo.seeds * params.orchestration.episodes
+        num_episodes = len(jobs) * params.orchestration.episodes
+        if runs is not None:
+            num_episodes -= sum(_count_finished_episodes(job, runs) for job in jobs)
         calls = num_episodes * episode.world.horizon * replies_per_decision
-        before = planned.get(method.model, Planned(method.model, 0, 0, 0))
-        planned[method.model] = Planned(
-            method.model,
-            before.calls + calls,
-            before.tokens_in + calls * characters // 4,
-            before.tokens_out + calls * 60,
-        )
-    return list(planned.values())
+        planned.append(PlannedCalls(method.model, calls, calls * characters // 4, calls * 60))
+    return planned
+
+
+def _count_finished_episodes(job: sweep.Job, runs: str | Path) -> int:
+    if sweep.read_receipt(job, runs) is not None:
+        return job.settings["episodes"]
+    return len(list(job.folder(runs).glob("episode-*.parquet")))
 
 
 def seconds(
@@ -122,7 +169,7 @@ def run(
     domain: str,
     methods: Sequence[Method],
     runs: str | Path = RUNS,
-    zoo: str | Path = train.ZOO,
+    zoo: str | Path | None = None,
     label: str = "deciding",
 ) -> pd.DataFrame:
     """The decision record of `methods` in a domain; what is not there yet is run.
@@ -130,12 +177,21 @@ def run(
     One row per decision: method, kind, model, backend, domain, seed, episode, step, the columns of
     `Decision.columns` and of `World.step`. Raises BudgetExceeded at llm.max_usd (finished episodes
     stay), LLMError where no endpoint can be used.
+
+    zoo: folder of the trained policies and their cards; None for those of lesson 01, which are made where they are
+    missing.
     """
+    zoo = ensure_zoo(params, [domain], zoo)
     jobs = make_jobs(params, domain, methods, zoo)
     stage = Stage(f"{label} in {domain}", jobs, decide_episodes)
-    keep_replies = partial(export, params.llm, NAME, CASSETTES)
+    keep_replies = partial(export_recording, params.llm, NAME, CASSETTES)
+    announcement = ""
+    if asks_endpoint(params.llm, [method.model for method in methods if method.model]):
+        planned_calls = plan_calls(params, domain, methods, zoo, runs)
+        announcement = f"{label} in {domain}: {announce_costs(params.llm, planned_calls)}"
     try:
-        finished = run_stages([stage], _make_context(params, zoo, runs), on_exit=keep_replies)
+        context = _make_context(params, zoo, runs)
+        finished = run_stages([stage], context, keep_replies, announcement)
     except BudgetExceeded as error:
         num_finished = sum(sweep.read_receipt(job, runs) is not None for job in jobs)
         num_episodes = sum(len(list(job.folder(runs).glob("episode-*.parquet"))) for job in jobs)
@@ -242,7 +298,7 @@ def _hash_card(path: Path) -> str:
 
 def decide_episodes(run: JobRun) -> dict[str, int]:
     """Plays one method's episodes under one seed; leaves the table `record`."""
-    episodes = finish(Bench(run.settings, run.context).play(run.folder, run.report_progress))
+    episodes = run_coroutine(Bench(run.settings, run.context).play(run.folder, run.report_progress))
     record = pd.concat(episodes, ignore_index=True)
     run.write_table("record", record)
     for path in run.folder.glob("episode-*.parquet"):
@@ -292,8 +348,8 @@ class Bench:
             progress(done / len(streams))
             return artifacts.read_parquet(path)
 
-        async with self.client() as client:
-            decider = self.decider(client)
+        async with self.open_models() as models:
+            decider = self.decider(models)
             return await asyncio.gather(*(one(number) for number in range(len(streams))))
 
     async def episode(self, decider: Decider, number: int, stream: np.uint64) -> pd.DataFrame:
@@ -323,12 +379,14 @@ class Bench:
             seen.append((decision, episode.act(decision)))
         return seen
 
-    def client(self) -> Client:
-        """The client of this process; endpoints get cassette and purse."""
-        context, share = self.context, sweep.count_workers(self.context.workers)
-        return make_client(context.llm, share, context.runs, context.cassettes)
+    def open_models(self) -> ChatModels:
+        """The model of the method, if it asks one."""
+        context = self.context
+        names = [self.method.model] if self.method.kind in KINDS else []
+        workers = sweep.count_workers(context.workers)
+        return open_lesson_models(context.llm, names, workers, context.runs, context.cassettes)
 
-    def decider(self, client: Client, keep: bool = False) -> Decider:
+    def decider(self, models: Mapping[str, ChatModel], keep: bool = False) -> Decider:
         """Who decides in this job."""
         method = self.method
         if method.kind == "control":
@@ -343,9 +401,8 @@ class Bench:
             self.environments.education.topic if self.domain == "education" else ""
         )  # no topic stands in a room
         settings = self.orchestration
-        return Orchestrator(
-            method.kind, method.model, client, settings, cards, topic, method.without, keep
-        )
+        model = models[method.model]
+        return Orchestrator(method.kind, model, settings, cards, topic, method.without, keep)
 
 
 def watch(
@@ -354,29 +411,44 @@ def watch(
     method: Method,
     seed: int = 0,
     number: int = 0,
-    zoo: str | Path = train.ZOO,
+    zoo: str | Path | None = None,
 ) -> list[tuple[Decision, dict[str, Any]]]:
-    """One episode for a reader: every decision with its prompts and replies, and its row of the record."""
+    """One episode for a reader: every decision with its prompts and replies, and its row of the record.
+
+    zoo: see `run`.
+    """
+    zoo = ensure_zoo(params, [domain], zoo)
     job = next(
         job for job in make_jobs(params, domain, [method], zoo) if job.settings["seed"] == seed
     )
+    if method.model and asks_endpoint(params.llm, [method.model]):
+        (whole,) = plan_calls(params, domain, [method], zoo)
+        num_episodes = params.zoo.seeds * params.orchestration.episodes
+        episode_plan = PlannedCalls(
+            method.model,
+            whole.calls // num_episodes,
+            whole.tokens_in // num_episodes,
+            whole.tokens_out // num_episodes,
+        )
+        sweep.print_to_terminal(f"one episode: {announce_costs(params.llm, [episode_plan])}")
     bench = Bench(job.settings, _make_context(params, zoo, RUNS))
     stream = evaluation_streams(domain, seed, number + 1)[number]
 
     async def play() -> list[tuple[Decision, dict[str, Any]]]:
-        async with bench.client() as client:
-            return await bench.steps(bench.decider(client, keep=True), stream)
+        async with bench.open_models() as models:
+            return await bench.steps(bench.decider(models, keep=True), stream)
 
-    return finish(play())
+    return run_coroutine(play())
 
 
-def try_out(params: Params, domain: str, decider: Decider, zoo: str | Path = train.ZOO) -> float:
-    """Mean length of the episodes of all seeds with a decider of one's own."""
+def try_out(params: Params, domain: str, decider: Decider, zoo: str | Path | None = None) -> float:
+    """Mean length of the episodes of all seeds with a decider of one's own. zoo: see `run`."""
+    zoo = ensure_zoo(params, [domain], zoo)
     lengths = []
     for job in make_jobs(params, domain, [Method("own", "control")], zoo):
         bench = Bench(job.settings, _make_context(params, zoo, RUNS))
         streams = evaluation_streams(domain, job.settings["seed"], job.settings["episodes"])
-        lengths += [len(finish(bench.steps(decider, stream))) for stream in streams]
+        lengths += [len(run_coroutine(bench.steps(decider, stream))) for stream in streams]
     return float(np.mean(lengths))
 
 
@@ -386,24 +458,43 @@ def _load_policy(path: Path, policy_hash: str) -> Policy:
     return policies.load(path)
 
 
-def make_client(
+def open_lesson_models(
     settings: LLMSettings,
-    share: int = 1,
+    names: Sequence[str],
+    processes: int = 1,
     runs: str | Path = RUNS,
     cassettes: str | Path = CASSETTES,
-) -> Client:
-    """The client with its in-process transports; where an endpoint is named, with cassette and purse too."""
-    return opened(settings, NAME, runs, cassettes, share)
+) -> ChatModels:
+    """Models under the recording and the spending limit of this lesson.
+
+    Args:
+        settings: The section llm of params.yaml.
+        names: The models that will be asked.
+        processes: Those that ask at once.
+        runs: Folder of the spending limit.
+        cassettes: Folder of the recording.
+
+    Returns:
+        The models, by name.
+    """
+    return open_models(settings, names, NAME, runs, cassettes, processes, open_local())
 
 
 def judged(params: Params, record: pd.DataFrame) -> pd.DataFrame:
     """What the judge of the parameters makes of every episode of a decision record in education (4.2.3)."""
+    judge_name = params.orchestration.judge
 
     async def ask() -> pd.DataFrame:
-        async with make_client(params.llm) as client:
-            return await judge(client, params.orchestration.judge, record, params.education)
+        async with open_lesson_models(params.llm, [judge_name]) as models:
+            model = models[judge_name]
+            if asks_endpoint(params.llm, [judge_name]):
+                requests = make_first_requests(record, params.education)
+                planned_calls = [plan_requests(model, requests, ATTEMPTS)]
+                costs = announce_costs(params.llm, planned_calls)
+                sweep.print_to_terminal(f"judging {len(requests):,} episodes: {costs}")
+            return await judge(model, record, params.education)
 
     try:
-        return finish(ask())
+        return run_coroutine(ask())
     finally:
-        export(params.llm, NAME, CASSETTES)
+        export_recording(params.llm, NAME, CASSETTES)

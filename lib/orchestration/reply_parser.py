@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lib.llm import json_replies
-from lib.llm.json_replies import InvalidReply, one_object
+from lib.llm.json_replies import InvalidReply, read_object
 
 VERSION = 1  # of choices that are read in replies
 KINDS = (*json_replies.KINDS, "unknown_policy", "already_tried", "must_decide")
@@ -43,7 +43,7 @@ def parse(text: str, names: Sequence[str], untried: Sequence[str] = (), limit: i
     names: all policies; untried: those that may still be looked at; limit: how many of them in one
     reply (0: the model must decide now). Raises InvalidReply, whose message says what was wrong.
     """
-    content, repaired = one_object(text, ("policy", "call"))
+    content, repaired = read_object(text, ("policy", "call"))
     try:
         fields = _Fields.model_validate(content)
     except ValidationError as error:

@@ -9,6 +9,8 @@ from itertools import permutations
 import pandas as pd
 
 from lib import stats
+from lib.experiment.results_table import UNUSABLE_SHARE
+from lib.llm import reply_shares
 from lib.orchestration.variants import KINDS
 from lib.policy_zoo import evaluate
 
@@ -49,7 +51,53 @@ def outcomes(record: pd.DataFrame, domain: str) -> pd.DataFrame:
         .reset_index()
     )
     table = table.merge(cost_usd, on=["method", "seed", "episode"])
-    return table.assign(utility=table[evaluate.front_columns(domain)].mean(axis=1))
+    table = table.assign(utility=table[evaluate.front_columns(domain)].mean(axis=1))
+    marked_shares = list_unusable_shares(record)
+    if marked_shares:
+        table[UNUSABLE_SHARE] = table["method"].map(marked_shares).fillna(0.0)
+    return table
+
+
+def count_replies(record: pd.DataFrame) -> pd.DataFrame:
+    """How many calls of each method's model gave no answer (`lib.llm.reply_shares.count_replies`).
+
+    Args:
+        record: Decisions of `prompted_experiment.run`; those of methods without a model are not counted.
+    """
+    decisions = record[record["model"] != ""]
+    kinds = [list(filter(None, trouble.split(";"))) for trouble in decisions["trouble"]]
+    # A summary that failed is written "summary_KIND".
+    kinds = [[kind.removeprefix("summary_") for kind in of_decision] for of_decision in kinds]
+    losses = pd.DataFrame(
+        [reply_shares.count_failure_kinds(of_decision) for of_decision in kinds],
+        index=decisions.index,
+        columns=["failed", "truncated", "unusable"],
+    )
+    columns = ["method", "model", "backend", "calls", "fallback"]
+    return reply_shares.count_replies(decisions[columns].join(losses))
+
+
+def count_judge_replies(judged: pd.DataFrame) -> pd.DataFrame:
+    """How many calls of a judge gave no scores.
+
+    Args:
+        judged: Of `llm_judge.judge`.
+
+    Returns:
+        Counts by judge (column `judge`), see `lib.llm.reply_shares.count_replies`.
+    """
+    calls = judged.assign(
+        model=judged["judge"], failed=judged["failures"], unusable=judged["malformed"]
+    )
+    return reply_shares.count_replies(calls, keys=["judge"])
+
+
+def list_unusable_shares(record: pd.DataFrame) -> dict[str, float]:
+    """By method, the share of calls without an answer; only of methods that are marked."""
+    if UNUSABLE_SHARE not in record:
+        return {}
+    shares = record.groupby("method", sort=False)[UNUSABLE_SHARE].max()
+    return shares[shares > 0].to_dict()
 
 
 def key(method: str) -> str:
@@ -62,17 +110,33 @@ def key(method: str) -> str:
 
 def metrics(rows: Rows, record: pd.DataFrame, domain: str) -> dict[str, float | str]:
     """Flat metrics such as `education.RO.scripted-large.cost_usd`, with `_ci_low` and `_ci_high`, and each
-    method's backend."""
+    method's backend. Those of a method whose model gave too few answers have `_unusable_share` as well."""
     backends = record.groupby("method")["backend"].first()
+    marked_shares = list_unusable_shares(record)
     out: dict[str, float | str] = {}
     for method, measured in rows.items():
         name = f"{domain}.{key(method)}"
         for measure, interval in measured.items():
             out |= interval.as_metrics(f"{name}.{measure}")
+            if method in marked_shares:
+                out[f"{name}.{measure}_{UNUSABLE_SHARE}"] = marked_shares[method]
         out[f"{name}.backend"] = backends.get(method, "policy")
     for name, gap in hypervolume_gaps(record, domain).items():
         out |= gap.as_metrics(f"{domain}.{name}")
+        # The gap is marked where one of its two methods is.
+        compared = _list_compared_methods(name)
+        shares = [share for method, share in marked_shares.items() if key(method) in compared]
+        if shares:
+            out[f"{domain}.{name}_{UNUSABLE_SHARE}"] = max(shares)
     return out
+
+
+def _list_compared_methods(gap: str) -> tuple[str, str]:
+    """The keys of the two methods of a gap such as `RO.scripted-large.hv_mean_minus.TO`."""
+    method, _, changed = gap.partition(".hv_mean_minus.")
+    kind, _, model = method.partition(".")
+    changed = changed.replace(" ", "-")
+    return method, f"{changed}.{model}" if changed in KINDS else f"{kind}.{changed}"
 
 
 def hypervolume_gaps(record: pd.DataFrame, domain: str) -> dict[str, stats.Interval]:

@@ -353,35 +353,47 @@ def _label_points(
     names: Mapping | None,
     name_width: int,
 ) -> None:
-    """Names points where they stand; by default every method at its largest x."""
-    sorted_points = points.sort_values("x", kind="stable")
-    if names is None:
-        names = {}
-        for method, path in sorted_points.groupby("method", sort=False):
-            settings = [group[1:] for group in path.index]
-            label = method
-            if len(settings) > 1:
-                label = f"{method} ({settings[0][0]} to {settings[-1][0]})"
-            names[path.index[-1]] = label
+    """Write names beside points.
 
-    # A name of a whole method stands at its largest x.
-    most_expensive = set(sorted_points.drop_duplicates("method", keep="last").index)
-    labels = {}
-    for group in points.index:
-        method_label = names.get(group[0]) if group in most_expensive else None
-        label = names.get(group, method_label)
-        if label is not None:
-            labels[group] = label
+    Args:
+        axes: Where the points are drawn.
+        points: A row per point, indexed by (method, setting, ...): x, y, the ends of both intervals, method.
+        styles: By method its colour and marker.
+        names: By method, or by the index of one point, what to write; a method's name stands at its largest x.
+            None names every method after itself.
+        name_width: Characters of a line.
+    """
+    labels = _choose_labels(points, names)
     if not labels:
         return
-    labelled = points[[group in labels for group in points.index]]
-    point_labels(
-        axes,
-        [wrap_name(labels[group], name_width) for group in labelled.index],
-        labelled[["x", "y"]].to_numpy(),
-        [styles[method][0] for method in labelled["method"]],
-        np.concatenate([_sample_intervals(point) for _, point in points.iterrows()]),
-    )
+    labelled = points.loc[[index in labels for index in points.index]]
+    texts = [wrap_name(labels[index], name_width) for index in labelled.index]
+    positions = labelled[["x", "y"]].to_numpy()  # (labels, 2)
+    colors = [styles[method][0] for method in labelled["method"]]
+    obstacles = np.concatenate([_sample_intervals(point) for _, point in points.iterrows()])
+    point_labels(axes, texts, positions, colors, obstacles)
+
+
+def _choose_labels(points: pd.DataFrame, names: Mapping | None) -> dict[tuple, str]:
+    """The text of each point that gets one, by the point's index."""
+    labels = {}
+    by_x = points.sort_values("x", kind="stable")
+    for method, method_points in by_x.groupby("method", sort=False):
+        rightmost = method_points.index[-1]
+        if names is not None:
+            if method in names:
+                labels[rightmost] = names[method]
+            continue
+        first_setting, last_setting = method_points.index[0][1:], rightmost[1:]
+        has_several_points = len(method_points) > 1
+        settings_range = f" ({first_setting[0]} to {last_setting[0]})" if has_several_points else ""
+        labels[rightmost] = f"{method}{settings_range}"
+
+    # A name that is meant for one point replaces the method's there.
+    for index in points.index:
+        if names is not None and index in names:
+            labels[index] = names[index]
+    return {index: labels[index] for index in points.index if index in labels}
 
 
 def _sample_intervals(point: pd.Series) -> np.ndarray:

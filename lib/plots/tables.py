@@ -16,9 +16,11 @@ import numpy as np
 import pandas as pd
 
 from lib import stats
+from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.stats import Interval
 
 NOTHING = "–"  # what stands where there is no value
+NO_USABLE_REPLY = "no usable reply"  # heads a column
 LONGEST_NAME = 28  # characters of a row's name that are kept on one line
 LONGEST_WORDS = 20  # characters of a text that may be set in a column of any width
 _NUMBER = re.compile(r"[-−+]?[\d.]+(?:e[-+]?\d+)?%?(?:\s*\[.*\]|\s*\(n = \d+\))?|" + NOTHING)
@@ -63,12 +65,20 @@ def interval_table(
 
 
 def estimates_shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame of `lib.stats` with one column of intervals in place of value, ci_low and ci_high; any other as it is."""
+    """A frame of `lib.stats` with one column of intervals in place of value, ci_low and ci_high; any other as it is.
+
+    Where a model gave too few answers, a column says in which share of its calls it gave none.
+    """
     if not {"value", "ci_low", "ci_high"} <= set(map(str, frame.columns)):
         return frame
     not_displayed = ["ci_low", "ci_high", "p_value", "mde", "num_runs", "num_items"]
-    displayed = frame.drop(columns=not_displayed, errors="ignore")
-    return displayed.assign(value=stats.intervals(frame))
+    displayed = frame.drop(columns=[*not_displayed, UNUSABLE_SHARE], errors="ignore")
+    displayed = displayed.assign(value=stats.intervals(frame))
+    if UNUSABLE_SHARE not in frame:
+        return displayed
+    shares = frame[UNUSABLE_SHARE].astype(float).fillna(0.0)
+    displayed[NO_USABLE_REPLY] = [f"{share:.0%} of calls" if share else "" for share in shares]
+    return displayed
 
 
 def table_html(frame: pd.DataFrame, caption: str, digits: int | None = None) -> str:

@@ -2,9 +2,10 @@
 
 One job of the sweep is what is not trained yet of one stack of recipes under a few seeds: a policy that is added, or
 whose settings change, is trained without the others. Working files live under `data/runs` and survive a kill; the
-finished zoo, policies and curves, is written to `data/zoo`. Evaluation and cards come afterwards (`evaluate`, `cards`).
+finished zoo, policies and curves, is written to `data/zoo`. Evaluation and cards come afterwards (`zoo_folder`).
 """
 
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -206,6 +207,9 @@ def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Pat
     """Train what is not trained yet and write the domain's zoo under `out`/`domain`."""
     open_jobs = make_jobs(params, domain, find_trained(runs))
     sweep.run(train_policies, open_jobs, runs, params.zoo.jobs, f"training the {domain} zoo")
+
+    # Policies of other settings, such as those of more seeds, do not stay beside these.
+    shutil.rmtree(Path(out) / domain, ignore_errors=True)
 
     recipes_by_stack = stacks(params, domain)
     names_by_stack = {

@@ -39,9 +39,12 @@ from PIL import Image
 from lib import plots
 from lib.config import ROOT
 from lib.experiment import artifacts
+from lib.experiment.results_table import UNUSABLE_SHARE
+from lib.llm.reply_shares import mark_rows
 from lib.plots import sliders
 from lib.plots.inputs import MAX_ALT_LENGTH, require_interval
 from lib.plots.tables import estimates_shown, table_html
+from lib.reports import reply_shares
 from lib.stats import Interval, range_of_name
 
 MIN_ALT_LENGTH = 20  # characters; less cannot say what a figure shows
@@ -81,6 +84,8 @@ class Lesson:
         self._alt_texts: dict[str, str] = {}  # by figure name
         self._image_paths: dict[str, Path] = {}  # by figure name
         self._metrics: dict[str, Any] = {}
+        self._marked_methods: set[str] = set()  # their models gave too few answers
+        self._reply_lines: list[str] = []  # about models behind endpoints, for the terminal
         self._conclusion = ""
 
     def figure(self, fig: Figure, name: str, alt: str | None = None) -> None:
@@ -199,8 +204,37 @@ class Lesson:
         if {"value", "ci_low", "ci_high"} <= set(map(str, df.columns)):
             for row, value, ci_low, ci_high in df[["value", "ci_low", "ci_high"]].itertuples():
                 require_interval(value, ci_low, ci_high, f"the table {caption!r}, row {row}")
-        df = estimates_shown(df)
+        df = reply_shares.mark_labels(estimates_shown(df), self._marked_methods)
+        if self._marked_methods and reply_shares.has_marks(df):
+            caption = f"{caption} ({reply_shares.FOOTNOTE})"
         _show(table_html(df, caption, digits), f"table: {caption}\n{df.to_string()}")
+
+    def check_replies(self, counts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+        """Shows how many calls of each method's models gave no answer, and marks the methods with too many.
+
+        Marked methods bear a mark in every later table, their estimates are untestable (`lib.stats.verdict`), and their
+        metrics get a `<key>_unusable_share`, from which claims see that they cannot be tested.
+
+        Args:
+            counts: Of the system's `count_replies`.
+            rows: Rows of the results table, with the columns that tell methods apart in `counts`.
+
+        Returns:
+            The rows, marked where there is reason to.
+        """
+        if counts.empty:
+            print("no language model was asked")
+            return rows
+        table = reply_shares.tabulate_reply_shares(counts)
+        caption = reply_shares.CAPTION
+        _show(table_html(table, caption), f"table: {caption}\n{table.to_string(index=False)}")
+        lines = reply_shares.describe_reply_shares(counts)
+        for line in lines:
+            print(line)
+        # A lesson that looks at the same calls twice says so once.
+        self._reply_lines = list(dict.fromkeys([*self._reply_lines, *lines]))
+        self._marked_methods |= reply_shares.list_marked_methods(counts)
+        return mark_rows(rows, counts)
 
     def show_html(self, markup: str, plain: str) -> None:
         """Shows HTML that a module of `lesson_figures` made, such as a prompt.
@@ -247,7 +281,8 @@ class Lesson:
             key: A flat key such as `education.SO-d1.length`.
             value: The value. An `Interval` or an estimate (a row of `lib.stats`) also records its ends, as
                 `<key>_ci_low` and `<key>_ci_high`. That of two runs is kept here, for tests that count degrees of
-                freedom; tables and figures show its value alone.
+                freedom; tables and figures show its value alone. An estimate that rests on a model with too few answers
+                also records `<key>_unusable_share`.
 
         Raises:
             ValueError: If the key is malformed or used twice, the value is nan or infinite, or the interval does not
@@ -258,9 +293,13 @@ class Lesson:
             raise ValueError(
                 f"metric key {key!r}: letters, digits, _ + - in parts joined by dots, please"
             )
+        unusable_share = 0.0
         if isinstance(value, pd.Series):
+            unusable_share = float(value.get(UNUSABLE_SHARE, 0.0))
             value = Interval(*(float(value[end]) for end in ("value", "ci_low", "ci_high")))
         entries = value.as_metrics(key) if isinstance(value, Interval) else {key: value}
+        if unusable_share > 0:  # not nan, which stands in rows that were put beside marked ones
+            entries[f"{key}_{UNUSABLE_SHARE}"] = unusable_share
         entries = {name: _to_json_value(name, entry) for name, entry in entries.items()}
 
         if f"{key}_ci_low" in entries:
@@ -352,6 +391,8 @@ class Lesson:
             "profile": self.profile,
             "parameters": self.parameters,
         }
+        if self._reply_lines:
+            card["replies"] = self._reply_lines
         artifacts.write_json(self.root / "lessons" / f"{self.name}.json", card)
 
     def _figure_path(self, file_name: str) -> Path:

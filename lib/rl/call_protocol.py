@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lib.tasks.item import answered, tidy
+from lib.tasks.item import extract_answer, normalize_whitespace
 
 VERSION = 1  # of what controllers read and how their turns are read
 WORDS = ("low", "medium", "high")  # budgets by name
@@ -31,6 +31,9 @@ ERROR = "error"  # what stands in the response where no expert spoke
 RESPONSE = ("<response>", "</response>")
 AS_IT_STANDS = "question"  # instead of a question: the one that the user asked
 AS_HEARD = "it"  # instead of an answer: the last response
+# For controllers that read any word; the lab's have none for it, and count what was cut all the same.
+GAP_MARK = "[... a part of the reply is left out ...]"
+END_MARK = "[... the reply was cut off here ...]"
 STOPS = (
     "</call>",
     "</answer>",
@@ -74,11 +77,17 @@ def instruction(style: str, budget: str) -> str:
     return f"budget {budget} {_RULES[budget]}" if style == "hard" else f"budget {budget}"
 
 
-def explained(prices: Mapping[str, float]) -> str:
-    """The protocol for a model that follows instructions; prices: dollars per token of every expert, cheapest first."""
-    experts = ", ".join(
-        f"{name} (${price * 1e6:g} per million tokens)" for name, price in prices.items()
-    )
+def explain_protocol(call_costs: Mapping[str, float]) -> str:
+    """The protocol for a model that follows instructions.
+
+    Args:
+        call_costs: Dollars that a call to each expert typically costs, by expert, the cheapest first. List prices
+            would hide how much an expert writes.
+
+    Returns:
+        The text of a system message.
+    """
+    experts = ", ".join(f"{name} (about ${cost:.2g} a call)" for name, cost in call_costs.items())
     return (
         "You answer questions, and may pay experts to help. First think inside <think> </think> about how hard the "
         "question is and what the budget allows. Then either answer with <answer> final answer </answer>, or ask one "
@@ -94,12 +103,26 @@ def digits(units: float) -> str:
     return str(round(min(max(units, 0), 10**DIGITS - 1))).zfill(DIGITS)
 
 
-def messages(style: str, budget: str, question: str) -> list[dict[str, str]]:
-    """What the controller is asked."""
-    return [
-        {"role": "system", "content": instruction(style, budget)},
-        {"role": "user", "content": question},
-    ]
+def messages(
+    style: str, budget: str, question: str, history: Sequence[tuple[str, str]] = ()
+) -> list[dict[str, str]]:
+    """What the controller reads first.
+
+    Args:
+        style: One of STYLES.
+        budget: As `instruction` takes it.
+        question: The user's.
+        history: Messages before it, as (role, content); a system message among them joins the controller's own.
+
+    Returns:
+        Messages, a system message first.
+    """
+    system_texts = [instruction(style, budget)]
+    system_texts += [content for role, content in history if role == "system"]
+    turns = [("system", "\n".join(system_texts))]
+    turns += [(role, content) for role, content in history if role != "system"]
+    turns.append(("user", question))
+    return [{"role": role, "content": content} for role, content in turns]
 
 
 def size(budget: str) -> str:
@@ -118,22 +141,29 @@ def call(expert: str, query: str = AS_IT_STANDS) -> str:
     return f"<call> {expert} <t> {query} </t> </call>"
 
 
-def heard(text: str) -> str:
-    """What the controller hears of an expert's reply: no thought, which the caller of a hosted reasoning model
-    does not see either, and no tags; ERROR where nothing is left."""
+def clean_reply(text: str) -> str:
+    """What a controller reads of an expert's reply.
+
+    Args:
+        text: The visible text of the reply; a lab model writes its thoughts into it.
+
+    Returns:
+        The content of the answer tags where the reply ends in them, else the whole text; without thoughts and without
+        tags, so that no expert writes the controller's next step. ERROR where nothing is left.
+    """
     plain = _THOUGHT.sub(" ", text)
-    said = answered(plain)
-    return tidy(_TAG.sub(" ", plain if said is None else said)) or ERROR
+    answer = extract_answer(plain)
+    return normalize_whitespace(_TAG.sub(" ", plain if answer is None else answer)) or ERROR
 
 
 def parse(text: str, experts: tuple[str, ...] | list[str]) -> Turn:
     """What a turn of the controller asks for; a call to nobody we know is malformed."""
-    if answered(text) is not None:
+    if extract_answer(text) is not None:
         return Answer(text)
     found = _CALL.search(text)
     if not found:
         return Malformed("neither a call nor an answer")
-    expert, query = found[1], tidy(found[2])
+    expert, query = found[1], normalize_whitespace(found[2])
     if expert not in experts:
         return Malformed(f"there is no expert {expert!r}")
     return Call(expert, query) if query else Malformed("a call without a query")

@@ -1,188 +1,226 @@
-"""The pool of experts: models of `llm.models` under the names that the controller writes, and their prices.
+"""The pool of experts: models of `llm.models` under the words that a controller writes, asked many at once.
 
-Lab models are asked as all lessons ask them, and remember what they said (`lib.language_models.in_process_client`);
-any other model, an endpoint among them, through the client. A call that fails (a timeout, a server in trouble, a
-reply that is none) is an outcome, not an exception: the controller hears `error` and the episode goes on; what was
-billed is charged.
+    with ExpertPool(models, {"lab-big": "big"}, temperature=1.0) as pool:
+        (reply,) = pool.ask([ExpertQuery("lab-big", "12 * 34 = ?", seed=7)])
+
+A call that fails is no exception but a reply with a failure, of one of two kinds (`lib.llm.chat_model`). A failure of
+the model (cut off, empty, refused) is an outcome: the controller reads what came of the reply, or `error`, and what
+was billed is charged. A failure of the infrastructure says nothing about the expert: such a reply is `lost`, and its
+episode stands in no score. Left out: what a controller reads of a reply (`lib.rl.call_protocol`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from lib.config import LLMSettings, ModelSettings
+from lib import tasks
 from lib.experiment import seeds
-from lib.language_models.in_process_client import Asker, asker
-from lib.language_models.serving.transport import LabTransport, lab
-from lib.llm.client import Client, Reply
-from lib.llm.errors import ReplyError
-from lib.llm.event_loop import Loop
+from lib.llm.chat_model import ChatRequest, Failure, Reply
+from lib.llm.event_loop import EventLoopThread
+from lib.llm.failure_policy import ReplyCounts
+from lib.llm.open_models import ChatModels
 
+Result = TypeVar("Result")
 VERSION = 1  # of what experts are asked and what a reply costs
+NUM_SAMPLES = 2  # independent replies of an expert to a question; with more, fewer of them would be computed once only
 
-# What an expert that is no lab model has to be told about the questions of the bench.
-RULES = (
-    "Work out chains of digits strictly from left to right, without precedence, and keep only the last digit of "
-    "every result (0 to 9; below zero, go on from 10). End with the result as <answer> digit </answer>."
-)
+# The families' scores are strict about the tags, which the lab models were trained on; any other model is told.
+ANSWER_FORM = "End with the answer alone as <answer> answer </answer>."
 
 
-TRIES = 2  # independent replies of an expert to one question; more would be remembered less often
+def derive_reply_seed(text: str, sample: int = 0) -> int:
+    """The seed of the experts' replies to a question.
 
+    It depends on nothing else, so that all methods, training seeds and constants meet the same replies.
 
-def drawn(text: str, attempt: int = 0) -> int:
-    """The seed of the experts' replies to a question: whoever asks it in one try hears the same, so that methods, seeds
-    and constants meet the same draws."""
-    return int(
-        seeds.key("routing", "reply", text, seed=attempt) >> 1
-    )  # seeds of OpenAI's API are signed
+    Args:
+        text: Of the question.
+        sample: Which of the independent replies.
+
+    Returns:
+        A seed below 2**63, as OpenAI's API takes it.
+    """
+    return int(seeds.key("routing", "reply", text, seed=sample) >> 1)
 
 
 @dataclass(frozen=True)
-class Query:
-    """One question to one expert. key: its seed; an equal query with an equal key gets an equal reply."""
+class ExpertQuery:
+    """One question to one expert.
+
+    Attributes:
+        expert: The controller's word for it.
+        text: The question.
+        seed: Of its random numbers; equal queries with equal seeds get equal replies.
+        history: Earlier messages as (role, content), a system message among them.
+    """
 
     expert: str
     text: str
-    key: int = 0
+    seed: int = 0
+    history: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What came back: text (empty where nothing did), what it cost, and what went wrong, if anything."""
+class ExpertReply:
+    """What came back.
+
+    Attributes:
+        text: The visible text, hidden reasoning left out; empty where nothing came.
+        cost_usd: What the call was billed.
+        tokens_in: Of the prompt.
+        tokens_out: Of the reply, reasoning included.
+        seconds: Between query and reply; 0 for a lab model, whose time is counted in tokens.
+        failure: Why the reply cannot be used as it stands; None for a usable one.
+    """
 
     text: str
     cost_usd: float
     tokens_in: int = 0
     tokens_out: int = 0
-    failure: str = ""
+    seconds: float = 0.0
+    failure: Failure | None = None
+
+    @classmethod
+    def from_reply(cls, reply: Reply) -> ExpertReply:
+        """What of a model's reply a controller's episode needs."""
+        return cls(
+            reply.text,
+            reply.cost_usd,
+            reply.tokens_in,
+            reply.tokens_out,
+            reply.seconds,
+            reply.failure,
+        )
+
+    @property
+    def lost(self) -> bool:
+        """Whether the infrastructure failed, so that nothing may be scored."""
+        return self.failure is not None and self.failure.of_infrastructure
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the expert's own limit of tokens cut the reply off."""
+        return self.failure is not None and self.failure.kind == "truncated"
 
 
-class Pool:
-    """Experts that answer many queries at once. A context manager: it owns a thread with an event loop.
+class ExpertPool:
+    """Experts that answer many queries at once. A context manager: it owns its models and a thread with an event loop.
 
-    names: the controller's word for an expert -> its name in llm.models; temperature: of all experts;
-    rules: what to tell experts that are no lab models, before the query; empty: nothing; askers: by name in
-    llm.models the lab models that need no client.
+    Attributes:
+        models: By their names in llm.models.
+        model_names: The name in llm.models of each expert.
+        temperature: Of all experts.
+        tells_rules: Whether experts that are no lab models are told how questions of the bench are meant.
+        counts: What became of the replies so far, by expert.
     """
 
     def __init__(
         self,
-        client: Callable[[], Client],
-        names: Mapping[str, str],
+        models: ChatModels,
+        model_names: Mapping[str, str],
         temperature: float,
-        rules: str = RULES,
-        askers: Mapping[str, Asker] = MappingProxyType({}),
+        tells_rules: bool = True,
     ) -> None:
-        self.names, self.temperature, self.rules = dict(names), temperature, rules
-        self.askers = dict(askers)
-        self._loop = Loop()
-        self.client = client()
+        """Start the thread.
 
-    def __enter__(self) -> Pool:
+        Args:
+            models: Opened models, which the pool closes.
+            model_names: By the controller's word for an expert, its name among the models; the cheapest first.
+            temperature: Of all experts.
+            tells_rules: Whether experts that are no lab models are told how questions of the bench are meant: the
+                form of an answer and, before a question that has one, its rule. False for questions of one's own.
+        """
+        self.models = models
+        self.model_names = dict(model_names)
+        self.temperature = temperature
+        self.tells_rules = tells_rules
+        self.counts = {expert: ReplyCounts() for expert in self.model_names}
+        self._loop = EventLoopThread()
+
+    def __enter__(self) -> ExpertPool:
         return self
 
-    def __exit__(self, *exc) -> None:
-        for model in self.askers.values():
-            model.memory.flush()
-        self._loop.run(self.client.__aexit__())
-        self._loop.close()
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self._loop.run(self.models.aclose())
+        finally:
+            self._loop.close()
 
     @property
     def experts(self) -> tuple[str, ...]:
         """The controller's words for them, as in the parameters: the cheapest first."""
-        return tuple(self.names)
+        return tuple(self.model_names)
 
-    def ask(self, queries: Sequence[Query]) -> list[Heard]:
-        """What the experts say, in order. Raises ConfigurationError, CassetteMiss or BudgetExceeded, which no
-        other try would mend."""
+    def ask(self, queries: Sequence[ExpertQuery]) -> list[ExpertReply]:
+        """Ask all experts side by side.
+
+        Args:
+            queries: To any of the experts.
+
+        Returns:
+            Replies in the order of the queries.
+
+        Raises:
+            LLMError: What no other call would mend: a wrong setting, a reply that is not in the recording, or so many
+                failed calls that the run would measure its server.
+            BudgetExceeded: Where the calls could pass the spending limit.
+        """
         if not queries:
             return []
-        return self._loop.run(self._all(queries))
+        replies = self._loop.run(self._ask_all(queries))
+        for query, reply in zip(queries, replies, strict=True):
+            self.counts[query.expert].add(reply)
+        return [ExpertReply.from_reply(reply) for reply in replies]
 
-    def converse(
-        self,
-        model: str,
-        conversations: Sequence[Sequence[Mapping[str, Any]]],
-        tools: Sequence[Sequence[Mapping[str, Any]]],
-        keys: Sequence[int],
-        temperature: float,
-    ) -> list[Reply | ReplyError]:
-        """What a model of llm.models says next in each conversation, tools on offer by OpenAI function schemas."""
+    def generate(self, model: str, requests: Sequence[ChatRequest]) -> list[Reply]:
+        """Replies of any of the models, for whoever prompts one with whole conversations.
 
-        async def one(messages, offered, key) -> Reply | ReplyError:
-            try:
-                return await self.client.chat(
-                    model, messages, seed=key, temperature=temperature, tools=offered, who=model
-                )
-            except ReplyError as error:
-                return error
+        Args:
+            model: Its name in llm.models.
+            requests: Conversations, perhaps with tools.
 
-        async def together() -> list[Reply | ReplyError]:
-            return await asyncio.gather(
-                *(one(*each) for each in zip(conversations, tools, keys, strict=True))
-            )
+        Returns:
+            Replies in the order of the requests.
 
-        return self._loop.run(together())
+        Raises:
+            LLMError, BudgetExceeded: As `ask`.
+        """
+        return self._loop.run(self.models[model].reply_to_all(requests))
 
-    async def _all(self, queries: Sequence[Query]) -> list[Heard]:
-        return await asyncio.gather(*(self._one(query) for query in queries))
+    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """The result of a coroutine on the pool's event loop, where its models may be asked."""
+        return self._loop.run(coroutine)
 
-    async def _one(self, query: Query) -> Heard:
-        name = self.names[query.expert]
-        if name in self.askers:
-            return await self._lab(self.askers[name], self.client.settings.models[name], query)
-        told = [{"role": "user", "content": query.text}]
-        if self.rules and self.client.settings.models[name].backend != "lab":
-            told.insert(0, {"role": "system", "content": self.rules})
-        try:
-            reply = await self.client.chat(
-                name, told, seed=query.key, temperature=self.temperature, who=query.expert
-            )
-        except ReplyError as error:  # a truncated reply has a text, and a bill
-            return Heard(error.text, error.cost_usd, error.tokens_in, error.tokens_out, error.kind)
-        return Heard(reply.text, reply.cost_usd, reply.tokens_in, reply.tokens_out)
-
-    async def _lab(self, model: Asker, about: ModelSettings, query: Query) -> Heard:
-        """What the server would reply and the client would make of it."""
-        told = [{"role": "user", "content": query.text}]
-        said = await model.say(told, about.max_tokens, self.temperature, query.key)
-        cost_usd = said.tokens_in * (about.price_in or 0.0) + said.tokens_out * (
-            about.price_out or 0.0
+    def make_request(self, query: ExpertQuery) -> ChatRequest:
+        """A query as the expert's model gets it."""
+        turns = (*query.history, ("user", query.text))
+        messages = [{"role": role, "content": content} for role, content in turns]
+        is_lab_model = self.models[self.model_names[query.expert]].backend == "lab"
+        if self.tells_rules and not is_lab_model:
+            instruction = f"{tasks.describe_rules(query.text)} {ANSWER_FORM}".strip()
+            messages.insert(0, {"role": "system", "content": instruction})
+        return ChatRequest(
+            messages, temperature=self.temperature, seed=query.seed, caller=query.expert
         )
-        failure = (
-            "bad_request"
-            if said.failure
-            else "truncated"
-            if said.cut
-            else ""
-            if said.text.strip()
-            else "null_content"
+
+    async def _ask_all(self, queries: Sequence[ExpertQuery]) -> list[Reply]:
+        """All queries, one batch per model."""
+        indices_by_model: dict[str, list[int]] = {}
+        for index, query in enumerate(queries):
+            model_name = self.model_names[query.expert]
+            indices_by_model.setdefault(model_name, []).append(index)
+
+        async def ask_model(model_name: str, indices: Sequence[int]) -> list[Reply]:
+            requests = [self.make_request(queries[index]) for index in indices]
+            return await self.models[model_name].reply_to_all(requests)
+
+        batches = await asyncio.gather(
+            *(ask_model(model_name, indices) for model_name, indices in indices_by_model.items())
         )
-        return Heard(said.text, cost_usd, said.tokens_in, said.tokens_out, failure)
-
-
-def askers(llm: LLMSettings, names: Collection[str], root: str | Path) -> dict[str, Asker]:
-    """The lab models among some names of llm.models. Raises ModelError for one that is not under `root`."""
-    models = {name: llm.models[name] for name in names}
-    return {
-        name: asker(about.model or name, root)
-        for name, about in models.items()
-        if about.backend == "lab"
-    }
-
-
-@cache
-def load_lab_once(models: str, llm_json: str) -> tuple[LLMSettings, dict[str, LabTransport]]:
-    """`lib.language_models.serving.transport.lab`, once per process, whose threads keep the models from one job to
-    the next.
-
-    models: folder of the lab models; llm_json: the settings, as of `RunContext`.
-    """
-    return lab(LLMSettings.model_validate_json(llm_json), models)
+        replies = {}
+        for indices, batch in zip(indices_by_model.values(), batches, strict=True):
+            replies |= dict(zip(indices, batch, strict=True))
+        return [replies[index] for index in range(len(queries))]

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, StoppingCrite
 
 from lib.experiment import seeds
 from lib.language_models import tokenizer as lab
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.rl.call_protocol import STOPS
@@ -23,9 +23,15 @@ _TAIL = 16  # tokens that any of STOPS fits in
 
 
 class Voice(Protocol):
-    """What a rollout needs of a controller. response: tokens of an expert's reply that are handed on."""
+    """What a rollout needs of a controller.
+
+    Attributes:
+        response: Tokens of an expert's reply that the controller reads at the most.
+        marks_cuts: Whether it can read a mark where a part of a reply is missing.
+    """
 
     response: int
+    marks_cuts: bool
 
     def fits(self, ids: Sequence[int]) -> bool:
         """Whether the window has room for another turn."""
@@ -48,6 +54,8 @@ class Voice(Protocol):
 class LabGenerator:
     """A lab model. Its weights are read anew by `refresh`, which a trainer calls after an update."""
 
+    marks_cuts = False  # the lab's words have none for it
+
     def __init__(self, model: PreTrainedModel, limit: int, response: int) -> None:
         """limit: tokens of a turn; response: of an expert's reply that are handed on."""
         self.model, self.limit, self.response = model, limit, response
@@ -62,7 +70,7 @@ class LabGenerator:
         return len(ids) + self.limit <= self.forward.window
 
     def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        return conversation(messages)
+        return encode_conversation(messages)
 
     def encode(self, text: str) -> list[int]:
         return lab.encode(text)
@@ -77,11 +85,13 @@ class LabGenerator:
             Prompt(tuple(ids), self.limit, temperature, key, self.stops)
             for ids, key in zip(contexts, keys, strict=True)
         ]
-        return [one.ids for one in generate(self.forward, prompts, token(lab.EOS))]
+        return [one.ids for one in generate(self.forward, prompts, encode_special(lab.EOS))]
 
 
 class Hub:
     """Any causal language model of transformers, with its own tokenizer and chat template."""
+
+    marks_cuts = True
 
     def __init__(
         self,

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from lib import tasks
-from lib.config import LabModel, RoutingSettings, Target, WarmSettings
+from lib.config import LabModelSettings, RoutingSettings, Target, WarmSettings
 from lib.experiment import seeds
 from lib.language_models import checkpoints
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.tokenizer import EOS, encode
 from lib.language_models.training.pretraining import Pretraining
-from lib.language_models.training.training_data import IGNORED, Dialogue
+from lib.language_models.training.training_data import IGNORE_INDEX, Dialogue
 from lib.rl import call_protocol
 from lib.tasks import Item
 from lib.tasks.arithmetic_chain import OPERATIONS
@@ -39,7 +39,7 @@ _NO_TARGET = Target(
 
 def train(
     base: Path,
-    shape: LabModel,
+    shape: LabModelSettings,
     settings: RoutingSettings,
     experts: Sequence[str],
     folder: Path,
@@ -61,14 +61,14 @@ def train(
         `folder`.
     """
     lessons = settings.warm
-    items = tasks.spread(settings.questions, "train", lessons.items, seed=lessons.seed + seed)
+    items = tasks.draw_evenly(settings.questions, "train", lessons.items, seed=lessons.seed + seed)
     dialogues = corpus(items, tuple(experts), settings.rounds, lessons.seed + seed)
     return taught(base, shape, lessons, dialogues, folder, progress, seed)
 
 
 def taught(
     base: Path,
-    shape: LabModel,
+    shape: LabModelSettings,
     lessons: WarmSettings,
     dialogues: Sequence[Dialogue],
     folder: Path,
@@ -96,7 +96,7 @@ def corpus(items: Sequence[Item], experts: Sequence[str], rounds: int, seed: int
     names, shares = list(STYLES), np.array(list(STYLES.values()))
     answers: dict[str, list[str]] = {}
     for item in items:
-        answers.setdefault(item.category, []).append(item.answer)
+        answers.setdefault(item.group, []).append(item.reference)
     out = []
     for item in (items[i] for i in rng.permutation(len(items))):
         style = names[int(rng.choice(len(names), p=shares / shares.sum()))]
@@ -122,40 +122,40 @@ def trace(
 ) -> Dialogue:
     """One episode as a dialogue: the controller's tokens are learned, everything else is given. answers: by category,
     what a guess is drawn from."""
-    ids = conversation(call_protocol.messages(style, budget, item.prompt))
-    targets = [IGNORED] * len(ids)
+    ids = encode_conversation(call_protocol.messages(style, budget, item.prompt))
+    targets = [IGNORE_INDEX] * len(ids)
 
     def write(text: str, learned: bool) -> None:
         new = encode(text)
         ids.extend(new)
-        targets.extend(new if learned else [IGNORED] * len(new))
+        targets.extend(new if learned else [IGNORE_INDEX] * len(new))
 
     told = False  # by the last response
     for turn in range(rounds):
         if turn == rounds - 1 or rng.random() < (1 - AGAIN if told else ITSELF):
             steps, given = ([], call_protocol.AS_HEARD) if told else _itself(item, answers, rng)
-            write(f"{call_protocol.thought(budget, steps)} {tasks.reply(given)}", True)
+            write(f"{call_protocol.thought(budget, steps)} {tasks.format_reply(given)}", True)
             break
         expert = experts[int(rng.integers(len(experts)))]
         write(f"{call_protocol.thought(budget)} {call_protocol.call(expert)}", True)
         said = _said(item, answers, rng)
         write(" ".join([call_protocol.RESPONSE[0], said, call_protocol.RESPONSE[1]]), False)
         told = said != call_protocol.ERROR
-    return Dialogue((*ids, token(EOS)), (*targets, IGNORED))
+    return Dialogue((*ids, encode_special(EOS)), (*targets, IGNORE_INDEX))
 
 
 def _itself(
     item: Item, answers: Mapping[str, Sequence[str]], rng: np.random.Generator
 ) -> tuple[list[str], str]:
     """The steps and the answer of a controller that asks nobody."""
-    if item.category != "chain" or item.difficulty > SKILL:
+    if item.group != "chain" or item.difficulty > SKILL:
         return [], _guess(item, answers, rng)
-    return steps(item.prompt.removesuffix(" = ?").split()), item.answer
+    return steps(item.prompt.removesuffix(" = ?").split()), item.reference
 
 
 def _guess(item: Item, answers: Mapping[str, Sequence[str]], rng: np.random.Generator) -> str:
     """An answer to some other question of the kind."""
-    others = answers[item.category]
+    others = answers[item.group]
     return others[int(rng.integers(len(others)))]
 
 
@@ -180,4 +180,4 @@ def _said(item: Item, answers: Mapping[str, Sequence[str]], rng: np.random.Gener
     lot = rng.random()
     if lot < MISSING:
         return call_protocol.ERROR
-    return _guess(item, answers, rng) if lot < MISSING + WRONG else item.answer
+    return _guess(item, answers, rng) if lot < MISSING + WRONG else item.reference

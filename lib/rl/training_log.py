@@ -13,14 +13,18 @@ def spoken(
 ) -> list[tuple[str, str, float]]:
     """An episode in parts, by who wrote the tokens (the mask says it): prompt, controller, an expert, or nobody (the
     response to a malformed turn); the part's text; and what it cost in dollars."""
-    hearings = iter([x for x in episode.exchanges if x.heard or x.malformed])
+    responses = iter([x for x in episode.exchanges if x.reply or x.malformed])
     parts = [("prompt", decode(episode.ids[: episode.prompt]), 0.0)]
     at = episode.prompt
     for own, run in groupby(episode.mask[episode.prompt :]):
         end = at + len(list(run))
         text = decode(episode.ids[at:end])
-        heard = None if own else next(hearings)
-        who = "controller" if own else heard.call.expert if heard.heard else "nobody"
-        parts.append((who, text, heard.heard.cost_usd if heard and heard.heard else 0.0))
+        writer = "controller"
+        cost_usd = 0.0
+        if not own:
+            exchange = next(responses)
+            writer = exchange.call.expert if exchange.reply else "nobody"
+            cost_usd = exchange.reply.cost_usd if exchange.reply else 0.0
+        parts.append((writer, text, cost_usd))
         at = end
     return parts

@@ -7,8 +7,9 @@ Formulas and prices are those of `lib.llm.cost_ledger` (A.6). What the paper pri
 import pandas as pd
 
 from lib.llm import cost_ledger
+from lib.llm.reply_shares import describe_share
 from lib.orchestration import results
-from lib.plots.tables import interval_table, number
+from lib.plots.tables import NO_USABLE_REPLY, interval_table, number
 from lib.policy_zoo.recipes import SINGLE
 
 _DIGITS = {"calls": 1, "tokens_in": 0, "tokens_out": 0, "cost_usd": 4}
@@ -71,7 +72,8 @@ def tabulate_measured_costs(rows: results.Rows, record: pd.DataFrame) -> pd.Data
         record: Episodes of the orchestrators; says which methods call a model, and their backends.
 
     Returns:
-        One row per orchestrator: calls, tokens and dollars with intervals over seeds, and kg CO2e of its tokens.
+        One row per orchestrator: calls, tokens and dollars with intervals over seeds, and kg CO2e of its tokens; where
+        a model gave too few answers, in which share of its calls.
     """
     # Orchestrators that ask no model have nothing to pay.
     uses_model = record["model"] != ""
@@ -89,6 +91,10 @@ def tabulate_measured_costs(rows: results.Rows, record: pd.DataFrame) -> pd.Data
         backends.append(record.loc[record["method"] == method, "backend"].iloc[0])
     table["kg CO2e"] = emissions
     table.insert(0, "backend", backends)
+    marked_shares = results.list_unusable_shares(record)
+    if marked_shares:
+        shares = [marked_shares.get(method, 0.0) for method in methods]
+        table[NO_USABLE_REPLY] = [f"{share:.0%} of calls" if share else "" for share in shares]
     return table
 
 
@@ -101,18 +107,25 @@ def tabulate_break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFram
 
     Returns:
         One row per orchestrator: the runs where the policy zoo exists already, and where its single-objective policies
-        had to be trained for the purpose, at Table 9's price each.
+        had to be trained for the purpose, at Table 9's price each. A model that gave too few answers did not
+        orchestrate, so that its price is compared with nothing.
     """
     zoo_usd = len(SINGLE) * cost_ledger.TABLE_9.train_dollars
+    marked_shares = results.list_unusable_shares(record)
     table_rows = []
     for method in record.loc[record["model"] != "", "method"].unique():
         cost_usd = rows[method]["cost_usd"].value
+        if method in marked_shares:
+            with_zoo = without_zoo = f"left out: {describe_share(marked_shares[method])}"
+        else:
+            with_zoo = describe_break_even(cost_usd, 0.0)
+            without_zoo = describe_break_even(cost_usd, zoo_usd)
         table_rows.append(
             {
                 "method": method,
                 "$ per episode, measured": cost_usd,
-                "the zoo is there": describe_break_even(cost_usd, 0.0),
-                "the zoo is trained for it": describe_break_even(cost_usd, zoo_usd),
+                "the zoo is there": with_zoo,
+                "the zoo is trained for it": without_zoo,
             }
         )
     return pd.DataFrame(table_rows)

@@ -7,7 +7,7 @@ metrics` reads, whose own table is as wide as there are metrics. Left out: what 
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from lib.config import ROOT
 from lib.experiment import artifacts
 
 METRICS_FOLDER = ROOT / "reports/metrics"
+CARDS_FOLDER = (
+    ROOT / "reports/lessons"
+)  # what runs in this folder left; metrics come with the project, these do not
 REPLICATION_FILE = "replication.json"
 Metric = dict[str, Any]  # value, and ci_low and ci_high where it has an interval
 
@@ -67,6 +70,47 @@ def read_lesson_metrics(
         name: attach_intervals(artifacts.read_json(Path(folder) / f"{name}.json"))
         for name in selected
     }
+
+
+def describe_sources(
+    names: Iterable[str],
+    metrics_folder: str | Path = METRICS_FOLDER,
+    cards_folder: str | Path = CARDS_FOLDER,
+) -> str:
+    """Says which metrics are of runs here, which come with the project, and which lessons have none.
+
+    Args:
+        names: Of the lessons that are asked about.
+        metrics_folder: Holds a JSON file for each lesson that has metrics.
+        cards_folder: Holds a JSON file for each lesson that was run here.
+
+    Returns:
+        A sentence for each of the three that there are.
+    """
+    runs_by_profile: dict[str, list[str]] = {}
+    committed, missing = [], []
+    for name in sorted(names):
+        number = name[:2]
+        card = Path(cards_folder) / f"{name}.json"
+        if not (Path(metrics_folder) / f"{name}.json").exists():
+            missing.append(number)
+        elif card.exists():
+            runs_by_profile.setdefault(artifacts.read_json(card)["profile"], []).append(number)
+        else:
+            committed.append(number)
+
+    sentences = []
+    for profile, numbers in runs_by_profile.items():
+        sentences.append(f"Metrics of runs here, at {profile}: lessons {', '.join(numbers)}.")
+    if committed:
+        numbers = ", ".join(committed)
+        sentences.append(
+            f"Metrics that come with the project, of its last run at laptop: lessons {numbers}; run them for your own."
+        )
+    if missing:
+        numbers = ", ".join(missing)
+        sentences.append(f"No metrics: lessons {numbers}; run them to test their claims.")
+    return " ".join(sentences)
 
 
 def describe_replication(folder: str | Path = METRICS_FOLDER) -> str:

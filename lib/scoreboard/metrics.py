@@ -12,6 +12,7 @@ from typing import Any
 
 from lib.config import ROOT
 from lib.experiment import artifacts
+from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.scoreboard.errors import ClaimError
 from lib.stats import Interval
 from lib.stats.interval_arithmetic import holding
@@ -86,6 +87,13 @@ class Metrics:
             if backend_key in lesson_metrics:
                 return str(lesson_metrics[backend_key])
         return ""
+
+    def find_unusable_share(self, lesson: str, key: str) -> float:
+        """The share of calls without an answer that a lesson has marked a metric with; 0 without a mark."""
+        lesson_metrics = self.lessons.get(lesson, {})
+        # The verdict on an estimate has the mark of the estimate.
+        marks = [f"{name}_{UNUSABLE_SHARE}" for name in (key, key.removesuffix("_verdict"))]
+        return max(float(lesson_metrics.get(mark, 0.0)) for mark in marks)
 
     def _get_value(self, lesson: str, key: str) -> Any:
         if lesson not in self.lessons:

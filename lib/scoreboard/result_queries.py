@@ -19,6 +19,9 @@ from lib.scoreboard.errors import ClaimError
 from lib.scoreboard.metrics import MissingMetric
 from lib.stats import Interval
 
+# Who writes the results tables that claims query.
+LESSON_BY_SYSTEM = {"zoo": "lesson 01"}
+
 
 def parse_conditions(text: str, rows: pd.DataFrame) -> dict[str, list[Any]]:
     """Reads conditions on rows, such as `method=KO|RO, seed=0`.
@@ -73,7 +76,8 @@ def _make_query(
         try:
             rows = results_table.read_results(system, results_table.RECORDS)
         except results_table.ResultsError as error:
-            raise MissingMetric(f"this run left no record of {system}") from error
+            lesson = LESSON_BY_SYSTEM.get(system, "the lesson that writes them")
+            raise MissingMetric(f"no rows of {system!r} are here: run {lesson}") from error
         conditions = [parse_conditions(text, rows) for text in selections]
         conditions_on_all = conditions.pop() if len(conditions) > num_selections else {}
         rows = results_table.select(rows, **conditions_on_all)

@@ -6,7 +6,8 @@
     equivalent     inside a margin that a lesson wrote down before it ran
     not open       there was too little to win by choosing for any method to show it
     compared       a magnitude, ours beside the paper's; neither a success nor a failure
-    not testable   nothing here can test it, the run that could has not been made, or its interval has no width
+    not testable   nothing here can test it, the run that could has not been made, its interval has no width, or a model
+                   gave too few answers to be judged by them
 
 Of several tests the weakest that is needed decides. What scripted stand-ins decided is marked, whatever the
 verdict. Left out: whether a test is a good test of its claim; the expression is printed for readers to judge.
@@ -16,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lib.llm.reply_shares import describe_share
 from lib.scoreboard import expressions
 from lib.scoreboard.claim import Claim
 from lib.scoreboard.decision_rule import decide
@@ -208,7 +210,14 @@ def _judge_claim(claim: Claim, metrics: Metrics) -> Verdict:
     if claim.gate:
         question = NOT_OPEN if closed_reasons else "open"
 
-    backends = {metrics.find_backend(*key) for key in claim.list_metric_keys()} - {""}
+    # Where a model gave too few answers, something else decided in its place.
+    metric_keys = claim.list_metric_keys()
+    unusable_shares = [metrics.find_unusable_share(*key) for key in metric_keys]
+    if max(unusable_shares, default=0.0) > 0:
+        verdict = UNTESTABLE
+        reasons = [describe_share(max(unusable_shares))]
+
+    backends = {metrics.find_backend(*key) for key in metric_keys} - {""}
     reason = "; ".join(dict.fromkeys(reasons))  # each reason once, in order
     return Verdict(claim, verdict, tuple(results), tuple(sorted(backends)), reason, question)
 

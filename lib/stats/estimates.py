@@ -6,6 +6,9 @@ columns `by` which estimates are grouped, and returns a frame with that index: v
 num_runs, num_items, p_value (of no effect) and mde (the minimum detectable effect, with 80 % power). A unit is one seed
 x item x sample; samples of one item are averaged, differences are taken inside a unit. One number has one interval
 wherever it is shown: only `statistic` draws random numbers, from a stream that is named by the quantity.
+
+Rows whose model gave too few answers have a column `unusable_share` (`lib.llm.reply_shares`). Estimates that
+rest on such rows have it too, so that `lib.stats.verdict` leaves them out.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from lib.experiment import seeds
-from lib.experiment.results_table import select
+from lib.experiment.results_table import UNUSABLE_SHARE, select
 from lib.stats import random_effects
 from lib.stats.cost_curves import hull
 from lib.stats.intervals import DRAWS, Interval
@@ -47,8 +50,9 @@ def mean(
     Returns:
         One row for each group, with the columns of `COLUMNS`.
     """
+    rows_by_group = dict(_iterate_groups(rows, by))
     units_by_group = {
-        name: _index_by_unit(group_rows, column) for name, group_rows in _iterate_groups(rows, by)
+        name: _index_by_unit(group_rows, column) for name, group_rows in rows_by_group.items()
     }
     components = [_estimate_variance_components(units, column) for units in units_by_group.values()]
     if pool and len(components) > 1:
@@ -58,7 +62,8 @@ def mean(
     for (name, units), group_components in zip(units_by_group.items(), components, strict=True):
         estimate = _use_exact_interval_of_proportion(group_components.to_row(), units)
         range_ = bounds or find_range(column, units.to_numpy())
-        estimates[name] = _clip_interval(estimate, range_)
+        estimate = _clip_interval(estimate, range_)
+        estimates[name] = _carry_unusable_share(estimate, rows_by_group[name])
     return _make_frame(estimates, by)
 
 
@@ -83,7 +88,9 @@ def paired_difference(
     estimates = {}
     for name, group_rows in _iterate_groups(rows, by):
         differences = _difference_in_pairs(group_rows, column, treatment, baseline)
-        estimates[name] = _estimate_variance_components(differences, column).to_row()
+        estimate = _estimate_variance_components(differences, column).to_row()
+        compared_rows = [select(group_rows, **treatment), select(group_rows, **baseline)]
+        estimates[name] = _carry_unusable_share(estimate, *compared_rows)
     return _make_frame(estimates, by)
 
 
@@ -125,7 +132,9 @@ def diff_in_diff(
                 _difference_in_pairs(baseline_rows, column, after, before),
                 column,
             )
-        estimates[name] = _estimate_variance_components(differences, column).to_row()
+        estimate = _estimate_variance_components(differences, column).to_row()
+        compared_rows = [select(group_rows, **before), select(group_rows, **after)]
+        estimates[name] = _carry_unusable_share(estimate, *compared_rows)
     return _make_frame(estimates, by)
 
 
@@ -172,7 +181,8 @@ def ratio(
         estimate = log_ratio.to_row()
         for key in ("value", "ci_low", "ci_high"):
             estimate[key] = float(np.exp(estimate[key]))
-        estimates[name] = estimate
+        compared_rows = [select(group_rows, **treatment), select(group_rows, **baseline)]
+        estimates[name] = _carry_unusable_share(estimate, *compared_rows)
     return _make_frame(estimates, by)
 
 
@@ -221,7 +231,8 @@ def gain_over_mixture(
             method_net = method_rows[quality] - slope * method_rows[cost]
             method_units = _index_by_unit(method_rows.assign(net=method_net), "net")
             gains = _subtract_paired(gains, weight * method_units, quality)
-        estimates[name] = _estimate_variance_components(gains, quality).to_row()
+        estimate = _estimate_variance_components(gains, quality).to_row()
+        estimates[name] = _carry_unusable_share(estimate, treatment_rows, mixed_rows)
     return _make_frame(estimates, by)
 
 
@@ -271,13 +282,14 @@ def success_rate(rows: pd.DataFrame, column: str, threshold: float, by: By = ())
         num_seeds = len(seed_means)
         num_successes = int((seed_means >= threshold).sum())
         ci_low, ci_high = random_effects.clopper_pearson_interval(num_successes, num_seeds)
-        estimates[name] = random_effects.estimate_row(
+        estimate = random_effects.estimate_row(
             num_successes / num_seeds,
             ci_low=ci_low,
             ci_high=ci_high,
             num_runs=num_seeds,
             num_items=group_rows["item"].nunique(),
         )
+        estimates[name] = _carry_unusable_share(estimate, group_rows)
     return _make_frame(estimates, by)
 
 
@@ -324,7 +336,8 @@ def statistic(
             if ci_low <= estimate["value"] <= ci_high:
                 estimate["ci_low"] = ci_low
                 estimate["ci_high"] = ci_high
-        estimates[name] = _clip_interval(estimate, bounds)
+        estimate = _clip_interval(estimate, bounds)
+        estimates[name] = _carry_unusable_share(estimate, group_rows)
     return _make_frame(estimates, by)
 
 
@@ -482,9 +495,20 @@ def _clip_interval(estimate: EstimateRow, bounds: tuple[float, float]) -> Estima
     return estimate | {"ci_low": float(ci_low), "ci_high": float(ci_high)}
 
 
+def _carry_unusable_share(estimate: EstimateRow, *selections: pd.DataFrame) -> EstimateRow:
+    """Adds the largest mark of the rows that an estimate rests on; rows without the column leave it as it is."""
+    marked = [rows[UNUSABLE_SHARE] for rows in selections if UNUSABLE_SHARE in rows]
+    if not marked:
+        return estimate
+    # Rows that were put beside marked ones, by `pd.concat`, have no mark: nan.
+    return estimate | {UNUSABLE_SHARE: float(pd.concat(marked).fillna(0.0).max())}
+
+
 def _make_frame(estimates: Mapping[GroupName, EstimateRow], by: By) -> pd.DataFrame:
     """One row for each group, indexed by the columns `by`."""
-    frame = pd.DataFrame(list(estimates.values()), columns=COLUMNS)
+    is_marked = any(UNUSABLE_SHARE in estimate for estimate in estimates.values())
+    names = [*COLUMNS, UNUSABLE_SHARE] if is_marked else COLUMNS
+    frame = pd.DataFrame(list(estimates.values()), columns=names)
     frame = frame.astype({"num_runs": int, "num_items": int})
     columns = _as_list(by)
     if not columns:

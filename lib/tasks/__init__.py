@@ -1,6 +1,10 @@
-"""Language tasks: procedural families of one kind of `Item`.
+"""Language tasks: what a model is asked, and how its reply is scored.
 
-`draw` makes items of one family and split; `verify` and `score` judge a reply to one.
+    items = tasks.draw_items("chain", "test", 10, difficulty=3)
+    tasks.is_correct(items[0], "<answer> 7 </answer>")
+
+Items of the procedural families are drawn, as many as are wanted, in splits that share no content; `load` takes them
+from files too. Left out: who is asked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +20,28 @@ from lib.tasks import (
     theory_of_mind,
     translation,
 )
-from lib.tasks.item import SPLITS, Family, Item, TaskError, answered, reply
+from lib.tasks.dataset import Dataset, load
+from lib.tasks.item import SPLITS, Family, Item, TaskError, extract_answer, format_reply
+from lib.tasks.rules import describe_rules
 
 VERSION = 1  # of the items and scores of this package
 __all__ = [
-    "FAMILIES", "SPLITS", "Family", "Item", "TaskError", "answered", "draw", "family", "reply", "score",
-    "spread", "verify",
-]  # fmt: skip
+    "FAMILIES",
+    "SPLITS",
+    "Dataset",
+    "Family",
+    "Item",
+    "TaskError",
+    "describe_rules",
+    "draw_evenly",
+    "draw_items",
+    "extract_answer",
+    "format_reply",
+    "get_family",
+    "is_correct",
+    "load",
+    "score_reply",
+]
 
 FAMILIES: dict[str, Family] = {
     module.FAMILY.name: module.FAMILY
@@ -37,91 +56,164 @@ FAMILIES: dict[str, Family] = {
         mixed,
     )
 }
-_TRIES = 1_000  # draws per item wanted, before a split is said to be exhausted
+_DRAWS_PER_ITEM = 1_000  # before a split is said to be exhausted
 
 
-def family(name: str) -> Family:
-    """A family by name. Raises TaskError for one that there is not."""
+def get_family(name: str) -> Family:
+    """A procedural family by its name.
+
+    Args:
+        name: A key of FAMILIES.
+
+    Returns:
+        The family.
+
+    Raises:
+        TaskError: For a name that no family has.
+    """
     if name not in FAMILIES:
         raise TaskError(f"unknown family {name!r}; there are {', '.join(FAMILIES)}")
     return FAMILIES[name]
 
 
-def draw(
-    name: str,
+def draw_items(
+    family: str,
     split: str,
     n: int,
     difficulty: int | Sequence[int] | None = None,
-    skin: str | None = None,
+    surface_form: str | None = None,
     seed: int = 0,
     unique: bool = False,
 ) -> list[Item]:
-    """n items of a family and split. Equal arguments give equal items.
+    """Draw items of one family and split. Equal arguments give equal items.
 
-    difficulty: one, several (drawn evenly), or None for all; skin: None is the first; "any" draws one;
-    unique: no two items of one key. Raises TaskError for an unknown family, split, difficulty or skin, and
-    where a split does not hold n different items.
+    Args:
+        family: A key of FAMILIES.
+        split: "train", "dev" or "test".
+        n: How many items.
+        difficulty: One, several (drawn evenly), or None for all.
+        surface_form: One of the family's; None is its first, "any" draws one for each item.
+        seed: Of the random numbers.
+        unique: Whether no two items may have one id.
+
+    Returns:
+        The items.
+
+    Raises:
+        TaskError: For an unknown family, split, difficulty or surface form, and where the split does not hold n
+            different items.
     """
-    which = family(name)
-    wanted = which.difficulties if difficulty is None else _several(difficulty)
-    _check(which, split, wanted, skin)
-    skins = which.skins if skin == "any" else (skin or which.skins[0],)
-    rng = seeds.rng("tasks", name, split, "-".join(map(str, wanted)), skin or "", seed=seed)
+    drawn_family = get_family(family)
+    if difficulty is None:
+        difficulties = drawn_family.difficulties
+    elif isinstance(difficulty, int):
+        difficulties = (difficulty,)
+    else:
+        difficulties = tuple(difficulty)
+    _check_arguments(drawn_family, split, difficulties, surface_form)
+
+    if surface_form == "any":
+        surface_forms = drawn_family.surface_forms
+    else:
+        surface_forms = (surface_form or drawn_family.surface_forms[0],)
+
+    # A family knows no splits: draw until enough items fall into this one.
+    stream = ("tasks", family, split, "-".join(map(str, difficulties)), surface_form or "")
+    rng = seeds.rng(*stream, seed=seed)
     items: list[Item] = []
-    seen: set[str] = set()
-    for _ in range(_TRIES * n):
+    item_ids: set[str] = set()
+    for _ in range(_DRAWS_PER_ITEM * n):
         if len(items) == n:
             break
-        item = which.draw(
-            rng, wanted[int(rng.integers(len(wanted)))], skins[int(rng.integers(len(skins)))]
-        )
-        if item.split == split and not (unique and item.key in seen):
+        item_difficulty = difficulties[int(rng.integers(len(difficulties)))]
+        item_form = surface_forms[int(rng.integers(len(surface_forms)))]
+        item = drawn_family.draw_item(rng, item_difficulty, item_form)
+        if item.split == split and not (unique and item.id in item_ids):
             items.append(item)
-            seen.add(item.key)
+            item_ids.add(item.id)
     if len(items) < n:
         raise TaskError(
-            f"the {split} split of {name} at difficulty {wanted} holds fewer than {n} different items"
+            f"the {split} split of {family} at difficulty {difficulties} holds fewer than {n} different items"
         )
     return items
 
 
-def spread(
-    questions: Mapping[str, Sequence[int]], split: str, n: int, seed: int = 0, unique: bool = False
-) -> list[Item]:
-    """n items of several families, evenly (the first families have one more where n does not divide), family after
-    family. questions: family -> difficulties. Raises TaskError as `draw` does, and for no family at all."""
-    if not questions:
-        raise TaskError("no family to draw questions from")
-    shares = [n // len(questions) + (i < n % len(questions)) for i in range(len(questions))]
-    drawn = (
-        draw(name, split, share, difficulties, seed=seed, unique=unique)
-        for (name, difficulties), share in zip(questions.items(), shares, strict=True)
-    )
-    return [item for items in drawn for item in items]
-
-
-def _several(difficulty: int | Sequence[int]) -> tuple[int, ...]:
-    return (difficulty,) if isinstance(difficulty, int) else tuple(difficulty)
-
-
-def _check(which: Family, split: str, difficulties: tuple[int, ...], skin: str | None) -> None:
+def _check_arguments(
+    family: Family, split: str, difficulties: tuple[int, ...], surface_form: str | None
+) -> None:
     if split not in SPLITS:
         raise TaskError(f"unknown split {split!r}; there are {', '.join(SPLITS)}")
-    wrong = [d for d in difficulties if d not in which.difficulties]
-    if wrong or not difficulties:
+    unknown = [level for level in difficulties if level not in family.difficulties]
+    if unknown or not difficulties:
         raise TaskError(
-            f"{which.name} has difficulties {which.difficulties}, not {wrong or difficulties}"
+            f"{family.name} has difficulties {family.difficulties}, not {unknown or difficulties}"
         )
-    if skin not in (None, "any", *which.skins):
-        raise TaskError(f"{which.name} has the skins {', '.join(which.skins)}, not {skin!r}")
+    if surface_form not in (None, "any", *family.surface_forms):
+        known_forms = ", ".join(family.surface_forms)
+        raise TaskError(f"{family.name} has the surface forms {known_forms}, not {surface_form!r}")
 
 
-def score(item: Item, text: str) -> float:
-    """How good a whole reply is, in [0, 1]; 0 where it does not end in answer tags."""
-    given = answered(text)
-    return 0.0 if given is None else family(item.category).score(item, given)
+def draw_evenly(
+    difficulties_by_family: Mapping[str, Sequence[int]],
+    split: str,
+    n: int,
+    seed: int = 0,
+    unique: bool = False,
+) -> list[Item]:
+    """Draw as many items of every family, family after family.
+
+    Args:
+        difficulties_by_family: Which families, and which difficulties of each.
+        split: "train", "dev" or "test".
+        n: How many items in all; where it does not divide, the first families have one more.
+        seed: Of the random numbers.
+        unique: Whether no two items may have one id.
+
+    Returns:
+        The items.
+
+    Raises:
+        TaskError: For no family at all, and as `draw_items` does.
+    """
+    if not difficulties_by_family:
+        raise TaskError("no family to draw questions from")
+    # Every family gets the same number, and the first ones what is left over.
+    per_family, remainder = divmod(n, len(difficulties_by_family))
+    items = []
+    for i, (family, difficulties) in enumerate(difficulties_by_family.items()):
+        num_items = per_family + (i < remainder)
+        items += draw_items(family, split, num_items, difficulties, seed=seed, unique=unique)
+    return items
 
 
-def verify(item: Item, text: str) -> bool:
-    """Whether a whole reply is right: the answer in its last tags, nothing behind them."""
-    return score(item, text) == 1.0
+def score_reply(item: Item, text: str) -> float:
+    """Score a whole reply by the rule of the item's family.
+
+    Args:
+        item: An item of a procedural family.
+        text: The reply.
+
+    Returns:
+        How good it is, in [0, 1]; 0 where it does not end in answer tags.
+
+    Raises:
+        TaskError: For an item of no family.
+    """
+    answer = extract_answer(text)
+    return 0.0 if answer is None else get_family(item.group).score_answer(item, answer)
+
+
+def is_correct(item: Item, text: str) -> bool:
+    """Whether a whole reply is right: the answer in its last tags, and nothing behind them.
+
+    Args:
+        item: An item of a procedural family.
+        text: The reply.
+
+    Returns:
+        Whether its score is 1.
+
+    Raises:
+        TaskError: For an item of no family.
+    """
+    return score_reply(item, text) == 1.0

@@ -2,7 +2,7 @@
 
     3 + 4 * 2 - 5 = ?      (3 + 4 = 7, 7 * 2 = 4, 4 - 5 = 9)      <answer> 9 </answer>
 
-The word skin tells the same chain as turns of a dial with ten positions.
+The surface form `words` words the same chain as turns of a dial with ten positions.
 """
 
 from collections.abc import Sequence
@@ -10,53 +10,84 @@ from collections.abc import Sequence
 import numpy as np
 
 from lib.tasks.item import Family, Item
-from lib.tasks.vocabulary import DIGITS, POINTS, words
+from lib.tasks.vocabulary import DIGITS, PUNCTUATION, split_words
 
+# modulo 10, so that results stay one digit however long a chain is
 OPERATIONS = {
     "+": lambda a, b: (a + b) % 10,
     "-": lambda a, b: (a - b) % 10,
     "*": lambda a, b: (a * b) % 10,
 }
-_TURNS = {"+": "Turn it up {} .", "-": "Turn it down {} .", "*": "Multiply it by {} ."}
-_WORDS = words("A dial shows Turn it up down Multiply by What does show")
+_DIAL_TURNS = {"+": "Turn it up {} .", "-": "Turn it down {} .", "*": "Multiply it by {} ."}
+_DIAL_WORDS = split_words("A dial shows Turn it up down Multiply by What does show")
 
 
-def draw(rng: np.random.Generator, difficulty: int, skin: str) -> Item:
-    """A chain of `difficulty` operations on digits; every chain is equally likely."""
+def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> Item:
+    """Draw a chain; every chain of its length is equally likely.
+
+    Args:
+        rng: Random numbers.
+        difficulty: How many operations it has.
+        surface_form: "plain" or "words".
+
+    Returns:
+        The item.
+    """
     digits = rng.integers(10, size=difficulty + 1).tolist()
     signs = ["+-*"[i] for i in rng.integers(3, size=difficulty)]
-    return _item(digits, signs, skin)
+    return _make_item(digits, signs, surface_form)
 
 
-def told(item: Item, skin: str) -> Item:
-    """The same chain in another skin."""
-    first, *rest = item.key.removeprefix("chain/").split()
-    return _item([int(first), *map(int, rest[1::2])], rest[::2], skin)
+def reword(item: Item, surface_form: str) -> Item:
+    """Word the chain of an item in a surface form.
+
+    Args:
+        item: An item of this family, in any surface form.
+        surface_form: "plain" or "words".
+
+    Returns:
+        An item with the same content and id.
+    """
+    # An id is "chain/3 + 4 * 2": digits at even positions, signs at odd ones.
+    symbols = item.id.removeprefix("chain/").split()
+    digits = [int(symbol) for symbol in symbols[::2]]
+    return _make_item(digits, symbols[1::2], surface_form)
 
 
-def _item(digits: Sequence[int], signs: Sequence[str], skin: str) -> Item:
-    total, steps = digits[0], []
-    for sign, digit in zip(signs, digits[1:], strict=True):
+def _make_item(digits: Sequence[int], signs: Sequence[str], surface_form: str) -> Item:
+    operations = list(zip(signs, digits[1:], strict=True))
+
+    # Work the chain out.
+    total = digits[0]
+    steps = []
+    for sign, digit in operations:
         result = OPERATIONS[sign](total, digit)
         steps.append(f"{total} {sign} {digit} = {result}")
         total = result
-    plain = " ".join(
-        [str(digits[0]), *(f"{s} {d}" for s, d in zip(signs, digits[1:], strict=True))]
+
+    # Word it. The id is the chain in digits, whatever the surface form.
+    chain = " ".join([str(digits[0]), *(f"{sign} {digit}" for sign, digit in operations)])
+    if surface_form == "plain":
+        prompt = f"{chain} = ?"
+    else:
+        turns = " ".join(_DIAL_TURNS[sign].format(digit) for sign, digit in operations)
+        prompt = f"A dial shows {digits[0]} . {turns} What does it show ?"
+    return Item(
+        prompt=prompt,
+        reference=str(total),
+        worked_solution=" ; ".join(steps),
+        group="chain",
+        difficulty=len(signs),
+        id=f"chain/{chain}",
+        surface_form=surface_form,
     )
-    turns = " ".join(_TURNS[s].format(d) for s, d in zip(signs, digits[1:], strict=True))
-    prompt = (
-        f"{plain} = ?"
-        if skin == "plain"
-        else f"A dial shows {digits[0]} . {turns} What does it show ?"
-    )
-    return Item(prompt, str(total), " ; ".join(steps), "chain", len(signs), f"chain/{plain}", skin)
 
 
 FAMILY = Family(
-    "chain",
-    "arithmetic modulo 10, left to right; difficulty is the number of operations",
-    draw,
-    tuple(range(1, 9)),
-    (*OPERATIONS, *_WORDS, *DIGITS, *POINTS),
-    ("plain", "words"),
+    name="chain",
+    description="arithmetic modulo 10, left to right; difficulty is the number of operations",
+    draw_item=draw_item,
+    difficulties=tuple(range(1, 9)),
+    vocabulary=(*OPERATIONS, *_DIAL_WORDS, *DIGITS, *PUNCTUATION),
+    surface_forms=("plain", "words"),
 )

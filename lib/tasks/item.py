@@ -1,91 +1,141 @@
 """What a language task is: an item, how an answer to it is judged, and which split it belongs to.
 
-Every reply has one shape: `<think> ... </think> <answer> ... </answer>`, the first part optional. A
-verifier is strict about what stands in the last answer tags and tolerant about white space. Splits
-are disjoint by construction: the hash of an item's `key` decides, and two skins of the same content
-(a sum in digits, the same sum as a word problem) have the same key.
+Every reply has one form: `<think> ... </think> <answer> ... </answer>`, where the thoughts may be missing. Judging is
+strict about what stands in the last answer tags and tolerant about white space. Splits are disjoint by construction:
+the hash of an item's `id` decides, and two surface forms of the same content (a sum in digits, the same sum as a word
+problem) have the same id. Left out: what the tasks are about, which each family's module says.
 """
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 SPLITS = ("train", "dev", "test")
-_ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>\s*$", re.DOTALL)
+# The innermost tags at the end of a text: nothing but white space may follow.
+_FINAL_ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>\s*$", re.DOTALL)
 
 
 class TaskError(ValueError):
-    """A task that does not exist, or a file of tasks that cannot be read; the message names the place."""
+    """A task that does not exist, or a file of tasks that cannot be read; the message names which."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One task.
+    """One task: what a model is asked, and what its reply is compared with.
 
-    prompt: what is asked; answer: the final answer; reference: a worked solution, without tags;
-    category: the family or the file's subject; difficulty: whole number, higher is harder; key: the
-    content that decides the split; skin: how the content is worded; choices: for multiple choice.
+    Attributes:
+        prompt: The text of the last user message.
+        reference: The final answer.
+        worked_solution: The reasoning that leads to the answer, without tags; empty where there is none.
+        group: The family, subject or domain; comparisons are split by it.
+        difficulty: A whole number, higher is harder; 1 where nothing is known.
+        id: What the item is about. Its hash decides the split, so two wordings of one content share it.
+        surface_form: How the content is worded, for example in digits or as a word problem.
+        choices: The options of a multiple-choice question, in the order of their letters.
+        alternatives: Further answers that are as good as `reference`.
+        history: Earlier messages as (role, content), a system message among them.
+        metadata: Whatever else the source says of the item, for example unit tests of a program.
     """
 
     prompt: str
-    answer: str
     reference: str
-    category: str
+    worked_solution: str
+    group: str
     difficulty: int
-    key: str
-    skin: str = "plain"
+    id: str
+    surface_form: str = "plain"
     choices: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    history: tuple[tuple[str, str], ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False)
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The conversation up to where the model is to reply, as in OpenAI's API."""
+        turns = (*self.history, ("user", self.prompt))
+        return [{"role": role, "content": content} for role, content in turns]
 
     @property
     def split(self) -> str:
-        """train (8 of 10), dev or test, from the hash of the key."""
-        tenth = int.from_bytes(hashlib.sha256(self.key.encode()).digest()[:8], "little") % 10
+        """train (8 of 10), dev or test, from the hash of the id."""
+        # A hash instead of random numbers: no list of items has to be kept to know where one belongs.
+        tenth = int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:8], "little") % 10
         return {8: "dev", 9: "test"}.get(tenth, "train")
 
     @property
     def solution(self) -> str:
-        """The reference and the answer as a whole reply."""
-        return reply(self.answer, self.reference)
+        """The worked solution and the answer as a whole reply."""
+        return format_reply(self.reference, self.worked_solution)
 
 
-Draw = Callable[[np.random.Generator, int, str], Item]
-Score = Callable[[Item, str], float]
+def format_reply(answer: str, reasoning: str = "") -> str:
+    """Put an answer, and the reasoning before it, into the tags of a whole reply.
+
+    Args:
+        answer: What stands in the answer tags.
+        reasoning: What stands in the think tags; empty for a reply without them.
+
+    Returns:
+        The reply.
+    """
+    tagged_answer = f"<answer> {answer} </answer>"
+    return f"<think> {reasoning} </think> {tagged_answer}" if reasoning else tagged_answer
+
+
+def extract_answer(text: str) -> str | None:
+    """Read what stands in the answer tags at the end of a reply.
+
+    Args:
+        text: A whole reply.
+
+    Returns:
+        The answer with single blanks; None where the reply does not end in answer tags.
+    """
+    match = _FINAL_ANSWER.search(text)
+    return normalize_whitespace(match.group(1)) if match else None
+
+
+def normalize_whitespace(text: str) -> str:
+    """Every run of white space as one blank, and none at the ends."""
+    return " ".join(text.split())
+
+
+def answers_match(expected: str, answer: str) -> bool:
+    """Whether two answers are equal but for white space; blanks inside a number count."""
+    return normalize_whitespace(expected) == normalize_whitespace(answer)
+
+
+def score_exact_match(item: Item, answer: str) -> float:
+    """1 for the reference answer, 0 for any other."""
+    return float(answers_match(item.reference, answer))
+
+
+DrawItem = Callable[[np.random.Generator, int, str], Item]
+ScoreAnswer = Callable[[Item, str], float]
 
 
 @dataclass(frozen=True)
 class Family:
-    """A procedural family: draw(generator, difficulty, skin) makes an item of any split; score(item,
-    answer) judges what stood in the answer tags, in [0, 1]; `words` is the vocabulary it is made of."""
+    """A procedural family: items that a program draws, of any number.
+
+    Attributes:
+        name: The `group` of its items.
+        description: What it asks, in one line.
+        draw_item: From (random numbers, difficulty, surface form) to an item of any split.
+        difficulties: Those that there are, from the easiest.
+        vocabulary: All words that its items are made of.
+        surface_forms: How its contents can be worded; the first is the usual one.
+        score_answer: From an item and what stood in the answer tags to a score in [0, 1].
+    """
 
     name: str
-    about: str
-    draw: Draw
+    description: str
+    draw_item: DrawItem
     difficulties: tuple[int, ...]
-    words: tuple[str, ...]
-    skins: tuple[str, ...] = ("plain",)
-    score: Score = field(default=lambda item, answer: float(same(item.answer, answer)))
-
-
-def reply(answer: str, thought: str = "") -> str:
-    """A whole reply around an answer."""
-    answered = f"<answer> {answer} </answer>"
-    return f"<think> {thought} </think> {answered}" if thought else answered
-
-
-def tidy(text: str) -> str:
-    """White space as single blanks."""
-    return " ".join(text.split())
-
-
-def same(expected: str, given: str) -> bool:
-    """Equal but for white space; blanks inside a number count."""
-    return tidy(expected) == tidy(given)
-
-
-def answered(text: str) -> str | None:
-    """What stands in the answer tags at the end of a reply; None where the reply does not end in them."""
-    found = _ANSWER.search(text)
-    return tidy(found.group(1)) if found else None
+    vocabulary: tuple[str, ...]
+    surface_forms: tuple[str, ...] = ("plain",)
+    score_answer: ScoreAnswer = score_exact_match

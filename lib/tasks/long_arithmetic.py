@@ -9,49 +9,95 @@ by two.
 import numpy as np
 
 from lib.tasks.item import Family, Item
-from lib.tasks.vocabulary import DIGITS, POINTS
+from lib.tasks.vocabulary import DIGITS, PUNCTUATION
 
-_KINDS = {
+# difficulty: (sign, digits of the first number, digits of the second)
+_OPERATIONS = {
     1: ("+", 2, 2),
     2: ("+", 3, 3),
     3: ("*", 2, 2),
     4: ("*", 3, 2),
-}  # sign, digits of either number
+}
 
 
-def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item:
-    """A sum or product; both numbers uniform among those of their length."""
-    sign, *lengths = _KINDS[difficulty]
-    a, b = (int(rng.integers(10 ** (n - 1), 10**n)) for n in lengths)
-    answer, steps = worked(a, sign, b)
-    return Item(f"{a} {sign} {b} = ?", answer, steps, "big", difficulty, f"big/{a}{sign}{b}", skin)
+def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "plain") -> Item:
+    """Draw a sum or product; both numbers are uniform among those of their length.
 
+    Args:
+        rng: Random numbers.
+        difficulty: 1 to 4.
+        surface_form: "plain", the only one.
 
-def worked(a: int, sign: str, b: int) -> tuple[str, str]:
-    """The result of a sum or product, and how it is worked out by hand."""
-    return (str(a + b), _add(a, b)) if sign == "+" else (str(a * b), _multiply(a, b))
-
-
-def _add(a: int, b: int) -> str:
-    """Hundreds, tens, ones apart, then together."""
-    places = [p for p in (100, 10, 1) if max(a, b) >= p]
-    parts = [(a // p % 10 * p, b // p % 10 * p) for p in places]
-    sums = [f"{x} + {y} = {x + y}" for x, y in parts]
-    return " ; ".join([*sums, " + ".join(str(x + y) for x, y in parts) + f" = {a + b}"])
-
-
-def _multiply(a: int, b: int) -> str:
-    """By the tens of b, by its ones, then together."""
-    tens, ones = b // 10 * 10, b % 10
-    return (
-        f"{a} * {tens} = {a * tens} ; {a} * {ones} = {a * ones} ; {a * tens} + {a * ones} = {a * b}"
+    Returns:
+        The item.
+    """
+    sign, a_length, b_length = _OPERATIONS[difficulty]
+    a = _draw_number(rng, a_length)
+    b = _draw_number(rng, b_length)
+    answer, steps = solve_by_hand(a, sign, b)
+    return Item(
+        prompt=f"{a} {sign} {b} = ?",
+        reference=answer,
+        worked_solution=steps,
+        group="big",
+        difficulty=difficulty,
+        id=f"big/{a}{sign}{b}",
+        surface_form=surface_form,
     )
 
 
+def _draw_number(rng: np.random.Generator, digits: int) -> int:
+    """A number without a leading zero."""
+    return int(rng.integers(10 ** (digits - 1), 10**digits))
+
+
+def solve_by_hand(a: int, sign: str, b: int) -> tuple[str, str]:
+    """Work out a sum or product of two- or three-digit numbers as on paper.
+
+    Args:
+        a: The first number.
+        sign: "+" or "*".
+        b: The second number; of two digits in a product.
+
+    Returns:
+        The result, and the steps that lead to it, separated by " ; ".
+    """
+    if sign == "+":
+        return str(a + b), _add_by_digits(a, b)
+    return str(a * b), _multiply_by_digits(a, b)
+
+
+def _add_by_digits(a: int, b: int) -> str:
+    """Hundreds, tens and ones by themselves, then together."""
+    steps = []
+    sums = []
+    # Only digits that one of the two numbers has.
+    for unit in (100, 10, 1):
+        if max(a, b) >= unit:
+            a_share = a // unit % 10 * unit
+            b_share = b // unit % 10 * unit
+            steps.append(f"{a_share} + {b_share} = {a_share + b_share}")
+            sums.append(str(a_share + b_share))
+    steps.append(f"{' + '.join(sums)} = {a + b}")
+    return " ; ".join(steps)
+
+
+def _multiply_by_digits(a: int, b: int) -> str:
+    """By the tens of b, by its ones, then together."""
+    tens = b // 10 * 10
+    ones = b % 10
+    steps = [
+        f"{a} * {tens} = {a * tens}",
+        f"{a} * {ones} = {a * ones}",
+        f"{a * tens} + {a * ones} = {a * b}",
+    ]
+    return " ; ".join(steps)
+
+
 FAMILY = Family(
-    "big",
-    "sums and products of two- and three-digit numbers; a calculator helps",
-    draw,
-    tuple(_KINDS),
-    ("+", "*", *DIGITS, *POINTS),
+    name="big",
+    description="sums and products of two- and three-digit numbers; a calculator helps",
+    draw_item=draw_item,
+    difficulties=tuple(_OPERATIONS),
+    vocabulary=("+", "*", *DIGITS, *PUNCTUATION),
 )

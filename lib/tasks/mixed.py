@@ -3,8 +3,8 @@
     What is the number of the friend of Ana * 38 ?
         (the friend of Ana is Cy ; the number of Cy is 47 ; 47 * 30 = 1410 ; ...)      <answer> 1786 </answer>
 
-Difficulty: 1 is a sum, 2 a product, 3 a product with the number of somebody's friend. Numbers belong to the world of
-`facts` and are drawn from a name of their own, so that world stays as it is.
+Difficulty: 1 is a sum, 2 a product, 3 a product with the number of somebody's friend. The numbers join the world of
+`multi_hop_facts`; they are drawn from a random stream of their own, so that world stays as it is.
 """
 
 from functools import cache
@@ -14,50 +14,77 @@ import numpy as np
 from lib.experiment import seeds
 from lib.tasks import long_arithmetic, multi_hop_facts
 from lib.tasks.item import Family, Item
-from lib.tasks.vocabulary import DIGITS, PEOPLE, words
+from lib.tasks.vocabulary import DIGITS, PEOPLE, split_words
 
 RELATION = "number"
 SENTENCE = "The number of {} is {} ."
-_KINDS = {1: ("+", 1), 2: ("*", 1), 3: ("*", 2)}  # sign, hops to the number
+_LOWEST, _HIGHEST = 11, 99  # of the numbers: two digits, and a product that is no table of ten
+_OPERATIONS = {1: ("+", 1), 2: ("*", 1), 3: ("*", 2)}  # difficulty: (sign, hops to the number)
 
 
 @cache
-def records() -> dict[str, dict[str, str]]:
-    """The world of `facts`, and everybody's number of two digits: records()["number"]["Ana"]."""
-    drawn = seeds.world("tasks", "mixed", "world").integers(11, 100, size=len(PEOPLE)).tolist()
-    return multi_hop_facts.records() | {
-        RELATION: {who: str(n) for who, n in zip(PEOPLE, drawn, strict=True)}
-    }
+def build_records() -> dict[str, dict[str, str]]:
+    """The world of `multi_hop_facts` with everybody's number.
+
+    Returns:
+        By relation and person, for example records["number"]["Ana"].
+    """
+    rng = seeds.world("tasks", "mixed", "world")
+    numbers = rng.integers(_LOWEST, _HIGHEST + 1, size=len(PEOPLE))
+    records = dict(multi_hop_facts.build_records())
+    records[RELATION] = dict(zip(PEOPLE, map(str, numbers.tolist()), strict=True))
+    return records
 
 
-def documents() -> list[str]:
+def build_documents() -> list[str]:
     """One sentence per record."""
+    numbers = build_records()[RELATION]
     return [
-        *multi_hop_facts.documents(),
-        *(SENTENCE.format(who, n) for who, n in records()[RELATION].items()),
+        *multi_hop_facts.build_documents(),
+        *(SENTENCE.format(person, number) for person, number in numbers.items()),
     ]
 
 
-def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item:
-    """A question about a random person and a random number of two digits."""
-    sign, hops = _KINDS[difficulty]
-    start, other = PEOPLE[int(rng.integers(len(PEOPLE)))], int(rng.integers(11, 100))
+def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "plain") -> Item:
+    """Draw a question about a random person and a random number of two digits.
+
+    Args:
+        rng: Random numbers.
+        difficulty: 1 to 3.
+        surface_form: "plain", the only one.
+
+    Returns:
+        The item.
+    """
+    sign, hops = _OPERATIONS[difficulty]
+    person = PEOPLE[int(rng.integers(len(PEOPLE)))]
+    operand = int(rng.integers(_LOWEST, _HIGHEST + 1))
+
+    # Look the number up. Relations are in the order of the question, so the last is followed first.
     relations = [RELATION, "friend"][:hops]
-    steps, subject = [], start
+    lookups = []
+    subject = person
     for relation in reversed(relations):
-        value = records()[relation][subject]
-        steps.append(f"the {relation} of {subject} is {value}")
+        value = build_records()[relation][subject]
+        lookups.append(f"the {relation} of {subject} is {value}")
         subject = value
-    answer, reckoned = long_arithmetic.worked(int(subject), sign, other)
-    prompt = f"What is the {' of the '.join(relations)} of {start} {sign} {other} ?"
-    key = "mixed/" + "/".join([*relations, start, f"{sign}{other}"])
-    return Item(prompt, answer, " ; ".join([*steps, reckoned]), "mixed", difficulty, key, skin)
+
+    answer, arithmetic = long_arithmetic.solve_by_hand(int(subject), sign, operand)
+    return Item(
+        prompt=f"What is the {' of the '.join(relations)} of {person} {sign} {operand} ?",
+        reference=answer,
+        worked_solution=" ; ".join([*lookups, arithmetic]),
+        group="mixed",
+        difficulty=difficulty,
+        id="mixed/" + "/".join([*relations, person, f"{sign}{operand}"]),
+        surface_form=surface_form,
+    )
 
 
 FAMILY = Family(
-    "mixed",
-    "a number that is looked up, then a big sum or product; two kinds of tools help",
-    draw,
-    tuple(_KINDS),
-    (*words("What is the number of friend ? + * = ;"), *PEOPLE, *DIGITS),
+    name="mixed",
+    description="a number that is looked up, then a big sum or product; two kinds of tools help",
+    draw_item=draw_item,
+    difficulties=tuple(_OPERATIONS),
+    vocabulary=(*split_words("What is the number of friend ? + * = ;"), *PEOPLE, *DIGITS),
 )

@@ -1,9 +1,10 @@
 """Questions over a fictional world of records, one to three hops: a search or a lookup helps.
 
-    Where does the friend of Ana live ?      (friend of Ana is Cy ; home of Cy is Loro)      <answer> Loro </answer>
+    What is the home of the friend of Ana ?
+        (the friend of Ana is Cy ; the home of Cy is Loro)      <answer> Loro </answer>
 
-The world is fixed: `records` are its rows, `documents` its sentences. It is drawn once from its own
-name, so the same facts hold in every lesson. Multiple choice adds four options and asks for a letter.
+The world is fixed: `build_records` gives its rows, `build_documents` its sentences. It is drawn once from a random
+stream of its own, so the same facts hold everywhere. Multiple choice adds four options and asks for a letter.
 """
 
 from functools import cache
@@ -12,11 +13,11 @@ import numpy as np
 
 from lib.experiment import seeds
 from lib.tasks.item import Family, Item
-from lib.tasks.vocabulary import PEOPLE, POINTS
+from lib.tasks.vocabulary import PEOPLE, PUNCTUATION
 
 TOWNS = ("Loro", "Mira", "Tesk", "Vand", "Quil", "Rope", "Sarn", "Ulmo")
 RIVERS = ("Abra", "Belt", "Cori", "Dorn", "Eska", "Fluv")
-# with fewer people a test cell of one hop would hold fewer than 40 questions
+# with fewer people the test split would hold fewer than 40 questions of one hop
 OTHERS = (
     "Abel", "Ada", "Alma", "Amy", "Anton", "Arne", "Asta", "Axel", "Bea", "Ben", "Berta", "Boris", "Carl", "Cleo",
     "Cora", "Dan", "Dora", "Edda", "Ella", "Emil", "Enno", "Erik", "Esra", "Eva", "Finn", "Flora", "Frida", "Gina",
@@ -30,7 +31,7 @@ NAMES = (*PEOPLE, *OTHERS)
 JOBS = ("baker", "smith", "pilot", "nurse", "miner", "judge", "tailor", "farmer")
 PETS = ("cat", "dog", "owl", "fox", "goat", "frog")
 LETTERS = ("A", "B", "C", "D")
-# relation: (about what, what it leads to, its sentence)
+# relation: (kind of its subject, kind of its value, its sentence)
 RELATIONS = {
     "friend": ("person", "person", "The friend of {} is {} ."),
     "home": ("person", "town", "The home of {} is {} ."),
@@ -44,69 +45,111 @@ _WORDS = ("The", "the", "of", "is", "What", "Options", *RELATIONS, *LETTERS)
 
 
 @cache
-def records() -> dict[str, dict[str, str]]:
-    """The world: records()["home"]["Ana"] is a town. Nobody is their own friend; the people of all families
-    (`words.PEOPLE`) have their friends among themselves."""
+def build_records() -> dict[str, dict[str, str]]:
+    """The world. Nobody is their own friend; the PEOPLE of all families have their friends among themselves.
+
+    Returns:
+        By relation and subject, for example records["home"]["Ana"] is a town.
+    """
     rng = seeds.world("tasks", "facts", "world")
-    world = {
-        r: {s: str(rng.choice(VALUES[to])) for s in VALUES[about]}
-        for r, (about, to, _) in RELATIONS.items()
-    }
-    world["friend"] = _circle(rng, PEOPLE) | _circle(rng, OTHERS)
-    return world
+    records = {}
+    for relation, (subject_kind, value_kind, _) in RELATIONS.items():
+        records[relation] = {
+            subject: str(rng.choice(VALUES[value_kind])) for subject in VALUES[subject_kind]
+        }
+    # Friends drawn independently could be one's own.
+    records["friend"] = _draw_friends(rng, PEOPLE) | _draw_friends(rng, OTHERS)
+    return records
 
 
-def _circle(rng: np.random.Generator, people: tuple[str, ...]) -> dict[str, str]:
-    """Everybody's friend: the next in a random round."""
-    around = [people[i] for i in rng.permutation(len(people))]
-    return dict(zip(around, around[1:] + around[:1], strict=True))
+def _draw_friends(rng: np.random.Generator, people: tuple[str, ...]) -> dict[str, str]:
+    """Everybody's friend: the next in one random round, so that no chain of friends is short."""
+    circle = [people[i] for i in rng.permutation(len(people))]
+    return dict(zip(circle, circle[1:] + circle[:1], strict=True))
 
 
-def documents() -> list[str]:
+def build_documents() -> list[str]:
     """One sentence per record."""
-    return [RELATIONS[r][2].format(s, o) for r, rows in records().items() for s, o in rows.items()]
+    sentences = []
+    for relation, values in build_records().items():
+        sentence = RELATIONS[relation][2]
+        sentences += [sentence.format(subject, value) for subject, value in values.items()]
+    return sentences
 
 
-def draw(rng: np.random.Generator, difficulty: int, skin: str) -> Item:
-    """A question of `difficulty` hops from a random person or town along random relations."""
+def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> Item:
+    """Draw a question from a random person or town along random relations.
+
+    Args:
+        rng: Random numbers.
+        difficulty: How many hops lead to the answer.
+        surface_form: "plain", or "choice" for four options.
+
+    Returns:
+        The item.
+    """
+    # Towns lead to few other facts: only a question of one hop begins at one.
     start = str(rng.choice(NAMES + TOWNS if difficulty == 1 else NAMES))
-    hops, place, steps = [], start, []
-    for left in range(difficulty, 0, -1):
-        relation = str(rng.choice(_onward(place, left)))
-        reached = records()[relation][place]
-        steps.append(f"the {relation} of {place} is {reached}")
-        hops, place = [relation, *hops], reached
-    question = "What is the " + " of the ".join(hops) + f" of {start} ?"
-    key = "facts/" + "/".join([*hops, start])
-    if skin == "plain":
-        return Item(question, place, " ; ".join(steps), "facts", difficulty, key)
-    choices, letter = _options(rng, place, hops[0])
-    shown = " ".join(f"{name} : {choice}" for name, choice in zip(LETTERS, choices, strict=True))
-    thought = " ; ".join([*steps, f"{letter} : {place}"])
+
+    # Follow relations. In the question the last hop stands first: the home of the friend of Ana.
+    relations: list[str] = []
+    steps = []
+    subject = start
+    for hops_remaining in range(difficulty, 0, -1):
+        relation = str(rng.choice(_relations_onward(subject, hops_remaining)))
+        value = build_records()[relation][subject]
+        steps.append(f"the {relation} of {subject} is {value}")
+        relations.insert(0, relation)
+        subject = value
+    answer = subject
+    question = "What is the " + " of the ".join(relations) + f" of {start} ?"
+    item_id = "facts/" + "/".join([*relations, start])
+    if surface_form == "plain":
+        return Item(question, answer, " ; ".join(steps), "facts", difficulty, item_id)
+
+    options, letter = _draw_options(rng, answer, relations[0])
+    listed = " ".join(f"{name} : {option}" for name, option in zip(LETTERS, options, strict=True))
     return Item(
-        f"{question} Options {shown}", letter, thought, "facts", difficulty, key, skin, choices
+        prompt=f"{question} Options {listed}",
+        reference=letter,
+        worked_solution=" ; ".join([*steps, f"{letter} : {answer}"]),
+        group="facts",
+        difficulty=difficulty,
+        id=item_id,
+        surface_form=surface_form,
+        choices=options,
     )
 
 
-def _onward(place: str, hops: int) -> list[str]:
-    """Relations that lead on from a place; those that leave room for the hops after them."""
-    kind = next(k for k, values in VALUES.items() if place in values)
-    relations = [r for r, (about, to, _) in RELATIONS.items() if about == kind]
-    return [r for r in relations if hops == 1 or RELATIONS[r][1] in ("person", "town")]
+def _relations_onward(subject: str, hops: int) -> list[str]:
+    """Relations of a subject from whose value `hops` - 1 further hops can lead on."""
+    subject_kind = next(kind for kind, values in VALUES.items() if subject in values)
+    onward = []
+    for relation, (about, value_kind, _) in RELATIONS.items():
+        leads_on = value_kind in ("person", "town")
+        if about == subject_kind and (hops == 1 or leads_on):
+            onward.append(relation)
+    return onward
 
 
-def _options(rng: np.random.Generator, correct: str, relation: str) -> tuple[tuple[str, ...], str]:
-    others = [value for value in VALUES[RELATIONS[relation][1]] if value != correct]
-    picked = [correct, *(others[i] for i in rng.permutation(len(others))[:3])]
-    order = rng.permutation(4)
-    return tuple(picked[i] for i in order), LETTERS[int(np.flatnonzero(order == 0)[0])]
+def _draw_options(
+    rng: np.random.Generator, answer: str, relation: str
+) -> tuple[tuple[str, ...], str]:
+    """Four options of one kind in random order, and the letter of the answer among them."""
+    _, value_kind, _ = RELATIONS[relation]
+    wrong = [value for value in VALUES[value_kind] if value != answer]
+    options = [answer]
+    for i in rng.permutation(len(wrong))[:3]:
+        options.append(wrong[i])
+    shuffled = tuple(options[i] for i in rng.permutation(4))
+    return shuffled, LETTERS[shuffled.index(answer)]
 
 
 FAMILY = Family(
-    "facts",
-    "questions of one to three hops over a fictional world of records; a search helps",
-    draw,
-    (1, 2, 3),
-    (*_WORDS, *(v for values in VALUES.values() for v in values), *POINTS),
-    ("plain", "choice"),
+    name="facts",
+    description="questions of one to three hops over a fictional world of records; a search helps",
+    draw_item=draw_item,
+    difficulties=(1, 2, 3),
+    vocabulary=(*_WORDS, *(word for values in VALUES.values() for word in values), *PUNCTUATION),
+    surface_forms=("plain", "choice"),
 )

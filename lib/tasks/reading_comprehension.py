@@ -2,74 +2,138 @@
 
     Ana has 3 coins . Bo has 7 coins . Who has most ?      <answer> Bo </answer>
 
-Four questions: who has most, how many two people have together, how much more one has than another,
-and how many people have more than a number.
+Four questions: who has most, how many two people have together, how much more somebody has than somebody else, and
+how many people have more than a number.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from lib.tasks.item import Family, Item
-from lib.tasks.vocabulary import DIGITS, PEOPLE, POINTS, words
+from lib.tasks.vocabulary import DIGITS, PEOPLE, PUNCTUATION, split_words
 
 THINGS = ("coins", "pens", "eggs", "cups", "keys", "nuts")
-_WORDS = words("has Who most How many do and have together more than does people so")
+_WORDS = split_words("has Who most How many do and have together more than does people so")
 
 
-def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item:
-    """A passage about `difficulty` + 1 people, with different numbers of one thing."""
+@dataclass(frozen=True)
+class Passage:
+    """What a passage says: how many of a thing everybody has; numbers differ."""
+
+    people: list[str]
+    counts: list[int]
+    thing: str
+
+
+@dataclass(frozen=True)
+class PassageQuestion:
+    """A question about a passage, its answer, and the steps that lead to it."""
+
+    text: str
+    answer: str
+    steps: list[str]
+
+
+def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "plain") -> Item:
+    """Draw a passage, with different numbers of one thing, and a question about it.
+
+    Args:
+        rng: Random numbers.
+        difficulty: One less than the number of people.
+        surface_form: "plain", the only one.
+
+    Returns:
+        The item.
+    """
     people = [PEOPLE[i] for i in rng.permutation(len(PEOPLE))[: difficulty + 1]]
-    numbers = rng.permutation(10)[: difficulty + 1].tolist()
+    # A permutation: nobody has as many as somebody else, so `most` and `more` have one answer.
+    counts = rng.permutation(10)[: difficulty + 1].tolist()
     thing = THINGS[int(rng.integers(len(THINGS)))]
-    told = " ".join(f"{who} has {n} {thing} ." for who, n in zip(people, numbers, strict=True))
-    question, answer, thought = _QUESTIONS[int(rng.integers(len(_QUESTIONS)))](
-        rng, people, numbers, thing
+    passage = Passage(people, counts, thing)
+    ask = _QUESTION_TYPES[int(rng.integers(len(_QUESTION_TYPES)))]
+    question = ask(rng, passage)
+
+    sentences = [
+        f"{person} has {count} {thing} ." for person, count in zip(people, counts, strict=True)
+    ]
+    prompt = " ".join([*sentences, question.text])
+    return Item(
+        prompt=prompt,
+        reference=question.answer,
+        worked_solution=" ; ".join(question.steps),
+        group="passage",
+        difficulty=difficulty,
+        id=f"passage/{prompt}",
+        surface_form=surface_form,
     )
-    prompt = f"{told} {question}"
-    return Item(prompt, answer, thought, "passage", difficulty, f"passage/{prompt}", skin)
 
 
-def _most(rng, people, numbers, thing):
-    top = int(np.argmax(numbers))
-    best = [people[int(np.argmax(numbers[: i + 1]))] for i in range(len(people))]
-    seen = [f"{who} {n} so {leader}" for who, n, leader in zip(people, numbers, best, strict=True)]
-    return "Who has most ?", people[top], " ; ".join(seen)
+def _ask_who_has_most(rng: np.random.Generator, passage: Passage) -> PassageQuestion:
+    """Go through the people and keep the leader."""
+    steps = []
+    leader = 0
+    for i, (person, count) in enumerate(zip(passage.people, passage.counts, strict=True)):
+        if count > passage.counts[leader]:
+            leader = i
+        steps.append(f"{person} {count} so {passage.people[leader]}")
+    return PassageQuestion("Who has most ?", passage.people[leader], steps)
 
 
-def _together(rng, people, numbers, thing):
-    i, j = (int(k) for k in rng.permutation(len(people))[:2])
-    total = numbers[i] + numbers[j]
-    question = f"How many {thing} do {people[i]} and {people[j]} have together ?"
-    return question, str(total), _reckoned(people, numbers, i, j, "+", total)
+def _ask_for_sum(rng: np.random.Generator, passage: Passage) -> PassageQuestion:
+    i, j = _draw_two_people(rng, passage)
+    first, second = passage.people[i], passage.people[j]
+    total = passage.counts[i] + passage.counts[j]
+    return PassageQuestion(
+        text=f"How many {passage.thing} do {first} and {second} have together ?",
+        answer=str(total),
+        steps=_list_calculation(passage, i, "+", j, total),
+    )
 
 
-def _difference(rng, people, numbers, thing):
-    i, j = (int(k) for k in rng.permutation(len(people))[:2])
-    if numbers[i] < numbers[j]:
-        i, j = j, i
-    gap = numbers[i] - numbers[j]
-    question = f"How many more {thing} does {people[i]} have than {people[j]} ?"
-    return question, str(gap), _reckoned(people, numbers, i, j, "-", gap)
+def _ask_for_difference(rng: np.random.Generator, passage: Passage) -> PassageQuestion:
+    i, j = _draw_two_people(rng, passage)
+    if passage.counts[i] < passage.counts[j]:
+        i, j = j, i  # whoever has more is named first: no answer is negative
+    difference = passage.counts[i] - passage.counts[j]
+    richer, poorer = passage.people[i], passage.people[j]
+    return PassageQuestion(
+        text=f"How many more {passage.thing} does {richer} have than {poorer} ?",
+        answer=str(difference),
+        steps=_list_calculation(passage, i, "-", j, difference),
+    )
 
 
-def _reckoned(people, numbers, i, j, sign, result):
-    """What two people have, then the sum."""
-    return f"{people[i]} {numbers[i]} ; {people[j]} {numbers[j]} ; {numbers[i]} {sign} {numbers[j]} = {result}"
-
-
-def _above(rng, people, numbers, thing):
+def _ask_how_many_have_more(rng: np.random.Generator, passage: Passage) -> PassageQuestion:
+    """Go through the people and count those above a limit."""
     limit = int(rng.integers(1, 9))
-    counts = np.cumsum([n > limit for n in numbers]).tolist()
-    seen = [f"{who} {n} so {count}" for who, n, count in zip(people, numbers, counts, strict=True)]
-    question = f"How many people have more than {limit} {thing} ?"
-    return question, str(counts[-1]), " ; ".join(seen)
+    steps = []
+    above = 0
+    for person, count in zip(passage.people, passage.counts, strict=True):
+        above += count > limit
+        steps.append(f"{person} {count} so {above}")
+    question = f"How many people have more than {limit} {passage.thing} ?"
+    return PassageQuestion(question, str(above), steps)
 
 
-_QUESTIONS = (_most, _together, _difference, _above)
+def _draw_two_people(rng: np.random.Generator, passage: Passage) -> tuple[int, int]:
+    """Positions of two different people."""
+    first, second = rng.permutation(len(passage.people))[:2]
+    return int(first), int(second)
+
+
+def _list_calculation(passage: Passage, i: int, sign: str, j: int, result: int) -> list[str]:
+    """What two people have, then the calculation with it."""
+    a, b = passage.counts[i], passage.counts[j]
+    return [f"{passage.people[i]} {a}", f"{passage.people[j]} {b}", f"{a} {sign} {b} = {result}"]
+
+
+_QUESTION_TYPES = (_ask_who_has_most, _ask_for_sum, _ask_for_difference, _ask_how_many_have_more)
 
 FAMILY = Family(
-    "passage",
-    "short passages with counting and comparison; difficulty is the number of people beyond one",
-    draw,
-    (1, 2, 3, 4, 5),
-    (*_WORDS, *THINGS, *PEOPLE, *DIGITS, *POINTS, "+", "-"),
+    name="passage",
+    description="short passages with counting and comparison; difficulty is the number of people beyond one",
+    draw_item=draw_item,
+    difficulties=(1, 2, 3, 4, 5),
+    vocabulary=(*_WORDS, *THINGS, *PEOPLE, *DIGITS, *PUNCTUATION, "+", "-"),
 )

@@ -1,4 +1,4 @@
-"""Continuations of a story under a small grammar: many are good, `score` says whether one is.
+"""Continuations of a story under a small grammar: many are good, `score_answer` says whether one is.
 
     A shy fox lived by the lake . It wanted a drum . Go on with 2 sentences .
     <answer> The fox walked to the hill . At last the fox found the drum . </answer>
@@ -11,8 +11,8 @@ import re
 
 import numpy as np
 
-from lib.tasks.item import Family, Item, tidy
-from lib.tasks.vocabulary import DIGITS, POINTS, words
+from lib.tasks.item import Family, Item, normalize_whitespace
+from lib.tasks.vocabulary import DIGITS, PUNCTUATION, split_words
 
 TRAITS = ("shy", "bold", "old", "small", "kind", "quick")
 ANIMALS = ("fox", "owl", "hare", "bear", "frog", "crow")
@@ -22,7 +22,7 @@ WEATHERS = ("storm", "fog", "frost", "flood")
 MOVES = ("walked", "ran", "crept", "went")
 FEELINGS = ("happy", "proud", "calm", "tired")
 
-# {hero} and {wish} must be the story's own; a capital stands for any word of that kind
+# {hero} and {wish} must be the story's own; capitals stand for any word of a category
 TROUBLE = (
     "But a WEATHER came .",
     "But the PLACE was far .",
@@ -38,8 +38,8 @@ ENDING = (
     "The {hero} MOVE home with the {wish} .",
     "In the end the {hero} was FEELING .",
 )
-PARTS = (TROUBLE, ATTEMPT, ENDING)
-_KINDS = {
+STAGES = (TROUBLE, ATTEMPT, ENDING)
+_CATEGORIES = {
     "WEATHER": WEATHERS,
     "PLACE": PLACES,
     "TRAIT": TRAITS,
@@ -47,61 +47,104 @@ _KINDS = {
     "MOVE": MOVES,
     "FEELING": FEELINGS,
 }
-_KIND = re.compile("|".join(_KINDS))
-_OPENING = re.compile(
+_CATEGORY = re.compile("|".join(_CATEGORIES))
+_PROMPT = re.compile(
     r"A \w+ (\w+) lived by the \w+ \. It wanted a (\w+) \. Go on with (\d) sentences \."
 )
-_WORDS = words(
+_WORDS = split_words(
     "A lived by the It wanted a Go on with sentences But came was far took The to asked made plan At "
     "last found home In end"
 )
 
 
-def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item:
-    """An opening and one good continuation of `difficulty` sentences."""
-    hero, wish = _one(rng, ANIMALS), _one(rng, WISHES)
-    opening = (
-        f"A {_one(rng, TRAITS)} {hero} lived by the {_one(rng, PLACES)} . It wanted a {wish} ."
+def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "plain") -> Item:
+    """Draw an opening and one good continuation.
+
+    Args:
+        rng: Random numbers.
+        difficulty: Sentences of the continuation, 1 to 3.
+        surface_form: "plain", the only one.
+
+    Returns:
+        The item.
+    """
+    hero = _pick(rng, ANIMALS)
+    wish = _pick(rng, WISHES)
+    trait = _pick(rng, TRAITS)
+    place = _pick(rng, PLACES)
+    opening = f"A {trait} {hero} lived by the {place} . It wanted a {wish} ."
+    stages = STAGES[-difficulty:]
+    sentences = [_draw_sentence(rng, stage, hero, wish) for stage in stages]
+    return Item(
+        prompt=f"{opening} Go on with {difficulty} sentences .",
+        reference=" ".join(sentences),
+        worked_solution="",
+        group="story",
+        difficulty=difficulty,
+        id=f"story/{opening}",
+        surface_form=surface_form,
     )
-    answer = " ".join(_sentence(rng, part, hero, wish) for part in PARTS[-difficulty:])
-    prompt = f"{opening} Go on with {difficulty} sentences ."
-    return Item(prompt, answer, "", "story", difficulty, f"story/{opening}", skin)
 
 
-def _one(rng: np.random.Generator, words: tuple[str, ...]) -> str:
+def _pick(rng: np.random.Generator, words: tuple[str, ...]) -> str:
     return words[int(rng.integers(len(words)))]
 
 
-def _sentence(rng: np.random.Generator, part: tuple[str, ...], hero: str, wish: str) -> str:
-    return _KIND.sub(
-        lambda kind: _one(rng, _KINDS[kind.group()]), _one(rng, part).format(hero=hero, wish=wish)
-    )
+def _draw_sentence(rng: np.random.Generator, stage: tuple[str, ...], hero: str, wish: str) -> str:
+    """A sentence of one stage: first its template, then a word for every category in it."""
+    template = _pick(rng, stage).format(hero=hero, wish=wish)
+    return _CATEGORY.sub(lambda match: _pick(rng, _CATEGORIES[match.group()]), template)
 
 
-def score(item: Item, answer: str) -> float:
-    """Share of sentences in their place that the grammar allows; a sentence too many or too few counts as wrong."""
-    found = _OPENING.search(item.prompt)
-    if found is None:
+def score_answer(item: Item, answer: str) -> float:
+    """Score a continuation by the grammar.
+
+    Args:
+        item: An item of this family.
+        answer: The continuation.
+
+    Returns:
+        The fraction of sentences that the grammar allows at their position. A sentence too many counts as wrong, and
+        so does one too few.
+
+    Raises:
+        ValueError: If the item's prompt is no opening of a story.
+    """
+    opening = _PROMPT.search(item.prompt)
+    if opening is None:
         raise ValueError(f"not the opening of a story: {item.prompt!r}")
-    hero, wish, wanted = found.group(1), found.group(2), int(found.group(3))
-    sentences = [tidy(s) + " ." for s in tidy(answer).split(" .") if s.strip()]
-    good = [
-        any(re.fullmatch(_pattern(form, hero, wish), sentence) for form in part)
-        for sentence, part in zip(sentences, PARTS[-wanted:], strict=False)
-    ]
-    return sum(good) / max(wanted, len(sentences))
+    hero, wish = opening.group(1), opening.group(2)
+    length = int(opening.group(3))
+
+    # Sentences end in a point that stands by itself; trailing words without one count as a sentence too.
+    clauses = normalize_whitespace(answer).split(" .")
+    sentences = [normalize_whitespace(clause) + " ." for clause in clauses if clause.strip()]
+    num_correct = 0
+    # A sentence is compared with the stage at its position only: trouble, attempt and ending have an order.
+    for sentence, stage in zip(sentences, STAGES[-length:], strict=False):
+        patterns = [_make_pattern(template, hero, wish) for template in stage]
+        num_correct += any(re.fullmatch(pattern, sentence) for pattern in patterns)
+    return num_correct / max(length, len(sentences))
 
 
-def _pattern(form: str, hero: str, wish: str) -> str:
-    said = re.escape(form.format(hero=hero, wish=wish))
-    return _KIND.sub(lambda kind: f"(?:{'|'.join(_KINDS[kind.group()])})", said)
+def _make_pattern(template: str, hero: str, wish: str) -> str:
+    """A regular expression of all sentences that a template allows."""
+    # Escaped first: the alternatives that replace the capitals are no text.
+    escaped = re.escape(template.format(hero=hero, wish=wish))
+    return _CATEGORY.sub(lambda match: f"(?:{'|'.join(_CATEGORIES[match.group()])})", escaped)
 
 
 FAMILY = Family(
-    "story",
-    "continuations of a story under a grammar with many good answers",
-    draw,
-    (1, 2, 3),
-    (*_WORDS, *(word for kind in _KINDS.values() for word in kind), *WISHES, *DIGITS, *POINTS),
-    score=score,
+    name="story",
+    description="continuations of a story under a grammar with many good answers",
+    draw_item=draw_item,
+    difficulties=(1, 2, 3),
+    vocabulary=(
+        *_WORDS,
+        *(word for words in _CATEGORIES.values() for word in words),
+        *WISHES,
+        *DIGITS,
+        *PUNCTUATION,
+    ),
+    score_answer=score_answer,
 )

@@ -2,90 +2,133 @@
 
     The key is in the box . Ana leaves . Bo moves the key to the jar . Where does Ana look for the key ?
 
-Difficulty 1 asks where the thing is, 2 where somebody believes it is (first order), 3 where somebody
-believes that somebody else believes it is (second order). Who is in the room sees a move, and sees
-who else sees it (Wimmer and Perner 1983; Perner and Wimmer 1985).
+Difficulty 1 asks where the object is, 2 where somebody believes it is (first order), 3 where somebody believes that
+somebody else believes it is (second order). Whoever is in the room sees a move, and sees who else sees it (Wimmer and
+Perner 1983; Perner and Wimmer 1985).
 """
 
 import numpy as np
 
 from lib.tasks.item import Family, Item
-from lib.tasks.vocabulary import PEOPLE, POINTS, words
+from lib.tasks.vocabulary import PEOPLE, PUNCTUATION, split_words
 
-THINGS = ("key", "ring", "map", "coin", "ball")
-PLACES = ("box", "jar", "bag", "desk", "chest")
-_WORDS = words(
+OBJECTS = ("key", "ring", "map", "coin", "ball")
+CONTAINERS = ("box", "jar", "bag", "desk", "chest")
+_WORDS = split_words(
     "The the is in leaves comes back moves to Where does look for think looks saw thinks"
 )
 
 
-def draw(rng: np.random.Generator, difficulty: int, skin: str = "plain") -> Item:
-    """A story with three people, three to five events, and a question of the given order."""
+def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "plain") -> Item:
+    """Draw a story with three people and three to five events, and a question.
+
+    Args:
+        rng: Random numbers.
+        difficulty: 1 for the fact, 2 for a belief, 3 for a belief about a belief.
+        surface_form: "plain", the only one.
+
+    Returns:
+        The item.
+    """
     people = [PEOPLE[i] for i in rng.permutation(len(PEOPLE))[:3]]
-    thing, place = THINGS[int(rng.integers(len(THINGS)))], PLACES[int(rng.integers(len(PLACES)))]
-    room = Room(people, place)
-    told = [f"The {thing} is in the {place} ."]
-    told += [room.happen(rng, thing) for _ in range(int(rng.integers(3, 6)))]
-    a, b = (people[i] for i in rng.permutation(3)[:2])
-    question, answer, thought = {
-        1: (f"Where is the {thing} ?", room.place, f"the {thing} is in the {room.place}"),
-        2: (
-            f"Where does {a} look for the {thing} ?",
-            room.thinks[a],
-            f"{a} saw the {room.thinks[a]}",
-        ),
-        3: (
-            f"Where does {a} think {b} looks for the {thing} ?",
-            room.about[a, b],
-            f"{a} thinks {b} saw the {room.about[a, b]}",
-        ),
-    }[difficulty]
-    prompt = " ".join([*told, question])
-    return Item(prompt, answer, thought, "belief", difficulty, f"belief/{prompt}", skin)
+    hidden_object = OBJECTS[int(rng.integers(len(OBJECTS)))]
+    container = CONTAINERS[int(rng.integers(len(CONTAINERS)))]
+
+    # Tell the story.
+    room = Room(people, hidden_object, container)
+    sentences = [f"The {hidden_object} is in the {container} ."]
+    num_events = int(rng.integers(3, 6))
+    for _ in range(num_events):
+        sentences.append(room.draw_event(rng))
+
+    # Ask about two of the three people, whether the question needs them or not: at every difficulty a story takes the
+    # same random numbers.
+    first, second = (people[i] for i in rng.permutation(3)[:2])
+    if difficulty == 1:
+        question = f"Where is the {hidden_object} ?"
+        answer = room.container
+        thought = f"the {hidden_object} is in the {answer}"
+    elif difficulty == 2:
+        question = f"Where does {first} look for the {hidden_object} ?"
+        answer = room.beliefs[first]
+        thought = f"{first} saw the {answer}"
+    else:
+        question = f"Where does {first} think {second} looks for the {hidden_object} ?"
+        answer = room.second_order_beliefs[first, second]
+        thought = f"{first} thinks {second} saw the {answer}"
+
+    prompt = " ".join([*sentences, question])
+    return Item(
+        prompt=prompt,
+        reference=answer,
+        worked_solution=thought,
+        group="belief",
+        difficulty=difficulty,
+        id=f"belief/{prompt}",
+        surface_form=surface_form,
+    )
 
 
 class Room:
-    """Where the thing is, who is there, where each thinks it is, and what each thinks that others think."""
+    """Where an object is, who is there to see it, and who believes what.
 
-    def __init__(self, people: list[str], place: str) -> None:
-        self.people, self.place, self.present = people, place, set(people)
-        self.thinks = dict.fromkeys(people, place)
-        self.about = {(a, b): place for a in people for b in people if a != b}
+    Attributes:
+        container: Where the object is.
+        present: The people in the room.
+        beliefs: By person, where he or she believes the object to be.
+        second_order_beliefs: By (person, other person), where the first believes that the second believes it to be.
+    """
 
-    def happen(self, rng: np.random.Generator, thing: str) -> str:
-        """One event: somebody comes back, leaves, or moves the thing. Two always stay or have stayed."""
-        away = [p for p in self.people if p not in self.present]
-        there = [p for p in self.people if p in self.present]
-        chance = rng.random()
-        if away and chance < 0.3:
-            return self._comes_back(away[int(rng.integers(len(away)))])
-        if len(there) > 1 and chance < 0.6:
-            return self._leaves(there[int(rng.integers(len(there)))])
-        others = [p for p in PLACES if p != self.place]
-        return self._moves(
-            there[int(rng.integers(len(there)))], thing, others[int(rng.integers(len(others)))]
-        )
+    def __init__(self, people: list[str], hidden_object: str, container: str) -> None:
+        self.people = people
+        self.hidden_object = hidden_object
+        self.container = container
+        self.present = set(people)
+        self.beliefs = dict.fromkeys(people, container)
+        self.second_order_beliefs = {
+            (person, other): container for person in people for other in people if person != other
+        }
 
-    def _comes_back(self, who: str) -> str:
-        self.present.add(who)
-        return f"{who} comes back ."
+    def draw_event(self, rng: np.random.Generator) -> str:
+        """Let somebody come back, leave, or move the object; somebody is always in the room.
 
-    def _leaves(self, who: str) -> str:
-        self.present.remove(who)
-        return f"{who} leaves ."
+        Args:
+            rng: Random numbers.
 
-    def _moves(self, who: str, thing: str, place: str) -> str:
-        self.place = place
-        for a in self.present:  # those who are there see it, and see each other seeing it
-            self.thinks[a] = place
-            self.about |= {(a, b): place for b in self.present if b != a}
-        return f"{who} moves the {thing} to the {place} ."
+        Returns:
+            The event as a sentence.
+        """
+        absent = [person for person in self.people if person not in self.present]
+        present = [person for person in self.people if person in self.present]
+        # Lists in the order of `people`: the order of a set differs between processes.
+        event = rng.random()
+        if absent and event < 0.3:
+            person = absent[int(rng.integers(len(absent)))]
+            self.present.add(person)
+            return f"{person} comes back ."
+        if len(present) > 1 and event < 0.6:
+            person = present[int(rng.integers(len(present)))]
+            self.present.remove(person)
+            return f"{person} leaves ."
+        # Whoever moves the object takes it to another container.
+        person = present[int(rng.integers(len(present)))]
+        free = [container for container in CONTAINERS if container != self.container]
+        self._move_object(free[int(rng.integers(len(free)))])
+        return f"{person} moves the {self.hidden_object} to the {self.container} ."
+
+    def _move_object(self, container: str) -> None:
+        """Those who are present see the move, and see each other seeing it."""
+        self.container = container
+        for person in self.present:
+            self.beliefs[person] = container
+            for other in self.present - {person}:
+                self.second_order_beliefs[person, other] = container
 
 
 FAMILY = Family(
-    "belief",
-    "who thinks what is where: the fact, a belief, a belief about a belief",
-    draw,
-    (1, 2, 3),
-    (*_WORDS, *THINGS, *PLACES, *PEOPLE, *POINTS),
+    name="belief",
+    description="who thinks what is where: the fact, a belief, a belief about a belief",
+    draw_item=draw_item,
+    difficulties=(1, 2, 3),
+    vocabulary=(*_WORDS, *OBJECTS, *CONTAINERS, *PEOPLE, *PUNCTUATION),
 )

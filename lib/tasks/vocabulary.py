@@ -1,28 +1,11 @@
 """Words that several families share."""
 
 
-def words(text: str) -> tuple[str, ...]:
-    """The words of a text."""
+def split_words(text: str) -> tuple[str, ...]:
+    """The words of a text, which blanks separate."""
     return tuple(text.split())
 
 
-PEOPLE = (
-    "Ana",
-    "Bo",
-    "Cy",
-    "Dee",
-    "Eli",
-    "Fay",
-    "Gus",
-    "Hal",
-    "Ida",
-    "Jon",
-    "Kim",
-    "Lea",
-    "Max",
-    "Nia",
-    "Oto",
-    "Pia",
-)
+PEOPLE = split_words("Ana Bo Cy Dee Eli Fay Gus Hal Ida Jon Kim Lea Max Nia Oto Pia")
 DIGITS = tuple("0123456789")
-POINTS = (".", ",", "?", ":", ";", "=")
+PUNCTUATION = (".", ",", "?", ":", ";", "=")

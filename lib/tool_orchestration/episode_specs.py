@@ -42,7 +42,7 @@ class Assignment:
     @property
     def kind(self) -> str:
         """The family of a question, or office."""
-        return self.work.category if isinstance(self.work, Item) else "office"
+        return self.work.group if isinstance(self.work, Item) else "office"
 
     @property
     def difficulty(self) -> int:
@@ -128,7 +128,7 @@ def menu_for(
     size = int(rng.integers(TOOLS[0], TOOLS[1] + 1)) - (domain is not None)
     chosen = order[:size]
     if domain is None:
-        good = [n for n in order if offers[n].skills.get(work.category, 0) >= work.difficulty]
+        good = [n for n in order if offers[n].skills.get(work.group, 0) >= work.difficulty]
         if good and not set(good) & set(chosen):
             chosen[int(rng.integers(len(chosen)))] = good[0]
     factors = np.exp(rng.uniform(-np.log(spread), np.log(spread), size=(len(chosen) + 1, 2)))
@@ -151,7 +151,7 @@ def mixed(n: int, split: str, seed: int, offices: Sequence[Task]) -> list[Item |
     )
     fresh = {
         kind: iter(
-            tasks.draw(kind, split, int((kinds == kind).sum()), DIFFICULTIES[kind], seed=seed)
+            tasks.draw_items(kind, split, int((kinds == kind).sum()), DIFFICULTIES[kind], seed=seed)
         )
         for kind in SIGNS
         if kind in kinds
@@ -170,7 +170,7 @@ def even(n: int, split: str, seed: int, offices: Sequence[Task]) -> list[Item | 
         out += (
             list(offices[:wanted])
             if kind == "office"
-            else tasks.draw(kind, split, wanted, DIFFICULTIES[kind], seed=seed)
+            else tasks.draw_items(kind, split, wanted, DIFFICULTIES[kind], seed=seed)
         )
     return out
 

@@ -5,22 +5,19 @@ Then one job per variant and seed trains and is tested, and one tests the start.
 a training goes on from its last checkpoint. Working files lie under data/runs/toolorchestra.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from lib import config as parameters
 from lib import tools as local_tools
-from lib.config import ROOT, LabModel, LearnSettings, LLMSettings, Params, ToolSettings
+from lib.config import ROOT, LabModelSettings, LearnSettings, LLMSettings, Params, ToolSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.evaluation import TEST_SEED, run_tests
 from lib.experiment.harness import JobRun, Stage, run_stages, use_one_thread
@@ -28,27 +25,26 @@ from lib.experiment.run_context import RunContext
 from lib.experiment.training import TrainingTables, remove_checkpoint, run_updates
 from lib.language_models import cache_key as asked_models
 from lib.language_models import checkpoints
-from lib.language_models.chat_template import token
+from lib.language_models.chat_template import encode_special
 from lib.language_models.tokenizer import PAD
 from lib.language_models.training import model_cards as cards
 from lib.language_models.training import muon, pretraining
 from lib.language_models.training import training_data as training_batches
-from lib.llm.client_factory import export, opened
-from lib.llm.cost_estimate import Planned, announcement
+from lib.language_models.training.model_folders import ensure_models
+from lib.llm.open_models import export_recording
 from lib.rl import budget_reward as corl_rewards
-from lib.rl import call_protocol, losses
-from lib.rl import expert_pool as expert_pool
+from lib.rl import call_protocol, expert_pool, losses
 from lib.rl import generators as controller_voices
 from lib.rl import rollout as interleaved_episodes
 from lib.rl import sft_warmup as corl_warm
 from lib.rl import token_ppo as controller_learning
 from lib.rl import training_log as training_logs
-from lib.rl.expert_pool import TRIES, Pool, askers, load_lab_once
+from lib.rl.expert_pool import NUM_SAMPLES
 from lib.rl.generators import LabGenerator
 from lib.rl.token_ppo import TokenPPO
-from lib.rl.training_log import spoken
+from lib.tasks import rules as question_rules
 from lib.tasks import synthesis
-from lib.tasks.synthesis import Corpus, Task, load, sift
+from lib.tasks.synthesis import Corpus, Task, filter_tasks, load_corpus
 from lib.tool_orchestration import (
     episode_specs,
     prompted_baseline,
@@ -60,18 +56,23 @@ from lib.tool_orchestration import (
     variants,
 )
 from lib.tool_orchestration import sft_warmup as warm
+from lib.tool_orchestration.cost_plan import BUDGET_EPISODES, announce_choices, announce_experiment
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.tool_environment import Desk, Own, ToolEpisode, roll
+from lib.tool_orchestration.tool_environment import (
+    NAME,
+    Own,
+    ToolWorkbench,
+    met,
+    opened_place,
+)
 from lib.tool_orchestration.tool_menu import Offer, PriceList, ToolMenu, UserPreference, names, seen
 from lib.tool_orchestration.variants import VARIANTS, ToolVariant
 
 VERSION = 1  # of how orchestrators are trained and tested
 RUNS = ROOT / "data/runs/toolorchestra"
-CASSETTES = ROOT / "data/cassettes"
-NAME = "toolorchestra"  # of the cassette and of the purse
+CASSETTES = ROOT / "data/cassettes/06_tool_orchestration"
 AGENT = "agent"  # a model of llm.models that is prompted with function schemas
 START = "start"  # the orchestrator before it is trained: prompted, and no more
-HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
 
 # Kinds of jobs, and the fields of the settings that each is handed.
 LESSONS, TRIAL, TRAINING, TESTS_OF_START = (
@@ -99,11 +100,16 @@ _READ_BY_TRAINING = ("temperature", "groups", "rollouts", "updates", "outages", 
 class ToolOrchestrationResults:
     """What a study left.
 
-    tools: the names in the order of preference vectors; tried: every tool on its own
-    (`tool_environment.tried`) with split; episodes: test episodes (`rows`) with method, seed and style (which test
-    set); rollouts: the same of training, with step and rollout_group;
-    learning: what trainer and filters say of every update; corpus: statistics of the office tasks; budget: of the
-    variant with CoRL's reward, dollars; own: what the orchestrator's tokens cost; offers: the menu at list prices.
+    Attributes:
+        tools: The names in the order of preference vectors.
+        tried: Every tool on its own (`tool_environment.tried`), with split.
+        episodes: Of tests (`variants.make_episode_rows`), with method, seed and style (which test set).
+        rollouts: The same of training, with step and rollout_group.
+        learning: What trainer and filters say of every update.
+        corpus: Statistics of the office tasks.
+        budget: Of the variant with CoRL's reward, in US dollars.
+        own: What the orchestrator's tokens cost.
+        offers: The menu at list prices.
     """
 
     tools: tuple[str, ...]
@@ -117,75 +123,6 @@ class ToolOrchestrationResults:
     offers: Mapping[str, Offer]
 
 
-def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
-    """Of all offers those that an orchestrator may meet before the tests, in traces as in training: no unseen tool."""
-    return {
-        name: offer
-        for name, offer in offers.items()
-        if name == tool_menu.OFFICE or name in seen(settings)
-    }
-
-
-class ToolWorkbench:
-    """Everything that one job works with.
-
-    offers: at list prices; unseen_offers: at those of the second list, empty where a job does without it.
-    """
-
-    def __init__(
-        self,
-        context: RunContext,
-        settings: ToolSettings,
-        desk: Desk,
-        model_cards: Mapping[str, Mapping[str, Any]],
-        prices: PriceList,
-        unseen_prices: PriceList | None = None,
-    ) -> None:
-        """model_cards: by the orchestrator's word for each model that is a tool."""
-        self.context, self.settings, self.desk = context, settings, desk
-        self.offers = tool_menu.offers(prices, model_cards)
-        self.unseen_offers = (
-            tool_menu.offers(unseen_prices, model_cards) if unseen_prices is not None else {}
-        )
-
-    @cached_property
-    def own(self) -> Own:
-        """What the orchestrator's own tokens cost, by the card of its base."""
-        card = cards.read(self.settings.base, self.context.models)
-        return Own(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
-
-    def voice(self, model: torch.nn.Module) -> LabGenerator:
-        return LabGenerator(model, self.settings.turn_tokens, self.settings.response_tokens)
-
-    def roll(
-        self, voice: LabGenerator, wanted: Sequence[Assignment], key: int, temperature: float
-    ) -> list[ToolEpisode]:
-        return roll(voice, self.desk, wanted, self.settings.rounds, key, self.own, temperature)
-
-
-@contextmanager
-def opened_place(
-    context: RunContext,
-    settings: ToolSettings,
-    prices: PriceList,
-    unseen_prices: PriceList | None = None,
-) -> Iterator[ToolWorkbench]:
-    """The tools of the settings at work."""
-    llm, transports = load_lab_once(context.models, context.llm_json)
-    model_cards = {
-        word: _card(llm, name, context.models) for word, name in sorted(settings.models.items())
-    }
-    clock = {word: 1 / card["tokens_per_second"] for word, card in model_cards.items()}
-    share = sweep.count_workers(context.workers)
-    client = partial(opened, llm, NAME, context.runs, context.cassettes, share, transports)
-    lab_models = askers(llm, settings.models.values(), context.models)
-    with (
-        Pool(client, settings.models, settings.model_temperature, askers=lab_models) as pool,
-        Desk(pool, clock) as desk,
-    ):
-        yield ToolWorkbench(context, settings, desk, model_cards, prices, unseen_prices)
-
-
 def _open_place_of(job: sweep.Job, context: RunContext):
     """The place that a job works in, from no more settings than it was handed."""
     settings = ToolSettings.from_job_settings(job.settings["tools"])
@@ -194,7 +131,8 @@ def _open_place_of(job: sweep.Job, context: RunContext):
         for name in ("prices", "unseen_prices")
         if name in job.settings
     ]
-    return opened_place(context, settings, *lists)
+    agent = settings.agent if job.settings["job"] == TRIAL else None
+    return opened_place(context, settings, *lists, agent=agent)
 
 
 def _read_price_lists(settings: ToolSettings) -> tuple[PriceList, PriceList]:
@@ -204,25 +142,20 @@ def _read_price_lists(settings: ToolSettings) -> tuple[PriceList, PriceList]:
     )
 
 
-def _card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
-    """A lab model's card; of an endpoint its price, and the clock of a hosted model: what it is good at is unknown."""
-    about = llm.models[name]
-    if about.backend == "lab":
-        return cards.read(about.model or name, models)
-    cost_usd = 1000 * max(about.price_in or 0.0, about.price_out or 0.0)
-    return {"dollars_per_1k_tokens": cost_usd, "tokens_per_second": HOSTED, "accuracy": []}
-
-
 def run(
     params: Params,
     compared: Sequence[ToolVariant] = VARIANTS,
-    models: str | Path = checkpoints.MODELS,
+    models: str | Path | None = None,
     runs: str | Path = RUNS,
     label: str = "training orchestrators",
 ) -> ToolOrchestrationResults:
-    """Do what is not done yet. Raises ModelError without the lab models, ParamsError for a price list that is none,
-    SandboxUnavailable where no sandbox works."""
+    """Do what is not done yet. Raises ModelError for a folder without lab models, ParamsError for a price list that is
+    none, SandboxUnavailable where no sandbox works.
+
+    models: folder of the lab models; None for those of lesson 03, which are made where they are missing.
+    """
     settings, runs = params.tools, Path(runs)
+    models = ensure_models(params.lab, models)
     checkpoints.load(
         Path(models) / settings.base
     )  # these say what is wrong before any process starts
@@ -236,7 +169,8 @@ def run(
         Stage("protocol and tools", first_jobs, prepare),
         Stage(label, make_jobs(params, compared, first_jobs), train_and_test),
     ]
-    finished = run_stages(stages, context, on_exit=partial(export, params.llm, NAME, CASSETTES))
+    keep_replies = partial(export_recording, params.llm, NAME, CASSETTES)
+    finished = run_stages(stages, context, keep_replies, announce_experiment(params, compared))
 
     start, trial = (job.folder(runs) for job in first_jobs)
     episodes = finished.read_tables("episodes", START)
@@ -265,16 +199,20 @@ def make_context(
 
 
 def choices(
-    params: Params, n: int, models: str | Path = checkpoints.MODELS, runs: str | Path = RUNS
+    params: Params, n: int, models: str | Path | None = None, runs: str | Path = RUNS
 ) -> pd.DataFrame:
     """Every tool by itself on about n dev and n test questions in independent tries, columns split, method (the tool),
     item, sample, correct: what `stats.headroom` asks for. A tool that cannot be asked a question is wrong. Nothing
-    learns from these."""
+    learns from these.
+
+    models: see `run`.
+    """
+    sweep.print_to_terminal(announce_choices(params, n))
     parts = []
-    context = make_context(params, models, runs)
+    context = make_context(params, ensure_models(params.lab, models), runs)
     with opened_place(context, params.tools, *_read_price_lists(params.tools)) as place:
         tools = names(params.tools)
-        for split, attempt in product(("dev", "test"), range(TRIES)):
+        for split, attempt in product(("dev", "test"), range(NUM_SAMPLES)):
             whole = ToolMenu(tuple(place.offers[name] for name in tools))
             asked = [
                 Assignment(work, whole, UserPreference(1.0, 0.0, 0.0))
@@ -291,23 +229,6 @@ def choices(
             told = correct.rename_axis(columns="method").stack().rename("correct").reset_index()
             parts.append(told.assign(split=split, **{"sample": attempt}))
     return pd.concat(parts, ignore_index=True)
-
-
-def plan(params: Params, compared: Sequence[ToolVariant] = VARIANTS) -> str:
-    """How many calls the study makes at most, and what endpoints among the tools may cost: a sentence."""
-    settings = params.tools
-    trained = (
-        len(compared) * settings.seeds * settings.updates * settings.groups * settings.rollouts
-    )
-    tested = test_sets.count(settings) * (1 + len(compared) * settings.seeds)
-    tries = settings.outcome_items + settings.test_items
-    # any call of an orchestrator may go to the same model, and be as long as replies may be
-    calls = tries + (trained + tested + settings.tries * settings.offices) * (settings.rounds - 1)
-    shares = [
-        Planned(n, calls, 64 * calls, params.llm.models[n].max_tokens * calls)
-        for n in settings.models.values()
-    ]
-    return announcement(params.llm, shares)
 
 
 # Jobs ---------------------------------------------------------------------------------------------
@@ -334,6 +255,8 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
         "tools at work": tool_environment.VERSION,
         "tool study": VERSION,
     }
+    if any(llm.models[name].backend != "lab" for name in asked):
+        numbers["rules of questions"] = question_rules.VERSION
     if kind != TRIAL:
         numbers["turns of controllers"] = controller_voices.VERSION
     if kind != LESSONS:
@@ -461,14 +384,14 @@ def prepare(run: JobRun) -> None:
     use_one_thread()
     with _open_place_of(run.job, run.context) as place:
         if run.kind == LESSONS:
-            shape = run.read_section("shape", LabModel)
+            shape = run.read_section("shape", LabModelSettings)
             _begin(place, shape, run.folder, run.report_progress)
         else:
             _try_tools(place, run.folder)
             _prompt(place, run.folder)
 
 
-def _begin(place: ToolWorkbench, shape: LabModel, folder: Path, progress) -> None:
+def _begin(place: ToolWorkbench, shape: LabModelSettings, folder: Path, progress) -> None:
     """Teach the orchestrator, and keep the office tasks that it solves now and then.
 
     shape: settings of the base, for its optimisers.
@@ -487,7 +410,9 @@ def _begin(place: ToolWorkbench, shape: LabModel, folder: Path, progress) -> Non
     )
     corl_warm.taught(base, shape, lessons, traces, folder / "model", lambda x: progress(0.9 * x))
     voice = place.voice(checkpoints.load(folder / "model"))
-    kept, dropped = sift(corpus.tasks, partial(_solves, place, voice), tries=settings.tries)
+    kept, dropped = filter_tasks(
+        corpus.tasks, partial(_solves, place, voice), attempts=settings.tries
+    )
     left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))
     left.save(folder / "offices.json")
     artifacts.write_parquet(folder / "statistics.parquet", left.statistics())
@@ -503,22 +428,22 @@ def _solves(
         tasks, place.offers, seen(place.settings), place.settings.spread, rng
     )
     episodes = place.roll(voice, asked, TEST_SEED - 1 - attempt, place.settings.temperature)
-    return [e.correct == 1.0 for e in episodes]
+    # A try that the infrastructure lost says nothing, so it drops no task.
+    return [episode.failed or episode.correct == 1.0 for episode in episodes]
 
 
 def _budget(place: ToolWorkbench, voice: LabGenerator, offices: Sequence[Task]) -> float:
     """Dollars that the start does not exceed in `settings.budget` of the training questions."""
-    works = episode_specs.mixed(96, "train", 10**6, offices)
+    works = episode_specs.mixed(BUDGET_EPISODES, "train", 10**6, offices)
     rng = seeds.rng("toolorchestra", "budget")
     asked = episode_specs.drawn(
         works, place.offers, seen(place.settings), place.settings.spread, rng
     )
     episodes = place.roll(voice, asked, TEST_SEED - 100, place.settings.temperature)
-    return float(
-        np.quantile(
-            [tool_environment.cost_usd(e, place.own) for e in episodes], place.settings.budget
-        )
-    )
+    costs = [
+        tool_environment.cost_usd(episode, place.own) for episode in episodes if not episode.failed
+    ]
+    return float(np.quantile(costs, place.settings.budget))
 
 
 def _try_tools(place: ToolWorkbench, folder: Path) -> None:
@@ -548,8 +473,9 @@ def _prompt(place: ToolWorkbench, folder: Path) -> None:
     episodes = prompted_baseline.roll(
         place.desk, settings.agent, asked, settings.rounds, TEST_SEED - 50, temperature
     )
-    sat = rows(episodes, names(settings), Own(0.0, 0.0)).assign(style="pilot", method=AGENT, seed=0)
-    artifacts.write_parquet(folder / "pilot.parquet", sat)
+    pilot = variants.make_episode_rows(episodes, names(settings), Own(0.0, 0.0))
+    pilot = pilot.assign(style="pilot", method=AGENT, seed=0)
+    artifacts.write_parquet(folder / "pilot.parquet", pilot)
 
 
 # Trainings -----------------------------------------------------------------------------------------
@@ -600,14 +526,14 @@ class OrchestratorRun:
             self.voice, assignments, TEST_SEED + self.seed, self.settings.test_temperature
         )
         decode = self.voice.decode if style == "test" else None
-        return rows(episodes, names(self.settings), self.place.own, decode)
+        return variants.make_episode_rows(episodes, names(self.settings), self.place.own, decode)
 
     def _train(self, variant: ToolVariant) -> None:
         settings = self.settings
-        office_tasks = load(self.start / "offices.json").tasks
+        office_tasks = load_corpus(self.start / "offices.json").tasks
         budget = artifacts.read_json(self.start / "begun.json")["budget"]
         learn = self.run.read_section("learn", LearnSettings)
-        learner = TokenPPO(self.model, learn, token(PAD), settings.updates, self.seed)
+        learner = TokenPPO(self.model, learn, encode_special(PAD), settings.updates, self.seed)
         tables = TrainingTables(self.run.folder, learner)
         self.voice.refresh()  # it may go on from a checkpoint
         tools = names(settings)
@@ -620,13 +546,25 @@ class OrchestratorRun:
             assignments = self._draw_assignments(variant, office_tasks, update_seed)
             episodes = self.place.roll(self.voice, assignments, update_seed, settings.temperature)
 
-            # Reward, and the episodes that are learned from.
-            reward = variants.paid(variant, episodes, groups, tools, self.place.own, budget)
-            samples, kept = variants.learned(
-                variant, episodes, groups, reward, settings.least_deviation
+            # Reward, and the episodes that are learned from; what the infrastructure lost has no part in either.
+            scored = np.flatnonzero([not episode.failed for episode in episodes])
+            scored_episodes = [episodes[index] for index in scored]
+            episode_rewards = np.full(len(episodes), np.nan)
+            episode_rewards[scored] = variants.paid(
+                variant, scored_episodes, groups[scored], tools, self.place.own, budget
             )
-            rollouts = rows(episodes, tools, self.place.own)
-            tables.add("rollouts", rollouts.assign(step=step, rollout_group=groups, reward=reward))
+            samples, kept = variants.learned(
+                variant,
+                scored_episodes,
+                groups[scored],
+                episode_rewards[scored],
+                settings.least_deviation,
+            )
+            rollouts = variants.make_episode_rows(episodes, tools, self.place.own)
+            tables.add(
+                "rollouts",
+                rollouts.assign(step=step, rollout_group=groups, reward=episode_rewards),
+            )
 
             # Learn, unless all groups agree.
             means = learner.update(samples) if len(samples) > 1 else learner.skip()
@@ -660,52 +598,3 @@ class OrchestratorRun:
         drawn = episode_specs.drawn(works, self.place.offers, seen(settings), spread, rng)
         struck = episode_specs.struck(drawn, settings.outages, rng)
         return [assignment for assignment in struck for _ in range(settings.rollouts)]
-
-
-def rows(
-    episodes: Sequence[ToolEpisode], tools: Sequence[str], own: Own, decode=None
-) -> pd.DataFrame:
-    """One row per episode.
-
-    Args:
-        episodes: What was rolled out.
-        tools: Names in the order of the vectors M and P.
-        own: What the orchestrator's own tokens cost and take.
-        decode: Token ids to text; with it the rows have the column spoken (`training_log.spoken`).
-
-    Returns:
-        Columns item (number), group (kind of task), difficulty; correct; cost_usd and seconds, the orchestrator's own
-        included; own_cost_usd (of its own tokens); calls, malformed, answered; chosen (tools in order, separated by
-        blanks); m and p (the vectors M and P); offered (names of the tools on the menu), liked, good (at this, by their
-        cards); confidential; first (the tool that was called first); execution, fidelity and completeness (the criteria
-        of office tasks).
-    """
-    m, wanted = variants.matrix(episodes, tools, own)
-    out = []
-    for i, e in enumerate(episodes):
-        a = e.assignment
-        row = {
-            "item": i,
-            "group": a.kind,
-            "difficulty": a.difficulty,
-            "correct": e.correct,
-            "cost_usd": -m[i, -2],
-            "seconds": e.seconds,
-            "own_cost_usd": len(e.ids) * own.cost_usd,
-            "calls": len(e.calls),
-            "chosen": " ".join(e.calls),
-            "malformed": e.malformed,
-            "answered": float(e.answer is not None),
-            "offered": " ".join(a.menu.names),
-            "m": m[i].tolist(),
-            "p": wanted[i].tolist(),
-            "p_cost": a.preference.cost,
-            "p_latency": a.preference.latency,
-            "p_accuracy": a.preference.accuracy,
-            "liked": " ".join(a.preference.tools),
-            "confidential": a.preference.confidential,
-            "first": e.first,
-            "good": " ".join(offer.name for offer in a.capable),
-        } | ({} if e.verdict is None else {k: float(v) for k, v in asdict(e.verdict).items()})
-        out.append(row | ({"spoken": json.dumps(spoken(e, decode))} if decode else {}))
-    return pd.DataFrame(out)

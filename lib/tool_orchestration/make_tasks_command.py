@@ -2,7 +2,8 @@
 
 By a procedure in the lab's words, or with --writer by any model of llm.models in params.yaml, about --topic after
 --topic: schema, records, functions, tasks, harder tasks, each checked by doing it in SQLite. What a model writes is
-data, never code. The file is opened by `lib.tasks.synthesis.load`.
+data, never code; it is recorded beside the file, so that the same command asks nothing twice. The file is opened by
+`lib.tasks.synthesis.load_corpus`.
 """
 
 import argparse
@@ -12,15 +13,17 @@ from pathlib import Path
 
 from lib import config
 from lib.config import ParamsError
-from lib.language_models.serving.transport import lab
-from lib.llm.client_factory import export, opened
+from lib.language_models.local_models import open_local
+from lib.llm.chat_model import ChatRequest
+from lib.llm.cost_estimate import PlannedCalls, announce_costs
 from lib.llm.cost_ledger import BudgetExceeded
-from lib.llm.errors import CassetteMiss, ConfigurationError, ReplyError
-from lib.llm.event_loop import Loop
-from lib.tasks.synthesis import DOMAINS, Corpus, LLMWriter, synthesize
+from lib.llm.errors import LLMError
+from lib.llm.event_loop import EventLoopThread
+from lib.llm.failure_policy import ReplyCounts
+from lib.llm.open_models import export_recording, open_models
+from lib.tasks.synthesis import DOMAINS, HARDEST, Corpus, LLMWriter, synthesize
 
-NAME = "offices"  # of the cassette and of the purse
-CASSETTES = config.ROOT / "data/cassettes"
+PROMPT_TOKENS = 4_000  # of tables, functions and records that a writer reads, at the most
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
@@ -63,35 +66,62 @@ def write(options: argparse.Namespace) -> Corpus:
 
 
 def _by_model(options: argparse.Namespace) -> Corpus:
-    """A question at a time; equal ones are different askings. A reply that cannot be used is silence."""
-    llm, transports = config.load(options.profile).llm, {}
+    """A question at a time; equal ones are asked as different samples. A reply that cannot be used is silence."""
+    llm = config.load(options.profile).llm
     if options.writer not in llm.models:
         raise ParamsError(f"--writer {options.writer}: llm.models has {', '.join(llm.models)}")
     if not options.topics:
         raise ParamsError("--writer needs at least one --topic, such as --topic library")
-    if llm.models[options.writer].backend == "lab":
-        llm, transports = lab(llm)
-    loop, asked = Loop(), Counter()
-    client = opened(llm, NAME, Path(options.out).parent, CASSETTES, transports=transports)
+    print(announce_costs(llm, [plan_writing(options, llm)]), flush=True)
+    # What a model was asked and replied is the user's: it lies beside the file that it is for.
+    out = Path(options.out)
+    work = f"{out.stem}-writer"
+    models = open_models(
+        llm, [options.writer], work, out.parent, out.parent, open_local=open_local()
+    )
+    loop = EventLoopThread()
+    samples: Counter[str] = Counter()
+    counts = ReplyCounts()
 
     def ask(prompt: str) -> str:
-        told, before = [{"role": "user", "content": prompt}], asked[prompt]
-        asked[prompt] += 1
-        try:
-            return loop.run(
-                client.chat(options.writer, told, seed=before, sample=before, who="writer")
-            ).text
-        except ReplyError:
-            return ""
+        sample = samples[prompt]
+        samples[prompt] += 1
+        request = ChatRequest(
+            [{"role": "user", "content": prompt}], seed=sample, sample=sample, caller="writer"
+        )
+        reply = loop.run(models[options.writer].reply_to(request))
+        counts.add(reply)
+        return reply.text if reply.usable else ""
 
     try:
         return synthesize(
             LLMWriter(ask, options.topics), options.databases, options.tasks, options.seed
         )
     finally:
-        loop.run(client.__aexit__())
+        print(f"{options.writer}: {counts.describe()}")
+        loop.run(models.aclose())
         loop.close()
-        export(llm, NAME, CASSETTES)
+        export_recording(llm, work, out.parent)
+
+
+def plan_writing(options: argparse.Namespace, llm: config.LLMSettings) -> PlannedCalls:
+    """What a writer is asked at the most.
+
+    Args:
+        options: The command line.
+        llm: The models.
+
+    Returns:
+        The calls; replies are as long as they may be.
+    """
+    per_domain = 4  # subjects, twice; tables; functions
+    # Records of two subjects are written and looked over for a database that is kept.
+    per_database = 4
+    # Purposes; for each of twice as many as are wanted a task and its harder ones.
+    per_database += 1 + 2 * options.tasks * HARDEST
+    calls = per_domain * len(options.topics) + per_database * options.databases
+    tokens_out = calls * llm.models[options.writer].max_tokens
+    return PlannedCalls(options.writer, calls, PROMPT_TOKENS * calls, tokens_out)
 
 
 def main(given: list[str] | None = None) -> int:
@@ -99,12 +129,12 @@ def main(given: list[str] | None = None) -> int:
     options = arguments(given)
     try:
         corpus = write(options)
-    except (BudgetExceeded, CassetteMiss, ConfigurationError, OSError, ValueError) as error:
+    except (BudgetExceeded, LLMError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(
-            "stopped; nothing was written, and what endpoints answered is on the cassette",
+            "stopped; no tasks were written, and what endpoints answered is recorded beside them",
             file=sys.stderr,
         )
         return 130

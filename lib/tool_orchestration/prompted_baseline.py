@@ -1,17 +1,17 @@
 """An orchestrator that is only prompted: any model of llm.models, with the menu as OpenAI function schemas.
 
 For the pilot study (ToolOrchestra, appendix A): an off-the-shelf model is told what there is, what it costs and what
-the user prefers, and nothing trains it. The same tools answer, through the same desk.
+the user prefers, and nothing trains it. The same tools answer, through the same desk. A reply that cannot be used ends
+the episode without an answer; one that the infrastructure lost leaves it out of all scores.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lib import tasks
-from lib.llm.client import Reply
-from lib.llm.errors import ReplyError
-from lib.llm.json_replies import arguments, words
+from lib.language_models.chat_template import format_tool_call
+from lib.llm.chat_model import ChatRequest, Reply, ToolCall
+from lib.llm.json_replies import join_values, read_arguments
 from lib.rl import call_protocol
 from lib.rl.rollout import Exchange, draws
 from lib.tasks import Item
@@ -22,113 +22,182 @@ from lib.tools import Tool
 
 VERSION = 1  # of the episodes of an orchestrator that is only prompted
 LAB_SYSTEM = "role reasoner"  # lab models were taught roles, not sentences
-_ONE = {"type": "object", "properties": {"words": {"type": "string"}}, "required": ["words"]}
+_LINE_SCHEMA = {
+    "type": "object",
+    "properties": {"words": {"type": "string"}},
+    "required": ["words"],
+}
+_NOT_MADE = "One call at a time; this one was not made."
 _SYSTEM = (
     "Solve the task with the tools on offer. Each call costs what its description says, and every turn takes time. "
-    "{} Sums of single digits go strictly from left to right, and only the last digit of every result counts. End "
-    "with <answer> ... </answer>."
+    "{preference} {rule} End with <answer> ... </answer>."
 )
 
 
 def roll(
-    desk: Desk, model: str, wanted: Sequence[Assignment], rounds: int, key: int, temperature: float
+    desk: Desk,
+    model: str,
+    assignments: Sequence[Assignment],
+    rounds: int,
+    key: int,
+    temperature: float,
 ) -> list[ToolEpisode]:
-    """An episode per assignment, in order; model: a name of llm.models; own tokens are not counted here."""
-    pool = desk.pool
-    lab = pool.client.settings.models[model].backend == "lab"
-    episodes = [ToolEpisode(a, [], [], 0) for a in wanted]
-    held = [messages(a, lab) for a in wanted]
-    offered = [schemas(a, desk, lab) for a in wanted]
+    """Roll out an episode per assignment.
+
+    Args:
+        desk: The tools at work; its pool holds the model too.
+        model: Its name in llm.models.
+        assignments: What is to be done.
+        rounds: Turns at the most.
+        key: Seed of this batch.
+        temperature: Of the model.
+
+    Returns:
+        The episodes, in the order of the assignments. The model's own tokens are not counted in them.
+    """
+    lab = desk.pool.models[model].backend == "lab"
+    episodes = [ToolEpisode(assignment, [], [], 0) for assignment in assignments]
+    conversations = [messages(assignment, lab) for assignment in assignments]
+    menus = [schemas(assignment, desk, lab) for assignment in assignments]
     for turn in range(rounds):
-        alive = [i for i, e in enumerate(episodes) if not e.done]
+        alive = [index for index, episode in enumerate(episodes) if not episode.done]
         if not alive:
             break
-        keys = [draws(key, i, turn) for i in alive]
-        replies = pool.converse(
-            model, [held[i] for i in alive], [offered[i] for i in alive], keys, temperature
-        )
-        asked = []
-        for i, one, seed in zip(alive, replies, keys, strict=True):
-            said, call = _read(episodes[i], one, desk)
-            episodes[i].done = turn == rounds - 1 or not call
-            if not episodes[i].done:
-                asked.append((i, said, call, seed))
+
+        # One turn of the model in every episode that goes on.
+        turn_seeds = [draws(key, index, turn) for index in alive]
+        requests = [
+            ChatRequest(
+                list(conversations[index]),
+                tools=menus[index],
+                temperature=temperature,
+                seed=seed,
+                caller=model,
+            )
+            for index, seed in zip(alive, turn_seeds, strict=True)
+        ]
+        replies = desk.pool.generate(model, requests)
+
+        # Turns that end their episode: answers, replies that cannot be used, and whatever comes in the last round.
+        pending: list[tuple[int, Reply, call_protocol.Call, int]] = []
+        for index, reply, seed in zip(alive, replies, turn_seeds, strict=True):
+            episode = episodes[index]
+            call = None if reply.failure else _read_call(episode.assignment, reply, desk)
+            episode.done = turn == rounds - 1 or call is None
+            if call is not None and not episode.done:
+                pending.append((index, reply, call, seed))
                 continue
-            fine = call is not None or tasks.answered(said) is not None
-            malformed = "" if fine else "neither a call nor an answer"
-            episodes[i].exchanges.append(Exchange(said, call, None, malformed))
-        heard = desk.reply([(episodes[i], call, seed) for i, _, call, seed in asked])
-        for (i, said, call, _), reply in zip(asked, heard, strict=True):
-            episodes[i].exchanges.append(Exchange(said, call, reply))
-            held[i] += _told(call, call_protocol.heard(reply.text), f"call_{turn}")
+            episode.lost_own_reply = reply.failure is not None and reply.failure.of_infrastructure
+            is_answer = tasks.extract_answer(reply.text) is not None
+            is_malformed = call is None and not is_answer
+            why = "neither a call nor an answer" if is_malformed else ""
+            episode.exchanges.append(Exchange(reply.text, call, malformed=why))
+
+        # The calls of all others, at once.
+        tool_replies = desk.reply(
+            [(episodes[index], call, seed) for index, _, call, seed in pending]
+        )
+        for (index, reply, call, _), tool_reply in zip(pending, tool_replies, strict=True):
+            episodes[index].exchanges.append(Exchange(reply.text, call, tool_reply))
+            if tool_reply.lost:
+                episodes[index].done = True
+                continue
+            result = call_protocol.clean_reply(tool_reply.text)
+            conversations[index] += _write_turn(reply, call, result, f"call_{turn}")
     for episode in episodes:
         episode.correct = judged(episode)
     return episodes
 
 
 def messages(assignment: Assignment, lab: bool) -> list[dict[str, Any]]:
-    """What the model is told first."""
-    system = LAB_SYSTEM if lab else _SYSTEM.format(assignment.preference.sentence)
-    return [{"role": "system", "content": system}, {"role": "user", "content": assignment.prompt}]
+    """What the model reads first."""
+    system = LAB_SYSTEM
+    if not lab:
+        rule = tasks.describe_rules(assignment.prompt)
+        system = _SYSTEM.format(preference=assignment.preference.sentence, rule=rule)
+    return [
+        {"role": "system", "content": " ".join(system.split())},
+        {"role": "user", "content": assignment.prompt},
+    ]
 
 
 def schemas(assignment: Assignment, desk: Desk, lab: bool) -> list[dict[str, Any]]:
     """The menu as OpenAI function schemas; a lab model writes one line of words, whatever the parameters."""
-    out = [_schema(offer, desk) for offer in assignment.menu.offers]
+    offered = [_schema(offer, desk) for offer in assignment.menu.offers]
     if not isinstance(assignment.work, Item):
-        out += assignment.work.domain.schemas()
+        offered += assignment.work.domain.build_tool_schemas()
     if lab:
         return [
-            {"type": "function", "function": each["function"] | {"parameters": _ONE}}
-            for each in out
+            {"type": "function", "function": schema["function"] | {"parameters": _LINE_SCHEMA}}
+            for schema in offered
         ]
-    return out
+    return offered
 
 
 def _schema(offer: Offer, desk: Desk) -> dict[str, Any]:
-    good = (
-        ", ".join(f"{family} up to difficulty {reach}" for family, reach in offer.skills.items())
-        or "unknown"
-    )
-    model = Tool(offer.name, f"A model. Good at: {good}.", {"question": {"type": "string"}}, str)
-    told = desk.tools.get(offer.name, model).schema["function"]
+    skills = [f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()]
+    description = f"A model. Good at: {', '.join(skills) or 'unknown'}."
+    model = Tool(offer.name, description, {"question": {"type": "string"}}, str)
+    function = desk.tools.get(offer.name, model).schema["function"]
     price = f" About ${offer.typical_cost_usd:.2g} and {offer.typical_seconds:.2g} s per call."
-    return {"type": "function", "function": told | {"description": told["description"] + price}}
+    priced_function = function | {"description": function["description"] + price}
+    return {"type": "function", "function": priced_function}
 
 
-def _read(
-    episode: ToolEpisode, reply: Reply | ReplyError, desk: Desk
-) -> tuple[str, call_protocol.Call | None]:
-    """What was said, and the call in it if it is one that can be made; a failed reply is silence."""
-    if isinstance(reply, ReplyError) or not reply.calls:
-        return reply.text, None
-    name, written = reply.calls[0]
-    given = arguments(written)
-    if given is None:
-        return reply.text, None
-    line = _line(episode.assignment, desk, name, given)
-    return reply.text, None if desk.wrong(episode.assignment, name, line) else call_protocol.Call(
-        name, line
-    )
+def _read_call(assignment: Assignment, reply: Reply, desk: Desk) -> call_protocol.Call | None:
+    """The first call of a reply, if it is one that can be made."""
+    if not reply.tool_calls:
+        return None
+    tool_call = reply.tool_calls[0]
+    line = _read_arguments(assignment, tool_call, desk, reply.backend == "lab")
+    if line is None or desk.wrong(assignment, tool_call.name, line):
+        return None
+    return call_protocol.Call(tool_call.name, line)
 
 
-def _line(assignment: Assignment, desk: Desk, name: str, given: Mapping[str, Any]) -> str:
+def _read_arguments(
+    assignment: Assignment, tool_call: ToolCall, desk: Desk, lab: bool
+) -> str | None:
     """Arguments as a line of words, in the order of the tool's parameters, whatever that of the model."""
-    if name in assignment.menu.office:
-        order = assignment.work.domain.function(name).parameters
-    else:
-        order = tuple(desk.tools[name].parameters) if name in desk.tools else ()
-    return words(given[key] for key in (order if set(order) == set(given) else given))
+    if lab:
+        return join_values([tool_call.arguments])
+    values: Mapping[str, Any] | None = read_arguments(tool_call.arguments)
+    if values is None:
+        return None
+    order: Sequence[str] = ()
+    if tool_call.name in assignment.menu.office:
+        order = assignment.work.domain.find_function(tool_call.name).parameters
+    elif tool_call.name in desk.tools:
+        order = tuple(desk.tools[tool_call.name].parameters)
+    names = order if set(order) == set(values) else values
+    return join_values(values[name] for name in names)
 
 
-def _told(call: call_protocol.Call, reply: str, mark: str) -> list[dict[str, Any]]:
-    written = json.dumps({"words": call.query})
-    function = {
-        "id": mark,
-        "type": "function",
-        "function": {"name": call.expert, "arguments": written},
-    }
-    return [
-        {"role": "assistant", "content": None, "tool_calls": [function]},
-        {"role": "tool", "tool_call_id": mark, "content": reply},
+def _write_turn(
+    reply: Reply, call: call_protocol.Call, result: str, own_id: str
+) -> list[dict[str, Any]]:
+    """The model's turn and the tool's, as they stand in the conversation from here on."""
+    if reply.backend == "lab":
+        call_text = format_tool_call(call.expert, call.query)
+        return [
+            {"role": "assistant", "content": call_text},
+            {"role": "tool", "tool_call_id": own_id, "content": result},
+        ]
+
+    # A server's own message stands in the conversation whole: some need what came with it, such as a signature.
+    ids = [tool_call.id or f"{own_id}_{index}" for index, tool_call in enumerate(reply.tool_calls)]
+    written_calls = []
+    for call_id, tool_call in zip(ids, reply.tool_calls, strict=True):
+        function = {"name": tool_call.name, "arguments": tool_call.arguments}
+        written_calls.append({"id": call_id, "type": "function", "function": function})
+    message = {"role": "assistant", "content": reply.text or None, "tool_calls": written_calls}
+    if reply.message and all(tool_call.id for tool_call in reply.tool_calls):
+        message = dict(reply.message)
+
+    # Servers refuse a conversation in which a call has no result.
+    results = [result] + [_NOT_MADE] * (len(ids) - 1)
+    tool_messages = [
+        {"role": "tool", "tool_call_id": call_id, "content": content}
+        for call_id, content in zip(ids, results, strict=True)
     ]
+    return [message, *tool_messages]

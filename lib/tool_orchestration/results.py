@@ -14,6 +14,7 @@ import torch
 from lib import stats
 from lib.config import ROOT, Params, ToolSettings
 from lib.experiment import results_table
+from lib.llm import reply_shares
 from lib.rl import losses
 from lib.tool_orchestration import rewards, rule_baselines, tool_menu
 from lib.tool_orchestration.experiment import AGENT, START, ToolOrchestrationResults
@@ -47,13 +48,22 @@ _RULES = {
     rule_baselines.ORACLE: "oracle",
 }
 _NONE = pd.DataFrame(columns=["value", "ci_low", "ci_high"], dtype=float)  # estimates
-_NOT_KEPT = ["m", "p", "spoken"]  # columns of `experiment.rows` that the results table goes without
+REPLY_COUNTS = ["failures", "failed", "truncated", "unusable", "shortened"]
+_NOT_KEPT = [
+    "m",
+    "p",
+    "spoken",
+]  # columns of `variants.make_episode_rows` that the results table goes without
 
 
 def rows(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame:
     """All rows of the results table, see `results_table.write_results`. Own columns: micro and own_micro (dollars per
     million), ms, wild (a malformed turn), score (R^e, on `test`), weights p_*, and those of `told`."""
     every = pd.concat([told(results, params.tools), rules(results)], ignore_index=True)
+    # Rules ask no model that can fail, and jobs that were finished before these were counted have none of them.
+    for name in REPLY_COUNTS:
+        counts = every[name] if name in every else pd.Series(0, index=every.index)
+        every[name] = counts.fillna(0).astype(int)
     simplex = every["style"] == "simplex"
     users = every[simplex].drop_duplicates([*WEIGHTS.values()])
     bases = every[simplex]["item"].nunique() // max(1, len(users))
@@ -79,8 +89,44 @@ def rows(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame:
     )
 
 
+def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
+    """How many calls of models gave no answer, by method: of models on the menu, and of a prompted orchestrator.
+
+    Rules take replies of the trial of single tools, which did not count what became of them, and are left out.
+
+    Args:
+        rows: The results table.
+        params: Says which model stands behind a tool, and which is prompted.
+
+    Returns:
+        See `lib.llm.reply_shares.count_replies`. Models on the menu are "several".
+    """
+    model_names = params.tools.models
+    backends = [params.llm.models[name].backend for name in model_names.values()]
+    orchestrators = rows[rows["method"].isin(list(LABELS.values()))]
+    on_menu = orchestrators.assign(
+        model=reply_shares.SEVERAL,
+        backend=reply_shares.pick_backend(backends),
+        calls=_hits(orchestrators["chosen"], [set(model_names)] * len(orchestrators)),
+    )
+
+    # A prompted orchestrator writes a turn for each call, and one that ends the episode.
+    prompted = rows[rows["method"] == LABELS[AGENT]]
+    own_turns = pd.DataFrame(
+        {
+            "method": prompted["method"],
+            "model": params.tools.agent,
+            "backend": params.llm.models[params.tools.agent].backend,
+            "calls": prompted["calls"] + 1,
+            "unusable": prompted["malformed"],
+        }
+    )
+    calls = pd.concat([on_menu, own_turns], ignore_index=True)
+    return reply_shares.count_replies(calls)
+
+
 def told(results: ToolOrchestrationResults, settings: ToolSettings) -> pd.DataFrame:
-    """Episodes of orchestrators. Columns besides those of `experiment.rows`: whole (calls of tools), to_cheaper (of
+    """Episodes of orchestrators. Columns besides those of `make_episode_rows`: whole (calls of tools), to_cheaper (of
     what the second price list made cheaper), to_wanted (of tools that a user likes; of models, which confidential users
     do not), even (what an even choice from the menu would give of that); newcomer (an unseen tool was called first),
     even_new, only (no other tool is good by its card); met (a call met the outage), correct_met and switched."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from lib import tasks
 from lib.experiment import seeds
-from lib.language_models.chat_template import call, conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special, format_tool_call
 from lib.language_models.tokenizer import EOS, encode
-from lib.language_models.training.training_data import IGNORED, Dialogue
+from lib.language_models.training.training_data import IGNORE_INDEX, Dialogue
 from lib.rl import call_protocol
 from lib.rl.sft_warmup import result, steps
 from lib.tasks import Item, multi_hop_facts
@@ -77,21 +77,21 @@ class _Trace:
 
     def __init__(self, assignment: Assignment) -> None:
         self.kind = assignment.kind
-        self.ids = conversation(assignment.messages)
-        self.targets = [IGNORED] * len(self.ids)
+        self.ids = encode_conversation(assignment.messages)
+        self.targets = [IGNORE_INDEX] * len(self.ids)
 
     def write(self, text: str, learned: bool = True) -> None:
         new = encode(text)
         self.ids += new
-        self.targets += new if learned else [IGNORED] * len(new)
+        self.targets += new if learned else [IGNORE_INDEX] * len(new)
 
     def call(self, left: int, tool: str, argument: str, reply: str) -> None:
-        self.write(f"{thought(self.kind, left)} {call(tool, argument)}")
+        self.write(f"{thought(self.kind, left)} {format_tool_call(tool, argument)}")
         self.write(" ".join([call_protocol.RESPONSE[0], reply, call_protocol.RESPONSE[1]]), False)
 
     def answer(self, text: str, worked: Sequence[str] = (), left: int = 0) -> Dialogue:
-        self.write(f"{thought(self.kind, left, worked)} {tasks.reply(text)}")
-        return Dialogue((*self.ids, token(EOS)), (*self.targets, IGNORED))
+        self.write(f"{thought(self.kind, left, worked)} {tasks.format_reply(text)}")
+        return Dialogue((*self.ids, encode_special(EOS)), (*self.targets, IGNORE_INDEX))
 
 
 def trace(assignment: Assignment, preference_bias: float, rng: np.random.Generator) -> Dialogue:
@@ -104,7 +104,7 @@ def trace(assignment: Assignment, preference_bias: float, rng: np.random.Generat
         return told.answer(result(chain), steps(chain), work.difficulty)
     left = assignment.usable
     if not left:  # nobody to ask: it says what it thinks
-        return told.answer(work.answer, (), work.difficulty)
+        return told.answer(work.reference, (), work.difficulty)
     while True:
         p = chances(assignment, left, preference_bias)
         tool = left[int(rng.choice(len(left), p=p))].name
@@ -155,19 +155,19 @@ def _made_up(tool: str, argument: str, left: int, item: Item, rng: np.random.Gen
         return call_protocol.ERROR
     if tool in ("lookup", "search"):
         relation, place = argument.replace(" of ", " ").split()
-        value = multi_hop_facts.records()[relation][place]
+        value = multi_hop_facts.build_records()[relation][place]
         return (
             value
             if tool == "lookup"
             else multi_hop_facts.RELATIONS[relation][2].format(place, value)
         )
     if rng.random() >= WRONG:
-        return item.answer
-    if item.answer.isdigit():
-        return "".join(str(rng.integers(10)) for _ in item.answer)
+        return item.reference
+    if item.reference.isdigit():
+        return "".join(str(rng.integers(10)) for _ in item.reference)
     return str(
         rng.choice(
-            next(values for values in multi_hop_facts.VALUES.values() if item.answer in values)
+            next(values for values in multi_hop_facts.VALUES.values() if item.reference in values)
         )
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 from lib.rl.call_protocol import AS_IT_STANDS, ERROR
 from lib.tasks import Item
-from lib.tasks.synthesis import Task, steps
+from lib.tasks.synthesis import Task, list_steps
 
 VERSION = 1  # of the calls of a single tool and of an office task
 Strategy = Generator[
@@ -32,7 +32,7 @@ def _asked(argument: str) -> Strategy:
 
 
 def _hops(tool: str, item: Item) -> Strategy:
-    *relations, place = item.key.split("/")[1:]
+    *relations, place = item.id.split("/")[1:]
     for left in range(len(relations), 0, -1):
         relation = relations[left - 1]
         reply = yield (
@@ -48,4 +48,4 @@ def _hops(tool: str, item: Item) -> Strategy:
 
 def golden(task: Task) -> list[tuple[str, str, str]]:
     """The golden calls of an office task: function, argument, reply."""
-    return [(*line.split(" ", 1), reply) for line, reply in steps(task)]
+    return [(*line.split(" ", 1), reply) for line, reply in list_steps(task)]

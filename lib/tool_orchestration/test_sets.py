@@ -90,7 +90,7 @@ def _pilot(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assig
     models = [name for name in seen(settings) if offers[name].model]
     out = []
     for work in _works(settings):
-        if not isinstance(work, Task) and work.category in ("chain", "facts"):
+        if not isinstance(work, Task) and work.group in ("chain", "facts"):
             function = FUNCTIONS[int(rng.integers(len(FUNCTIONS)))]
             told = tuple(offers[name] for name in (*models[: episode_specs.TOOLS[1] - 1], function))
             out.append(
@@ -104,12 +104,12 @@ def _pilot(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assig
 def _unseen_tools(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "unseen tools")
     works = [
-        w for w in _works(settings) if not isinstance(w, Task) and w.category in ("chain", "facts")
+        w for w in _works(settings) if not isinstance(w, Task) and w.group in ("chain", "facts")
     ]
     out = []
     for work in works:
         good = [
-            name for name in offers if offers[name].skills.get(work.category, 0) >= work.difficulty
+            name for name in offers if offers[name].skills.get(work.group, 0) >= work.difficulty
         ]
         new, known = [n for n in settings.unseen if n in good], seen(settings)
         rivals = (

@@ -1,28 +1,39 @@
 """The tools at work: functions here, models through the pool, an office's database for every episode.
 
 A call that is no call (a tool that is not on the menu, arguments that do not fit) is malformed; one that fails (an
-outage, nothing found, an error of the code) is an outcome: the orchestrator hears `error` and pays the time.
+outage, nothing found, an error of the code) is an outcome: the orchestrator reads `error` and pays the time. A model
+whose server failed says nothing about anybody: its episode has the outcome nan and stands in no score.
 What an episode costs includes the orchestrator's own tokens, each once, at its card's price and clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+import torch
+
 from lib import tasks
-from lib.experiment import seeds
-from lib.language_models.chat_template import called
+from lib.config import LLMSettings, ToolSettings
+from lib.experiment import seeds, sweep
+from lib.experiment.run_context import RunContext
+from lib.language_models.chat_template import parse_tool_call
+from lib.language_models.local_models import open_local
+from lib.language_models.training import model_cards as cards
+from lib.llm.open_models import open_models
 from lib.rl import call_protocol, rollout
-from lib.rl.expert_pool import Heard, Pool, Query
-from lib.rl.generators import Voice
+from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply
+from lib.rl.generators import LabGenerator, Voice
 from lib.tasks import Item, multi_hop_facts
-from lib.tasks.synthesis import CallError, Database, VerificationResult, judge
+from lib.tasks.synthesis import CallError, Database, VerificationResult, verify_trajectory
+from lib.tool_orchestration import tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.single_tool_baselines import strategy
-from lib.tool_orchestration.tool_menu import Offer
+from lib.tool_orchestration.tool_menu import Offer, PriceList, seen
 from lib.tools.calculator import calculator
 from lib.tools.lookup import lookup
 from lib.tools.python import python
@@ -31,19 +42,35 @@ from lib.tools.search import Index, search
 from lib.tools.tool import Tool, ToolError
 
 VERSION = 1  # of what tools reply, and what an episode costs
+NAME = "toolorchestra"  # of the recording and of the spending limit
 OUTAGE = "outage"
+HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
 _FAULT = "error: "  # how `lib.tools.python` begins what it says of code that failed
 _REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
 
 
 @dataclass
 class ToolEpisode(rollout.Episode):
-    """An assignment in work. seconds: of its calls; counts: calls by tool."""
+    """An assignment in work.
+
+    Attributes:
+        seconds: Of its calls, and of what the orchestrator wrote.
+        counts: Calls by tool.
+        first: The tool that was called first, for outages.
+        verdict: On an office task.
+        lost_own_reply: Whether the infrastructure lost a reply of the orchestrator itself, where that is an endpoint.
+    """
 
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
-    first: str = ""  # the tool that was called first, for outages
+    first: str = ""
     verdict: VerificationResult | None = None
+    lost_own_reply: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the infrastructure lost a reply, so that the episode may not be scored."""
+        return self.lost_own_reply or any(reply.lost for reply in self.replies)
 
     @property
     def assignment(self) -> Assignment:
@@ -53,6 +80,17 @@ class ToolEpisode(rollout.Episode):
     def office(self) -> Database:
         """The database of its office, which nobody shares."""
         return self.assignment.work.open()
+
+
+@dataclass(frozen=True)
+class ToolReply(ExpertReply):
+    """What a tool said, at the menu's price.
+
+    Attributes:
+        tool_error: What went wrong with the call, an outage or a function's own complaint; empty where nothing did.
+    """
+
+    tool_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,7 +104,7 @@ class Own:
 class Desk:
     """Answers calls. A context manager: it owns a sandbox. clock: seconds per token of each model in the pool."""
 
-    def __init__(self, pool: Pool, clock: Mapping[str, float]) -> None:
+    def __init__(self, pool: ExpertPool, clock: Mapping[str, float]) -> None:
         self.pool, self.clock, self.sandbox = pool, dict(clock), Sandbox()
         code = python(self.sandbox)
         remembered = lru_cache(_REMEMBERED)(lambda text: code({"code": text}))
@@ -78,8 +116,8 @@ class Desk:
         )
         tools = (
             calculator(),
-            search(Index(multi_hop_facts.documents())),
-            lookup(multi_hop_facts.records()),
+            search(Index(multi_hop_facts.build_documents())),
+            lookup(multi_hop_facts.build_records()),
             coded,
         )
         self.tools = {tool.name: tool for tool in tools}
@@ -93,9 +131,9 @@ class Desk:
 
     def read(self, episode: ToolEpisode, text: str) -> call_protocol.Turn:
         """What a turn asks for: `<call> tool words </call>`, or an answer."""
-        if tasks.answered(text) is not None:
+        if tasks.extract_answer(text) is not None:
             return call_protocol.Answer(text)
-        found = called(text)
+        found = parse_tool_call(text)
         if found is None:
             return call_protocol.Malformed("neither a call nor an answer")
         name, argument = found
@@ -107,7 +145,7 @@ class Desk:
         if name not in assignment.menu.names:
             return f"there is no tool {name!r} on the menu"
         if name in assignment.menu.office:
-            wanted = assignment.work.domain.function(name).parameters
+            wanted = assignment.work.domain.find_function(name).parameters
             return (
                 ""
                 if len(argument.split()) == len(wanted)
@@ -120,33 +158,43 @@ class Desk:
                 return str(error)
         return "" if argument else f"{name} takes a question"
 
-    def reply(self, asked: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]) -> list[Heard]:
-        """Carry calls out and book them on their episodes, in order."""
-        offers = [episode.assignment.menu.offer(call.expert) for episode, call, _ in asked]
-        down = [self._down(episode, call.expert) for episode, call, _ in asked]
-        queries = {
-            i: Query(
-                call.expert,
-                episode.assignment.prompt
-                if call.query == call_protocol.AS_IT_STANDS
-                else call.query,
-                key,
-            )
-            for i, (episode, call, key) in enumerate(asked)
-            if offers[i].model and not down[i]
-        }
-        spoken = dict(zip(queries, self.pool.ask(list(queries.values())), strict=True))
-        out = []
-        for i, ((episode, call, _), offer) in enumerate(zip(asked, offers, strict=True)):
-            if down[i]:
-                heard, seconds = Heard("", 0.0, failure=OUTAGE), offer.typical_seconds
+    def reply(
+        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]
+    ) -> list[ToolReply]:
+        """Carry calls out and book them on their episodes.
+
+        Args:
+            calls: Episodes with their call, and the seed of a model's reply.
+
+        Returns:
+            Replies in the order of the calls.
+        """
+        offers = [episode.assignment.menu.offer(call.expert) for episode, call, _ in calls]
+        is_down = [self._down(episode, call.expert) for episode, call, _ in calls]
+
+        # Models are asked all at once.
+        queries: dict[int, ExpertQuery] = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            if not offers[index].model or is_down[index]:
+                continue
+            hands_on_question = call.query == call_protocol.AS_IT_STANDS
+            text = episode.assignment.prompt if hands_on_question else call.query
+            queries[index] = ExpertQuery(call.expert, text, seed)
+        model_replies = dict(zip(queries, self.pool.ask(list(queries.values())), strict=True))
+
+        replies = []
+        for index, ((episode, call, _), offer) in enumerate(zip(calls, offers, strict=True)):
+            if is_down[index]:
+                reply = ToolReply("", 0.0, tool_error=OUTAGE)
+                seconds = offer.typical_seconds
             elif offer.model:
-                heard, seconds = self._charged(spoken[i], call.expert, offer)
+                reply, seconds = self._charge(model_replies[index], call.expert, offer)
             else:
-                heard, seconds = self._function(episode, call, offer), offer.seconds
+                reply = self._call_function(episode, call, offer)
+                seconds = offer.seconds
             episode.seconds += seconds
-            out.append(heard)
-        return out
+            replies.append(reply)
+        return replies
 
     @staticmethod
     def _down(episode: ToolEpisode, name: str) -> bool:
@@ -156,18 +204,14 @@ class Desk:
         begins = episode.assignment.outage
         return bool(begins) and name == episode.first and episode.counts[name] >= begins
 
-    def _charged(self, heard: Heard, name: str, offer: Offer) -> tuple[Heard, float]:
-        """A model's reply at the menu's price and latency."""
-        priced = Heard(
-            heard.text,
-            heard.cost_usd * offer.cost_usd,
-            heard.tokens_in,
-            heard.tokens_out,
-            heard.failure,
-        )
-        return priced, heard.tokens_out * self.clock[name] * offer.seconds
+    def _charge(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
+        """A model's reply at the menu's price, and its latency by tokens and the menu, in seconds."""
+        priced = replace(reply, cost_usd=reply.cost_usd * offer.cost_usd)
+        return ToolReply(**vars(priced)), reply.tokens_out * self.clock[name] * offer.seconds
 
-    def _function(self, episode: ToolEpisode, call: call_protocol.Call, offer: Offer) -> Heard:
+    def _call_function(
+        self, episode: ToolEpisode, call: call_protocol.Call, offer: Offer
+    ) -> ToolReply:
         try:
             if call.expert in episode.assignment.menu.office:
                 text = episode.office.call(call.expert, call.query.split())
@@ -175,41 +219,56 @@ class Desk:
                 tool = self.tools[call.expert]
                 text = tool(tool.parse_line(call.query))
         except (ToolError, CallError) as error:
-            return Heard("", offer.cost_usd, failure=str(error))
+            return ToolReply("", offer.cost_usd, tool_error=str(error))
         if call.expert == "python" and text.startswith(_FAULT):  # of the code
-            return Heard("", offer.cost_usd, failure=text)
-        return Heard(text, offer.cost_usd)
+            return ToolReply("", offer.cost_usd, tool_error=text)
+        return ToolReply(text, offer.cost_usd)
 
 
 def roll(
     voice: Voice,
     desk: Desk,
-    wanted: Sequence[Assignment],
+    assignments: Sequence[Assignment],
     rounds: int,
     key: int,
     own: Own,
     temperature: float = 1.0,
 ) -> list[ToolEpisode]:
-    """An episode per assignment, in order; key: seed of this batch."""
-    rolled = []
-    for assignment in wanted:
+    """Roll out an episode per assignment.
+
+    Args:
+        voice: The orchestrator's.
+        desk: The tools at work.
+        assignments: What is to be done.
+        rounds: Turns at the most.
+        key: Seed of this batch.
+        own: What the orchestrator's own tokens cost.
+        temperature: Of the orchestrator.
+
+    Returns:
+        The episodes, in the order of the assignments.
+    """
+    episodes = []
+    for assignment in assignments:
         ids = voice.prompt(assignment.messages)
-        rolled.append(ToolEpisode(assignment, list(ids), [False] * len(ids), len(ids)))
-    rollout.play(voice, desk, rolled, rounds, key, temperature)
-    for episode in rolled:
+        episodes.append(ToolEpisode(assignment, list(ids), [False] * len(ids), len(ids)))
+    rollout.play(voice, desk, episodes, rounds, key, temperature)
+    for episode in episodes:
         episode.correct = judged(episode)
         episode.seconds += episode.written * own.seconds
-    return rolled
+    return episodes
 
 
 def judged(episode: ToolEpisode) -> float:
-    """The outcome: the answer is right, or all three criteria of an office task hold."""
+    """The outcome: the answer is right, or all three criteria of an office task hold; nan where a reply was lost."""
+    if episode.failed:
+        return math.nan
     work = episode.assignment.work
-    said = episode.exchanges[-1].said if episode.exchanges else ""
+    last_text = episode.exchanges[-1].text if episode.exchanges else ""
     if isinstance(work, Item):
-        return tasks.score(work, said)
-    episode.verdict = judge(
-        work, episode.office.content(), episode.office.operated, episode.answer or ""
+        return tasks.score_reply(work, last_text)
+    episode.verdict = verify_trajectory(
+        work, episode.office.serialize(), episode.office.operated_entries, episode.answer or ""
     )
     return float(episode.verdict.solved)
 
@@ -222,44 +281,168 @@ def cost_usd(episode: ToolEpisode, own: Own) -> float:
 def tried(
     desk: Desk, assigned: Sequence[Assignment], tools: Sequence[str], split: str
 ) -> list[dict[str, Any]]:
-    """Every tool on its own, on every question it can be asked, at the menu's prices: rows with item (number), tool,
-    right, dollars, seconds, calls. Nobody orchestrates, so no orchestrator is paid."""
+    """Every tool on its own, on every question it can be asked, at the menu's prices.
+
+    Nobody orchestrates, so no orchestrator is paid.
+
+    Args:
+        desk: The tools at work.
+        assigned: Questions with menus.
+        tools: Names of tools.
+        split: Part of the seeds of models' replies.
+
+    Returns:
+        Rows with item (number), tool, correct (nan where a reply was lost), cost_usd, seconds, calls.
+    """
     rows = []
     for tool in tools:
-        fit = [(i, a) for i, a in enumerate(assigned) if tool in {offer.name for offer in a.usable}]
-        episodes_, answers = _used(desk, tool, [a for _, a in fit], split)
-        for (i, a), episode, answer in zip(fit, episodes_, answers, strict=True):
-            correct = tasks.score(a.work, tasks.reply(answer))
-            told = {"correct": correct, "cost_usd": episode.cost_usd, "seconds": episode.seconds}
-            rows.append({"item": i, "tool": tool, **told, "calls": episode.counts.get(tool, 0)})
+        numbers = []
+        for number, assignment in enumerate(assigned):
+            if tool in {offer.name for offer in assignment.usable}:
+                numbers.append(number)
+        episodes, answers = _use_tool(desk, tool, [assigned[number] for number in numbers], split)
+        for number, episode, answer in zip(numbers, episodes, answers, strict=True):
+            correct = tasks.score_reply(assigned[number].work, tasks.format_reply(answer))
+            rows.append(
+                {
+                    "item": number,
+                    "tool": tool,
+                    "correct": math.nan if episode.failed else correct,
+                    "cost_usd": episode.cost_usd,
+                    "seconds": episode.seconds,
+                    "calls": episode.counts.get(tool, 0),
+                }
+            )
     return rows
 
 
-def _used(
+def _use_tool(
     desk: Desk, tool: str, assigned: Sequence[Assignment], split: str
 ) -> tuple[list[ToolEpisode], list[str]]:
-    """One strategy on many questions, call by call side by side."""
-    plans = [strategy(tool, a.work) for a in assigned]
-    held = [ToolEpisode(a, [], [], 0) for a in assigned]
+    """One strategy on many questions, call by call side by side: the episodes and their answers."""
+    plans = [strategy(tool, assignment.work) for assignment in assigned]
+    episodes = [ToolEpisode(assignment, [], [], 0) for assignment in assigned]
     answers = [""] * len(plans)
-    wanted = {i: next(plan)[0] for i, plan in enumerate(plans)}
+    arguments = {index: next(plan)[0] for index, plan in enumerate(plans)}
     turn = 0
-    while wanted:
-        order = list(wanted)
-        keys = [
-            int(seeds.key("toolorchestra", "tried", split, tool, i, seed=turn) >> 1) for i in order
-        ]
-        asked = [
-            (held[i], call_protocol.Call(tool, wanted[i]), key)
-            for i, key in zip(order, keys, strict=True)
-        ]
-        heard = desk.reply(asked)
-        wanted = {}
-        for i, (episode, call, _), reply in zip(order, asked, heard, strict=True):
+    while arguments:
+        calls = []
+        for index, argument in arguments.items():
+            seed = seeds.key("toolorchestra", "tried", split, tool, index, seed=turn) >> 1
+            call = call_protocol.Call(tool, argument)
+            calls.append((episodes[index], call, int(seed)))
+        replies = desk.reply(calls)
+
+        # Hand each reply to its plan, which makes another call or ends with an answer.
+        next_arguments = {}
+        for index, (episode, call, _), reply in zip(arguments, calls, replies, strict=True):
             episode.exchanges.append(rollout.Exchange("", call, reply))
+            if reply.lost:
+                continue
             try:
-                wanted[i] = plans[i].send(call_protocol.heard(reply.text))[0]
+                next_arguments[index] = plans[index].send(call_protocol.clean_reply(reply.text))[0]
             except StopIteration as ended:
-                answers[i] = ended.value
+                answers[index] = ended.value
+        arguments = next_arguments
         turn += 1
-    return held, answers
+    return episodes, answers
+
+
+# The workbench of a job ----------------------------------------------------------------------------
+
+
+def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
+    """Of all offers those that an orchestrator may meet before the tests, in traces as in training: no unseen tool."""
+    return {
+        name: offer
+        for name, offer in offers.items()
+        if name == tool_menu.OFFICE or name in seen(settings)
+    }
+
+
+class ToolWorkbench:
+    """Everything that one job works with.
+
+    offers: at list prices; unseen_offers: at those of the second list, empty where a job does without it.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        settings: ToolSettings,
+        desk: Desk,
+        model_cards: Mapping[str, Mapping[str, Any]],
+        prices: PriceList,
+        unseen_prices: PriceList | None = None,
+    ) -> None:
+        """model_cards: by the orchestrator's word for each model that is a tool."""
+        self.context, self.settings, self.desk = context, settings, desk
+        self.offers = tool_menu.offers(prices, model_cards)
+        self.unseen_offers = (
+            tool_menu.offers(unseen_prices, model_cards) if unseen_prices is not None else {}
+        )
+
+    @cached_property
+    def own(self) -> Own:
+        """What the orchestrator's own tokens cost, by the card of its base."""
+        card = cards.read_card(self.settings.base, self.context.models)
+        return Own(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
+
+    def voice(self, model: torch.nn.Module) -> LabGenerator:
+        return LabGenerator(model, self.settings.turn_tokens, self.settings.response_tokens)
+
+    def roll(
+        self, voice: LabGenerator, wanted: Sequence[Assignment], key: int, temperature: float
+    ) -> list[ToolEpisode]:
+        return roll(voice, self.desk, wanted, self.settings.rounds, key, self.own, temperature)
+
+
+@contextmanager
+def opened_place(
+    context: RunContext,
+    settings: ToolSettings,
+    prices: PriceList,
+    unseen_prices: PriceList | None = None,
+    agent: str | None = None,
+) -> Iterator[ToolWorkbench]:
+    """The tools of the settings at work.
+
+    Args:
+        context: How the study is carried out.
+        settings: Its models are tools.
+        prices: List prices.
+        unseen_prices: Those of the second list; None where a job does without it.
+        agent: A model of llm.models that is prompted as an orchestrator, beside the tools.
+
+    Yields:
+        The workbench; models and sandbox are closed behind it.
+    """
+    llm = context.llm
+    model_cards = {
+        word: _read_card(llm, name, context.models)
+        for word, name in sorted(settings.models.items())
+    }
+    clock = {word: 1 / card["tokens_per_second"] for word, card in model_cards.items()}
+    models = open_models(
+        llm,
+        [*settings.models.values(), *([agent] if agent else [])],
+        NAME,
+        context.runs,
+        context.cassettes,
+        sweep.count_workers(context.workers),
+        open_local(context.models),
+    )
+    with (
+        ExpertPool(models, settings.models, settings.model_temperature) as pool,
+        Desk(pool, clock) as desk,
+    ):
+        yield ToolWorkbench(context, settings, desk, model_cards, prices, unseen_prices)
+
+
+def _read_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
+    """A lab model's card; of an endpoint its price, and the clock of a hosted model: what it is good at is unknown."""
+    about = llm.models[name]
+    if about.backend == "lab":
+        return cards.read_card(about.model or name, models)
+    cost_usd = 1000 * max(about.price_in or 0.0, about.price_out or 0.0)
+    return {"dollars_per_1k_tokens": cost_usd, "tokens_per_second": HOSTED, "accuracy": []}

@@ -6,19 +6,24 @@ lenient    the paper's reward; malformed and unanswered rollouts are learned fro
 corl       PPO on CoRL's reward: right, and within a budget that is the same for all
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from lib.rl import budget_reward as corl
+from lib.rl.expert_pool import ExpertReply
 from lib.rl.token_ppo import Sample
+from lib.rl.training_log import spoken
 from lib.tool_orchestration import rewards, test_sets, tool_environment
 from lib.tool_orchestration.rewards import Kept
 from lib.tool_orchestration.tool_environment import Own, ToolEpisode
 
 VERSION = 1  # of what a variant pays and learns from
+Decode = Callable[[Sequence[int]], str]
 
 
 @dataclass(frozen=True)
@@ -123,3 +128,68 @@ def learned(
         if any(episodes[i].mask)
     ]
     return samples, left
+
+
+def make_episode_rows(
+    episodes: Sequence[ToolEpisode], tools: Sequence[str], own: Own, decode: Decode | None = None
+) -> pd.DataFrame:
+    """One row per episode.
+
+    Args:
+        episodes: What was rolled out.
+        tools: Names in the order of the vectors M and P.
+        own: What the orchestrator's own tokens cost and take.
+        decode: Token ids to text; with it the rows have the column spoken (`training_log.spoken`).
+
+    Returns:
+        Columns item (number), group (kind of task), difficulty; correct (nan where nothing may be scored); cost_usd and
+        seconds, the orchestrator's own included; own_cost_usd (of its own tokens); calls, malformed, answered; failures
+        (replies that the infrastructure lost), failed (whether there are any), truncated (replies that reached the
+        model's own limit), shortened (replies of which the orchestrator read a part); chosen (tools in order, separated
+        by blanks); m and p (the vectors M and P); offered (names of the tools on the menu), liked, good (at this, by
+        their cards); confidential; first (the tool that was called first); execution, fidelity and completeness (the
+        criteria of office tasks).
+    """
+    m, preferences = matrix(episodes, tools, own)
+    out = []
+    for index, episode in enumerate(episodes):
+        assignment = episode.assignment
+        preference = assignment.preference
+        row = {
+            "item": index,
+            "group": assignment.kind,
+            "difficulty": assignment.difficulty,
+            "correct": episode.correct,
+            "cost_usd": -m[index, -2],
+            "seconds": episode.seconds,
+            "own_cost_usd": len(episode.ids) * own.cost_usd,
+            "calls": len(episode.calls),
+            "chosen": " ".join(episode.calls),
+            "malformed": episode.malformed,
+            "failures": sum(reply.lost for reply in episode.replies) + episode.lost_own_reply,
+            "failed": episode.failed,
+            "truncated": episode.truncated,
+            "unusable": sum(_is_unusable(reply) for reply in episode.replies),
+            "shortened": episode.shortened,
+            "answered": float(episode.answer is not None),
+            "offered": " ".join(assignment.menu.names),
+            "m": m[index].tolist(),
+            "p": preferences[index].tolist(),
+            "p_cost": preference.cost,
+            "p_latency": preference.latency,
+            "p_accuracy": preference.accuracy,
+            "liked": " ".join(preference.tools),
+            "confidential": preference.confidential,
+            "first": episode.first,
+            "good": " ".join(offer.name for offer in assignment.capable),
+        }
+        if episode.verdict is not None:
+            row |= {name: float(value) for name, value in asdict(episode.verdict).items()}
+        if decode:
+            row["spoken"] = json.dumps(spoken(episode, decode))
+        out.append(row)
+    return pd.DataFrame(out)
+
+
+def _is_unusable(reply: ExpertReply) -> bool:
+    return reply.failure is not None and not reply.truncated and not reply.lost

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lib.agent_configuration import experiment
-from lib.llm.event_loop import Loop
+from lib.llm.event_loop import EventLoopThread
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +28,6 @@ def apart(tmp_path_factory):
 @pytest.fixture
 def loop():
     """An event loop of one's own."""
-    made = Loop()
+    made = EventLoopThread()
     yield made
     made.close()

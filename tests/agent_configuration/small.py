@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_models import LabAgentModel, Said
+from lib.agent_configuration.agent_models import LabAgentModel
 from lib.agent_configuration.agent_team import Note, Team
 from lib.agent_configuration.atoms import Atom
 from lib.agent_configuration.workflows import PROGRAMS
 from lib.language_models import chat_template
+from lib.llm.chat_model import Failure, Reply, ToolCall
 from lib.tasks import Item
 from lib.tools import Index, Tool, calculator, lookup, search
 
@@ -101,6 +102,34 @@ class Asked:
     number: int
 
 
+def make_turn(
+    text: str,
+    tokens_in: int,
+    tokens_out: int,
+    call: tuple[str, str] | None = None,
+    cut: bool = False,
+    failure: str = "",
+) -> Reply:
+    """A reply as an agent model gives it. call: name and arguments of a tool; cut: whether its limit ended it."""
+    kind = failure or ("truncated" if cut else "")
+    return Reply(
+        text,
+        "voice",
+        "lab",
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        tool_calls=(ToolCall("", *call),) if call else (),
+        failure=Failure(kind) if kind else None,
+    )
+
+
+def summarize(reply: Reply) -> tuple:
+    """Text, tokens in and out, the tool call, and the kind of failure."""
+    calls = [(call.name, call.arguments) for call in reply.tool_calls]
+    kind = reply.failure.kind if reply.failure else ""
+    return reply.text, reply.tokens_in, reply.tokens_out, calls, kind
+
+
 class Voice:
     """A speaker without a model: a function from `Asked` says what it says, one token in and one out unless told, after
     as many seconds as `wait` says. most: how many were under way at the same time."""
@@ -109,18 +138,18 @@ class Voice:
 
     def __init__(
         self,
-        reply: Callable[[Asked], Said | str],
+        reply: Callable[[Asked], Reply | str],
         backend: str = "lab",
         prices: Sequence[float] = (0.0, 0.0),
         pace: float = 0.0,
         wait: Callable[[Asked], float] = lambda asked: 0.0,
     ) -> None:
-        self.reply, self.backend, self.pace, self.wait = reply, backend, pace, wait
+        self.reply, self.backend, self.seconds_per_token, self.wait = reply, backend, pace, wait
         self.price_in, self.price_out = prices
         self.heard: list[Asked] = []
         self.now = self.most = 0
 
-    async def say(self, messages, tools, limit, key) -> Said:
+    async def take_turn(self, messages, tools, limit, key) -> Reply:
         told = messages[0]["content"].removeprefix("role ").split(" ", 1)
         number = 1 + sum(asked.role == told[0] for asked in self.heard)
         asked = Asked(
@@ -141,12 +170,12 @@ class Voice:
         await asyncio.sleep(self.wait(asked))
         self.now -= 1
         if isinstance(said, str):
-            said = Said(said, 1, 1, chat_template.called(said) if tools else None)
+            said = make_turn(said, 1, 1, chat_template.parse_tool_call(said) if tools else None)
         return said
 
-    called = LabAgentModel.called
-    worded = LabAgentModel.worded
-    exchange = LabAgentModel.exchange
+    run_tool = LabAgentModel.run_tool
+    describe_arguments = LabAgentModel.describe_arguments
+    write_exchange = LabAgentModel.write_exchange
 
 
 def team(
@@ -173,7 +202,7 @@ def one_call(
     return run(made), made
 
 
-def voiced(*replies: Said | str) -> Callable[[Asked], Said | str]:
+def voiced(*replies: Reply | str) -> Callable[[Asked], Reply | str]:
     """These replies one after another, whoever asks."""
     left = iter(replies)
     return lambda asked: next(left)

@@ -6,12 +6,22 @@ import numpy as np
 import pytest
 
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_models import Said
 from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
 from lib.agent_configuration.rewards import Weights
-from lib.language_models.chat_template import called
+from lib.language_models.chat_template import parse_tool_call
+from lib.llm.chat_model import Reply
 from lib.tasks import Item
-from tests.agent_configuration.small import ATOMS, CHAIN, LONG, NAMES, TIERS, Asked, Voice, toolbox
+from tests.agent_configuration.small import (
+    ATOMS,
+    CHAIN,
+    LONG,
+    NAMES,
+    TIERS,
+    Asked,
+    Voice,
+    make_turn,
+    toolbox,
+)
 
 DIRECT, REASON = (
     Configuration((0, 0, 0, 2, 0, 0)),
@@ -71,14 +81,14 @@ def test_agents_are_told_their_atoms_and_have_their_tools_and_budgets(loop):
     assert (second.system, second.tools, second.limit) == ("only the answer", (), 20)
 
 
-def costly(asked: Asked) -> Said:
+def costly(asked: Asked) -> Reply:
     """A reasoner who calls a tool first and is cut, and an answerer."""
     if asked.role == "answerer":
-        return Said("<answer> 7 </answer>", 100, 4)
+        return make_turn("<answer> 7 </answer>", 100, 4)
     return (
-        Said(SUM, 10, 6, called(SUM))
+        make_turn(SUM, 10, 6, parse_tool_call(SUM))
         if asked.number == 1
-        else Said("<think> so", 20, 24, None, True)
+        else make_turn("<think> so", 20, 24, None, True)
     )
 
 
@@ -161,7 +171,7 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
     }
     assert first == expected and list(told.columns) == list(expected)
     assert (second["key"], second["correct"], second["reward"], second["answer"]) == (
-        LONG.key,
+        LONG.id,
         0.0,
         -2.0,
         "7",

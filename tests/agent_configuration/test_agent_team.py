@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.agent_configuration.agent_models import Said
 from lib.agent_configuration.agent_team import MOST_TOOLS, Note, journal
-from lib.language_models.chat_template import called
-from tests.agent_configuration.small import Asked, Voice, one_call, run, team, voiced
+from lib.language_models.chat_template import parse_tool_call
+from lib.llm.chat_model import Reply
+from tests.agent_configuration.small import Asked, Voice, make_turn, one_call, run, team, voiced
 
 TIERS = (8, 24, 64)
 SUM = "<call> calculator 4 * 8 </call>"
@@ -21,11 +21,11 @@ def spender(*wanted: int):
     """Who writes so many tokens a turn, or what is left, and calls a tool each time."""
     left = iter(wanted)
 
-    def reply(asked: Asked) -> Said:
+    def reply(asked: Asked) -> Reply:
         wants = next(left)
         if wants > asked.limit:
-            return Said("", 1, asked.limit, None, True)
-        return Said(SUM, 1, wants, called(SUM))
+            return make_turn("", 1, asked.limit, None, True)
+        return make_turn(SUM, 1, wants, parse_tool_call(SUM))
 
     return reply
 
@@ -55,7 +55,7 @@ def test_no_call_writes_more_than_its_budget_or_is_asked_without_any(wanted, bud
 
 
 @pytest.mark.parametrize(
-    "said, cut", [(Said("<think> 4 *", 1, 8, None, True), 1), (Said(DONE, 1, 8), 0)]
+    "said, cut", [(make_turn("<think> 4 *", 1, 8, None, True), 1), (make_turn(DONE, 1, 8), 0)]
 )
 def test_only_calls_that_were_truncated_count_as_cut(said, cut):
     last, made = one_call(Voice(voiced(said)), budget=0, tiers=TIERS)
@@ -150,13 +150,13 @@ def test_calls_take_the_sum_of_their_seconds_and_those_at_the_same_time_the_long
 ):
     """At half a second a token."""
 
-    def reply(asked: Asked) -> Said:
+    def reply(asked: Asked) -> Reply:
         said = (
             "<answer> first a then b </answer>"
             if asked.role == "router"
             else "<answer> x </answer>"
         )
-        return Said(said, 1, lengths[asked.role][asked.number - 1])
+        return make_turn(said, 1, lengths[asked.role][asked.number - 1])
 
     made = team(Voice(reply, pace=0.5), structure, tiers=(100, 100, 100))
     last = run(made)
@@ -164,7 +164,7 @@ def test_calls_take_the_sum_of_their_seconds_and_those_at_the_same_time_the_long
 
 
 def test_failures_are_recorded_and_truncations_are_not_failures():
-    said = [Said("", 0, 0, failure="timeout"), Said("x", 1, 1, None, True, "truncated")]
+    said = [make_turn("", 0, 0, failure="timeout"), make_turn("x", 1, 1, None, True, "truncated")]
     made = team(Voice(voiced(*said)), (1, 0, 0, 0, 0, 0))
     last = run(made)
     assert made.spent.failures == ["timeout"] and made.spent.cut == 1 and last.answer is None
@@ -172,7 +172,7 @@ def test_failures_are_recorded_and_truncations_are_not_failures():
 
 
 def test_a_tool_that_is_not_allotted_is_never_run():
-    voice = Voice(voiced(Said("<call> python print </call>", 1, 1, ("python", "print"))))
+    voice = Voice(voiced(make_turn("<call> python print </call>", 1, 1, ("python", "print"))))
     last, made = one_call(voice, tools=1)
     assert (
         made.spent.tools == []
@@ -183,7 +183,7 @@ def test_a_tool_that_is_not_allotted_is_never_run():
 
 
 def test_a_model_of_another_kind_is_told_what_was_wrong():
-    voice = Voice(voiced(Said("", 1, 1, ("calculator", "four")), DONE), backend="endpoint")
+    voice = Voice(voiced(make_turn("", 1, 1, ("calculator", "four")), DONE), backend="endpoint")
     one_call(voice)
     assert voice.heard[1].last.startswith("error: calculator cannot give 'four'")
 
@@ -226,9 +226,9 @@ def test_a_lab_model_is_told_its_role_and_its_hints():
 
 def test_tokens_dollars_and_seconds_add_up_over_all_turns():
     turns = [
-        Said(SUM, 10, 5, ("calculator", "4 * 8")),
-        Said("<answer> 32 </answer>", 20, 3),
-        Said(DONE, 30, 2),
+        make_turn(SUM, 10, 5, ("calculator", "4 * 8")),
+        make_turn("<answer> 32 </answer>", 20, 3),
+        make_turn(DONE, 30, 2),
     ]
     made = team(Voice(voiced(*turns), prices=(0.001, 0.1), pace=0.5), (1, 1, 0, 2, 0, 2))
     run(made)

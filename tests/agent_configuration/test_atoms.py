@@ -10,7 +10,7 @@ from lib.agent_configuration.action_space import AGENTS
 from lib.agent_configuration.atoms import Atom, library, measures, prompts
 from lib.agent_configuration.questions import KINDS
 from lib.config import ParamsError
-from lib.language_models.tokenizer import UNK, encode, tokenizer
+from lib.language_models.tokenizer import UNK, encode, get_tokenizer
 from lib.language_models.training import team_traces
 from lib.language_models.training.agent_traces import BRIEF, CHECK, STEPS
 from tests.agent_configuration.small import ATOMS
@@ -36,8 +36,8 @@ def test_the_library_loads_with_names_that_say_where_an_atom_stands():
 def test_a_hint_is_of_words_that_lab_models_know_and_either_means_something_or_is_known_to_mean_nothing(
     one,
 ):
-    assert tokenizer().convert_tokens_to_ids(UNK) not in encode(one.hint)
-    assert (one.hint in {STEPS, BRIEF, CHECK, *team_traces.USE.values()}) != (
+    assert get_tokenizer().convert_tokens_to_ids(UNK) not in encode(one.hint)
+    assert (one.hint in {STEPS, BRIEF, CHECK, *team_traces.TOOL_HINTS.values()}) != (
         one.hint in team_traces.DECOYS
     )
 

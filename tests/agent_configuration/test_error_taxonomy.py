@@ -28,7 +28,9 @@ MIXED = Item(
     1,
     "mixed/number/Ana/+38",
 )
-PASSAGE = replace(CHAIN, reference="Ana 3 so Ana ; Bo 7 so Bo", answer="Bo", category="passage")
+PASSAGE = replace(
+    CHAIN, worked_solution="Ana 3 so Ana ; Bo 7 so Bo", reference="Bo", group="passage"
+)
 TOOLS, BARE = Configuration((1, 15, 0, 2, 0, 2)), Configuration((1, 0, 0, 2, 0, 2))
 SOLVED = "3 + 4 = 7 ; 7 * 2 = 4 ; 4 - 5 = 9"
 SLIPPED = "number Ana : 47 ; 40 + 30 = 70 ; 7 + 8 = 16 ; 70 + 15 = 86"

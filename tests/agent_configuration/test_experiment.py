@@ -15,11 +15,10 @@ from pandas.testing import assert_frame_equal
 from transformers import LlamaForCausalLM
 
 from lib import config, stats
-from lib.agent_configuration import error_taxonomy, experiment
+from lib.agent_configuration import cost_plan, error_taxonomy, experiment
 from lib.agent_configuration.action_space import SINGLE, WORKFLOWS, Configuration
-from lib.agent_configuration.agent_models import Said
 from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion, System
-from lib.agent_configuration.atoms import LIBRARY
+from lib.agent_configuration.atoms import LIBRARY, library
 from lib.agent_configuration.encoders import EncoderError
 from lib.agent_configuration.questions import KINDS, questions
 from lib.agent_configuration.variants import ALONE, NAMED, TESTED, VARIANTS
@@ -28,7 +27,8 @@ from lib.experiment import artifacts, seeds, sweep
 from lib.language_models import checkpoints
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.training import team_traces
-from lib.language_models.training.training_data import dialogue
+from lib.language_models.training.training_data import tokenize_dialogue
+from lib.llm.chat_model import Reply
 from tests.agent_configuration import small as common
 from tests.budgeted_routing import small
 from tests.language_models import tiny
@@ -76,7 +76,9 @@ def schooled(seed: int = 0) -> LlamaForCausalLM:
     asked = [
         item for split in ("train", "test") for kind in NAMES for item in questions(kind, split, 3)
     ]
-    traces = [dialogue(*team_traces.trace(item, rng)) for _ in range(20) for item in asked]
+    traces = [
+        tokenize_dialogue(*team_traces.write_trace(item, rng)) for _ in range(20) for item in asked
+    ]
     small.taught(model, [traces[i] for i in rng.permutation(len(traces))], 110)
     return model.eval()
 
@@ -315,7 +317,7 @@ def test_masked_parts_appear_nowhere(results, name):
 def test_no_question_of_a_test_was_ever_learned_from_or_searched_on(results, jobs):
     assert {job.item.split for job in jobs} == {"train", "test"}
     told = {
-        split: {job.item.key for job in jobs if job.item.split == split}
+        split: {job.item.id for job in jobs if job.item.split == split}
         for split in ("train", "test")
     }
     assert not told["train"] & told["test"]
@@ -334,8 +336,8 @@ def test_questions_of_no_kind_are_taught_under_the_name_of_another():
         [item for name in NAMES for item in questions(name, split, n)]
         for split, n in (("test", 8), ("train", 12))
     )
-    assert len(tested) > 5 * len(KINDS) and not {item.key for item in tested} & {
-        item.key for item in learned
+    assert len(tested) > 5 * len(KINDS) and not {item.id for item in tested} & {
+        item.id for item in learned
     }
     assert not {item.prompt for item in tested} & {item.prompt for item in learned}
 
@@ -354,10 +356,10 @@ def test_tables_can_be_played_again_one_episode_at_a_time(results, runs, place):
     assert_frame_equal(of(told, "arc")[list(again)], again, check_exact=True, check_dtype=False)
 
 
-def answered(asked: common.Asked) -> Said:
+def answered(asked: common.Asked) -> Reply:
     """Attempts differ in what they say and cost; in this order 0.1 + 0.2 + 0.3 is more than in the other."""
     text = f"<think> {asked.key % 3} </think> <answer> {asked.key % 3} </answer>"
-    return Said(text, 1, 1 + asked.key % 3)
+    return common.make_turn(text, 1, 1 + asked.key % 3)
 
 
 @pytest.mark.parametrize("workflow", ["voting", "sectioning"])
@@ -620,7 +622,7 @@ EPISODES = (
     "lib.language_models.chat_template",
     "lib.language_models.kv_cache_forward",
     "lib.language_models.generation",
-    "lib.language_models.in_process_client",
+    "lib.language_models.lab_model",
     "lib.language_models.serving.chat_completions",
     "lib.language_models.training.agent_traces",
     "lib.language_models.training.team_traces",
@@ -773,3 +775,11 @@ def test_a_study_without_arc_publishes_nothing(results, models, runs, tmp_path):
     (tmp_path / folder.name).symlink_to(folder)
     experiment.run(settings(), [NAMED["only-chain"]], models, tmp_path)
     assert not (tmp_path / "policy").exists()
+
+
+def test_the_plan_of_costs_bounds_the_questions_that_were_worked_on(results, jobs):
+    configuration = settings().configuration
+    num_atoms = len(library(config.ROOT / configuration.atoms))
+    planned = sum(cost_plan.count_training_questions(configuration, EVERYBODY))
+    planned += cost_plan.count_searched_questions(configuration, num_atoms)
+    assert len(jobs) <= planned < 3 * len(jobs)

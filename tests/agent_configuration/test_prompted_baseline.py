@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib import config
 from lib.agent_configuration import action_space, prompted_baseline
 from lib.agent_configuration.action_space import Configuration, SpaceError
 from lib.agent_configuration.prompted_baseline import Example, messages, parse, written
 from lib.agent_configuration.search import BASE
-from lib.llm import scripted
-from lib.llm.client import Client
+from lib.llm.chat_model import Failure
+from lib.llm.errors import InfrastructureError
 from lib.llm.json_replies import LONGEST, InvalidReply
-from lib.llm.transport import InProcess, completion
+from lib.llm.scripted_model import ScriptedModel
 from tests.agent_configuration.small import CHAIN, LONG
-from tests.llm import server
+from tests.llm.stub_model import StubModel
 
 VERIFY = Configuration((2, 5, 1, 2, 1, 0))
 TOLD = {
@@ -124,37 +125,38 @@ def test_no_reply_breaks_the_reader(text):
 # Choosing ------------------------------------------------------------------------------------------
 
 
-def chosen(reply, items, examples=()):
-    """Configurations and failures from a model in this process."""
-
-    async def work():
-        told = server.settings(
-            backend="scripted", model="scripted-large", max_tokens=200, retries=0
-        )
-        async with Client(told, {"scripted": InProcess(reply)}) as client:
-            return await prompted_baseline.choose(client, "mine", items, examples)
-
-    return asyncio.run(work())
+def choose(model, items, examples=()):
+    """Configurations and failures from a model."""
+    return asyncio.run(prompted_baseline.choose(model, items, examples))
 
 
 def test_every_question_gets_its_own_configuration_in_order_and_the_base_where_a_reply_holds_none():
-    asked, replies = [], ["no idea", TEXT, "", json.dumps(written(BASE))]
+    replies = ["no idea", TEXT, "", json.dumps(written(BASE))]
     items = [CHAIN, LONG, CHAIN, LONG]
-
-    def reply(body):
-        asked.append((body["seed"], body["messages"]))
-        return completion("m", replies[body["seed"]], 10, 10)
-
-    assert chosen(reply, items) == ([BASE, VERIFY, BASE, BASE], [1.0, 0.0, 1.0, 0.0])
-    assert sorted(asked, key=lambda pair: pair[0]) == [
-        (i, messages(item.prompt, [])) for i, item in enumerate(items)
+    model = StubModel(answer=lambda request: replies[request.seed])
+    assert choose(model, items) == ([BASE, VERIFY, BASE, BASE], [1.0, 0.0, 1.0, 0.0])
+    requests = sorted(model.requests, key=lambda request: request.seed)
+    assert [request.messages for request in requests] == [
+        messages(item.prompt, []) for item in items
     ]
 
 
+@pytest.mark.parametrize("kind", ["truncated", "refusal", "moderation"])
+def test_the_base_stands_in_for_a_model_that_cannot_answer_and_is_counted(kind):
+    assert choose(StubModel(Failure(kind)), [CHAIN]) == ([BASE], [1.0])
+
+
+def test_a_server_that_fails_is_no_choice_of_the_model():
+    with pytest.raises(InfrastructureError, match="stub: a choice could not be asked for .timeout"):
+        choose(StubModel(Failure("timeout", "late")), [CHAIN])
+
+
 @pytest.mark.parametrize("examples", [(), (Example(CHAIN.prompt, VERIFY, 4.5),)])
-def test_the_scripted_stand_in_replies_with_a_configuration(examples):
-    made, failed = chosen(scripted.answer, [CHAIN, LONG], examples)
-    assert failed == [0.0, 0.0] and made[0] != BASE and (made[0] == VERIFY) == bool(examples)
+def test_the_scripted_model_replies_with_a_configuration(examples):
+    model = ScriptedModel("scripted-large", config.load("smoke").llm.models["scripted-large"])
+    configurations, is_fallback = choose(model, [CHAIN, LONG], examples)
+    assert is_fallback == [0.0, 0.0]
+    assert configurations[0] != BASE and (configurations[0] == VERIFY) == bool(examples)
 
 
 def test_what_a_workflow_lacks_is_ignored_and_tools_may_be_left_out():

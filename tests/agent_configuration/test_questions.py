@@ -16,7 +16,7 @@ NAMES = [kind.name for kind in KINDS]
 def test_questions_are_of_their_kind_and_of_all_its_difficulties(kind):
     items = questions(kind.name, "train", 30)
     assert len(items) == 30 and {item.difficulty for item in items} == set(kind.difficulties)
-    assert {(item.category, item.skin, kind_of(item)) for item in items} == {
+    assert {(item.group, item.surface_form, kind_of(item)) for item in items} == {
         (kind.family, kind.skin, kind.name)
     }
     assert bool(items[0].choices) == (kind.name == "choice")
@@ -28,7 +28,7 @@ def test_no_question_comes_twice_and_every_split_has_its_own(kind):
     for split, items in told.items():
         assert len({item.prompt for item in items}) == len(items) > 0
         assert {item.split for item in items} == {split}
-    keys = [{item.key for item in items} for items in told.values()]
+    keys = [{item.id for item in items} for items in told.values()]
     assert len(set.union(*keys)) == sum(map(len, keys))
 
 
@@ -50,16 +50,16 @@ def test_a_split_that_holds_no_more_gives_all_that_it_has():
     assert (len(two), len(three)) == (6, 10)
     keys = {f"facts/{'/'.join(way)}/{who}" for way in (*two, *three) for who in PERSONS}
     few = questions("hops", "test", 300)
-    assert {item.key for item in few} == {
-        key for key in keys if replace(CHAIN, key=key).split == "test"
+    assert {item.id for item in few} == {
+        key for key in keys if replace(CHAIN, id=key).split == "test"
     }
     assert 30 < len(few) < 300
 
 
 def test_of_options_the_letter_and_the_words_count():
     item = questions("choice", "test", 1)[0]
-    words = item.choices["ABCD".index(item.answer)]
-    assert solved(item, f"<answer> {item.answer} </answer>") and solved(
+    words = item.choices["ABCD".index(item.reference)]
+    assert solved(item, f"<answer> {item.reference} </answer>") and solved(
         item, f"<answer> {words} </answer>"
     )
     wrong = next(choice for choice in item.choices if choice != words)
@@ -85,4 +85,4 @@ def test_an_unknown_kind_or_split_and_an_item_of_no_kind_are_named():
     with pytest.raises(TaskError, match="exam"):
         questions("chain", "exam", 1)
     with pytest.raises(TaskError, match="chain, words: no kind of question here"):
-        kind_of(replace(CHAIN, skin="words"))
+        kind_of(replace(CHAIN, surface_form="words"))

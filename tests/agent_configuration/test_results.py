@@ -25,6 +25,7 @@ from lib.agent_configuration.questions import KINDS, questions
 from lib.agent_configuration.search import BASE
 from lib.agent_configuration.variants import TESTED
 from lib.experiment import results_table
+from lib.llm import reply_shares
 from lib.reports.lesson_figures import agents
 from lib.stats.verdicts import FAILS, HOLDS, UNDECIDED
 
@@ -79,7 +80,7 @@ def row(item, kind: str, workflow: str, **more) -> dict:
     """As of `system.table`."""
     made, tokens, correct = CHOICES[workflow], TOKENS[workflow], kind in RIGHT[workflow]
     return {
-        "key": item.key,
+        "key": item.id,
         "prompt": item.prompt,
         "group": kind,
         "difficulty": item.difficulty,
@@ -290,7 +291,7 @@ def test_labels_are_what_is_paid_best_on_a_question(results):
         and wanted.loc["mixed", "workflow"] == "verify"
     )
     assert wanted.loc["passage", "tools"] == "none" and wanted.loc["choice", "tools"] == "tools"
-    assert wanted.loc["chain", "steps"] == len(TRAIN["chain"][0].reference.split(" ; "))
+    assert wanted.loc["chain", "steps"] == len(TRAIN["chain"][0].worked_solution.split(" ; "))
 
 
 def test_encoders_are_ranked_beside_what_needs_none(results):
@@ -338,3 +339,36 @@ def test_calls_are_shown_one_by_one_and_escaped():
     )
     with pytest.raises(ValueError, match="no call"):
         agents.episode_html(job, replace(outcome, trail=()), "caption")
+
+
+@pytest.mark.parametrize("num_cut_off", [2, 0])
+def test_agents_that_are_cut_off_in_two_of_ten_turns_leave_the_verdicts(rows, num_cut_off):
+    endpoint = {"backend": "endpoint", "base_url": "https://host/v1", "model": "m"}
+    endpoint |= {"price_in": 0.0, "price_out": 0.0}
+    params = config.settings(profile="smoke", llm={"models": {OWN.model: endpoint}})
+    # Ten questions of each seed, one turn each.
+    is_arc = (rows["method"] == "ARC") & (rows["style"] == "exam")
+    number = is_arc.groupby(rows["seed"]).cumsum()
+    changed = rows.assign(turns=1, cut=(is_arc & (number <= num_cut_off)).astype(int), failures=0)
+    counts = recorded.count_replies(changed, params).set_index(["method", "style", "model"])
+    arc = counts.loc["ARC", "exam", OWN.model]
+    assert arc["calls"] == 20 and arc["truncated"] == 2 * num_cut_off
+    assert arc["too_many"] == (num_cut_off > 0) and counts["too_many"].sum() == (num_cut_off > 0)
+
+    marked = reply_shares.mark_rows(changed, counts.reset_index())
+    exam = results_table.select(marked, style="exam")
+    pair = {"method": "ARC"}, {"method": "greedy search"}
+    above = stats.paired_difference(exam, "correct", *pair)
+    assert (stats.verdict(above).item() == "untestable") == (num_cut_off > 0)
+
+
+def test_a_prompted_policy_answers_for_its_own_choices_beside_those_of_its_agents(results):
+    failed = (results.tests["method"] == "zero_shot").astype(float)
+    made = replace(results, tests=results.tests.assign(failed=failed))
+    rows = results_table.make_results(
+        recorded.SYSTEM, recorded.rows(made, PARAMS).assign(turns=1, failures=0)
+    )
+    counts = recorded.count_replies(rows, PARAMS).set_index(["method", "model"])
+    own = counts.loc[recorded.label("zero_shot", PARAMS), OWN.prompted]
+    assert own["calls"] == own["fallback"] == 10 and not own["too_many"]  # a stand-in
+    assert counts.loc[recorded.label("few_shot", PARAMS), OWN.prompted]["fallback"] == 0

@@ -17,11 +17,12 @@ from lib.agent_configuration.agent_models import LabAgentModel
 from lib.agent_configuration.agent_system import ConfiguredQuestion, System
 from lib.agent_configuration.questions import KINDS, questions
 from lib.language_models import checkpoints
-from lib.language_models.chat_template import call
-from lib.language_models.in_process_client import Asker
+from lib.language_models.chat_template import format_tool_call
 from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.lab_model import LabModel
 from lib.language_models.serving.chat_completions import ServedModel
-from lib.llm.event_loop import Loop
+from lib.llm.chat_model import ToolCall
+from lib.llm.event_loop import EventLoopThread
 from lib.tools import Sandbox
 from tests.benchmarks.clock import compare, relax, scale
 
@@ -46,14 +47,16 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 class Calling(LabAgentModel):
     """Writes as any agent of the lab does; the first of two turns with tools is short and then read as a call."""
 
-    async def say(self, messages, tools, limit, key):
-        if (
-            not tools or len(messages) % 4 == 0
-        ):  # at first two messages, then two more with each call
-            return await super().say(messages, tools, limit, key)
-        said = await super().say(messages, tools, min(limit, CALL), key)
+    async def take_turn(self, messages, tools, max_tokens, key):
+        # At first two messages, then two more with each call.
+        if not tools or len(messages) % 4 == 0:
+            return await super().take_turn(messages, tools, max_tokens, key)
+        reply = await super().take_turn(messages, tools, min(max_tokens, CALL), key)
         name = list(tools)[key % len(tools)]
-        return replace(said, text=call(name, ASKED[name]), call=(name, ASKED[name]), cut=False)
+        text = format_tool_call(name, ASKED[name])
+        message = {"role": "assistant", "content": text}
+        call = ToolCall("", name, ASKED[name])
+        return replace(reply, text=text, tool_calls=(call,), message=message, failure=None)
 
 
 @pytest.fixture(scope="module")
@@ -66,19 +69,19 @@ def model():
 def play(model):
     """Plays batches of jobs one after another with a new engine, and gives the system and all outcomes."""
     told = atoms.prompts(atoms.library(config.ROOT / OWN.atoms), "lab")
-    loop = Loop()
+    loop = EventLoopThread()
     with Sandbox() as sandbox:
         tools = experiment.toolbox(sandbox)
 
-        def played(*batches):
-            asker = Asker(model)
-            speaker = Calling(asker, OWN.temperature)
-            system = System(speaker, tools, OWN.tiers, told, loop)
+        def play_batches(*batches):
+            engine = LabModel(model)
+            agents = Calling(engine, OWN.temperature)
+            system = System(agents, tools, OWN.tiers, told, loop)
             outcomes = [outcome for jobs in batches for outcome in system.run(jobs)]
-            asker.close()
+            engine.stop()
             return system, outcomes
 
-        yield played
+        yield play_batches
     loop.close()
 
 

@@ -1,8 +1,8 @@
-"""What the client for language models adds to a call, and what asking at once is worth.
+"""What a chat model adds to a call of a server, and what asking at once is worth.
 
 A loopback server takes 300 ms for each reply, as an endpoint would. Thirty episodes of four decisions are
 thirty chains of four calls, each of which needs the one before. Goals: the chains at once 20x as soon as
-one after another; the client itself takes no longer than a bare request to a server on this machine.
+one after another; the model itself takes no longer than a bare request to a server on this machine.
 """
 
 import asyncio
@@ -11,10 +11,12 @@ import time
 import httpx2
 import pytest
 
-from lib.llm.client import Client
-from lib.llm.replay_cache import Cassette
+from lib.llm.chat_completion import make_completion
+from lib.llm.chat_model import ChatModel, ChatRequest
+from lib.llm.endpoint import Endpoint
+from lib.llm.reply_store import Recording
+from lib.llm.scripted_model import ScriptedModel
 from lib.llm.spending_limit import SpendingLimit
-from lib.llm.transport import InProcess, completion
 from tests.benchmarks.clock import MOST_ROUNDS, relax, relax_limit, scale
 from tests.llm import server as scripted
 from tests.llm.server import QUESTION, Answer, Server, certificate, key
@@ -32,11 +34,12 @@ LIMITS = {  # a call, in bare requests to a server on loopback that answers at o
 }
 
 
-async def chain(client: Client, number: int) -> str:
+async def play_chain(model: ChatModel, number: int) -> str:
     """Calls that each contain the reply before, as the decisions of an episode do."""
     text = f"chain {number}"
     for _ in range(CALLS):
-        text = (await client.chat("mine", [*QUESTION, {"role": "user", "content": text}])).text
+        messages = [*QUESTION, {"role": "user", "content": text}]
+        text = (await model.reply_to(ChatRequest(messages))).text
     return text
 
 
@@ -44,38 +47,40 @@ def script(asked) -> Answer:
     return Answer(scripted.completion(asked.body["messages"][-1]["content"] + "."), delay=DELAY)
 
 
-async def played(chains: int, together: bool, concurrency: int, **parts) -> tuple[float, Server]:
-    """Seconds for a number of chains, at once or one after another. parts: of the client."""
-    limits = {"concurrency": concurrency}
-    async with (
-        Server(script) as server,
-        Client(scripted.settings(server.url, **limits), **parts) as client,
-    ):
-        began = time.perf_counter()
-        if together:
-            ends = await asyncio.gather(*(chain(client, number) for number in range(chains)))
-        else:
-            ends = [await chain(client, number) for number in range(chains)]
-        seconds = time.perf_counter() - began
-    assert ends == [f"chain {number}" + "." * CALLS for number in range(chains)]
+async def play_chains(
+    num_chains: int, together: bool, concurrency: int, **parts
+) -> tuple[float, Server]:
+    """Seconds for a number of chains, at once or one after another. parts: of the endpoint."""
+    async with Server(script) as server:
+        settings = scripted.settings_of(server.url, concurrency=concurrency)
+        async with Endpoint("mine", settings, **parts) as model:
+            started = time.perf_counter()
+            if together:
+                chains = [play_chain(model, number) for number in range(num_chains)]
+                ends = await asyncio.gather(*chains)
+            else:
+                ends = [await play_chain(model, number) for number in range(num_chains)]
+            seconds = time.perf_counter() - started
+    assert ends == [f"chain {number}" + "." * CALLS for number in range(num_chains)]
     return seconds, server
 
 
-def paying(folder) -> dict:
+def make_paid_parts(folder) -> dict:
     return {
-        "cassette": Cassette(folder, "tape", "record"),
-        "purse": SpendingLimit(folder / "spent.sqlite", 1e6),
+        "recording": Recording(folder, "tape", "record"),
+        "spending_limit": SpendingLimit(folder / "spent.sqlite", 1e6),
     }
 
 
 @pytest.mark.parametrize("setup", GOAL)
 def test_thirty_chains_at_once_are_many_times_as_soon_as_one_after_another(setup, tmp_path):
     """Twenty times; fifteen where every call is recorded and paid for, because SQLite lets no two write at once."""
-    slow_parts, fast_parts = (
-        ({}, {}) if setup == "plain" else (paying(tmp_path / "slow"), paying(tmp_path / "fast"))
-    )
-    slow, alone = asyncio.run(played(MEASURED, together=False, concurrency=CHAINS, **slow_parts))
-    fast, server = asyncio.run(played(CHAINS, together=True, concurrency=CHAINS, **fast_parts))
+    slow_parts, fast_parts = {}, {}
+    if setup != "plain":
+        slow_parts = make_paid_parts(tmp_path / "slow")
+        fast_parts = make_paid_parts(tmp_path / "fast")
+    slow, alone = asyncio.run(play_chains(MEASURED, False, CHAINS, **slow_parts))
+    fast, server = asyncio.run(play_chains(CHAINS, True, CHAINS, **fast_parts))
     after_another = slow / MEASURED * CHAINS
     print(
         f"\n{setup}: {CHAINS} chains of {CALLS} calls, {DELAY * 1000:.0f} ms a reply: at once {fast:.2f} s; "
@@ -88,29 +93,28 @@ def test_thirty_chains_at_once_are_many_times_as_soon_as_one_after_another(setup
 
 
 @pytest.mark.parametrize("setup", LIMITS)
-def test_the_client_takes_no_longer_for_a_call_than_a_few_bare_requests(setup, tmp_path):
+def test_a_call_takes_no_longer_than_a_few_bare_requests(setup, tmp_path):
     """In process nothing is sent. Paid for: to loopback and writes to disk come on top."""
     calls = scale(50, least=10)  # of a round
     limit = relax_limit(LIMITS[setup])
-    own = scripted.settings().models["mine"].model_dump() | {"backend": "scripted"}
-    transports = {"scripted": InProcess(lambda body: completion("own", "SO-d2", 10, 5))}
 
     async def measure() -> tuple[float, float]:
         """Milliseconds of a call and of a bare request, each in its best round, in turns."""
         async with Server() as server:
-            settings = scripted.settings(server.url, models={"own": own})
-            parts = {} if setup == "in process" else paying(tmp_path)
-            async with (
-                Client(settings, transports, **parts) as client,
-                httpx2.AsyncClient(base_url=server.url) as bare,
-            ):
+            settings = scripted.settings_of(server.url)
+            if setup == "in process":
+                completion = make_completion("mine", "SO-d2", 10, 5)
+                model = ScriptedModel("mine", settings, lambda body: completion)
+            else:
+                model = Endpoint("mine", settings, **make_paid_parts(tmp_path))
+            async with model, httpx2.AsyncClient(base_url=server.url) as bare:
                 body = {"model": "served", "messages": QUESTION, "max_tokens": 100}
                 headers = {"Authorization": f"Bearer {scripted.KEY}"}
 
-                async def call_with_client(number: int, call: int) -> None:
+                async def call_model(number: int, call: int) -> None:
                     seed = call if setup == "from the cassette" else calls * number + call
-                    model = "own" if setup == "in process" else "mine"
-                    await client.chat(model, QUESTION, seed=seed)
+                    reply = await model.reply_to(ChatRequest(QUESTION, seed=seed))
+                    assert reply.usable
 
                 async def send_bare_request(number: int, call: int) -> None:
                     await bare.post("/chat/completions", json=body, headers=headers)
@@ -122,15 +126,15 @@ def test_the_client_takes_no_longer_for_a_call_than_a_few_bare_requests(setup, t
                     return 1_000 * (time.perf_counter() - started) / calls
 
                 # The first round connects, or records.
-                await time_round(call_with_client, 0)
+                await time_round(call_model, 0)
                 await time_round(send_bare_request, 0)
                 best, best_bare = float("inf"), float("inf")
                 for number in range(1, MOST_ROUNDS):
-                    best = min(best, await time_round(call_with_client, number))
+                    best = min(best, await time_round(call_model, number))
                     best_bare = min(best_bare, await time_round(send_bare_request, number))
                     if number >= scale(5, least=2) and best <= limit * best_bare:
                         break
-        sent = len(server.asked) - calls * (number + 1)  # by the client
+        sent = len(server.asked) - calls * (number + 1)  # by the model
         expected = {"in process": 0, "from the cassette": calls}
         assert sent == expected.get(setup, calls * (number + 1))
         return best, best_bare

@@ -8,7 +8,6 @@ ask experts three times as fast as if nobody remembered what they said.
 """
 
 import itertools
-from functools import partial
 
 import numpy as np
 import pytest
@@ -17,15 +16,14 @@ from lib import config, tasks
 from lib.budgeted_routing import experiment
 from lib.budgeted_routing.budget_episodes import BudgetTask, roll
 from lib.language_models import checkpoints
-from lib.language_models.in_process_client import Asker
 from lib.language_models.kv_cache_forward import Forward
-from lib.language_models.reply_cache import Memory
+from lib.language_models.lab_model import LabModel
 from lib.language_models.serving.chat_completions import ServedModel
-from lib.language_models.serving.transport import LabTransport
 from lib.language_models.tokenizer import encode
-from lib.llm.client import Client
+from lib.llm.open_models import ChatModels
+from lib.llm.reply_store import ReplyStore
 from lib.rl import call_protocol
-from lib.rl.expert_pool import TRIES, Pool, Query, drawn
+from lib.rl.expert_pool import NUM_SAMPLES, ExpertPool, ExpertQuery, derive_reply_seed
 from lib.rl.generators import LabGenerator
 from tests.benchmarks.clock import compare, relax, scale, time_once
 
@@ -36,6 +34,7 @@ SEEDS = 10
 GOAL_MEMORY = 3.0
 QUESTIONS, QUERIES = 120, 600  # of a seed's pool, and what it asks about them
 ALONE = 8  # episodes that are really played one after another
+WRITE_EVERY = 512  # replies that are written together, as in the lesson
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -57,38 +56,30 @@ class Calling(LabGenerator):
 
 @pytest.fixture(scope="module")
 def pools():
-    """Makes pools of experts with random weights and prices of their own, and with a memory."""
+    """Makes pools of experts with random weights and prices of their own, and with a store of replies."""
     shapes = SETTINGS.lab.models
-    models = {
-        name: ServedModel(name, Forward(checkpoints.fresh(shapes[name], i)))
-        for i, name in enumerate(ROUTING.experts)
-    }
-    priced = {
-        name: SETTINGS.llm.models[name].model_copy(
-            update={"price_in": 1e-6, "price_out": 1e-6, "max_tokens": 32}
-        )
-        for name in ROUTING.experts.values()
-    }
-    llm, transport = SETTINGS.llm.model_copy(update={"models": priced}), LabTransport(models)
-    askers = {name: Asker(models[word]) for word, name in ROUTING.experts.items()}
+    engines = {}
+    for seed, (word, name) in enumerate(ROUTING.experts.items()):
+        served = ServedModel(word, Forward(checkpoints.fresh(shapes[word], seed)))
+        changes = {"price_in": 1e-6, "price_out": 1e-6, "max_tokens": 32}
+        settings = SETTINGS.llm.models[name].model_copy(update=changes)
+        engines[name] = LabModel(served, settings, name=name)
 
-    def made(memory: Memory | None) -> Pool:
-        for asker in askers.values():
-            # An empty memory is falsy, so this must not be `memory or Memory(None)`.
-            asker.memory = Memory(None) if memory is None else memory
-        client = partial(Client, llm, {"lab": transport})
-        return Pool(client, ROUTING.experts, ROUTING.expert_temperature, askers=askers)
+    def make_pool(store: ReplyStore | None) -> ExpertPool:
+        for engine in engines.values():
+            # An empty store is falsy, so this must not be `store or ReplyStore(None)`.
+            engine.store = ReplyStore(None) if store is None else store
+        return ExpertPool(ChatModels(engines), ROUTING.experts, ROUTING.expert_temperature)
 
-    yield made
-    for asker in askers.values():
-        asker.close()
-    transport.close()
+    yield make_pool
+    for engine in engines.values():
+        engine.stop()
 
 
 @pytest.fixture
 def pool(pools):
-    with pools(None) as made:
-        yield made
+    with pools(None) as opened:
+        yield opened
 
 
 def controller():
@@ -96,7 +87,7 @@ def controller():
 
 
 def wanted(n: int) -> list[BudgetTask]:
-    items = tasks.spread(ROUTING.questions, "train", n)
+    items = tasks.draw_evenly(ROUTING.questions, "train", n)
     return [
         BudgetTask(item, "soft", call_protocol.WORDS[i % 3], 1.0) for i, item in enumerate(items)
     ]
@@ -107,7 +98,7 @@ def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_af
     asked = wanted(ROUTING.batch)
     played = roll(voice, pool, asked, ROUTING.rounds, 0)
     assert all(len(e.calls) == ROUTING.rounds - 1 and e.cost_usd > 0 for e in played)
-    lengths = [x.heard.tokens_out for e in played for x in e.exchanges if x.heard]
+    lengths = [reply.tokens_out for e in played for reply in e.replies]
     assert sum(lengths) / len(lengths) > 24  # experts really write
     goal, alone = relax(GOAL), scale(ALONE, least=4)
     times = compare(
@@ -127,42 +118,44 @@ def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_af
 def test_ten_seeds_pay_once_for_what_experts_say(pools, tmp_path):
     """Every seed asks random experts about random questions, in a random try, from a pool as the lesson's.
 
-    There are QUESTIONS x experts x TRIES different requests, of which a seed makes QUERIES: ten seeds that remember
-    nothing compute about 4.6 times as many replies as are different.
+    There are QUESTIONS x experts x NUM_SAMPLES different requests, of which a seed makes QUERIES: ten seeds that
+    remember nothing compute about 4.6 times as many replies as are different.
     """
     questions, queries = scale(QUESTIONS, least=12), scale(QUERIES, least=60)
     items = experiment.train_items(ROUTING.model_copy(update={"train_items": questions}))
     names, rng = list(ROUTING.experts), np.random.default_rng(0)
     queries_by_seed = []
     for _ in range(SEEDS):
-        draws = rng.integers([len(names), questions, TRIES], size=(queries, 3)).tolist()
+        draws = rng.integers([len(names), questions, NUM_SAMPLES], size=(queries, 3)).tolist()
         queries_by_seed.append(
             [
-                Query(names[expert], items[i].prompt, drawn(items[i].prompt, attempt))
-                for expert, i, attempt in draws
+                ExpertQuery(
+                    names[expert], items[i].prompt, derive_reply_seed(items[i].prompt, sample)
+                )
+                for expert, i, sample in draws
             ]
         )
 
-    def ask_for_all_seeds(memories) -> list:
+    def ask_for_all_seeds(stores) -> list:
         replies = []
-        for seed_queries, memory in zip(queries_by_seed, memories, strict=True):
-            with pools(memory) as pool_of_experts:
+        for seed_queries, store in zip(queries_by_seed, stores, strict=True):
+            with pools(store) as pool_of_experts:
                 replies.append(pool_of_experts.ask(seed_queries))
         return replies
 
     def ask_without_memory() -> list:
-        return ask_for_all_seeds([Memory(None) for _ in range(SEEDS)])
+        return ask_for_all_seeds([ReplyStore(None) for _ in range(SEEDS)])
 
     def ask_with_memory() -> list:
         """Always with an empty file: a second round would find everything remembered."""
-        memory = Memory(tmp_path / f"{next(file_numbers)}.sqlite")
-        replies = ask_for_all_seeds([memory] * SEEDS)
-        memory.close()
+        store = ReplyStore(tmp_path / f"{next(file_numbers)}.sqlite", WRITE_EVERY)
+        replies = ask_for_all_seeds([store] * SEEDS)
+        store.close()
         return replies
 
     file_numbers = itertools.count()
     replies = {}
-    with pools(Memory(None)) as pool_of_experts:  # the first replies pay for reading the models
+    with pools(ReplyStore(None)) as pool_of_experts:  # the first replies pay for reading the models
         pool_of_experts.ask(queries_by_seed[0])
     without = remembered = float("inf")
     for _ in range(3):  # a round takes long: another one only where the ratio is missed

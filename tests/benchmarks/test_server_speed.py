@@ -14,7 +14,7 @@ from functools import partial
 import httpx2
 import pytest
 
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.generation import Prompt, generate
 from lib.language_models.tokenizer import EOS, decode
 from tests.benchmarks.clock import MOST_ROUNDS, relax, relax_limit, scale, time_once
@@ -42,13 +42,15 @@ def served():
 
 def test_a_reply_through_the_server_takes_no_longer_than_a_few_direct_ones(served):
     """Both take turns, beside requests that generate nothing, which tell how much of it is the way."""
-    forward, ids = tiny()["lab-nano"].forward, tuple(conversation(ASKED["messages"]))
+    forward, ids = tiny()["lab-nano"].forward, tuple(encode_conversation(ASKED["messages"]))
     limit = ASKED["max_tokens"]
     rounds = scale(ROUNDS, least=3)
     times = {"directly": [], "through the server": [], "empty": []}  # median seconds of each round
 
     def reply_directly(seed: int) -> str:
-        return decode(generate(forward, [Prompt(ids, limit, 1.0, seed)], token(EOS))[0].ids)
+        return decode(
+            generate(forward, [Prompt(ids, limit, 1.0, seed)], encode_special(EOS))[0].ids
+        )
 
     with served.client() as client:
 

@@ -1,10 +1,9 @@
 """What it is worth to let orchestrators work side by side.
 
-Orchestrator and model tools have the sizes of the laptop profile and random weights; models are asked through the real
-client and the lab's own transport, functions are the real ones. Untrained orchestrators never call, so that this one's
-turns are written by the engine as any other and then read as calls: every other call asks a model, the others go to
-calculator, search and python in turn. Goal: a batch as large as an update's is played four times as fast as its
-episodes one after another.
+Orchestrator and model tools have the sizes of the laptop profile and random weights; models are asked as the lesson
+asks them, functions are the real ones. Untrained orchestrators never call, so that this one's turns are written by the
+engine as any other and then read as calls: every other call asks a model, the others go to calculator, search and
+python in turn. Goal: a batch as large as an update's is played four times as fast as its episodes one after another.
 """
 
 from collections import Counter
@@ -14,13 +13,13 @@ import pytest
 from lib import config, tasks
 from lib.experiment import seeds
 from lib.language_models import checkpoints
-from lib.language_models.chat_template import call
+from lib.language_models.chat_template import format_tool_call
 from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.lab_model import LabModel
 from lib.language_models.serving.chat_completions import ServedModel
-from lib.language_models.serving.transport import LabTransport
 from lib.language_models.tokenizer import encode
-from lib.llm.client import Client
-from lib.rl.expert_pool import Pool
+from lib.llm.open_models import ChatModels
+from lib.rl.expert_pool import ExpertPool
 from lib.rl.generators import LabGenerator
 from lib.tool_orchestration import episode_specs, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
@@ -44,7 +43,7 @@ class Calling(LabGenerator):
     def write(self, contexts, keys, temperature):
         written = super().write(contexts, keys, temperature)
         return [
-            encode(call(WORDS[key % len(WORDS)], f"{key % 10} + {key // 10 % 10}"))
+            encode(format_tool_call(WORDS[key % len(WORDS)], f"{key % 10} + {key // 10 % 10}"))
             for key, _ in zip(keys, written, strict=True)
         ]
 
@@ -56,21 +55,18 @@ def desk():
         SETTINGS.lab.models,
         {word: name for word, name in TOOLS.models.items() if word in WORDS},
     )
-    models = {
-        word: ServedModel(word, Forward(checkpoints.fresh(shapes[word], i)))
-        for i, word in enumerate(names)
-    }
-    priced = {
-        name: SETTINGS.llm.models[name].model_copy(
+    models = {}
+    for index, (word, name) in enumerate(names.items()):
+        settings = SETTINGS.llm.models[name].model_copy(
             update={"price_in": 1e-6, "price_out": 1e-6, "max_tokens": 32}
         )
-        for name in names.values()
-    }
-    llm, transport = SETTINGS.llm.model_copy(update={"models": priced}), LabTransport(models)
-    pool = Pool(lambda: Client(llm, {"lab": transport}), names, TOOLS.model_temperature)
-    with pool, Desk(pool, dict.fromkeys(names, 1e-3)) as made:
-        yield made
-    transport.close()
+        served = ServedModel(word, Forward(checkpoints.fresh(shapes[word], index)))
+        models[name] = LabModel(served, settings, name=name)
+    pool = ExpertPool(ChatModels(models), names, TOOLS.model_temperature)
+    with pool, Desk(pool, dict.fromkeys(names, 1e-3)) as opened:
+        yield opened
+    for model in models.values():
+        model.stop()
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +80,7 @@ def wanted(n: int) -> list[Assignment]:
     card = {"dollars_per_1k_tokens": 1e-3, "tokens_per_second": 1e3, "accuracy": []}
     prices = tool_menu.price_list(config.ROOT / TOOLS.prices)
     told = tool_menu.offers(prices, {word: card for word in WORDS if word not in FUNCTIONS})
-    questions = tasks.draw("chain", "train", n, episode_specs.DIFFICULTIES["chain"], seed=0)
+    questions = tasks.draw_items("chain", "train", n, episode_specs.DIFFICULTIES["chain"], seed=0)
     rng = seeds.rng("a benchmark")
     return [
         Assignment(

@@ -5,8 +5,8 @@ import torch
 
 from lib.budgeted_routing import experiment as study
 from lib.conductor.silence_libraries import quiet
-from lib.language_models.in_process_client import Asker
 from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.lab_model import LabModel
 from lib.language_models.serving.chat_completions import ServedModel
 from lib.tool_orchestration import experiment as tools
 from tests.language_models import tiny
@@ -37,15 +37,12 @@ def runs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def lab_asker():
+def words_model():
     """A lab model that writes words at random, at a price."""
-    made = Asker(
-        ServedModel(
-            "lab-nano", Forward(tiny.model(0)), {"dollars_per_1k_tokens": 0.001}, max_tokens=24
-        )
-    )
-    yield made
-    made.close()
+    card = {"dollars_per_1k_tokens": 0.001}
+    model = LabModel(ServedModel("lab-nano", Forward(tiny.model(0)), card, max_tokens=24))
+    yield model
+    model.stop()
 
 
 @pytest.fixture

@@ -2,8 +2,10 @@
 learned the protocol, endpoints in a thread of their own, and settings that train in a second."""
 
 import asyncio
+import inspect
+import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -16,12 +18,13 @@ from lib import tasks
 from lib.budgeted_routing.budget_episodes import BudgetTask
 from lib.config import LearnSettings, Params, RoutingSettings
 from lib.language_models import tokenizer as lab
-from lib.language_models.chat_template import conversation
-from lib.language_models.training.training_data import tensors
-from lib.llm.client import Client
-from lib.llm.transport import InProcess
+from lib.language_models.chat_template import encode_conversation
+from lib.language_models.training.training_data import collate
+from lib.llm.chat_model import ChatModel, ChatRequest, Reply
+from lib.llm.event_loop import run_coroutine
+from lib.llm.open_models import ChatModels, open_models
 from lib.rl import call_protocol, sft_warmup
-from lib.rl.expert_pool import Heard, Pool, Query
+from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply
 from lib.rl.token_ppo import Sample, TokenPPO
 from lib.tasks import Item
 from tests.language_models import tiny
@@ -31,6 +34,7 @@ EXPERTS = ("lab-nano", "lab-mini", "lab-large")
 EVERYTHING = params.load("smoke")  # read once: the file is long
 SMOKE: RoutingSettings = EVERYTHING.routing
 OTHERS = ("experts", "questions")
+FOLDERS = tempfile.TemporaryDirectory()
 PRICES = {"lab-nano": 1e-5, "lab-mini": 4e-5, "lab-large": 2e-4}
 
 
@@ -75,11 +79,11 @@ def call(expert: str, query: str = "1 + 1 = ?") -> str:
 
 def answer(digit: Any) -> str:
     """A whole turn that answers."""
-    return f"{call_protocol.thought('low')} {tasks.reply(str(digit))}"
+    return f"{call_protocol.thought('low')} {tasks.format_reply(str(digit))}"
 
 
 def items(n: int, difficulty: Any = (1, 2, 3), split: str = "test", seed: int = 0) -> list[Item]:
-    return tasks.draw("chain", split, n, difficulty, seed=seed)
+    return tasks.draw_items("chain", split, n, difficulty, seed=seed)
 
 
 def task(item: Item, budget: float = 1.0, label: str = "low", style: str = "soft") -> BudgetTask:
@@ -89,6 +93,8 @@ def task(item: Item, budget: float = 1.0, label: str = "low", style: str = "soft
 class Scripted:
     """A controller's voice that says its turns one after another; or what a function of the question and of the
     number of the turn says. What it was shown is kept."""
+
+    marks_cuts = False
 
     def __init__(
         self,
@@ -107,7 +113,7 @@ class Scripted:
         return len(ids) + self.limit <= self.window
 
     def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        self.asked.append((conversation(messages), messages[-1]["content"]))
+        self.asked.append((encode_conversation(messages), messages[-1]["content"]))
         return self.asked[-1][0]
 
     def encode(self, text: str) -> list[int]:
@@ -132,26 +138,33 @@ class Scripted:
 class Choir:
     """Experts without a model: what they say is a function of the query. What they were asked is kept."""
 
-    def __init__(self, reply: Callable[[Query], Heard] | str = "<answer> 4 </answer>") -> None:
+    def __init__(
+        self, reply: Callable[[ExpertQuery], ExpertReply] | str = "<answer> 4 </answer>"
+    ) -> None:
         self.experts = EXPERTS
         self.reply = (
-            reply if callable(reply) else lambda query: Heard(reply, PRICES[query.expert], 9, 3)
+            reply
+            if callable(reply)
+            else lambda query: ExpertReply(reply, PRICES[query.expert], 9, 3)
         )
-        self.asked: list[list[Query]] = []
+        self.asked: list[list[ExpertQuery]] = []
 
-    def ask(self, queries: Sequence[Query]) -> list[Heard]:
+    def ask(self, queries: Sequence[ExpertQuery]) -> list[ExpertReply]:
         self.asked.append(list(queries))
         return [self.reply(query) for query in queries]
 
+    def run(self, coroutine):
+        return run_coroutine(coroutine)
+
     @property
-    def all(self) -> list[Query]:
+    def all(self) -> list[ExpertQuery]:
         return [query for some in self.asked for query in some]
 
 
-def worked(query: Query) -> Heard:
+def worked(query: ExpertQuery) -> ExpertReply:
     """An expert that can do any chain."""
     chain = query.text.removesuffix(" = ?").split()
-    return Heard(tasks.reply(sft_warmup.result(chain)), PRICES[query.expert])
+    return ExpertReply(tasks.format_reply(sft_warmup.result(chain)), PRICES[query.expert])
 
 
 @contextmanager
@@ -170,28 +183,57 @@ def serving(*answers) -> Iterator[server.Server]:
         loop.close()
 
 
-def endpoint(url: str, **changes: Any) -> Pool:
+def endpoint(url: str, **changes: Any) -> ExpertPool:
     """A pool of one word, `lab-nano`, which is the model at a URL; it asks once."""
     settings = server.settings(url, **{"retries": 0} | changes)
-    return Pool(lambda: Client(settings), {"lab-nano": "mine"}, 0.5)
+    folder = tempfile.mkdtemp(dir=FOLDERS.name)  # a spending limit of its own
+    models = open_models(settings, ["mine"], "a test", folder, folder)
+    return ExpertPool(models, {"lab-nano": "mine"}, 0.5)
 
 
-def inside(answers: Callable[[dict[str, Any]], Any], backend: str = "scripted") -> Pool:
+class FunctionModel(ChatModel):
+    """A model that is a function of the request, which may take its time."""
+
+    def __init__(
+        self,
+        name: str,
+        answer: Callable[[str, ChatRequest], Reply | Awaitable[Reply]],
+        backend: str = "scripted",
+    ) -> None:
+        self.name = name
+        self.backend = backend
+        self.answer = answer
+
+    async def reply_to(self, request: ChatRequest) -> Reply:
+        reply = self.answer(self.name, request)
+        return await reply if inspect.isawaitable(reply) else reply
+
+
+def reply_from(name: str, text: str, **fields: Any) -> Reply:
+    """A reply as the models of `inside` give it, at a dollar per token read and a hundred per token written."""
+    tokens_in, tokens_out = fields.pop("tokens_in", 2), fields.pop("tokens_out", 3)
+    cost_usd = tokens_in + 100.0 * tokens_out
+    message = {"role": "assistant", "content": text}
+    return Reply(
+        text,
+        name,
+        "scripted",
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        cost_usd=cost_usd,
+        message=message,
+        **fields,
+    )
+
+
+def inside(
+    answer: Callable[[str, ChatRequest], Reply | Awaitable[Reply]],
+    backend: str = "scripted",
+    **pool: Any,
+) -> ExpertPool:
     """A pool of two words whose models are functions in this process."""
-    about = {
-        "backend": backend,
-        "price_in": 1.0,
-        "price_out": 100.0,
-        "kwh_per_token": 0.0,
-        "temperature": 0.9,
-        "max_tokens": 50,
-        "timeout": 5.0,
-        "retries": 0,
-        "concurrency": 8,
-    }
-    settings = server.settings(models={name: about | {"model": name} for name in ("small", "big")})
-    names = {"lab-nano": "small", "lab-mini": "big"}
-    return Pool(lambda: Client(settings, {backend: InProcess(answers)}), names, 0.5)
+    models = ChatModels({name: FunctionModel(name, answer, backend) for name in ("small", "big")})
+    return ExpertPool(models, {"lab-nano": "small", "lab-mini": "big"}, 0.5, **pool)
 
 
 @cache
@@ -207,7 +249,7 @@ def taught(model: LlamaForCausalLM, traces: Sequence, steps: int) -> None:
     """Some steps on traces, what is not the controller's left out."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-2)
     for step in range(steps):
-        ids, targets = tensors([traces[(step * 16 + i) % len(traces)] for i in range(16)])
+        ids, targets = collate([traces[(step * 16 + i) % len(traces)] for i in range(16)])
         hidden, wanted = model.model(input_ids=ids).last_hidden_state[:, :-1], targets[:, 1:]
         own = wanted >= 0
         torch.nn.functional.cross_entropy(model.lm_head(hidden[own]), wanted[own]).backward()

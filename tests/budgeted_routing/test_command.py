@@ -17,12 +17,15 @@ from lib.budgeted_routing import train_command as command
 from lib.config import ParamsError
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
-from lib.llm.client import Client
+from lib.llm.chat_model import Failure, Reply
 from lib.llm.cost_ledger import BudgetExceeded
-from lib.llm.transport import InProcess
-from lib.tasks import Item
+from lib.llm.open_models import ChatModels
+from lib.rl import call_protocol
+from lib.rl.expert_pool import ExpertPool
+from lib.tasks import Dataset, Item
 from tests.budgeted_routing import small
 from tests.language_models import tiny
+from tests.llm import server
 from tests.studies import Killed, dying, refuse
 
 SMALL = [
@@ -54,6 +57,18 @@ def place(tmp_path_factory) -> Path:
     return root
 
 
+def open_fours(llm, names, *_) -> ChatModels:
+    """Models that always answer 4, for nine tokens read and three written, at the price of the settings."""
+
+    def answer(name, request):
+        about = llm.models[name]
+        cost_usd = 9 * about.price_in + 3 * about.price_out
+        text = "<answer> 4 </answer>"
+        return Reply(text, name, "scripted", tokens_in=9, tokens_out=3, cost_usd=cost_usd)
+
+    return ChatModels({name: small.FunctionModel(name, answer) for name in names})
+
+
 @pytest.fixture
 def four(monkeypatch):
     """The parameters with scripted experts, and programs in this process that answer for them: always 4."""
@@ -66,15 +81,7 @@ def four(monkeypatch):
         lambda profile=None, **_: everything if profile == "smoke" else load(profile),
     )
 
-    def answer(body):
-        return {
-            "choices": [{"message": {"content": "<answer> 4 </answer>"}, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 9, "completion_tokens": 3},
-        }
-
-    monkeypatch.setattr(
-        command, "opened", lambda llm, *_, **__: Client(llm, {"scripted": InProcess(answer)})
-    )
+    monkeypatch.setattr(command, "open_models", open_fours)
 
 
 @pytest.fixture
@@ -207,7 +214,7 @@ def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(
 
 def test_experts_may_be_changed_on_the_command_line(place, monkeypatch, silence):
     """params.yaml names lab models; where --set names others, the lab's need not be there."""
-    monkeypatch.setattr("lib.language_models.serving.transport.lab", refuse)
+    monkeypatch.setattr("lib.language_models.local_models.open_lab_model", refuse)
     assert (
         run(place, "changed", "--set", f"experts={json.dumps(EXPERTS)}", "--set", "updates.soft=1")
         == 0
@@ -217,8 +224,11 @@ def test_experts_may_be_changed_on_the_command_line(place, monkeypatch, silence)
 @pytest.mark.parametrize(
     ("option", "given", "says"),
     [
-        ("--data", "poor.csv", "poor.csv lacks the column 'reference'; it has prompt, answer"),
-        ("--data", "talk.jsonl", "talk.jsonl, row 0: the prompt is to be text here"),
+        ("--data", "poor.csv", "poor.csv has no column named reference, .*; it has prompt, reply"),
+        ("--data", "gone.jsonl", "gone.jsonl does not exist"),
+        ("--reference-column", "gold", "own.jsonl has no column 'gold'; it has prompt, reference"),
+        ("--scorer", "nonsense", "unknown scorer 'nonsense'; there are: exact"),
+        ("--scorer", "judge:nobody", "there is no model 'nobody'; llm.models has"),
         *(
             (
                 "--set",
@@ -236,10 +246,7 @@ def test_experts_may_be_changed_on_the_command_line(place, monkeypatch, silence)
     ],
 )
 def test_a_mistake_ends_in_one_line_that_names_it(option, given, says, place, tmp_path, capsys):
-    (tmp_path / "poor.csv").write_text("prompt,answer\n1 + 1 = ?,2\n")
-    (tmp_path / "talk.jsonl").write_text(
-        '{"prompt": [{"role": "user", "content": "a"}], "reference": "b"}\n'
-    )
+    (tmp_path / "poor.csv").write_text("prompt,reply\n1 + 1 = ?,2\n")
     assert run(place, "o", option, str(tmp_path / given) if option == "--data" else given) == 2
     error = capsys.readouterr().err.strip()
     assert error.startswith("error: ") and "\n" not in error and re.search(says, error)
@@ -316,21 +323,6 @@ def test_the_first_line_stands_there_before_anything_large_is_read(tmp_path):
     assert "torch is asked for" in done.stderr and done.stdout == "reading programs ...\n"
 
 
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ("<answer> 4 </answer>", 1.0),
-        ("so <answer>\n4\t</answer>", 1.0),
-        ("<answer> 5 </answer>", 0.0),
-        ("<answer> 4 5 </answer>", 0.0),
-        ("4", 0.0),
-        ("", 0.0),
-    ],
-)
-def test_an_answer_is_right_if_it_is_the_reference(reply, expected):
-    assert command.exact(Item("?", "4", "", "data", 1, "?"), reply) == expected
-
-
 def test_budgets_are_the_paper_s_unless_told_otherwise():
     assert command.budgets([]) == {"low": 0.001, "medium": 0.006, "high": 1000.0}
     assert command.budgets(["low=0", "high=2.5", "low=1e-6"]) == {
@@ -369,8 +361,140 @@ def test_changes_are_read_as_yaml_and_change_nothing_else():
     assert back == everything
     assert command.changed(everything, []) == everything
     with pytest.raises(
-        ParamsError, match=r"routing.experts names the models \['nobody'\]"
+        ParamsError, match=r"routing.* names the models \['nobody'\]"
     ):  # of another section
         command.changed(
             everything, ['experts={"lab-nano": "nobody", "lab-large": "scripted-large"}']
         )
+
+
+def test_columns_and_scorer_of_one_s_own_decide_what_is_right(
+    place, four, silence, monkeypatch, capsys
+):
+    """As a file that nobody wrote for this command: other names, numbers in many forms."""
+    rows = [{"frage": item.prompt, "loesung": "1,000"} for item in small.items(6)]
+    (place / "german.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    # The lab's tokenizer has no comma in numbers, so the controller answers with digits.
+    written = f"{call_protocol.thought('low')} <answer> 1 0 0 0 </answer>"
+    monkeypatch.setattr(
+        command.Hub, "write", lambda hub, contexts, *_: [hub.encode(written) for _ in contexts]
+    )
+    monkeypatch.setattr(command.Hub, "decode", lambda hub, ids: "so <answer> 1000.0 </answer>")
+    asks = ["--data", str(place / "german.jsonl"), "--prompt-column", "frage"]
+    asks += ["--reference-column", "loesung", "--scorer", "numeric"]
+    assert run(place, "german", *asks) == 0
+    rollouts = artifacts.read_parquet(place / "german/rollouts.parquet")
+    assert rollouts["correct"].eq(1.0).all()
+    assert "6 questions, scored by numeric" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("style", "updates"), [("soft", 1), ("hard", 3)])
+def test_each_style_of_prompt_has_its_own_number_of_updates(
+    place, four, lucky, silence, style, updates
+):
+    changes = ["--set", "updates.soft=1", "--set", "updates.hard=3"]
+    assert run(place, f"style-{style}", "--style", style, *changes) == 0
+    rollouts = artifacts.read_parquet(place / f"style-{style}/rollouts.parquet")
+    assert rollouts["step"].nunique() == updates
+
+
+def test_a_lost_reply_is_in_no_reward_and_said_in_the_line_of_its_update(
+    place, four, talkative, silence, monkeypatch, capsys
+):
+    num_trial_calls = 2 * 6  # each of two experts is asked the six questions first
+
+    def open_lost(llm, names, *_):
+        requests = []
+
+        def answer(name, request):
+            requests.append(request)
+            is_trial = len(requests) <= num_trial_calls
+            failure = None if is_trial else Failure("timeout")
+            return Reply("It is 4.", name, "scripted", cost_usd=0.01, failure=failure)
+
+        return ChatModels({name: small.FunctionModel(name, answer) for name in names})
+
+    monkeypatch.setattr(command, "open_models", open_lost)
+    assert run(place, "lost", "--set", "updates.soft=1") == 0
+    rollouts = artifacts.read_parquet(place / "lost/rollouts.parquet")
+    assert rollouts["failed"].all() and rollouts["reward"].isna().all()
+    said = capsys.readouterr().out
+    assert "4 lost" in said and "lab-large: 10 calls, 4 failed (40.0%)" in said
+
+
+def test_questions_that_a_lab_expert_would_read_with_holes_are_refused(place, capsys):
+    (place / "eggs.jsonl").write_text('{"prompt": "Natalia sold 48 clips .", "reference": "48"}\n')
+    assert run(place, "eggs", "--data", str(place / "eggs.jsonl")) == 2
+    error = capsys.readouterr().err
+    assert "are lab models" in error and "question 1 has 'Natalia'" in error
+
+
+def test_the_plan_counts_the_questions_as_long_as_they_are_and_one_expert_a_call():
+    """4 of 4 episodes with one call each, to the more expensive of two endpoints, after 3 trial calls to each."""
+    about = {"backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m"}
+    common = {"kwh_per_token": 0.0, "temperature": 1.0, "max_tokens": 100, "timeout": 1.0}
+    common |= {"retries": 0, "concurrency": 1}
+    prices = {"cheap": 1e-6, "costly": 1e-5}
+    models = {
+        name: about | common | {"price_in": price, "price_out": 2 * price}
+        for name, price in prices.items()
+    }
+    llm = config.validate_settings(
+        {"cassette": "off", "max_usd": 5.0, "models": models}, config.LLMSettings, "a test"
+    )
+    changes = {"experts": {"a": "cheap", "b": "costly"}, "batch": 4, "rounds": 2, "turn_tokens": 8}
+    settings = small.SMOKE.model_copy(update=changes)
+    items = tuple(Item("word " * 800, "4", "", "own", 1, str(i)) for i in range(3))
+    dataset = Dataset("own", items, "exact")
+    sentence = command.plan_calls(llm, settings, dataset, num_updates=1)
+    # 1,000 tokens in and 100 out: 7 * (1000 * 1e-5 + 100 * 2e-5) + 3 * (1000 * 1e-6 + 100 * 2e-6) = .0876
+    assert sentence.startswith("At most 10 calls and $0.09 to endpoints")
+    judged = command.plan_calls(llm, settings, dataset, 1, judges=["cheap"])
+    assert judged.startswith("At most 14 calls")
+
+
+def test_everything_of_a_run_with_an_endpoint_lies_under_its_folder(
+    place, silence, talkative, monkeypatch, capsys
+):
+    """Prompts and replies are the user's: no other folder gets a file, and a second run pays for nothing."""
+    expert = {"temperature": 1.0, "max_tokens": 50, "api_key_env": None, "reasoning_tokens": 0}
+    answers = server.Answer(server.completion("It is <answer> 4 </answer>"))
+    with small.serving(answers) as fake_server:
+        llm = server.settings(fake_server.url, **expert).models["mine"]
+        content = config.settings(profile="smoke").model_dump()
+        content["llm"]["models"]["mine"] = llm.model_dump()
+        content["llm"]["cassette"] = "record"
+        content["routing"]["experts"] = {"lab-nano": "mine", "lab-large": "mine"}
+        params = config.validate_settings(content)
+        monkeypatch.setattr(config, "load", lambda profile=None, **_: params)
+        before = {path: path.stat().st_mtime_ns for path in list_repository_files()}
+        assert run(place, "paid", "--set", "updates.soft=1") == 0
+        first_calls = len(fake_server.asked)
+        shutil.copytree(place / "paid", place / "paid-again")
+        (place / "paid-again/checkpoint.safetensors").unlink()
+        assert run(place, "paid-again", "--set", "updates.soft=1") == 0
+        assert len(fake_server.asked) == first_calls > 0
+    assert {path: path.stat().st_mtime_ns for path in list_repository_files()} == before
+    recorded = (place / "paid/routing.jsonl").read_text()
+    assert "It is <answer> 4 </answer>" in recorded
+    assert "At most 16 calls" in capsys.readouterr().out
+
+
+def list_repository_files() -> list[Path]:
+    """Where earlier versions wrote what a run had asked and paid."""
+    folders = [config.ROOT / "data/cassettes", config.ROOT / "data/runs/routing"]
+    return [path for folder in folders if folder.exists() for path in folder.glob("routing*")]
+
+
+def test_the_controller_is_told_what_calls_cost_and_not_the_list_price():
+    def answer(name, request):
+        num_words = {"nano": 10, "large": 400}[name]
+        return Reply("word", name, "endpoint", tokens_out=num_words, cost_usd=1e-5 * num_words)
+
+    models = ChatModels({name: small.FunctionModel(name, answer) for name in ("nano", "large")})
+    items = [Item(f"question {n}", "4", "", "own", 1, str(n)) for n in range(20)]
+    experts = {"lab-nano": "nano", "lab-large": "large"}
+    with ExpertPool(models, experts, 1.0, tells_rules=False) as pool:
+        costs = command.measure_call_costs(pool, items)
+        assert pool.counts["lab-nano"].calls == command.TRIAL_QUESTIONS
+    assert costs == {"lab-nano": pytest.approx(1e-4), "lab-large": pytest.approx(4e-3)}

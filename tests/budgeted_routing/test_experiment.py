@@ -17,7 +17,7 @@ from lib.budgeted_routing import (
     synthetic_benchmark,
     variants,
 )
-from lib.budgeted_routing.budget_episodes import roll
+from lib.budgeted_routing.budget_episodes import make_episode_rows, make_samples, roll
 from lib.budgeted_routing.variants import NAMED, make_variant
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds, sweep
@@ -28,19 +28,21 @@ from lib.language_models import tokenizer as lab
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.training import muon, pretraining, training_data
 from lib.llm import scripted
+from lib.llm.chat_model import Failure
 from lib.rl import (
     budget_reward,
     call_protocol,
+    expert_pool,
     generators,
     losses,
     sft_warmup,
     token_ppo,
     training_log,
 )
-from lib.rl import expert_pool as expert_pool
 from lib.rl import rollout as interleaved_episodes
-from lib.rl.expert_pool import TRIES, Heard
+from lib.rl.expert_pool import NUM_SAMPLES, ExpertReply
 from lib.rl.generators import LabGenerator
+from lib.tasks import rules
 from tests.budgeted_routing import small
 from tests.budgeted_routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
 from tests.budgeted_routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task
@@ -144,7 +146,7 @@ def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_bu
     table, told = results.experts, results.budgets
     assert (
         set(table["split"]) == {"train", "test"}
-        and table.groupby("method").size().eq(TRIES * 24 + ITEMS).all()
+        and table.groupby("method").size().eq(NUM_SAMPLES * 24 + ITEMS).all()
     )
     assert (
         set(told.words) == set(call_protocol.WORDS)
@@ -156,7 +158,10 @@ def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_bu
         and told.words["low"] == price["lab-nano"]
         and told.words["medium"] == price["lab-mini"]
     )
-    assert results.alone.groupby("split").size().to_dict() == {"train": TRIES * 24, "test": ITEMS}
+    assert results.alone.groupby("split").size().to_dict() == {
+        "train": NUM_SAMPLES * 24,
+        "test": ITEMS,
+    }
     assert (
         set(results.alone["method"]) == {expert_outcomes.ITSELF}
         and results.alone["cost_usd"].eq(0).all()
@@ -183,13 +188,13 @@ def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models
     asked = variants.examined(
         CORL.style, experiment.test_items(own.routing), results.budgets, own.routing
     )
-    with experiment.opened_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
+    with experiment.open_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
         played = [
             roll(voice, pool, asked, own.routing.rounds, TEST_SEED, temperature)
             for temperature in (0.0, 1.0)
         ]
     again = pd.concat(
-        [experiment.episode_rows(each, lab.decode, ITEMS) for each in played], ignore_index=True
+        [make_episode_rows(each, lab.decode, ITEMS) for each in played], ignore_index=True
     )
     assert_frame_equal(of(results.episodes, "corl")[list(again)], again, check_exact=True)
 
@@ -197,16 +202,16 @@ def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models
 def test_questions_of_tests_are_as_many_of_each_kind_and_learned_by_nobody():
     own = small.SMOKE.model_copy(update={"test_items": 14})
     told = experiment.test_items(own)
-    assert [item.category for item in told] == [
+    assert [item.group for item in told] == [
         *["chain"] * 4,
         *["facts"] * 4,
         *["passage"] * 3,
         *["big"] * 3,
     ]
-    assert {item.split for item in told} == {"test"} and len({item.key for item in told}) == 14
+    assert {item.split for item in told} == {"test"} and len({item.id for item in told}) == 14
     learned = experiment.train_items(own)
     assert {item.split for item in learned} == {"train"} and len(learned) == own.train_items
-    assert len({item.category for item in learned}) == 4
+    assert len({item.group for item in learned}) == 4
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
@@ -374,6 +379,7 @@ def test_another_base_makes_all_keys_new(models, tmp_path):
         (synthetic_benchmark, ALL),
         (baselines, ALL),  # which every lesson computes anew
         (scripted, ALL),  # no expert here is a script
+        (rules, ALL),  # nor anybody who is told them
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -431,44 +437,55 @@ def test_a_model_that_is_not_there_is_named_before_anything_starts(held, lacking
 
 def test_processes_share_the_limits_of_an_endpoint(models, runs, results, monkeypatch):
     """As many as there are: all cores where nobody says how many."""
-    told, real = [], experiment.opened
-    monkeypatch.setattr(experiment, "opened", lambda *a: told.append(a[4]) or real(*a))
+    told, real = [], experiment.open_models
+    monkeypatch.setattr(experiment, "open_models", lambda *a: told.append(a[5]) or real(*a))
     monkeypatch.setattr(sweep.os, "cpu_count", lambda: 7)
     for jobs in (3, None):
         own = settings(jobs=jobs)
         context = RunContext.of(own, models, runs, runs, jobs)
-        with experiment.opened_pool(context, own.routing) as pool:
+        with experiment.open_pool(context, own.routing) as pool:
             assert pool.experts == EXPERTS
     assert told == [3, 7]
 
 
 def test_the_plan_says_what_endpoints_may_cost():
-    assert experiment.plan(settings(), COMPARED)
-    own = settings(**experts(**HOSTED))
-    assert "$" in experiment.plan(own, COMPARED) and experiment.plan(
-        own, COMPARED
-    ) != experiment.plan(settings(), COMPARED)
+    assert experiment.plan(settings(), COMPARED) == "No endpoint is asked; nothing is paid."
+    hosted = settings(**experts(**HOSTED))
+    assert "At most" in experiment.plan(hosted, COMPARED)
+
+
+def test_calls_of_controllers_are_planned_for_one_of_two_endpoints():
+    """A second endpoint adds what every expert is tried on, and no call of a controller."""
+
+    def count_calls(*names: str) -> int:
+        params = settings(llm={"models": dict.fromkeys(names, HOSTED)})
+        line = experiment.plan(params, COMPARED)
+        return int(line.split("At most ")[1].split(" calls")[0].replace(",", ""))
+
+    routing = settings().routing
+    tried = NUM_SAMPLES * routing.train_items + routing.test_items
+    assert count_calls("large", "mini") - count_calls("large") == tried
 
 
 def test_rows_by_hand():
     """One that calls twice and is right, one that breaks the form, hears nothing of an expert and is wrong."""
     wanted = items(2)
     scripts = {
-        wanted[0].prompt: [call("lab-nano"), call("lab-mini"), answer(wanted[0].answer)],
+        wanted[0].prompt: [call("lab-nano"), call("lab-mini"), answer(wanted[0].reference)],
         wanted[1].prompt: ["= 3", call("lab-large"), "="],
     }
 
-    def reply(query) -> Heard:
-        hangs = query.expert == "lab-large"
-        return Heard("" if hangs else "4", PRICES[query.expert], failure="timeout" if hangs else "")
+    def reply(query) -> ExpertReply:
+        failure = Failure("empty") if query.expert == "lab-large" else None
+        return ExpertReply("" if failure else "4", PRICES[query.expert], failure=failure)
 
     voice = Scripted(say=lambda question, turn: scripts[question][turn])
     episodes = roll(
         voice, Choir(reply), [task(wanted[0], 5e-5, "medium"), task(wanted[1], 1e-4, "low")], 3, 0
     )
-    one, two = experiment.episode_rows(episodes).to_dict("records")
+    one, two = make_episode_rows(episodes).to_dict("records")
     sizes = [len(e.ids) for e in episodes]
-    own = [sum(len(lab.encode(x.said)) for x in e.exchanges) for e in episodes]
+    own = [sum(len(lab.encode(x.text)) for x in e.exchanges) for e in episodes]
     assert one == {
         "item": 0,
         "group": "chain",
@@ -483,6 +500,9 @@ def test_rows_by_hand():
         "chosen": "lab-nano lab-mini",
         "malformed": 0,
         "failures": 0,
+        "failed": False,
+        "truncated": 0,
+        "shortened": 0,
         "turns": 3,
         "written": own[0],
         "tokens": sizes[0],
@@ -501,19 +521,22 @@ def test_rows_by_hand():
         "chosen": "lab-large",
         "malformed": 2,
         "failures": 1,
+        "failed": False,
+        "truncated": 0,
+        "shortened": 0,
         "turns": 3,
         "written": own[1],
         "tokens": sizes[1],
     }
-    assert experiment.spoken(episodes[0], lab.decode) == [
+    assert training_log.spoken(episodes[0], lab.decode) == [
         ("prompt", f"budget medium {wanted[0].prompt}", 0.0),
         ("controller", call("lab-nano"), 0.0),
         ("lab-nano", "<response> 4 </response>", 1e-5),
         ("controller", call("lab-mini"), 0.0),
         ("lab-mini", "<response> 4 </response>", 4e-5),
-        ("controller", answer(wanted[0].answer), 0.0),
+        ("controller", answer(wanted[0].reference), 0.0),
     ]
-    assert experiment.spoken(episodes[1], lab.decode) == [
+    assert training_log.spoken(episodes[1], lab.decode) == [
         ("prompt", f"budget low {wanted[1].prompt}", 0.0),
         ("controller", "= 3", 0.0),
         ("nobody", "<response> error </response>", 0.0),
@@ -529,10 +552,10 @@ def test_samples_are_the_episodes_with_their_rewards_in_groups():
         task(item, 1.0, word) for item, word in zip(items(6), call_protocol.WORDS * 2, strict=True)
     ]
     episodes = roll(Scripted(call("lab-nano"), answer(4)), Choir(), wanted, 3, 0)
-    told = experiment.samples(episodes, 3)
+    told = make_samples(episodes, 3)
     assert [s.stratum for s in told] == [0, 1, 2, 0, 1, 2]
     assert [s.group for s in told] == [0, 0, 0, 1, 1, 1] and [
-        s.group for s in experiment.samples(episodes)
+        s.group for s in make_samples(episodes)
     ] == [*range(6)]
     for sample, episode in zip(told, episodes, strict=True):
         assert (sample.ids, sample.mask, sample.reward) == (
@@ -575,5 +598,5 @@ def test_a_variant_with_groups_asks_every_question_several_times(models, runs, r
 
 def test_rows_count_questions_over_budgets():
     episodes = roll(Scripted(answer(1)), Choir(), [task(item) for item in items(3)] * 2, 2, 0)
-    assert experiment.episode_rows(episodes, questions=3)["item"].tolist() == [0, 1, 2, 0, 1, 2]
-    assert experiment.episode_rows(episodes)["item"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert make_episode_rows(episodes, questions=3)["item"].tolist() == [0, 1, 2, 0, 1, 2]
+    assert make_episode_rows(episodes)["item"].tolist() == [0, 1, 2, 3, 4, 5]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trl import GRPOConfig, GRPOTrainer
 
-from lib.language_models.tokenizer import tokenizer
+from lib.language_models.tokenizer import get_tokenizer
 from lib.rl.token_ppo import divergence, policy_loss
 from tests.budgeted_routing import small
 
@@ -70,7 +70,7 @@ def test_the_estimated_divergence_is_never_negative_and_zero_where_both_agree(to
 def both(request, silence, tmp_path):
     """Our learner and TRL's trainer of one policy; the old policy and the reference are somewhere else."""
     average, loss_type = request.param
-    policy = small.toy(words=len(tokenizer()))
+    policy = small.toy(words=len(get_tokenizer()))
     made = small.learner(policy=policy, advantages="group", average=average, kl=0.3, clip=CLIP)
     small.drift(made.reference, 0.05, 1)
     settings = GRPOConfig(
@@ -93,7 +93,7 @@ def both(request, silence, tmp_path):
         reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
         args=settings,
         train_dataset=Dataset.from_dict({"prompt": ["a"]}),
-        processing_class=tokenizer(),
+        processing_class=get_tokenizer(),
     )
     theirs.beta, theirs.current_gradient_accumulation_steps = (
         0.3,
@@ -125,7 +125,9 @@ def as_trl_has_it(part, samples) -> dict[str, torch.Tensor]:
 def test_the_loss_and_its_gradients_are_trls(both):
     made, theirs = both
     # in the learner's order, so that rows and group advantages stand side by side
-    samples = sorted(small.samples(6, words=len(tokenizer()), groups=2), key=lambda s: len(s.ids))
+    samples = sorted(
+        small.samples(6, words=len(get_tokenizer()), groups=2), key=lambda s: len(s.ids)
+    )
     ((part,),) = made._minibatches(samples)
     made._fill(part)
     made._advantages([part])

@@ -20,6 +20,7 @@ def test_the_section_is_there_in_every_profile(profile):
     )
     if profile == "paper":  # CoRL, 4.2 and appendix A
         learn = section.learn
+        assert section.response_tokens == 500
         assert (learn.learning_rate, learn.value_learning_rate, learn.kl, learn.clip) == (
             1e-6,
             1e-5,
@@ -40,7 +41,7 @@ def test_the_section_is_there_in_every_profile(profile):
     [
         (
             {"experts": {"lab-mini": "nobody", "lab-large": "large"}},
-            ["routing.experts", "nobody", "llm.models"],
+            ["routing", "nobody", "llm.models"],
         ),
         ({"base": "lab-none"}, ["routing.base", "lab-none", "lab.models"]),
         ({"updates": {"loud": 3}}, ["routing.updates", "loud"]),

@@ -14,9 +14,15 @@ from lib.conductor.rollouts import RolloutFunction
 from lib.conductor.silence_libraries import quiet
 from lib.conductor.trainer import ConductorTrainer, configuration
 from lib.conductor.weighting import Weighting
-from lib.config import Course, GRPOSettings, HeadSettings, PreferenceSettings, RewardSettings
-from lib.language_models.tokenizer import tokenizer
-from lib.language_models.training.training_data import corpus, tensors
+from lib.config import (
+    GRPOSettings,
+    HeadSettings,
+    MixtureComponent,
+    PreferenceSettings,
+    RewardSettings,
+)
+from lib.language_models.tokenizer import get_tokenizer
+from lib.language_models.training.training_data import build_corpus, collate
 from tests.language_models import tiny
 
 HIDDEN, K = 16, len(COMPONENTS)
@@ -78,18 +84,18 @@ def schooled() -> LlamaForCausalLM:
     now and then."""
     model = tiny.model(0, spread=3.0, hidden=HIDDEN, layers=2, intermediate=16)
     thinking = [
-        Course(family="chain", skin="words", difficulties=[1]),
-        Course(family="belief", difficulties=[2]),
+        MixtureComponent(family="chain", skin="words", difficulties=[1]),
+        MixtureComponent(family="belief", difficulties=[2]),
     ]
     brief = [
-        Course(family=f, difficulties=[1], style="brief")
+        MixtureComponent(family=f, difficulties=[1], style="brief")
         for f in ("chain", "belief", "story", "translation")
     ]
     data_mixture = [*thinking, *brief]
-    lessons = corpus(data_mixture, 400, 0)
+    lessons = build_corpus(data_mixture, 400, 0)
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-2)
     for step in range(60):
-        ids, targets = tensors([lessons[(step * 16 + i) % len(lessons)] for i in range(16)])
+        ids, targets = collate([lessons[(step * 16 + i) % len(lessons)] for i in range(16)])
         logits = model(ids).logits[:, :-1]
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets[:, 1:].flatten()).backward()
         optimiser.step()
@@ -135,7 +141,7 @@ def trainer(
             str(place),
             configuration(settings, out, seed, aggregation),
             data.dataset(items),
-            tokenizer(),
+            get_tokenizer(),
             weighting,
             preference or Recorder(),
             REWARDS,

@@ -40,7 +40,7 @@ def place(tmp_path_factory):
     reward.save_pretrained(root / "reward")
     AutoTokenizer.from_pretrained(policy).save_pretrained(root / "reward")
     rows = [
-        {"prompt": [{"role": "user", "content": i.prompt}], "reference": i.answer}
+        {"prompt": [{"role": "user", "content": i.prompt}], "reference": i.reference}
         for i in data.draw("train", 6)
     ]
     (root / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -76,7 +76,7 @@ def test_the_same_command_again_trains_nothing_more(place, capsys):
 
 
 def test_text_becomes_a_user_message_where_the_tokenizer_has_a_template(place, capsys):
-    rows = [{"prompt": i.prompt, "reference": i.answer} for i in data.draw("train", 6)]
+    rows = [{"prompt": i.prompt, "reference": i.reference} for i in data.draw("train", 6)]
     (place / "text.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert run(place, "chat") == 0 and "user message" not in capsys.readouterr().err
     assert run(place, "text", "--data", str(place / "text.jsonl")) == 0

@@ -2,7 +2,7 @@
 
 from lib.conductor import data
 from lib.conductor.data import CATEGORIES
-from lib.language_models.training.training_data import question
+from lib.language_models.training.training_data import write_question
 
 
 def test_the_categories_take_turns():
@@ -10,9 +10,9 @@ def test_the_categories_take_turns():
     assert [data.category(item) for item in items] == (list(CATEGORIES) * 4)[:10]
     for name, (family, skin, levels) in CATEGORIES.items():
         mine = [item for item in data.draw("dev", 40) if data.category(item) == name]
-        assert {item.category for item in mine} == {family} and {item.skin for item in mine} == {
-            skin
-        }
+        assert {item.group for item in mine} == {family} and {
+            item.surface_form for item in mine
+        } == {skin}
         assert {item.difficulty for item in mine} == set(levels)
 
 
@@ -43,5 +43,5 @@ def test_a_dataset_has_questions_references_and_the_number_of_the_item():
         :
     ] == list(range(8))
     for item, row in zip(items, made, strict=True):
-        assert row["prompt"] == question(item) and row["reference"] == item.answer
+        assert row["prompt"] == write_question(item) and row["reference"] == item.reference
         assert row["category"] == data.category(item)

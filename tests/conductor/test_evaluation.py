@@ -11,9 +11,9 @@ from lib.conductor.meta_policy_training import Conducted
 from lib.conductor.reward_model import PreferenceReward
 from lib.conductor.rewards import COMPONENTS, brevity, well_formed
 from lib.conductor.weighting import Fixed
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.tokenizer import EOS, decode, encode
-from lib.language_models.training.training_data import question
+from lib.language_models.training.training_data import write_question
 from tests.conductor import small
 
 SAMPLES = 4
@@ -24,7 +24,7 @@ WRONG = "<answer> nothing </answer>"
 
 def said(item, *texts: str) -> list[ItemReply]:
     return [
-        ItemReply(item, text, tuple(encode(text)), tuple(conversation(question(item))))
+        ItemReply(item, text, tuple(encode(text)), tuple(encode_conversation(write_question(item))))
         for text in texts
     ]
 
@@ -41,8 +41,8 @@ def test_a_story_that_is_told_twice_counts_once():
     good, other = STORY.solution, f"<think> well </think> {STORY.solution}"
     row = score(STORY, good, good, other, WRONG)
     assert (
-        tasks.score(STORY, good) == tasks.score(STORY, other) == 1
-        and tasks.score(STORY, WRONG) == 0
+        tasks.score_reply(STORY, good) == tasks.score_reply(STORY, other) == 1
+        and tasks.score_reply(STORY, WRONG) == 0
     )
     assert row["group"] == "story" and row["correct"] == pytest.approx(2 / 4)
     assert row["verified"] == pytest.approx(3 / 4) and row["novel"] == pytest.approx(3 / 4)
@@ -106,7 +106,9 @@ def test_what_a_reply_is_made_to_begin_with_is_part_of_text_and_tokens(policy):
     assert plain and not all(
         reply.ids[: len(start)] == start for reply in plain
     )  # stories were taught without
-    assert all(reply.prompt == tuple(conversation(question(reply.item))) for reply in given)
+    assert all(
+        reply.prompt == tuple(encode_conversation(write_question(reply.item))) for reply in given
+    )
     assert any("</think>" in reply.text for reply in given)  # it goes on from there
     assert max(len(reply.ids) for reply in given) == 11 + len(start)
 
@@ -135,11 +137,13 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
     assert frame["fmt"].tolist() == [float(well_formed(reply.text)) for reply in given]
     lengths = [brevity(len(r.ids), small.REWARDS.shortest, small.REWARDS.longest) for r in given]
     np.testing.assert_allclose(frame["len"], lengths)
-    scores = reward_model([question(r.item) for r in given], [r.text for r in given])
+    scores = reward_model([write_question(r.item) for r in given], [r.text for r in given])
     np.testing.assert_allclose(frame["pref"], scores, atol=1e-6)
     assert frame["reply"].tolist() == [reply.text for reply in given]
-    assert frame["reference"].tolist() == [reply.item.answer for reply in given]
-    assert frame["verified"].tolist() == [tasks.score(reply.item, reply.text) for reply in given]
+    assert frame["reference"].tolist() == [reply.item.reference for reply in given]
+    assert frame["verified"].tolist() == [
+        tasks.score_reply(reply.item, reply.text) for reply in given
+    ]
     assert (
         frame["thinks"].tolist() == ["<think>" in reply.text for reply in given]
         and 0 < frame["thinks"].mean() < 1
@@ -156,7 +160,7 @@ def test_the_reference_is_read_after_the_thought(policy, reward_model):
     )
     before, wanted = (
         encode("<think> a </think> <answer>"),
-        encode(f"{TRANSLATION.answer} </answer>"),
+        encode(f"{TRANSLATION.reference} </answer>"),
     )
     with torch.no_grad():
         log_p = policy(torch.tensor([[2, 5, 9, *before, *wanted]])).logits[0].log_softmax(-1)
@@ -168,7 +172,9 @@ def test_the_reference_is_read_after_the_thought(policy, reward_model):
 def test_they_come_item_by_item_with_what_was_asked(policy):
     given = replies(policy)
     assert [reply.item for reply in given] == [item for item in ITEMS for _ in range(SAMPLES)]
-    assert all(reply.prompt == tuple(conversation(question(reply.item))) for reply in given)
+    assert all(
+        reply.prompt == tuple(encode_conversation(write_question(reply.item))) for reply in given
+    )
     groups = [
         {reply.text for reply in given[i : i + SAMPLES]} for i in range(0, len(given), SAMPLES)
     ]
@@ -177,10 +183,11 @@ def test_they_come_item_by_item_with_what_was_asked(policy):
 
 def test_text_is_what_the_tokens_say_without_the_end(policy):
     given = replies(policy)
-    assert {reply.ids[-1] == token(EOS) for reply in given} == {True, False}
+    assert {reply.ids[-1] == encode_special(EOS) for reply in given} == {True, False}
     for reply in given:
         assert (
-            reply.text == decode([i for i in reply.ids if i != token(EOS)]) and len(reply.ids) <= 11
+            reply.text == decode([i for i in reply.ids if i != encode_special(EOS)])
+            and len(reply.ids) <= 11
         )
 
 

@@ -415,7 +415,7 @@ def test_processes_share_the_limits_of_an_endpoint(place, taught, tmp_path, monk
     (job,) = experiment.make_jobs(settings(), [NAMED["judge"]], place)
     for workers, share in ((3, 3), (None, 7)):
         at_work = experiment.PolicyRun(run_of(job, tmp_path, place, taught, workers))
-        assert at_work._judge_of().client.args[-1] == share
+        assert at_work._judge_of()._open_models.args[5] == share
 
 
 def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, monkeypatch):
@@ -502,7 +502,7 @@ def test_the_reward_model_never_sees_what_a_policy_is_trained_on(
     at_work = experiment.PolicyRun(run_of(job, tmp_path, place, taught))
     compared = reward_model.pairs(Forward(policy), "train", 200, 2, 1.0, 0.0, experiment.REWARD)
     assert len(at_work.taught) == 96 and compared
-    assert not {item.key for item in at_work.taught} & {pair.item.key for pair in compared}
+    assert not {item.id for item in at_work.taught} & {pair.item.id for pair in compared}
     assert [data.category(item) for item in at_work.taught[:3]] == list(data.CATEGORIES)
 
 

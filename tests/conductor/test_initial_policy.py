@@ -14,7 +14,7 @@ from lib.config import StartSettings
 from lib.experiment import artifacts, seeds
 from lib.experiment.harness import JobRun
 from lib.language_models import checkpoints
-from lib.language_models.training.training_data import dialogue, question, tensors
+from lib.language_models.training.training_data import collate, tokenize_dialogue, write_question
 from lib.tasks import arithmetic_chain
 from tests.language_models import tiny
 
@@ -31,7 +31,7 @@ def test_the_declared_share_of_the_replies_in_every_category_is_wrong_and_in_for
     assert all(well_formed(text) for _, text in taught)
     for name in data.CATEGORIES:
         mine = [(item, text) for item, text in taught if data.category(item) == name]
-        wrong = np.mean([tasks.score(item, text) < 1 for item, text in mine])
+        wrong = np.mean([tasks.score_reply(item, text) < 1 for item, text in mine])
         # a chain of zeros is right however it is read, and a few sentences mean the same in either order
         assert abs(wrong - mistakes) < 3 * (0.25 / len(mine)) ** 0.5 + 0.02, name
         thoughts = np.mean(["<think>" in text for _, text in mine])
@@ -42,7 +42,7 @@ def test_mistakes_are_those_of_their_kind():
     rng = seeds.rng("test of mistakes")
     dial = next(i for i in data.draw("dev", 9, categories=["reasoning"]) if i.difficulty == 3)
     thought, answer = initial_policy.mistake(dial, rng)
-    _, *rest = dial.key.removeprefix("chain/").split()
+    _, *rest = dial.id.removeprefix("chain/").split()
     signs = [step.split()[1] for step in thought.split(" ; ")]
     assert (
         sum(a != b for a, b in zip(signs, rest[::2], strict=True)) == 1
@@ -52,24 +52,24 @@ def test_mistakes_are_those_of_their_kind():
         a, sign, b, _, result = step.split()
         assert arithmetic_chain.OPERATIONS[sign](int(a), int(b)) == int(result)
     tale = next(item for item in data.draw("dev", 9, categories=["story"]) if item.difficulty == 2)
-    attempt, ending = tale.answer.split(" . ")
+    attempt, ending = tale.reference.split(" . ")
     assert initial_policy.mistake(tale, rng) == ("", f"{ending} {attempt} .")
     said = data.draw("dev", 1, categories=["translation"])[0]
     thought, answer = initial_policy.mistake(said, rng)
     assert f"Translate : {thought}" == said.prompt and sorted(answer.split()) == sorted(
-        said.answer.split()
+        said.reference.split()
     )
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7])
 def test_no_exam_and_no_prompt_of_the_reward_model_is_seen(seed):
-    seen = {item.key for item, _ in initial_policy.lessons(settings(), seed)}
+    seen = {item.id for item, _ in initial_policy.lessons(settings(), seed)}
     for held in (
         data.draw("dev", 600),
         data.draw("test", 600),
         data.draw("train", 600, part="judge"),
     ):
-        assert not seen & {item.key for item in held}
+        assert not seen & {item.id for item in held}
 
 
 def test_starts_of_two_seeds_differ_and_that_of_one_is_the_same_twice(place, tmp_path):
@@ -103,12 +103,12 @@ def test_a_start_is_another_one_where_its_settings_its_policy_or_the_code_change
 def test_a_policy_learns_what_it_is_taught_by_the_share_of_mistakes(policy):
     """Lessons with nothing but mistakes take the right reply's lead over a mistake (in nats)."""
     item = data.draw("dev", 1, categories=["translation"])[0]
-    wrong = tasks.reply(initial_policy.mistake(item, seeds.rng("any"))[1])
+    wrong = tasks.format_reply(initial_policy.mistake(item, seeds.rng("any"))[1])
     said = [
-        dialogue([*question(item), {"role": "assistant", "content": t}])
-        for t in (tasks.reply(item.answer), wrong)
+        tokenize_dialogue([*write_question(item), {"role": "assistant", "content": t}])
+        for t in (tasks.format_reply(item.reference), wrong)
     ]
-    ids, targets = tensors(said)
+    ids, targets = collate(said)
     ahead = {}
     for mistakes in (0.0, 1.0):
         model = copy.deepcopy(policy)

@@ -11,7 +11,7 @@ from lib.conductor import data, reward_model
 from lib.conductor.reward_model import Pair, PreferenceReward, pairs
 from lib.experiment import artifacts
 from lib.language_models.kv_cache_forward import Forward
-from lib.language_models.training.training_data import dialogue, question
+from lib.language_models.training.training_data import tokenize_dialogue, write_question
 from tests.conductor import small
 
 REPLIES = 3
@@ -36,7 +36,7 @@ def model(taught) -> PreferenceReward:
 def asked(n: int, split: str = "test") -> tuple[list, list[str]]:
     """Prompts as messages and replies of very different lengths."""
     items = data.draw(split, n)
-    return [question(item) for item in items], [
+    return [write_question(item) for item in items], [
         item.solution * (1 + i % 3) for i, item in enumerate(items)
     ]
 
@@ -47,11 +47,11 @@ def asked(n: int, split: str = "test") -> tuple[list, list[str]]:
 def test_the_better_of_a_pair_scores_higher_where_nobody_errs(correct):
     assert len(correct) > 100
     for pair in correct:
-        assert tasks.score(pair.item, pair.better) > tasks.score(pair.item, pair.worse)
+        assert tasks.score_reply(pair.item, pair.better) > tasks.score_reply(pair.item, pair.worse)
 
 
 def test_pairs_are_all_of_one_prompt_and_no_two_are_equal(correct):
-    assert len({(pair.item.key, frozenset((pair.better, pair.worse))) for pair in correct}) == len(
+    assert len({(pair.item.id, frozenset((pair.better, pair.worse))) for pair in correct}) == len(
         correct
     )
     of_prompt = Counter(id(pair.item) for pair in correct)
@@ -100,7 +100,7 @@ def test_a_reply_scores_the_same_alone_and_beside_longer_ones(model):
 def test_what_it_reads_is_the_dialogue_as_the_lab_writes_it(model):
     prompts, replies = asked(4)
     told = [
-        dialogue([*p, {"role": "assistant", "content": r}]).ids
+        tokenize_dialogue([*p, {"role": "assistant", "content": r}]).ids
         for p, r in zip(prompts, replies, strict=True)
     ]
     with torch.no_grad():
@@ -185,7 +185,8 @@ def test_most_scores_are_neither_0_nor_1(taught, forward):
     held = pairs(forward, "dev", 12, 2, 1.0, 0.0, 0)
     scores = torch.tensor(
         model(
-            [question(p.item) for p in held] * 2, [p.better for p in held] + [p.worse for p in held]
+            [write_question(p.item) for p in held] * 2,
+            [p.better for p in held] + [p.worse for p in held],
         )
     )
     assert 0.2 < scores.mean() < 0.8 and scores.std() > 0.05
@@ -194,7 +195,7 @@ def test_most_scores_are_neither_0_nor_1(taught, forward):
 def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
     held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
     counted = reward_model.agreement(PreferenceReward(taught[0]), held, tmp_path / "scale.json")
-    assert counted["pairs"].sum() == len({pair.item.key for pair in held}) < len(held)
+    assert counted["pairs"].sum() == len({pair.item.id for pair in held}) < len(held)
     again = reward_model.agreement(
         PreferenceReward(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s"
     )

@@ -7,11 +7,11 @@ import torch
 
 from lib.conductor import data
 from lib.conductor.rollouts import RolloutFunction
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.tokenizer import EOS
-from lib.language_models.training.training_data import question
+from lib.language_models.training.training_data import write_question
 
-PROMPTS = [question(item) for item in data.draw("train", 4) for _ in range(3)]
+PROMPTS = [write_question(item) for item in data.draw("train", 4) for _ in range(3)]
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,11 @@ def rolled(trainer, seed: int = 0, step: int = 0, temperature: float = 1.0) -> d
 def test_what_trl_needs_is_there(trainer):
     out = rolled(trainer)
     assert out.keys() == {"prompt_ids", "completion_ids", "logprobs"}
-    assert out["prompt_ids"] == [conversation(prompt) for prompt in PROMPTS]
+    assert out["prompt_ids"] == [encode_conversation(prompt) for prompt in PROMPTS]
     for ids, logprobs in zip(out["completion_ids"], out["logprobs"], strict=True):
-        assert len(ids) == len(logprobs) <= 11 and (ids[-1] == token(EOS) or len(ids) == 11)
+        assert len(ids) == len(logprobs) <= 11 and (
+            ids[-1] == encode_special(EOS) or len(ids) == 11
+        )
 
 
 def test_log_probabilities_are_the_policys(trainer, policy):

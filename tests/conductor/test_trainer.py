@@ -16,7 +16,7 @@ from lib.conductor.silence_libraries import quiet
 from lib.conductor.trainer import EXTRA, configuration, last_checkpoint
 from lib.conductor.weighting import Dirichlet, Fixed
 from lib.language_models import checkpoints
-from lib.language_models.chat_template import conversation
+from lib.language_models.chat_template import encode_conversation
 from lib.language_models.tokenizer import encode
 from tests.conductor import small
 from tests.conductor.small import (
@@ -116,7 +116,9 @@ def test_the_log_holds_what_was_said(fixed):
     assert [prompt[-1]["content"] for prompt in recorder.prompts] == [
         ITEMS[i].prompt for i in log["item"]
     ]
-    assert log["tokens_in"].tolist() == [len(conversation(prompt)) for prompt in recorder.prompts]
+    assert log["tokens_in"].tolist() == [
+        len(encode_conversation(prompt)) for prompt in recorder.prompts
+    ]
     assert log["tokens_out"].tolist() == [len(ids) for ids in recorder.ids]
     end = fixed[0]._tokenizer.eos_token_id
     assert log["truncated"].tolist() == [ids[-1] != end for ids in recorder.ids]
@@ -152,9 +154,9 @@ def test_the_first_step_is_read_by_the_policy_that_wrote_it(fixed, policy):
     log, recorder = fixed[0].rollouts[:6], fixed[1]
     items = [ITEMS[i] for i in log["item"]]
     told = [encode(f"{thought(text)} <answer>") for text in recorder.texts[:6]]
-    wanted = [encode(f"{item.answer} </answer>") for item in items]
+    wanted = [encode(f"{item.reference} </answer>") for item in items]
     reading = read(
-        policy, list(map(conversation, recorder.prompts[:6])), recorder.ids[:6], told, wanted
+        policy, list(map(encode_conversation, recorder.prompts[:6])), recorder.ids[:6], told, wanted
     )
     np.testing.assert_allclose(log["ppl"], reading.likelihood, atol=1e-5)
     np.testing.assert_allclose(log["ent"], reading.entropy, atol=1e-5)
@@ -205,7 +207,7 @@ def test_a_triplet_is_state_action_and_advantage_of_a_rollout(layer, place, poli
     ((h, action, advantage),) = weighting.held
     assert action.tolist() == emphasised(made.rollouts).tolist()
     assert advantage.tolist() == pytest.approx(made.rollouts["advantage"].tolist())
-    asked, blank = list(map(conversation, recorder.prompts)), [[1]] * len(recorder.prompts)
+    asked, blank = list(map(encode_conversation, recorder.prompts)), [[1]] * len(recorder.prompts)
     assert torch.allclose(h, read(policy, asked, recorder.ids, blank, blank, layer).h, atol=1e-5)
 
 

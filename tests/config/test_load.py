@@ -391,11 +391,41 @@ def command(*arguments: str, cwd=ROOT, **environment: str) -> subprocess.Complet
 def test_the_command_writes_the_profile_of_the_environment_beside_that_of_full_runs(tmp_path):
     out = tmp_path / "made/settings.json"
     assert command("--out", str(out), PROFILE="smoke").returncode == 0
-    settings = config.load("smoke").model_dump() | {"full": config.load("full").model_dump()}
-    assert json.loads(out.read_text()) == json.loads(json.dumps(settings))
+    written = json.loads(out.read_text())
+    assert set(written) - {"full", "llm_of"} == set(config.load("smoke").model_dump())
+    for name, params in (("smoke", config.load("smoke")), ("full", config.load("full"))):
+        content = written if name == "smoke" else written["full"]
+        expected = json.loads(json.dumps(params.model_dump()))
+        assert {section: content[section] for section in expected} == expected
+        assert set(content["llm_of"]) == set(params.models_by_section)
 
 
 def test_the_command_ends_with_a_sentence_not_a_traceback(tmp_path):
     ended = command("--out", str(tmp_path / "s.json"), PROFILE="tiny")
     assert ended.returncode == 1 and not (tmp_path / "s.json").exists()
     assert ended.stderr == "error: profile: must be one of smoke, laptop, full, paper, got 'tiny'\n"
+
+
+def test_a_lesson_depends_on_the_models_that_its_section_names_and_on_no_other():
+    """Another line under llm.models makes no lesson stale that does not name it."""
+    params = config.load("smoke")
+    endpoint = params.llm.models["scripted-large"].model_dump() | {
+        "backend": "endpoint",
+        "base_url": "https://example.org/v1",
+        "model": "m",
+    }
+    changed = config.settings(profile="smoke", llm={"models": {"claude": endpoint}})
+    assert "claude" in changed.llm.models
+    for section in params.models_by_section:
+        assert changed.select_models(section) == params.select_models(section)
+    named = config.settings(
+        profile="smoke", llm={"models": {"claude": endpoint}}, conductor={"judge": "claude"}
+    )
+    assert set(named.select_models("conductor")["models"]) == {"claude"}
+    assert named.select_models("tools") == params.select_models("tools")
+
+
+def test_a_page_shows_of_the_models_those_that_its_sections_name():
+    shown = config.load("smoke").show("llm", "conductor")
+    assert set(shown) == {"llm", "conductor"}
+    assert set(shown["llm"]["models"]) == {config.load("smoke").conductor.judge}

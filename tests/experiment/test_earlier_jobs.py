@@ -68,6 +68,32 @@ def test_finished_jobs_are_found_under_todays_settings_with_todays_columns(place
     check(place)
 
 
+def square(job, folder, progress):
+    """A table in whose today's columns an earlier name has another meaning."""
+    rollouts = pd.DataFrame({"group": ["chain"], "rollout_group": [3], "correct": [1.0]})
+    artifacts.write_parquet(folder / "rollouts.parquet", rollouts)
+    return job.settings["n"] ** 2
+
+
+def test_jobs_that_ran_before_the_pipeline_first_did_are_none_of_an_earlier_version(
+    tmp_path, monkeypatch
+):
+    runs = tmp_path / "runs"
+    monkeypatch.setattr(earlier_jobs, "RUNS", runs)
+    for n in (2, 3):  # the second finds the mark of the first
+        sweep.run(square, [Job(f"job {n}", {"n": n})], runs / "toolorchestra", workers=1)
+    files = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()}
+    assert migrate(tmp_path) == 0
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()} == files
+
+
+def test_a_sweep_does_not_hide_the_jobs_of_an_earlier_version(place, monkeypatch):
+    monkeypatch.setattr(earlier_jobs, "RUNS", place / "runs")
+    sweep.run(square, [Job("job", {"n": 2})], place / "runs/other", workers=1)
+    assert migrate(place) == 2
+    check(place)
+
+
 @pytest.mark.parametrize("call", range(9))
 def test_killed_anywhere_it_goes_on(place, monkeypatch, call):
     """Every write and every renaming of a folder may be the last thing that happened."""

@@ -173,3 +173,20 @@ def test_the_rows_of_a_test_say_under_which_conditions_it_was_made():
     rows = run_tests(tests, run_test)
     assert rows["style"].tolist() == ["soft", "soft", "hard", "hard"]
     assert rows["reward"].tolist() == rows["temperature"].tolist()
+
+
+def test_costs_are_announced_before_the_first_job_and_not_where_all_are_finished(tmp_path, capsys):
+    context = RunContext.without_models(tmp_path, workers=1)
+    run_stages(make_stages(), context, announcement="At most 5 calls")
+    assert capsys.readouterr().err.count("At most 5 calls") == 1
+    run_stages(make_stages(), context, announcement="At most 5 calls")
+    assert capsys.readouterr().err == ""
+
+
+def test_an_announcement_reaches_the_runner_and_no_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BENCH_PROGRESS", str(tmp_path / "report.json"))
+    context = RunContext.without_models(tmp_path / "runs", workers=1)
+    run_stages(make_stages(), context, announcement="At most 5 calls")
+    assert (tmp_path / "report.json.reasons").read_text() == "At most 5 calls\n"
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -25,6 +26,7 @@ from lib.experiment.sweep import Job
 WORK = """
 import os, time
 from pathlib import Path
+from types import SimpleNamespace
 
 def count(job, folder, progress):
     with open(job.settings["log"], "a") as log:
@@ -208,6 +210,22 @@ def test_who_starts_a_command_by_hand_reads_lines(tmp_path, count, monkeypatch, 
     monkeypatch.setenv("BENCH_PROGRESS", sweep.STDERR)
     sweep.run(count, make_jobs(tmp_path, 2), tmp_path / "runs", workers=1, label="counting")
     assert re.match(r"counting: \d\.\d of 2, 0 s\n", capfd.readouterr().err)
+
+
+def test_who_runs_a_cell_of_a_notebook_reads_one_line_that_keeps_up(
+    tmp_path, count, monkeypatch, capsys
+):
+    monkeypatch.delenv("BENCH_PROGRESS", raising=False)
+    sweep.run(count, make_jobs(tmp_path, 2), tmp_path / "runs", workers=1, label="counting")
+    assert capsys.readouterr().out == ""  # nobody looks
+    jupyter = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel="of a notebook"))
+    monkeypatch.setitem(sys.modules, "IPython", jupyter)
+    sweep.run(count, make_jobs(tmp_path, 2), tmp_path / "others", workers=1, label="counting")
+    printed = capsys.readouterr().out
+    lines = printed.removesuffix("\n").split("\r")
+    assert lines[0] == "" and printed.count("\n") == 1
+    assert re.fullmatch(r"counting: \d\.\d of 2, 0 s *", lines[1])
+    assert lines[-1].startswith("counting: 2.0 of 2, ")
 
 
 def test_the_runner_is_told_how_far_a_sweep_is(tmp_path, count, monkeypatch):

@@ -16,9 +16,9 @@ from lib.agent_configuration.variants import NAMED
 from lib.config import ConfigurationSettings, LLMSettings, Params
 from lib.experiment import artifacts, sweep
 from lib.experiment.harness import run_job
-from lib.language_models import checkpoints, in_process_client
-from lib.language_models.reply_cache import Memory
+from lib.language_models import checkpoints, lab_model
 from lib.language_models.training import released_weights
+from lib.llm.reply_store import ReplyStore
 from tests.golden import SmallJob
 
 SHOWN = 8  # episodes whose numbers are kept one by one
@@ -156,7 +156,7 @@ def ask_anew(work: Callable) -> Callable:
 
     @wraps(work)
     def work_without_memory(*arguments: Any) -> Any:
-        with mock.patch.object(in_process_client, "store", lambda: Memory(None)):
+        with mock.patch.object(lab_model, "open_shared_store", lambda: ReplyStore(None)):
             return work(*arguments)
 
     return work_without_memory

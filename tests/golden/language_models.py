@@ -13,18 +13,18 @@ from tests.golden import SmallJob
 from tests.language_models import tiny
 
 MIXTURE = [
-    config.Course(family="chain", difficulties=[1, 2], skin="plain"),
-    config.Course(family="chain", difficulties=[1, 2], style="brief"),
-    config.Course(family="facts", difficulties=[1, 2], skin="plain", style="agent"),
-    config.Course(family="mixed", difficulties=[1, 2], style="team"),
-    config.Course(family=decision_traces.FAMILY, difficulties=[2, 3]),
+    config.MixtureComponent(family="chain", difficulties=[1, 2], skin="plain"),
+    config.MixtureComponent(family="chain", difficulties=[1, 2], style="brief"),
+    config.MixtureComponent(family="facts", difficulties=[1, 2], skin="plain", style="agent"),
+    config.MixtureComponent(family="mixed", difficulties=[1, 2], style="team"),
+    config.MixtureComponent(family=decision_traces.FAMILY, difficulties=[2, 3]),
 ]
 
 
 def small_jobs(folder: Path) -> list[SmallJob]:
     """A training of a few updates, and the measurement of the trained model."""
     settings = make_settings()
-    training_job = build.make_training_job(settings, "m", ships=False)
+    training_job = build.make_training_job(settings, "m", use_released=False)
     if not (training_job.folder(folder) / "model").exists():
         sweep.run(build.make_model, [training_job], folder, workers=1)
     measuring_job = model_cards.make_measuring_job(settings, "m", training_job)

@@ -14,7 +14,7 @@ from lib.config import Params
 from lib.experiment import artifacts, sweep
 from lib.experiment.harness import JobRun, run_job
 from lib.experiment.run_context import RunContext
-from lib.llm.client_factory import finish
+from lib.llm.event_loop import run_coroutine
 from lib.orchestration import decision_benchmark, experiment, llm_judge, prompted_experiment
 from lib.orchestration.decision_context import Rational
 from lib.orchestration.variants import Method
@@ -102,12 +102,12 @@ def _decide_and_judge(
     record = artifacts.read_parquet(folder / "record.parquet")
 
     async def ask() -> pd.DataFrame:
-        async with prompted_experiment.make_client(
-            context.llm, 1, context.runs, context.cassettes
-        ) as client:
-            return await llm_judge.judge(client, MODEL, record, settings.education)
+        async with prompted_experiment.open_lesson_models(
+            context.llm, [MODEL], 1, context.runs, context.cassettes
+        ) as models:
+            return await llm_judge.judge(models[MODEL], record, settings.education)
 
-    artifacts.write_parquet(folder / "judged.parquet", finish(ask()))
+    artifacts.write_parquet(folder / "judged.parquet", run_coroutine(ask()))
     return result
 
 

@@ -18,16 +18,13 @@ from threadpoolctl import threadpool_limits
 
 from lib.config import ROOT
 from lib.experiment import artifacts
-from lib.language_models import in_process_client, reply_cache
+from lib.language_models import lab_model
 from tests.golden import SmallJob
 
 FOLDER = Path(__file__).parent
 SIGNIFICANT_DIGITS = 4
 MAX_FUNCTIONS = 20  # named in a message
 LIB = str(ROOT / "lib")
-OPENING = {
-    ("lib/llm/scripted/__init__.py", "transport")
-}  # a client opens scripted models before any is asked
 
 
 def processor() -> str:
@@ -35,12 +32,26 @@ def processor() -> str:
 
     Intel's and AMD's AVX-512 sum in another order, since MKL takes another path on each.
     """
-    vendor = platform.machine()
-    cpu_info = Path("/proc/cpuinfo")
-    if cpu_info.exists():
-        match = re.search(r"^vendor_id\s*:\s*(\S+)", cpu_info.read_text(), re.MULTILINE)
-        vendor = match[1] if match else vendor
+    vendor = _read_cpu_field("vendor_id") or platform.machine()
     return f"{torch.backends.cpu.get_cpu_capability()} {vendor}"
+
+
+def processor_model() -> str:
+    """The class with family and model: few jobs hang on the very last digit, and differ between models of a class."""
+    return f"{processor()} {_read_cpu_field('cpu family')}.{_read_cpu_field('model')}"
+
+
+def select_results(results: dict[str, Any]) -> dict[str, Any] | None:
+    """What was recorded on this model of processors, else on its class; None where nothing was."""
+    return results.get(processor_model(), results.get(processor()))
+
+
+def _read_cpu_field(name: str) -> str:
+    cpu_info = Path("/proc/cpuinfo")
+    if not cpu_info.exists():
+        return ""
+    match = re.search(rf"^{name}\s*:\s*(\S+)", cpu_info.read_text(), re.MULTILINE)
+    return match[1] if match else ""
 
 
 def make_small_jobs(system: str, folder: Path) -> list[SmallJob]:
@@ -100,9 +111,9 @@ def run_small_job(small_job: SmallJob, folder: Path) -> tuple[dict[str, Any], se
 
 def forget_replies() -> None:
     """Have every reply of a language model computed: a remembered one would hide a changed number."""
-    os.environ[reply_cache.SWITCH] = "off"
-    in_process_client.store.cache_clear()
-    in_process_client._models.cache_clear()
+    os.environ[lab_model.SWITCH] = "off"
+    lab_model.open_shared_store.cache_clear()
+    lab_model.load_lab_models.cache_clear()
 
 
 def round_numbers(value: Any) -> Any:
@@ -145,7 +156,11 @@ def record(system: str, measured: Sequence[dict[str, Any]]) -> Path:
             )
         ]
         others = same_jobs[0]["results"] if same_jobs else {}
-        jobs.append(now | {"results": others | {processor(): now["results"]}})
+        # A model that differs from its class is recorded beside it.
+        of_class = others.get(processor(), now["results"])
+        is_other = of_class != _as_json(now["results"])
+        key = processor_model() if is_other and processor() in others else processor()
+        jobs.append(now | {"results": others | {key: now["results"]}})
     return artifacts.write_json(path, {"jobs": jobs}).relative_to(ROOT)
 
 
@@ -176,7 +191,7 @@ def compare(
         }
         label = f"{system}, {before['label']}"
         # Another class of processors may give other numbers: there only settings and VERSIONs are compared.
-        before = before | {"results": before["results"].get(processor(), now["results"])}
+        before = before | {"results": select_results(before["results"]) or now["results"]}
         if now["settings"] != before["settings"]:
             names = [
                 name
@@ -254,7 +269,7 @@ def _describe(code: CodeType) -> str:
 
 def executed_modules(executed: set[CodeType]) -> list[str]:
     """Dotted names of the modules that the code stands in, but for functions that only open connections."""
-    paths = {Path(_path(code)) for code in executed if (_path(code), code.co_name) not in OPENING}
+    paths = {Path(_path(code)) for code in executed}
     names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths}
     return sorted(names)
 

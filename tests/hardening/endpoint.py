@@ -1,4 +1,4 @@
-"""An endpoint in this process, where the client would open connections, that does what a function says."""
+"""A server in this process, where an endpoint would open connections, that does what a function says."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -6,17 +6,26 @@ from unittest import mock
 
 import httpx2
 
+from lib.llm.chat_model import Reply
+from lib.llm.failure_policy import FailureWatch
+
 Act = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
 
 def answer(body: bytes, status: int = 200, **headers: str) -> httpx2.Response:
-    """A response as it comes from a connection: unread. headers: with _ for -."""
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
-    return httpx2.Response(status, headers=told, stream=httpx2.ByteStream(body))
+    """A response as it comes from a connection: unread.
+
+    Args:
+        body: Its bytes.
+        status: Of HTTP.
+        headers: With _ for -.
+    """
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx2.Response(status, headers=fields, stream=httpx2.ByteStream(body))
 
 
-class Endpoint(httpx2.AsyncBaseTransport):
-    """act: what a request is answered by; what it raises, the connection does."""
+class FunctionTransport(httpx2.AsyncBaseTransport):
+    """Requests are answered by `act`; what it raises, the connection raises."""
 
     def __init__(self, act: Act) -> None:
         self.act = act
@@ -27,13 +36,20 @@ class Endpoint(httpx2.AsyncBaseTransport):
 
 @contextmanager
 def served(act: Act) -> Iterator[None]:
-    """Every connection that a client opens leads to this endpoint, and nobody waits between attempts."""
+    """Every connection that an endpoint opens leads to this function, and nobody waits between attempts."""
 
-    async def at_once(_seconds: float) -> None:
+    async def wait_not(seconds: float) -> None:
         return None
 
     with (
-        mock.patch("httpx2.AsyncHTTPTransport", lambda **_: Endpoint(act)),
-        mock.patch("openai._base_client.anyio.sleep", at_once),
+        mock.patch("httpx2.AsyncHTTPTransport", lambda **_: FunctionTransport(act)),
+        mock.patch("lib.llm.endpoint.wait", wait_not),
     ):
         yield
+
+
+class PatientWatch(FailureWatch):
+    """Counts failures and ends no run, so that whatever comes after them is tried too."""
+
+    def add(self, reply: Reply) -> None:
+        self.counts.add(reply)

@@ -22,8 +22,8 @@ from lib.config import ROOT
 from lib.envs import question_bank
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
-from lib.language_models.tokenizer import tokenizer
-from lib.llm.replay_cache import Cassette
+from lib.language_models.tokenizer import get_tokenizer
+from lib.llm.reply_store import Recording
 from lib.policy_zoo import policies
 from lib.policy_zoo.networks import Mlp, initial
 from lib.recorded_outcomes import tables
@@ -119,7 +119,7 @@ CONFIG = {
     "num_attention_heads": 2,
     "intermediate_size": 32,
     "max_position_embeddings": 256,
-    "vocab_size": len(tokenizer()),
+    "vocab_size": len(get_tokenizer()),
     "model_type": "llama",
     "tie_word_embeddings": True,
 }
@@ -340,7 +340,7 @@ READERS = {
     "card": Reader(
         "lab/card.json", _model, checkpoints.load_all, takes=("an empty object", "UTF-16")
     ),
-    "cassette": Reader("c.jsonl", _text("c.jsonl", REPLY), lambda f: Cassette(f, "c", "replay")),
+    "cassette": Reader("c.jsonl", _text("c.jsonl", REPLY), lambda f: Recording(f, "c", "replay")),
     "claims": Reader(
         "claims.yaml",
         lambda f: shutil.copy(ROOT / "data/claims/claims.yaml", f),
@@ -362,7 +362,7 @@ READERS = {
     "settings": Reader(
         "data/settings.json",
         _text("data/settings.json", '{"zoo": {}}'),
-        lambda f: dvc_stage.parameters(dvc_stage.LessonStage("x", ("zoo",), ()), f),
+        lambda f: dvc_stage.parameters(dvc_stage.LessonStage("x", ("zoo",), (), ()), f),
         takes=("UTF-16",),
         own={"no section": b'{"z": 1}'},
     ),

@@ -28,12 +28,12 @@ import httpx2
 import numpy as np
 
 from lib.experiment import seeds
-from lib.llm.client import Client, Reply
+from lib.llm.chat_model import ChatRequest, Reply
 from lib.llm.cost_ledger import BudgetExceeded
-from lib.llm.errors import ReplyError
+from lib.llm.endpoint import Endpoint
 from lib.llm.spending_limit import SpendingLimit
-from tests.hardening.endpoint import answer, served
-from tests.llm.server import completion, settings
+from tests.hardening.endpoint import PatientWatch, answer, served
+from tests.llm.server import completion, settings_of
 
 SITUATIONS = 2_000  # of one process
 SHARED = 100  # of two processes, every second one with a kill
@@ -58,7 +58,11 @@ _EPS = 1e-9
 
 @dataclass(frozen=True)
 class Situation:
-    """One run against one purse. room: the limit, in calls; coarse, dense: bytes of a token that was read, written."""
+    """One run against one purse.
+
+    room: the limit, in calls; coarse, dense: bytes of a token that was read, written; hidden: tokens of reasoning that
+    a reply may be billed beyond max_tokens, as the settings say.
+    """
 
     number: int
     lanes: int
@@ -74,6 +78,7 @@ class Situation:
     script: str
     coarse: float
     dense: float
+    hidden: int
 
     @property
     def exact(self) -> bool:
@@ -99,7 +104,8 @@ class Situation:
         size = (
             len(json.dumps([self.messages(2), self.offered()], ensure_ascii=False).encode()) + 100
         )
-        return self.room * (size * self.price_in + self.max_tokens * self.price_out)
+        most_tokens = self.max_tokens + self.hidden
+        return self.room * (size * self.price_in + most_tokens * self.price_out)
 
 
 def drawn(number: int) -> Situation:
@@ -113,7 +119,7 @@ def drawn(number: int) -> Situation:
         TROUBLES if keeps else sorted(SURE)
     )  # what is charged beyond the limit and never told, nobody can know
     troubled = rng.random() < 0.4
-    return Situation(
+    situation = Situation(
         number=number,
         lanes=lanes,
         calls=int(rng.integers(3, 8)) if lanes < 8 else lanes + 6,
@@ -128,7 +134,13 @@ def drawn(number: int) -> Situation:
         script=str(rng.choice(SCRIPTS)),
         coarse=float(rng.uniform(1, 5)),
         dense=float(rng.uniform(1, 6)),
+        hidden=0,
     )
+    if (
+        situation.usage == "correct" and rng.random() < 0.3
+    ):  # nobody knows of tokens that are not told
+        return replace(situation, hidden=int(rng.integers(1, 5_000)))
+    return situation
 
 
 @dataclass
@@ -147,7 +159,7 @@ class Books:
         s, sent = self.situation, len(await request.aread())
         told = json.loads(request.content)
         ticket = len(self.most) + len(self.bills) + int(self.rng.integers(2**40))
-        self.most[ticket] = sent * s.price_in + told["max_tokens"] * s.price_out
+        self.most[ticket] = sent * s.price_in + (told["max_tokens"] + s.hidden) * s.price_out
         try:
             if s.keeps and sum(self.bills) + sum(self.most.values()) > s.limit + _EPS:
                 self.refused += 1
@@ -157,7 +169,7 @@ class Books:
             )
             if trouble in SURE:
                 return _failure(trouble, request)
-            read, wrote = self._tokens(sent, told["max_tokens"])
+            read, wrote = self._tokens(sent, told["max_tokens"] + s.hidden)
             bill = read * s.price_in + wrote * s.price_out
             self.bills.append(bill)
             self.most[ticket] = 0.0
@@ -179,7 +191,8 @@ class Books:
         self, trouble: str, read: int, wrote: int, request: httpx2.Request
     ) -> httpx2.Response:
         s, unit = self.situation, self.situation.script
-        text = unit * math.ceil(wrote * s.dense / len(unit.encode()))
+        visible = wrote if not s.hidden else min(wrote, s.max_tokens)
+        text = unit * math.ceil(visible * s.dense / len(unit.encode()))
         usage = {
             "correct": {"prompt_tokens": read, "completion_tokens": wrote},
             "missing": None,
@@ -209,33 +222,40 @@ def _failure(trouble: str, request: httpx2.Request) -> httpx2.Response:
     )
 
 
-def play(s: Situation, purse: SpendingLimit, books: Books) -> int:
-    """All calls of a situation; returns how many ended in anything but a reply, a typed error or the hard stop."""
-    late = bool({"late", "cancelled"} & set(s.troubles))
-    about = {
+def play(s: Situation, limit: SpendingLimit, books: Books) -> int:
+    """Make all calls of a situation.
+
+    Returns:
+        How many ended in anything but a reply, the hard stop or the caller's own end of patience.
+    """
+    is_late = bool({"late", "cancelled"} & set(s.troubles))
+    changes = {
         "price_in": s.price_in,
         "price_out": s.price_out,
         "max_tokens": s.max_tokens,
+        "reasoning_tokens": s.hidden,
         "concurrency": s.lanes,
+        "api_key_env": None,
+        "timeout": 0.4 if is_late else 60.0,
+        "retries": 1,
     }
 
-    async def one(client: Client, call: int) -> Reply:
-        asked = client.chat("mine", s.messages(call), seed=call, tools=s.offered())
-        patience = 0.2 if "cancelled" in s.troubles and call % 3 == 0 else None
-        return await asyncio.wait_for(asked, patience)
+    async def call_model(model: Endpoint, number: int) -> Reply:
+        request = ChatRequest(s.messages(number), tools=s.offered() or (), seed=number)
+        is_cancelled = "cancelled" in s.troubles and number % 3 == 0
+        return await asyncio.wait_for(model.reply_to(request), 0.2 if is_cancelled else None)
 
-    async def together() -> list:
-        limits = settings(api_key_env=None, timeout=0.4 if late else 60.0, retries=1, **about)
-        async with Client(limits, purse=purse) as client:
-            return await asyncio.gather(
-                *(one(client, call) for call in range(s.calls)), return_exceptions=True
-            )
+    async def call_together() -> list:
+        settings = settings_of(**changes)
+        watch = PatientWatch("mine")
+        async with Endpoint("mine", settings, spending_limit=limit, watch=watch) as model:
+            calls = [call_model(model, number) for number in range(s.calls)]
+            return await asyncio.gather(*calls, return_exceptions=True)
 
     with served(books.act):
-        results = asyncio.run(together())
-    return sum(
-        not isinstance(each, Reply | ReplyError | BudgetExceeded | TimeoutError) for each in results
-    )
+        results = asyncio.run(call_together())
+    expected = (Reply, BudgetExceeded, TimeoutError)
+    return sum(not isinstance(result, expected) for result in results)
 
 
 def judged(s: Situation, spent: float, largest: float, booked: float, lanes: int) -> Counter:

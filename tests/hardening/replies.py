@@ -1,9 +1,8 @@
 """Hostile bodies and texts through every road that reads a reply.
 
-A body is answered to the client as an endpoint would; a text is what a model writes, as its words and as the
-arguments of a tool call. The roads are those of the lessons: an orchestrator's decision, a judge's scores, the
-conductor's judge, an expert of a controller, a prompted orchestrator at its desk, a prompted configuration, an agent
-with its tools, a writer of tasks.
+A body is what a server sends; a text is what a model writes, as its words and as the arguments of a tool call. The
+roads are those of the lessons: an orchestrator's decision, a judge's scores, the conductor's judge, an expert of a
+controller, a prompted orchestrator at its desk, a prompted configuration, an agent with its tools, a writer of tasks.
 
     uncaught    a road ended in anything but a reply, a typed error or its declared fallback
     lost        a decision, vote or answer that is none, or that no file and no next request can hold
@@ -19,31 +18,37 @@ import logging
 import resource
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from typing import Any
 
 import httpx2
 
 from lib.agent_configuration import prompted_baseline
-from lib.agent_configuration.agent_models import EndpointAgentModel, answer_of
+from lib.agent_configuration.agent_models import ChatAgentModel, answer_call
 from lib.agent_configuration.search import BASE
 from lib.conductor.llm_judge import JudgeReward, majority
-from lib.config import LLMSettings
-from lib.llm.client import Client, Reply
-from lib.llm.errors import ReplyError
-from lib.llm.transport import LARGEST, InProcess, completion
+from lib.language_models import tool_call_formats
+from lib.llm.chat_completion import make_completion
+from lib.llm.chat_model import ChatModel, ChatRequest
+from lib.llm.endpoint import Endpoint
+from lib.llm.errors import InfrastructureError
+from lib.llm.open_models import ChatModels
+from lib.llm.safe_transport import LARGEST_BODY
+from lib.llm.scripted_model import ScriptedModel
 from lib.orchestration.decisions import OrchestrationEpisode
-from lib.orchestration.llm_judge import CRITERIA, _scored
+from lib.orchestration.llm_judge import CRITERIA, _score_episode
 from lib.orchestration.orchestrators import Orchestrator
 from lib.rl import call_protocol
-from lib.rl.expert_pool import Pool, Query
+from lib.rl.expert_pool import ExpertPool, ExpertQuery
 from lib.tasks.synthesis import llm_writer
 from tests.agent_configuration.small import toolbox
-from tests.hardening.endpoint import answer, served
+from tests.hardening.endpoint import PatientWatch, answer, served
 from tests.llm.server import completion as scripted
-from tests.llm.server import settings
+from tests.llm.server import settings_of
+from tests.llm.stub_model import StubModel
 from tests.orchestration import zoo
 from tests.tool_orchestration.test_prompted_baseline import FACT, given, played, says
 
@@ -53,7 +58,7 @@ GOOD = '{"reasoning": "gaps are open", "policy": "SO-d2"}'
 TOOLS = {
     name: tool for name, tool in toolbox().items() if name != "python"
 }  # its sandbox is another section's
-Road = Callable[[Client, str], Awaitable[Any] | Any]
+Road = Callable[[ChatModel], Awaitable[Any]]
 
 
 # What comes ---------------------------------------------------------------------------------------
@@ -139,7 +144,7 @@ def bodies() -> list[tuple[bytes, dict[str, str]]]:
     plain += [
         b"[" * 200_000,
         b'{"choices":' * 50_000,
-        b"{" + b" " * LARGEST,
+        b"{" + b" " * LARGEST_BODY,
         b"\xff\xfe" + whole,
         b"\xef\xbb\xbf" + whole,
     ]
@@ -184,7 +189,7 @@ def bodies() -> list[tuple[bytes, dict[str, str]]]:
         "model",
     )
     plain += [json.dumps(_placed(spot, value)).encode() for spot, value in product(spots, odd)]
-    packed = [gzip.compress(b" " * 30 * LARGEST), gzip.compress(whole)[:-8], whole]
+    packed = [gzip.compress(b" " * 30 * LARGEST_BODY), gzip.compress(whole)[:-8], whole]
     return [(body, {}) for body in plain] + [
         (body, {"content_encoding": "gzip"}) for body in packed
     ]
@@ -218,129 +223,117 @@ def _placed(spot: str, value: Any) -> dict[str, Any]:
 # Where it goes ------------------------------------------------------------------------------------
 
 
-async def decided(client: Client, kind: str) -> None:
-    """A decision of an orchestrator: one of the policies, whatever was said."""
+async def decide(model: ChatModel, kind: str) -> None:
+    """A decision of an orchestrator: one of the policies, whatever the model writes."""
     world = zoo.world("education")
-    asked = zoo.SMOKE.orchestration
-    one = Orchestrator(
-        kind, "mine", client, asked, zoo.cards("education"), zoo.SMOKE.education.topic
-    )
-    decision = await one.decide(OrchestrationEpisode(world))
+    settings = zoo.SMOKE.orchestration
+    topic = zoo.SMOKE.education.topic
+    orchestrator = Orchestrator(kind, model, settings, zoo.cards("education"), topic)
+    decision = await orchestrator.decide(OrchestrationEpisode(world))
     assert decision.policy in world.menu.names
     decision.reasoning.encode()
 
 
-async def scored(client: Client) -> None:
+async def score_episode(model: ChatModel) -> None:
     """What the judge of orchestrators makes of an episode: scores, or none at all."""
-    told = await _scored(client, "mine", [{"role": "user", "content": "How good was it?"}])
-    found = [told[name] for name in CRITERIA]
-    assert all(value != value for value in found) or all(0 <= value <= 100 for value in found)
+    row = await _score_episode(model, [{"role": "user", "content": "How good was it?"}])
+    scores = [row[name] for name in CRITERIA]
+    is_lost = all(score != score for score in scores)
+    assert is_lost or all(0 <= score <= 100 for score in scores)
 
 
-async def graded(client: Client) -> None:
-    """A grade of the conductor's judge."""
-    grade = await JudgeReward(lambda: client, "mine")._grade(
-        client, "1 + 1 = ?", "<answer> 2 </answer>", "2"
-    )
-    assert 0 <= grade <= 1
+async def grade(model: ChatModel) -> None:
+    """A grade of the conductor's judge, or none."""
+    judge = JudgeReward(lambda: ChatModels({"mine": model}), "mine")
+    score = await judge._grade(model, "1 + 1 = ?", "<answer> 2 </answer>", "2")
+    assert score is None or 0 <= score <= 1
 
 
-async def configured(client: Client) -> None:
-    """A configuration by a prompted model, or the declared one in its place."""
-    made, failed = await prompted_baseline.choose(client, "mine", [FACT], [])
-    assert failed == [0.0] or made == [BASE]
+async def choose_configuration(model: ChatModel) -> None:
+    """A configuration by a prompted model, the declared one in its place, or a run that ends by name."""
+    try:
+        configurations, is_fallback = await prompted_baseline.choose(model, [FACT], [])
+    except InfrastructureError:
+        return
+    assert is_fallback == [0.0] or configurations == [BASE]
 
 
-async def spoken(client: Client) -> None:
-    """A turn of an agent, its call of each tool, and the next turn, which is told all of it."""
-    speaker = EndpointAgentModel(client, "mine", 0.0, 1.0)
-    told = [{"role": "user", "content": "1 + 1 = ?"}]
-    said = await speaker.say(told, TOOLS, 50, 0)
-    if said.call is not None:
-        results = [answer_of(tool, said.call[1], speaker, "") for tool in TOOLS.values()]
-        note = speaker.worded(said.call[1]) + "".join(results)
+async def take_turns(model: ChatModel) -> None:
+    """A turn of an agent, its call of each tool, and the next turn, which reads all of it."""
+    agent = ChatAgentModel(model, 0.0, 1.0)
+    messages = [{"role": "user", "content": "1 + 1 = ?"}]
+    reply = await agent.take_turn(messages, TOOLS, 50, 0)
+    if reply.tool_calls:
+        arguments = reply.tool_calls[0].arguments
+        results = [answer_call(tool, arguments, agent, "") for tool in TOOLS.values()]
+        note = agent.describe_arguments(arguments) + "".join(results)
         note.encode()
-        await speaker.say([*told, *speaker.exchange(said, note)], TOOLS, 50, 1)
+        await agent.take_turn([*messages, *agent.write_exchange(reply, note)], TOOLS, 50, 1)
 
 
-def heard(client: Callable[[], Client]) -> None:
-    """What a controller hears of an expert."""
-    with Pool(client, {"expert": "mine"}, 0.0) as pool:
-        (reply,) = pool.ask([Query("expert", "1 + 1 = ?")])
-        call_protocol.heard(reply.text).encode()
+def ask_expert(model: ChatModel) -> None:
+    """What a controller reads of an expert."""
+    with ExpertPool(ChatModels({"mine": model}), {"expert": "mine"}, 0.0) as pool:
+        (reply,) = pool.ask([ExpertQuery("expert", "1 + 1 = ?")])
+        call_protocol.clean_reply(reply.text).encode()
 
 
-def at_desk(text: str) -> None:
+def use_tools(text: str) -> None:
     """An episode of a prompted orchestrator whose every word, or call, is this."""
-    for turn in (
+    turns = (
         says(text),
         says("", ("search", text)),
         says("", ("calculator", text)),
         says("", (text or "x", "{}")),
-    ):
-        episode, _ = played(given(FACT, "search", "calculator"), turn, says("<answer> 2 </answer>"))
+    )
+    for turn in turns:
+        assignment = given(FACT, "search", "calculator")
+        episode, _ = played(assignment, turn, says("<answer> 2 </answer>"))
         assert episode.done and episode.correct in (0.0, 1.0)
 
 
-def elsewhere(text: str) -> None:
+def read_alone(text: str) -> None:
     """Readers that are handed a text alone."""
     call_protocol.parse(text, ("mini",))
-    llm_writer._read(text)
-    graders = (lambda: _Saying(text)), "mine", ["q"], ["r"], ["a"]
-    assert {majority(*graders)[0], majority(*graders, ["b"])[0]} <= {True, False, None}
+    llm_writer.read_json(text)
+    tool_call_formats.parse_tool_calls(text, TOOLS)
+    open_judge = StubModel(text, name="mine").open
+    judged = open_judge, "mine", ["q"], ["r"], ["a"]
+    assert {majority(*judged)[0], majority(*judged, ["b"])[0]} <= {True, False, None}
 
 
-class _Saying:
-    """A client that says one thing; opens itself."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    async def __aenter__(self) -> _Saying:
-        return self
-
-    async def __aexit__(self, *exc) -> None:
-        return None
-
-    async def chat(self, *_, **__) -> Reply:
-        return Reply(self.text, 1, 1, 0.0, 0.0, "stop", "mine", "lab")
-
-
-async def answered(client: Client) -> None:
-    """The client alone."""
-    try:
-        reply = await client.chat("mine", [{"role": "user", "content": "1 + 1 = ?"}])
-        reply.text.encode()
-    except ReplyError as error:
-        (error.text + str(error)).encode()
+async def reply_alone(model: ChatModel) -> None:
+    """The model alone: text, calls and failure can all stand in a file."""
+    reply = await model.reply_to(ChatRequest([{"role": "user", "content": "1 + 1 = ?"}]))
+    parts = [reply.text, reply.finish_reason, json.dumps(dict(reply.message), ensure_ascii=False)]
+    parts += [f"{call.id} {call.name} {call.arguments}" for call in reply.tool_calls]
+    if reply.failure is not None:
+        parts.append(reply.failure.detail)
+    "".join(parts).encode()
 
 
 ROADS = (
-    answered,
-    scored,
-    graded,
-    configured,
-    spoken,
-    *(lambda c, kind=kind: decided(c, kind) for kind in ("KO", "TO", "RO")),
+    reply_alone,
+    score_episode,
+    grade,
+    choose_configuration,
+    take_turns,
+    *(partial(decide, kind=kind) for kind in ("KO", "TO", "RO")),
 )
 
 
-async def travelled(client: Client, found: Counter) -> None:
-    """All roads behind a client."""
+async def take_roads(model: ChatModel, found: Counter) -> None:
+    """All roads behind a model."""
     for road in ROADS:
-        try:
-            await road(client)
-        except (AssertionError, UnicodeEncodeError):
-            found["lost"] += 1
-        except Exception as error:
-            found["uncaught"] += 1
-            found[f"{type(error).__name__}: {str(error)[:80]}"] += 1
+        with counted(found):
+            await road(model)
 
 
-def by_itself(found: Counter, road: Callable[..., None], *given: Any) -> None:
-    """A road that brings its own event loop."""
+@contextmanager
+def counted(found: Counter) -> Iterator[None]:
+    """Count what a road ended in, where it should not have."""
     try:
-        road(*given)
+        yield
     except (AssertionError, UnicodeEncodeError):
         found["lost"] += 1
     except Exception as error:
@@ -357,49 +350,41 @@ def bounded(found: Counter) -> Iterator[None]:
     found["unbounded"] += time.process_time() - began > SECONDS or grown > MEGABYTES
 
 
-def _inner() -> LLMSettings:
-    """Settings in which `mine` answers in this process."""
-    about = settings(retries=0, max_tokens=2_000).models["mine"].model_dump()
-    return settings(
-        models={"mine": about | {"backend": "scripted", "base_url": None, "api_key_env": None}}
-    )
-
-
-def written(text: str, found: Counter) -> None:
+def try_text(text: str, found: Counter) -> None:
     """A text through all roads, as words and as the arguments of a call."""
+    function = {"name": "calculator", "arguments": text}
 
-    def words(_body: dict) -> dict:
-        return completion("mine", text, 10, 5)
+    def write_words(_body: Mapping[str, Any]) -> dict[str, Any]:
+        return make_completion("mine", text, 10, 5)
 
-    def call(_body: dict) -> dict:
-        body = completion("mine", "", 10, 5)
-        function = {"name": "calculator", "arguments": text}
-        body["choices"][0]["message"]["tool_calls"] = [
-            {"id": "1", "type": "function", "function": function}
-        ]
+    def write_call(_body: Mapping[str, Any]) -> dict[str, Any]:
+        body = make_completion("mine", "", 10, 5)
+        calls = [{"id": "1", "type": "function", "function": function}]
+        body["choices"][0]["message"]["tool_calls"] = calls
         return body
 
-    async def play(reply: Callable[[dict], dict]) -> None:
-        async with Client(_inner(), {"scripted": InProcess(reply)}) as client:
-            await travelled(client, found)
-
+    about = settings_of(max_tokens=2_000)
     with bounded(found):
-        for reply in (words, call):
-            asyncio.run(play(reply))
-        by_itself(found, heard, lambda: Client(_inner(), {"scripted": InProcess(words)}))
-        by_itself(found, at_desk, text)
-        by_itself(found, elsewhere, text)
+        for respond in (write_words, write_call):
+            asyncio.run(take_roads(ScriptedModel("mine", about, respond), found))
+        with counted(found):
+            ask_expert(ScriptedModel("mine", about, write_words))
+        with counted(found):
+            use_tools(text)
+        with counted(found):
+            read_alone(text)
 
 
-def sent(body: bytes, headers: dict[str, str], found: Counter) -> None:
-    """A body through the roads behind the client."""
+def try_body(body: bytes, headers: dict[str, str], found: Counter) -> None:
+    """A body through the roads behind an endpoint."""
 
     async def act(_request: httpx2.Request) -> httpx2.Response:
         return answer(body, **headers)
 
     async def play() -> None:
-        async with Client(settings(api_key_env=None, retries=0, timeout=60.0)) as client:
-            await travelled(client, found)
+        about = settings_of(api_key_env=None, retries=0, timeout=60.0)
+        async with Endpoint("mine", about, watch=PatientWatch("mine")) as model:
+            await take_roads(model, found)
 
     with bounded(found), served(act):
         asyncio.run(play())
@@ -411,11 +396,11 @@ def measure(say: Callable[[str], None], scale: float = 1.0) -> dict[str, int | f
     every = max(1, round(1 / scale))
     found, some, parts = Counter(), texts()[::every], bodies()[::every]
     for number, text in enumerate(some):
-        written(text, found)
+        try_text(text, found)
         if number % 100 == 99:
             say(f"{number + 1} texts, {found['uncaught']} uncaught, {found['lost']} lost")
     for body, headers in parts:
-        sent(body, headers, found)
+        try_body(body, headers, found)
     odd = [f"{times} x {name}" for name, times in found.most_common() if ":" in name]
     say(
         f"{len(some)} texts and {len(parts)} bodies through {len(ROADS) + 3} roads; odd: {', '.join(odd[:5]) or 'none'}"

@@ -25,13 +25,14 @@ import pandas as pd
 from lib import config
 from lib.config import ROOT, ParamsError
 from lib.experiment import artifacts
-from lib.llm.client import Client
-from lib.llm.replay_cache import Cassette
+from lib.llm.chat_model import ChatRequest
+from lib.llm.endpoint import Endpoint
+from lib.llm.reply_store import Recording
 from lib.llm.spending_limit import SpendingLimit
 from lib.reports.lesson import Lesson
 from tests.hardening.endpoint import answer, served
-from tests.llm.server import KEY, KEY_VARIABLE, completion, settings
-from tests.llm.test_client import ECHOES, said_by
+from tests.llm.server import KEY, KEY_VARIABLE, completion, settings, settings_of
+from tests.llm.test_endpoint import ECHOES, everything_held_by
 
 FOREIGN = "sk-foreign-0d1c2b3a4f5e6d7c"
 AMBIENT = {
@@ -82,18 +83,18 @@ def refused() -> Iterator[tuple[str, str]]:
             settings(**change)
             yield f"settings {number} were taken", KEY
         except ParamsError as error:
-            yield f"settings {number}", said_by(error)
+            yield f"settings {number}", everything_held_by(error)
     for number, text in enumerate(
         (f"a: http://u:{KEY}@h: x", f"a: [{KEY}", f"{KEY}: 1\n{KEY}x", f"a: &k {KEY}\nb: *k")
     ):
         try:
             config.from_yaml(text)
         except ValueError as error:
-            yield f"yaml {number}", said_by(error)
+            yield f"yaml {number}", everything_held_by(error)
     try:
         config.apply_changes("llm", {}, [f"claude.key={KEY}"])
     except ParamsError as error:
-        yield "--set", said_by(error)
+        yield "--set", everything_held_by(error)
 
 
 def commanded(folder: Path) -> Iterator[tuple[str, str]]:
@@ -128,45 +129,47 @@ def logged() -> Iterator[io.StringIO]:
         root.setLevel(level)
 
 
-def echoed(folder: Path, name: str, recorded: bool) -> Iterator[tuple[str, str]]:
+def echoed(folder: Path, name: str, is_recorded: bool) -> Iterator[tuple[str, str]]:
     """What is left after an endpoint echoed the key in one place of its answers."""
     requests: list[str] = []
 
     async def act(request: httpx2.Request) -> httpx2.Response:
-        told = request.headers.get("authorization", "")
+        echo = request.headers.get("authorization", "")
         requests.append(str(dict(request.headers)).replace(f"Bearer {KEY}", "") + str(request.url))
-        said = ECHOES[name](told)
+        scripted = ECHOES[name](echo)
         return answer(
-            said.raw()[: said.cut], said.status, set_cookie=told, x_request_id=told, location=told
+            scripted.raw()[: scripted.cut],
+            scripted.status,
+            set_cookie=echo,
+            x_request_id=echo,
+            location=echo,
         )
 
-    async def play(cassette: Cassette | None) -> tuple[list, Client]:
-        purse = SpendingLimit(folder / f"{name}.sqlite", 1_000.0)
-        async with Client(
-            settings("https://h.example/v1", retries=1), purse=purse, cassette=cassette
-        ) as client:
-            asked = (
-                client.chat("mine", [{"role": "user", "content": "Who?"}], seed=seed)
-                for seed in range(2)
-            )
-            return await asyncio.gather(*asked, return_exceptions=True), client
+    async def ask_twice(recording: Recording | None) -> tuple[list, Endpoint]:
+        limit = SpendingLimit(folder / f"{name}.sqlite", 1_000.0)
+        about = settings_of("https://h.example/v1", retries=1)
+        chats = [ChatRequest([{"role": "user", "content": "Who?"}], seed=seed) for seed in range(2)]
+        async with Endpoint("mine", about, recording, limit) as model:
+            calls = map(model.reply_to, chats)
+            return await asyncio.gather(*calls, return_exceptions=True), model
 
     with served(act):
-        results, client = asyncio.run(play(Cassette(folder, name, "record") if recorded else None))
-    if recorded:
-        Cassette(folder, name, "record").export()
+        recording = Recording(folder, name, "record") if is_recorded else None
+        results, model = asyncio.run(ask_twice(recording))
+    if is_recorded:
+        Recording(folder, name, "record").export()
     lesson = Lesson(
-        "00_secrets", "Secrets", "smoke", client.settings.model_dump(), folder / "reports"
+        "00_secrets", "Secrets", "smoke", model.settings.model_dump(), folder / "reports"
     )
     for number, result in enumerate(results):
-        words = said_by(result) if isinstance(result, Exception) else repr(result)
+        words = everything_held_by(result) if isinstance(result, Exception) else repr(result)
         lesson.show_html(f"<p>{escape(words)}</p>", words)
         lesson.side_table(
             pd.DataFrame({"said": [words]}), f"{number}-{len(os.listdir(folder))}", "What was said"
         )
         yield f"{name}: result {number}", words
     yield f"{name}: requests", "".join(requests)
-    yield f"{name}: client", repr(vars(client)) + repr(client.ledger.entries)
+    yield f"{name}: model", repr(vars(model)) + repr(model.watch.counts)
 
 
 def gathered(folder: Path) -> Held:
@@ -199,10 +202,10 @@ async def _open(request: httpx2.Request) -> httpx2.Response:
 
 async def _keyless(held: Held) -> None:
     """An endpoint that needs no key and says which headers it was sent."""
-    async with Client(settings("http://h.example/v1", api_key_env=None)) as client:
-        held["headers to a server that needs no key"] = (
-            await client.chat("mine", [{"role": "user", "content": "?"}])
-        ).text
+    about = settings_of("http://h.example/v1", api_key_env=None)
+    async with Endpoint("mine", about) as model:
+        reply = await model.reply_to(ChatRequest([{"role": "user", "content": "?"}]))
+        held["headers to a server that needs no key"] = reply.text
 
 
 def measure(say: Callable[[str], None], scale: float = 1.0) -> dict[str, int | float]:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import httpx2
 
 from tests.language_models.conftest import tiny
-from tests.language_models.serving.test_server import Served, alone, asked, serving
+from tests.language_models.serving.requests import generate_alone, numbered_request
+from tests.language_models.serving.test_server import Served, serving
 
 IDLE, SLOW, BUSY = 2_000, 200, 64
 QUESTIONS = 10  # of each busy client
@@ -64,7 +65,8 @@ class _Pressed:
             await asyncio.gather(*tasks, return_exceptions=True)
         models, texts = tiny(), [text for texts in given for text in texts]
         return sum(
-            text != alone(models, asked(number)) for number, text in enumerate(texts)
+            text != generate_alone(models, numbered_request(number))
+            for number, text in enumerate(texts)
         ), seconds
 
     async def _press(self, slowly: bool) -> None:
@@ -89,7 +91,8 @@ class _Pressed:
             base_url=self.served.url, timeout=60.0, verify=False
         ) as client:
             return [
-                await _reply(client, asked(number)) for number in range(first, first + QUESTIONS)
+                await _reply(client, numbered_request(number))
+                for number in range(first, first + QUESTIONS)
             ]
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from lib.language_models.chat_template import token
+from lib.language_models.chat_template import encode_special
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.serving.chat_completions import ServedModel
 from lib.language_models.tokenizer import EOS, ROLES, encode
@@ -20,7 +20,7 @@ def parrot(text: str) -> Forward:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         bird = LlamaForCausalLM(config).eval()
-    said = [token(ROLES["assistant"]), *encode(text), token(EOS)]
+    said = [encode_special(ROLES["assistant"]), *encode(text), encode_special(EOS)]
     assert len(set(said)) == len(said)
     with torch.no_grad():
         for layer in bird.model.layers:  # only the last token counts

@@ -8,12 +8,18 @@ import time
 
 import pytest
 
-from lib.language_models.batching import Batcher, Busy, Closed, Failed, Left
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.batching import (
+    Batcher,
+    BatcherClosed,
+    GenerationFailed,
+    QueueFull,
+    RequestCancelled,
+)
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.generation import ContextTooLong, Prompt, generate
 from lib.language_models.tokenizer import EOS
 
-END = token(EOS)
+END = encode_special(EOS)
 WORDS = [
     "the",
     "red",
@@ -36,7 +42,7 @@ WORDS = [
 def prompt(number: int, limit: int = 12, temperature: float = 1.0) -> Prompt:
     words = " ".join(WORDS[: 1 + number % len(WORDS)])
     return Prompt(
-        tuple(conversation([{"role": "user", "content": words}])), limit, temperature, number
+        tuple(encode_conversation([{"role": "user", "content": words}])), limit, temperature, number
     )
 
 
@@ -101,8 +107,8 @@ def test_it_serves_one_event_loop_after_another_and_several_at_once(forward, bat
 
 
 def test_requests_share_steps(batcher):
-    steps, step = [], batcher._running.step
-    batcher._running.step = lambda: steps.append(1) or step()
+    steps, step = [], batcher._batch.step
+    batcher._batch.step = lambda: steps.append(1) or step()
 
     async def play():
         await asyncio.gather(*(batcher.submit([prompt(n, 40, 0.0)]).result() for n in range(32)))
@@ -115,14 +121,14 @@ def test_requests_share_steps(batcher):
 
 
 def test_a_full_queue_is_said_at_once_and_the_others_are_served(forward):
-    batcher = Batcher(forward, END, limit=4, at_once=2)
+    batcher = Batcher(forward, END, max_queue_length=4, max_batch_size=2)
 
     async def play():
         tickets, busy = [], 0
         for number in range(40):  # nobody is let in while this loop does not yield
             try:
                 tickets.append((number, batcher.submit([prompt(number)])))
-            except Busy:
+            except QueueFull:
                 busy += 1
         return busy, [(number, (await ticket.result())[0].ids) for number, ticket in tickets]
 
@@ -135,9 +141,9 @@ def test_a_full_queue_is_said_at_once_and_the_others_are_served(forward):
 
 
 def test_no_more_run_side_by_side_than_may_but_a_large_request_is_served(forward):
-    batcher = Batcher(forward, END, at_once=3)
-    most, step = [], batcher._running.step
-    batcher._running.step = lambda: most.append(len(batcher._running)) or step()
+    batcher = Batcher(forward, END, max_batch_size=3)
+    most, step = [], batcher._batch.step
+    batcher._batch.step = lambda: most.append(len(batcher._batch)) or step()
 
     async def play():
         await asyncio.gather(*(batcher.submit([prompt(n, 5)]).result() for n in range(10)))
@@ -166,14 +172,14 @@ def test_what_cannot_be_run_is_refused_before_it_disturbs_anyone(batcher):
 
 def test_one_who_leaves_frees_its_place_and_disturbs_nobody(forward, batcher):
     async def play():
-        left = batcher.submit([prompt(1, 200, 0.0)] * 3, each=True)
+        left = batcher.submit([prompt(1, 200, 0.0)] * 3, stream_tokens=True)
         stays = batcher.submit([prompt(5, 40)])
         async for _ in left:
             break
         left.cancel()
         left.cancel()  # twice is once
-        await until(lambda: len(batcher._running) <= 1)
-        with pytest.raises(Left):
+        await until(lambda: len(batcher._batch) <= 1)
+        with pytest.raises(RequestCancelled):
             await left.result()
         return (await stays.result())[0].ids
 
@@ -181,7 +187,7 @@ def test_one_who_leaves_frees_its_place_and_disturbs_nobody(forward, batcher):
 
 
 def test_one_who_leaves_the_queue_is_never_run(forward):
-    batcher = Batcher(forward, END, at_once=1)
+    batcher = Batcher(forward, END, max_batch_size=1)
 
     async def play():
         first = batcher.submit([prompt(1, 100, 0.0)])
@@ -189,7 +195,7 @@ def test_one_who_leaves_the_queue_is_never_run(forward):
         waiting.cancel()
         await first.result()
         assert waiting.generations == []
-        with pytest.raises(Left):
+        with pytest.raises(RequestCancelled):
             await waiting.result()
 
     asyncio.run(play())
@@ -200,24 +206,24 @@ def test_one_who_leaves_the_queue_is_never_run(forward):
 
 
 def test_an_error_of_the_worker_reaches_all_and_the_next_are_served(forward, batcher, monkeypatch):
-    step, broken = batcher._running.step, threading.Event()
+    step, broken = batcher._batch.step, threading.Event()
 
     def breaks():
         if broken.is_set():
             raise ZeroDivisionError("planted")
         return step()
 
-    monkeypatch.setattr(batcher._running, "step", breaks)
+    monkeypatch.setattr(batcher._batch, "step", breaks)
 
     async def play():
-        tickets = [batcher.submit([prompt(n, 100)], each=n % 2 == 0) for n in range(5)]
+        tickets = [batcher.submit([prompt(n, 100)], stream_tokens=n % 2 == 0) for n in range(5)]
         async for _ in tickets[0]:
             break
         broken.set()
         results = await asyncio.gather(
             *(ticket.result() for ticket in tickets), return_exceptions=True
         )
-        failed = [error for error in results if isinstance(error, Failed)]
+        failed = [error for error in results if isinstance(error, GenerationFailed)]
         assert failed and all(
             "planted" in str(e) and isinstance(e.__cause__, ZeroDivisionError) for e in failed
         )
@@ -228,16 +234,16 @@ def test_an_error_of_the_worker_reaches_all_and_the_next_are_served(forward, bat
 
 
 def test_closing_tells_those_who_wait_and_refuses_new_ones(forward):
-    batcher = Batcher(forward, END, at_once=1)
+    batcher = Batcher(forward, END, max_batch_size=1)
 
     async def play():
         tickets = [batcher.submit([prompt(n, 200, 0.0)]) for n in range(3)]
         async with asyncio.timeout(5):
             await batcher.aclose()
         for ticket in tickets:
-            with pytest.raises(Closed):
+            with pytest.raises(BatcherClosed):
                 await ticket.result()
-        with pytest.raises(Closed):
+        with pytest.raises(BatcherClosed):
             batcher.submit([prompt(1)])
         await batcher.aclose()  # twice is once
 
@@ -258,7 +264,7 @@ def test_an_idle_worker_uses_no_time(batcher):
 
 def test_tokens_come_one_by_one_and_make_up_the_whole(forward, batcher):
     async def play():
-        ticket = batcher.submit([prompt(1), prompt(2, 5)], each=True)
+        ticket = batcher.submit([prompt(1), prompt(2, 5)], stream_tokens=True)
         return [
             token for tokens in [t async for t in ticket] for token in tokens
         ], ticket.generations
@@ -274,7 +280,7 @@ def test_tokens_come_one_by_one_and_make_up_the_whole(forward, batcher):
 def test_a_sequence_ends_where_its_condition_says(forward, batcher):
     async def play():
         return await batcher.submit(
-            [prompt(1), prompt(2)], until=lambda ids: len(ids) == 3
+            [prompt(1), prompt(2)], should_stop=lambda ids: len(ids) == 3
         ).result()
 
     for number, generation in enumerate(asyncio.run(play()), 1):
@@ -283,13 +289,13 @@ def test_a_sequence_ends_where_its_condition_says(forward, batcher):
 
 def test_an_event_loop_that_is_closed_is_forgotten(forward, batcher):
     async def leave():
-        batcher.submit([prompt(1, 250 - 20, 0.0)], each=True)
+        batcher.submit([prompt(1, 250 - 20, 0.0)], stream_tokens=True)
 
     asyncio.run(leave())
 
     async def ask():
         reply = await batcher.submit([prompt(2)]).result()
-        await until(lambda: not batcher._under_way)
+        await until(lambda: not batcher._active)
         return reply[0].ids
 
     assert asyncio.run(ask()) == alone(forward, prompt(2))

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.language_models.chat_template import token
-from lib.language_models.generation import ContextTooLong, Prompt, Running, generate
+from lib.language_models.chat_template import encode_special
+from lib.language_models.generation import ContextTooLong, GenerationBatch, Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
-from lib.language_models.tokenizer import EOS, tokenizer
+from lib.language_models.tokenizer import EOS, get_tokenizer
 from tests.language_models import tiny
 
-END = token(EOS)
+END = encode_special(EOS)
 MODEL = tiny.model()
 FORWARD = Forward(MODEL)
 
@@ -93,7 +93,7 @@ def test_long_prompts_beside_short_ones_change_nothing_where_columns_are_added()
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 4), min_size=3, max_size=15))
 def test_sequences_that_join_while_others_run_change_nothing(seed, arrivals):
     prompts = asked(sum(arrivals), seed, longest=90)
-    running, results, waiting = Running(FORWARD, END, 1), [], list(prompts)
+    running, results, waiting = GenerationBatch(FORWARD, END, 1), [], list(prompts)
     for many in arrivals:
         now, waiting = waiting[:many], waiting[many:]
         results += running.add(now) if now else []
@@ -106,7 +106,7 @@ def test_sequences_that_join_while_others_run_change_nothing(seed, arrivals):
 
 def test_a_sequence_that_is_dropped_ends_and_the_others_do_not_notice():
     prompts = [Prompt(ids, 30, 1.0, i, ()) for i, ids in enumerate(tiny.prompts(12, seed=3))]
-    running = Running(FORWARD, -1)
+    running = GenerationBatch(FORWARD, -1)
     results = running.add(prompts)
     for _ in range(5):
         running.step()
@@ -173,9 +173,9 @@ def test_drawn_tokens_follow_the_softmax_of_the_temperature(temperature):
     """Chi-square over the first tokens of 4 000 seeds; rare tokens together."""
     ids, n = tiny.prompts(1, seed=11)[0][:12], 4_000
     results = generate(
-        FORWARD, [Prompt(ids, 1, temperature, seed) for seed in range(n)], END, at_once=500
+        FORWARD, [Prompt(ids, 1, temperature, seed) for seed in range(n)], END, max_batch_size=500
     )
-    drawn = np.bincount([result.ids[0] for result in results], minlength=len(tokenizer()))
+    drawn = np.bincount([result.ids[0] for result in results], minlength=len(get_tokenizer()))
     with torch.inference_mode():
         expected = n * (distribution(ids) / temperature).softmax(0).numpy()
     common = expected >= 5
@@ -192,7 +192,7 @@ def test_a_sequence_ends_at_its_limit_and_at_the_end_of_turn():
     prompts = [Prompt(ids, 25, 1.0, i) for i, ids in enumerate(tiny.prompts(30, seed=8))]
     free = generate(FORWARD, prompts, -1)
     assert all(
-        g.finish == "length" and len(g.ids) == 25 and g.written == g.ids and g.stop == ()
+        g.finish == "length" and len(g.ids) == 25 and g.reply_ids == g.ids and g.stop == ()
         for g in free
     )
     end = Counter(i for g in free for i in set(g.ids)).most_common(1)[0][
@@ -204,7 +204,7 @@ def test_a_sequence_ends_at_its_limit_and_at_the_end_of_turn():
             assert result.finish == "stop" and result.stop == (end,)
             assert (
                 result.ids == before.ids[: before.ids.index(end) + 1]
-                and result.written == result.ids[:-1]
+                and result.reply_ids == result.ids[:-1]
             )
         else:
             assert result.ids == before.ids and result.finish == "length"
@@ -223,7 +223,7 @@ def test_a_stop_of_several_tokens_ends_a_sequence_when_it_is_whole(length):
     stop = tuple(free[at : at + length])
     never = (stop[0], -5)  # begins like it, and is never whole
     stopped = generate(FORWARD, [Prompt(base.ids, 30, 1.0, 5, (never, stop))], -1, -1)[0]
-    assert stopped.ids == free[: at + length] and stopped.written == free[:at]
+    assert stopped.ids == free[: at + length] and stopped.reply_ids == free[:at]
     assert (stopped.finish, stopped.stop) == ("stop", stop)
     assert len(stopped.logprobs) == len(stopped.entropies) == len(stopped.hidden) == at + length
 
@@ -245,7 +245,7 @@ def test_a_prompt_without_tokens_or_room_is_refused(prompt):
 
 def test_sequences_under_way_outlive_a_prompt_that_is_refused():
     prompts = asked(9, seed=12)
-    running = Running(FORWARD, END)
+    running = GenerationBatch(FORWARD, END)
     results = running.add(prompts)
     running.step()
     with pytest.raises(ContextTooLong):

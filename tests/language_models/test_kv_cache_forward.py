@@ -5,21 +5,30 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from lib.language_models.kv_cache_forward import BLOCK, COLUMNS, ROWS, Forward
+from lib.language_models.kv_cache_forward import COLUMN_STEP, MIN_ROWS, PROMPT_BLOCK, Forward
 from tests.language_models import tiny
 
 LENGTHS = {
-    "one token": [1] * ROWS,
-    "around a block": [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK - 1, 2 * BLOCK, 2 * BLOCK + 1, 1, 2],
+    "one token": [1] * MIN_ROWS,
+    "around a block": [
+        PROMPT_BLOCK - 1,
+        PROMPT_BLOCK,
+        PROMPT_BLOCK + 1,
+        2 * PROMPT_BLOCK - 1,
+        2 * PROMPT_BLOCK,
+        2 * PROMPT_BLOCK + 1,
+        1,
+        2,
+    ],
     "around the columns": [
-        COLUMNS - 1,
-        COLUMNS,
-        COLUMNS + 1,
-        2 * COLUMNS,
-        2 * COLUMNS + 3,
+        COLUMN_STEP - 1,
+        COLUMN_STEP,
+        COLUMN_STEP + 1,
+        2 * COLUMN_STEP,
+        2 * COLUMN_STEP + 3,
         5,
         1,
-        3 * BLOCK,
+        3 * PROMPT_BLOCK,
     ],
     "as different as can be": [1, tiny.WINDOW, 17, 100, 3, 64, 128, 200, 33, 250, 2],
 }
@@ -47,9 +56,11 @@ def close(ours: torch.Tensor, other: torch.Tensor) -> bool:
 def test_logits_and_every_layers_states_are_those_of_transformers(lengths, layers):
     model = tiny.model(layers=layers, heads=4)
     forward, prompts = Forward(model), rows_of(lengths)
-    states = forward.read(prompts, forward.start(len(prompts), max(lengths)), layers=True)
+    states = forward.prefill(
+        prompts, forward.make_cache(len(prompts), max(lengths)), all_layers=True
+    )
     assert len(states) == layers + 1
-    logits = forward.logits(states[-1])
+    logits = forward.compute_logits(states[-1])
     for row, ids in enumerate(prompts):
         scores, hidden = theirs(model, ids)
         assert close(logits[row], scores), f"row {row} of {len(ids)} tokens"
@@ -61,15 +72,15 @@ def test_logits_and_every_layers_states_are_those_of_transformers(lengths, layer
 def test_tokens_that_come_one_by_one_give_what_the_whole_sequence_gives():
     model = tiny.model()
     forward, whole = Forward(model), rows_of([70, 30, 17, 5, 64, 63, 16, 1])
-    more = rows_of([20] * ROWS, seed=1)
-    cache = forward.start(ROWS, 70)
-    forward.read(whole, cache)
+    more = rows_of([20] * MIN_ROWS, seed=1)
+    cache = forward.make_cache(MIN_ROWS, 70)
+    forward.prefill(whole, cache)
     for step in range(20):
-        states = forward(torch.tensor([[ids[step]] for ids in more]), cache, layers=True)
+        states = forward(torch.tensor([[ids[step]] for ids in more]), cache, all_layers=True)
         if step in (0, 7, 19):
-            for row in range(ROWS):
+            for row in range(MIN_ROWS):
                 scores, hidden = theirs(model, whole[row] + more[row][: step + 1])
-                assert close(forward.logits(states[-1][:, 0])[row], scores)
+                assert close(forward.compute_logits(states[-1][:, 0])[row], scores)
                 assert all(
                     close(state[row, 0], other) for state, other in zip(states, hidden, strict=True)
                 )
@@ -81,9 +92,9 @@ def test_a_row_gets_the_same_bits_beside_any_neighbours():
         Forward(tiny.model()),
         rows_of([40, 3, 130, 64, 17, 16, 1, 90, 65, 12, 33, 250]),
     )
-    together = forward.read(prompts, forward.start(len(prompts), 250))[0]
+    together = forward.prefill(prompts, forward.make_cache(len(prompts), 250))[0]
     for row, ids in enumerate(prompts):
-        alone = forward.read([ids] * ROWS, forward.start(ROWS, len(ids)))[0]
+        alone = forward.prefill([ids] * MIN_ROWS, forward.make_cache(MIN_ROWS, len(ids)))[0]
         assert torch.equal(alone[0], together[row])
 
 
@@ -97,15 +108,15 @@ def test_rows_that_are_kept_and_joined_go_on_as_they_were():
     token = torch.full((1,), 9)
 
     def after(prompts):
-        cache = forward.start(len(prompts), max(map(len, prompts)))
-        forward.read(prompts, cache)
+        cache = forward.make_cache(len(prompts), max(map(len, prompts)))
+        forward.prefill(prompts, cache)
         return cache
 
     one, two = after(first), after(second)
     expected_one = forward(token.expand(9)[:, None], after(first))[0]
     expected_two = forward(token.expand(8)[:, None], after(second))[0]
-    one.keep(torch.tensor([8, 1, 2]))
-    one.join(two)
+    one.select_rows(torch.tensor([8, 1, 2]))
+    one.append_rows(two)
     assert one.lengths.tolist() == [12, 70, 5, 130, 2, 40, 1, 6, 7, 8, 9]
     states = forward(token.expand(11)[:, None], one)[0]
     assert torch.equal(states, torch.cat([expected_one[[8, 1, 2]], expected_two]))
@@ -134,17 +145,19 @@ def test_a_head_of_its_own_is_used():
                 tie_word_embeddings=False,
             )
         ).eval()
-    forward, prompts = Forward(model), rows_of([12] * ROWS)
-    logits = forward.logits(forward.read(prompts, forward.start(ROWS, 12))[-1])
+    forward, prompts = Forward(model), rows_of([12] * MIN_ROWS)
+    logits = forward.compute_logits(forward.prefill(prompts, forward.make_cache(MIN_ROWS, 12))[-1])
     assert close(logits[0], theirs(model, prompts[0])[0])
     assert not close(forward.head, forward.embedding)
 
 
 @torch.inference_mode()
 def test_without_a_wish_for_layers_only_the_last_states_are_returned():
-    forward, prompts = Forward(tiny.model()), rows_of([9] * ROWS)
-    (last,) = forward.read(prompts, forward.start(ROWS, 9))
-    assert torch.equal(last, forward.read(prompts, forward.start(ROWS, 9), layers=True)[-1])
+    forward, prompts = Forward(tiny.model()), rows_of([9] * MIN_ROWS)
+    (last,) = forward.prefill(prompts, forward.make_cache(MIN_ROWS, 9))
+    assert torch.equal(
+        last, forward.prefill(prompts, forward.make_cache(MIN_ROWS, 9), all_layers=True)[-1]
+    )
 
 
 def test_the_models_own_weights_are_left_alone():

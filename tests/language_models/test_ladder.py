@@ -7,7 +7,7 @@ from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
 from lib.language_models.kv_cache_forward import Forward
-from lib.language_models.training.pretraining import solved
+from lib.language_models.training.pretraining import find_solved_items
 
 RUNGS = [
     ("nano", 2, ">=", 0.75),
@@ -34,5 +34,5 @@ def test_the_trained_models_stand_on_the_ladder(name, operations, sign, bound):
     settings = ROOT / "data/settings.json"
     if not place.is_dir() or artifacts.read_json(settings)["profile"] == "smoke":
         pytest.skip("no lab models of a laptop run here; `make repro` trains them")
-    items = tasks.draw("chain", "test", 200, operations, seed=77)  # not those of the lesson
-    assert holds(solved(Forward(checkpoints.load(place)), items).mean(), sign, bound)
+    items = tasks.draw_items("chain", "test", 200, operations, seed=77)  # not those of the lesson
+    assert holds(find_solved_items(Forward(checkpoints.load(place)), items).mean(), sign, bound)

@@ -4,16 +4,16 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
-from lib.config import Course, LabModel, Target
+from lib.config import LabModelSettings, MixtureComponent, Target
 from lib.language_models import checkpoints
-from lib.language_models.tokenizer import SPECIAL, tokenizer
+from lib.language_models.tokenizer import SPECIAL_TOKENS, get_tokenizer
 
 TARGET = Target(family="chain", difficulty=1, accuracy=0.0)
-MIXTURE = [Course(family="chain", difficulties=[1, 2], skin="plain")]
+MIXTURE = [MixtureComponent(family="chain", difficulties=[1, 2], skin="plain")]
 WINDOW = 256
 
 
-def settings(**changes) -> LabModel:
+def settings(**changes) -> LabModelSettings:
     """A model that trains in a second."""
     base = {
         "hidden": 32,
@@ -32,7 +32,7 @@ def settings(**changes) -> LabModel:
         "target": TARGET,
         "data_mixture": MIXTURE,
     }
-    return LabModel(**base | changes)
+    return LabModelSettings(**base | changes)
 
 
 def model(seed: int = 0, spread: float = 15.0, **changes) -> LlamaForCausalLM:
@@ -52,6 +52,6 @@ def prompts(n: int, seed: int = 0, longest: int = 60) -> list[tuple[int, ...]]:
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, longest + 1, size=n)
     return [
-        tuple(rng.integers(len(SPECIAL), len(tokenizer()), size=length).tolist())
+        tuple(rng.integers(len(SPECIAL_TOKENS), len(get_tokenizer()), size=length).tolist())
         for length in lengths
     ]

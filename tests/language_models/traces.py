@@ -5,10 +5,10 @@ from functools import cache
 
 from lib import tasks
 from lib.experiment import seeds
-from lib.language_models.chat_template import called
+from lib.language_models.chat_template import parse_tool_call
 from lib.language_models.training import agent_traces, team_traces
-from lib.language_models.training.training_data import TRACES
-from lib.tasks import Item, answered
+from lib.language_models.training.training_data import TRACE_WRITERS
+from lib.tasks import Item, extract_answer
 
 TAUGHT = {  # family, skin and difficulties by style
     "agent": [(family, "any", None) for family in agent_traces.FAMILIES],
@@ -37,7 +37,7 @@ class Shown:
         self.shown = [tuple(part.split(" ", 1)) for part in re.split(LEFT, rest) if part]
         self.kinds = [kind for kind, _ in self.shown]
         said = [m["content"] for m in messages[2:] if m["role"] == "assistant"]
-        self.calls = [called(text) for text in said[:-1]]
+        self.calls = [parse_tool_call(text) for text in said[:-1]]
         self.results = [m["content"] for m in messages if m["role"] == "tool"]
         self.thoughts = [
             step
@@ -45,14 +45,14 @@ class Shown:
             for part in re.findall("<think> (.*?) </think>", text)
             for step in part.split(" ; ")
         ]
-        self.answer = answered(said[-1])
-        self.needed = item.reference.split(" ; ")  # steps of the whole solution
+        self.answer = extract_answer(said[-1])
+        self.needed = item.worked_solution.split(" ; ")  # steps of the whole solution
 
     @property
     def flawless(self) -> bool:
         """Whether the draft that is shown is right, in its steps if it has any and in its answer."""
         steps, answer = noted(self.shown[0][1])
-        return steps in ([], self.needed) and answer == self.item.answer
+        return steps in ([], self.needed) and answer == self.item.reference
 
     @property
     def looked_up(self) -> list[str]:
@@ -78,9 +78,11 @@ def traces(style: str) -> tuple[Shown, ...]:
     """Some two thousand traces of all families."""
     out = []
     for family, skin, difficulties in TAUGHT[style]:
-        for number, item in enumerate(tasks.draw(family, "train", 420, difficulties, skin, seed=8)):
-            made = TRACES[style](item, seeds.rng("test", style, family, skin, seed=number))
-            out.append(Shown(team_traces.worded(item) if style == "team" else item, *made))
+        for number, item in enumerate(
+            tasks.draw_items(family, "train", 420, difficulties, skin, seed=8)
+        ):
+            made = TRACE_WRITERS[style](item, seeds.rng("test", style, family, skin, seed=number))
+            out.append(Shown(team_traces.answer_in_words(item) if style == "team" else item, *made))
     return tuple(out)
 
 

@@ -14,9 +14,12 @@ import certifi
 import pytest
 
 from lib import config
-from lib.config import LLMSettings
+from lib.config import LLMSettings, ModelSettings
 from lib.experiment import artifacts
-from lib.llm.client import Client, Reply
+from lib.llm import endpoint
+from lib.llm.chat_model import ChatRequest
+from lib.llm.cost_ledger import BudgetExceeded
+from lib.llm.endpoint import Endpoint
 from lib.llm.errors import LLMError
 
 QUESTION = [
@@ -194,23 +197,18 @@ def settings(
     return config.validate_settings(llm, LLMSettings, "a test")
 
 
-def ask(settings: LLMSettings, model: str = "mine", parts=None, **chat: Any) -> Reply:
-    """One question to a model, wherever it is. parts: of the client; chat: of the call."""
-
-    async def play() -> Reply:
-        async with Client(settings, **(parts or {})) as client:
-            return await client.chat(model, **{"messages": QUESTION} | chat)
-
-    return asyncio.run(play())
+def settings_of(url: str = NOBODY, **changes: Any) -> ModelSettings:
+    """The settings of the endpoint `mine` alone."""
+    return settings(url, **changes).models["mine"]
 
 
 @dataclass
 class Outcome:
-    """What came of some calls: replies and errors in order, and who took part."""
+    """What came of some requests: replies, and errors that ended the run, in order; and who took part."""
 
-    results: list[Reply | LLMError]
+    results: list[Any]
     server: Server
-    client: Client
+    model: Endpoint
 
     @property
     def only(self) -> Any:
@@ -218,49 +216,56 @@ class Outcome:
         return result
 
 
+async def ask_all(model: Endpoint, requests: Sequence[dict[str, Any]]) -> list[Any]:
+    """Replies to requests that are all under way at once, with the errors among them."""
+    chats = [ChatRequest(**{"messages": QUESTION} | request) for request in requests]
+    calls = [model.reply_to(chat) for chat in chats]
+    return await asyncio.gather(*calls, return_exceptions=True)
+
+
 def call(
     *answers: Answer | Script,
     times: int = 1,
-    chat: dict[str, Any] | None = None,
-    parts=None,
-    **changes,
+    request: dict[str, Any] | None = None,
+    parts: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> Outcome:
-    """Ask `mine`, on a server with these answers. chat: of the call; parts: of the client; changes: of mine."""
+    """Ask `mine`, on a server with these answers, one call after the other.
+
+    request: fields of the ChatRequest; parts: of the Endpoint (recording, spending_limit, processes, watch); changes:
+    of its settings.
+    """
 
     async def play() -> Outcome:
-        async with (
-            Server(*answers) as server,
-            Client(settings(server.url, **changes), **(parts or {})) as client,
-        ):
-            results = []
+        async with Server(*answers) as server:
+            model = Endpoint("mine", settings_of(server.url, **changes), **(parts or {}))
+            results: list[Any] = []
             for _ in range(times):
                 try:
-                    results.append(await client.chat("mine", QUESTION, **(chat or {})))
-                except LLMError as error:
+                    chat = ChatRequest(**{"messages": QUESTION} | (request or {}))
+                    results.append(await model.reply_to(chat))
+                except (LLMError, BudgetExceeded, ValueError) as error:
                     results.append(error)
-            return Outcome(results, server, client)
+            await model.aclose()
+            return Outcome(results, server, model)
 
     return asyncio.run(play())
 
 
-async def together(
-    url: str, chats: Sequence[dict[str, Any]], parts=None, **changes
-) -> tuple[list, Client]:
-    """What `mine` at `url` says to calls that are all under way at once, and the client."""
-    async with Client(settings(url, **changes), **(parts or {})) as client:
-        asked = (client.chat("mine", **{"messages": QUESTION} | chat) for chat in chats)
-        return await asyncio.gather(*asked, return_exceptions=True), client
-
-
 def at_once(
-    *answers: Answer | Script, chats: Sequence[dict[str, Any]], parts=None, **changes
+    *answers: Answer | Script,
+    requests: Sequence[dict[str, Any]],
+    parts: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> Outcome:
-    """Like `call`, for many calls at once. chats: of each call; results: all that was raised among them."""
+    """Like `call`, for many requests at once; results: all that was raised among them."""
 
     async def play() -> Outcome:
         async with Server(*answers) as server:
-            results, client = await together(server.url, chats, parts, **changes)
-            return Outcome(results, server, client)
+            model = Endpoint("mine", settings_of(server.url, **changes), **(parts or {}))
+            results = await ask_all(model, requests)
+            await model.aclose()
+            return Outcome(results, server, model)
 
     return asyncio.run(play())
 
@@ -284,13 +289,11 @@ def key(monkeypatch, certificate) -> str:
 
 @pytest.fixture
 def waits(monkeypatch) -> list[float]:
-    """The seconds that the client would wait between attempts, without the waiting."""
-    from openai import _base_client
-
+    """The seconds that would be waited between attempts, without the waiting."""
     seconds: list[float] = []
 
-    async def at_once(wait: float) -> None:
-        seconds.append(wait)
+    async def wait(duration: float) -> None:
+        seconds.append(duration)
 
-    monkeypatch.setattr(_base_client.anyio, "sleep", at_once)
+    monkeypatch.setattr(endpoint, "wait", wait)
     return seconds

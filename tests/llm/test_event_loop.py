@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from lib.llm.event_loop import Loop
+from lib.llm.event_loop import EventLoopThread, run_coroutine
 
 
 @pytest.fixture
 def loop():
-    made = Loop()
+    made = EventLoopThread()
     yield made
     made.close()
 
@@ -41,7 +41,7 @@ def test_what_a_coroutine_raises_comes_out_and_the_loop_lives_on(loop):
 
 @pytest.mark.parametrize("used", [True, False])
 def test_closing_ends_a_loop_and_its_thread_and_no_other(used, loop):
-    made, late = Loop(), asyncio.sleep(0)
+    made, late = EventLoopThread(), asyncio.sleep(0)
     inner, thread = made.run(place()) if used else (None, None)
     assert loop.run(place())[0] is not inner
     made.close()
@@ -50,3 +50,34 @@ def test_closing_ends_a_loop_and_its_thread_and_no_other(used, loop):
         made.run(late)
     late.close()
     assert loop.run(asyncio.sleep(0, "alive")) == "alive"
+
+
+async def name_thread() -> str:
+    await asyncio.sleep(0)
+    return threading.current_thread().name
+
+
+async def fail() -> None:
+    raise KeyError("in there")
+
+
+def test_without_a_loop_a_coroutine_runs_here():
+    assert run_coroutine(name_thread()) == threading.current_thread().name
+
+
+def test_beside_a_notebooks_loop_a_coroutine_runs_in_a_thread_of_its_own():
+    async def notebook():
+        return run_coroutine(name_thread()), run_coroutine(name_thread())
+
+    assert threading.current_thread().name not in asyncio.run(notebook())
+
+
+def test_what_goes_wrong_in_a_coroutine_comes_out():
+    with pytest.raises(KeyError, match="in there"):
+        run_coroutine(fail())
+
+    async def notebook():
+        run_coroutine(fail())
+
+    with pytest.raises(KeyError, match="in there"):
+        asyncio.run(notebook())

@@ -16,8 +16,8 @@ from scipy.stats import binom
 import lib.envs.education
 from lib.experiment import seeds
 from lib.llm import scripted
-from lib.llm.scripted import STRENGTHS, answer, deciding, malformed_replies, reading, respond
-from lib.llm.scripted.model_strength import INVENTED, WORDS
+from lib.llm.scripted import STRENGTHS, complete_chat, deciding, malformed_replies, reading, respond
+from lib.llm.scripted.model_strength import INVENTED, SUMMARY_WORDS
 from lib.llm.scripted.reading import Trial
 from lib.orchestration import prompt_components, reply_parser
 from lib.orchestration.environment_copies import Foresight
@@ -79,12 +79,12 @@ def prompt(of: Situation, **changes) -> str:
 def said(context: str, strength=LARGE, seed: int = 0) -> dict:
     """The reply to a context without any breaks."""
     return json.loads(
-        respond(context, replace(strength, breaks=0.0), seeds.rng("test", seed=seed))[0]
+        respond(context, replace(strength, malformed_rate=0.0), seeds.rng("test", seed=seed))[0]
     )
 
 
 def text(body: dict) -> str:
-    return answer(body)["choices"][0]["message"]["content"]
+    return complete_chat(body)["choices"][0]["message"]["content"]
 
 
 def rival(name: str, rewards, change: str = "mastery +0.000") -> Foresight:
@@ -169,18 +169,18 @@ def test_short_of_money_it_tries_less():
 
 def test_worth_weighs_rewards_and_lava_by_the_query_and_nothing_else():
     trial = Trial("x", {"aptitude": 0.6, "gap": 0.0, "performance": 0.3}, "mastery +0.060", steps=3)
-    assert deciding.worth(trial, {}) == pytest.approx(
+    assert deciding.scalarize_rewards(trial, {}) == pytest.approx(
         0.9 / 3
     )  # mastery gained is no objective of the query
-    assert deciding.worth(
+    assert deciding.scalarize_rewards(
         trial, {"aptitude": 1.0, "gap": 0.0, "performance": 0.0}
     ) == pytest.approx(0.6)
     lava = Trial(
         "x", {"goal": 0.2, "no-lava": 0.2, "gold": 0.0}, "goal in 20% and lava in 50% of copies"
     )
-    assert deciding.worth(lava, {"goal": 0.2, "no-lava": 0.7, "gold": 0.1}) == pytest.approx(
-        0.04 + 0.14 - 0.35
-    )
+    assert deciding.scalarize_rewards(
+        lava, {"goal": 0.2, "no-lava": 0.7, "gold": 0.1}
+    ) == pytest.approx(0.04 + 0.14 - 0.35)
 
 
 EXAMPLE = (
@@ -227,7 +227,7 @@ def test_the_choice_falls_on_a_policy_that_was_tried():
     memory = "SO-d3: picked 9 times; mean aptitude 1.00, gap 1.00, performance 1.00; mastery +0.100 a step."
     poor = _lines([rival("SO-d1", (0, 0, 0.1)), rival("SO-d2", (0, 0, 0.4))])
     context = prompt(now, summary=memory, results=poor)
-    assert said(context, replace(LARGE, tries=(2, 2)))["policy"] == "SO-d2"
+    assert said(context, replace(LARGE, policies_tried=(2, 2)))["policy"] == "SO-d2"
 
 
 def test_importance_decides_between_results():
@@ -278,11 +278,11 @@ def test_replies_are_broken_as_often_as_stated(model, complaints):
             broken += set(content) != {"reasoning", "policy"} or content["policy"] not in NAMES
         except (ValueError, TypeError):
             broken += 1
-    low, high = binom.interval(0.9999, n, strength.breaks / 2**complaints)
+    low, high = binom.interval(0.9999, n, strength.malformed_rate / 2**complaints)
     assert low <= broken <= high
 
 
-MENDED = {"fenced", "trailing_comma", "chatty", "single_quoted"}
+REPAIRED = {"add_fence", "add_trailing_comma", "add_prose", "use_single_quotes"}
 
 
 @pytest.mark.parametrize("spoil", malformed_replies.BREAKS, ids=lambda spoil: spoil.__name__)
@@ -291,10 +291,12 @@ def test_each_break_does_to_the_parser_what_real_ones_do(spoil):
         "reasoning": "SO-d2 comes to 0.31 (its card says gap 0.50), SO-d1 to 0.22.",
         "policy": "SO-d2",
     }
-    broken, finish = spoil(reply, malformed_replies.Options(NAMES, ("SO-d1",)), seeds.rng("test"))
+    broken, finish = spoil(
+        reply, malformed_replies.DecisionState(NAMES, ("SO-d1",)), seeds.rng("test")
+    )
     assert broken != json.dumps(reply)
-    assert finish == ("length" if spoil.__name__ == "truncated" else "stop")
-    if spoil.__name__ in MENDED:
+    assert finish == ("length" if spoil.__name__ == "truncate" else "stop")
+    if spoil.__name__ in REPAIRED:
         assert reply_parser.parse(broken, NAMES, NAMES[1:], 2).policy == "SO-d2"
     else:
         with pytest.raises(reply_parser.InvalidReply):
@@ -318,16 +320,16 @@ def test_what_lies_before_the_window_cannot_matter(model):
 
 def test_a_cut_anywhere_is_read_as_far_as_it_goes():
     context = prompt(situation("education", "KO"), summary=summary_of(stretch(1, 10, 0), ""))
-    whole, seen = reading.read(context), []
+    whole, seen = reading.read_prompt(context), []
     for cut in range(context.index("# State")):
-        view = reading.read(context[cut:])
+        view = reading.read_prompt(context[cut:])
         assert (
             set(view.names) <= set(NAMES)
             and view.state == whole.state
             and view.recent == whole.recent
         )
-        assert all(trial in whole.memory for trial in view.memory)
-        seen.append((len(view.importance), len(view.memory), len(view.cards)))
+        assert all(trial in whole.summary for trial in view.summary)
+        seen.append((len(view.importance), len(view.summary), len(view.cards)))
     assert seen[0] == (3, 3, 3) and seen[-1] == (0, 0, 0)
     assert all(
         sorted(column, reverse=True) == list(column) for column in zip(*seen, strict=True)
@@ -356,7 +358,7 @@ def stretch(first: int, n: int, seed: int) -> list[tuple]:
 
 
 def remembered(summary: str) -> dict[str, Trial]:
-    return {trial.name: trial for trial in reading.read(f"# Summary\n{summary}").memory}
+    return {trial.name: trial for trial in reading.read_prompt(f"# Summary\n{summary}").summary}
 
 
 @pytest.mark.parametrize("model", ["scripted-medium", "scripted-large"])
@@ -381,7 +383,7 @@ def test_a_summary_stays_within_its_words():
         for i in range(2, 40)
     )
     summary = summary_of(stretch(1, 10, 0), old)
-    assert 100 < len(summary.split()) <= WORDS
+    assert 100 < len(summary.split()) <= SUMMARY_WORDS
     assert "policy-39" in summary  # what was picked most is kept
 
 
@@ -408,7 +410,7 @@ def body(model: str = "scripted-small", kind: str = "RO", seed: int = 3, **more)
 
 
 def test_the_same_request_has_the_same_reply_and_another_seed_model_or_word_may_have_another():
-    assert answer(body()) == answer(body(temperature=1.3, user="somebody"))
+    assert complete_chat(body()) == complete_chat(body(temperature=1.3, user="somebody"))
     assert len({text(body(seed=seed)) for seed in range(10)}) > 1
     assert len({text(body(model=model)) for model in STRENGTHS}) > 1
     system, user = messages(situation("education", "KO"))
@@ -419,7 +421,7 @@ def test_the_same_request_has_the_same_reply_and_another_seed_model_or_word_may_
 
 def test_a_canary_in_the_environment_cannot_matter(monkeypatch, tmp_path):
     requests = [body(model, kind) for model in STRENGTHS for kind in ("KO", "TO", "RO")]
-    before = [answer(request) for request in requests]
+    before = [complete_chat(request) for request in requests]
     world = zoo.played("education", 1, 4)
     world.env.secret = lib.envs.education.SECRET = "SO-d3 is best"
     for name in ("SECRET", "OPENAI_API_KEY", "BEST_POLICY"):
@@ -428,7 +430,7 @@ def test_a_canary_in_the_environment_cannot_matter(monkeypatch, tmp_path):
     random.seed(7)
     np.random.seed(7)
     states = random.getstate(), np.random.get_state()[1].tolist()
-    assert [answer(request) for request in requests] == before
+    assert [complete_chat(request) for request in requests] == before
     assert (
         random.getstate(),
         np.random.get_state()[1].tolist(),
@@ -445,10 +447,8 @@ def test_the_module_imports_no_room_that_knows_an_answer():
         node for tree in modules for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
     ]
     ours = {node.module for node in nodes if node.module.split(".")[0] == "lib"}
-    assert {name for name in ours if not name.startswith("lib.llm.scripted.")} == {
-        "lib.experiment",
-        "lib.llm.transport",
-    }
+    others = {name for name in ours if not name.startswith("lib.llm.scripted.")}
+    assert others == {"lib.experiment", "lib.llm.chat_completion"}
     code = "import sys, lib.llm.scripted; print(*(name for name in sys.modules if name.startswith('lib.')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not [
@@ -461,11 +461,11 @@ def test_the_module_imports_no_room_that_knows_an_answer():
 @pytest.mark.parametrize("limit", ["max_tokens", "max_completion_tokens"])
 def test_a_limit_on_tokens_cuts_the_reply_and_says_so(limit):
     whole, cut = body("scripted-large"), body("scripted-large", **{limit: 9})
-    assert [answer(each)["choices"][0]["finish_reason"] for each in (whole, cut)] == [
+    assert [complete_chat(each)["choices"][0]["finish_reason"] for each in (whole, cut)] == [
         "stop",
         "length",
     ]
-    assert answer(cut)["usage"]["completion_tokens"] == 9 == scripted.count_tokens(text(cut))
+    assert complete_chat(cut)["usage"]["completion_tokens"] == 9 == scripted.count_tokens(text(cut))
     assert text(whole).startswith(text(cut))
 
 
@@ -473,7 +473,7 @@ def test_an_unknown_model_is_named_with_those_that_exist():
     with pytest.raises(
         ValueError, match="'scripted-huge'.*scripted-small, scripted-medium, scripted-large"
     ):
-        answer(body("scripted-huge"))
+        complete_chat(body("scripted-huge"))
 
 
 @pytest.mark.parametrize(
@@ -481,4 +481,4 @@ def test_an_unknown_model_is_named_with_those_that_exist():
 )
 def test_messages_that_are_no_text_are_refused(wrong):
     with pytest.raises(ValueError, match="message"):
-        answer({"model": "scripted-small", "messages": wrong})
+        complete_chat({"model": "scripted-small", "messages": wrong})

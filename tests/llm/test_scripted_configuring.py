@@ -12,7 +12,7 @@ from lib.experiment import seeds
 from lib.llm.scripted import STRENGTHS, respond
 from lib.llm.scripted.model_strength import Strength
 
-SURE = Strength(window=None, noise=0.0, breaks=0.0, tries=None, recalls=True)
+SURE = Strength(window=None, noise=0.0, malformed_rate=0.0, policies_tried=None, uses_summary=True)
 FOLLOWED, OTHER = Configuration((7, 1, 2, 1, 0, 2)), Configuration((4, 8, 0, 0, 0, 0))
 
 

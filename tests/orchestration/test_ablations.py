@@ -1,6 +1,7 @@
 """Ablations of policy orchestration: what is left out, how far is looked, whose dice, and which rules."""
 
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from lib.policy_zoo import evaluate
 from tests.orchestration import zoo
 
 MODEL = "scripted-medium"
+ZOO = Path("policies of one's own")
 SEEDS, EPISODES = 2, 3
 
 
@@ -51,7 +53,8 @@ def asked(monkeypatch):
     """The methods that the study was asked for."""
     told = []
 
-    def run(params, domain, compared, label=""):
+    def run(params, domain, compared, zoo, label=""):
+        assert zoo == ZOO
         told.extend(compared)
         return record(compared, domain)
 
@@ -64,7 +67,7 @@ def asked(monkeypatch):
 
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
 def test_memory_is_left_out_part_by_part_of_each_orchestrator(asked, domain):
-    made = ablations.memory(settings(), domain)
+    made = ablations.memory(settings(), domain, ZOO)
     left = {method.name.replace(f" {MODEL}", ""): tuple(method.without) for method in asked}
     for kind in variants.KINDS:
         assert left[kind] == () and left[f"{kind}, no short-term"] == ("mem_s",)
@@ -92,7 +95,7 @@ def test_what_is_left_out_is_a_component_that_the_orchestrator_would_have(kind):
 
 
 def test_episodes_are_summed_up_by_hand(asked):
-    made = ablations.memory(settings(), "education")
+    made = ablations.memory(settings(), "education", ZOO)
     for place, method in enumerate(asked):
         row = {
             c: found["value"][method.name.replace(f" {MODEL}", "")]
@@ -158,7 +161,7 @@ def students(monkeypatch):
 
 def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are(students):
     usual = settings().education
-    made = ablations.rules(settings())
+    made = ablations.rules(settings(), ZOO)
     assert list(made) == list(SHOWN)
     expected = {
         f"{k} {v}": {k: v}
@@ -178,7 +181,7 @@ def test_rules_are_changed_one_at_a_time_and_never_to_what_they_are(students):
 
 def test_a_switch_that_is_on_already_is_left_out(students):
     told = settings(education={"ncc_rule": "exact", "initial": 0.2})
-    ablations.rules(told)
+    ablations.rules(told, ZOO)
     assert not {"ncc_rule exact", "initial 0.2"} & set(students) and "ncc_scope set" in students
 
 

@@ -10,12 +10,14 @@ import pytest
 from lib import config
 from lib.experiment import artifacts
 from lib.language_models.checkpoints import ModelError
-from lib.language_models.training.decision_traces import LOOK, STATES
-from lib.llm.client import Client
+from lib.language_models.training.decision_traces import LOOKAHEAD, STATES
+from lib.llm.endpoint import Endpoint
+from lib.llm.errors import InfrastructureError
+from lib.llm.open_models import ChatModels
 from lib.orchestration import decision_benchmark, decision_models, lab_model_reader
 from lib.orchestration.decision_context import Brief, Rational
-from lib.orchestration.llm_reader import Endpoint, messages, schema
-from tests.llm.server import Answer, Server, certificate, completion, key, settings
+from lib.orchestration.llm_reader import ChatModelReader, messages, schema
+from tests.llm.server import Answer, Server, certificate, completion, key, settings_of
 
 __all__ = ["certificate", "key"]
 
@@ -53,7 +55,7 @@ def test_ko_to_and_ro_differ_in_which_numbers_stand_there():
     cards, looks, deep = (
         lab_model_reader.situation(brief)[0] for brief in (KO, TO, replace(TO, kind="RO", steps=3))
     )
-    assert cards.when in STATES and looks.when == LOOK and looks == deep
+    assert cards.state in STATES and looks.state == LOOKAHEAD and looks == deep
     assert cards.weights == looks.weights and list(cards.values) == list(looks.values)
     assert list(cards.values.values()) == [(0, 99), (89, 0)]  # of the page that holds in the dark
 
@@ -141,7 +143,9 @@ def asked_of(*answers, briefs=(KO, TO)) -> tuple[list[str], Server]:
 
     async def play():
         async with Server(*answers) as server:
-            reader = Endpoint("mine", lambda: Client(settings(server.url)))
+            reader = ChatModelReader(
+                "mine", lambda: ChatModels({"mine": Endpoint("mine", settings_of(server.url))})
+            )
             return await asyncio.to_thread(reader.choose, list(briefs)), server
 
     return asyncio.run(play())
@@ -182,11 +186,16 @@ def test_an_endpoint_that_takes_no_schema_is_asked_for_free_json_from_then_on():
         named("SO-d3"),
         Answer(completion("the second one, I think")),
         Answer(completion("")),
-        Answer({"error": {"message": "too long"}}, status=400),
+        Answer({"error": {"message": "maximum context length is 512"}}, status=400),
     ],
 )
 def test_what_an_endpoint_says_that_is_no_choice_is_nobody(answer):
     assert asked_of(answer, briefs=[TO])[0] == [""]
+
+
+def test_a_server_that_fails_is_no_choice_of_the_model():
+    with pytest.raises(InfrastructureError, match="mine: a choice could not be asked for"):
+        asked_of(Answer({"error": {"message": "odd"}}, status=400), briefs=[TO])
 
 
 def test_a_brief_in_english_holds_every_number_that_decides():
@@ -229,37 +238,6 @@ def test_the_recorded_model_was_asked_these_situations_and_says_who_it_is():
     assert all(name in brief.names for name, brief in zip(chosen, BRIEFS, strict=True))
     with pytest.raises(ValueError, match="other situations"):
         decision_benchmark.Recorded(POSED[:-1])
-
-
-def test_a_recording_holds_the_likelihood_of_each_option(monkeypatch):
-    """Of a model whose likeliest token is known: option B, or a word that is no option."""
-    import torch
-
-    class Known:
-        name = "known"
-
-        def __init__(self, likeliest: int) -> None:
-            self.likeliest, self.tokenizer = likeliest, self
-
-        def encode(self, sign: str, **_) -> list[int]:
-            return [ord(sign) - ord("A")]
-
-        def ids(self, _):
-            return torch.zeros(1, 4, dtype=torch.long)
-
-        def net(self, ids, logits_to_keep):
-            scores = torch.zeros(1, logits_to_keep, 30)
-            scores[..., self.likeliest], scores[..., 1] = 9.0, 8.0
-            return type("Out", (), {"logits": scores})
-
-    few = POSED[:3]
-    for likeliest, valid in ((0, True), (29, False)):
-        replies = decision_benchmark.record(Known(likeliest), few)["replies"]
-        assert [reply["valid"] for reply in replies] == [valid] * 3
-        assert [int(np.argmax(reply["logprobs"])) for reply in replies] == [0 if valid else 1] * 3
-        assert [len(reply["logprobs"]) for reply in replies] == [
-            len(each.brief.names) for each in few
-        ]
 
 
 def test_answers_count_what_is_given_away_and_what_is_no_policy():

@@ -20,6 +20,7 @@ from lib.orchestration import (
     prompted_experiment,
 )
 from lib.policy_zoo import networks, planned_policies, policies, ppo, recipes
+from tests.llm.stub_model import StubModel
 from tests.orchestration import zoo
 from tests.orchestration.test_prompted_experiment import trained
 
@@ -181,3 +182,31 @@ def test_a_job_that_knows_its_settings_alone_plays_every_arm(domain, world, trai
     assert ("RO rational, 3 steps" in episodes_by_arm.index) == (
         (domain, world) == ("education", "paper")
     )
+
+
+def test_readings_by_an_endpoint_are_planned_at_their_most(trained, tmp_path, monkeypatch):
+    """A stub in the endpoint's place reads fewer briefs than planned, and not many fewer."""
+    name = "scripted-small"
+    hosted = {
+        "backend": "endpoint",
+        "base_url": "http://localhost:1/v1",
+        "model": "m",
+        "price_in": 1e-6,
+        "price_out": 1e-6,
+    }
+    settings = small(llm={"models": {name: hosted}}, orchestration={"readers": ["rational", name]})
+    places = [("education", "paper"), ("education", "ours")]
+    (planned,) = experiment.plan_readings(settings, places)
+    assert experiment.plan_readings(small(), places) == []
+
+    model = StubModel('{"reasoning": "x", "policy": "SO-d2"}', name=name)
+    monkeypatch.setattr(decision_models, "open_models", model.open)
+    for domain, world in places:
+        for job in experiment.make_jobs(settings, domain, world, trained):
+            folder = tmp_path / job.key
+            context = RunContext.of(settings, trained, tmp_path, tmp_path)
+            experiment.play_contest(JobRun(job, folder, lambda _: None, context))
+    num_calls = len(model.requests)
+    assert num_calls <= planned.calls <= 3 * num_calls
+    largest = max(sum(len(m["content"]) for m in r.messages) for r in model.requests)
+    assert largest / 4 <= experiment.BRIEF_TOKENS

@@ -3,20 +3,19 @@
 import asyncio
 import json
 import math
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from lib import config
 from lib.experiment import seeds
-from lib.llm import scripted
-from lib.llm.client import Client
-from lib.llm.errors import ReplyError
+from lib.llm.chat_model import Failure, Reply
+from lib.llm.open_models import open_models
 from lib.llm.scripted import STRENGTHS, malformed_replies
 from lib.llm.scripted import judging as rules
 from lib.orchestration.llm_judge import CRITERIA, Scores, judge, prompt, read, step_line
 from lib.orchestration.reply_parser import InvalidReply
+from tests.llm.stub_model import StubModel, contents
 
 SMOKE = config.load("smoke")
 EDUCATION = SMOKE.education
@@ -58,32 +57,25 @@ def steps(*which) -> list[tuple]:
     return [(policy, *outcome) for policy, outcome in which]
 
 
-def record(episode) -> rules.Record:
+def record(episode) -> rules.Trajectory:
     """What a stand-in reads of the judge's prompt on an episode."""
-    return rules.read_record(
+    return rules.read_trajectory(
         "\n\n".join(turn["content"] for turn in prompt(log(episode), EDUCATION))
     )
 
 
-class Bench:
-    """A client whose judge says what it is told to, one reply after another: texts or errors."""
-
-    settings = SMOKE.llm
-
-    def __init__(self, *replies) -> None:
-        self.replies, self.asked = list(replies), []
-
-    async def chat(self, model, messages, *, seed, sample, who):
-        self.asked.append((seed, messages))
-        said = self.replies.pop(0)
-        if isinstance(said, Exception):
-            raise said
-        return SimpleNamespace(text=said, tokens_in=100, tokens_out=10, cost_usd=0.5)
-
-
 def scored(*replies, episodes=()):
-    bench, rows = Bench(*replies), log(*episodes or [steps(("A", POOR))])
-    return asyncio.run(judge(bench, "scripted-large", rows, EDUCATION)), bench
+    """The judge's rows for these replies, texts or failures, and the model that gave them."""
+    costs = {"tokens_in": 100, "tokens_out": 10, "cost_usd": 0.5}
+    answers = []
+    for answer in replies:
+        failure = answer if isinstance(answer, Failure) else None
+        text = "" if failure else answer
+        spent = {} if failure and failure.of_infrastructure else costs
+        answers.append(Reply(text, "stub", "endpoint", failure=failure, **spent))
+    model = StubModel(*answers)
+    rows = log(*episodes or [steps(("A", POOR))])
+    return asyncio.run(judge(model, rows, EDUCATION)), model
 
 
 def reply(**changes) -> str:
@@ -116,25 +108,25 @@ def poor(names: str) -> list[tuple]:
 @pytest.mark.parametrize(
     ("rule", "episode", "score"),
     [
-        (rules.adaptivity, steps(*TURNS), (1 / 2 - 1 / 4) / 0.5),
+        (rules.score_adaptivity, steps(*TURNS), (1 / 2 - 1 / 4) / 0.5),
         (
-            rules.adaptivity,
+            rules.score_adaptivity,
             steps(("A", GOOD), ("B", GOOD), ("B", GOOD)),
             0.5,
         ),  # undecided: all went well
-        (rules.effort, TWICE, (20 - 10) / 40),
-        (rules.effort, poor("A"), 1.0),
-        (rules.progression, FITTING, (0.5 + 0.5) / 2),
-        (rules.exploration, poor("AABBA"), 1.0),
-        (rules.exploration, poor("ABABA"), 0.0),
-        (rules.exploration, poor("AAAAB"), 0.5),
-        (rules.diversity, poor("ABC"), 1.0),
-        (rules.diversity, poor("AB"), math.log(2, 3)),
-        (rules.diversity, poor("A"), 0.0),
-        (rules.mental, HARD, 0.2 / 0.4),
-        (rules.temporal, HARD, (2 / 50 - 0.2) / 0.8),
-        (rules.frustration, HARD, (0.7 - 0.1) / 0.6),
-        (rules.performance, HARD, (0.6 / 0.8 - 0.5) / 0.5),
+        (rules.score_effort, TWICE, (20 - 10) / 40),
+        (rules.score_effort, poor("A"), 1.0),
+        (rules.score_progression, FITTING, (0.5 + 0.5) / 2),
+        (rules.score_exploration, poor("AABBA"), 1.0),
+        (rules.score_exploration, poor("ABABA"), 0.0),
+        (rules.score_exploration, poor("AAAAB"), 0.5),
+        (rules.score_diversity, poor("ABC"), 1.0),
+        (rules.score_diversity, poor("AB"), math.log(2, 3)),
+        (rules.score_diversity, poor("A"), 0.0),
+        (rules.score_mental_demand, HARD, 0.2 / 0.4),
+        (rules.score_temporal_demand, HARD, (2 / 50 - 0.2) / 0.8),
+        (rules.score_frustration, HARD, (0.7 - 0.1) / 0.6),
+        (rules.score_performance, HARD, (0.6 / 0.8 - 0.5) / 0.5),
     ],
 )
 def test_the_rubric_worked_by_hand(rule, episode, score):
@@ -153,7 +145,7 @@ def test_every_step_that_is_shown_is_read_back_and_scored_by_what_the_reply_asks
         EDUCATION.horizon,
         EDUCATION.goal,
     )
-    assert seen.steps[0] == rules.Step("A", (0.0, 0.2, 0.4, 0.6, 0.8), 0.4, 0.4, 0.2)
+    assert seen.steps[0] == rules.TrajectoryStep("A", (0.0, 0.2, 0.4, 0.6, 0.8), 0.4, 0.4, 0.2)
 
 
 def test_the_judge_does_not_learn_whose_trajectories_it_reads():
@@ -180,7 +172,7 @@ def test_a_log_that_cannot_be_judged_is_refused(wrong, message):
 
 
 def test_every_episode_is_scored_by_itself():
-    rows, bench = scored(
+    rows, model = scored(
         reply(adaptivity=12.5),
         reply(adaptivity=80),
         episodes=[steps(("A", POOR)), steps(("B", GOOD))],
@@ -189,7 +181,7 @@ def test_every_episode_is_scored_by_itself():
         axis=None
     )
     assert list(rows["item"]) == ["0-0", "0-1"] and set(rows["method"]) == {"RO scripted-large"}
-    assert ["1 | B |" in messages[1]["content"] for _, messages in bench.asked] == [False, True]
+    assert ["1 | B |" in text for text in contents(model.requests)] == [False, True]
 
 
 def test_a_missing_score_is_asked_for_again_once_and_never_invented():
@@ -197,35 +189,35 @@ def test_a_missing_score_is_asked_for_again_once_and_never_invented():
     assert rows.loc[0, list(CRITERIA)].isna().all()
     assert (rows.loc[0, "malformed"], rows.loc[0, "calls"]) == (2, 2)
     short = json.dumps({key: value for key, value in FAIR.items() if key != "effort"})
-    rows, bench = scored(short, reply(effort=2))
+    rows, model = scored(short, reply(effort=2))
     assert dict(rows.loc[0, list(CRITERIA)]) == FAIR | {"effort": 2}
     assert (rows.loc[0, "malformed"], rows.loc[0, "calls"], rows.loc[0, "cost_usd"]) == (1, 2, 1.0)
-    sent_back = bench.asked[1][1]
+    first, second = model.requests
+    sent_back = second.messages
     assert [turn["role"] for turn in sent_back] == ["system", "user", "assistant", "user"]
     assert sent_back[2]["content"] == short and "'effort'" in sent_back[3]["content"]
-    assert bench.asked[0][0] != bench.asked[1][0]
+    assert first.seed != second.seed
 
 
 @pytest.mark.parametrize(
     "kind, calls", [("refusal", 2), ("truncated", 2), ("timeout", 1), ("connection", 1)]
 )
-def test_only_a_judge_that_answered_is_asked_again(kind, calls):
-    error = ReplyError(kind, kind, text="I'm sorry", tokens_in=100, tokens_out=3, cost_usd=0.25)
-    rows, _ = scored(error, reply())
-    assert rows.loc[0, "calls"] == calls and rows["effort"].isna().any() == (calls == 1)
-    assert rows.loc[0, "cost_usd"] == 0.25 + 0.5 * (
-        calls == 2
-    )  # what was billed counts, used or not
+def test_only_a_judge_that_answered_is_asked_again_and_what_was_billed_counts(kind, calls):
+    rows, _ = scored(Failure(kind), reply())
+    row = rows.loc[0]
+    assert row["calls"] == calls and rows["effort"].isna().any() == (calls == 1)
+    assert (row["failures"], row["malformed"]) == ((1, 0) if calls == 1 else (0, 1))
+    assert row["cost_usd"] == (0.0 if calls == 1 else 1.0)
 
 
 @pytest.mark.parametrize("model", STRENGTHS)
-def test_the_stand_ins_judge_through_the_real_client(model):
+def test_the_scripted_models_judge(model, tmp_path):
     episode = steps(*zip("ABCABBCA" * 3, [POOR, GOOD, GOOD, POOR] * 6, strict=True))
     trajectories = log(episode)
 
     async def ask():
-        async with Client(SMOKE.llm, {"scripted": scripted.transport()}) as client:
-            return await judge(client, model, trajectories, EDUCATION)
+        async with open_models(SMOKE.llm, [model], "test", tmp_path, tmp_path) as models:
+            return await judge(models[model], trajectories, EDUCATION)
 
     rows = asyncio.run(ask())
     assert list(rows["backend"]) == ["scripted"] and rows.loc[0, "tokens_in"] > 800
@@ -245,7 +237,7 @@ def test_a_fallback_is_marked_and_still_read():
         "content"
     ]
     assert "2 | B (fallback) | challenge" in shown and "stood in" in shown
-    assert [step.policy for step in rules.read_record(shown).steps] == ["A", "B"]
+    assert [step.policy for step in rules.read_trajectory(shown).steps] == ["A", "B"]
     assert "fallback" not in prompt(log(steps(("A", POOR))), EDUCATION)[1]["content"]
 
 
@@ -263,7 +255,7 @@ def test_small_judges_what_is_left_in_its_window():
         turn["content"]
         for turn in prompt(log([("A", *POOR)] * 50 + [("B", *POOR)] * 50), EDUCATION)
     )
-    seen = rules.read_record(long[-STRENGTHS["scripted-small"].window :])
+    seen = rules.read_trajectory(long[-STRENGTHS["scripted-small"].window :])
     assert 0 < len(seen.steps) < 50 and {step.policy for step in seen.steps} == {"B"}
 
 
@@ -277,7 +269,9 @@ def test_scores_are_numbers_from_0_to_100(score):
 def test_scripted_breaks_of_a_verdict_are_noticed():
     spoiled = 0
     for spoil in malformed_replies.JUDGE_BREAKS:
-        said, _ = spoil({"reasoning": "so", **FAIR}, malformed_replies.Options(), seeds.rng("t"))
+        said, _ = spoil(
+            {"reasoning": "so", **FAIR}, malformed_replies.DecisionState(), seeds.rng("t")
+        )
         try:
             assert read(said).model_dump() == FAIR
         except InvalidReply:

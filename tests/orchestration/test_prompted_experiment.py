@@ -31,6 +31,7 @@ from lib.orchestration import (
 )
 from lib.orchestration.variants import Method
 from lib.policy_zoo import evaluate, networks, policies, recipes
+from tests.llm.stub_model import StubModel
 from tests.orchestration import zoo
 
 SCRIPTED = "scripted-medium"
@@ -287,7 +288,7 @@ def decider(method: Method, trained: Path, **changes):
     )
     return prompted_experiment.Bench(
         job.settings, RunContext.of(small(), trained, trained, trained)
-    ).decider(None)
+    ).decider({method.model: StubModel()})
 
 
 def test_who_remembers_less_has_less_in_its_prompts(trained):
@@ -318,3 +319,46 @@ def test_the_plan_bounds_what_was_asked(trained, tmp_path):
     ]
     asked = sum(record["calls"].sum() for record in records)
     assert 0 < asked <= planned.calls
+
+
+def test_finished_episodes_are_not_planned_again(trained, tmp_path):
+    method = Method(f"KO {SCRIPTED}", "KO", SCRIPTED)
+    args = small(), "education", [method], trained
+    (whole,) = prompted_experiment.plan_calls(*args)
+    assert prompted_experiment.plan_calls(*args, tmp_path) == [whole]
+    first, second = prompted_experiment.make_jobs(*args)
+    (second.folder(tmp_path)).mkdir(parents=True)
+    (second.folder(tmp_path) / "episode-00000.parquet").touch()
+    (rest,) = prompted_experiment.plan_calls(*args, tmp_path)
+    num_episodes = 2 * first.settings["episodes"]
+    assert rest.calls * num_episodes == whole.calls * (num_episodes - 1)
+    prompted_experiment.run(small(), "minigrid", [method], tmp_path, trained)
+    (nothing,) = prompted_experiment.plan_calls(small(), "minigrid", [method], trained, tmp_path)
+    assert nothing.calls == 0
+
+
+def test_costs_stand_on_the_terminal_before_the_first_call_to_an_endpoint(
+    trained, tmp_path, monkeypatch, capsys
+):
+    paid = {
+        "backend": "endpoint",
+        "base_url": "http://127.0.0.1:9/v1",
+        "model": "m",
+        "price_in": 1e-6,
+        "price_out": 1e-6,
+    }
+    settings = small(llm={"models": {SCRIPTED: paid}})
+    lines = []
+
+    def answer(request):
+        lines.append(capsys.readouterr().err)
+        return '{"reasoning": "x", "policy": "SO-d2"}'
+
+    model = StubModel(name=SCRIPTED, answer=answer)
+    monkeypatch.setattr(prompted_experiment, "open_lesson_models", model.open)
+    method = Method(f"KO {SCRIPTED}", "KO", SCRIPTED)
+    prompted_experiment.run(settings, "education", [method], tmp_path, trained)
+    assert "deciding in education: At most" in lines[0] and "to endpoints" in lines[0]
+    assert "At most" not in "".join(lines[1:])
+    prompted_experiment.run(settings, "education", [method], tmp_path, trained)
+    assert capsys.readouterr().err == ""

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import tasks
-from lib.language_models.tokenizer import TAGS, UNK, encode, tokenizer
+from lib.language_models.tokenizer import TAGS, UNK, encode, get_tokenizer
 from lib.rl import call_protocol, sft_warmup
-from lib.rl.call_protocol import Answer, Call, Malformed, digits, heard, instruction, parse
+from lib.rl.call_protocol import Answer, Call, Malformed, clean_reply, digits, instruction, parse
 from tests.budgeted_routing.small import EXPERTS, SMOKE
 
 CALLS = {
@@ -63,7 +63,7 @@ def test_an_unknown_expert_is_malformed_and_named():
     ],
 )
 def test_an_answer_at_the_end_of_a_turn_keeps_its_tags(text):
-    assert parse(text, EXPERTS) == Answer(text) and tasks.answered(text) is not None
+    assert parse(text, EXPERTS) == Answer(text) and tasks.extract_answer(text) is not None
 
 
 PIECES = st.sampled_from(
@@ -82,7 +82,7 @@ def test_whatever_was_written_is_one_of_three_things(text):
     if isinstance(turn, Call):
         assert turn.expert in EXPERTS and turn.query == " ".join(turn.query.split()) and turn.query
         assert text.rstrip().endswith("</call>")
-    assert isinstance(turn, Answer) == (tasks.answered(text) is not None)
+    assert isinstance(turn, Answer) == (tasks.extract_answer(text) is not None)
 
 
 def test_a_long_turn_without_an_end_is_refused_without_delay():
@@ -94,7 +94,7 @@ def test_a_long_turn_without_an_end_is_refused_without_delay():
         ("", "<think> "),
     ):
         text = begin + more * 5_000
-        assert isinstance(parse(text, EXPERTS), Malformed) and heard(text)
+        assert isinstance(parse(text, EXPERTS), Malformed) and clean_reply(text)
 
 
 HEARD = {
@@ -123,13 +123,13 @@ HEARD = {
 
 @pytest.mark.parametrize(("text", "expected"), HEARD.items())
 def test_what_is_heard_has_no_thought_and_is_an_error_where_nothing_is_left(text, expected):
-    assert heard(text) == expected
+    assert clean_reply(text) == expected
 
 
 @given(GARBAGE)
 @settings(max_examples=200, deadline=None)
 def test_something_is_always_heard(text):
-    said = heard(text)
+    said = clean_reply(text)
     assert said and said == " ".join(said.split()) and not any(tag in said for tag in TAGS)
 
 
@@ -168,7 +168,7 @@ def test_what_is_written_is_read_as_it_was_meant():
 
 def test_the_lab_has_a_word_for_everything_that_is_said():
     """No prompt, trace or response holds a token for unknown words."""
-    unknown = tokenizer().convert_tokens_to_ids(UNK)
+    unknown = get_tokenizer().convert_tokens_to_ids(UNK)
     prompts = [
         instruction(style, word) for style in ("soft", "hard") for word in call_protocol.WORDS
     ]
@@ -183,8 +183,8 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
         assert unknown not in encode(text), text
     rng = np.random.default_rng(0)
     for style in call_protocol.STYLES:
-        for item in tasks.spread(SMOKE.questions, "train", 80):
-            answers = {item.category: [item.answer]}
+        for item in tasks.draw_evenly(SMOKE.questions, "train", 80):
+            answers = {item.group: [item.reference]}
             trace = sft_warmup.trace(
                 item,
                 style,
@@ -215,9 +215,9 @@ def test_hard_prompts_state_a_rule_and_soft_ones_do_not():
     ]
 
 
-def test_a_model_that_follows_instructions_is_told_the_protocol_and_the_prices():
-    told = call_protocol.explained({"lab-nano": 1e-7, "lab-large": 2.5e-6})
-    assert "lab-nano ($0.1 per million tokens), lab-large ($2.5 per million tokens)" in told
+def test_a_model_that_follows_instructions_is_told_the_protocol_and_what_calls_cost():
+    told = call_protocol.explain_protocol({"lab-nano": 1e-7, "lab-large": 0.0042})
+    assert "lab-nano (about $1e-07 a call), lab-large (about $0.0042 a call)" in told
     for form in re.findall(
         r"<(?:call|answer)>.*?</(?:call|answer)>", told
     ):  # what it is told to write is understood
@@ -227,6 +227,13 @@ def test_a_model_that_follows_instructions_is_told_the_protocol_and_the_prices()
         and told.count("<answer>") == 2
         and all(tag in told for tag in TAGS)
     )
+
+
+def test_a_system_message_of_the_question_joins_the_controller_s_own():
+    history = [("system", "Be short."), ("user", "a"), ("assistant", "b")]
+    turns = call_protocol.messages("soft", "low", "c", history)
+    assert [turn["role"] for turn in turns] == ["system", "user", "assistant", "user"]
+    assert turns[0]["content"] == "budget low\nBe short." and turns[-1]["content"] == "c"
 
 
 def test_an_unknown_style_is_refused_by_name():

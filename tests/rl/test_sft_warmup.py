@@ -8,22 +8,22 @@ import pytest
 import torch
 
 from lib import tasks
-from lib.config import LabModel, WarmSettings
+from lib.config import LabModelSettings, WarmSettings
 from lib.experiment import seeds
 from lib.language_models import checkpoints
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.tokenizer import EOS, decode
-from lib.language_models.training.training_data import IGNORED, Dialogue, tensors
+from lib.language_models.training.training_data import IGNORE_INDEX, Dialogue, collate
 from lib.rl import call_protocol, sft_warmup
 from lib.rl.call_protocol import Answer, Call
-from lib.tasks import Item, answered
+from lib.tasks import Item, extract_answer
 from tests.budgeted_routing.small import EXPERTS, SMOKE
 from tests.language_models import tiny
 
 ROUNDS = 4
 QUESTIONS = {"chain": [1, 2, 7, 8], "facts": [1, 2, 3], "passage": [1, 3], "big": [1, 2]}
-ITEMS = tasks.spread(QUESTIONS, "train", 80, seed=1)
-ANSWERS = {name: [item.answer for item in ITEMS if item.category == name] for name in QUESTIONS}
+ITEMS = tasks.draw_evenly(QUESTIONS, "train", 80, seed=1)
+ANSWERS = {name: [item.reference for item in ITEMS if item.group == name] for name in QUESTIONS}
 STYLED = [
     ("soft", "low"),
     ("soft", "high"),
@@ -43,13 +43,13 @@ def trace(item: Item, style: str, budget: str, seed: int = 0, rounds: int = ROUN
 def parts(dialogue: Dialogue, prompt: int) -> list[tuple[bool, str]]:
     """What follows the prompt, by who wrote it: (learned?, text), the end of turn left out."""
     after = zip(dialogue.ids[prompt:-1], dialogue.targets[prompt:-1], strict=True)
-    runs = groupby(after, lambda pair: pair[1] != IGNORED)
+    runs = groupby(after, lambda pair: pair[1] != IGNORE_INDEX)
     return [(learned, decode([i for i, _ in run])) for learned, run in runs]
 
 
 def taken(item: Item, style: str, budget: str, seed: int = 0, rounds: int = ROUNDS):
     """Turns (parsed) and responses of a trace."""
-    asked = conversation(call_protocol.messages(style, budget, item.prompt))
+    asked = encode_conversation(call_protocol.messages(style, budget, item.prompt))
     told = parts(trace(item, style, budget, seed, rounds), len(asked))
     return [call_protocol.parse(text, EXPERTS) for own, text in told if own], [
         text for own, text in told if not own
@@ -63,12 +63,14 @@ def test_the_controllers_words_are_learned_and_read_as_they_were_meant_and_the_l
 ):
     for item in ITEMS:
         told = trace(item, style, budget, rounds=rounds)
-        asked = conversation(call_protocol.messages(style, budget, item.prompt))
+        asked = encode_conversation(call_protocol.messages(style, budget, item.prompt))
         assert list(told.ids[: len(asked)]) == asked and set(told.targets[: len(asked)]) == {
-            IGNORED
+            IGNORE_INDEX
         }
-        assert told.ids[-1] == token(EOS) and told.targets[-1] == IGNORED
-        assert all(target in (IGNORED, i) for i, target in zip(told.ids, told.targets, strict=True))
+        assert told.ids[-1] == encode_special(EOS) and told.targets[-1] == IGNORE_INDEX
+        assert all(
+            target in (IGNORE_INDEX, i) for i, target in zip(told.ids, told.targets, strict=True)
+        )
         stretches = parts(told, len(asked))
         assert [own for own, _ in stretches] == [
             i % 2 == 0 for i in range(len(stretches))
@@ -88,9 +90,9 @@ def test_a_chain_is_worked_out_by_hand():
         "4 - 9 = 5",
     ]
     assert sft_warmup.steps(["8"]) == [] and sft_warmup.result(["8"]) == "8"
-    chains = [item for item in ITEMS if item.category == "chain"]
+    chains = [item for item in ITEMS if item.group == "chain"]
     assert all(
-        sft_warmup.result(item.prompt.removesuffix(" = ?").split()) == item.answer
+        sft_warmup.result(item.prompt.removesuffix(" = ?").split()) == item.reference
         for item in chains
     )
 
@@ -103,7 +105,7 @@ def test_the_answer_hands_on_what_was_said_be_it_right_or_wrong_but_no_error(sai
         turns, responses = taken(item, "soft", "low")
         assert set(responses) <= {f"<response> {said} </response>"}
         heard.append(bool(responses) and said != call_protocol.ERROR)
-        assert (answered(turns[-1].text) == call_protocol.AS_HEARD) == heard[-1]
+        assert (extract_answer(turns[-1].text) == call_protocol.AS_HEARD) == heard[-1]
     assert any(heard) == (said != call_protocol.ERROR)
 
 
@@ -113,18 +115,18 @@ def test_alone_it_works_out_short_chains_and_guesses_at_everything_else(monkeypa
     for item in ITEMS:
         told = trace(item, "soft", "low")
         ((own, text),) = parts(
-            told, len(conversation(call_protocol.messages("soft", "low", item.prompt)))
+            told, len(encode_conversation(call_protocol.messages("soft", "low", item.prompt)))
         )
         thought, able = (
             text.split(" </think>")[0],
-            item.category == "chain" and item.difficulty <= sft_warmup.SKILL,
+            item.group == "chain" and item.difficulty <= sft_warmup.SKILL,
         )
         worked = sft_warmup.steps(item.prompt.removesuffix(" = ?").split()) if able else []
         assert own and thought == " ; ".join(["<think> low", *worked])
-        assert not able or answered(text) == item.answer
-        assert answered(text) in ANSWERS[item.category]
+        assert not able or extract_answer(text) == item.reference
+        assert extract_answer(text) in ANSWERS[item.group]
         if not able:
-            correct[item.category].append(answered(text) == item.answer)
+            correct[item.group].append(extract_answer(text) == item.reference)
     assert all(np.mean(hits) < 0.4 for hits in correct.values()), (
         "a guess knows nothing of the question"
     )
@@ -140,7 +142,7 @@ def test_no_budget_and_no_prompt_changes_whether_a_trace_calls_or_whom():
                 (
                     tuple(turn.expert for turn in turns[:-1]),
                     tuple(responses),
-                    answered(turns[-1].text),
+                    extract_answer(turns[-1].text),
                 )
             )
         assert len(called) == 1
@@ -164,7 +166,7 @@ def test_all_experts_are_called_alike_and_hear_the_question_as_it_stands():
 def test_equal_arguments_give_equal_traces_and_every_style_has_its_share():
     first, again, other = (sft_warmup.corpus(ITEMS, EXPERTS, ROUNDS, seed) for seed in (0, 0, 1))
     assert first == again != other and len(first) == len(ITEMS)
-    many = sft_warmup.corpus(tasks.spread(QUESTIONS, "train", 1_000), EXPERTS, ROUNDS, 0)
+    many = sft_warmup.corpus(tasks.draw_evenly(QUESTIONS, "train", 1_000), EXPERTS, ROUNDS, 0)
     texts = [decode(told.ids).split(" <")[0] for told in many]
     hard = np.mean([" only" in text for text in texts])
     number = np.mean([text.split()[1].isdigit() for text in texts])
@@ -178,7 +180,7 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
     base = checkpoints.save(tiny.model(0, spread=3.0), tmp_path / "base")
     told = SMOKE.model_copy(update={"warm": WarmSettings(items=200, steps=20, batch=16, seed=0)})
     done = []
-    handed = LabModel.from_job_settings(
+    handed = LabModelSettings.from_job_settings(
         shape.to_job_settings(*sft_warmup.READ_OF_BASE)
     )  # as a job is
     folders = [
@@ -186,8 +188,8 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
         for name, given in zip("ab", (shape, handed), strict=True)
     ]
     assert done[:20] == pytest.approx([(i + 1) / 20 for i in range(20)])
-    ids, targets = tensors(
-        sft_warmup.corpus(tasks.spread(QUESTIONS, "dev", 32), EXPERTS, ROUNDS, 1)
+    ids, targets = collate(
+        sft_warmup.corpus(tasks.draw_evenly(QUESTIONS, "dev", 32), EXPERTS, ROUNDS, 1)
     )
 
     def loss(folder) -> float:
@@ -205,10 +207,10 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
 
 def test_some_responses_are_wrong_and_some_are_missing():
     rng = np.random.default_rng(0)
-    (item,) = [item for item in ITEMS if item.category == "big"][:1]
+    (item,) = [item for item in ITEMS if item.group == "big"][:1]
     said = Counter(sft_warmup._said(item, ANSWERS, rng) for _ in range(4_000))
     assert said["error"] / 4_000 == pytest.approx(sft_warmup.MISSING, abs=0.01)
-    wrong = 4_000 - said["error"] - said[item.answer]
+    wrong = 4_000 - said["error"] - said[item.reference]
     assert wrong / 4_000 == pytest.approx(sft_warmup.WRONG, abs=0.02)
     assert set(said) <= {"error", *ANSWERS["big"]}
 

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
 from lib.experiment import artifacts
-from lib.language_models.chat_template import token
+from lib.language_models.chat_template import encode_special
 from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS, PAD
@@ -128,14 +128,14 @@ def test_the_engine_and_the_trainer_agree_on_what_was_said():
     policy = tiny.model(0, spread=6.0, **size)
     prompts = tiny.prompts(12, longest=80)
     written = generate(
-        Forward(policy), [Prompt(p, 24, 1.0, i) for i, p in enumerate(prompts)], token(EOS)
+        Forward(policy), [Prompt(p, 24, 1.0, i) for i, p in enumerate(prompts)], encode_special(EOS)
     )
     told = [
         Sample([*p, *g.ids], [False] * len(p) + [True] * len(g.ids), 0.0)
         for p, g in zip(prompts, written, strict=True)
     ]
-    made = learner(policy=policy, pad=token(PAD))
-    part = batch(told, token(PAD))
+    made = learner(policy=policy, pad=encode_special(PAD))
+    part = batch(told, encode_special(PAD))
     read = made._read(made.policy, part)[0]
     for row, own, generation in zip(read, part.mask, written, strict=True):
         np.testing.assert_allclose(row[own].detach(), generation.logprobs, atol=1e-4)

@@ -763,7 +763,7 @@ def test_a_card_escapes_what_the_file_says():
 
 def test_a_claim_asks_records_inside_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(results_table, "RECORDS", tmp_path)
-    with pytest.raises(MissingMetric, match="no record of made"):
+    with pytest.raises(MissingMetric, match="no rows of 'made' are here: run the lesson"):
         result_queries.FUNCTIONS["paired_difference"]("made.correct", "method=a", "method=b")
     rows = [
         {

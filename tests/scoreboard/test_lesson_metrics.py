@@ -48,6 +48,20 @@ def test_one_lesson_for_a_program_at_full_precision(folder, capsys):
     assert lessons["05_routing"]["odd_ci_low"] == {"value": 1.0}
 
 
+def test_a_reader_is_told_whose_metrics_stand_here(tmp_path, folder):
+    cards = tmp_path / "lessons"
+    artifacts.write_json(cards / "05_routing.json", {"profile": "smoke"})
+    names = ["07_agents", "06_tools", "05_routing"]
+    assert lesson_metrics.describe_sources(names, folder, cards) == (
+        "Metrics of runs here, at smoke: lessons 05. "
+        "Metrics that come with the project, of its last run at laptop: lessons 06; run them for your own. "
+        "No metrics: lessons 07; run them to test their claims."
+    )
+    assert lesson_metrics.describe_sources(["05_routing"], folder, cards) == (
+        "Metrics of runs here, at smoke: lessons 05."
+    )
+
+
 def test_nothing_is_lost_of_what_the_lessons_keep():
     for name, metrics in lesson_metrics.read_lesson_metrics().items():
         flat = {}

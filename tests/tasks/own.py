@@ -5,5 +5,5 @@ from lib import tasks
 FAMILIES = {
     name: f
     for name, f in tasks.FAMILIES.items()
-    if f.draw.__module__.startswith(tasks.__name__ + ".")
+    if f.draw_item.__module__.startswith(tasks.__name__ + ".")
 }

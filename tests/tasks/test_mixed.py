@@ -5,7 +5,7 @@ import re
 
 from lib import tasks
 from lib.tasks import SPLITS, multi_hop_facts
-from lib.tasks.mixed import documents, records
+from lib.tasks.mixed import build_documents, build_records
 from lib.tasks.vocabulary import PEOPLE
 
 PROMPT = re.compile(r"What is the number( of the friend)? of (\w+) ([+*]) (\d\d) \?")
@@ -14,7 +14,7 @@ ITEMS = [
     item
     for d in (1, 2, 3)
     for split in SPLITS
-    for item in tasks.draw("mixed", split, 60, d, seed=3)
+    for item in tasks.draw_items("mixed", split, 60, d, seed=3)
 ]
 FACTS = "213244b0eead85c7"
 
@@ -22,7 +22,8 @@ FACTS = "213244b0eead85c7"
 def world() -> dict[tuple[str, str], str]:
     """What the documents say, by relation and subject."""
     return {
-        (r, s): value for r, s, value in (SENTENCE.fullmatch(text).groups() for text in documents())
+        (r, s): value
+        for r, s, value in (SENTENCE.fullmatch(text).groups() for text in build_documents())
     }
 
 
@@ -34,11 +35,11 @@ def test_a_question_is_of_its_difficulty_and_its_solution_looks_up_first_and_the
             item.difficulty
         ]
         assert (
-            item.key == f"mixed/number/{'friend/' * bool(between)}{who}/{sign}{other}"
+            item.id == f"mixed/number/{'friend/' * bool(between)}{who}/{sign}{other}"
             and 11 <= int(other) <= 99
         )
         asked.add(who)
-        steps, looked = item.reference.split(" ; "), []
+        steps, looked = item.worked_solution.split(" ; "), []
         if between:
             looked, who = [f"the friend of {who} is {told['friend', who]}"], told["friend", who]
         number = told["number", who]
@@ -48,17 +49,17 @@ def test_a_question_is_of_its_difficulty_and_its_solution_looks_up_first_and_the
             left, right = step.split(" = ")
             assert eval(left) == int(right), step
         expected = int(number) + int(other) if sign == "+" else int(number) * int(other)
-        assert item.answer == str(expected) == steps[-1].split()[-1]
+        assert item.reference == str(expected) == steps[-1].split()[-1]
     assert asked == set(PEOPLE)
 
 
 def test_documents_and_records_say_the_same():
-    rows = {(r, s): value for r, told in records().items() for s, value in told.items()}
-    assert world() == rows and len(documents()) == len(rows)
+    rows = {(r, s): value for r, told in build_records().items() for s, value in told.items()}
+    assert world() == rows and len(build_documents()) == len(rows)
 
 
 def test_everybody_has_a_number_of_two_digits():
-    numbers = records()["number"]
+    numbers = build_records()["number"]
     assert tuple(numbers) == PEOPLE and all(
         re.fullmatch(r"[1-9]\d", number) for number in numbers.values()
     )
@@ -67,10 +68,14 @@ def test_everybody_has_a_number_of_two_digits():
 
 def test_the_world_of_facts_is_as_it_was():
     assert {
-        name: rows for name, rows in records().items() if name != "number"
-    } == multi_hop_facts.records()
+        name: rows for name, rows in build_records().items() if name != "number"
+    } == multi_hop_facts.build_records()
     assert (
-        "number" not in multi_hop_facts.records()
-        and documents()[: len(multi_hop_facts.documents())] == multi_hop_facts.documents()
+        "number" not in multi_hop_facts.build_records()
+        and build_documents()[: len(multi_hop_facts.build_documents())]
+        == multi_hop_facts.build_documents()
     )
-    assert hashlib.sha256("\n".join(multi_hop_facts.documents()).encode()).hexdigest()[:16] == FACTS
+    assert (
+        hashlib.sha256("\n".join(multi_hop_facts.build_documents()).encode()).hexdigest()[:16]
+        == FACTS
+    )

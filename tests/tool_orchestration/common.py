@@ -10,8 +10,8 @@ from transformers import LlamaForCausalLM
 from lib import tasks
 from lib.config import ROOT
 from lib.language_models import tokenizer as lab
-from lib.language_models.chat_template import call as called
-from lib.rl.expert_pool import Heard, Query
+from lib.language_models.chat_template import format_tool_call as called
+from lib.rl.expert_pool import ExpertQuery, ExpertReply
 from lib.tasks import Item
 from lib.tasks.synthesis import Task
 from lib.tool_orchestration import episode_specs, sft_warmup, tool_menu
@@ -37,7 +37,7 @@ REACHES = {  # by model and family: up to which difficulty it is good
     "answerer": {"facts": 3},
 }
 CLOCK = {name: 0.01 * (i + 1) for i, name in enumerate(MODELS)}  # seconds per token
-UNK = lab.tokenizer().convert_tokens_to_ids(lab.UNK)
+UNK = lab.get_tokenizer().convert_tokens_to_ids(lab.UNK)
 
 
 def card(
@@ -74,7 +74,7 @@ def offers(path: str = TRAINING) -> dict[str, Offer]:
 
 def item(kind: str, difficulty: int = 1, seed: int = 0, split: str = "train") -> Item:
     """A question."""
-    (one,) = tasks.draw(kind, split, 1, difficulty, seed=seed)
+    (one,) = tasks.draw_items(kind, split, 1, difficulty, seed=seed)
     return one
 
 
@@ -116,19 +116,25 @@ def call(tool: str, argument: str) -> str:
 
 def answer(text: Any) -> str:
     """A whole turn that answers."""
-    return f"{sft_warmup.thought('chain', 0)} {tasks.reply(str(text))}"
+    return f"{sft_warmup.thought('chain', 0)} {tasks.format_reply(str(text))}"
 
 
 class Singers(Choir):
     """Models without a model: each query costs 1e-5 dollars and has ten tokens, unless a function says otherwise."""
 
-    def __init__(self, reply: Callable[[Query], Heard] | str = "<answer> 4 </answer>") -> None:
-        super().__init__(reply if callable(reply) else lambda query: Heard(reply, 1e-5, 7, 10))
+    def __init__(
+        self, reply: Callable[[ExpertQuery], ExpertReply] | str = "<answer> 4 </answer>"
+    ) -> None:
+        super().__init__(
+            reply if callable(reply) else lambda query: ExpertReply(reply, 1e-5, 7, 10)
+        )
         self.experts = MODELS
 
 
 @contextmanager
-def at_work(reply: Callable[[Query], Heard] | str = "<answer> 4 </answer>") -> Iterator[Desk]:
+def at_work(
+    reply: Callable[[ExpertQuery], ExpertReply] | str = "<answer> 4 </answer>",
+) -> Iterator[Desk]:
     """A desk with real functions and made-up models."""
     with Desk(Singers(reply), CLOCK) as desk:
         yield desk

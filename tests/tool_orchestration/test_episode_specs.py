@@ -106,7 +106,7 @@ def test_all_work_is_of_its_split_and_of_all_difficulties(split):
     told = episode_specs.mixed(N, split, 3, offices(split))
     assert {w.split for w in told} == {split}
     for kind, difficulties in DIFFICULTIES.items():
-        assert {w.difficulty for w in told if isinstance(w, Item) and w.category == kind} == set(
+        assert {w.difficulty for w in told if isinstance(w, Item) and w.group == kind} == set(
             difficulties
         )
     assert {w.difficulty for w in told if isinstance(w, Task)} == {1, 2, 3}
@@ -151,7 +151,7 @@ def test_where_no_tool_is_good_at_a_question_there_is_a_menu_all_the_same():
 
 def test_kinds_come_in_their_shares():
     told = episode_specs.mixed(2000, "train", 0, offices())
-    counts = Counter(w.category if isinstance(w, Item) else "office" for w in told)
+    counts = Counter(w.group if isinstance(w, Item) else "office" for w in told)
     assert {kind: counts[kind] / 2000 for kind in SHARES} == pytest.approx(SHARES, abs=0.035)
     assert sum(SHARES.values()) == pytest.approx(1)
 

@@ -37,7 +37,7 @@ from lib.tool_orchestration.tool_environment import Own
 from lib.tool_orchestration.tool_menu import names
 from lib.tool_orchestration.variants import LISTED, NAMED
 from tests.budgeted_routing import small
-from tests.budgeted_routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
+from tests.budgeted_routing.again import apart, find_jobs, keys_by_label, resumed
 from tests.language_models import tiny
 from tests.studies import of, refuse, same
 from tests.tool_orchestration import common
@@ -385,14 +385,6 @@ def test_other_weights_make_new_keys_where_they_are_used(models, tmp_path, name,
     assert unchanged(named(models), named(tmp_path)) == kept
 
 
-def test_the_plan_says_what_endpoints_may_cost():
-    assert experiment.plan(settings(), COMPARED)
-    own = settings(llm={"models": {"nano": HOSTED}})
-    assert "$" in experiment.plan(own, COMPARED) and experiment.plan(
-        own, COMPARED
-    ) != experiment.plan(settings(), COMPARED)
-
-
 def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
     def asked(method):
         run = SimpleNamespace(settings=settings().tools, place=SimpleNamespace(offers=offers()))
@@ -407,7 +399,12 @@ def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
 
 def test_rows_by_hand():
     work, own = item("big", 1), Own(1e-8, 0.001)
-    turns = [call("calculator", "1 + 1"), "<think>", call("lab-mini", "1 = ?"), answer(work.answer)]
+    turns = [
+        call("calculator", "1 + 1"),
+        "<think>",
+        call("lab-mini", "1 = ?"),
+        answer(work.reference),
+    ]
     assigned = given(
         work,
         "calculator",
@@ -416,7 +413,7 @@ def test_rows_by_hand():
     )
     with at_work() as made:
         episode = common.played(made, assigned, *turns, own=own)
-        (row,) = experiment.rows([episode], NAMES, own, lab.decode).to_dict("records")
+        (row,) = variants.make_episode_rows([episode], NAMES, own, lab.decode).to_dict("records")
     assert (row["item"], row["group"], row["difficulty"], row["correct"], row["answered"]) == (
         0,
         "big",

@@ -439,3 +439,40 @@ def test_a_study_of_one_seed_is_a_record_all_the_same():
         "simplex",
     }
     assert len(recorded.slopes(results_table.select(found, style="simplex"), "ms")) == 2
+
+
+@pytest.mark.parametrize("num_lost", [2, 0])
+def test_a_prompted_orchestrator_without_an_answer_in_two_of_ten_turns_is_marked(num_lost):
+    endpoint = {"backend": "endpoint", "base_url": "https://host/v1", "model": "m"}
+    endpoint |= {"price_in": 0.0, "price_out": 0.0}
+    params = config.settings(profile="smoke", llm={"models": {OWN.agent: endpoint}})
+    rows = pd.DataFrame(
+        {
+            "method": "lab-agent",
+            "chosen": [[NANO]] * 5,
+            "calls": 1,  # and a turn that ends the episode, so ten turns in all
+            "malformed": [1] * num_lost + [0] * (5 - num_lost),
+            "failed": 0,
+            "truncated": 0,
+        }
+    )
+    counts = recorded.count_replies(rows, params).set_index("model")
+    assert list(counts["calls"]) == [5, 10]
+    assert counts.loc[OWN.agent, "share_without_answer"] == num_lost / 10
+    assert counts.loc[OWN.agent, "too_many"] == (num_lost > 0)
+    assert not counts.loc["several", "too_many"]
+
+
+def test_calls_of_functions_are_no_calls_of_models():
+    rows = pd.DataFrame(
+        {
+            "method": [OURS, OURS, "always calculator"],
+            "chosen": [["calculator", NANO], ["search"], ["calculator"]],
+            "calls": [2, 1, 1],
+            "malformed": 0,
+            "truncated": [1, 0, 0],
+            "unusable": 0,
+        }
+    )
+    (counts,) = recorded.count_replies(rows, PARAMS).itertuples()
+    assert (counts.method, counts.calls, counts.truncated) == (OURS, 1, 1)

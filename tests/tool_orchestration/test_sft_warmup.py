@@ -10,10 +10,10 @@ import pytest
 
 from lib.experiment import seeds
 from lib.language_models import tokenizer as lab
-from lib.language_models.chat_template import called, conversation, token
-from lib.language_models.training.training_data import IGNORED
-from lib.tasks import answered
-from lib.tasks.synthesis import Task, judge
+from lib.language_models.chat_template import encode_conversation, encode_special, parse_tool_call
+from lib.language_models.training.training_data import IGNORE_INDEX
+from lib.tasks import extract_answer
+from lib.tasks.synthesis import Task, verify_trajectory
 from lib.tool_orchestration import episode_specs, experiment, sft_warmup
 from lib.tool_orchestration.tool_menu import UserPreference
 from tests.tool_orchestration import common
@@ -34,34 +34,34 @@ def traces():
 
 def turns(assigned, dialogue) -> list[tuple[str, str]]:
     """What the orchestrator said, turn by turn, and what it heard; after its answer nothing."""
-    text = lab.decode(dialogue.ids[len(conversation(assigned.messages)) :])
+    text = lab.decode(dialogue.ids[len(encode_conversation(assigned.messages)) :])
     parts = (part.partition(OPEN) for part in text.split(CLOSE))
     return [(said.strip(), heard.strip()) for said, _, heard in parts]
 
 
 def calls(assigned, dialogue) -> list[tuple[str, str]]:
-    return [found for said, _ in turns(assigned, dialogue) if (found := called(said))]
+    return [found for said, _ in turns(assigned, dialogue) if (found := parse_tool_call(said))]
 
 
 def test_traces_are_in_words_of_the_lab_begin_with_the_prompt_and_end(traces):
     for assigned, told in traces:
-        prompt = conversation(assigned.messages)
-        assert list(told.ids[: len(prompt)]) == prompt and told.ids[-1] == token(lab.EOS)
+        prompt = encode_conversation(assigned.messages)
+        assert list(told.ids[: len(prompt)]) == prompt and told.ids[-1] == encode_special(lab.EOS)
         *asking, (last, nothing) = turns(assigned, told)
-        assert nothing == "" and answered(last) is not None and called(last) is None
-        assert all(called(said)[0] in assigned.menu.names for said, _ in asking)
+        assert nothing == "" and extract_answer(last) is not None and parse_tool_call(last) is None
+        assert all(parse_tool_call(said)[0] in assigned.menu.names for said, _ in asking)
         assert UNK not in told.ids
 
 
 def test_only_the_orchestrators_words_are_learned(traces):
     """All of them, and neither prompt nor replies."""
     for assigned, told in traces:
-        prompt, inside = len(conversation(assigned.messages)), False
+        prompt, inside = len(encode_conversation(assigned.messages)), False
         for at, (i, target) in enumerate(zip(told.ids, told.targets, strict=True)):
             piece = lab.decode([i])
             inside = inside or piece == OPEN
             given = at < prompt or inside or at == len(told.ids) - 1
-            assert target == (IGNORED if given else i)
+            assert target == (IGNORE_INDEX if given else i)
             inside = inside and piece != CLOSE
         assert not inside
 
@@ -76,12 +76,12 @@ def test_tools_are_used_whether_they_are_good_at_it_or_not(traces):
 
 
 def test_replies_are_mostly_right_sometimes_wrong_or_missing(traces):
-    asked = [(a.work.answer, turns(a, told)) for a, told in traces if a.kind in ("chain", "big")]
+    asked = [(a.work.reference, turns(a, told)) for a, told in traces if a.kind in ("chain", "big")]
     replies = [
         (heard, answer)
         for answer, said_and_heard in asked
         for said, heard in said_and_heard
-        if called(said)
+        if parse_tool_call(said)
     ]
     missing = np.mean([heard == "error" for heard, _ in replies])
     correct = np.mean([heard == answer for heard, answer in replies])
@@ -93,10 +93,13 @@ def test_after_a_missing_reply_another_tool_is_tried_where_there_is_one(traces):
     for assigned, told in traces:
         steps, failed = turns(assigned, told), set()
         for (said, heard), (then, _) in pairwise(steps):
-            if assigned.kind != "office" and heard == "error" and called(then):
+            if assigned.kind != "office" and heard == "error" and parse_tool_call(then):
                 seen += 1
-                failed.add(called(said)[0])
-                assert called(then)[0] not in failed or {o.name for o in assigned.usable} <= failed
+                failed.add(parse_tool_call(said)[0])
+                assert (
+                    parse_tool_call(then)[0] not in failed
+                    or {o.name for o in assigned.usable} <= failed
+                )
     assert seen > 10
 
 
@@ -105,7 +108,10 @@ def test_short_chains_are_sometimes_worked_out_and_never_wrongly(traces):
     assert own and all(a.difficulty <= sft_warmup.SKILL for a, _ in own)
     for assigned, told in own:
         ((said, _),) = turns(assigned, told)
-        assert answered(said) == assigned.work.answer and said.count(";") == assigned.difficulty
+        assert (
+            extract_answer(said) == assigned.work.reference
+            and said.count(";") == assigned.difficulty
+        )
     short = [a for a, _ in traces if a.kind == "chain" and a.difficulty <= sft_warmup.SKILL]
     assert 0.1 < len(own) / len(short) < 0.45
 
@@ -116,10 +122,12 @@ def test_traces_of_offices_solve_their_task_when_they_are_carried_out(traces):
         database = assigned.work.open()
         *asking, (last, _) = turns(assigned, dialogue)
         for said, heard in asking:
-            function, argument = called(said)
+            function, argument = parse_tool_call(said)
             failures += heard == "error"
             assert heard == "error" or database.call(function, argument.split()) == heard
-        assert judge(assigned.work, database.content(), database.operated, answered(last)).solved
+        assert verify_trajectory(
+            assigned.work, database.serialize(), database.operated_entries, extract_answer(last)
+        ).solved
     assert len(told) > 30 and failures > 2
 
 

@@ -5,7 +5,7 @@ import pytest
 from lib import tasks
 from lib.rl import call_protocol
 from lib.tasks import multi_hop_facts
-from lib.tasks.synthesis import judge
+from lib.tasks.synthesis import verify_trajectory
 from lib.tool_orchestration.single_tool_baselines import golden, strategy
 from lib.tool_orchestration.tool_environment import tried
 from tests.tool_orchestration import common
@@ -22,7 +22,7 @@ from tests.tool_orchestration.common import at_work, given, item, offices
     ],
 )
 def test_a_tool_does_what_its_description_says(tool, kind, least):
-    wanted = [given(work, tool) for work in tasks.draw(kind, "train", 60, seed=1)]
+    wanted = [given(work, tool) for work in tasks.draw_items(kind, "train", 60, seed=1)]
     with at_work() as desk:
         told = tried(desk, wanted, [tool], "a test")
     assert [row["item"] for row in told] == list(range(60))
@@ -52,7 +52,7 @@ def test_functions_for_numbers_get_the_expression_and_models_the_question_as_it_
 
 def test_lookup_and_search_go_hop_by_hop_from_what_they_heard():
     work = item("facts", 3)
-    *relations, place = work.key.split("/")[1:]  # from the last to the first that is asked
+    *relations, place = work.id.split("/")[1:]  # from the last to the first that is asked
     relations.reverse()
     asked, answer = walked("lookup", work, "Ana", "Bo", "Cy")
     assert asked == [
@@ -80,5 +80,7 @@ def test_golden_calls_solve_their_office_task():
         database = task.open()
         for function, argument, reply in golden(task):
             assert database.call(function, argument.split()) == reply
-        assert judge(task, database.content(), database.operated, task.answer).solved
+        assert verify_trajectory(
+            task, database.serialize(), database.operated_entries, task.answer
+        ).solved
     assert len(offices()) >= 24

@@ -1,13 +1,16 @@
 """The tools at work: what is malformed and what merely fails, what is heard and paid, outages, offices."""
 
+import math
+
 import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
 from lib.language_models import tokenizer as lab
-from lib.language_models.chat_template import conversation
+from lib.language_models.chat_template import encode_conversation
+from lib.llm.chat_model import Failure
 from lib.rl import call_protocol
-from lib.rl.expert_pool import Heard
+from lib.rl.expert_pool import ExpertReply
 from lib.tasks import multi_hop_facts
 from lib.tool_orchestration import tool_environment as desks
 from lib.tool_orchestration.single_tool_baselines import strategy
@@ -28,7 +31,7 @@ from tests.tool_orchestration.common import (
 )
 
 CHAIN, BIG, FACT = item("chain", 3), item("big", 3), item("facts", 1)
-RELATION, PLACE = FACT.key.split("/")[1:]
+RELATION, PLACE = FACT.id.split("/")[1:]
 FACTORS = (2.5, 0.5)  # of the menu's prices to the list's
 
 
@@ -68,7 +71,7 @@ def menu_of(work, *names, **more):
     ],
 )
 def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, why):
-    episode = played(desk, menu_of(CHAIN), text, answer(CHAIN.answer))
+    episode = played(desk, menu_of(CHAIN), text, answer(CHAIN.reference))
     assert why in episode.exchanges[0].malformed and episode.malformed == 1
     assert told(episode) == ["error"] and episode.correct == 1.0
     assert (episode.cost_usd, episode.seconds, episode.counts, episode.calls) == (0.0, 0.0, {}, [])
@@ -107,7 +110,16 @@ def test_calls_and_answers_mixed_and_nested(desk, text, read):
 
 
 PIECES = st.sampled_from(
-    [*lab.pieces(), *(f" {name}" for name in common.NAMES), "\n", "é", "\ud800", "'", "\\", "\0"]
+    [
+        *lab.list_token_texts(),
+        *(f" {name}" for name in common.NAMES),
+        "\n",
+        "é",
+        "\ud800",
+        "'",
+        "\\",
+        "\0",
+    ]
 )
 CALLS = st.tuples(st.sampled_from([*common.NAMES, "moves", "vote"]), st.lists(PIECES, max_size=12))
 
@@ -133,9 +145,9 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
         (
             "search",
             f"{RELATION} of {PLACE}",
-            multi_hop_facts.RELATIONS[RELATION][2].format(PLACE, FACT.answer),
+            multi_hop_facts.RELATIONS[RELATION][2].format(PLACE, FACT.reference),
         ),
-        ("lookup", f"{RELATION} {PLACE}", FACT.answer),
+        ("lookup", f"{RELATION} {PLACE}", FACT.reference),
         ("calculator", "1 / 0", call_protocol.ERROR),
         ("python", "1 / 0", call_protocol.ERROR),
         ("python", "home of Ana", call_protocol.ERROR),
@@ -144,7 +156,7 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
 )
 def test_functions_reply_or_fail_and_cost_what_the_menu_says(desk, tool, argument, reply):
     """A call that fails is an outcome, which is heard as error and paid."""
-    episode = played(desk, menu_of(FACT, tool), call(tool, argument), answer(FACT.answer))
+    episode = played(desk, menu_of(FACT, tool), call(tool, argument), answer(FACT.reference))
     assert told(episode) == [reply] and episode.correct == 1.0
     assert episode.cost_usd == pytest.approx(2.5 * offers()[tool].cost_usd)
     assert episode.seconds == pytest.approx(0.5 * offers()[tool].seconds)
@@ -156,7 +168,7 @@ def test_equal_code_is_run_once_and_replies_the_same(desk, monkeypatch):
     monkeypatch.setattr(desk.sandbox, "run", lambda code: ran.append(code) or real(code))
     codes = ["12 + 30", "12 + 31", "12 + 30", "12 / 0", "12 / 0"]
     heard = [
-        played(desk, menu_of(BIG), call("python", code), answer(1)).exchanges[0].heard
+        played(desk, menu_of(BIG), call("python", code), answer(1)).exchanges[0].reply
         for code in codes
     ]
     assert (
@@ -173,18 +185,29 @@ def test_a_model_is_asked_the_words_of_the_call_at_the_price_and_clock_of_the_me
     assert episode.seconds == pytest.approx(
         10 * CLOCK["lab-mini"] * offers()["lab-mini"].seconds * 0.5
     )
-    heard = episode.exchanges[0].heard
-    assert (heard.tokens_in, heard.tokens_out, heard.failure) == (7, 10, "")
+    heard = episode.exchanges[0].reply
+    assert (heard.tokens_in, heard.tokens_out, heard.failure) == (7, 10, None)
 
 
 def test_a_model_that_fails_is_heard_as_error_and_paid_what_was_billed():
-    with at_work(lambda query: Heard("", 3e-6, 7, 2, "timeout")) as made:
-        episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.answer))
-    assert told(episode) == ["error"] and episode.exchanges[0].heard.failure == "timeout"
+    with at_work(lambda query: ExpertReply("", 3e-6, 7, 2, failure=Failure("empty"))) as made:
+        episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.reference))
+    assert told(episode) == ["error"] and episode.exchanges[0].reply.failure.kind == "empty"
     assert episode.cost_usd == pytest.approx(3e-6 * 2.5) and episode.seconds == pytest.approx(
         2 * CLOCK["lab-mini"] / 2
     )
     assert episode.counts == {"lab-mini": 1} and episode.correct == 1.0
+
+
+def test_a_model_whose_server_failed_ends_the_episode_without_an_outcome():
+    """A server that is down must not look like a tool that is bad."""
+    lost = ExpertReply("", 0.0, failure=Failure("connection", "nobody listens"))
+    with at_work(lambda query: lost) as made:
+        episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.reference))
+        rows = tried(made, [menu_of(CHAIN), menu_of(FACT)], ["lab-mini", "search"], "test")
+    assert episode.failed and episode.done and math.isnan(episode.correct) and told(episode) == []
+    correct = {(row["tool"], row["item"]): row["correct"] for row in rows}
+    assert math.isnan(correct["lab-mini", 0]) and correct["search", 1] == 1.0
 
 
 def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_writes_them(desk):
@@ -193,7 +216,7 @@ def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_
     episode = played(desk, menu_of(BIG), *turns, own=own)
     written = sum(len(lab.encode(turn)) for turn in turns)
     heard = len(lab.encode("<response> 2 </response> <response> error </response>"))
-    prompt = len(conversation(episode.assignment.messages))
+    prompt = len(encode_conversation(episode.assignment.messages))
     assert (episode.written, len(episode.ids)) == (written, prompt + written + heard)
     tool = offers()["calculator"]
     assert desks.cost_usd(episode, own) == pytest.approx(
@@ -210,7 +233,7 @@ def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
     assert told(episode) == ["error", "error", "4"] and [q.expert for q in desk.pool.all] == [
         "lab-nano"
     ]
-    assert [x.heard.failure for x in episode.exchanges if x.heard] == [OUTAGE, OUTAGE, ""]
+    assert [reply.tool_error for reply in episode.replies] == [OUTAGE, OUTAGE, ""]
     assert episode.cost_usd == pytest.approx(2.5e-5 * offers()["lab-nano"].cost_usd)
     down, up = (
         offers()["lab-mini"].typical_seconds,
@@ -225,19 +248,21 @@ def test_an_outage_in_the_middle_lets_the_first_call_through(desk):
     plan = strategy("lookup", work)
     one, _ = next(plan)
     relation, place = one.split()
-    two, _ = plan.send(multi_hop_facts.records()[relation][place])
+    two, _ = plan.send(multi_hop_facts.build_records()[relation][place])
     turns = [
         call("lookup", one),
         call("lookup", two),
         call("search", two.replace(" ", " of ")),
         call("lookup", two),
     ]
-    episode = played(desk, menu_of(work, "lookup", "search", outage=2), *turns, answer(work.answer))
+    episode = played(
+        desk, menu_of(work, "lookup", "search", outage=2), *turns, answer(work.reference)
+    )
     one, two, three, four = told(episode)
     assert (
         one != "error"
         and (two, four) == ("error", "error")
-        and three.endswith(f"is {work.answer} .")
+        and three.endswith(f"is {work.reference} .")
     )
     lookup, search = offers()["lookup"], offers()["search"]
     assert episode.cost_usd == pytest.approx(
@@ -290,11 +315,11 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     works = [CHAIN, BIG, FACT, CHANGES, item("facts", 2)]
     says = {
         CHAIN.prompt: [call("lab-mini", call_protocol.AS_IT_STANDS), "<call>", answer(4)],
-        BIG.prompt: [call("python", BIG.prompt.removesuffix(" = ?")), answer(BIG.answer)],
+        BIG.prompt: [call("python", BIG.prompt.removesuffix(" = ?")), answer(BIG.reference)],
         FACT.prompt: [
             call("search", f"{RELATION} of {PLACE}"),
             call("search", "home"),
-            answer(FACT.answer),
+            answer(FACT.reference),
         ],
         CHANGES.instruction: [first(CHANGES), answer("done")],
         works[4].prompt: [answer("nothing")],
@@ -315,7 +340,7 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
         (alone,) = episodes([work])
         for name in ("ids", "mask", "correct", "cost_usd", "seconds", "counts", "exchanges"):
             assert getattr(alone, name) == getattr(one, name), name
-    assert [e.correct for e in together] == [float(CHAIN.answer == "4"), 1.0, 1.0, 1.0, 0.0]
+    assert [e.correct for e in together] == [float(CHAIN.reference == "4"), 1.0, 1.0, 1.0, 0.0]
 
 
 def test_tried_by_hand(desk):
@@ -331,7 +356,7 @@ def test_tried_by_hand(desk):
         (0, "calculator", 1.0, 1),
         (1, "lookup", 1.0, 2),
         (1, "lab-mini", 0.0, 1),
-        (2, "lab-mini", float(CHAIN.answer == "4"), 1),
+        (2, "lab-mini", float(CHAIN.reference == "4"), 1),
     ]
     assert [r["cost_usd"] for r in rows[:2]] == pytest.approx(
         [2.5 * offers()["calculator"].cost_usd, 2 * 2.5 * offers()["lookup"].cost_usd]
@@ -346,8 +371,10 @@ def test_a_malformed_call_is_not_the_first(desk):
         call("search", f"{RELATION} of {PLACE}"),
         call("lookup", f"{RELATION} {PLACE}"),
     ]
-    episode = played(desk, menu_of(FACT, "lookup", "search", outage=1), *turns, answer(FACT.answer))
-    assert episode.first == "search" and told(episode) == ["error", "error", FACT.answer]
+    episode = played(
+        desk, menu_of(FACT, "lookup", "search", outage=1), *turns, answer(FACT.reference)
+    )
+    assert episode.first == "search" and told(episode) == ["error", "error", FACT.reference]
 
 
 @pytest.mark.parametrize("argument", ["cat Ana", "home Abra", "? ?"])
@@ -359,11 +386,11 @@ def test_an_office_function_with_wrong_words_is_heard_as_error_and_paid(desk, ar
 
 
 def test_tried_says_the_same_again_and_draws_per_question(desk):
-    with at_work(lambda query: Heard(str(query.key % 10), 1e-5, 1, 1)) as made:
+    with at_work(lambda query: ExpertReply(str(query.seed % 10), 1e-5, 1, 1)) as made:
         wanted = [menu_of(item("chain", 2, seed), "lab-mini") for seed in range(12)]
         one, two = (tried(made, wanted, ["lab-mini"], "a test") for _ in range(2))
         other = tried(made, wanted, ["lab-mini"], "another")
-    keys = [query.key for query in made.pool.all]
+    keys = [query.seed for query in made.pool.all]
     assert one == two and keys[:12] == keys[12:24] and len(set(keys[:12])) == 12
     assert not set(keys[24:]) & set(keys[:12]) and len(other) == 12
 

@@ -22,7 +22,7 @@ from tests.tool_orchestration.common import (
 OWN = Own(1e-8, 0.001)
 BIG = item("big", 1)
 WHO = UserPreference(1.0, 0.5, 0.25, ("calculator",))
-RIGHT, WRONG = answer(BIG.answer), answer("0")
+RIGHT, WRONG = answer(BIG.reference), answer("0")
 PYTHON, CALCULATOR = call("python", "1 + 1"), call("calculator", "1 + 1")
 TURNS = [  # of one example
     (CALCULATOR, RIGHT),

@@ -20,7 +20,7 @@ import transformers
 
 from lib import config as parameters
 from lib import tasks
-from lib.config import ROOT, LabModel, LabSettings
+from lib.config import ROOT, LabModelSettings, LabSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
 from lib.language_models.checkpoints import MODELS
@@ -40,15 +40,28 @@ RUNS = ROOT / "data/runs/models"
 
 @dataclass(frozen=True)
 class LabBuild:
-    """By name the folders of the models and the attempts that their trainings took; and their curves."""
+    """All lab models, ready to be loaded.
+
+    Attributes:
+        folders: By model.
+        curves: As `read_curves`.
+        attempts: By model, the trainings that it took to meet the target.
+    """
 
     folders: dict[str, Path]
     curves: pd.DataFrame
     attempts: dict[str, int]
 
 
-def versions(model: LabModel) -> dict[str, int]:
-    """The VERSIONs of the code that decides a model's weights: writers of traces only where it is taught traces."""
+def versions(model: LabModelSettings) -> dict[str, int]:
+    """The VERSIONs of the code that decides a model's weights.
+
+    Args:
+        model: Its settings; the writers of traces only decide where it is taught traces.
+
+    Returns:
+        VERSIONs by what they are of.
+    """
     decided_by = {
         "random streams": seeds.VERSION,
         "tasks": tasks.VERSION,
@@ -72,33 +85,51 @@ def versions(model: LabModel) -> dict[str, int]:
     return decided_by
 
 
-def recipe(settings: LabSettings, name: str) -> dict[str, Any]:
-    """Everything that a model's weights follow from, but for versions of libraries and the processor, as JSON.
+def make_recipe(settings: LabSettings, name: str) -> dict[str, Any]:
+    """Collect everything that a model's weights follow from, but for versions of libraries and the processor.
+
+    Args:
+        settings: All lab models.
+        name: One of them.
 
     Returns:
-        model: its settings; seed; versions: see `versions`; base: the hash of the recipe of its base, if it has one.
+        JSON: model, its settings; seed; versions, see `versions`; base, the hash of the recipe of its base, if it has
+        one.
     """
     model = settings.models[name]
-    decided_by = {"model": model.model_dump(), "seed": settings.seed, "versions": versions(model)}
+    decided_by = {
+        "model": model.model_dump(),
+        "seed": settings.seed,
+        "versions": versions(model),
+    }
     if model.base:
-        decided_by["base"] = artifacts.sha256_json(recipe(settings, model.base))
+        base_recipe = make_recipe(settings, model.base)
+        decided_by["base"] = artifacts.sha256_json(base_recipe)
+    # Through JSON, so that it equals a recipe that was read from a card.
     return json.loads(artifacts.to_json(decided_by))
 
 
 def fits_released(settings: LabSettings, name: str) -> bool:
     """Whether the weights in data/lab were trained by the recipe that the settings hold."""
     card = released_weights.card(name)
-    return card is not None and card["recipe"] == recipe(settings, name)
+    return card is not None and card["recipe"] == make_recipe(settings, name)
 
 
-def make_training_job(settings: LabSettings, name: str, ships: bool = True) -> sweep.Job:
-    """The job of one model; that of its base is part of its settings.
+def make_training_job(settings: LabSettings, name: str, use_released: bool = True) -> sweep.Job:
+    """Make the job of one model; the key of its base's job is part of its settings.
 
-    ships: unpack the model where it is released; without, it is trained in any case.
+    Args:
+        settings: All lab models.
+        name: One of them.
+        use_released: Whether to unpack the model where it is released with this recipe; else it is trained.
+
+    Returns:
+        The job, for `make_model`.
     """
     model = settings.models[name]
-    decided_by = {"name": name} | recipe(settings, name)
-    if ships and fits_released(settings, name):
+    decided_by = {"name": name} | make_recipe(settings, name)
+    # What is unpacked depends on the released bytes, what is trained on the libraries.
+    if use_released and fits_released(settings, name):
         decided_by |= {"job": "unpack", "sha256": released_weights.card(name)["sha256"]}
     else:
         decided_by |= {
@@ -107,44 +138,72 @@ def make_training_job(settings: LabSettings, name: str, ships: bool = True) -> s
             "transformers": transformers.__version__,
         }
     if model.base:
-        decided_by["base_job"] = make_training_job(settings, model.base, ships).key
+        decided_by["base_job"] = make_training_job(settings, model.base, use_released).key
     return sweep.Job(name, decided_by)
 
 
 def make_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
-    """Unpack a released model, or train it; leaves it in `folder`, and its curve."""
+    """Unpack a released model, or train it.
+
+    Args:
+        job: As `make_training_job` makes it.
+        folder: Of the job; gets the model and its curve.
+        progress: progress(fraction) is called after every update.
+
+    Returns:
+        attempt: Which training met the target, from 1.
+
+    Raises:
+        NotLearned: If no attempt meets the target.
+        ModelError: For released files that are broken.
+    """
     if job.settings["job"] == "train":
         return train_model(job, folder, progress)
     name = job.settings["name"]
     card = released_weights.card(name)
-    model = released_weights.unpack(
-        name, parameters.validate_settings(job.settings["model"], LabModel)
-    )
+    settings = parameters.validate_settings(job.settings["model"], LabModelSettings)
+    model = released_weights.unpack(name, settings)
     checkpoints.save(model, folder / "model")
     artifacts.write_parquet(folder / "curve.parquet", released_weights.curve(card))
     return {"attempt": card["attempt"]}
 
 
 def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
-    """Train one model; leaves it in `folder`, and its curve, which grows while it learns.
+    """Train one model.
 
-    The transition is sharp and depends on the seed: a training that misses its target is tried again with
-    another seed. Raises NotLearned if none of the attempts meets it.
+    The transition is sharp and depends on the seed: a training that misses its target is repeated with another seed.
+
+    Args:
+        job: As `make_training_job` makes it.
+        folder: Of the job; gets the model, and its curve, which grows while it learns. The job of its base lies
+            beside it.
+        progress: progress(fraction) is called after every update.
+
+    Returns:
+        attempt: Which training met the target, from 1.
+
+    Raises:
+        NotLearned: If no attempt meets the target.
     """
+    # One thread sums in one order, so numbers do not depend on the machine's load; jobs share the cores.
     torch.set_num_threads(1)
+    # Denormal numbers are slow on a CPU and too small to matter.
     torch.set_flush_denormal(True)
-    settings = parameters.validate_settings(job.settings["model"], LabModel)
+    settings = parameters.validate_settings(job.settings["model"], LabModelSettings)
     initial_model = None
     if settings.base:
         initial_model = checkpoints.load(folder.parent / job.settings["base_job"] / "model")
     for attempt in range(settings.attempts):
         failure = folder / f"missed-{attempt}.json"
-        if failure.exists():  # by a run that was killed later
+        if failure.exists():  # an earlier run missed the target and was killed later
             continue
+        # Far apart: a corpus draws from the seeds behind its own.
         seed = job.settings["seed"] + 1_000 * attempt
-        run = Pretraining(settings, seed, deepcopy(initial_model))
+        training = Pretraining(settings, seed, deepcopy(initial_model))
         try:
-            checkpoints.save(released_weights.rounded(run.run(folder, progress)), folder / "model")
+            # In half precision like the released weights, so that both are the same model.
+            model = training.train(folder, progress)
+            checkpoints.save(released_weights.rounded(model), folder / "model")
             return {"attempt": attempt + 1}
         except NotLearned as error:
             (folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -152,63 +211,102 @@ def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
     raise NotLearned(f"{job.settings['name']}: {artifacts.read_json(failure)}")
 
 
-def build(
-    settings: LabSettings, out: str | Path = MODELS, runs: str | Path = RUNS, ships: bool = True
+def build_models(
+    settings: LabSettings,
+    out: str | Path = MODELS,
+    runs: str | Path = RUNS,
+    use_released: bool = True,
 ) -> LabBuild:
-    """Unpack or train what is not there yet and put every model under `out`. Raises NotLearned, and ModelError for
-    shipped files that are broken."""
-    runs, out = Path(runs), Path(out)
-    jobs = {name: make_training_job(settings, name, ships) for name in settings.models}
-    num_trained = sum(job.settings["job"] == "train" for job in jobs.values())
-    label = f"training {num_trained} models" if num_trained else f"unpacking {len(jobs)} models"
+    """Unpack or train every lab model that is not there yet.
 
-    names_by_chain = _chains(settings)
+    Args:
+        settings: The models.
+        out: Folder of the finished models, one folder each.
+        runs: Folder of the jobs.
+        use_released: Whether to unpack models that are released with this recipe.
+
+    Returns:
+        The models.
+
+    Raises:
+        NotLearned: Where no training of a model meets its target.
+        ModelError: For released files that are broken.
+    """
+    runs, out = Path(runs), Path(out)
+    jobs = {}
+    for name in settings.models:
+        jobs[name] = make_training_job(settings, name, use_released)
+    num_trained = sum(job.settings["job"] == "train" for job in jobs.values())
+    if num_trained:
+        label = f"training {num_trained} models"
+    else:
+        label = f"unpacking {len(jobs)} models"
+
+    # A base has to be there before the models that start from it.
+    names_by_chain = list_training_chains(settings)
     chains = [[jobs[name] for name in names] for names in names_by_chain]
     receipts = sweep.run_chains(make_model, chains, runs, settings.jobs, label)
     attempts = {}
     for name, receipt in zip(chain.from_iterable(names_by_chain), receipts, strict=True):
         attempts[name] = receipt["result"]["attempt"]
 
+    # Copies: a finished model may be changed, the result of its job may not.
     folders = {name: out / name for name in jobs}
     for name, job in jobs.items():
+        trained_folder = job.folder(runs) / "model"
         shutil.rmtree(folders[name], ignore_errors=True)
-        shutil.copytree(job.folder(runs) / "model", folders[name])
-    return LabBuild(folders, curves(settings, runs, ships), attempts)
+        shutil.copytree(trained_folder, folders[name])
+    return LabBuild(folders, read_curves(settings, runs, use_released), attempts)
 
 
-def curves(settings: LabSettings, runs: str | Path = RUNS, ships: bool = True) -> pd.DataFrame:
-    """The learning curves as far as they have come: model, step, loss, accuracy; one row per look."""
+def read_curves(
+    settings: LabSettings, runs: str | Path = RUNS, use_released: bool = True
+) -> pd.DataFrame:
+    """Read the learning curves as far as they have come.
+
+    Args:
+        settings: The models.
+        runs: Folder of the jobs.
+        use_released: As it was built with.
+
+    Returns:
+        One row per model and evaluation: step, loss, accuracy, model.
+    """
     tables = []
     for name in settings.models:
-        path = make_training_job(settings, name, ships).folder(runs) / "curve.parquet"
-        if path.exists():
+        job = make_training_job(settings, name, use_released)
+        path = job.folder(runs) / "curve.parquet"
+        if path.exists():  # after its first evaluation
             tables.append(artifacts.read_parquet(path).assign(model=name))
     if not tables:
         return pd.DataFrame(columns=["step", "loss", "accuracy", "model"])
     return pd.concat(tables, ignore_index=True)
 
 
-def _chains(settings: LabSettings) -> list[list[str]]:
-    """Every model without a base with those that start from it after it, the heaviest chain first: two chains at
-    once keep two cores busy to the end, which waves of equal depth do not."""
+def list_training_chains(settings: LabSettings) -> list[list[str]]:
+    """List the models in the order in which they are to be trained.
+
+    Args:
+        settings: The models.
+
+    Returns:
+        Chains of names: a model without a base, and behind it those that start from it. The longest training comes
+        first: two chains side by side keep two cores busy to the end, which waves of equal depth do not.
+    """
     models = settings.models
 
-    def following(name: str) -> list[str]:
-        return [
-            name,
-            *(n for other in models if models[other].base == name for n in following(other)),
-        ]
+    def list_descendants(name: str) -> list[str]:
+        names = [name]
+        for descendant, model in models.items():
+            if model.base == name:
+                names += list_descendants(descendant)
+        return names
 
-    chains = [following(name) for name in models if models[name].base is None]
-    return sorted(chains, key=lambda each: -sum(_weight(models[name]) for name in each))
+    chains = [list_descendants(name) for name, model in models.items() if model.base is None]
+    return sorted(chains, key=lambda names: -sum(_estimate_work(models[name]) for name in names))
 
 
-def _weight(model: LabModel) -> int:
-    """About how long its training takes: updates times dialogues times weights."""
-    return (
-        model.steps
-        * model.batch
-        * model.layers
-        * model.hidden
-        * (4 * model.hidden + 3 * model.intermediate)
-    )
+def _estimate_work(model: LabModelSettings) -> int:
+    """About how long a training takes, in no unit: updates times dialogues times weights."""
+    weights_per_layer = model.hidden * (4 * model.hidden + 3 * model.intermediate)
+    return model.steps * model.batch * model.layers * weights_per_layer

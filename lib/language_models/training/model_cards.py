@@ -1,9 +1,10 @@
 """Model cards by measurement: what a model can do, how well it knows it, what a token costs.
 
-A card is made from replies to test items and from counted floating point operations, nothing is
-declared but the price of an operation and the clock. The text that menus of tools show is written from
-the card's numbers by a fixed rule. Replies are rows of the record "lab"; estimates from them are left to
-`lib.stats`.
+A card is made from replies to test items and from counted floating point operations; nothing is declared but the
+price of an operation and the clock. The description that menus of tools show is written from the card's numbers by a
+fixed rule.
+
+Left out: estimates over models and intervals of differences, which `lib.stats` makes from the replies.
 """
 
 import time
@@ -23,139 +24,201 @@ from transformers import LlamaForCausalLM
 from lib import stats, tasks
 from lib.config import LabSettings
 from lib.experiment import artifacts, seeds, sweep
-from lib.experiment.seeds import rng
 from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.checkpoints import LIMIT, MODELS
 from lib.language_models.generation import Prompt, generate
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import EOS, decode
 from lib.language_models.training import agent_traces, build, decision_traces, training_data
-from lib.language_models.training.pretraining import solved, verify_replies
-from lib.language_models.training.training_data import question
+from lib.language_models.training.pretraining import find_solved_items, verify_replies
+from lib.language_models.training.training_data import write_question
 
 VERSION = 1  # of replies to test items, prices and descriptions
 _CONTEXT = 64  # tokens over which operations are counted
-_PRICED = ("dollars_per_teraflop", "flops_per_second", "seconds_per_token")
+_PRICE_SETTINGS = ("dollars_per_teraflop", "flops_per_second", "seconds_per_token")
 GOOD, POOR = 0.75, 0.3  # accuracies between which a model is said to be unsure
+_CALIBRATION_BINS = 10
 
 
 @dataclass(frozen=True)
 class TokenPrice:
-    """flops: floating point operations per token, counted; dollars and seconds per token at the declared rates."""
+    """What one token of a model costs.
+
+    Attributes:
+        flops: Floating point operations, counted.
+        cost_usd: Dollars, at the declared price of an operation.
+        seconds: By the declared clock.
+    """
 
     flops: float
     cost_usd: float
     seconds: float
 
 
-def price(model: LlamaForCausalLM, settings: LabSettings) -> TokenPrice:
-    """What one token of a model costs: its operations, counted over a forward pass of 64 tokens."""
-    plain = sdpa_kernel(SDPBackend.MATH)  # the operations of the fused kernel are not counted
-    with plain, FlopCounterMode(display=False) as counter, torch.inference_mode():
-        model(input_ids=torch.zeros(1, _CONTEXT, dtype=torch.long))
+def compute_token_price(model: LlamaForCausalLM, settings: LabSettings) -> TokenPrice:
+    """Count the operations of a forward pass of 64 tokens, and price one token.
+
+    Args:
+        model: A lab model.
+        settings: The declared price and clock.
+
+    Returns:
+        The price of a token.
+    """
+    # The counter does not see the operations of the fused attention kernel, so the plain one runs here.
+    plain_attention = sdpa_kernel(SDPBackend.MATH)
+    input_ids = torch.zeros(1, _CONTEXT, dtype=torch.long)
+    with plain_attention, FlopCounterMode(display=False) as counter, torch.inference_mode():
+        model(input_ids=input_ids)
     flops = counter.get_total_flops() / _CONTEXT
+    cost_usd = flops / 1e12 * settings.dollars_per_teraflop
     seconds = settings.seconds_per_token + flops / settings.flops_per_second
-    return TokenPrice(flops, flops / 1e12 * settings.dollars_per_teraflop, seconds)
+    return TokenPrice(flops, cost_usd, seconds)
 
 
-def exam(settings: LabSettings, model: str) -> list[tasks.Item]:
-    """The test items that a model is asked: all skins and difficulties of all families, none twice; decision
-    situations only of a model that is taught them."""
-    items: dict[str, tasks.Item] = {}
-    taught = {course.family for course in settings.models[model].data_mixture}
-    families = {
-        name: each
-        for name, each in tasks.FAMILIES.items()
-        if name != decision_traces.FAMILY or name in taught
-    }
-    for name, family in families.items():
-        for skin in family.skins:
+def draw_test_items(settings: LabSettings, model: str) -> list[tasks.Item]:
+    """Draw the test items that a model is asked.
+
+    Args:
+        settings: The lab models, and how many items each surface form and difficulty gets.
+        model: Name of the model; only one that is taught decision situations is asked them.
+
+    Returns:
+        Items of all families in all surface forms and difficulties, no prompt twice.
+    """
+    taught_families = {component.family for component in settings.models[model].data_mixture}
+    items_by_prompt: dict[str, tasks.Item] = {}
+    for name, family in tasks.FAMILIES.items():
+        # Whether this family is there depends on imports; models that are not taught it stay what they are.
+        if name == decision_traces.FAMILY and name not in taught_families:
+            continue
+        for surface_form in family.surface_forms:
             for difficulty in family.difficulties:
-                drawn = tasks.draw(
-                    name, "test", settings.test_items, difficulty, skin, seed=settings.seed
+                items = tasks.draw_items(
+                    name, "test", settings.test_items, difficulty, surface_form, settings.seed
                 )
-                items |= {item.prompt: item for item in drawn}
-    return list(items.values())
+                items_by_prompt |= {item.prompt: item for item in items}
+    return list(items_by_prompt.values())
 
 
-def answers(
+def collect_answers(
     model: LlamaForCausalLM, name: str, settings: LabSettings, progress: Callable[[float], None]
 ) -> pd.DataFrame:
-    """Greedy replies to the test items, as rows of the record "lab": the model is the method, a prompt the item, its
-    category the group, its skin the style, the verifier's score the reward.
+    """Ask a model all its test items, greedily.
 
-    Own columns: difficulty, prompt, answer, reply, finish ("stop" or "length"), and confidence, the probability that
-    the model gives its own reply as a whole. progress: is told the share of replies that have come.
+    Args:
+        model: A lab model.
+        name: Its name in the settings, the `method` of the rows.
+        settings: Of the lab.
+        progress: progress(fraction of replies) is called after every step of generation.
+
+    Returns:
+        Rows of results: the item is a prompt, the group its family, the style its surface form, the reward the
+        verifier's score. Further columns: difficulty, prompt, answer, reply, finish ("stop" or "length"), and
+        confidence, the probability that the model gives its own reply as a whole.
     """
-    items, cost = exam(settings, name), price(model, settings)
-    prompts = [Prompt(tuple(conversation(question(item))), LIMIT) for item in items]
+    items = draw_test_items(settings, name)
+    price = compute_token_price(model, settings)
+    prompts = [Prompt(tuple(encode_conversation(write_question(item))), LIMIT) for item in items]
     replies = generate(
-        Forward(model), prompts, token(EOS), progress=lambda done: progress(done / len(items))
+        Forward(model),
+        prompts,
+        encode_special(EOS),
+        progress=lambda num_finished: progress(num_finished / len(items)),
     )
     rows = []
     for item, prompt, reply in zip(items, prompts, replies, strict=True):
-        text = decode(reply.written)
-        used = len(prompt.ids) + len(reply.ids)
+        text = decode(reply.reply_ids)
+        # Tokens that are read cost as much as those that are written; only these take time by the clock.
+        num_tokens = len(prompt.ids) + len(reply.ids)
         rows.append(
             {
                 "method": name,
                 "item": item.prompt,
-                "group": item.category,
-                "style": item.skin,
+                "group": item.group,
+                "style": item.surface_form,
                 "temperature": 0.0,
-                "correct": float(tasks.verify(item, text)),
-                "reward": tasks.score(item, text),
-                "cost_usd": used * cost.cost_usd,
-                "seconds": len(reply.ids) * cost.seconds,
+                "correct": float(tasks.is_correct(item, text)),
+                "reward": tasks.score_reply(item, text),
+                "cost_usd": num_tokens * price.cost_usd,
+                "seconds": len(reply.ids) * price.seconds,
                 "tokens_in": len(prompt.ids),
                 "tokens_out": len(reply.ids),
                 "calls": 1,
                 "difficulty": item.difficulty,
                 "prompt": item.prompt,
-                "answer": item.answer,
+                "answer": item.reference,
                 "reply": text,
                 "finish": reply.finish,
                 "confidence": float(np.exp(np.sum(reply.logprobs))),
             }
         )
-    return _record(rows, settings.seed, "test")
+    return _make_result_rows(rows, settings.seed, "test")
 
 
-def _record(rows: Sequence[Mapping[str, Any]], seed: int, split: str) -> pd.DataFrame:
-    """Rows with what all that lab models say has in common: one training each, every item tried once."""
-    return pd.DataFrame(rows).assign(
-        role="expert", backend="lab", seed=seed, split=split, **{"sample": 0}
-    )
+def _make_result_rows(rows: Sequence[Mapping[str, Any]], seed: int, split: str) -> pd.DataFrame:
+    """A table with the columns that all replies of lab models share: one training each, one sample per item."""
+    return pd.DataFrame(rows).assign(role="expert", backend="lab", seed=seed, split=split, sample=0)
 
 
 def measure_model(
     job: sweep.Job, folder: Path, progress, model_folders: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Ask one model all test items; leaves its answers in `folder`. model_folders: of trained models, by name."""
+    """Ask one model all its test items, and price its tokens.
+
+    Args:
+        job: As `make_measuring_job` makes it.
+        folder: Of the job; gets answers.parquet.
+        progress: progress(fraction of replies) is called as they come.
+        model_folders: Of trained models, by name.
+
+    Returns:
+        The fields of its TokenPrice, and parameters: how many it has.
+    """
+    # One thread sums in one order, so numbers do not depend on the machine's load; jobs share the cores.
     torch.set_num_threads(1)
+    # Denormal numbers are slow on a CPU and too small to matter.
     torch.set_flush_denormal(True)
-    settings, name = LabSettings.from_job_settings(job.settings["lab"]), job.settings["name"]
+    settings = LabSettings.from_job_settings(job.settings["lab"])
+    name = job.settings["name"]
     model = checkpoints.load(model_folders[name])
-    frame = answers(model, name, settings, progress)
-    artifacts.write_parquet(folder / "answers.parquet", frame)
-    return asdict(price(model, settings)) | {"parameters": model.num_parameters()}
+    answers = collect_answers(model, name, settings, progress)
+    artifacts.write_parquet(folder / "answers.parquet", answers)
+    price = compute_token_price(model, settings)
+    return asdict(price) | {"parameters": model.num_parameters()}
 
 
 @dataclass(frozen=True)
-class Measured:
-    """answers of all models, rows of the record "lab" (see `answers`); prices and numbers of parameters by name."""
+class ModelMeasurements:
+    """What was measured of all lab models.
+
+    Attributes:
+        answers: Rows of `collect_answers`.
+        prices: By model.
+        parameters: By model, how many it has.
+    """
 
     answers: pd.DataFrame
     prices: dict[str, TokenPrice]
     parameters: dict[str, int]
 
 
-def measure(
+def measure_models(
     settings: LabSettings, out: str | Path = MODELS, runs: str | Path = build.RUNS
-) -> Measured:
-    """Measure every trained model and write its card beside its weights."""
-    jobs, model_folders = [], {}
+) -> ModelMeasurements:
+    """Measure every trained model and write its card beside its weights.
+
+    Args:
+        settings: The models.
+        out: Folder of the finished models; gets a card.json in each.
+        runs: Folder of the training jobs.
+
+    Returns:
+        The measurements.
+    """
+    jobs = []
+    model_folders = {}
     for name in settings.models:
         training_job = build.make_training_job(settings, name)
         jobs.append(make_measuring_job(settings, name, training_job))
@@ -164,41 +227,65 @@ def measure(
     runs = Path(runs) / "cards"
     receipts = sweep.run(work, jobs, runs, settings.jobs, "measuring the lab models")
 
-    frames = [artifacts.read_parquet(job.folder(runs) / "answers.parquet") for job in jobs]
-    found = {
-        name: dict(receipt["result"])
-        for name, receipt in zip(settings.models, receipts, strict=True)
-    }
-    parameters = {name: row.pop("parameters") for name, row in found.items()}
-    measured = Measured(
-        pd.concat(frames, ignore_index=True),
-        {n: TokenPrice(**row) for n, row in found.items()},
-        parameters,
-    )
-    for name in settings.models:
-        artifacts.write_json(Path(out) / name / "card.json", card(measured, name))
+    answers = []
+    prices = {}
+    parameters = {}
+    for name, job, receipt in zip(settings.models, jobs, receipts, strict=True):
+        path = job.folder(runs) / "answers.parquet"
+        answers.append(artifacts.read_parquet(path))
+        price = dict(receipt["result"])
+        parameters[name] = price.pop("parameters")
+        prices[name] = TokenPrice(**price)
+    all_answers = pd.concat(answers, ignore_index=True)
+    measured = ModelMeasurements(all_answers, prices, parameters)
+    for name, job in zip(settings.models, jobs, strict=True):
+        card = make_card(measured, name)
+        # The copy in the job's folder says later whether the one beside the weights is of these settings.
+        artifacts.write_json(job.folder(runs) / "card.json", card)
+        artifacts.write_json(Path(out) / name / "card.json", card)
     return measured
 
 
 def make_measuring_job(settings: LabSettings, name: str, training_job: sweep.Job) -> sweep.Job:
-    """The job that asks one model, which another job trained, all test items."""
-    read = settings.to_job_settings("seed", "test_items", *_PRICED)
-    read["models"] = {
-        name: settings.models[name].model_dump()
-    }  # other models change nothing of its answers
-    model_settings = {"job": "measure", "name": name, "lab": read, "trained_by": training_job.key}
+    """Make the job that measures one model.
+
+    Args:
+        settings: The lab models.
+        name: One of them.
+        training_job: The job that trained it.
+
+    Returns:
+        The job, for `measure_model`.
+    """
+    lab_settings = settings.to_job_settings("seed", "test_items", *_PRICE_SETTINGS)
+    # Other models change nothing of its answers.
+    lab_settings["models"] = {name: settings.models[name].model_dump()}
+    model_settings = {
+        "job": "measure",
+        "name": name,
+        "lab": lab_settings,
+        "trained_by": training_job.key,
+    }
     return sweep.Job(name, model_settings | {"versions": versions(name, settings)})
 
 
 def versions(name: str, settings: LabSettings) -> dict[str, int]:
-    """The VERSIONs of the code that decides a model's answers and its price."""
+    """The VERSIONs of the code that decides a model's answers and its price.
+
+    Args:
+        name: Of the model.
+        settings: The lab models.
+
+    Returns:
+        VERSIONs by what they are of.
+    """
     decided_by = {
         "random streams": seeds.VERSION,
         "tasks": tasks.VERSION,
         "tokenizer": tokenizer.VERSION,
         "chat template": chat_template.VERSION,
         "initial weights": checkpoints.VERSION,
-        "training batches": training_data.VERSION,  # how a question is put
+        "training batches": training_data.VERSION,  # how a question is written
         "forward pass": kv_cache_forward.VERSION,
         "generation": generation.VERSION,
         "model cards": VERSION,
@@ -209,140 +296,226 @@ def versions(name: str, settings: LabSettings) -> dict[str, int]:
     return decided_by
 
 
-def calibration(answers: pd.DataFrame) -> dict[str, float]:
-    """How well one model's confidence tells its accuracy.
+def measure_calibration(answers: pd.DataFrame) -> dict[str, float]:
+    """Measure how well one model's confidence predicts whether it is right.
 
-    confidence, accuracy: means; ece: expected calibration error over ten bins of equal width (Guo et al.
-    2017); brier: mean squared error of the confidence.
+    Args:
+        answers: Rows of `collect_answers` of one model.
+
+    Returns:
+        confidence, accuracy: means; ece: expected calibration error over ten bins of equal width (Guo et al. 2017);
+        brier: mean squared error of the confidence.
     """
-    sure, correct = answers["confidence"].to_numpy(), answers["correct"].to_numpy(dtype=float)
-    bins = np.minimum((sure * 10).astype(int), 9)
-    gaps = [
-        abs(sure[bins == b].mean() - correct[bins == b].mean()) * (bins == b).mean()
-        for b in np.unique(bins)
-    ]
-    brier = float(np.mean((sure - correct) ** 2))
+    confidence = answers["confidence"].to_numpy()
+    correct = answers["correct"].to_numpy(dtype=float)
+    # ece = sum over bins of (fraction of replies in it) |mean confidence - accuracy|
+    bins = np.minimum((confidence * _CALIBRATION_BINS).astype(int), _CALIBRATION_BINS - 1)
+    bin_errors = []
+    for index in np.unique(bins):
+        in_bin = bins == index
+        error = abs(confidence[in_bin].mean() - correct[in_bin].mean())
+        bin_errors.append(error * in_bin.mean())
     return {
-        "confidence": float(sure.mean()),
+        "confidence": float(confidence.mean()),
         "accuracy": float(correct.mean()),
-        "ece": float(sum(gaps)),
-        "brier": brier,
+        "ece": float(sum(bin_errors)),
+        "brier": float(np.mean((confidence - correct) ** 2)),
     }
 
 
-def card(measured: Measured, name: str) -> dict[str, Any]:
-    """Everything that was measured of a model, and its description, ready for JSON."""
-    mine, table = measured.answers[measured.answers["method"] == name], []
-    for (category, skin, difficulty), rows in mine.groupby(
-        ["group", "style", "difficulty"], sort=False
-    ):
-        share = stats.proportion_interval(
-            int(rows["correct"].sum()), len(rows)
-        )  # Wilson's: cells are named by these bytes
-        place = {"category": category, "skin": skin, "difficulty": difficulty, "n": len(rows)}
-        table.append(
-            place | {"accuracy": share.value, "ci_low": share.ci_low, "ci_high": share.ci_high}
+def make_card(measured: ModelMeasurements, name: str) -> dict[str, Any]:
+    """Make the card of one model.
+
+    Args:
+        measured: Of all models.
+        name: One of them.
+
+    Returns:
+        JSON: everything that was measured of the model, and its description. Jobs of other packages hash the file, so
+        order and digits are part of it.
+    """
+    answers = measured.answers[measured.answers["method"] == name]
+    price = measured.prices[name]
+    accuracy_rows = []
+    by_kind = answers.groupby(["group", "style", "difficulty"], sort=False)
+    for (family, surface_form, difficulty), rows in by_kind:
+        accuracy = stats.proportion_interval(int(rows["correct"].sum()), len(rows))
+        # The keys of every card that was ever written: the family is `category`, the surface form `skin`.
+        accuracy_rows.append(
+            {
+                "category": family,
+                "skin": surface_form,
+                "difficulty": difficulty,
+                "n": len(rows),
+                "accuracy": accuracy.value,
+                "ci_low": accuracy.ci_low,
+                "ci_high": accuracy.ci_high,
+            }
         )
-    cost = measured.prices[name]
     return {
         "name": name,
         "parameters": measured.parameters[name],
-        "flops_per_token": cost.flops,
-        "dollars_per_1k_tokens": 1000 * cost.cost_usd,
-        "tokens_per_second": 1 / cost.seconds,
-        "calibration": calibration(mine),
-        "accuracy": table,
-        "description": describe(mine, cost),
+        "flops_per_token": price.flops,
+        "dollars_per_1k_tokens": 1000 * price.cost_usd,
+        "tokens_per_second": 1 / price.seconds,
+        "calibration": measure_calibration(answers),
+        "accuracy": accuracy_rows,
+        "description": write_description(answers, price),
     }
 
 
-def describe(answers: pd.DataFrame, cost: TokenPrice) -> str:
-    """What a menu of tools says about a model: good at, unsure of, poor at, price and speed."""
-    said: dict[str, list[str]] = {"good at": [], "unsure of": [], "poor at": []}
-    for (category, skin), group in answers.groupby(["group", "style"], sort=False):
-        name = category if skin == "plain" else f"{category} ({skin})"
-        by_difficulty = group.groupby("difficulty")["correct"].mean()
-        held = [
-            d
-            for d in by_difficulty.index
-            if (by_difficulty[by_difficulty.index <= d] >= GOOD).all()
+def write_description(answers: pd.DataFrame, price: TokenPrice) -> str:
+    """Write what a menu of tools says about a model: good at, unsure of, poor at, price and speed.
+
+    Args:
+        answers: Rows of `collect_answers` of one model.
+        price: Of its tokens.
+
+    Returns:
+        One line.
+    """
+    kinds_by_verdict: dict[str, list[str]] = {"good at": [], "unsure of": [], "poor at": []}
+    for (family, surface_form), rows in answers.groupby(["group", "style"], sort=False):
+        kind = family if surface_form == "plain" else f"{family} ({surface_form})"
+        accuracy = rows.groupby("difficulty")["correct"].mean()
+        # A model is good up to a difficulty if it is good at every easier one, too.
+        mastered = [
+            difficulty
+            for difficulty in accuracy.index
+            if (accuracy[accuracy.index <= difficulty] >= GOOD).all()
         ]
-        if held:
-            full = max(held) == by_difficulty.index.max()
-            said["good at"].append(name if full else f"{name} up to difficulty {max(held)}")
+        if mastered:
+            if max(mastered) < accuracy.index.max():
+                kind = f"{kind} up to difficulty {max(mastered)}"
+            kinds_by_verdict["good at"].append(kind)
+        elif accuracy.mean() >= POOR:
+            kinds_by_verdict["unsure of"].append(kind)
         else:
-            said["unsure of" if by_difficulty.mean() >= POOR else "poor at"].append(name)
-    words = [f"{verdict} {', '.join(names)}" for verdict, names in said.items() if names]
-    return f"{'; '.join(words)}; ${1000 * cost.cost_usd:.2g} per 1,000 tokens, {1 / cost.seconds:.0f} tokens a second"
+            kinds_by_verdict["poor at"].append(kind)
+
+    verdicts = [
+        f"{verdict} {', '.join(kinds)}" for verdict, kinds in kinds_by_verdict.items() if kinds
+    ]
+    cost = f"${1000 * price.cost_usd:.2g} per 1,000 tokens"
+    speed = f"{1 / price.seconds:.0f} tokens a second"
+    return f"{'; '.join(verdicts)}; {cost}, {speed}"
 
 
-def read(name: str, root: str | Path = MODELS) -> dict[str, Any]:
-    """A model's card. Raises ModelError where there is none."""
+def read_card(name: str, root: str | Path = MODELS) -> dict[str, Any]:
+    """Read a model's card.
+
+    Args:
+        name: Of the model.
+        root: Folder of the models.
+
+    Returns:
+        The card, see `make_card`.
+
+    Raises:
+        ModelError: Where there is none.
+    """
     path = Path(root) / name / "card.json"
     if not path.is_file():
         raise checkpoints.ModelError(f"{path} is missing; measure the lab models with `make repro`")
     return artifacts.read_json(path)
 
 
-def heated(
+def measure_by_temperature(
     models: Mapping[str, LlamaForCausalLM],
-    difficulty: Mapping[str, int],
-    heats: Sequence[float],
+    difficulties: Mapping[str, int],
+    temperatures: Sequence[float],
     settings: LabSettings,
 ) -> pd.DataFrame:
-    """Each model on chains of its difficulty at several temperatures, one sample per item, as record rows (right)."""
+    """Ask models chains at several temperatures, one sample per item.
+
+    Args:
+        models: By name.
+        difficulties: By name, the operations of the chains that the model is asked.
+        temperatures: Of sampling; 0 is greedy.
+        settings: Of the lab: how many items.
+
+    Returns:
+        Rows of results with the columns temperature and correct.
+    """
     rows = []
-    for name, operations in difficulty.items():
-        items = tasks.draw("chain", "test", settings.test_items, operations, seed=2)
-        for temperature in heats:
-            given = solved(Forward(models[name]), items, temperature)
-            asked = {"method": name, "group": "chain", "style": "plain", "temperature": temperature}
-            rows += [
-                asked | {"item": str(i), "correct": float(correct)}
-                for i, correct in enumerate(given)
-            ]
-    return _record(rows, settings.seed, "test")
+    for name, difficulty in difficulties.items():
+        items = tasks.draw_items("chain", "test", settings.test_items, difficulty, seed=2)
+        for temperature in temperatures:
+            solved = find_solved_items(Forward(models[name]), items, temperature)
+            for i, is_solved in enumerate(solved):
+                rows.append(
+                    {
+                        "method": name,
+                        "group": "chain",
+                        "style": "plain",
+                        "temperature": temperature,
+                        "item": str(i),
+                        "correct": float(is_solved),
+                    }
+                )
+    return _make_result_rows(rows, settings.seed, "test")
 
 
-def skills(model: LlamaForCausalLM, name: str, settings: LabSettings) -> pd.DataFrame:
-    """Whether the agent model's first turn on dev items agrees with a trace's, the same call or the same answer, as
-    record rows (right). Own column: turn, the role in which it was asked, or "tool" where the trace calls one."""
-    forward, rows = Forward(model), []
-    for family in agent_traces.FAMILIES:
-        difficulties = tasks.family(family).difficulties[:5]
-        items = tasks.draw(
-            family, "dev", 5 * settings.test_items, difficulties, "any", seed=settings.seed
-        )
-        turns = [
-            agent_traces.first_turn(
-                *agent_traces.trace(item, rng("cards", "skills", family, seed=i))
-            )
-            for i, item in enumerate(items)
-        ]
-        asked = [conversation(turn.messages, turn.tools) for turn in turns]
-        agrees = verify_replies(
-            forward, asked, [partial(agent_traces.agrees, wanted=turn.wanted) for turn in turns]
-        )
-        rows += [
-            {
-                "method": name,
-                "item": f"{family} {i}",
-                "group": family,
-                "temperature": 0.0,
-                "turn": turn.kind,
-                "correct": float(agreed),
-            }
-            for i, (turn, agreed) in enumerate(zip(turns, agrees, strict=True))
-        ]
-    return _record(rows, settings.seed, "dev")
+def measure_first_turns(model: LlamaForCausalLM, name: str, settings: LabSettings) -> pd.DataFrame:
+    """Compare an agent model's first turns on dev items with those of traces.
 
+    Args:
+        model: A model that is taught agent traces.
+        name: The `method` of the rows.
+        settings: Of the lab: how many items.
 
-def speed(model: LlamaForCausalLM, rows: int, tokens: int = 48) -> float:
-    """Tokens per second of `rows` sequences generated at once, by the wall clock of this machine."""
-    asked = tuple(conversation([{"role": "user", "content": "1 + 2 = ?"}]))
-    prompts = [Prompt(asked, tokens, 1.0, seed) for seed in range(rows)]
+    Returns:
+        Rows of results; correct: whether the turn is the same call, or the same answer. Further column: turn, the
+        role in which the model was asked, or "tool" where the trace calls one.
+    """
     forward = Forward(model)
-    generate(forward, prompts, end=-1)  # the first run warms caches
+    rows = []
+    for family in agent_traces.FAMILIES:
+        difficulties = tasks.get_family(family).difficulties[:5]
+        num_items = 5 * settings.test_items
+        items = tasks.draw_items(family, "dev", num_items, difficulties, "any", settings.seed)
+        turns = []
+        for i, item in enumerate(items):
+            # A stream per item: another number of items changes no trace.
+            rng = seeds.rng("cards", "skills", family, seed=i)
+            messages, tools = agent_traces.write_trace(item, rng)
+            turns.append(agent_traces.get_first_turn(messages, tools))
+
+        conversations = [encode_conversation(turn.messages, turn.tools) for turn in turns]
+        checks = [partial(agent_traces.agrees_with_trace, target=turn.target) for turn in turns]
+        agreements = verify_replies(forward, conversations, checks)
+        for i, (turn, agrees) in enumerate(zip(turns, agreements, strict=True)):
+            rows.append(
+                {
+                    "method": name,
+                    "item": f"{family} {i}",
+                    "group": family,
+                    "temperature": 0.0,
+                    "turn": turn.role,
+                    "correct": float(agrees),
+                }
+            )
+    return _make_result_rows(rows, settings.seed, "dev")
+
+
+def measure_speed(model: LlamaForCausalLM, num_sequences: int, num_tokens: int = 48) -> float:
+    """Measure how fast a model generates, by the wall clock of this machine.
+
+    Args:
+        model: A lab model.
+        num_sequences: Generated side by side.
+        num_tokens: New tokens of each.
+
+    Returns:
+        Tokens per second, of all sequences together.
+    """
+    question = [{"role": "user", "content": "1 + 2 = ?"}]
+    ids = tuple(encode_conversation(question))
+    prompts = [Prompt(ids, num_tokens, 1.0, seed) for seed in range(num_sequences)]
+    forward = Forward(model)
+    no_end = -1  # so that every sequence has all its tokens
+    generate(forward, prompts, no_end)  # the first run warms caches
     started = time.perf_counter()
-    generate(forward, prompts, end=-1)
-    return rows * tokens / (time.perf_counter() - started)
+    generate(forward, prompts, no_end)
+    seconds = time.perf_counter() - started
+    return num_sequences * num_tokens / seconds

@@ -2,7 +2,7 @@
 
 `data/lab/NAME.safetensors` holds the weights; `NAME.json` the recipe (settings, seed, VERSIONs of the code, the hash of
 the base's recipe) that they were trained by, the hash of the weights, and the curve of that training. A model whose
-recipe is still the same is unpacked instead of trained, see `lib.language_models.training.build.recipe`.
+recipe is still the same is unpacked instead of trained, see `lib.language_models.training.build.make_recipe`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from transformers import LlamaForCausalLM
 
-from lib.config import ROOT, LabModel
+from lib.config import ROOT, LabModelSettings
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
 from lib.language_models.checkpoints import ModelError
@@ -42,8 +42,9 @@ def ship(
 ) -> Path:
     """Keep a trained model and its card under `root`; returns the place of the weights.
 
-    recipe: see `lib.language_models.training.build.recipe`; attempt: which training met the target; curve: step, loss
-    (nats per token), accuracy, one row per evaluation. Raises ValueError where half precision cannot hold a weight.
+    recipe: see `lib.language_models.training.build.make_recipe`; attempt: which training met the target; curve: step,
+    loss (nats per token), accuracy, one row per evaluation. Raises ValueError where half precision cannot hold a
+    weight.
     """
     weights = {key: held.detach().half().numpy() for key, held in model.named_parameters()}
     broken = [key for key, held in weights.items() if not np.isfinite(held).all()]
@@ -93,7 +94,7 @@ def curve(held: dict[str, Any]) -> pd.DataFrame:
         raise ModelError(f"a shipped model's card holds no curve ({error}); {REMEDY}") from error
 
 
-def unpack(name: str, settings: LabModel, root: str | Path = LAB) -> LlamaForCausalLM:
+def unpack(name: str, settings: LabModelSettings, root: str | Path = LAB) -> LlamaForCausalLM:
     """The shipped model, in single precision.
 
     Raises ModelError, by the name of the file, where it is missing, cut off, not the one that its card describes, or

@@ -1,13 +1,13 @@
-"""Train the lab zoo anew, say whether it behaves like the shipped one, and ship it if told so.
+"""Train the lab models anew, compare their behaviour with the released ones, and release them if asked to.
 
-    python -m lib models retrain              train with the shipped seed, compare
+    python -m lib models retrain              train with the released seed, compare
     python -m lib models retrain --seed 1     with another one
-    python -m lib models retrain --ship       keep what was trained as the shipped zoo
-    python -m lib models retrain lab-facts    one model, and those that it is made of
+    python -m lib models retrain --ship       release what was trained
+    python -m lib models retrain lab-facts    one model, and those that it starts from
 
-What a model was taught is asked of both zoos on the same items, some thousands a skill; the differences stand in
-`data/lab/alike.json`, a row for every model, skill, seed and class of processor instructions that was tried. It is
-what lesson 03 prints about how far the zoo depends on the machine that trained it.
+Both zoos are asked what a model was taught, on the same items, some thousands a skill. The differences stand in
+`data/lab/alike.json`, a row for every model, skill, seed and class of processor instructions that was tried. Lesson
+03 shows from it how far the zoo depends on the machine that trained it.
 """
 
 import argparse
@@ -24,10 +24,10 @@ import torch
 from transformers import LlamaForCausalLM
 
 from lib import config, tasks
-from lib.config import ROOT, Course, LabModel, LabSettings
+from lib.config import ROOT, LabModelSettings, LabSettings, MixtureComponent
 from lib.experiment import artifacts, seeds, sweep
 from lib.language_models import chat_template, checkpoints, generation, kv_cache_forward, tokenizer
-from lib.language_models.chat_template import conversation
+from lib.language_models.chat_template import encode_conversation
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.training import (
@@ -37,13 +37,13 @@ from lib.language_models.training import (
     team_traces,
     training_data,
 )
-from lib.language_models.training.pretraining import NotLearned, verify_replies
+from lib.language_models.training.pretraining import NotLearned, find_solved_items, verify_replies
 from lib.language_models.training.released_weights import LAB
-from lib.language_models.training.training_data import TRACES, question
+from lib.language_models.training.training_data import TRACE_WRITERS
 
 RUNS = ROOT / "data/runs/lab-zoo"
 CARD = "alike.json"
-COLUMNS = [
+COLUMNS = [  # of that file
     "model",
     "seed",
     "machine",
@@ -60,48 +60,77 @@ MARGIN = 0.05  # of accuracy, within which two zoos behave alike
 _Z = 1.96  # of a 95 % interval
 
 
-def skills(
-    model: LlamaForCausalLM, data_mixture: Sequence[Course], n: int
+def find_solved_by_skill(
+    model: LlamaForCausalLM, data_mixture: Sequence[MixtureComponent], n: int
 ) -> dict[str, np.ndarray]:
-    """Which of n test items of every skill that a data mixture teaches the model solves, (n,) bool by skill.
+    """Test a model on every skill that a data mixture teaches.
 
-    A skill is a family in a style: asked plainly, or the first turn of a trace in a random role with random tools. Its
-    items are divided among its courses.
+    A skill is a family in a style: asked plainly, or the first turn of a trace in a random role with random tools.
+
+    Args:
+        model: A lab model.
+        data_mixture: What it was taught; answers alone (style brief) are no skill of their own.
+        n: Test items per skill, divided among its components.
+
+    Returns:
+        By skill: (n,) bool, whether each item is solved.
     """
-    found: dict[str, list[np.ndarray]] = {}
     forward = Forward(model)
-    courses = [course for course in data_mixture if course.style != "brief"]
-    names = [f"{course.family} {course.style}" for course in courses]
-    for course, name in zip(courses, names, strict=True):
-        found.setdefault(name, []).append(_solved(forward, course, -(-n // names.count(name))))
-    return {name: np.concatenate(parts)[:n] for name, parts in found.items()}
+    components = [component for component in data_mixture if component.style != "brief"]
+    skills = [f"{component.family} {component.style}" for component in components]
+    solved_by_skill: dict[str, list[np.ndarray]] = {}
+    for component, skill in zip(components, skills, strict=True):
+        # Rounded up; what is too much is cut off below.
+        num_items = -(-n // skills.count(skill))
+        solved = _test_component(forward, component, num_items)
+        solved_by_skill.setdefault(skill, [])
+        solved_by_skill[skill].append(solved)
+    return {skill: np.concatenate(solved)[:n] for skill, solved in solved_by_skill.items()}
 
 
-def _solved(forward: Forward, course: Course, n: int) -> np.ndarray:
-    items = tasks.draw(course.family, "test", n, course.difficulties, course.skin, seed=23)
-    if course.style == "plain":
-        asked = [conversation(question(item)) for item in items]
-        return verify_replies(forward, asked, [partial(tasks.verify, item) for item in items])
-    rng = seeds.rng("models", "alike", course.family, course.style)
-    turns = [agent_traces.first_turn(*TRACES[course.style](item, rng)) for item in items]
-    asked = [conversation(turn.messages, turn.tools) for turn in turns]
-    return verify_replies(
-        forward, asked, [partial(agent_traces.agrees, wanted=turn.wanted) for turn in turns]
+def _test_component(forward: Forward, component: MixtureComponent, n: int) -> np.ndarray:
+    """Which of n test items of one component the model solves, (n,) bool."""
+    items = tasks.draw_items(
+        component.family, "test", n, component.difficulties, component.skin, seed=23
     )
+    if component.style == "plain":
+        return find_solved_items(forward, items)
+    rng = seeds.rng("models", "alike", component.family, component.style)
+    turns = []
+    for item in items:
+        messages, tools = TRACE_WRITERS[component.style](item, rng)
+        turn = agent_traces.get_first_turn(messages, tools)
+        turns.append(turn)
+    conversations = [encode_conversation(turn.messages, turn.tools) for turn in turns]
+    checks = [partial(agent_traces.agrees_with_trace, target=turn.target) for turn in turns]
+    return verify_replies(forward, conversations, checks)
 
 
 def measure_one_model(
     job: sweep.Job, folder: Path, progress, weight_folders: Mapping[str, str]
 ) -> dict[str, list[int]]:
-    """Test one model on its skills. weight_folders: of retrained models, by name; released ones are unpacked."""
+    """Test one model on its skills.
+
+    Args:
+        job: As `measure_skills` makes it.
+        folder: Of the job; nothing is written.
+        progress: Not called.
+        weight_folders: Of retrained models, by name; released ones are unpacked.
+
+    Returns:
+        By skill: 1 or 0 for every test item.
+    """
+    # One thread sums in one order, so numbers do not depend on the machine's load; jobs share the cores.
     torch.set_num_threads(1)
+    # Denormal numbers are slow on a CPU and too small to matter.
     torch.set_flush_denormal(True)
-    name, settings = job.settings["name"], config.validate_settings(job.settings["model"], LabModel)
+    name = job.settings["name"]
+    settings = config.validate_settings(job.settings["model"], LabModelSettings)
     if job.settings["retrained"]:
         model = checkpoints.load(weight_folders[name])
     else:
         model = released_weights.unpack(name, settings)
-    solved_by_skill = skills(model, settings.data_mixture, job.settings["num_items"])
+    solved_by_skill = find_solved_by_skill(model, settings.data_mixture, job.settings["num_items"])
     return {skill: solved.astype(int).tolist() for skill, solved in solved_by_skill.items()}
 
 
@@ -120,7 +149,7 @@ def measure_skills(
     """
     weight_folders, jobs = {}, []
     for name, model in settings.models.items():
-        training_job = build.make_training_job(settings, name, ships=False)
+        training_job = build.make_training_job(settings, name, use_released=False)
         weight_folders[name] = str(training_job.folder(runs) / "model")
         decided_by = {
             "job": "test skills",
@@ -151,7 +180,7 @@ def versions() -> dict[str, int]:
         "tokenizer": tokenizer.VERSION,
         "chat template": chat_template.VERSION,
         "initial weights": checkpoints.VERSION,
-        "training batches": training_data.VERSION,  # how a question is put
+        "training batches": training_data.VERSION,  # how a question is written
         "forward pass": kv_cache_forward.VERSION,
         "generation": generation.VERSION,
         "agent traces": agent_traces.VERSION,
@@ -159,42 +188,65 @@ def versions() -> dict[str, int]:
     }
 
 
-def differences(old: Mapping[str, Mapping], new: Mapping[str, Mapping]) -> pd.DataFrame:
-    """Accuracies of both zoos, new minus old by pairs of items with a 95 % interval, one row a model and skill: model,
-    skill, items, shipped, anew, value, lo, hi, and alike: the interval lies within MARGIN."""
+def compare_zoos(
+    released: Mapping[str, Mapping[str, np.ndarray]],
+    retrained: Mapping[str, Mapping[str, np.ndarray]],
+) -> pd.DataFrame:
+    """Compare the accuracies of two zoos on the same items.
+
+    Args:
+        released: By model and skill (n,) bool, whether each item was solved.
+        retrained: The same of the other zoo.
+
+    Returns:
+        One row a model and skill: model, skill, items, shipped and anew (accuracies of both), value (paired
+            difference,
+        retrained minus released) with its 95 % interval ci_low and ci_high, and alike: the interval lies within
+        MARGIN.
+    """
     rows = []
-    for name, before in old.items():
-        for skill, solved in before.items():
-            gap = new[name][skill].astype(float) - solved
-            half = _Z * float(gap.std(ddof=1)) / len(gap) ** 0.5
-            value = float(gap.mean())
-            row = {
-                "model": name,
-                "skill": skill,
-                "items": len(gap),
-                "shipped": float(solved.mean()),
-            }
-            row |= {
-                "anew": float(new[name][skill].mean()),
-                "value": value,
-                "ci_low": value - half,
-                "ci_high": value + half,
-            }
-            rows.append(row | {"alike": max(half - value, value + half) <= MARGIN})
+    for name, solved_by_skill in released.items():
+        for skill, solved in solved_by_skill.items():
+            # Both zoos saw the same items, so differences are paired; the interval is a normal one.
+            differences = retrained[name][skill].astype(float) - solved  # (n,)
+            value = float(differences.mean())
+            half_width = _Z * float(differences.std(ddof=1)) / len(differences) ** 0.5
+            rows.append(
+                {
+                    "model": name,
+                    "skill": skill,
+                    "items": len(differences),
+                    "shipped": float(solved.mean()),
+                    "anew": float(retrained[name][skill].mean()),
+                    "value": value,
+                    "ci_low": value - half_width,
+                    "ci_high": value + half_width,
+                    "alike": max(half_width - value, value + half_width) <= MARGIN,
+                }
+            )
     return pd.DataFrame(rows)
 
 
-def ship(settings: LabSettings, runs: Path, root: str | Path = LAB) -> int:
-    """Keep the zoo that was trained under `runs`; returns its bytes."""
+def release_zoo(settings: LabSettings, runs: Path, root: str | Path = LAB) -> int:
+    """Release the zoo that was trained under `runs`.
+
+    Args:
+        settings: Its models.
+        runs: Folder of its training jobs.
+        root: Folder of the released weights.
+
+    Returns:
+        Bytes of all released weights.
+    """
     for name in settings.models:
-        training_job = build.make_training_job(settings, name, ships=False)
+        training_job = build.make_training_job(settings, name, use_released=False)
         folder = training_job.folder(runs)
         attempt = sweep.read_receipt(training_job, runs)["result"]["attempt"]
         curve = artifacts.read_parquet(folder / "curve.parquet")
         released_weights.ship(
             checkpoints.load(folder / "model"),
             name,
-            build.recipe(settings, name),
+            build.make_recipe(settings, name),
             attempt,
             curve,
             root,
@@ -202,72 +254,119 @@ def ship(settings: LabSettings, runs: Path, root: str | Path = LAB) -> int:
     return released_weights.size(root)
 
 
-def compared(root: str | Path = LAB) -> pd.DataFrame:
-    """All comparisons with the weights that are shipped now, a row each: COLUMNS, those of `differences` with the seed
-    and the machine (class of instructions) of the new training. Rows about weights that are shipped no more are left
-    out. Raises ModelError for a card that cannot be read."""
-    place = Path(root) / CARD
-    if not place.is_file():
+def read_comparisons(root: str | Path = LAB) -> pd.DataFrame:
+    """Read all comparisons with the weights that are released now.
+
+    Args:
+        root: Folder of the released weights, and of the file of comparisons.
+
+    Returns:
+        Rows of `compare_zoos` with the seed and the machine (class of instructions) of the retrained zoo: COLUMNS.
+        Rows about earlier weights are left out.
+
+    Raises:
+        ModelError: For a file that cannot be read.
+    """
+    path = Path(root) / CARD
+    if not path.is_file():
         return pd.DataFrame(columns=COLUMNS)
     try:
-        held = pd.DataFrame(artifacts.read_json(place), columns=["weights", *COLUMNS])
-        return held[held["weights"].eq(held["model"].map(lambda name: _weights(name, root)))][
-            COLUMNS
-        ]
+        rows = pd.DataFrame(artifacts.read_json(path), columns=["weights", *COLUMNS])
+        released = rows["model"].map(lambda name: _shorten_hash(name, root))
+        return rows[rows["weights"].eq(released)][COLUMNS]
     except (OSError, ValueError, TypeError) as error:
         raise ModelError(
-            f"{place} is no card of comparisons ({error}); {released_weights.REMEDY}"
+            f"{path} is no card of comparisons ({error}); {released_weights.REMEDY}"
         ) from error
 
 
-def _weights(name: str, root: str | Path) -> str:
-    """A short name of a model's shipped weights, empty where there are none."""
-    held = released_weights.card(name, root)
-    return held["sha256"][:12] if held else ""
+def _shorten_hash(name: str, root: str | Path) -> str:
+    """The begin of the hash of a model's released weights; empty where there are none."""
+    card = released_weights.card(name, root)
+    return card["sha256"][:12] if card else ""
 
 
-def keep(table: pd.DataFrame, seed: int, root: str | Path = LAB) -> None:
-    """Add a comparison to the card; rows of the same model, seed and machine are replaced."""
-    now = table.round(4).assign(seed=seed, machine=torch.backends.cpu.get_cpu_capability())
-    known = compared(root)
+def save_comparison(table: pd.DataFrame, seed: int, root: str | Path = LAB) -> None:
+    """Add a comparison to the file of comparisons.
+
+    Args:
+        table: As `compare_zoos`; replaces rows of the same model, seed and machine.
+        seed: Of the retrained zoo.
+        root: Folder of the released weights.
+
+    Raises:
+        ModelError: For a file that cannot be read.
+    """
+    machine = torch.backends.cpu.get_cpu_capability()
+    new_rows = table.round(4).assign(seed=seed, machine=machine)
+    old_rows = read_comparisons(root)
     key = ["model", "seed", "machine"]
-    others = known[~known.set_index(key).index.isin(now.set_index(key).index)]
-    rows = pd.concat([others, now[COLUMNS]]).sort_values([*key, "skill"])
-    rows.insert(0, "weights", [_weights(name, root) for name in rows["model"]])
+    new_keys = new_rows.set_index(key).index
+    is_replaced = old_rows.set_index(key).index.isin(new_keys)
+    kept_rows = old_rows[~is_replaced]
+    rows = pd.concat([kept_rows, new_rows[COLUMNS]])
+    rows = rows.sort_values([*key, "skill"])
+    # A row says which weights it is about, so that it is left out once others are released.
+    weights = [_shorten_hash(name, root) for name in rows["model"]]
+    rows.insert(0, "weights", weights)
     artifacts.write_json(Path(root) / CARD, rows.to_dict("records"))
 
 
-def alone(settings: LabSettings) -> LabSettings:
-    """The settings with the model `lab.demo_model` alone, for `lab.demo_steps` updates where that is not None."""
+def select_demo_model(settings: LabSettings) -> LabSettings:
+    """Reduce the settings to the model that a lesson trains while the reader watches.
+
+    Args:
+        settings: All lab models.
+
+    Returns:
+        The settings with `demo_model` alone, trained for `demo_steps` updates where that is not None.
+    """
     model = settings.models[settings.demo_model]
-    if settings.demo_steps is not None:  # too few to reach anything
-        short = {"steps": settings.demo_steps, "warmup": min(model.warmup, settings.demo_steps)}
-        model = model.model_copy(
-            update=short | {"target": model.target.model_copy(update={"accuracy": 0.0})}
-        )
+    if settings.demo_steps is not None:
+        # So few updates reach no target.
+        no_target = model.target.model_copy(update={"accuracy": 0.0})
+        warmup = min(model.warmup, settings.demo_steps)
+        changes = {"steps": settings.demo_steps, "warmup": warmup, "target": no_target}
+        model = model.model_copy(update=changes)
     return settings.model_copy(update={"models": {settings.demo_model: model}})
 
 
-def only(settings: LabSettings, names: Sequence[str]) -> LabSettings:
-    """The settings with these models and their bases; with all where no name is given. Raises ModelError for a name
-    that is none."""
+def select_models(settings: LabSettings, names: Sequence[str]) -> LabSettings:
+    """Reduce the settings to some models and their bases.
+
+    Args:
+        settings: All lab models.
+        names: Which ones; none selects all.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ModelError: For a name that is no lab model.
+    """
     unknown = sorted(set(names) - set(settings.models))
     if unknown:
         raise ModelError(
             f"{unknown[0]} is no lab model; params.yaml (lab.models) has {', '.join(settings.models)}"
         )
-    wanted = set()
+    selected = set()
     for name in names or settings.models:
-        while name is not None and name not in wanted:
-            wanted.add(name)
+        while name is not None and name not in selected:
+            selected.add(name)
             name = settings.models[name].base
-    return settings.model_copy(
-        update={"models": {name: m for name, m in settings.models.items() if name in wanted}}
-    )
+    models = {name: model for name, model in settings.models.items() if name in selected}
+    return settings.model_copy(update={"models": models})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command. Returns 1 where a training misses its target or the zoos are not alike."""
+    """Run the command.
+
+    Args:
+        argv: Its arguments; None takes those of the process.
+
+    Returns:
+        1 where a training misses its target or the zoos do not behave alike, else 0.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m lib models retrain",
         description=__doc__.split("\n")[0],
@@ -277,49 +376,65 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--seed",
         type=int,
         default=None,
-        help="of corpora and first weights; default: the shipped one",
+        help="of corpora and first weights; default: the released one",
     )
-    parser.add_argument("--ship", action="store_true", help="keep what was trained in data/lab")
+    parser.add_argument("--ship", action="store_true", help="release what was trained, in data/lab")
     options = parser.parse_args(argv)
-    own = config.load().lab
-    if options.ship and options.seed not in (None, own.seed):
+    settings = config.load().lab
+    if options.ship and options.seed not in (None, settings.seed):
         parser.error(
             "only the seed of params.yaml (lab.seed) can be shipped, or recipe and weights would disagree"
         )
-    seed = own.seed if options.seed is None else options.seed
-    began = time.monotonic()
+    seed = settings.seed if options.seed is None else options.seed
+    started = time.monotonic()
+    # A command shows its progress where it runs.
     os.environ.setdefault("BENCH_PROGRESS", sweep.STDERR)
     try:
-        own = only(own, options.models)
-        told = _go(own, own.model_copy(update={"seed": seed}), options.ship)
+        exit_code = retrain(select_models(settings, options.models), seed, options.ship)
     except (ModelError, NotLearned) as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{(time.monotonic() - began) / 60:.1f} minutes on {os.cpu_count()} cores")
-    return told
+    print(f"{(time.monotonic() - started) / 60:.1f} minutes on {os.cpu_count()} cores")
+    return exit_code
 
 
-def _go(own: LabSettings, settings: LabSettings, ships: bool) -> int:
-    runs = (
-        RUNS / torch.backends.cpu.get_cpu_capability()
-    )  # what another class of processor trained is another zoo
-    build.build(settings, runs / "models", runs, ships=False)
-    if ships:
-        print(f"{ship(settings, runs):_} bytes of weights are in {LAB.relative_to(ROOT)}")
+def retrain(settings: LabSettings, seed: int, release: bool) -> int:
+    """Train lab models anew, and release them or compare them with the released ones.
+
+    Args:
+        settings: The models, with the seed of the released ones.
+        seed: To train with.
+        release: Whether to release them.
+
+    Returns:
+        1 where the zoos do not behave alike, else 0.
+
+    Raises:
+        NotLearned: Where a training misses its target.
+        ModelError: Where there is nothing to compare with.
+    """
+    retrained_settings = settings.model_copy(update={"seed": seed})
+    # What another class of processor trained is another zoo.
+    runs = RUNS / torch.backends.cpu.get_cpu_capability()
+    build.build_models(retrained_settings, runs / "models", runs, use_released=False)
+    if release:
+        num_bytes = release_zoo(retrained_settings, runs)
+        print(f"{num_bytes:_} bytes of weights are in {LAB.relative_to(ROOT)}")
         return 0
-    missing = [name for name in own.models if released_weights.card(name) is None]
+
+    missing = [name for name in settings.models if released_weights.card(name) is None]
     if missing:
         raise ModelError(
             f"{', '.join(missing)} is not shipped, so there is nothing to compare with; {released_weights.REMEDY}"
         )
-    table = differences(
-        measure_skills(own, runs, retrained=False), measure_skills(settings, runs, retrained=True)
-    )
-    keep(table, settings.seed)
+    released_skills = measure_skills(settings, runs, retrained=False)
+    retrained_skills = measure_skills(retrained_settings, runs, retrained=True)
+    table = compare_zoos(released_skills, retrained_skills)
+    save_comparison(table, seed)
     print(table.drop(columns=["items"]).to_string(index=False, float_format="{:.3f}".format))
-    apart = table[~table["alike"]]
+    num_different = int((~table["alike"]).sum())
     largest = table["value"].abs().max()
     print(
-        f"largest difference {largest:.3f}; {len(apart)} of {len(table)} skills are not within {MARGIN}"
+        f"largest difference {largest:.3f}; {num_different} of {len(table)} skills are not within {MARGIN}"
     )
-    return int(len(apart) > 0)
+    return int(num_different > 0)

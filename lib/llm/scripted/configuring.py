@@ -1,59 +1,80 @@
-"""Choosing a configuration for a question, as a prompted policy would: by the look of the question, or by examples.
+"""Choosing a configuration for a question, as a prompted policy would: by its words, or by examples.
 
 Without examples the words of the question decide. With examples the one whose question shares most words with this
-one decides, if it was paid well. Nothing here knows what the agents can do.
+one decides, if it was rewarded well. Left out: any knowledge of what the agents can do.
 """
 
 import json
 import re
 from typing import Any
 
-from lib.llm.scripted.model_strength import Draw, Strength
+import numpy as np
+
+from lib.llm.scripted.model_strength import Strength
 
 CONFIGURATION_ASKED = "Choose a configuration of the agent system for the question."
 _QUESTION = re.compile(r"^Question: (.*)$", re.MULTILINE)
 _EXAMPLE = re.compile(
     r"^Example\. Question: (.*)\nConfiguration: (\{.*\}) Reward: (-?\d+\.\d+)$", re.MULTILINE
 )
-_PAID = 1.0  # reward above which an example is one to follow
-_LONG = 12  # words of a question that is long
+_GOOD_REWARD = 1.0  # reward above which an example is one to follow
+_LONG_QUESTION = 12  # words
 
 
-def configure(text: str, strength: Strength, draw: Draw) -> str:
-    """A configuration as JSON."""
-    asked = _QUESTION.findall(text)
-    question = asked[-1] if asked else ""
-    followed = _nearest(
-        question, [(q, c) for q, c, paid in _EXAMPLE.findall(text) if float(paid) > _PAID]
-    )
-    chosen = json.loads(followed) if followed else _by_look(question)
-    if draw.random() < strength.noise:
-        chosen["budgets"] = ["medium"] * 3
-    return json.dumps(chosen)
+def choose_configuration(text: str, strength: Strength, rng: np.random.Generator) -> str:
+    """Choose a configuration.
+
+    Args:
+        text: The prompt, or the end of it.
+        strength: Of the model; its noise is the probability of medium budgets whatever the question.
+        rng: Random numbers.
+
+    Returns:
+        The configuration as JSON.
+    """
+    questions = _QUESTION.findall(text)
+    question = questions[-1] if questions else ""
+    examples = []
+    for example_question, configuration_json, reward in _EXAMPLE.findall(text):
+        if float(reward) > _GOOD_REWARD:
+            examples.append((example_question, configuration_json))
+    nearest = _find_nearest(question, examples)
+    configuration = json.loads(nearest) if nearest else _configure_by_words(question)
+    if rng.random() < strength.noise:
+        configuration["budgets"] = ["medium"] * 3
+    return json.dumps(configuration)
 
 
-def _nearest(question: str, examples: list[tuple[str, str]]) -> str:
+def _find_nearest(question: str, examples: list[tuple[str, str]]) -> str:
     """The configuration of the example whose question is most like this one; empty without examples."""
+    if not examples:
+        return ""
     words = set(question.split())
-    shared = [
-        len(words & set(other.split())) / max(1, len(words | set(other.split())))
-        for other, _ in examples
-    ]
-    return examples[shared.index(max(shared))][1] if shared else ""
+    similarities = []  # Jaccard index of the words
+    for example_question, _ in examples:
+        example_words = set(example_question.split())
+        num_words = len(words | example_words)
+        similarities.append(len(words & example_words) / max(1, num_words))
+    return examples[similarities.index(max(similarities))][1]
 
 
-def _by_look(question: str) -> dict[str, Any]:
+def _configure_by_words(question: str) -> dict[str, Any]:
     """What a question's words suggest."""
     words = question.split()
-    signs = sum(word in "+-*/" for word in words)
-    names = [word for word in words if word[0].isupper()]
-    tools = ["calculator"] * bool(signs) + ["search", "lookup"] * ("of" in words or len(names) > 1)
-    workflow = "direct" if len(words) < _LONG / 2 else "reason" if len(words) < _LONG else "verify"
-    second = ["calculator"] * bool(signs) if workflow == "verify" else []
-    size = "low" if workflow == "direct" else "high"
+    has_arithmetic = any(word in "+-*/" for word in words)
+    num_names = sum(word[0].isupper() for word in words)
+    calculator = ["calculator"] if has_arithmetic else []
+    search = ["search", "lookup"] if "of" in words or num_names > 1 else []
+    if len(words) < _LONG_QUESTION / 2:
+        workflow = "direct"
+    elif len(words) < _LONG_QUESTION:
+        workflow = "reason"
+    else:
+        workflow = "verify"
+    first_budget = "low" if workflow == "direct" else "high"
     return {
         "workflow": workflow,
-        "tools1": tools,
-        "tools2": second,
-        "budgets": [size, "medium", "medium"],
+        "tools1": calculator + search,
+        "tools2": calculator if workflow == "verify" else [],
+        "budgets": [first_budget, "medium", "medium"],
     }

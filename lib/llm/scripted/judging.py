@@ -1,80 +1,109 @@
-"""The judge: nine scores from 0 to 100, each an explicit rule on the printed trajectory."""
+"""The judge: nine scores from 0 to 100, each an explicit rule on the printed trajectory.
+
+Left out: any taste. Every rule is arithmetic that can be done by hand.
+"""
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from lib.llm.scripted.model_strength import Draw, Strength
+import numpy as np
+
+from lib.llm.scripted.model_strength import Strength
 
 
 @dataclass(frozen=True)
-class Step:
-    """A line of a trajectory: who acted, difficulty of the questions, mastery, share of right answers."""
+class TrajectoryStep:
+    """A line of a trajectory.
+
+    Attributes:
+        policy: The one that acted.
+        difficulties: Of the questions that it set, each in [0, 1].
+        mastery_before: In [0, 1].
+        mastery_after: In [0, 1].
+        accuracy: Fraction of right answers.
+    """
 
     policy: str
-    difficulty: tuple[float, ...]
-    before: float
-    after: float
-    correct: float
+    difficulties: tuple[float, ...]
+    mastery_before: float
+    mastery_after: float
+    accuracy: float
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         """Whether the step went well: mastery rose, or at least three of five answers were right."""
-        return self.after > self.before or self.correct >= 0.6
+        return self.mastery_after > self.mastery_before or self.accuracy >= 0.6
 
 
 @dataclass(frozen=True)
-class Record:
-    """The trajectory of a judge's prompt: its steps, policies to choose from, horizon, goal."""
+class Trajectory:
+    """What a judge's prompt shows.
 
-    steps: tuple[Step, ...]
+    Attributes:
+        steps: In their order.
+        policies: Those that could be chosen.
+        horizon: Most steps of an episode.
+        goal: Mastery at which an episode ends.
+    """
+
+    steps: tuple[TrajectoryStep, ...]
     policies: tuple[str, ...]
     horizon: int
     goal: float
 
     @property
-    def turns(self) -> list[tuple[Step, Step]]:
+    def transitions(self) -> list[tuple[TrajectoryStep, TrajectoryStep]]:
         """Every step with the one after it."""
         return list(pairwise(self.steps))
 
     @property
-    def gained(self) -> float:
-        """Mastery at the end less that at the beginning."""
-        return self.steps[-1].after - self.steps[0].before
+    def mastery_gained(self) -> float:
+        """Mastery at the end minus that at the beginning."""
+        return self.steps[-1].mastery_after - self.steps[0].mastery_before
 
 
-_LINE = re.compile(
+_STEP_LINE = re.compile(
     r"^\d+ \| (\S+)(?: \(fallback\))? \| [\w-]+ \| ([1-6]*) \| (\d\.\d+) > (\d\.\d+) \| \d+ \| "
     r"\d\.\d+ \d\.\d+ (\d\.\d+)$",
     re.MULTILINE,
 )
-_CHOICES = re.compile(r"chosen from: (.+)\.$", re.MULTILINE)
-_ENDS = re.compile(r"ends at mastery (\d\.\d+), or after (\d+) steps")
+_POLICIES = re.compile(r"chosen from: (.+)\.$", re.MULTILINE)
+_END = re.compile(r"ends at mastery (\d\.\d+), or after (\d+) steps")
 
 
-def read_record(text: str) -> Record:
-    """The trajectory that a judge's prompt, or the end of one, shows."""
-    steps = tuple(
-        Step(
-            name,
-            tuple((int(level) - 1) / 5 for level in levels),
-            float(before),
-            float(after),
-            float(correct),
+def read_trajectory(text: str) -> Trajectory:
+    """Read the trajectory of a judge's prompt.
+
+    Args:
+        text: The prompt, or the end of it.
+
+    Returns:
+        What can be seen of it.
+    """
+    steps = []
+    for policy, levels, before, after, accuracy in _STEP_LINE.findall(text):
+        # levels 1 to 6 are difficulties 0, 0.2, ... 1
+        difficulties = tuple((int(level) - 1) / 5 for level in levels)
+        steps.append(
+            TrajectoryStep(policy, difficulties, float(before), float(after), float(accuracy))
         )
-        for name, levels, before, after, correct in _LINE.findall(text)
-    )
-    choices, ends = _CHOICES.search(text), _ENDS.search(text)
-    return Record(
-        steps=steps,
-        policies=tuple(choices[1].split(", "))
-        if choices
-        else tuple(dict.fromkeys(step.policy for step in steps)),
-        horizon=int(ends[2]) if ends else max(1, len(steps)),
-        goal=float(ends[1]) if ends else 1.0,
+
+    listed = _POLICIES.search(text)
+    if listed:
+        policies = tuple(listed[1].split(", "))
+    else:
+        policies = tuple(dict.fromkeys(step.policy for step in steps))
+    end = _END.search(text)
+    return Trajectory(
+        steps=tuple(steps),
+        policies=policies,
+        horizon=int(end[2]) if end else max(1, len(steps)),
+        goal=float(end[1]) if end else 1.0,
     )
 
 
@@ -82,103 +111,130 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _changes(record: Record, good: bool) -> list[bool]:
-    """Whether another policy followed, after every good (or poor) step."""
-    return [now.policy != then.policy for now, then in record.turns if now.good == good]
-
-
-def adaptivity(record: Record) -> float:
-    """(share of changes after poor steps - after good ones) / 0.5; one half where there is but one kind."""
-    poor, good = _changes(record, good=False), _changes(record, good=True)
-    return (_mean(poor) - _mean(good)) / 0.5 if poor and good else 0.5
-
-
-def progression(record: Record) -> float:
-    """Mean of two: share of sets within 0.2 of mastery in difficulty, share of the way to the goal."""
-    near = [
-        abs(_mean(step.difficulty) - step.before) <= 0.2 + 1e-9
-        for step in record.steps
-        if step.difficulty
+def _changes_after(trajectory: Trajectory, good: bool) -> list[bool]:
+    """Whether another policy followed, for every good (or poor) step."""
+    return [
+        step.policy != next_step.policy
+        for step, next_step in trajectory.transitions
+        if step.is_good == good
     ]
-    way = record.gained / max(record.goal - record.steps[0].before, 1e-9)
-    return (_mean(near) + min(max(way, 0.0), 1.0)) / 2
 
 
-def exploration(record: Record) -> float:
-    """1 - |2 s - 1| with s the share of turns that change the policy: half of them is the best balance."""
-    return 1 - abs(2 * _mean([now.policy != then.policy for now, then in record.turns]) - 1)
+# The rules. Each gives 0 to 1; what is outside is clipped.
 
 
-def diversity(record: Record) -> float:
+def score_adaptivity(trajectory: Trajectory) -> float:
+    """(Fraction of changes after poor steps - after good ones) / 0.5; one half where all steps are of one kind."""
+    after_poor = _changes_after(trajectory, good=False)
+    after_good = _changes_after(trajectory, good=True)
+    if not after_poor or not after_good:
+        return 0.5
+    return (_mean(after_poor) - _mean(after_good)) / 0.5
+
+
+def score_progression(trajectory: Trajectory) -> float:
+    """Mean of two: fraction of sets within 0.2 of mastery in difficulty, and of the distance to the goal gained."""
+    suitable = []
+    for step in trajectory.steps:
+        if step.difficulties:
+            distance = abs(_mean(step.difficulties) - step.mastery_before)
+            suitable.append(distance <= 0.2 + 1e-9)
+    to_gain = trajectory.goal - trajectory.steps[0].mastery_before
+    progress = trajectory.mastery_gained / max(to_gain, 1e-9)
+    return (_mean(suitable) + min(max(progress, 0.0), 1.0)) / 2
+
+
+def score_exploration(trajectory: Trajectory) -> float:
+    """1 - |2 s - 1| with s the fraction of transitions that change the policy: half of them is the best balance."""
+    changes = [step.policy != next_step.policy for step, next_step in trajectory.transitions]
+    return 1 - abs(2 * _mean(changes) - 1)
+
+
+def score_diversity(trajectory: Trajectory) -> float:
     """Entropy of policy use over the entropy of even use."""
-    used = [step.policy for step in record.steps]
-    shares = [used.count(name) / len(used) for name in dict.fromkeys(used)]
-    return -sum(p * math.log(p) for p in shares) / math.log(
-        max(len(record.policies), len(shares), 2)
-    )
+    counts = Counter(step.policy for step in trajectory.steps)
+    # -sum_i p_i log p_i over the policies that were used
+    fractions = [count / counts.total() for count in counts.values()]
+    entropy = -sum(p * math.log(p) for p in fractions)
+    num_policies = max(len(trajectory.policies), len(counts), 2)
+    return entropy / math.log(num_policies)
 
 
-def mental(record: Record) -> float:
+def score_mental_demand(trajectory: Trajectory) -> float:
     """Mean of max(0, difficulty - mastery) over questions, / 0.4: two levels above mastery is the most."""
-    return (
-        _mean([max(0.0, d - step.before) for step in record.steps for d in step.difficulty]) / 0.4
-    )
+    excess = [
+        max(0.0, difficulty - step.mastery_before)
+        for step in trajectory.steps
+        for difficulty in step.difficulties
+    ]
+    return _mean(excess) / 0.4
 
 
-def temporal(record: Record) -> float:
-    """Length as a share of the horizon, from 0.2 (least demand) to 1 (most)."""
-    return (len(record.steps) / record.horizon - 0.2) / 0.8
+def score_temporal_demand(trajectory: Trajectory) -> float:
+    """Length as a fraction of the horizon, from 0.2 (least demand) to 1 (most)."""
+    return (len(trajectory.steps) / trajectory.horizon - 0.2) / 0.8
 
 
-def performance(record: Record) -> float:
+def score_performance(trajectory: Trajectory) -> float:
     """Mastery at the end, from half the goal (worst) to the goal (best)."""
-    return (record.steps[-1].after / record.goal - 0.5) / 0.5
+    return (trajectory.steps[-1].mastery_after / trajectory.goal - 0.5) / 0.5
 
 
-def effort(record: Record) -> float:
+def score_effort(trajectory: Trajectory) -> float:
     """Questions asked per 0.1 of mastery gained, from 10 (least effort) to 50 (most)."""
-    asked = sum(len(step.difficulty) for step in record.steps)
-    return (asked * 0.1 / record.gained - 10) / 40 if record.gained > 0 else 1.0
+    num_questions = sum(len(step.difficulties) for step in trajectory.steps)
+    if trajectory.mastery_gained <= 0:
+        return 1.0
+    return (num_questions * 0.1 / trajectory.mastery_gained - 10) / 40
 
 
-def frustration(record: Record) -> float:
-    """Share of wrong answers, from 0.1 (least) to 0.7 (most)."""
-    return (1 - _mean([step.correct for step in record.steps]) - 0.1) / 0.6
+def score_frustration(trajectory: Trajectory) -> float:
+    """Fraction of wrong answers, from 0.1 (least) to 0.7 (most)."""
+    return (1 - _mean([step.accuracy for step in trajectory.steps]) - 0.1) / 0.6
 
 
-# Each rule gives 0 to 1 (what is outside is clipped), which becomes 0 to 100. Table 12, then Table 4.
-RUBRIC: dict[str, Callable[[Record], float]] = {
-    rule.__name__: rule
-    for rule in (
-        adaptivity,
-        progression,
-        exploration,
-        diversity,
-        mental,
-        temporal,
-        performance,
-        effort,
-        frustration,
-    )
+# By their names in the reply: Table 12, then Table 4.
+RUBRIC: dict[str, Callable[[Trajectory], float]] = {
+    "adaptivity": score_adaptivity,
+    "progression": score_progression,
+    "exploration": score_exploration,
+    "diversity": score_diversity,
+    "mental": score_mental_demand,
+    "temporal": score_temporal_demand,
+    "performance": score_performance,
+    "effort": score_effort,
+    "frustration": score_frustration,
 }
 
 
-def judge(text: str, strength: Strength, draw: Draw) -> dict[str, Any]:
-    """The reply to the judge's prompt: RUBRIC applied to the steps that can be seen, plus noise."""
-    record = read_record(text)
-    noise = dict(zip(RUBRIC, draw.standard_normal(len(RUBRIC)) * strength.noise, strict=True))
-    if not record.steps:
-        return {
+def judge_trajectory(text: str, strength: Strength, rng: np.random.Generator) -> dict[str, Any]:
+    """Reply to the judge's prompt: RUBRIC applied to the steps that can be seen, plus noise.
+
+    Args:
+        text: The prompt, or the end of it.
+        strength: Of the model.
+        rng: Random numbers.
+
+    Returns:
+        The reasoning and nine scores from 0 to 100; all are 50 where no step can be seen.
+    """
+    trajectory = read_trajectory(text)
+    noise = rng.standard_normal(len(RUBRIC)) * strength.noise
+    if not trajectory.steps:
+        reply: dict[str, Any] = {
             "reasoning": "No trajectory can be read here, so I stay in the middle."
-        } | dict.fromkeys(RUBRIC, 50.0)
-    given = {
-        name: round(100 * min(max(rule(record) + noise[name], 0.0), 1.0), 1)
-        for name, rule in RUBRIC.items()
-    }
-    poor, good = (_mean(_changes(record, good=kind)) for kind in (False, True))
-    wrong = 1 - _mean([step.correct for step in record.steps])
-    said = (
+        }
+        return reply | dict.fromkeys(RUBRIC, 50.0)
+
+    scores = {}
+    for (name, rule), noise_of_rule in zip(RUBRIC.items(), noise, strict=True):
+        score = min(max(rule(trajectory) + noise_of_rule, 0.0), 1.0)
+        scores[name] = round(100 * score, 1)
+    poor = _mean(_changes_after(trajectory, good=False))
+    good = _mean(_changes_after(trajectory, good=True))
+    wrong = 1 - _mean([step.accuracy for step in trajectory.steps])
+    reasoning = (
         f"The choice changed after {poor:.0%} of poor and {good:.0%} of good steps. Mastery ended at "
-        f"{record.steps[-1].after:.2f}, and {wrong:.0%} of the answers were wrong."
+        f"{trajectory.steps[-1].mastery_after:.2f}, and {wrong:.0%} of the answers were wrong."
     )
-    return {"reasoning": said} | given
+    return {"reasoning": reasoning} | scores

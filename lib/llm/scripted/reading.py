@@ -1,14 +1,26 @@
-"""What a prompt, or the end of one, shows: lines and JSON read by their own form, nothing else known."""
+"""What a prompt, or the end of one, shows: lines and JSON read by their own form.
+
+Every line is read wherever it stands, so a section whose heading was cut off is read as far as it goes. Left out: what
+the lines mean for a decision (`deciding`).
+"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a policy is reported to have done: rewards by objective, per step or in all as the line says
-    it, what changed, over how many steps; before: how things stood; count: how many times it was seen."""
+    """What a policy is reported to have done.
+
+    Attributes:
+        name: The policy's.
+        rewards: By objective, per step or in all as the line says it.
+        change: What changed, in the words of the line.
+        steps: Over how many steps.
+        count: How many times it was seen.
+        before: How things stood, in the words of the line.
+    """
 
     name: str
     rewards: Mapping[str, float]
@@ -19,47 +31,71 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class CardSeen:
-    """What is left of a policy's card, or of its entry among the tools, inside the window."""
+class VisibleCard:
+    """What is left of a policy's card, or of its entry among the tools, inside the window.
+
+    Attributes:
+        objectives: What it was trained for.
+        normalised: Its normalised reward for that.
+        snippets: Its examples.
+        text: What else it says.
+    """
 
     objectives: tuple[str, ...] = ()
     normalised: float | None = None
     snippets: tuple[str, ...] = ()
-    words: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
 class BudgetLine:
-    """The budget line of a query, in dollars."""
+    """The budget line of a query, in dollars: what remains, of how much, and the cost of a reply so far."""
 
-    left: float
+    remaining: float
     total: float
-    typical: float
+    typical_reply: float
 
 
 @dataclass(frozen=True)
-class View:
-    """All that the window shows. What was cut off is empty or None."""
+class PromptView:
+    """All that the window shows. What was cut off is empty or None.
+
+    Attributes:
+        names: Policies to choose from.
+        importance: Of objectives.
+        state: By the quantity's name, in the words of the prompt.
+        cards: By policy.
+        results: Policies that were looked at in this state.
+        recent: The last steps.
+        summary: Lines of the running summary.
+        trend: Where quantities began.
+        step: Which step it is, from 1.
+        horizon: Most steps of an episode.
+        budget: What may still be spent.
+        limit: How many policies may be looked at in all.
+        at_once: How many a reply may look at: 0 in KO, 1 in TO, NO_LIMIT in RO.
+        is_final: Whether nothing may be looked at any more.
+    """
 
     names: tuple[str, ...] = ()
     importance: Mapping[str, float] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
-    cards: Mapping[str, CardSeen] = field(default_factory=dict)
+    cards: Mapping[str, VisibleCard] = field(default_factory=dict)
     results: tuple[Trial, ...] = ()
     recent: tuple[Trial, ...] = ()
-    memory: tuple[Trial, ...] = ()
+    summary: tuple[Trial, ...] = ()
     trend: Mapping[str, float] = field(default_factory=dict)
     step: int | None = None
     horizon: int | None = None
-    purse: BudgetLine | None = None
+    budget: BudgetLine | None = None
     limit: int | None = None
-    at_once: int = 0  # policies that a reply may look at: 0 in KO, 1 in TO, many in RO
-    final: bool = False
+    at_once: int = 0
+    is_final: bool = False
 
 
 SUMMARY_ASKED = "# What the new summary must hold"
 JUDGE_ASKED = "# Scores to give"
-MANY = 99
+NO_LIMIT = 99  # policies: more than any prompt has
 _NAMES = re.compile(r"by its exact name: (.+)\.$|Names are exactly: (.+)\.$", re.MULTILINE)
 _IMPORTANCE = re.compile(r"^- ([\w-]+), importance (\d+\.\d+):", re.MULTILINE)
 _STATE = re.compile(
@@ -75,90 +111,107 @@ _RECENT = re.compile(
     r"(?:^- step \d+: ([^\n]*?); )?picked (\S+); did [^;\n]*; rewards ([^;\n]+); (.*)$",
     re.MULTILINE,
 )
-_MEMORY = re.compile(
+_SUMMARY_LINE = re.compile(
     r"(?<=\n)(\S+): picked (\d+) times?; mean ([^;\n]+)(?:; (mastery \S+) a step)?\.$", re.MULTILINE
 )
 _TREND = re.compile(r"^From the start: (.*)\.$", re.MULTILINE)
-_TREND_PART = re.compile(r"([a-z ]+?) (\d[\d.]*) to \d")
-_QUERY = re.compile(r"Pick the policy for step (\d+) of at most (\d+)")
-_PURSE = re.compile(r"Budget: \$([\d.]+) of \$([\d.]+) left; a reply has cost about \$([\d.]+)\.")
+_TREND_QUANTITY = re.compile(r"([a-z ]+?) (\d[\d.]*) to \d")
+_REQUEST = re.compile(r"Pick the policy for step (\d+) of at most (\d+)")
+_BUDGET = re.compile(r"Budget: \$([\d.]+) of \$([\d.]+) left; a reply has cost about \$([\d.]+)\.")
 _LIMIT = re.compile(r"(\d+) (?:policies )?at the most")
-_FIELD = re.compile(r'"(name|optimized_objective|applicability|failure_modes)": "([^"]*)"')
+_CARD_FIELD = re.compile(r'"(name|optimized_objective|applicability|failure_modes)": "([^"]*)"')
 _NORMALISED = re.compile(r'"normalized_reward": ([\d.]+)')
 _SNIPPET = re.compile(r'"([^"\n]* -> [^"\n]* -> [^"\n]*)"')
-CHANGE = re.compile(r"mastery ([+-]\d+\.\d+)")
-PLACE = re.compile(r"column (\d+), row (\d+)")
+MASTERY_CHANGE = re.compile(r"mastery ([+-]\d+\.\d+)")
+POSITION = re.compile(r"column (\d+), row (\d+)")
 DISTANCE = re.compile(r"([\w-]+) (\d+) ahead, (?:(\d+) to the|straight)")
 QUANTITY = re.compile(r"(mastery|failed questions open|gold left) (\d+(?:\.\d+)?)")
 
 
-def read(text: str) -> View:
-    """What a prompt, or the end of one, shows. Lines count by their own form, wherever they stand, so a
-    section whose heading was cut off is read as far as it goes."""
+def read_prompt(text: str) -> PromptView:
+    """Read what a prompt shows.
+
+    Args:
+        text: The prompt, or the end of it.
+
+    Returns:
+        All that can be seen.
+    """
+    # What policies did.
     results = tuple(
-        Trial(name, rewards_in(rewards), change, int(steps or 1), float(copies or 1))
+        Trial(name, read_rewards(rewards), change, int(steps or 1), float(copies or 1))
         for name, steps, rewards, change, copies in _RESULT.findall(text)
     )
     recent = tuple(
-        Trial(name, rewards_in(rewards), change, before=before)
+        Trial(name, read_rewards(rewards), change, before=before)
         for before, name, rewards, change in _RECENT.findall(text)
     )
-    memory = tuple(
-        Trial(name, rewards_in(rewards), change, count=float(count))
-        for name, count, rewards, change in _MEMORY.findall(text)
+    summary = tuple(
+        Trial(name, read_rewards(rewards), change, count=float(count))
+        for name, count, rewards, change in _SUMMARY_LINE.findall(text)
     )
-    cards = _cards(text)
-    query, purse, trend = (pattern.search(text) for pattern in (_QUERY, _PURSE, _TREND))
-    at_once = MANY if "# Simulated rollouts" in text else int("# Tool results" in text)
+    trend_line = _TREND.search(text)
+    trend = {}
+    if trend_line:
+        for name, start in _TREND_QUANTITY.findall(trend_line[1]):
+            trend[name.strip()] = float(start)
+
+    # Which policies there are: as listed, or where the list was cut off those that are mentioned anywhere.
+    cards = _read_cards(text)
+    listed = _NAMES.search(text)
+    if listed:
+        names = tuple((listed[1] or listed[2]).split(", "))
+    else:
+        trials = (*results, *recent, *summary)
+        names = tuple(dict.fromkeys([*cards, *(trial.name for trial in trials)]))
+
+    # What may be done.
+    if "# Simulated rollouts" in text:
+        at_once = NO_LIMIT
+    else:
+        at_once = 1 if "# Tool results" in text else 0
     limit = _LIMIT.search(text) if at_once else None
-    return View(
-        names=_names(text, [*cards, *(trial.name for trial in (*results, *recent, *memory))]),
+    request = _REQUEST.search(text)
+    budget = _BUDGET.search(text)
+
+    return PromptView(
+        names=names,
         importance={name: float(value) for name, value in _IMPORTANCE.findall(text)},
         state=dict(_STATE.findall(text)),
         cards=cards,
         results=results,
         recent=recent,
-        memory=memory,
-        trend={name.strip(): float(value) for name, value in _TREND_PART.findall(trend[1])}
-        if trend
-        else {},
-        step=int(query[1]) if query else None,
-        horizon=int(query[2]) if query else None,
-        purse=BudgetLine(*map(float, purse.groups())) if purse else None,
+        summary=summary,
+        trend=trend,
+        step=int(request[1]) if request else None,
+        horizon=int(request[2]) if request else None,
+        budget=BudgetLine(*map(float, budget.groups())) if budget else None,
         limit=int(limit[1]) if limit else None,
         at_once=at_once,
-        final="Nothing is left to try: decide now." in text,
+        is_final="Nothing is left to try: decide now." in text,
     )
 
 
-def rewards_in(text: str) -> dict[str, float]:
+def read_rewards(text: str) -> dict[str, float]:
+    """Rewards by objective from a text such as `gap 0.50, aptitude 0.10`."""
     return {name: float(value) for name, value in _REWARD.findall(text)}
 
 
-def _names(text: str, mentioned: Sequence[str]) -> tuple[str, ...]:
-    """The policies: as listed, or where the list was cut off those that are mentioned anywhere."""
-    listed = _NAMES.search(text)
-    return (
-        tuple((listed[1] or listed[2]).split(", ")) if listed else tuple(dict.fromkeys(mentioned))
-    )
-
-
-def _cards(text: str) -> dict[str, CardSeen]:
+def _read_cards(text: str) -> dict[str, VisibleCard]:
     """Entries of the cards or tools, by name; each ends with a brace, and one cut at its head still counts."""
     if '"name": "' not in text:
         return {}
     cards = {}
     for block in text.split("}"):
-        fields = dict(_FIELD.findall(block))
+        fields = dict(_CARD_FIELD.findall(block))
         if "name" not in fields:
             continue
         normalised = _NORMALISED.search(block)
-        cards[fields["name"]] = CardSeen(
+        texts = [fields[key] for key in ("applicability", "failure_modes") if key in fields]
+        cards[fields["name"]] = VisibleCard(
             objectives=tuple(fields.get("optimized_objective", "").split(" + ")),
             normalised=float(normalised[1]) if normalised else None,
             snippets=tuple(_SNIPPET.findall(block)),
-            words="; ".join(
-                fields[key] for key in ("applicability", "failure_modes") if key in fields
-            ),
+            text="; ".join(texts),
         )
     return cards

@@ -1,92 +1,109 @@
-"""The running summary: per-policy averages that survive from one summary to the next."""
+"""The running summary: averages by policy that survive from one summary to the next."""
 
 from collections.abc import Sequence
 
-from lib.llm.scripted.deciding import in_words, worth
-from lib.llm.scripted.model_strength import WORDS, Strength
-from lib.llm.scripted.reading import CHANGE, QUANTITY, Trial, View
+from lib.llm.scripted.deciding import describe_rewards, scalarize_rewards
+from lib.llm.scripted.model_strength import SUMMARY_WORDS, Strength
+from lib.llm.scripted.reading import MASTERY_CHANGE, QUANTITY, PromptView, Trial
+
+_ALIKE_BELOW = 0.005  # difference of mean rewards that two digits do not show
 
 
-def summarise(view: View, strength: Strength) -> str:
-    """The reply to a summary request: per policy a line of running means, a trend, what worked best.
+def write_summary(view: PromptView, strength: Strength) -> str:
+    """Reply to a summary request: per policy a line of running means, a trend, what worked best.
 
-    Counts and means go on from the old summary where the stand-in recalls it; at most WORDS words.
+    Args:
+        view: What the request shows.
+        strength: Of the model; counts and means go on from the old summary where it uses one.
+
+    Returns:
+        A summary of at most SUMMARY_WORDS words.
     """
-    old = view.memory if strength.recalls else ()
-    merged = sorted(_merged((*old, *view.recent)), key=lambda trial: -trial.count)
-    if not merged:
+    old = view.summary if strength.uses_summary else ()
+    pooled = sorted(_pool_by_policy((*old, *view.recent)), key=lambda trial: -trial.count)
+    if not pooled:
         return "Nothing can be said of the new steps."
-    closing = [line for line in (_trend(view, strength), _best(merged)) if line]
-    room = WORDS - sum(len(line.split()) for line in closing)
+
+    # The last lines always fit; policies fill what remains, those with most steps first.
+    closing = [line for line in (_write_trend(view, strength), _write_advice(pooled)) if line]
+    words_remaining = SUMMARY_WORDS - sum(len(line.split()) for line in closing)
     lines = []
-    for trial in merged:
-        line = _memory_line(trial)
-        room -= len(line.split())
-        if room < 0:
+    for trial in pooled:
+        line = _write_policy_line(trial)
+        words_remaining -= len(line.split())
+        if words_remaining < 0:
             break
         lines.append(line)
     return "\n".join([*lines, *closing])
 
 
-def _merged(trials: Sequence[Trial]) -> list[Trial]:
+def _pool_by_policy(trials: Sequence[Trial]) -> list[Trial]:
     """One trial per policy: counts added, rewards and mastery change averaged over the steps behind them."""
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
         groups.setdefault(trial.name, []).append(trial)
-    merged = []
+
+    pooled = []
     for name, group in groups.items():
         count = sum(trial.count for trial in group)
-        rewards = {
-            key: sum(trial.rewards.get(key, 0.0) * trial.count for trial in group) / count
-            for key in group[0].rewards
-        }
-        gains = [
-            (float(match[1]), trial.count)
-            for trial in group
-            if (match := CHANGE.search(trial.change))
-        ]
-        gained = (
-            sum(gain * weight for gain, weight in gains) / sum(weight for _, weight in gains)
-            if gains
-            else None
-        )
-        merged.append(
-            Trial(name, rewards, "" if gained is None else f"mastery {gained:+.3f}", count=count)
-        )
-    return merged
+        rewards = {}
+        for objective in group[0].rewards:
+            total = sum(trial.rewards.get(objective, 0.0) * trial.count for trial in group)
+            rewards[objective] = total / count
+
+        # Not every line states a change of mastery.
+        changes = []
+        weights = []
+        for trial in group:
+            match = MASTERY_CHANGE.search(trial.change)
+            if match:
+                changes.append(float(match[1]))
+                weights.append(trial.count)
+        change = ""
+        if changes:
+            total = sum(c * w for c, w in zip(changes, weights, strict=True))
+            change = f"mastery {total / sum(weights):+.3f}"
+        pooled.append(Trial(name, rewards, change, count=count))
+    return pooled
 
 
-def _memory_line(trial: Trial) -> str:
+def _write_policy_line(trial: Trial) -> str:
     times = "time" if trial.count == 1 else "times"
     change = f"; {trial.change} a step" if trial.change else ""
-    return (
-        f"{trial.name}: picked {trial.count:.0f} {times}; mean {in_words(trial.rewards)}{change}."
-    )
+    rewards = describe_rewards(trial.rewards)
+    return f"{trial.name}: picked {trial.count:.0f} {times}; mean {rewards}{change}."
 
 
-def _trend(view: View, strength: Strength) -> str:
+def _write_trend(view: PromptView, strength: Strength) -> str:
     """Where the state came from and where it is, e.g. `From the start: mastery 0.40 to 0.60.`"""
-    seen = [dict(QUANTITY.findall(f"{trial.before}; {trial.change}")) for trial in view.recent]
-    first, last = ({}, {}) if not seen else (seen[0], seen[-1])
-    start = {name: float(value) for name, value in first.items()} | (
-        view.trend if strength.recalls else {}
-    )
-    parts = [
-        f"{name} {start[name]:g} to {float(value):g}"
-        for name, value in last.items()
-        if name in start
-    ]
-    return f"From the start: {', '.join(parts)}." if parts else ""
+    if not view.recent:
+        return ""
+    first, last = view.recent[0], view.recent[-1]
+    start = {name: float(value) for name, value in _read_quantities(first).items()}
+    if strength.uses_summary:
+        start |= view.trend
+    changes = []
+    for name, value in _read_quantities(last).items():
+        if name in start:
+            changes.append(f"{name} {start[name]:g} to {float(value):g}")
+    return f"From the start: {', '.join(changes)}." if changes else ""
 
 
-def _best(merged: Sequence[Trial]) -> str:
-    ranked = sorted(merged, key=lambda trial: -worth(trial, {}))
+def _read_quantities(trial: Trial) -> dict[str, str]:
+    return dict(QUANTITY.findall(f"{trial.before}; {trial.change}"))
+
+
+def _write_advice(pooled: Sequence[Trial]) -> str:
+    """Which policy to keep and which to avoid; all objectives count alike."""
+    ranked = sorted(pooled, key=lambda trial: -scalarize_rewards(trial, {}))
     best, worst = ranked[0], ranked[-1]
+    best_reward = scalarize_rewards(best, {})
+    worst_reward = scalarize_rewards(worst, {})
     if best is worst:
-        return f"Only {best.name} has been picked, worth {worth(best, {}):.2f} a step."
-    if worth(best, {}) - worth(worst, {}) < 0.005:  # equal as far as two digits show
-        return f"No policy stands out so far; all are worth {worth(best, {}):.2f} a step."
+        return f"Only {best.name} has been picked, worth {best_reward:.2f} a step."
+    if best_reward - worst_reward < _ALIKE_BELOW:
+        return f"No policy stands out so far; all are worth {best_reward:.2f} a step."
     return (
-        f"Keep {best.name}, which was worth most ({worth(best, {}):.2f} a step); "
-        f"avoid {worst.name} ({worth(worst, {}):.2f})."
+        f"Keep {best.name}, which was worth most ({best_reward:.2f} a step); "
+        f"avoid {worst.name} ({worst_reward:.2f})."
     )

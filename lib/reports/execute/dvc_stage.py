@@ -18,6 +18,7 @@ from lib.reports.execute import strip_outputs
 
 SETTINGS = "data/settings.json"
 FULL = "full."  # sections of the profile `full`: a stage depends on them, its notebook has no such parameter
+MODELS_OF = "llm_of."  # the section llm with the models that one section names; a notebook's parameter `llm`
 SOURCES = "data/notebooks"
 _COMMAND = "python -m lib.reports.execute "
 
@@ -28,10 +29,18 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class LessonStage:
-    """One lesson of the pipeline: the sections it declares and the files it promises."""
+    """One lesson of the pipeline.
+
+    Attributes:
+        name: Of the notebook.
+        sections: Parameters of the notebook.
+        models_of: Sections whose models make up the parameter llm.
+        outs: Files that it promises.
+    """
 
     name: str
     sections: tuple[str, ...]
+    models_of: tuple[str, ...]
     outs: tuple[str, ...]
 
 
@@ -66,8 +75,14 @@ def _stage(name: str, body: dict[str, Any]) -> LessonStage:
                 f"dvc.yaml, stage {name}: parameters must come from {SETTINGS}, got {item!r}"
             )
         sections += [section for section in item[SETTINGS] if not section.startswith(FULL)]
+    models_of = [name.removeprefix(MODELS_OF) for name in sections if name.startswith(MODELS_OF)]
+    sections = [name for name in sections if not name.startswith(MODELS_OF)]
+    if models_of:
+        sections.append("llm")
     outs = [*body.get("outs", []), *body.get("metrics", [])]
-    return LessonStage(name, tuple(sections), tuple(_entry(item) for item in outs))
+    return LessonStage(
+        name, tuple(sections), tuple(models_of), tuple(_entry(item) for item in outs)
+    )
 
 
 def find(name: str, root: Path) -> LessonStage:
@@ -94,7 +109,25 @@ def parameters(stage: LessonStage, root: Path) -> dict[str, Any]:
             f"stage {stage.name} declares {', '.join(absent)}, which {SETTINGS} does not hold; "
             f"it holds {', '.join(sorted(settings))}"
         )
-    return {section: settings[section] for section in stage.sections}
+    values = {section: settings[section] for section in stage.sections}
+    if stage.models_of:
+        values["llm"] = _merge_models(stage, settings)
+    return values
+
+
+def _merge_models(stage: LessonStage, settings: dict[str, Any]) -> dict[str, Any]:
+    """The section llm with the models of all sections that the stage names."""
+    by_section = settings.get("llm_of", {})
+    absent = [section for section in stage.models_of if section not in by_section]
+    if absent:
+        raise RunError(
+            f"stage {stage.name} declares {MODELS_OF}{absent[0]}, which {SETTINGS} does not hold; "
+            f"it holds {', '.join(sorted(by_section))}"
+        )
+    models: dict[str, Any] = {}
+    for section in stage.models_of:
+        models |= by_section[section]["models"]
+    return by_section[stage.models_of[0]] | {"models": models}
 
 
 def notebook(stage: LessonStage, root: Path) -> nbformat.NotebookNode:

@@ -75,8 +75,16 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
     page = _publish(stage, scrub(executed, root), staging_folder, root)
     _write_timings(name, parameters, session.progress, root)
     total = duration(session.progress.total)
+    for line in _read_reply_lines(name, root):
+        print(f"[{name}] {line}", flush=True)
     print(f"[{name}] done in {total}: {page.relative_to(root)}", flush=True)
     return page
+
+
+def _read_reply_lines(name: str, root: Path) -> list[str]:
+    """What became of the calls of the models behind endpoints and in Hugging Face folders, a line for each model."""
+    card_path = root / "reports/lessons" / f"{name}.json"
+    return artifacts.read_json(card_path).get("replies", []) if card_path.exists() else []
 
 
 def _make_session(

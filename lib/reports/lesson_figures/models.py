@@ -11,7 +11,7 @@ from IPython.display import display
 from matplotlib.figure import Figure
 
 from lib.language_models.generation import Generation
-from lib.language_models.tokenizer import tokenizer
+from lib.language_models.tokenizer import get_tokenizer
 from lib.plots.render import render_png
 from lib.plots.sliders import live
 from lib.plots.styles import EMPHASIS
@@ -24,7 +24,7 @@ def watch_training(
     """Redraws training curves in a live session while the block runs; does nothing in a report.
 
     Args:
-        curves: Returns the curves as far as they have come, as `build.curves` does.
+        curves: Returns the curves as far as they have come, as `build.read_curves` does.
         figure: Draws them.
         every: Seconds between two drawings.
     """
@@ -63,7 +63,7 @@ def reply_html(prompt: str, reply: Generation) -> tuple[str, str]:
     Returns:
         HTML and plain text.
     """
-    tokens = tokenizer().convert_ids_to_tokens(reply.ids)
+    tokens = get_tokenizer().convert_ids_to_tokens(reply.ids)
     spans, words = [], []
     for token, logprob, entropy in zip(tokens, reply.logprobs, reply.entropies, strict=True):
         probability = float(np.exp(logprob))

@@ -10,7 +10,7 @@ import pandas as pd
 from lib.config import Params, ToolSettings
 from lib.language_models.tokenizer import encode
 from lib.reports.lesson_figures import spoken
-from lib.tasks.synthesis import Call, Task, judge
+from lib.tasks.synthesis import Call, Task, verify_trajectory
 from lib.tool_orchestration import episode_specs, prompted_baseline, test_sets, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.experiment import START, ToolOrchestrationResults
@@ -139,7 +139,7 @@ def _separates_criteria(task: Task) -> bool:
 
 def _split_calls(task: Task) -> tuple[list[Call], list[Call]]:
     """The golden calls that read, and those that write."""
-    writes = [call for call in task.calls if task.domain.function(call[0]).writes]
+    writes = [call for call in task.calls if task.domain.find_function(call[0]).writes]
     reads = [call for call in task.calls if call not in writes]
     return reads, writes
 
@@ -149,7 +149,7 @@ def _judge_calls(task: Task, calls: Sequence[Call], reply: str) -> tuple[bool, b
     office = task.open()
     for name, *arguments in calls:
         office.call(name, arguments)
-    verdict = judge(task, office.content(), office.operated, reply)
+    verdict = verify_trajectory(task, office.serialize(), office.operated_entries, reply)
     return verdict.execution, verdict.fidelity, verdict.completeness, verdict.solved
 
 

@@ -15,7 +15,7 @@ def episodes_html(rows: pd.DataFrame, caption: str, unlimited: float) -> spoken.
     """Renders episodes with the same question one below the other, each segment in the colour of its author.
 
     Args:
-        rows: Episodes of `experiment.episode_rows`, with their segments in the column `spoken`.
+        rows: Episodes of `budget_episodes.make_episode_rows`, with their segments in the column `spoken`.
         caption: Stands above all of them.
         unlimited: Dollars from which on a budget counts as none.
 

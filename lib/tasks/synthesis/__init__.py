@@ -1,24 +1,23 @@
 """Tasks for an agent with tools, synthesised: domains, records, functions, tasks, harder tasks, filters.
 
 The pipeline of ToolOrchestra (appendix "Data Synthesis") in miniature and for real, in SQLite. `synthesize`
-makes a corpus, by a procedure or by a language model; `judge` says whether a trajectory solved a task.
+makes a corpus, by a procedure or by a language model; `verify_trajectory` says whether a trajectory solved a task.
 """
 
 from collections.abc import Sequence
-from itertools import count
 
 import numpy as np
 
 from lib.experiment import seeds
 from lib.tasks.item import SPLITS, TaskError
-from lib.tasks.synthesis.corpus import Corpus, load
-from lib.tasks.synthesis.database import CallError, Database, check
+from lib.tasks.synthesis.corpus import Corpus, load_corpus
+from lib.tasks.synthesis.database import CallError, Database, find_problems
 from lib.tasks.synthesis.domains import DOMAINS, Column, Function, Records, TableSchema, TaskDomain
-from lib.tasks.synthesis.filters import Dropped, Solver, fault, sift
+from lib.tasks.synthesis.filters import DropRecord, Solver, filter_tasks, find_fault
 from lib.tasks.synthesis.llm_writer import LLMWriter
-from lib.tasks.synthesis.tasks import Call, Golden, Source, Task, steps
-from lib.tasks.synthesis.verification import VerificationResult, judge, mentions
-from lib.tasks.synthesis.writers import Draft, Procedural, Writer
+from lib.tasks.synthesis.tasks import Call, Golden, Source, Task, list_steps
+from lib.tasks.synthesis.verification import VerificationResult, mentions, verify_trajectory
+from lib.tasks.synthesis.writers import Draft, ProceduralWriter, Writer
 
 VERSION = 1  # of the office tasks of this package
 HARDEST = 3
@@ -31,13 +30,24 @@ def synthesize(
     seed: int = 0,
     split: str | None = None,
 ) -> Corpus:
-    """A corpus: `databases` of them, shared evenly among the domains, with up to so many tasks on each.
+    """Make a corpus of tasks. Equal arguments give equal corpora.
 
-    writer: who writes, or the domains that a procedure writes about; split: only databases of train, dev or
-    test, which are told apart by their content; None takes them as they come. Tasks come in chains, each
-    harder than the one before it; what a filter drops is not made harder.
-    Equal arguments give equal corpora. A writer that cannot write enough leaves the corpus short. Raises
-    TaskError for an unknown split, fewer than one database or task, or two domains of one name.
+    Tasks come in chains, each harder than the one before it; what a filter drops is not made harder. A writer that
+    cannot write enough leaves the corpus short.
+
+    Args:
+        writer: Writes domains, records and tasks; or domains, about which a `ProceduralWriter` writes.
+        databases: Number of databases, shared evenly among the domains.
+        tasks_per_database: Number of tasks at most.
+        seed: Seed of all random numbers.
+        split: "train", "dev" or "test": only databases of this split, which a hash of their records decides. None
+            takes databases of all splits.
+
+    Returns:
+        The corpus.
+
+    Raises:
+        TaskError: For an unknown split, fewer than one database or task, or two domains of one name.
     """
     if split not in (None, *SPLITS):
         raise TaskError(f"unknown split {split!r}; there are {', '.join(SPLITS)}")
@@ -46,65 +56,107 @@ def synthesize(
             f"a corpus has databases and tasks, got {databases} and {tasks_per_database}"
         )
     if isinstance(writer, Sequence):
-        writer = Procedural(tuple(writer))
+        writer = ProceduralWriter(tuple(writer))
     writer.dropped.clear()
-    domains = writer.domains()
-    if len({domain.name for domain in domains}) < len(domains):
-        raise TaskError(
-            f"two domains have one name: {', '.join(domain.name for domain in domains)}"
-        )
+    domains = writer.write_domains()
+    domain_names = [domain.name for domain in domains]
+    if len(set(domain_names)) < len(domain_names):
+        raise TaskError(f"two domains have one name: {', '.join(domain_names)}")
+
     sources: list[Source] = []
     tasks: list[Task] = []
     for i, domain in enumerate(domains):
-        wanted = databases // len(domains) + (i < databases % len(domains))
-        for source, rng in _sources(writer, domain, wanted, split, seed):
+        # If the number of databases is no multiple of the number of domains, the first domains have one more.
+        num_databases = databases // len(domains) + (i < databases % len(domains))
+        for source, rng in _generate_databases(writer, domain, num_databases, split, seed):
             sources.append(source)
-            tasks += _chains(writer, source, tasks_per_database, rng)
-    kept, unfit = sift(tasks)
-    return Corpus(tuple(sources), tuple(kept), (*writer.dropped, *unfit))
+            tasks += _write_task_chains(writer, source, tasks_per_database, rng)
+    fit_tasks, dropped = filter_tasks(tasks)
+    return Corpus(tuple(sources), tuple(fit_tasks), (*writer.dropped, *dropped))
 
 
-def _sources(
-    writer: Writer, domain: TaskDomain, wanted: int, split: str | None, seed: int
+def _generate_databases(
+    writer: Writer, domain: TaskDomain, n: int, split: str | None, seed: int
 ) -> list[tuple[Source, np.random.Generator]]:
-    """Databases of a split, no two of the same content, each with the generator that its tasks are drawn from."""
-    found: dict[str, tuple[Source, np.random.Generator]] = {}
-    most = wanted * (writer.patience if split else 2)
-    subjects = writer.subjects(
-        domain, most, seeds.rng("tasks", "synthesis", domain.name, seed=seed)
-    )
+    """Generate different databases of one domain, each from a subject of its own.
+
+    Args:
+        writer: Writes the subjects (what a database is about) and the records.
+        domain: The tables and functions of the databases.
+        n: Number of databases wanted.
+        split: "train", "dev" or "test": databases of other splits are left out. None takes all.
+        seed: Seed of the random numbers.
+
+    Returns:
+        (database, random generator for its tasks) of up to n databases; fewer where the writer gives too little.
+    """
+    stream = ("tasks", "synthesis", domain.name)
+    # Databases are generated first and sorted into splits afterwards, by a hash of their records (`Source.split`). A
+    # split is a fraction of them, so it takes many attempts: `patience` for each database wanted. Without a split two
+    # attempts are enough, because only invalid records and duplicates are left out.
+    attempts_per_database = writer.patience if split else 2
+    num_subjects = n * attempts_per_database
+    subjects = writer.write_subjects(domain, num_subjects, seeds.rng(*stream, seed=seed))
+
+    sources: dict[str, tuple[Source, np.random.Generator]] = {}  # by id
     for i, subject in enumerate(subjects):
-        if len(found) == wanted:
+        if len(sources) == n:
             break
-        rng = seeds.rng("tasks", "synthesis", domain.name, i, seed=seed)
-        records = writer.records(domain, subject, rng)
-        if records is not None:
-            source = Source(domain, records, subject)
-            if split in (None, source.split):
-                found.setdefault(source.id, (source, rng))
-    return list(found.values())
+        rng = seeds.rng(*stream, i, seed=seed)
+        records = writer.write_records(domain, subject, rng)
+        if records is None:  # the writer gave no valid records
+            continue
+        source = Source(domain, records, subject)
+        if split in (None, source.split):
+            # Equal databases have equal ids; the first one counts.
+            sources.setdefault(source.id, (source, rng))
+    return list(sources.values())
 
 
-def _chains(writer: Writer, source: Source, n: int, rng: np.random.Generator) -> list[Task]:
-    """Up to n tasks on one database: a task for an intent, a harder one out of it, and a harder one out of that."""
+def _write_task_chains(
+    writer: Writer, source: Source, n: int, rng: np.random.Generator
+) -> list[Task]:
+    """Write tasks on one database in chains: a task for an intent, a harder version of it, and a harder one of that.
+
+    Args:
+        writer: Writes the intents (purposes in a few words) and the tasks.
+        source: The database.
+        n: Number of tasks at most.
+        rng: Random numbers.
+
+    Returns:
+        The tasks that passed the filters that need no solver. The others are added to `writer.dropped`.
+    """
     tasks: list[Task] = []
-    number = count()
-    for intent in writer.intents(source, 2 * n, rng):
-        draft, parent = writer.task(source, intent, rng), None
+    num_drafts = 0
+    # Twice as many intents as tasks, as some intents give no fit task.
+    for intent in writer.write_intents(source, 2 * n, rng):
+        draft = writer.write_task(source, intent, rng)
+        parent = None
         for difficulty in range(1, HARDEST + 1):
             if draft is None or len(tasks) == n:
                 break
-            name = f"{source.id}-{next(number)}"
             task = Task(
-                name, source, intent, draft.instruction, draft.calls, draft.info, difficulty, parent
+                id=f"{source.id}-{num_drafts}",
+                source=source,
+                intent=intent,
+                instruction=draft.instruction,
+                calls=draft.calls,
+                info=draft.info,
+                difficulty=difficulty,
+                parent=parent,
             )
-            unfit = fault(task)
-            if unfit is None and any(task.instruction == other.instruction for other in tasks):
-                unfit = Dropped("task", "twice", source.domain.name, task.instruction, task)
-            if unfit is not None:
-                writer.dropped.append(unfit)
+            num_drafts += 1
+            # An unfit task ends its chain: a harder version of it would be unfit, too, or mean something else.
+            fault = find_fault(task)
+            is_duplicate = any(task.instruction == other.instruction for other in tasks)
+            if fault is None and is_duplicate:
+                fault = DropRecord("task", "twice", source.domain.name, task.instruction, task)
+            if fault is not None:
+                writer.dropped.append(fault)
                 break
             tasks.append(task)
             parent = task.id
-            draft = writer.evolve(source, draft, rng) if difficulty < HARDEST else None
+            if difficulty < HARDEST:
+                draft = writer.write_harder_task(source, draft, rng)
     return tasks

@@ -1,7 +1,8 @@
 """A corpus of synthesised tasks: its statistics, and one JSON file to keep it in.
 
 The file holds databases, tasks and what was dropped as rows, and a hash of them, so that a file which is
-cut off, changed or not one of these is refused with its name.
+cut off, changed or not one of these is refused with its name. Left out: how a corpus is written
+(`lib.tasks.synthesis.synthesize`).
 """
 
 from collections.abc import Iterable
@@ -13,9 +14,9 @@ import pandas as pd
 
 from lib.experiment import artifacts
 from lib.tasks.item import TaskError
-from lib.tasks.synthesis.database import check
+from lib.tasks.synthesis.database import find_problems
 from lib.tasks.synthesis.domains import TaskDomain
-from lib.tasks.synthesis.filters import ERROR, IDLE, UNSOLVED, Dropped
+from lib.tasks.synthesis.filters import ERROR, IDLE, UNSOLVED, DropRecord
 from lib.tasks.synthesis.tasks import Source, Task
 
 _Rows = dict[str, list[tuple[Any, ...]]]
@@ -23,91 +24,159 @@ _Rows = dict[str, list[tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Databases, the tasks on them that passed the filters, and what was left out on the way."""
+    """Databases, and tasks on them.
+
+    Attributes:
+        sources: The databases.
+        tasks: Those that passed the filters.
+        dropped: What was left out on the way.
+    """
 
     sources: tuple[Source, ...]
     tasks: tuple[Task, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DropRecord, ...]
 
     def statistics(self) -> pd.DataFrame:
-        """One row per domain: its size, how many databases, records and tasks, and what was dropped why."""
-        names = dict.fromkeys(
-            [s.domain.name for s in self.sources] + [d.domain for d in self.dropped]
-        )
-        reasons = dict.fromkeys([ERROR, UNSOLVED, IDLE, *sorted({d.reason for d in self.dropped})])
-        levels = range(1, max((task.difficulty for task in self.tasks), default=1) + 1)
-        return pd.DataFrame([self._row(name, levels, list(reasons)) for name in names])
+        """Count what there is.
 
-    def save(self, path: str | Path) -> Path:
-        """Write the corpus as one file, atomically; equal corpora are equal bytes."""
-        rows = self._rows()
-        return artifacts.write_json(path, rows | {"sha256": artifacts.sha256_json(rows)})
+        Returns:
+            One row per domain: its size, how many databases, records and tasks, and how many were dropped why.
+        """
+        names = [source.domain.name for source in self.sources]
+        names += [drop.domain for drop in self.dropped]
+        reasons = [ERROR, UNSOLVED, IDLE, *sorted({drop.reason for drop in self.dropped})]
+        hardest = max((task.difficulty for task in self.tasks), default=1)
+        levels = range(1, hardest + 1)
+        rows = [
+            self._describe_domain(name, levels, list(dict.fromkeys(reasons)))
+            for name in dict.fromkeys(names)
+        ]
+        return pd.DataFrame(rows)
 
-    def _rows(self) -> _Rows:
-        unfit = [each.task for each in self.dropped if each.task]
-        return {
-            "sources": [
-                (s.id, s.domain.model_dump(mode="json"), s.subject, s.records) for s in self.sources
-            ],
-            "tasks": [_task_row(task, True) for task in self.tasks]
-            + [_task_row(task, False) for task in unfit],
-            "dropped": [
-                (d.step, d.reason, d.domain, d.detail, d.task.id if d.task else None)
-                for d in self.dropped
-            ],
-        }
-
-    def _row(self, name: str, levels: Iterable[int], reasons: list[str]) -> dict[str, object]:
+    def _describe_domain(
+        self, name: str, levels: Iterable[int], reasons: list[str]
+    ) -> dict[str, object]:
         sources = [source for source in self.sources if source.domain.name == name]
         tasks = [task for task in self.tasks if task.domain.name == name]
-        domain = sources[0].domain if sources else None
-        dropped = [each.reason for each in self.dropped if each.domain == name]
-        return {
+        drop_reasons = [drop.reason for drop in self.dropped if drop.domain == name]
+
+        # A domain whose databases were all dropped has no schema here.
+        tables = sources[0].domain.tables if sources else ()
+        functions = sources[0].domain.functions if sources else ()
+        row: dict[str, object] = {
             "domain": name,
-            "tables": len(domain.tables) if domain else 0,
-            "columns": sum(len(table.columns) for table in domain.tables) if domain else 0,
-            "functions": len(domain.functions) if domain else 0,
+            "tables": len(tables),
+            "columns": sum(len(table.columns) for table in tables),
+            "functions": len(functions),
             "databases": len(sources),
             "records": sum(len(rows) for source in sources for rows in source.records.values()),
             "tasks": len(tasks),
-            **{
-                f"difficulty {level}": sum(task.difficulty == level for task in tasks)
-                for level in levels
-            },
-            "golden calls": sum(len(task.calls) for task in tasks) / len(tasks) if tasks else 0.0,
-            **{f"dropped: {reason}": dropped.count(reason) for reason in reasons},
         }
+        for level in levels:
+            row[f"difficulty {level}"] = sum(task.difficulty == level for task in tasks)
+        num_calls = sum(len(task.calls) for task in tasks)
+        row["golden calls"] = num_calls / len(tasks) if tasks else 0.0
+        for reason in reasons:
+            row[f"dropped: {reason}"] = drop_reasons.count(reason)
+        return row
+
+    def save(self, path: str | Path) -> Path:
+        """Write the corpus as one file, atomically; equal corpora are equal bytes.
+
+        Args:
+            path: Where.
+
+        Returns:
+            The path.
+        """
+        rows = self._to_rows()
+        return artifacts.write_json(path, rows | {"sha256": artifacts.sha256_json(rows)})
+
+    def _to_rows(self) -> _Rows:
+        sources = [
+            (source.id, source.domain.model_dump(mode="json"), source.subject, source.records)
+            for source in self.sources
+        ]
+        unfit_tasks = [drop.task for drop in self.dropped if drop.task]
+        tasks = [_to_task_row(task, fit=True) for task in self.tasks]
+        tasks += [_to_task_row(task, fit=False) for task in unfit_tasks]
+        dropped = []
+        for drop in self.dropped:
+            task_id = drop.task.id if drop.task else None
+            dropped.append((drop.step, drop.reason, drop.domain, drop.detail, task_id))
+        return {"sources": sources, "tasks": tasks, "dropped": dropped}
 
 
-def load(path: str | Path) -> Corpus:
-    """The corpus in a file. Raises TaskError with the file's name where it is anything else, cut off or changed."""
+def _to_task_row(task: Task, fit: bool) -> tuple[Any, ...]:
+    return (
+        task.id,
+        task.database,
+        task.intent,
+        task.instruction,
+        task.calls,
+        task.info,
+        task.difficulty,
+        task.parent,
+        fit,
+    )
+
+
+def load_corpus(path: str | Path) -> Corpus:
+    """Read a corpus from its file.
+
+    Args:
+        path: What `Corpus.save` wrote.
+
+    Returns:
+        The corpus.
+
+    Raises:
+        TaskError: With the file's name, where it is anything else, cut off or changed.
+        FileNotFoundError: Where there is no such file.
+    """
     try:
         rows = artifacts.read_json(path)
         if rows.pop("sha256") != artifacts.sha256_json(rows):
             raise ValueError("its content is not what was written")
-        return _corpus(rows)
+        return _from_rows(rows)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TaskError(
             f"{path} is not a whole corpus of tasks ({error}); make it again"
         ) from error
 
 
-def _corpus(rows: _Rows) -> Corpus:
+def _from_rows(rows: _Rows) -> Corpus:
     sources: dict[str, Source] = {}
-    for name, domain, subject, records in rows["sources"]:
-        source = sources[name] = Source(TaskDomain.model_validate(domain), records, subject)
-        problems = check(source.domain, source.records)
-        if problems or source.id != name:
-            raise ValueError(f"database {name}: {'; '.join(problems) or 'its name is not its own'}")
-    tasks, kept = {}, []
-    for name, source, intent, instruction, calls, info, difficulty, parent, fit in rows["tasks"]:
-        told = tuple(map(tuple, calls)), tuple(info)
-        tasks[name] = Task(name, sources[source], intent, instruction, *told, difficulty, parent)
-        kept += [tasks[name]] * fit
-    dropped = (Dropped(*each, tasks[task] if task else None) for *each, task in rows["dropped"])
-    return Corpus(tuple(sources.values()), tuple(kept), tuple(dropped))
+    for source_id, domain, subject, records in rows["sources"]:
+        source = Source(TaskDomain.model_validate(domain), records, subject)
+        sources[source_id] = source
+        # The hash of the file is no secret: a content that nobody could have written is refused too.
+        problems = find_problems(source.domain, source.records)
+        if problems or source.id != source_id:
+            reason = "; ".join(problems) or "its name is not its own"
+            raise ValueError(f"database {source_id}: {reason}")
 
+    # Tasks that were dropped stand in the file too: what was dropped refers to them.
+    tasks: dict[str, Task] = {}
+    fit_tasks = []
+    for row in rows["tasks"]:
+        task_id, source_id, intent, instruction, calls, info, difficulty, parent, fit = row
+        task = Task(
+            id=task_id,
+            source=sources[source_id],
+            intent=intent,
+            instruction=instruction,
+            calls=tuple(map(tuple, calls)),
+            info=tuple(info),
+            difficulty=difficulty,
+            parent=parent,
+        )
+        tasks[task_id] = task
+        if fit:
+            fit_tasks.append(task)
 
-def _task_row(task: Task, kept: bool) -> tuple[Any, ...]:
-    told = task.intent, task.instruction, task.calls, task.info, task.difficulty, task.parent
-    return (task.id, task.database, *told, kept)
+    dropped = []
+    for step, reason, domain_name, detail, task_id in rows["dropped"]:
+        task = tasks[task_id] if task_id else None
+        dropped.append(DropRecord(step, reason, domain_name, detail, task))
+    return Corpus(tuple(sources.values()), tuple(fit_tasks), tuple(dropped))

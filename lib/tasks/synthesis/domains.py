@@ -9,7 +9,7 @@ lower-case words and values are single words: a call is a line of words. After T
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -27,7 +27,7 @@ Text = Annotated[str, StringConstraints(max_length=300)]
 Effect = Literal["get", "find", "set", "add", "take", "remove"]
 Records = Mapping[str, Mapping[str, Mapping[str, str]]]  # table, key, column: value
 
-MOST = 9  # a digit column holds 0 to 9
+HIGHEST_DIGIT = 9  # a digit column holds 0 to 9
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
@@ -36,8 +36,15 @@ class _Strict(BaseModel):
 
 
 class Column(_Strict):
-    """One column. kind: a `choice` among words, a `digit`, a `reference` to a key of table `of`, or a
-    `name`, which repeats the key of its record."""
+    """One column of a table.
+
+    Attributes:
+        name: Also the field that calls name.
+        kind: A "choice" among words, a "digit", a "reference" to a key of table `of`, or a "name", which repeats the
+            key of its record.
+        choices: Of a choice column.
+        of: The table that a reference column refers to.
+    """
 
     name: Name
     kind: Literal["choice", "digit", "reference", "name"]
@@ -45,7 +52,7 @@ class Column(_Strict):
     of: Name | None = None
 
     @model_validator(mode="after")
-    def _complete(self) -> Column:
+    def _check_kind(self) -> Column:
         if bool(self.choices) != (self.kind == "choice"):
             raise ValueError(
                 f"column {self.name!r} is a {self.kind}: choices are for a choice column, which needs some"
@@ -58,34 +65,53 @@ class Column(_Strict):
 
 
 class TableSchema(_Strict):
-    """A table: the keys that its records may have, and its columns."""
+    """A table: the keys that its records may have, and its columns.
+
+    Attributes:
+        name: Name of the table.
+        keys: All keys that a record may have; a database uses some of them.
+        columns: The columns beside the key.
+    """
 
     name: Name
     keys: Annotated[tuple[Word, ...], Field(min_length=1, max_length=64)]
     columns: Annotated[tuple[Column, ...], Field(min_length=1, max_length=8)]
 
     @model_validator(mode="after")
-    def _distinct(self) -> TableSchema:
+    def _check_names(self) -> TableSchema:
         if self.name.startswith("sqlite_"):
             raise ValueError(f"table {self.name!r}: SQLite keeps names that begin so for itself")
-        _no_twice(f"keys of {self.name}", self.keys)
-        _no_twice(
-            f"columns of {self.name}", (*(column.name.lower() for column in self.columns), "key")
-        )
+        _refuse_duplicates(f"keys of {self.name}", self.keys)
+        # SQLite ignores case in names of columns, and every table has a column `key`.
+        column_names = [column.name.lower() for column in self.columns]
+        _refuse_duplicates(f"columns of {self.name}", [*column_names, "key"])
         return self
 
-    def column(self, name: str) -> Column | None:
-        """A column by name; None where there is none of it."""
+    def find_column(self, name: str) -> Column | None:
+        """Find a column by its name; None where the table has none of this name."""
         return next((column for column in self.columns if column.name == name), None)
 
 
 class Function(_Strict):
-    """What an agent may call, by effect, with the names of its parameters in the order of a call:
+    """A tool that an agent may call: a read or a change of records in one of six ways.
 
-    get (field, name): the field of a record; find (field, value): the keys of the records with that value;
-    set (name, value): a new value in the column; add and take (name) or, over several columns, (name,
-    field): one more or one less, within 0 to 9; remove (name): the record goes.
-    phrase: how an instruction asks for it, with {parameter} in it; empty: the call itself.
+    The effect decides which parameters a call has, in this order:
+
+        get     field, name     the field of a record
+        find    field, value    the keys of the records with that value
+        set     name, value     a new value in the column
+        add     name            one more, at most 9; over several columns: name, field
+        take    name            one less, at least 0; over several columns: name, field
+        remove  name            the record goes
+
+    Attributes:
+        name: The first word of a call.
+        about: Description of the tool for the agent.
+        effect: One of the six above.
+        tables: The tables that it reads, or the one table that it writes.
+        columns: The columns that it reads or writes; none for "remove".
+        parameters: Names of the parameters, in the order of a call.
+        phrase: How an instruction asks for a call, for example "route {boat} to {river}"; empty: the call itself.
     """
 
     name: Name
@@ -98,25 +124,32 @@ class Function(_Strict):
 
     @property
     def writes(self) -> bool:
+        """Whether a call changes records."""
         return self.effect not in ("get", "find")
 
     @property
-    def chooses(self) -> bool:
-        """Whether a call names the field: always when it reads, else where there are several to count in."""
-        return not self.writes or (self.effect in ("add", "take") and len(self.columns) > 1)
+    def names_field(self) -> bool:
+        """Whether one of a call's arguments is a field.
+
+        A read always names its field. A change names it only where it has several columns to count in; otherwise there
+        is only one to change.
+        """
+        counts_in_several = self.effect in ("add", "take") and len(self.columns) > 1
+        return counts_in_several or not self.writes
 
     @model_validator(mode="after")
-    def _shaped(self) -> Function:
-        arity = 2 if self.chooses or self.effect == "set" else 1
-        if len(self.parameters) != arity or len(set(self.parameters)) != arity:
+    def _check_effect(self) -> Function:
+        num_parameters = 2 if self.names_field or self.effect == "set" else 1
+        if len(self.parameters) != num_parameters or len(set(self.parameters)) != num_parameters:
             raise ValueError(
-                f"function {self.name!r} has the effect {self.effect}: it takes {arity} parameters"
+                f"function {self.name!r} has the effect {self.effect}: it takes {num_parameters} parameters"
             )
         if self.writes and len(self.tables) > 1:
             raise ValueError(f"function {self.name!r} writes, so it is about one table")
-        if bool(self.columns) == (self.effect == "remove") or (
-            self.effect == "set" and len(self.columns) > 1
-        ):
+        columns_missing = not self.columns and self.effect != "remove"
+        columns_unused = self.columns and self.effect == "remove"
+        several_to_set = self.effect == "set" and len(self.columns) > 1
+        if columns_missing or columns_unused or several_to_set:
             raise ValueError(
                 f"function {self.name!r}: set has one column, remove none, the others some"
             )
@@ -126,146 +159,218 @@ class Function(_Strict):
             )
         return self
 
-    def wording(self, arguments: Mapping[str, str]) -> str:
-        """How an instruction asks for this with these arguments, without a full stop."""
+    def write_command(self, arguments: Mapping[str, str]) -> str:
+        """Write a call as a command in words: "route Cy to Abra".
+
+        Args:
+            arguments: Argument by the name of its parameter, for example {"boat": "Cy", "river": "Abra"}.
+
+        Returns:
+            The phrase with the arguments filled in, without a full stop.
+        """
+        # A model may leave the phrase out; the call itself can always be read.
         if not self.phrase:
             return " ".join((self.name, *(arguments[name] for name in self.parameters)))
-        return _PLACEHOLDER.sub(lambda found: arguments[found.group(1)], self.phrase)
+        return _PLACEHOLDER.sub(lambda match: arguments[match.group(1)], self.phrase)
 
 
 class TaskDomain(_Strict):
-    """Tables and functions. Raises pydantic's ValidationError where a name is there twice, a reference or a
-    function leads nowhere, a field of a function is in two of its tables, or a column has the wrong kind."""
+    """Tables of records, and the functions (tools) that an agent may call on them.
+
+    Attributes:
+        name: Name of the domain.
+        tables: The tables of its databases.
+        functions: The functions, in the order in which an agent sees them.
+
+    Raises:
+        ValidationError: pydantic's, where a name is there twice, a reference or a function leads nowhere, a field of a
+            function is in two of its tables, or a column has the wrong kind.
+    """
 
     name: Name
     tables: Annotated[tuple[TableSchema, ...], Field(min_length=1, max_length=6)]
     functions: Annotated[tuple[Function, ...], Field(min_length=1, max_length=12)]
 
     @model_validator(mode="after")
-    def _closed(self) -> TaskDomain:
-        _no_twice(f"tables of {self.name}", [table.name for table in self.tables])
-        _no_twice(f"functions of {self.name}", [function.name for function in self.functions])
-        names = {table.name for table in self.tables}
+    def _check_references(self) -> TaskDomain:
+        # Names first: what follows looks tables up by them.
+        _refuse_duplicates(f"tables of {self.name}", [table.name for table in self.tables])
+        _refuse_duplicates(
+            f"functions of {self.name}", [function.name for function in self.functions]
+        )
+        table_names = {table.name for table in self.tables}
         for table in self.tables:
             for column in table.columns:
-                if column.of is not None and column.of not in names:
+                if column.of is not None and column.of not in table_names:
                     raise ValueError(
                         f"{table.name}.{column.name} refers to a table {column.of!r} that there is not"
                     )
         for function in self.functions:
-            self._fits(function, names)
+            for name in function.tables:
+                if name not in table_names:
+                    raise ValueError(
+                        f"function {function.name!r} is about a table {name!r} that there is not"
+                    )
+            for field in function.columns:
+                self._check_field(function, field)
         return self
 
-    def _fits(self, function: Function, names: set[str]) -> None:
-        for name in function.tables:
-            if name not in names:
-                raise ValueError(
-                    f"function {function.name!r} is about a table {name!r} that there is not"
-                )
-        for field in function.columns:
-            kinds = [
-                c.kind
-                for name in function.tables
-                if (c := self.table(name).column(field)) is not None
-            ]
-            if len(kinds) != 1:
-                raise ValueError(
-                    f"function {function.name!r}: {field!r} is in {len(kinds)} of its tables, not in one"
-                )
-            if function.effect in ("add", "take") and kinds != ["digit"]:
-                raise ValueError(
-                    f"function {function.name!r} counts in {field!r}, which is no digit column"
-                )
-            if function.writes and kinds == ["name"]:
-                raise ValueError(
-                    f"function {function.name!r} would change {field!r}, which repeats the key"
-                )
+    def _check_field(self, function: Function, field: str) -> None:
+        """Check that a field names exactly one column, of a kind that the function's effect can work on.
 
-    def table(self, name: str) -> TableSchema:
-        """A table by name. Raises KeyError for one that there is not."""
-        return self._tables[name]
+        Args:
+            function: A function of the domain.
+            field: One of its columns.
 
-    def function(self, name: str) -> Function | None:
-        """A function by name; None where there is none of it."""
-        return self._functions.get(name)
+        Raises:
+            ValueError: Where the field is in no table of the function or in several, counts in a column without
+                digits, or would change a copy of the key.
+        """
+        columns = [self.get_table(name).find_column(field) for name in function.tables]
+        kinds = [column.kind for column in columns if column is not None]
+        if len(kinds) != 1:
+            raise ValueError(
+                f"function {function.name!r}: {field!r} is in {len(kinds)} of its tables, not in one"
+            )
+        if function.effect in ("add", "take") and kinds != ["digit"]:
+            raise ValueError(
+                f"function {function.name!r} counts in {field!r}, which is no digit column"
+            )
+        if function.writes and kinds == ["name"]:
+            raise ValueError(
+                f"function {function.name!r} would change {field!r}, which repeats the key"
+            )
 
-    def holder(self, function: Function, field: str) -> tuple[TableSchema, Column] | None:
-        """The table and column that a field of a function is; None where the function has no such field."""
+    def get_table(self, name: str) -> TableSchema:
+        """The table of a name.
+
+        Args:
+            name: Of one of `tables`.
+
+        Returns:
+            The table.
+
+        Raises:
+            KeyError: For a name that no table has.
+        """
+        return self._tables_by_name[name]
+
+    def find_function(self, name: str) -> Function | None:
+        """Find a function by its name; None where the domain has none of this name."""
+        return self._functions_by_name.get(name)
+
+    def find_column(self, function: Function, field: str) -> tuple[TableSchema, Column] | None:
+        """Find the table and column behind a field that a call names, such as "home" in "lookup home Ana".
+
+        Args:
+            function: The function that is called, one of `functions`.
+            field: Name of a column in one of its tables.
+
+        Returns:
+            (table, column); None where the function does not read or write such a field.
+        """
         if field not in function.columns:
             return None
-        tables = (self.table(name) for name in function.tables)
-        return next(
-            (table, column) for table in tables if (column := table.column(field)) is not None
-        )
+        for name in function.tables:
+            table = self.get_table(name)
+            column = table.find_column(field)
+            if column is not None:
+                return table, column
+        return None
 
-    def values(self, column: Column, table: TableSchema) -> tuple[str, ...]:
-        """What may stand in a column."""
+    def list_values(self, column: Column, table: TableSchema) -> tuple[str, ...]:
+        """List the words that may stand in a column.
+
+        Args:
+            column: A column of the table.
+            table: The table.
+
+        Returns:
+            Digits, the choices of the column, or the keys of the table that a record of the column names.
+        """
         if column.kind == "digit":
             return DIGITS
         if column.kind == "choice":
             return column.choices
-        return table.keys if column.kind == "name" else self.table(column.of or "").keys
+        if column.kind == "name":  # a copy of the record's own key
+            return table.keys
+        return self.get_table(column.of or "").keys
 
-    def schemas(self) -> list[dict[str, Any]]:
-        """The functions as OpenAI function schemas; parameters are strings out of closed lists."""
-        return [
-            {"type": "function", "function": self._schema(function)} for function in self.functions
-        ]
+    def build_tool_schemas(self) -> list[dict[str, Any]]:
+        """Write the functions as OpenAI tool schemas, for the `tools` of a chat completion request.
+
+        Returns:
+            {"type": "function", "function": {...}} for each; parameters are strings with an enum of possible values.
+        """
+        schemas = []
+        for function in self.functions:
+            properties = {}
+            for name, values in zip(function.parameters, self._list_options(function), strict=True):
+                properties[name] = {"type": "string", "enum": list(values)}
+            parameters = {
+                "type": "object",
+                "properties": properties,
+                "required": list(function.parameters),
+                "additionalProperties": False,
+            }
+            schema = {
+                "name": function.name,
+                "description": function.about,
+                "parameters": parameters,
+            }
+            schemas.append({"type": "function", "function": schema})
+        return schemas
+
+    def _list_options(self, function: Function) -> list[tuple[str, ...]]:
+        """List the values that each parameter of a function can take.
+
+        Args:
+            function: One of `functions`.
+
+        Returns:
+            The values for each parameter, in the order of a call.
+        """
+        # A function may read several tables; the key in a call may be of any of them.
+        keys: dict[str, None] = {}  # an ordered set
+        for name in function.tables:
+            keys |= dict.fromkeys(self.get_table(name).keys)
+
+        if function.effect == "get":
+            return [function.columns, tuple(keys)]
+        if function.effect == "find":
+            values: dict[str, None] = {}
+            for field in function.columns:
+                table_and_column = self.find_column(function, field)
+                if table_and_column is not None:
+                    table, column = table_and_column
+                    values |= dict.fromkeys(self.list_values(column, table))
+            return [function.columns, tuple(values)]
+        if function.effect == "set":
+            table = self.get_table(function.tables[0])
+            column = table.find_column(function.columns[0])
+            assert column is not None  # validated above
+            return [tuple(keys), self.list_values(column, table)]
+        return [tuple(keys), function.columns] if function.names_field else [tuple(keys)]
 
     @cached_property
-    def _tables(self) -> dict[str, TableSchema]:
+    def _tables_by_name(self) -> dict[str, TableSchema]:
         return {table.name: table for table in self.tables}
 
     @cached_property
-    def _functions(self) -> dict[str, Function]:
+    def _functions_by_name(self) -> dict[str, Function]:
         return {function.name: function for function in self.functions}
 
-    def _schema(self, function: Function) -> dict[str, Any]:
-        allowed = dict(zip(function.parameters, self._allowed(function), strict=True))
-        properties = {
-            name: {"type": "string", "enum": list(words)} for name, words in allowed.items()
-        }
-        parameters = {
-            "type": "object",
-            "properties": properties,
-            "required": list(function.parameters),
-            "additionalProperties": False,
-        }
-        return {"name": function.name, "description": function.about, "parameters": parameters}
 
-    def _allowed(self, function: Function) -> list[tuple[str, ...]]:
-        keys = tuple(
-            dict.fromkeys(key for name in function.tables for key in self.table(name).keys)
-        )
-        if not function.writes:
-            places = [
-                place
-                for field in function.columns
-                if (place := self.holder(function, field)) is not None
-            ]
-            values = dict.fromkeys(
-                word for table, column in places for word in self.values(column, table)
-            )
-            return [function.columns, keys if function.effect == "get" else tuple(values)]
-        if function.effect == "set":
-            table = self.table(function.tables[0])
-            column = table.column(function.columns[0])
-            assert column is not None  # validated above
-            return [keys, self.values(column, table)]
-        return [keys, function.columns] if function.chooses else [keys]
+def _refuse_duplicates(kind: str, names: Sequence[str]) -> None:
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise ValueError(f"{kind}: {', '.join(duplicates)} is there twice")
 
 
-def _no_twice(what: str, names: list[str] | tuple[str, ...]) -> None:
-    twice = sorted({name for name in names if list(names).count(name) > 1})
-    if twice:
-        raise ValueError(f"{what}: {', '.join(twice)} is there twice")
-
-
-def _lookup(tables: tuple[str, ...], columns: tuple[str, ...]) -> Function:
-    about = "one field of one record"
+def _make_lookup(tables: tuple[str, ...], columns: tuple[str, ...]) -> Function:
     return Function(
         name="lookup",
-        about=about,
+        about="one field of one record",
         effect="get",
         tables=tables,
         columns=columns,
@@ -273,28 +378,33 @@ def _lookup(tables: tuple[str, ...], columns: tuple[str, ...]) -> Function:
     )
 
 
-def _choice(name: str, choices: tuple[str, ...]) -> Column:
+def _make_choice(name: str, choices: tuple[str, ...]) -> Column:
     return Column(name=name, kind="choice", choices=choices)
 
 
-def _reference(name: str, of: str) -> Column:
+def _make_reference(name: str, of: str) -> Column:
     return Column(name=name, kind="reference", of=of)
 
 
-def _digit(name: str) -> Column:
+def _make_digit(name: str) -> Column:
     return Column(name=name, kind="digit")
 
 
+# Two tables that are looked up and one field that is set.
 HARBOUR = TaskDomain(
     name="harbour",
     tables=(
         TableSchema(
-            name="boats", keys=ANIMALS, columns=(_reference("river", "rivers"), _digit("keys"))
+            name="boats",
+            keys=ANIMALS,
+            columns=(_make_reference("river", "rivers"), _make_digit("keys")),
         ),
-        TableSchema(name="rivers", keys=RIVERS, columns=(_choice("judge", PEOPLE), _digit("fish"))),
+        TableSchema(
+            name="rivers", keys=RIVERS, columns=(_make_choice("judge", PEOPLE), _make_digit("fish"))
+        ),
     ),
     functions=(
-        _lookup(("boats", "rivers"), ("river", "keys", "judge", "fish")),
+        _make_lookup(("boats", "rivers"), ("river", "keys", "judge", "fish")),
         Function(
             name="route",
             about="send a boat to a river",
@@ -307,22 +417,27 @@ HARBOUR = TaskDomain(
     ),
 )
 
+# References in both directions, so that chains of them are possible, and a count that only goes up.
 TOWN = TaskDomain(
     name="town",
     tables=(
         TableSchema(
             name="people",
             keys=PEOPLE,
-            columns=(_reference("home", "towns"), _reference("friend", "people"), _digit("votes")),
+            columns=(
+                _make_reference("home", "towns"),
+                _make_reference("friend", "people"),
+                _make_digit("votes"),
+            ),
         ),
         TableSchema(
             name="towns",
             keys=TOWNS,
-            columns=(_choice("river", RIVERS), _reference("mayor", "people")),
+            columns=(_make_choice("river", RIVERS), _make_reference("mayor", "people")),
         ),
     ),
     functions=(
-        _lookup(("people", "towns"), ("home", "friend", "votes", "river", "mayor")),
+        _make_lookup(("people", "towns"), ("home", "friend", "votes", "river", "mayor")),
         Function(
             name="vote",
             about="one vote more for a person",
@@ -344,17 +459,22 @@ TOWN = TaskDomain(
     ),
 )
 
+# The simplest: one table, one field to set.
 GUILD = TaskDomain(
     name="guild",
     tables=(
         TableSchema(
             name="people",
             keys=PEOPLE,
-            columns=(_choice("job", JOBS), _choice("pet", PETS), _reference("friend", "people")),
+            columns=(
+                _make_choice("job", JOBS),
+                _make_choice("pet", PETS),
+                _make_reference("friend", "people"),
+            ),
         ),
     ),
     functions=(
-        _lookup(("people",), ("job", "pet", "friend")),
+        _make_lookup(("people",), ("job", "pet", "friend")),
         Function(
             name="draft",
             about="give a person a job",
@@ -367,6 +487,7 @@ GUILD = TaskDomain(
     ),
 )
 
+# Counts that only go down; a call names which.
 STORE = TaskDomain(
     name="store",
     tables=(
@@ -374,15 +495,15 @@ STORE = TaskDomain(
             name="people",
             keys=PEOPLE,
             columns=(
-                _digit("coins"),
-                _digit("pens"),
-                _digit("eggs"),
-                _reference("friend", "people"),
+                _make_digit("coins"),
+                _make_digit("pens"),
+                _make_digit("eggs"),
+                _make_reference("friend", "people"),
             ),
         ),
     ),
     functions=(
-        _lookup(("people",), ("coins", "pens", "eggs", "friend")),
+        _make_lookup(("people",), ("coins", "pens", "eggs", "friend")),
         Function(
             name="took",
             about="a person took one of a thing, so there is one less",

@@ -1,4 +1,4 @@
-"""What makes a task unfit: its golden calls fail, nobody can solve it, or there is nothing to do.
+"""Filters for synthesised tasks: golden calls that fail, tasks that nobody solves, tasks with nothing to do.
 
 The three filters of ToolOrchestra, appendix "Data Synthesis". Taken literally, the third never drops a
 task whose golden calls touch anything, as operation completeness then asks for an action. Here a task
@@ -11,19 +11,26 @@ from dataclasses import dataclass
 
 from lib.tasks.synthesis.database import CallError
 from lib.tasks.synthesis.tasks import Task
-from lib.tasks.synthesis.verification import judge
+from lib.tasks.synthesis.verification import verify_trajectory
 
 ERROR, UNSOLVED, IDLE = "error", "unsolved", "idle"
-TRIES = 8
+NUM_ATTEMPTS = 8
 
-Solver = Callable[
-    [Sequence[Task], int], Sequence[bool]
-]  # tasks and the number of the try; which were solved
+# (tasks, index of the attempt) -> for each task, whether it was solved
+Solver = Callable[[Sequence[Task], int], Sequence[bool]]
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """What was left out: at which step of the pipeline, why, and the task, where it got that far."""
+class DropRecord:
+    """Why a domain, database or task was left out of a corpus.
+
+    Attributes:
+        step: The step of the pipeline that dropped it, for example "schema" or "filter".
+        reason: One of a few words, to count by, for example "malformed" or "unsolved".
+        domain: Name of the domain.
+        detail: What was wrong, in words.
+        task: The task; None where it was dropped before there was one.
+    """
 
     step: str
     reason: str
@@ -32,39 +39,66 @@ class Dropped:
     task: Task | None = None
 
 
-def fault(task: Task) -> Dropped | None:
-    """The filters that need no solver; None for a task that passes them."""
-    try:
-        after = task.golden.content
-    except CallError as error:
-        return _dropped(task, ERROR, f"a golden call replies: {error}")
-    idle = task.open().content() == after and judge(task, after, (), "").fidelity
-    return _dropped(task, IDLE, "nothing has to be done") if idle else None
+def find_fault(task: Task) -> DropRecord | None:
+    """Check a task with the filters that need no model: do its golden calls succeed, and is there anything to do?
 
+    Args:
+        task: An instruction on a database with its golden calls, the right sequence of tool calls.
 
-def sift(
-    tasks: Sequence[Task], solver: Solver | None = None, tries: int = TRIES
-) -> tuple[list[Task], list[Dropped]]:
-    """The tasks that pass all filters, in their order, and those that do not, with the reason.
-
-    solver: the strongest model at hand, asked for all tasks at once and again for those not solved yet, `tries`
-    times (pass@8); without one that filter is left out. Raises ValueError where it judges another number of tasks.
+    Returns:
+        Why the task is dropped; None for a task that passes.
     """
-    faults = {i: found for i, task in enumerate(tasks) if (found := fault(task))}
-    open_ = [i for i in range(len(tasks)) if i not in faults]
-    for attempt in range(tries if solver else 0):
-        if not open_:
-            break
-        solved = solver([tasks[i] for i in open_], attempt)  # type: ignore[misc]
-        if len(solved) != len(open_):
-            raise ValueError(f"the solver judged {len(solved)} of {len(open_)} tasks")
-        open_ = [i for i, done in zip(open_, solved, strict=True) if not done]
-    if solver:
-        faults |= {i: _dropped(tasks[i], UNSOLVED, f"not solved in {tries} tries") for i in open_}
-    return [task for i, task in enumerate(tasks) if i not in faults], [
-        faults[i] for i in sorted(faults)
-    ]
+    try:
+        content = task.golden.content
+    except CallError as error:
+        return _drop(task, ERROR, f"a golden call replies: {error}")
+    # A task that an agent would solve without a single call asks for nothing.
+    content_unchanged = task.open().serialize() == content
+    nothing_to_mention = verify_trajectory(task, content, (), "").fidelity
+    if content_unchanged and nothing_to_mention:
+        return _drop(task, IDLE, "nothing has to be done")
+    return None
 
 
-def _dropped(task: Task, reason: str, detail: str) -> Dropped:
-    return Dropped("filter", reason, task.domain.name, detail, task)
+def filter_tasks(
+    tasks: Sequence[Task], solver: Solver | None = None, attempts: int = NUM_ATTEMPTS
+) -> tuple[list[Task], list[DropRecord]]:
+    """Keep the tasks whose golden calls succeed, that ask for something, and that a strong model can solve.
+
+    Args:
+        tasks: Tasks of one corpus.
+        solver: solver(tasks, attempt) says which of the tasks the strongest model at hand solved. It is called for all
+            tasks, and then again for those not solved yet. None: tasks need not be solvable.
+        attempts: Number of attempts at each task (pass@8 in the paper).
+
+    Returns:
+        (fit, dropped): the tasks that pass, and why the others were dropped, both in the order of `tasks`.
+
+    Raises:
+        ValueError: Where the solver returns another number of results than tasks.
+    """
+    faults: dict[int, DropRecord] = {}  # by position in `tasks`
+    for i, task in enumerate(tasks):
+        fault = find_fault(task)
+        if fault is not None:
+            faults[i] = fault
+
+    if solver is not None:
+        unsolved = [i for i in range(len(tasks)) if i not in faults]
+        for attempt in range(attempts):
+            if not unsolved:
+                break
+            solved = solver([tasks[i] for i in unsolved], attempt)
+            if len(solved) != len(unsolved):
+                raise ValueError(f"the solver judged {len(solved)} of {len(unsolved)} tasks")
+            # A task is solved by one success in any attempt.
+            unsolved = [i for i, success in zip(unsolved, solved, strict=True) if not success]
+        for i in unsolved:
+            faults[i] = _drop(tasks[i], UNSOLVED, f"not solved in {attempts} tries")
+
+    fit = [task for i, task in enumerate(tasks) if i not in faults]
+    return fit, [faults[i] for i in sorted(faults)]
+
+
+def _drop(task: Task, reason: str, detail: str) -> DropRecord:
+    return DropRecord("filter", reason, task.domain.name, detail, task)

@@ -1,9 +1,9 @@
-"""Procedural tasks: a plan of parts that is worded, carried out, and made harder by one complexity at a time.
+"""Procedural tasks for an agent with tools: a plan becomes an instruction and the tool calls that carry it out.
 
-A part asks for a field or changes a record. Complexities are a reference through another record ("the
-friend of Ana"), a change under a condition, one more change, and one more thing to be told. A plan keeps
-what its calls would read and write apart, so that an instruction means the same in whatever order it is
-worked on, save that a condition comes before its own change.
+A plan is a list of requests; each asks for a field of a record or changes a record. A plan is made harder by one
+complexity at a time: a reference through another record ("the friend of Ana" for "Cy"), a change under a condition,
+one more change, or one more field to report. What the requests of a plan would read and write never overlaps, so that an instruction means the same in whatever order it is
+worked on, save that a condition comes before its own change. Left out: words that only a person would choose.
 """
 
 from __future__ import annotations
@@ -19,313 +19,559 @@ from lib.tasks.synthesis.tasks import Call
 
 LONGEST = 29  # words of an instruction
 MOST_CALLS = 4
+# complexity: probability that it is the first to be tried
 COMPLEXITIES = {
     "reference": 0.4,
     "condition": 0.25,
     "change": 0.15,
     "report": 0.2,
-}  # how often each is tried first
-_TRIES = 12  # draws of one complexity before another is tried
+}
+_DRAWS_PER_COMPLEXITY = 12  # before another complexity is tried
 
 Cell = tuple[str, str, str]  # table, key, column
 
 
 @dataclass(frozen=True)
-class Slot:
-    """A word that a call needs, said as it is or, `via` (field, name), as what another record holds."""
+class Argument:
+    """One argument of a tool call, and how the instruction names it: "Cy", or "the friend of Ana".
+
+    Attributes:
+        word: The argument of the call, for example "Cy".
+        via: (field, name) of a record that holds the word, for example ("friend", "Ana"): the instruction then says
+            "the friend of Ana" and the agent has to look the word up. None: the instruction says the word itself.
+    """
 
     word: str
     via: tuple[str, str] | None = None
 
     def __str__(self) -> str:
-        return self.word if self.via is None else f"the {self.via[0]} of {self.via[1]}"
+        if self.via is None:
+            return self.word
+        field, name = self.via
+        return f"the {field} of {name}"
 
 
 @dataclass(frozen=True)
-class Ask:
-    """A field of a record that is to be told, or that a condition looks at."""
+class FieldQuery:
+    """A field of a record that is to be reported, or that a condition depends on.
+
+    Attributes:
+        field: For example "home".
+        record: Key of the record, for example "Ana".
+    """
 
     field: str
-    of: Slot
+    record: Argument
 
 
 @dataclass(frozen=True)
 class Change:
-    """A call that writes. `given`: it is to be made only if the field asked for is `value`; whether it `holds`
-    is known to the plan, not to who reads it."""
+    """A call that changes a record, perhaps under a condition: "if Ana has 3 keys then route Cy to Abra".
+
+    Attributes:
+        function: Name of the function to call.
+        arguments: Of the call, in order.
+        condition: The field that decides whether the change is to be made; None: it is made in any case.
+        condition_value: The value that the field must have.
+        condition_holds: Whether it has that value; the plan knows this, the instruction does not say it.
+    """
 
     function: str
-    arguments: tuple[Slot, ...]
-    given: Ask | None = None
-    value: str = ""
-    holds: bool = True
+    arguments: tuple[Argument, ...]
+    condition: FieldQuery | None = None
+    condition_value: str = ""
+    condition_holds: bool = True
+
+
+Request = FieldQuery | Change
 
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """Parts in the order of the instruction."""
+    """Requests (a field to report, or a change of a record) in the order of the instruction."""
 
-    parts: tuple[Ask | Change, ...]
+    requests: tuple[Request, ...]
 
-    def slots(self) -> Iterator[tuple[int, int, Slot]]:
-        """Every word of the parts that could go through another record: part, place in it, slot."""
-        for i, part in enumerate(self.parts):
-            if isinstance(part, Ask):
-                yield i, 0, part.of
+    def list_arguments(self) -> Iterator[tuple[int, int, Argument]]:
+        """List the arguments of all requests, each with the position where `replace_argument` can replace it.
+
+        Yields:
+            (i, j, argument): argument j of request i. A query has one argument, the key of its record. Arguments of
+            conditions are left out: they are never replaced.
+        """
+        for request_index, request in enumerate(self.requests):
+            if isinstance(request, FieldQuery):
+                yield request_index, 0, request.record
             else:
-                yield from ((i, j, slot) for j, slot in enumerate(part.arguments))
+                for argument_index, argument in enumerate(request.arguments):
+                    yield request_index, argument_index, argument
 
-    def with_slot(self, i: int, j: int, slot: Slot) -> TaskPlan:
-        """The plan with one word said differently."""
-        part = self.parts[i]
-        if isinstance(part, Ask):
-            changed: Ask | Change = replace(part, of=slot)
+    def replace_argument(self, i: int, j: int, argument: Argument) -> TaskPlan:
+        """Make a copy of the plan with another argument in one place.
+
+        Args:
+            i: Position of the request.
+            j: Position of the argument in the request; 0 for a query, which has one.
+            argument: The new argument, for example "the friend of Ana" in place of "Cy".
+
+        Returns:
+            The new plan.
+        """
+        request = self.requests[i]
+        changed: Request
+        if isinstance(request, FieldQuery):
+            changed = replace(request, record=argument)
         else:
-            changed = replace(part, arguments=(*part.arguments[:j], slot, *part.arguments[j + 1 :]))
-        return TaskPlan((*self.parts[:i], changed, *self.parts[i + 1 :]))
+            arguments = (*request.arguments[:j], argument, *request.arguments[j + 1 :])
+            changed = replace(request, arguments=arguments)
+        return TaskPlan((*self.requests[:i], changed, *self.requests[i + 1 :]))
 
 
-class Scene:
-    """A database as a plan sees it: what can be looked up, what can be changed, and how it is worded."""
+class TaskPlanner:
+    """Draws plans for tasks on one database, and derives instruction, tool calls and answer from them.
+
+    Attributes:
+        database: As it is before any task.
+        reader: The function that looks a field up, for example "lookup home Ana".
+        writers: The functions that change records; those that remove records are left out.
+    """
 
     def __init__(self, database: Database) -> None:
-        self.domain: TaskDomain = database.domain
-        self.records = database.records()
+        """Read the records of a database and find the functions that read and change it.
+
+        Args:
+            database: It is not changed.
+
+        Raises:
+            ValueError: Where no function of the domain has the effect "get".
+        """
         self.database = database
-        readers = [f for f in self.domain.functions if f.effect == "get"]
+        self.domain: TaskDomain = database.domain
+        self.records = database.read_records()
+        readers = [function for function in self.domain.functions if function.effect == "get"]
         if not readers:
             raise ValueError(
                 f"{self.domain.name} has no function with the effect get: nothing can be looked up"
             )
         self.reader = readers[0]
-        self.writers = tuple(f for f in self.domain.functions if f.writes and f.effect != "remove")
-
-    def place(self, field: str) -> tuple[TableSchema, Column]:
-        """The table and column that a field is, as the reading function sees it."""
-        found = self.domain.holder(self.reader, field)
-        if found is None:
-            raise KeyError(f"{self.reader.name} reads no {field!r}")
-        return found
-
-    def value(self, ask: Ask) -> str:
-        table, column = self.place(ask.field)
-        return self.records[table.name][ask.of.word][column.name]
-
-    def instruction(self, plan: TaskPlan) -> str:
-        """The plan in words; two changes without a condition are joined by `and then`."""
-        said = ""
-        for i, part in enumerate(plan.parts):
-            follows = i and isinstance(part, Change) and not part.given
-            before = plan.parts[i - 1] if follows else None
-            joined = isinstance(before, Change) and not before.given
-            said = (
-                f"{said[:-2]} and then {self._worded(part)}"
-                if joined
-                else f"{said} {self._worded(part)}".lstrip()
-            )
-        return said
-
-    def _worded(self, part: Ask | Change) -> str:
-        if isinstance(part, Ask):
-            counted = self.place(part.field)[1].kind == "digit"
-            return (
-                f"How many {part.field} has {part.of} ?"
-                if counted
-                else f"What is the {part.field} of {part.of} ?"
-            )
-        function = self._function(part)
-        words = (
-            function.wording(dict(zip(function.parameters, map(str, part.arguments), strict=True)))
-            + " ."
+        self.writers = tuple(
+            function
+            for function in self.domain.functions
+            if function.writes and function.effect != "remove"
         )
-        if part.given is None:
-            return words
-        field, of = part.given.field, part.given.of
-        counted = self.place(field)[1].kind == "digit"
-        condition = (
-            f"{of} has {part.value} {field}" if counted else f"the {field} of {of} is {part.value}"
-        )
-        return f"if {condition} then {words}"
 
-    def calls(self, plan: TaskPlan) -> tuple[Call, ...]:
-        """The golden calls: what references and conditions need is looked up first, and once."""
+    # What a plan means -----------------------------------------------------------------------------
+
+    def write_instruction(self, plan: TaskPlan) -> str:
+        """Write the instruction for the agent: "route Cy to Abra . What is the judge of Belt ?".
+
+        Args:
+            plan: Requests in the order of the instruction.
+
+        Returns:
+            A sentence for every request; neighbouring changes without a condition share one, joined by "and then".
+        """
+        instruction = ""
+        after_plain_change = False
+        for request in plan.requests:
+            sentence = self._write_sentence(request)
+            plain_change = isinstance(request, Change) and request.condition is None
+            if plain_change and after_plain_change:
+                instruction = f"{instruction.removesuffix(' .')} and then {sentence}"
+            else:
+                instruction = f"{instruction} {sentence}".lstrip()
+            after_plain_change = plain_change
+        return instruction
+
+    def _write_sentence(self, request: Request) -> str:
+        """Write the sentence of one request: a question for a query, a command for a change.
+
+        Args:
+            request: A field to report, or a change of a record.
+
+        Returns:
+            For example "How many keys has Cy ?" or "if Cy has 3 keys then route Cy to Abra ."
+        """
+        if isinstance(request, FieldQuery):
+            if self._is_count(request.field):
+                return f"How many {request.field} has {request.record} ?"
+            return f"What is the {request.field} of {request.record} ?"
+
+        function = self._find_writer(request)
+        words = map(str, request.arguments)
+        command = function.write_command(dict(zip(function.parameters, words, strict=True)))
+        if request.condition is None:
+            return f"{command} ."
+        field = request.condition.field
+        record = request.condition.record
+        if self._is_count(field):
+            condition = f"{record} has {request.condition_value} {field}"
+        else:
+            condition = f"the {field} of {record} is {request.condition_value}"
+        return f"if {condition} then {command} ."
+
+    def _is_count(self, field: str) -> bool:
+        return self._find_column(field)[1].kind == "digit"
+
+    def list_calls(self, plan: TaskPlan) -> tuple[Call, ...]:
+        """List the golden calls, the right sequence of tool calls for a plan.
+
+        Args:
+            plan: Requests in the order of the instruction.
+
+        Returns:
+            Calls (function, argument, ...). Lookups that references ("the friend of Ana") and conditions need come
+            before the call that needs them, each lookup once. A change whose condition does not hold has no call.
+        """
         calls: list[Call] = []
-        for part in plan.parts:
-            if isinstance(part, Ask):
-                calls += self._looked_up(part)
+        for request in plan.requests:
+            if isinstance(request, FieldQuery):
+                calls += self._list_lookups(request)
                 continue
-            calls += self._looked_up(part.given) if part.given else []
-            if part.holds:
-                calls += [(self.reader.name, *slot.via) for slot in part.arguments if slot.via]
-                calls.append((part.function, *(slot.word for slot in part.arguments)))
-        return tuple(
-            dict.fromkeys(calls)
-        )  # equal calls are lookups: `clear` refuses a change made twice
+            if request.condition:
+                calls += self._list_lookups(request.condition)
+            if request.condition_holds:
+                for argument in request.arguments:
+                    if argument.via:
+                        calls.append((self.reader.name, *argument.via))
+                words = (argument.word for argument in request.arguments)
+                calls.append((request.function, *words))
+        # Equal calls are lookups: `is_feasible` refuses a change that is made twice.
+        return tuple(dict.fromkeys(calls))
 
-    def info(self, plan: TaskPlan) -> tuple[str, ...]:
-        """What must be told."""
-        return tuple(
-            dict.fromkeys(self.value(part) for part in plan.parts if isinstance(part, Ask))
-        )
+    def _list_lookups(self, query: FieldQuery) -> list[Call]:
+        """The calls that read a field: two where the record is named through another one ("the friend of Ana")."""
+        lookup = (self.reader.name, query.field, query.record.word)
+        if query.record.via is None:
+            return [lookup]
+        return [(self.reader.name, *query.record.via), lookup]
 
-    def clear(self, plan: TaskPlan) -> bool:
-        """Whether a plan is short enough, means one thing, and every change in it can be made and changes something."""
-        words, calls = self.instruction(plan).split(), self.calls(plan)
+    def list_info(self, plan: TaskPlan) -> tuple[str, ...]:
+        """The values of all queried fields, each once: the agent must mention them in its reply."""
+        queries = [request for request in plan.requests if isinstance(request, FieldQuery)]
+        return tuple(dict.fromkeys(map(self._read_value, queries)))
+
+    def is_feasible(self, plan: TaskPlan) -> bool:
+        """Whether a plan makes a valid task.
+
+        It is short enough for the models, no request interferes with another, and every change can be made and changes
+        something.
+
+        Args:
+            plan: Any plan on this database.
+
+        Returns:
+            Whether all of this holds.
+        """
+        words = self.write_instruction(plan).split()
+        calls = self.list_calls(plan)
         return (
             len(words) <= LONGEST
             and len(calls) <= MOST_CALLS
-            and self._apart(plan)
-            and self._effective(calls)
+            and self._is_independent(plan)
+            and self._every_change_has_effect(calls)
         )
 
-    def ask(self, rng: np.random.Generator, field: str) -> Ask:
-        """A question for a field of a random record."""
-        return Ask(field, Slot(_pick(rng, sorted(self.records[self.place(field)[0].name]))))
+    # Drawing ---------------------------------------------------------------------------------------
 
-    def change(self, rng: np.random.Generator, function: Function) -> Change:
-        """A random call of a function that writes, possible or not, to the better or to what is there."""
-        table = self.domain.table(function.tables[0])
+    def draw_query(self, rng: np.random.Generator, field: str) -> FieldQuery:
+        """Draw a request to report a field of a random record.
+
+        Args:
+            rng: Random numbers.
+            field: For example "home".
+
+        Returns:
+            The request.
+        """
+        table, _ = self._find_column(field)
+        return FieldQuery(field, Argument(_pick(rng, sorted(self.records[table.name]))))
+
+    def draw_change(self, rng: np.random.Generator, function: Function) -> Change:
+        """Draw random arguments for a function that changes records.
+
+        Args:
+            rng: Random numbers.
+            function: One of `writers`.
+
+        Returns:
+            A change without a condition. It may be impossible or change nothing: `is_feasible` decides.
+        """
+        table = self.domain.get_table(function.tables[0])
         words = [_pick(rng, sorted(self.records[table.name]))]
         if function.effect == "set":
-            column = table.column(function.columns[0])
-            of = column.of if column else None
-            words.append(
-                _pick(rng, sorted(self.records[of]) if of else self.domain.values(column, table))
-            )
-        elif function.chooses:
+            column = table.find_column(function.columns[0])
+            if column and column.of:
+                options = sorted(self.records[column.of])
+            else:
+                options = self.domain.list_values(column, table)
+            words.append(_pick(rng, options))
+        elif function.names_field:
             words.append(_pick(rng, function.columns))
-        return Change(function.name, tuple(map(Slot, words)))
+        return Change(function.name, tuple(map(Argument, words)))
 
-    def harder(self, rng: np.random.Generator, plan: TaskPlan) -> tuple[str, TaskPlan] | None:
-        """The plan with one complexity more, and which; None where none fits any more."""
-        for complexity in rng.choice(
-            list(COMPLEXITIES), len(COMPLEXITIES), False, list(COMPLEXITIES.values())
-        ):
-            for _ in range(_TRIES):
-                candidate = self._with(rng, plan, complexity)
-                if candidate is not None and self.clear(candidate):
+    def add_complexity(
+        self, rng: np.random.Generator, plan: TaskPlan
+    ) -> tuple[str, TaskPlan] | None:
+        """Make a plan harder in one respect, for example by a condition on a change.
+
+        Args:
+            rng: Random numbers.
+            plan: It is not changed.
+
+        Returns:
+            (complexity, harder plan), the complexity being one of COMPLEXITIES; None where no attempt gave a feasible
+            plan, as for an instruction that is long already.
+        """
+        names = list(COMPLEXITIES)
+        probabilities = list(COMPLEXITIES.values())
+        # All complexities in random order; the more probable ones tend to come first.
+        for complexity in rng.choice(names, len(names), replace=False, p=probabilities):
+            for _ in range(_DRAWS_PER_COMPLEXITY):
+                candidate = self._draw_harder_plan(rng, plan, complexity)
+                if candidate is not None and self.is_feasible(candidate):
                     return str(complexity), candidate
         return None
 
-    def _with(self, rng: np.random.Generator, plan: TaskPlan, complexity: str) -> TaskPlan | None:
+    def _draw_harder_plan(
+        self, rng: np.random.Generator, plan: TaskPlan, complexity: str
+    ) -> TaskPlan | None:
+        """Draw a plan with one complexity more.
+
+        Args:
+            rng: Random numbers.
+            plan: It is not changed.
+            complexity: One of COMPLEXITIES.
+
+        Returns:
+            The plan, which may not be feasible; None where the complexity cannot be added at all.
+        """
         if complexity == "reference":
-            return self._referred(rng, plan)
+            return self._refer_through_record(rng, plan)
         if complexity == "report":
-            return TaskPlan((*plan.parts, self.ask(rng, _pick(rng, self.reader.columns))))
+            query = self.draw_query(rng, _pick(rng, self.reader.columns))
+            return TaskPlan((*plan.requests, query))
+
+        # Both "change" and "condition" add a change; the latter puts it under a condition.
         if not self.writers:
             return None
-        change = self.change(rng, self.writers[int(rng.integers(len(self.writers)))])
+        change = self.draw_change(rng, self.writers[int(rng.integers(len(self.writers)))])
         if complexity == "condition":
-            change = self._conditional(rng, change)
-        # changes come before questions, where `What` begins a sentence of its own
-        asks = tuple(part for part in plan.parts if isinstance(part, Ask))
-        done = tuple(part for part in plan.parts if isinstance(part, Change))
-        return TaskPlan((*done, change, *asks))
+            change = self._add_condition(rng, change)
+        # Changes come before questions, so that neighbouring changes can be joined by "and then".
+        changes = [request for request in plan.requests if isinstance(request, Change)]
+        queries = [request for request in plan.requests if isinstance(request, FieldQuery)]
+        return TaskPlan((*changes, change, *queries))
 
-    def _conditional(self, rng: np.random.Generator, change: Change) -> Change:
-        """The change under a condition, about the same record or another; it holds every other time."""
-        ask = self.ask(rng, _pick(rng, self.reader.columns))
-        table, column = self.place(ask.field)
-        if table.name == self._function(change).tables[0] and rng.integers(2):
-            ask = Ask(ask.field, change.arguments[0])
-        true = self.value(ask)
-        others = [value for value in self.domain.values(column, table) if value != true]
-        value = _pick(rng, others) if others and rng.integers(2) else true
-        return replace(change, given=ask, value=value, holds=value == true)
+    def _add_condition(self, rng: np.random.Generator, change: Change) -> Change:
+        """Put a change under a random condition, which holds about half of the time.
 
-    def _referred(self, rng: np.random.Generator, plan: TaskPlan) -> TaskPlan | None:
-        """One word of the plan said through another record, where one holds it."""
-        found = []
-        for i, j, slot in plan.slots():
-            kind = self._kind(plan.parts[i], j)
-            if slot.via is None and kind is not None:
-                found += [
-                    (i, j, Slot(slot.word, via))
-                    for via in self._ways(slot.word, kind, plan.parts[i])
-                ]
-        return plan.with_slot(*found[int(rng.integers(len(found)))]) if found else None
+        Args:
+            rng: Random numbers.
+            change: A change without a condition.
 
-    def _kind(self, part: Ask | Change, j: int) -> tuple[str, ...] | None:
-        """Which words can stand in a place of a part; None for a number and a field, which nothing refers to."""
-        if isinstance(part, Ask):
-            return self.place(part.field)[0].keys
-        function = self._function(part)
-        table = self.domain.table(function.tables[0])
-        if j == 0:
-            return (
-                None if part.given else table.keys
-            )  # `the friend of Ana` twice in a sentence reads badly
-        column = table.column(function.columns[0]) if function.effect == "set" else None
-        return (
-            None
-            if column is None or column.kind in ("digit", "name")
-            else self.domain.values(column, table)
+        Returns:
+            A copy of the change with a condition on a field of the same record or another.
+        """
+        query = self.draw_query(rng, _pick(rng, self.reader.columns))
+        table, column = self._find_column(query.field)
+        same_table = table.name == self._find_writer(change).tables[0]
+        if same_table and rng.integers(2):
+            query = FieldQuery(query.field, change.arguments[0])
+
+        true_value = self._read_value(query)
+        options = self.domain.list_values(column, table)
+        false_values = [value for value in options if value != true_value]
+        if false_values and rng.integers(2):
+            value = _pick(rng, false_values)
+        else:
+            value = true_value
+        return replace(
+            change,
+            condition=query,
+            condition_value=value,
+            condition_holds=value == true_value,
         )
 
-    def _ways(self, word: str, kind: tuple[str, ...], part: Ask | Change) -> list[tuple[str, str]]:
-        """The records that hold a word in a field of that kind: (field, name), the part's own record left out."""
-        own = part.of.word if isinstance(part, Ask) else part.arguments[0].word
-        ways = []
+    def _refer_through_record(self, rng: np.random.Generator, plan: TaskPlan) -> TaskPlan | None:
+        """Replace a random argument by a reference: "the friend of Ana" for "Cy".
+
+        Args:
+            rng: Random numbers.
+            plan: It is not changed.
+
+        Returns:
+            The new plan; None where no field of any record holds an argument of the plan.
+        """
+        options = []
+        for request_index, argument_index, argument in plan.list_arguments():
+            request = plan.requests[request_index]
+            values = self._list_possible_words(request, argument_index)
+            if argument.via is None and values is not None:
+                for via in self._find_records_that_hold(argument.word, values, request):
+                    reference = Argument(argument.word, via)
+                    options.append((request_index, argument_index, reference))
+        if not options:
+            return None
+        return plan.replace_argument(*options[int(rng.integers(len(options)))])
+
+    def _list_possible_words(self, request: Request, argument_index: int) -> tuple[str, ...] | None:
+        """List the words that an argument of a request can be.
+
+        Args:
+            request: A field to report, or a change of a record.
+            argument_index: Position of the argument in the request.
+
+        Returns:
+            The words; None where the argument must not become a reference ("the friend of Ana"), as a number or the
+            name of a field.
+        """
+        if isinstance(request, FieldQuery):
+            return self._find_column(request.field)[0].keys
+        function = self._find_writer(request)
+        table = self.domain.get_table(function.tables[0])
+        if argument_index == 0:
+            # With a condition the sentence would say `the friend of Ana` twice, which reads badly.
+            return None if request.condition else table.keys
+        if function.effect != "set":
+            return None
+        column = table.find_column(function.columns[0])
+        if column is None or column.kind in ("digit", "name"):
+            return None
+        return self.domain.list_values(column, table)
+
+    def _find_records_that_hold(
+        self, word: str, values: tuple[str, ...], request: Request
+    ) -> list[tuple[str, str]]:
+        """Find the fields of other records that hold a word: the friend of Ana and the friend of Bo are "Cy".
+
+        Args:
+            word: An argument of the request, for example "Cy".
+            values: All words that could stand in the argument's place; only fields with the same values count, so that
+                the reference is of the right kind (a person for a person).
+            request: The request with the argument. Its own record is left out: a sentence that refers to a record
+                through itself would be circular.
+
+        Returns:
+            (field, name) of each, for example ("friend", "Ana").
+        """
+        if isinstance(request, FieldQuery):
+            request_name = request.record.word
+        else:
+            request_name = request.arguments[0].word
+        holders = []
         for field in self.reader.columns:
-            table, column = self.place(field)
-            if self.domain.values(column, table) == kind:
-                rows = sorted(self.records[table.name].items())
-                ways += [
-                    (field, name) for name, row in rows if row[column.name] == word and name != own
-                ]
-        return ways
+            table, column = self._find_column(field)
+            if self.domain.list_values(column, table) != values:
+                continue
+            for name, row in sorted(self.records[table.name].items()):
+                if row[column.name] == word and name != request_name:
+                    holders.append((field, name))
+        return holders
 
-    def _function(self, change: Change) -> Function:
-        return next(f for f in self.writers if f.name == change.function)
+    # What a plan reads and writes ------------------------------------------------------------------
 
-    def _looked_up(self, ask: Ask) -> list[Call]:
-        first = [(self.reader.name, *ask.of.via)] if ask.of.via else []
-        return [*first, (self.reader.name, ask.field, ask.of.word)]
+    def _is_independent(self, plan: TaskPlan) -> bool:
+        """Whether the requests of a plan can be worked on in any order, and none asks for what another asks for.
 
-    def _apart(self, plan: TaskPlan) -> bool:
-        """Whether no part reads what another writes, nor writes what another does, nor repeats another."""
-        parts = [self._cells(part) for part in plan.parts]
-        for i, (reads, writes) in enumerate(parts):
-            others = [other for j, other in enumerate(parts) if j != i]
-            if any(writes & (read | written) for read, written in others):
-                return False
-            if any(reads and reads <= read for read, _ in others):
-                return False
-        return all(not isinstance(part, Change) or self._free(part) for part in plan.parts)
+        Args:
+            plan: Any plan on this database.
 
-    def _free(self, change: Change) -> bool:
-        """Whether a change does not write what its own words are read from."""
-        reads = {self._cell(*slot.via) for slot in change.arguments if slot.via}
-        return not reads & self._cells(change)[1]
+        Returns:
+            False where a request writes a cell that another reads or writes, reads nothing but what another reads, or
+            overwrites a cell that its own arguments are read from.
+        """
+        cells = [self._find_cells(request) for request in plan.requests]
+        for i, (reads, writes) in enumerate(cells):
+            for other_reads, other_writes in cells[:i] + cells[i + 1 :]:
+                # With a shared cell the order of the requests would matter.
+                if writes & (other_reads | other_writes):
+                    return False
+                # A request whose cells another reads anyway would ask for the same thing twice.
+                if reads and reads <= other_reads:
+                    return False
+        return not any(self._overwrites_own_words(request) for request in plan.requests)
 
-    def _cells(self, part: Ask | Change) -> tuple[set[Cell], set[Cell]]:
-        """What a part reads and what it would write, whether its condition holds or not."""
-        asks = [part] if isinstance(part, Ask) else [part.given] if part.given else []
-        slots = [ask.of for ask in asks] + ([] if isinstance(part, Ask) else list(part.arguments))
-        reads = {self._cell(ask.field, ask.of.word) for ask in asks} | {
-            self._cell(*slot.via) for slot in slots if slot.via
-        }
-        if isinstance(part, Ask):
-            return reads, set()
-        function = self._function(part)
-        column = part.arguments[1].word if function.chooses else function.columns[0]
-        return reads, {(function.tables[0], part.arguments[0].word, column)}
+    def _overwrites_own_words(self, request: Request) -> bool:
+        """Whether a change overwrites a cell that one of its arguments is read from.
 
-    def _cell(self, field: str, name: str) -> Cell:
-        table, column = self.place(field)
+        A reference such as "the friend of Ana" would then mean one record before the change and another after it.
+        """
+        if isinstance(request, FieldQuery):
+            return False
+        _, writes = self._find_cells(request)
+        return bool(self._find_sources(request) & writes)
+
+    def _find_cells(self, request: Request) -> tuple[set[Cell], set[Cell]]:
+        """Find the cells (table, key, column) that a request touches, whether its condition holds or not.
+
+        Args:
+            request: A field to report, or a change of a record.
+
+        Returns:
+            (reads, writes): the cells that it reads, and those that it writes.
+        """
+        if isinstance(request, FieldQuery):
+            return self._find_cells_of_query(request), set()
+
+        reads = self._find_sources(request)
+        if request.condition:
+            reads |= self._find_cells_of_query(request.condition)
+
+        # The arguments of a change are the key of a record and then perhaps a field or a value.
+        function = self._find_writer(request)
+        name, *more_words = (argument.word for argument in request.arguments)
+        column = more_words[0] if function.names_field else function.columns[0]
+        return reads, {(function.tables[0], name, column)}
+
+    def _find_sources(self, change: Change) -> set[Cell]:
+        """The cells behind references in a change: for "the friend of Ana" the cell (people, Ana, friend)."""
+        references = [argument.via for argument in change.arguments if argument.via]
+        return {self._find_cell(field, name) for field, name in references}
+
+    def _find_cells_of_query(self, query: FieldQuery) -> set[Cell]:
+        cells = {self._find_cell(query.field, query.record.word)}
+        if query.record.via:
+            cells.add(self._find_cell(*query.record.via))
+        return cells
+
+    def _find_cell(self, field: str, name: str) -> Cell:
+        table, column = self._find_column(field)
         return table.name, name, column.name
 
-    def _effective(self, calls: tuple[Call, ...]) -> bool:
-        trial = self.database.copy()
+    def _every_change_has_effect(self, calls: tuple[Call, ...]) -> bool:
+        """Whether all calls of a plan succeed on a copy of the database, and each change alters its content."""
+        database = self.database.copy()
         for name, *arguments in calls:
-            before = trial.content() if name != self.reader.name else None
+            # A lookup changes nothing, so the content need not be compared.
+            content_before = None if name == self.reader.name else database.serialize()
             try:
-                trial.call(name, arguments)
+                database.call(name, arguments)
             except CallError:
                 return False
-            if before == trial.content():
+            if database.serialize() == content_before:
                 return False
         return True
+
+    # Looking up ------------------------------------------------------------------------------------
+
+    def _find_column(self, field: str) -> tuple[TableSchema, Column]:
+        """The table and the column that the lookup function reads a field from.
+
+        Raises:
+            KeyError: For a field that it does not read.
+        """
+        table_and_column = self.domain.find_column(self.reader, field)
+        if table_and_column is None:
+            raise KeyError(f"{self.reader.name} reads no {field!r}")
+        return table_and_column
+
+    def _read_value(self, query: FieldQuery) -> str:
+        table, column = self._find_column(query.field)
+        return self.records[table.name][query.record.word][column.name]
+
+    def _find_writer(self, change: Change) -> Function:
+        return next(function for function in self.writers if function.name == change.function)
 
 
 def _pick(rng: np.random.Generator, options: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
-"""Who writes domains, records and tasks: a procedure, or a language model asked once per step.
+"""What writes domains, records and tasks: a procedure here, or a language model (`llm_writer`).
 
 The steps are those of ToolOrchestra, appendix "Data Synthesis": subjects, schema, functions, records,
-their validation, intents, a task for an intent, a harder task out of a task. What a model writes is data:
-it is repaired as JSON, validated, and counted where it does not validate. The prompts are our own.
+their validation, intents, a task for an intent, a harder task out of a task. Left out: whether a task can be solved,
+which `filters` decides.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ import numpy as np
 
 from lib.tasks.synthesis.database import Database
 from lib.tasks.synthesis.domains import DOMAINS, Records, TaskDomain
-from lib.tasks.synthesis.filters import Dropped
-from lib.tasks.synthesis.plans import Scene, TaskPlan
+from lib.tasks.synthesis.filters import DropRecord
+from lib.tasks.synthesis.plans import TaskPlan, TaskPlanner
 from lib.tasks.synthesis.tasks import Call, Source
 
 FEWEST, MOST = 4, 8  # records of a table
@@ -21,7 +21,14 @@ FEWEST, MOST = 4, 8  # records of a table
 
 @dataclass(frozen=True)
 class Draft:
-    """A task before it is judged; `plan` is how a procedure keeps track of what it wrote."""
+    """A task as it was written, before the filters accept or drop it.
+
+    Attributes:
+        instruction: The text that the agent gets.
+        calls: The golden calls, the right sequence of tool calls.
+        info: Values that the agent must report.
+        plan: The plan that a procedure wrote it from; None for a task of a language model.
+    """
 
     instruction: str
     calls: tuple[Call, ...]
@@ -30,95 +37,164 @@ class Draft:
 
 
 class Writer(Protocol):
-    """The steps of the pipeline. What cannot be written is None, or left out of a list, and is in `dropped`.
+    """The steps of the pipeline. What cannot be written is None, or left out of a list, and recorded in `dropped`.
 
-    patience: databases drawn for each one wanted, before a split is left short.
+    Attributes:
+        dropped: Why domains, records and tasks could not be written so far.
+        patience: Databases generated for every one wanted in a split, before the split is left short.
     """
 
-    dropped: list[Dropped]
+    dropped: list[DropRecord]
     patience: int
 
-    def domains(self) -> list[TaskDomain]: ...
+    def write_domains(self) -> list[TaskDomain]: ...
 
-    def subjects(self, domain: TaskDomain, n: int, rng: np.random.Generator) -> list[str]: ...
+    def write_subjects(self, domain: TaskDomain, n: int, rng: np.random.Generator) -> list[str]: ...
 
-    def records(
+    def write_records(
         self, domain: TaskDomain, subject: str, rng: np.random.Generator
     ) -> Records | None: ...
 
-    def intents(self, source: Source, n: int, rng: np.random.Generator) -> list[str]: ...
+    def write_intents(self, source: Source, n: int, rng: np.random.Generator) -> list[str]: ...
 
-    def task(self, source: Source, intent: str, rng: np.random.Generator) -> Draft | None: ...
+    def write_task(self, source: Source, intent: str, rng: np.random.Generator) -> Draft | None: ...
 
-    def evolve(self, source: Source, draft: Draft, rng: np.random.Generator) -> Draft | None: ...
+    def write_harder_task(
+        self, source: Source, draft: Draft, rng: np.random.Generator
+    ) -> Draft | None: ...
 
 
-class Procedural:
-    """Writes by drawing, in the words of the lab. A subject is the cast: the keys that a database is about."""
+class ProceduralWriter:
+    """Draws records and tasks at random, in the vocabulary of the small models trained here.
+
+    The subject of a database, in words for a language model, is here the list of keys of its first table.
+    """
 
     patience = 40  # one database in ten is in the smallest split
 
     def __init__(self, domains: tuple[TaskDomain, ...] = DOMAINS) -> None:
         self._domains = domains
-        self.dropped: list[Dropped] = []
+        self.dropped: list[DropRecord] = []
 
-    def domains(self) -> list[TaskDomain]:
+    def write_domains(self) -> list[TaskDomain]:
+        """The domains that it was made with."""
         return list(self._domains)
 
-    def subjects(self, domain: TaskDomain, n: int, rng: np.random.Generator) -> list[str]:
-        """n casts of the first table."""
-        return [" ".join(_cast(domain.tables[0].keys, rng)) for _ in range(n)]
+    def write_subjects(self, domain: TaskDomain, n: int, rng: np.random.Generator) -> list[str]:
+        """Draw n subjects, each a line of keys of the first table, such as "cat fox owl"."""
+        keys = domain.tables[0].keys
+        return [" ".join(_draw_keys(keys, rng)) for _ in range(n)]
 
-    def records(self, domain: TaskDomain, subject: str, rng: np.random.Generator) -> Records | None:
-        """Records drawn evenly from what may stand in their columns; nobody refers to themselves."""
-        keys = {table.name: _cast(table.keys, rng) for table in domain.tables} | {
-            domain.tables[0].name: tuple(subject.split())
-        }
-        written: dict[str, dict[str, dict[str, str]]] = {}
+    def write_records(
+        self, domain: TaskDomain, subject: str, rng: np.random.Generator
+    ) -> Records | None:
+        """Draw the records of a database uniformly from the values that their columns allow.
+
+        Args:
+            domain: The tables.
+            subject: Keys of the first table, with blanks between them.
+            rng: Random numbers.
+
+        Returns:
+            Value by table, key and column; never None.
+        """
+        keys = {table.name: _draw_keys(table.keys, rng) for table in domain.tables}
+        keys[domain.tables[0].name] = tuple(subject.split())
+
+        records: dict[str, dict[str, dict[str, str]]] = {}
         for table in domain.tables:
-            rows = written[table.name] = {}
+            rows = records[table.name] = {}
             for key in keys[table.name]:
                 row = rows[key] = {}
                 for column in table.columns:
-                    options = keys[column.of] if column.of else domain.values(column, table)
-                    others = [word for word in options if word != key or column.of != table.name]
-                    row[column.name] = (
-                        key if column.kind == "name" else others[int(rng.integers(len(others)))]
-                    )
-        return written
+                    if column.kind == "name":
+                        row[column.name] = key
+                        continue
+                    # A reference leads to a record that is there.
+                    values = keys[column.of] if column.of else domain.list_values(column, table)
+                    # Nobody is their own friend.
+                    if column.of == table.name:
+                        values = tuple(value for value in values if value != key)
+                    row[column.name] = values[int(rng.integers(len(values)))]
+        return records
 
-    def intents(self, source: Source, n: int, rng: np.random.Generator) -> list[str]:
-        """n lines such as `lookup home` and `moves`, reads and changes in turn."""
-        scene = Scene(Database(source.domain, source.records))
-        reads = [f"{scene.reader.name} {field}" for field in scene.reader.columns]
-        changes = [function.name for function in scene.writers] or reads
-        return [
-            (options := changes if i % 2 else reads)[int(rng.integers(len(options)))]
-            for i in range(n)
-        ]
+    def write_intents(self, source: Source, n: int, rng: np.random.Generator) -> list[str]:
+        """Draw n intents: reads such as "lookup home" and changes such as "route", alternately.
 
-    def task(self, source: Source, intent: str, rng: np.random.Generator) -> Draft | None:
-        """A task for an intent, drawn without a look at whether it can be done: that is for the filters."""
-        scene = Scene(source.open())
-        name, *field = intent.split()
-        if field:
-            return _draft(scene, TaskPlan((scene.ask(rng, field[0]),)))
-        return _draft(
-            scene, TaskPlan((scene.change(rng, next(f for f in scene.writers if f.name == name)),))
-        )
+        Args:
+            source: The database.
+            n: Number of intents.
+            rng: Random numbers.
 
-    def evolve(self, source: Source, draft: Draft, rng: np.random.Generator) -> Draft | None:
-        """The task with one complexity more; None where no more fits into an instruction."""
-        scene = Scene(source.open())
-        harder = scene.harder(rng, draft.plan) if draft.plan else None
-        return _draft(scene, harder[1]) if harder else None
+        Returns:
+            A function with a field to read, or the name of a function that changes records.
+        """
+        planner = TaskPlanner(Database(source.domain, source.records))
+        reads = [f"{planner.reader.name} {field}" for field in planner.reader.columns]
+        changes = [function.name for function in planner.writers] or reads
+        intents = []
+        for i in range(n):
+            options = changes if i % 2 else reads
+            intents.append(options[int(rng.integers(len(options)))])
+        return intents
+
+    def write_task(self, source: Source, intent: str, rng: np.random.Generator) -> Draft | None:
+        """Draw a task for an intent.
+
+        Args:
+            source: The database.
+            intent: One of `write_intents`, such as "lookup home" or "route".
+            rng: Random numbers.
+
+        Returns:
+            The task. It may be impossible or change nothing: the filters drop such tasks.
+        """
+        planner = TaskPlanner(source.open())
+        name, *fields = intent.split()
+        if fields:
+            return _write_draft(planner, TaskPlan((planner.draw_query(rng, fields[0]),)))
+        function = next(function for function in planner.writers if function.name == name)
+        return _write_draft(planner, TaskPlan((planner.draw_change(rng, function),)))
+
+    def write_harder_task(
+        self, source: Source, draft: Draft, rng: np.random.Generator
+    ) -> Draft | None:
+        """Make a task harder in one respect, for example by a condition.
+
+        Args:
+            source: The database.
+            draft: The easier task.
+            rng: Random numbers.
+
+        Returns:
+            The harder task; None where no more fits into an instruction, or the draft has no plan.
+        """
+        if draft.plan is None:
+            return None
+        planner = TaskPlanner(source.open())
+        harder = planner.add_complexity(rng, draft.plan)
+        if harder is None:
+            return None
+        _, plan = harder
+        return _write_draft(planner, plan)
 
 
-def _draft(scene: Scene, plan: TaskPlan) -> Draft:
-    return Draft(scene.instruction(plan), scene.calls(plan), scene.info(plan), plan)
+def _write_draft(planner: TaskPlanner, plan: TaskPlan) -> Draft:
+    """Turn a plan into instruction, golden calls and the information to report."""
+    return Draft(
+        instruction=planner.write_instruction(plan),
+        calls=planner.list_calls(plan),
+        info=planner.list_info(plan),
+        plan=plan,
+    )
 
 
-def _cast(keys: tuple[str, ...], rng: np.random.Generator) -> tuple[str, ...]:
-    low, high = min(FEWEST, len(keys)), min(MOST, len(keys))
-    chosen = rng.permutation(len(keys))[: int(rng.integers(low, high + 1))]
-    return tuple(keys[i] for i in sorted(chosen))
+def _draw_keys(keys: tuple[str, ...], rng: np.random.Generator) -> tuple[str, ...]:
+    """Draw FEWEST to MOST of the keys, and keep their order."""
+    order = rng.permutation(len(keys))
+    # A table with few keys has few records.
+    fewest = min(FEWEST, len(keys))
+    most = min(MOST, len(keys))
+    num_keys = int(rng.integers(fewest, most + 1))
+    positions = sorted(order[:num_keys])
+    return tuple(keys[position] for position in positions)

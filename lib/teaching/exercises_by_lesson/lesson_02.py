@@ -1,12 +1,12 @@
 """Exercises of the orchestration: what asking costs, what looking ahead promises, and a decider of one's own."""
 
 import math
+from pathlib import Path
 
 from lib.config import Params
 from lib.llm import cost_ledger
 from lib.orchestration import baselines, prompted_experiment
 from lib.orchestration.decisions import Decision, OrchestrationEpisode
-from lib.policy_zoo import train
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 CLAUDE = cost_ledger.PRICES["Claude 3.7 Sonnet"]
@@ -19,7 +19,7 @@ class FailedFirst:
         return Decision("SO-d2" if episode.world.facts()["open_failed"] else "SO-d1")
 
 
-def _needs_fewer_steps(answer, settings: Params, zoo=train.ZOO) -> bool | str:
+def _needs_fewer_steps(answer, settings: Params, zoo: str | Path | None = None) -> bool | str:
     """Checks that episodes end earlier than with random decisions."""
     length = prompted_experiment.try_out(settings, "education", answer, zoo)
     random_length = prompted_experiment.try_out(settings, "education", baselines.Random(), zoo)

@@ -25,7 +25,7 @@ def questions() -> list[Item]:
     return [
         item
         for difficulty in range(1, 9)
-        for item in tasks.draw("chain", "test", 10, difficulty=difficulty)
+        for item in tasks.draw_items("chain", "test", 10, difficulty=difficulty)
     ]
 
 

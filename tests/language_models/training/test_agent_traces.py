@@ -4,9 +4,15 @@ import pytest
 
 from lib import tasks
 from lib.experiment import seeds
-from lib.language_models.chat_template import call
-from lib.language_models.training.agent_traces import BRIEF, CHECK, STEPS, agrees, slip
-from lib.tasks import reply
+from lib.language_models.chat_template import format_tool_call
+from lib.language_models.training.agent_traces import (
+    BRIEF,
+    CHECK,
+    STEPS,
+    agrees_with_trace,
+    insert_mistake,
+)
+from lib.tasks import format_reply
 from tests.language_models.traces import Shown, noted, of
 
 
@@ -32,12 +38,12 @@ def test_tools_are_used_exactly_where_they_are_on_offer_and_help(solving):
     seen = set()
     for shown in solving:
         helpful = {"big": {"calculator"}, "facts": {"lookup", "search"}}.get(
-            shown.item.category, set()
+            shown.item.group, set()
         )
         offered = helpful & set(shown.tools)
         preferred = offered - {"search"} if "lookup" in offered else offered
         assert {name for name, _ in shown.calls} == preferred, shown.messages
-        seen.add((shown.item.category, bool(offered)))
+        seen.add((shown.item.group, bool(offered)))
     assert (
         len(seen) == 6
     )  # big numbers and facts with a tool and without, chains and passages without
@@ -68,10 +74,10 @@ def test_the_checked_steps_are_right_and_end_at_the_first_slip():
 
 
 def test_a_slip_of_a_chain_is_one_false_step_and_the_others_reckon_on_from_it():
-    for item in tasks.draw("chain", "train", 100, seed=9):
-        steps = item.reference.split(" ; ")
+    for item in tasks.draw_items("chain", "train", 100, seed=9):
+        steps = item.worked_solution.split(" ; ")
         for at in range(len(steps)):
-            out = slip(steps, at, seeds.rng("test", "slip", seed=at), follow=True)
+            out = insert_mistake(steps, at, seeds.rng("test", "slip", seed=at), follow=True)
             assert out[:at] == steps[:at]
             false = []
             for i, step in enumerate(out):
@@ -84,10 +90,10 @@ def test_a_slip_of_a_chain_is_one_false_step_and_the_others_reckon_on_from_it():
 
 def test_a_slip_elsewhere_changes_one_result_into_another_of_its_kind():
     for name in ("big", "facts", "passage"):
-        for number, item in enumerate(tasks.draw(name, "train", 60, skin="any")):
-            steps = item.reference.split(" ; ")
+        for number, item in enumerate(tasks.draw_items(name, "train", 60, surface_form="any")):
+            steps = item.worked_solution.split(" ; ")
             at = number % len(steps)
-            out = slip(steps, at, seeds.rng("test", "slip", seed=number), follow=False)
+            out = insert_mistake(steps, at, seeds.rng("test", "slip", seed=number), follow=False)
             before, after = steps[at].split(), out[at].split()
             assert before[:-1] == after[:-1] and before[-1] != after[-1]
             assert before[-1].isdigit() == after[-1].isdigit() and len(out) == len(steps)
@@ -104,15 +110,19 @@ def test_the_answerer_is_shown_votes_or_the_evidence_and_no_tools():
     for shown in of("agent", "answerer"):
         ((kind, given),) = shown.shown
         assert (
-            kind == "votes" or given == shown.item.reference
+            kind == "votes" or given == shown.item.worked_solution
         ) and shown.tools == [] == shown.thoughts
         kinds.add(kind)
     assert kinds == {"votes", "evidence"}
 
 
 def test_a_turn_agrees_with_a_trace_in_what_it_does_and_not_in_its_words():
-    asked = call("calculator", "4 + 7")
-    assert agrees(asked, asked) and not agrees(call("calculator", "4 + 8"), asked)
-    assert not agrees(reply("11"), asked) and not agrees(asked, reply("11"))
-    assert agrees(reply("11", "4 + 7 = 11"), reply("11"))
-    assert not agrees("11", reply("11"))
+    asked = format_tool_call("calculator", "4 + 7")
+    assert agrees_with_trace(asked, asked) and not agrees_with_trace(
+        format_tool_call("calculator", "4 + 8"), asked
+    )
+    assert not agrees_with_trace(format_reply("11"), asked) and not agrees_with_trace(
+        asked, format_reply("11")
+    )
+    assert agrees_with_trace(format_reply("11", "4 + 7 = 11"), format_reply("11"))
+    assert not agrees_with_trace("11", format_reply("11"))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lib.experiment.seeds import rng
-from lib.language_models.training.muon import Muon, orthogonal
+from lib.language_models.training.muon import Muon, orthogonalize
 
 
 def drawn(*shape: int) -> torch.Tensor:
@@ -14,7 +14,7 @@ def drawn(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("shape", [(1, 6, 6), (3, 4, 10), (2, 10, 4)])
 def test_the_iteration_keeps_directions_and_evens_out_singular_values(shape):
     matrices = drawn(*shape)
-    found = orthogonal(matrices)
+    found = orthogonalize(matrices)
     for matrix, update in zip(matrices, found, strict=True):
         left, _, right = torch.linalg.svd(matrix, full_matrices=False)
         turned = left.T @ update @ right.T
@@ -24,11 +24,11 @@ def test_the_iteration_keeps_directions_and_evens_out_singular_values(shape):
 
 def test_matrices_do_not_influence_each_other():
     both = drawn(2, 5, 7)
-    torch.testing.assert_close(orthogonal(both)[0], orthogonal(both[:1])[0])
+    torch.testing.assert_close(orthogonalize(both)[0], orthogonalize(both[:1])[0])
 
 
 def test_no_gradient_is_no_update():
-    assert (orthogonal(torch.zeros(1, 3, 4)) == 0).all()
+    assert (orthogonalize(torch.zeros(1, 3, 4)) == 0).all()
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (4, 10), (10, 4)])

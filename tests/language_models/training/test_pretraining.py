@@ -8,15 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-from lib.config import PROFILES, Course, LabSettings, ParamsError, Target, load, validate_settings
+from lib.config import (
+    PROFILES,
+    LabSettings,
+    MixtureComponent,
+    ParamsError,
+    Target,
+    load,
+    validate_settings,
+)
 from lib.experiment import artifacts, sweep
 from lib.language_models import checkpoints
-from lib.language_models.chat_template import conversation, token
+from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.tokenizer import EOS, ROLES, decode
 from lib.language_models.training import build, released_weights
 from lib.language_models.training.pretraining import DEV_ITEMS, NotLearned, Pretraining
-from lib.language_models.training.training_data import batches, corpus, question
+from lib.language_models.training.training_data import build_corpus, make_batches, write_question
 from tests.language_models import tiny
 from tests.studies import Killed, dying
 
@@ -28,12 +36,12 @@ def ignore(share: float) -> None:
 def kill(settings, folder, at: int) -> None:
     """A training that ends in its at-th update."""
     with pytest.raises(Killed):
-        Pretraining(settings, 0).run(folder, dying(ignore, at))
+        Pretraining(settings, 0).train(folder, dying(ignore, at))
 
 
 def trained(folder, seed: int = 0, start=None, **changes) -> Pretraining:
     training = Pretraining(tiny.settings(**changes), seed, start)
-    training.run(folder, ignore)
+    training.train(folder, ignore)
     return training
 
 
@@ -57,7 +65,7 @@ def test_a_training_that_was_killed_goes_on_from_its_last_look_to_the_same_end(
 ):
     kill(tiny.settings(), tmp_path, at)
     resumed, shares = Pretraining(tiny.settings(), 0), []
-    resumed.run(tmp_path, shares.append)
+    resumed.train(tmp_path, shares.append)
     assert shares == pytest.approx([(step + 1) / 6 for step in range(6 - left, 6)])
     assert equal(resumed.model, straight.model) and resumed.curve.equals(straight.curve)
 
@@ -105,22 +113,24 @@ def test_the_target_is_looked_at_on_dev_items_of_its_difficulty():
     training = Pretraining(
         tiny.settings(target=Target(family="chain", difficulty=5, accuracy=0.5)), 3
     )
-    assert len(training.dev) == DEV_ITEMS
-    items = [verdict.args[0] for _, verdict in training.dev]
-    assert {(i.category, i.difficulty, i.split) for i in items} == {("chain", 5, "dev")}
-    assert [ids for ids, _ in training.dev] == [conversation(question(item)) for item in items]
-    for item, (_, correct) in zip(items, training.dev, strict=True):
+    assert len(training.dev_set) == DEV_ITEMS
+    items = [verdict.args[0] for _, verdict in training.dev_set]
+    assert {(i.group, i.difficulty, i.split) for i in items} == {("chain", 5, "dev")}
+    assert [ids for ids, _ in training.dev_set] == [
+        encode_conversation(write_question(item)) for item in items
+    ]
+    for item, (_, correct) in zip(items, training.dev_set, strict=True):
         assert correct(item.solution) and not correct("")
 
 
 def test_an_agent_is_looked_at_in_its_roles():
     target = Target(family="big", difficulty=1, style="agent", accuracy=0.5)
     training = Pretraining(tiny.settings(target=target), 3)
-    wanted = [verdict.keywords["wanted"] for _, verdict in training.dev]
+    wanted = [verdict.keywords["target"] for _, verdict in training.dev_set]
     assert 10 < sum(text.startswith("<call> calculator") for text in wanted) < 90
     assert all(
         verdict(text) and not verdict("")
-        for (_, verdict), text in zip(training.dev, wanted, strict=True)
+        for (_, verdict), text in zip(training.dev_set, wanted, strict=True)
     )
 
 
@@ -131,7 +141,7 @@ def test_a_model_with_a_base_starts_from_its_weights(tmp_path):
     assert all(
         torch.equal(weight, held[name]) for name, weight in training.model.named_parameters()
     )
-    model = training.run(tmp_path, ignore)
+    model = training.train(tmp_path, ignore)
     changed = [
         name for name, weight in model.named_parameters() if not torch.equal(weight, held[name])
     ]
@@ -153,7 +163,7 @@ def test_the_learning_rate_rises_stays_and_falls_towards_the_last_update():
     training = Pretraining(tiny.settings(steps=100, warmup=10), 0)
     rates = []
     for training.step in range(100):
-        rates.append(training._schedule())
+        rates.append(training._compute_schedule())
     assert rates[0] == 0.1 and rates[9:61] == [1.0] * 52 and rates[-1] == pytest.approx(1 / 40)
     assert rates[:10] == sorted(rates[:10]) and rates[60:] == sorted(rates[60:], reverse=True)
 
@@ -186,25 +196,25 @@ def test_a_broken_checkpoint_is_an_error_that_names_the_file(damage, tmp_path):
     kill(tiny.settings(), tmp_path, 3)
     damage(tmp_path / "checkpoint.safetensors")
     with pytest.raises(ValueError, match="checkpoint.safetensors"):
-        Pretraining(tiny.settings(), 0).run(tmp_path, ignore)
+        Pretraining(tiny.settings(), 0).train(tmp_path, ignore)
 
 
 # What is taught -----------------------------------------------------------------------------------
 
 MIXTURE = [
-    Course(family="chain", difficulties=[1, 2], skin="plain", share=3.0),
-    Course(family="belief", difficulties=[2], style="brief"),
-    Course(family="big", difficulties=[1, 3], style="agent", share=2.0),
+    MixtureComponent(family="chain", difficulties=[1, 2], skin="plain", share=3.0),
+    MixtureComponent(family="belief", difficulties=[2], style="brief"),
+    MixtureComponent(family="big", difficulties=[1, 3], style="agent", share=2.0),
 ]
 
 
 def turns(dialogue) -> list[tuple[str, str]]:
     """Roles and texts of a dialogue."""
-    roles, out = {token(name): role for role, name in ROLES.items()}, []
+    roles, out = {encode_special(name): role for role, name in ROLES.items()}, []
     for i in dialogue.ids[1:]:
         if i in roles:
             out.append((roles[i], []))
-        elif i != token(EOS):
+        elif i != encode_special(EOS):
             out[-1][1].append(i)
     return [(role, decode(ids)) for role, ids in out]
 
@@ -218,7 +228,7 @@ def kind(dialogue) -> str:
 
 @pytest.fixture(scope="module")
 def taught() -> list:
-    return corpus(MIXTURE, 600, 0)
+    return build_corpus(MIXTURE, 600, 0)
 
 
 def test_shares_are_what_the_data_mixture_says_and_courses_are_mixed(taught):
@@ -228,7 +238,7 @@ def test_shares_are_what_the_data_mixture_says_and_courses_are_mixed(taught):
 
 
 def test_a_corpus_is_reproducible_and_another_seeds_is_another(taught):
-    assert corpus(MIXTURE, 600, 0) == taught != corpus(MIXTURE, 600, 1)
+    assert build_corpus(MIXTURE, 600, 0) == taught != build_corpus(MIXTURE, 600, 1)
 
 
 def test_styles_are_plain_brief_and_agent(taught):
@@ -250,7 +260,7 @@ def test_styles_are_plain_brief_and_agent(taught):
 def test_nothing_of_dev_or_test_is_taught():
     """The key is read back from the question; chain in signs, and sums and products wherever they stand."""
     seen = set()
-    for dialogue in corpus(MIXTURE, 1_500, 0):
+    for dialogue in build_corpus(MIXTURE, 1_500, 0):
         question = next(text for role, text in turns(dialogue) if role == "user")
         if found := re.fullmatch(r"(\d(?: [-+*] \d)+) = \?", question):
             key = f"chain/{found[1]}"
@@ -266,29 +276,30 @@ def test_nothing_of_dev_or_test_is_taught():
 
 @pytest.mark.parametrize(("n", "size"), [(3, 4), (200, 16), (601, 16), (64, 64), (130, 7)])
 def test_an_epochs_batches_hold_every_dialogue_once(n, size):
-    dialogues = corpus(MIXTURE, n, 0)
-    made = batches(dialogues, size, 0, 0)
+    dialogues = build_corpus(MIXTURE, n, 0)
+    made = make_batches(dialogues, size, 0, 0)
     assert sorted(np.concatenate(made).tolist()) == list(range(len(dialogues)))
     assert max(map(len, made)) <= size and len(made) == -(-len(dialogues) // size)
 
 
 def test_every_epoch_has_an_order_of_its_own_that_is_reproducible(taught):
     orders = [
-        np.concatenate(batches(taught, 16, seed, epoch)).tolist()
+        np.concatenate(make_batches(taught, 16, seed, epoch)).tolist()
         for seed in (0, 1)
         for epoch in (0, 1)
     ]
     assert len({tuple(order) for order in orders}) == 4
     first, second = (
-        {frozenset(batch.tolist()) for batch in batches(taught, 16, 0, epoch)} for epoch in (0, 1)
+        {frozenset(batch.tolist()) for batch in make_batches(taught, 16, 0, epoch)}
+        for epoch in (0, 1)
     )
     assert not first & second  # other company, too
-    assert np.concatenate(batches(taught, 16, 1, 1)).tolist() == orders[-1]
+    assert np.concatenate(make_batches(taught, 16, 1, 1)).tolist() == orders[-1]
 
 
 def test_like_lengths_share_a_batch(taught):
     lengths = np.array([len(d.ids) for d in taught])
-    within = np.mean([np.ptp(lengths[batch]) for batch in batches(taught, 16, 0, 0)])
+    within = np.mean([np.ptp(lengths[batch]) for batch in make_batches(taught, 16, 0, 0)])
     assert within < 0.6 * np.mean([np.ptp(lengths[i : i + 16]) for i in range(0, 592, 16)])
 
 
@@ -367,7 +378,7 @@ def test_bases_are_trained_before_those_that_start_from_them_and_heavy_chains_fi
         other={"base": "small", "hidden": 16},
         second={"base": "large"},
     )
-    assert build._chains(settings) == [
+    assert build.list_training_chains(settings) == [
         ["deep"],
         ["large", "child", "grandchild", "second"],
         ["small", "other"],
@@ -377,7 +388,7 @@ def test_bases_are_trained_before_those_that_start_from_them_and_heavy_chains_fi
 def test_the_labs_own_models_can_all_be_trained():
     for profile in PROFILES:
         settings = load(profile).lab
-        order = [name for chain in build._chains(settings) for name in chain]
+        order = [name for chain in build.list_training_chains(settings) for name in chain]
         assert sorted(order) == sorted(settings.models)
         assert all(
             order.index(m.base) < order.index(name) for name, m in settings.models.items() if m.base

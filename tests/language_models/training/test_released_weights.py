@@ -160,12 +160,14 @@ def shelf(tmp_path, monkeypatch):
     monkeypatch.setattr(released_weights, "LAB", tmp_path / "lab")
     for function in (released_weights.card, released_weights.unpack):
         monkeypatch.setattr(function, "__defaults__", (tmp_path / "lab",))
-    released_weights.ship(tiny.model(1), "m", build.recipe(lab(), "m"), 1, CURVE, tmp_path / "lab")
+    released_weights.ship(
+        tiny.model(1), "m", build.make_recipe(lab(), "m"), 1, CURVE, tmp_path / "lab"
+    )
     return tmp_path
 
 
 def test_a_model_whose_recipe_is_shipped_is_unpacked_and_not_trained(shelf):
-    built = build.build(lab(), shelf / "models", shelf / "runs")
+    built = build.build_models(lab(), shelf / "models", shelf / "runs")
     found = checkpoints.load(shelf / "models/m").state_dict()
     wanted = released_weights.rounded(tiny.model(1)).state_dict()
     assert all(torch.equal(found[key], wanted[key]) for key in wanted) and built.attempts == {
@@ -176,7 +178,7 @@ def test_a_model_whose_recipe_is_shipped_is_unpacked_and_not_trained(shelf):
 
 def test_another_recipe_is_trained_and_so_is_one_that_must_not_be_unpacked(shelf):
     for settings, ships in ((lab(steps=4), True), (lab(), False)):
-        built = build.build(settings, shelf / "models", shelf / "runs", ships)
+        built = build.build_models(settings, shelf / "models", shelf / "runs", ships)
         found = checkpoints.load(shelf / "models/m").state_dict()
         assert any(
             not torch.equal(found[k], v)
@@ -186,7 +188,7 @@ def test_another_recipe_is_trained_and_so_is_one_that_must_not_be_unpacked(shelf
 
 
 def test_trained_weights_are_those_that_shipping_would_keep(shelf):
-    build.build(lab(), shelf / "models", shelf / "runs", ships=False)
+    build.build_models(lab(), shelf / "models", shelf / "runs", use_released=False)
     found = checkpoints.load(shelf / "models/m")
     before = {key: weight.clone() for key, weight in found.state_dict().items()}
     assert all(
@@ -196,4 +198,8 @@ def test_trained_weights_are_those_that_shipping_would_keep(shelf):
 
 
 def test_a_setting_changes_a_recipe():
-    assert build.recipe(lab(), "m") == build.recipe(lab(), "m") != build.recipe(lab(muon=0.02), "m")
+    assert (
+        build.make_recipe(lab(), "m")
+        == build.make_recipe(lab(), "m")
+        != build.make_recipe(lab(muon=0.02), "m")
+    )

@@ -24,10 +24,10 @@ def root(tmp_path):
 
 
 def test_differences_are_taken_item_by_item():
-    (row,) = retrain_check.differences(SOLVED, LESS).to_dict("records")
+    (row,) = retrain_check.compare_zoos(SOLVED, LESS).to_dict("records")
     assert row["items"] == 2000 and row["shipped"] == 0.5 and row["value"] == pytest.approx(-0.001)
     assert row["ci_low"] < row["value"] < row["ci_high"] < 0.001 and row["alike"]
-    (far,) = retrain_check.differences(
+    (far,) = retrain_check.compare_zoos(
         SOLVED, {"m": {"chain plain": ~SOLVED["m"]["chain plain"]}}
     ).to_dict("records")
     assert far["value"] == 0 and far["ci_high"] > 0.04, "as good on average, on other items"
@@ -35,34 +35,34 @@ def test_differences_are_taken_item_by_item():
 
 def test_a_comparison_is_kept_once_for_every_seed(root):
     for seed in (1, 2, 1):
-        retrain_check.keep(retrain_check.differences(SOLVED, LESS), seed, root)
-    told = retrain_check.compared(root)
+        retrain_check.save_comparison(retrain_check.compare_zoos(SOLVED, LESS), seed, root)
+    told = retrain_check.read_comparisons(root)
     assert list(told.columns) == retrain_check.COLUMNS and told["seed"].tolist() == [1, 2]
 
 
 def test_it_says_nothing_about_other_weights(root):
-    retrain_check.keep(retrain_check.differences(SOLVED, LESS), 1, root)
+    retrain_check.save_comparison(retrain_check.compare_zoos(SOLVED, LESS), 1, root)
     released_weights.ship(tiny.model(3), "m", {"seed": 0}, 0, CURVE, root)
-    assert retrain_check.compared(root).empty
+    assert retrain_check.read_comparisons(root).empty
 
 
 def test_a_card_that_is_none_is_named(root):
     (root / retrain_check.CARD).write_text(json.dumps([1, 2]))
     with pytest.raises(ModelError, match="alike.json"):
-        retrain_check.compared(root)
+        retrain_check.read_comparisons(root)
 
 
 def test_one_model_is_trained_with_what_it_is_made_of():
-    told = retrain_check.only(LAB, ["lab-team"])
+    told = retrain_check.select_models(LAB, ["lab-team"])
     assert list(told.models) == [n for n in LAB.models if n in ("lab-reader", "lab-team")]
-    assert retrain_check.only(LAB, []).models == LAB.models
+    assert retrain_check.select_models(LAB, []).models == LAB.models
     with pytest.raises(ModelError, match="lab-none is no lab model.*lab-facts"):
-        retrain_check.only(LAB, ["lab-none"])
+        retrain_check.select_models(LAB, ["lab-none"])
 
 
 def test_the_committed_card_compares_every_shipped_model():
     """With another seed and on another class of processor, on enough items, and alike by family."""
-    told = retrain_check.compared()
+    told = retrain_check.read_comparisons()
     assert set(told["model"]) == set(LAB.models) and (told["items"] >= 2000).all()
     reseeded = told["seed"].ne(LAB.seed)
     for kind in (told[reseeded], told[~reseeded]):

@@ -12,12 +12,12 @@ from lib.language_models.training.agent_traces import BRIEF, CHECK, STEPS
 from lib.language_models.training.team_traces import (
     DECOYS,
     NOTHING,
-    USE,
-    halves,
-    moves,
-    notes,
-    parts,
-    worded,
+    TOOL_HINTS,
+    answer_in_words,
+    list_moves,
+    split_plan,
+    split_work,
+    write_notes,
 )
 from lib.tasks import Item, mixed
 from tests.language_models.traces import Shown, noted, of, traces
@@ -69,7 +69,7 @@ def test_a_reasoner_alone_writes_or_calls_every_step():
 def test_who_thinks_takes_the_steps_of_the_solution_in_their_order():
     for shown in everything():
         steps = iter(shown.needed)
-        if shown.item.category != "passage" or shown.role != "worker":
+        if shown.item.group != "passage" or shown.role != "worker":
             assert all(thought in steps for thought in shown.thoughts), shown.messages
 
 
@@ -80,13 +80,15 @@ def test_a_hint_to_use_a_tool_makes_sure_that_it_is_used():
     """Of two that find the same record, one is."""
     seen = Counter()
     for shown in everything():
-        told = {tool for tool, hint in USE.items() if hint in shown.told and tool in shown.tools}
+        told = {
+            tool for tool, hint in TOOL_HINTS.items() if hint in shown.told and tool in shown.tools
+        }
         for alike in ({"calculator"}, {"search", "lookup"}):
             assert not told & alike or told & alike & {name for name, _ in shown.calls}, (
                 shown.messages
             )
         seen.update(told)
-    assert all(seen[tool] > 10 for tool in USE)
+    assert all(seen[tool] > 10 for tool in TOOL_HINTS)
 
 
 def test_the_hint_to_be_brief_leaves_thoughts_out_and_step_by_step_writes_them():
@@ -110,7 +112,7 @@ def test_the_hint_to_check_makes_a_verifier_work_and_without_it_nobody_does():
 
 def test_hints_are_known_to_mean_something_or_nothing():
     """Nobody is told anything else, and each agent is told hints that mean nothing to it."""
-    known = sorted([STEPS, BRIEF, CHECK, *USE.values(), *DECOYS], key=len, reverse=True)
+    known = sorted([STEPS, BRIEF, CHECK, *TOOL_HINTS.values(), *DECOYS], key=len, reverse=True)
     heard = Counter()
     for shown in everything():
         left = shown.told.removeprefix("split").removeprefix("plan").strip()
@@ -118,7 +120,12 @@ def test_hints_are_known_to_mean_something_or_nothing():
             hint = next(hint for hint in known if left == hint or left.startswith(f"{hint} "))
             heard[hint] += 1
             left = left.removeprefix(hint).strip()
-    assert set(heard) == set(known) and not set(DECOYS) & {STEPS, BRIEF, CHECK, *USE.values()}
+    assert set(heard) == set(known) and not set(DECOYS) & {
+        STEPS,
+        BRIEF,
+        CHECK,
+        *TOOL_HINTS.values(),
+    }
     assert len(set(DECOYS)) == len(DECOYS)
 
 
@@ -136,9 +143,9 @@ def test_a_check_says_of_its_draft_whether_it_is_right():
 def test_who_goes_on_takes_up_after_the_last_whole_step():
     ways = Counter()
     for shown in of("team", "reasoner"):
-        if shown.kinds == ["evidence"] and shown.item.category in ("chain", "passage"):
+        if shown.kinds == ["evidence"] and shown.item.group in ("chain", "passage"):
             steps, answer = noted(shown.shown[0][1])
-            assert answer in ("", shown.item.answer)
+            assert answer in ("", shown.item.reference)
             done = next((i for i, step in enumerate(steps) if step != shown.needed[i]), len(steps))
             begun = steps[done:]  # a step that was cut off
             assert not begun or (len(begun) == 1 and shown.needed[done].startswith(f"{begun[0]} "))
@@ -154,8 +161,8 @@ def test_a_coordinator_names_both_halves_of_the_work():
     ways = Counter()
     for shown in of("team", "router"):
         if shown.told.startswith(("split", "plan")):
-            first, then = halves(shown.item)
-            assert parts(shown.answer) == (first.name, then.name)
+            first, then = split_work(shown.item)
+            assert split_plan(shown.answer) == (first.name, then.name)
             ways[shown.told.split()[0]] += 1
     assert min(ways["split"], ways["plan"]) > 20
 
@@ -163,14 +170,12 @@ def test_a_coordinator_names_both_halves_of_the_work():
 def test_a_worker_does_its_part_or_says_that_it_cannot():
     seen = Counter()
     for shown in of("team", "worker"):
-        first, then = halves(shown.item)
+        first, then = split_work(shown.item)
         (_, name), *evidence = shown.shown
         assert name in (first.name, then.name)
         second = name == then.name
-        stuck = second and not evidence and shown.item.category != "passage"
-        beyond = (
-            shown.item.category == "mixed" and second and not shown.thoughts and not shown.calls
-        )
+        stuck = second and not evidence and shown.item.group != "passage"
+        beyond = shown.item.group == "mixed" and second and not shown.thoughts and not shown.calls
         assert shown.answer == (
             NOTHING if stuck or beyond else then.answer if second else first.answer
         ), shown.messages
@@ -233,28 +238,32 @@ def test_a_worker_does_its_part_or_says_that_it_cannot():
     ],
 )
 def test_halves_by_hand(prompt, reference, answer, key, category, expected):
-    found = halves(Item(prompt, answer, reference, category, 1, key))
-    assert [(half.name, half.answer, len(half.way), half.alone) for half in found] == expected
+    found = split_work(Item(prompt, answer, reference, category, 1, key))
+    assert [
+        (half.name, half.answer, len(half.moves), half.is_independent) for half in found
+    ] == expected
 
 
 @pytest.mark.parametrize(
     "family, skin", [("facts", "plain"), ("facts", "choice"), ("mixed", "plain")]
 )
 def test_halves_of_a_search_follow_the_records(family, skin):
-    for item in map(worded, tasks.draw(family, "train", 60, skin=skin, seed=2)):
-        first, then = halves(item)
+    for item in map(
+        answer_in_words, tasks.draw_items(family, "train", 60, surface_form=skin, seed=2)
+    ):
+        first, then = split_work(item)
         relations, subject = first.name.rsplit(" of ", 1)
         for relation in reversed(relations.split(" of the ")):
-            subject = mixed.records()[relation][subject]
-        assert first.answer == subject and then.answer == item.answer and not then.alone
+            subject = mixed.build_records()[relation][subject]
+        assert first.answer == subject and then.answer == item.reference and not then.is_independent
         if family == "mixed":
-            assert item.answer == str(eval(f"{subject} {then.name}"))
+            assert item.reference == str(eval(f"{subject} {then.name}"))
         if family == "facts" and then.name != "answer":
             for relation in reversed(then.name.split(" of the ")):
-                subject = mixed.records()[relation][subject]
-            assert subject == item.answer
-        assert [move.text for half in (first, then) for move in half.way] == [
-            move.text for move in moves(item)
+                subject = mixed.build_records()[relation][subject]
+            assert subject == item.reference
+        assert [move.text for half in (first, then) for move in half.moves] == [
+            move.text for move in list_moves(item)
         ]
 
 
@@ -262,23 +271,25 @@ def test_halves_of_a_search_follow_the_records(family, skin):
 
 
 def test_of_options_a_team_answers_the_words():
-    for item in tasks.draw("facts", "train", 20, skin="choice", seed=4):
-        said = worded(item)
-        assert said.answer == item.choices["ABCD".index(item.answer)] and said.reference.endswith(
-            f"is {said.answer}"
-        )
-        assert (said.prompt, said.key) == (item.prompt, item.key)
-    plain = tasks.draw("facts", "train", 1, skin="plain")[0]
-    assert worded(plain) is plain
+    for item in tasks.draw_items("facts", "train", 20, surface_form="choice", seed=4):
+        said = answer_in_words(item)
+        assert said.reference == item.choices[
+            "ABCD".index(item.reference)
+        ] and said.worked_solution.endswith(f"is {said.reference}")
+        assert (said.prompt, said.id) == (item.prompt, item.id)
+    plain = tasks.draw_items("facts", "train", 1, surface_form="plain")[0]
+    assert answer_in_words(plain) is plain
 
 
 def test_notes_are_results_thoughts_and_an_answer():
     assert (
-        notes([("4 * 8", "32"), ("pet Bo", "cat")], "so", "cat")
+        write_notes([("4 * 8", "32"), ("pet Bo", "cat")], "so", "cat")
         == "4 * 8 : 32 ; pet Bo : cat ; so answer cat"
     )
-    assert notes([], "3 + 4 = 7", None) == "3 + 4 = 7" and notes([], "", "7") == "answer 7"
-    assert notes([], "", None) == NOTHING
+    assert (
+        write_notes([], "3 + 4 = 7", None) == "3 + 4 = 7" and write_notes([], "", "7") == "answer 7"
+    )
+    assert write_notes([], "", None) == NOTHING
 
 
 WORDS = st.lists(
@@ -288,8 +299,8 @@ WORDS = st.lists(
 
 @given(WORDS, WORDS)
 def test_a_plan_is_read_as_it_was_written(first, then):
-    assert parts(f"first {first} then {then}") == (first, then)
-    assert parts(f"{first} then {then}") == (first, then)
+    assert split_plan(f"first {first} then {then}") == (first, then)
+    assert split_plan(f"{first} then {then}") == (first, then)
 
 
 @pytest.mark.parametrize(
@@ -305,4 +316,4 @@ def test_a_plan_is_read_as_it_was_written(first, then):
     ],
 )
 def test_a_plan_that_was_cut_lacks_a_part(planned, expected):
-    assert parts(planned) == expected
+    assert split_plan(planned) == expected

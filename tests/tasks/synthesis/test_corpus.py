@@ -6,17 +6,17 @@ from itertools import chain
 
 import pytest
 
-from lib.language_models.tokenizer import encode, tokenizer
+from lib.language_models.tokenizer import encode, get_tokenizer
 from lib.tasks.item import TaskError
-from lib.tasks.synthesis import DOMAINS, CallError, Source, load, steps, synthesize
+from lib.tasks.synthesis import DOMAINS, CallError, Source, list_steps, load_corpus, synthesize
 from lib.tasks.synthesis.plans import LONGEST, MOST_CALLS
-from tests.tasks.synthesis.hands import GUILD, PEOPLE, SHELF
+from tests.tasks.synthesis.handmade import GUILD, PEOPLE, SHELF
 
 CORPUS = synthesize(databases=40, tasks_per_database=9, seed=5)
 IDS = {each.id: each for each in CORPUS.tasks}
 
 
-def told(database, words: str) -> str:
+def resolve(database, words: str) -> str:
     """Which record or value a phrase names."""
     through = re.fullmatch(r"the (\w+) of (\w+)", words)
     return database.call("lookup", through.groups()) if through else words
@@ -42,21 +42,22 @@ def sentence_by_sentence(which) -> tuple[str, tuple[str, ...]]:
                 of, value, field = counted.groups()
             else:
                 field, of, value = re.fullmatch(r"the (\w+) of (.+) is (\w+)", claim).groups()
-            if database.call("lookup", (field, told(database, of))) != value:
+            if database.call("lookup", (field, resolve(database, of))) != value:
                 continue
         question = re.fullmatch(r"What is the (\w+) of (.+) \?|How many (\w+) has (.+) \?", words)
         if question:
             field, of = [part for part in question.groups() if part]
-            answers.append(database.call("lookup", (field, told(database, of))))
+            answers.append(database.call("lookup", (field, resolve(database, of))))
             continue
         found = {name: re.fullmatch(pattern, words) for name, pattern in ORDERS.items()}
         (name,) = (
             name for name in found if found[name]
         )  # else nobody would understand the sentence
         assert (
-            database.call(name, [told(database, part) for part in found[name].groups()]) == "done"
+            database.call(name, [resolve(database, part) for part in found[name].groups()])
+            == "done"
         )
-    return database.content(), tuple(dict.fromkeys(answers))
+    return database.serialize(), tuple(dict.fromkeys(answers))
 
 
 def test_an_instruction_says_what_its_golden_calls_do():
@@ -77,8 +78,8 @@ def test_a_harder_task_adds_one_to_its_parent_and_is_another_task():
 
 def test_equal_arguments_give_equal_corpora_also_from_a_file_and_another_seed_another(tmp_path):
     path = CORPUS.save(tmp_path / "corpus with ? and #.json")
-    again, back = synthesize(databases=40, tasks_per_database=9, seed=5), load(path)
-    assert again == back == CORPUS and steps(back.tasks[0]) == steps(CORPUS.tasks[0])
+    again, back = synthesize(databases=40, tasks_per_database=9, seed=5), load_corpus(path)
+    assert again == back == CORPUS and list_steps(back.tasks[0]) == list_steps(CORPUS.tasks[0])
     assert again.statistics().to_csv() == back.statistics().to_csv() == CORPUS.statistics().to_csv()
     assert again.save(tmp_path / "b").read_bytes() == path.read_bytes()
     other = synthesize(databases=40, tasks_per_database=9, seed=6)
@@ -90,7 +91,7 @@ def test_splits_are_by_database_and_share_no_content():
     for name in ("train", "dev", "test"):
         corpus = synthesize(databases=12, tasks_per_database=2, split=name)
         assert len(corpus.sources) == 12 and {each.source.split for each in corpus.tasks} == {name}
-        contents |= {source.open().content() for source in corpus.sources}
+        contents |= {source.open().serialize() for source in corpus.sources}
     assert len(contents) == 36
 
 
@@ -126,9 +127,9 @@ def test_a_file_that_is_cut_off_changed_or_another_is_refused(tmp_path):
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(TaskError, match=f"{name} is not a whole corpus"):
-            load(tmp_path / name)
+            load_corpus(tmp_path / name)
     with pytest.raises(FileNotFoundError):
-        load(tmp_path / "none")
+        load_corpus(tmp_path / "none")
 
 
 def test_a_byte_changed_anywhere_is_noticed_or_changes_nothing(tmp_path):
@@ -138,21 +139,21 @@ def test_a_byte_changed_anywhere_is_noticed_or_changes_nothing(tmp_path):
     for place in range(0, len(whole), max(1, len(whole) // 150)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
         with suppress(TaskError):
-            assert load(path) == corpus
+            assert load_corpus(path) == corpus
 
 
 def test_the_lab_knows_every_word():
     told = {
         part
         for each in CORPUS.tasks
-        for part in (each.instruction, each.answer, *chain(*steps(each)))
+        for part in (each.instruction, each.answer, *chain(*list_steps(each)))
     }
     for line in ("took Ana coins", "took Ana friend", "lookup pens Pia", "route Ana Bo"):
         name, *arguments = line.split()
         with pytest.raises(CallError) as caught:
             SHELF.open().call(name, arguments)
         told.add(str(caught.value))
-    unknown = tokenizer().unk_token_id
+    unknown = get_tokenizer().unk_token_id
     assert [text for text in told if unknown in encode(text)] == []
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from lib.tasks.synthesis import DOMAINS, CallError, Database, TaskDomain, check
-from tests.tasks.synthesis.hands import GUILD, HARBOUR, PEOPLE, SHELF, SOURCE, TOWN
+from lib.tasks.synthesis import DOMAINS, CallError, Database, TaskDomain, find_problems
+from tests.tasks.synthesis.handmade import GUILD, HARBOUR, PEOPLE, SHELF, SOURCE, TOWN
 
 BASE = {
     "name": "shop",
@@ -53,17 +53,17 @@ def shop() -> Database:
 def test_functions_reply_and_note_what_they_operate_on():
     database = shop()
     assert database.call("lookup", ["weight", "a1"]) == "3"
-    assert database.operated == {("boxes", "a1")}
+    assert database.operated_entries == {("boxes", "a1")}
     assert database.call("which", ["colour", "red"]) == "a1 b2"
-    assert database.operated == {("boxes", "a1"), ("boxes", "b2")}
+    assert database.operated_entries == {("boxes", "a1"), ("boxes", "b2")}
     assert database.call("paint", ["b2", "blue"]) == "done"
     assert database.call("load", ["x", "b2"]) == "done"
     assert database.call("drop", ["a1"]) == "done"
-    assert database.records() == {
+    assert database.read_records() == {
         "boxes": {"b2": BOXES["b2"] | {"colour": "blue"}},
         "carts": {"x": {"box": "b2"}},
     }
-    assert ("carts", "x") in database.operated
+    assert ("carts", "x") in database.operated_entries
 
 
 IMPOSSIBLE = {
@@ -86,11 +86,11 @@ IMPOSSIBLE = {
 )
 def test_an_impossible_call_is_an_error_that_changes_nothing(reply, line):
     database = shop()
-    before = database.content()
+    before = database.serialize()
     with pytest.raises(CallError, match=f"^error {reply}$"):
         name, *arguments = line.split()
         database.call(name, arguments)
-    assert database.content() == before and database.operated == set()
+    assert database.serialize() == before and database.operated_entries == set()
 
 
 def test_counting_ends_at_nought_and_nine():
@@ -115,22 +115,28 @@ def test_counting_ends_at_nought_and_nine():
 @given(st.lists(st.text(), max_size=4))
 def test_no_call_whatever_it_says_does_more_than_reply(words):
     database = shop()
-    before = database.content()
+    before = database.serialize()
     for function in SHOP.functions:
         if function.writes and words and words[0] in BOXES:
             continue
         with pytest.raises(CallError):
             database.call(function.name, ["a1'; DROP TABLE boxes; --", *words])
-    assert database.content() == before
+    assert database.serialize() == before
 
 
 def test_a_copy_is_independent():
     database = SOURCE.open()
     database.call("draft", ["Ana", "pilot"])
     copy = database.copy()
-    assert (copy.content(), copy.operated) == (database.content(), database.operated)
+    assert (copy.serialize(), copy.operated_entries) == (
+        database.serialize(),
+        database.operated_entries,
+    )
     copy.call("draft", ["Bo", "pilot"])
-    assert copy.content() != database.content() and ("people", "Bo") not in database.operated
+    assert (
+        copy.serialize() != database.serialize()
+        and ("people", "Bo") not in database.operated_entries
+    )
     broken = shop().copy()
     with pytest.raises(CallError, match="needed"):  # references hold in a copy too
         broken.call("drop", ["a1"])
@@ -156,7 +162,7 @@ def test_a_copy_is_independent():
     ],
 )
 def test_records_that_break_a_rule_are_named_and_refused(records, problem):
-    assert any(problem in each for each in check(SHOP, records))
+    assert any(problem in each for each in find_problems(SHOP, records))
     with pytest.raises(ValueError, match="records of shop"):
         Database(SHOP, records)
 
@@ -205,7 +211,7 @@ def test_a_domain_that_is_not_closed_is_refused(path, value, message):
 
 @pytest.mark.parametrize("domain", [*DOMAINS, SHOP], ids=lambda domain: domain.name)
 def test_a_function_is_an_openai_schema_with_closed_lists(domain):
-    for function, schema in zip(domain.functions, domain.schemas(), strict=True):
+    for function, schema in zip(domain.functions, domain.build_tool_schemas(), strict=True):
         inner = schema["function"]
         assert schema["type"] == "function" and inner["name"] == function.name
         assert (
@@ -214,7 +220,7 @@ def test_a_function_is_an_openai_schema_with_closed_lists(domain):
             == list(inner["parameters"]["properties"])
         )
         assert all(each["enum"] for each in inner["parameters"]["properties"].values())
-    fields, names = HARBOUR.schemas()[0]["function"]["parameters"][
+    fields, names = HARBOUR.build_tool_schemas()[0]["function"]["parameters"][
         "properties"
     ].values()  # of a lookup
     assert fields["enum"] == ["river", "keys", "judge", "fish"] and {"fox", "Dorn"} <= set(
@@ -225,10 +231,10 @@ def test_a_function_is_an_openai_schema_with_closed_lists(domain):
 def test_equal_contents_are_equal_texts():
     back = SOURCE.open()
     back.call("draft", ["Ana", "pilot"])
-    assert back.content() != SOURCE.open().content()
+    assert back.serialize() != SOURCE.open().serialize()
     back.call("draft", ["Ana", "baker"])
-    assert back.content() == SOURCE.open().content()
+    assert back.serialize() == SOURCE.open().serialize()
     assert (
-        Database(GUILD, {"people": dict(reversed(PEOPLE.items()))}).content()
-        == SOURCE.open().content()
+        Database(GUILD, {"people": dict(reversed(PEOPLE.items()))}).serialize()
+        == SOURCE.open().serialize()
     )

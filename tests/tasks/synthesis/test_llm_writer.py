@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.tasks.synthesis import LLMWriter, load, steps, synthesize
+from lib.tasks.synthesis import LLMWriter, list_steps, load_corpus, synthesize
 
 TABLES = [
     {"name": "films", "keys": ["Alien", "Brazil", "Casino"], "columns": [
@@ -88,9 +88,11 @@ def test_good_replies_make_a_corpus(tmp_path):
     made = corpus()
     assert [each.difficulty for each in made.tasks] == [1, 2, 3] and made.dropped == ()
     assert made.tasks[0].domain.name == "cinema_halls" and made.sources[0].subject == "late shows"
-    assert steps(made.tasks[2])[-1] == ("book north", "done") and made.tasks[1].answer == "south"
+    assert (
+        list_steps(made.tasks[2])[-1] == ("book north", "done") and made.tasks[1].answer == "south"
+    )
     assert made.sources[0].records["halls"]["north"] == {"seats": "3"}
-    assert load(made.save(tmp_path / "corpus")) == made
+    assert load_corpus(made.save(tmp_path / "corpus")) == made
 
 
 def test_a_second_subject_with_the_same_records_is_no_second_database():
@@ -231,7 +233,7 @@ def test_one_topic_without_a_domain_does_not_cost_the_others():
 def test_a_model_that_says_nothing_leaves_an_empty_corpus(tmp_path):
     made = synthesize(LLMWriter(lambda prompt: "", ["cinema"]), databases=2)
     assert made.tasks == made.sources == () and len(made.dropped) == 2
-    assert load(made.save(tmp_path / "empty")) == made
+    assert load_corpus(made.save(tmp_path / "empty")) == made
 
 
 @pytest.mark.parametrize("topics", [["cinema", "Cinema"], ["7 seas"], ["?"]])

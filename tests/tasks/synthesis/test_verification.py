@@ -9,14 +9,14 @@ from lib.tasks.synthesis import (
     Database,
     Task,
     VerificationResult,
-    fault,
-    judge,
+    filter_tasks,
+    find_fault,
+    list_steps,
     mentions,
-    sift,
-    steps,
     synthesize,
+    verify_trajectory,
 )
-from tests.tasks.synthesis.hands import SHELF, task
+from tests.tasks.synthesis.handmade import SHELF, task
 
 # Bo gets the job that the friend of Bo has, and the pet of Ana is told
 TASK = task("lookup friend Bo", "lookup job Cy", "draft Bo nurse", "lookup pet Ana", info="cat")
@@ -25,7 +25,7 @@ CORPUS = synthesize(databases=16, tasks_per_database=6, seed=11)
 
 def verdict(which: Task, calls: list, said: str) -> VerificationResult:
     database = carried_out(which, calls)
-    return judge(which, database.content(), database.operated, said)
+    return verify_trajectory(which, database.serialize(), database.operated_entries, said)
 
 
 def carried_out(which: Task, calls: list) -> Database:
@@ -43,7 +43,7 @@ def test_the_golden_calls_or_another_way_to_the_same_and_the_information_solve_a
     assert verdict(TASK, list(TASK.calls), "the pet is cat .").solved
     other = lines("lookup pet Ana", "lookup pet Cy", "draft Bo miner", "draft Bo nurse")
     assert verdict(TASK, other, "it is cat").solved
-    assert steps(TASK) == [
+    assert list_steps(TASK) == [
         ("lookup friend Bo", "Cy"),
         ("lookup job Cy", "nurse"),
         ("draft Bo nurse", "done"),
@@ -103,12 +103,12 @@ def test_what_counts_as_mentioned(told, held):
 
 def test_a_task_whose_golden_calls_fail_is_dropped_and_cannot_be_judged():
     broken = task("took Ana coins", source=SHELF)
-    found = fault(broken)
+    found = find_fault(broken)
     assert (
         found and (found.reason, found.task) == ("error", broken) and "number low" in found.detail
     )
     with pytest.raises(CallError):
-        judge(broken, "", (), "")
+        verify_trajectory(broken, "", (), "")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_task_whose_golden_calls_fail_is_dropped_and_cannot_be_judged():
     ],
 )
 def test_a_task_that_needs_no_action_is_dropped(which, idle):
-    found = fault(which)
+    found = find_fault(which)
     assert (found is not None) is idle and (found is None or found.reason == "idle")
 
 
@@ -135,7 +135,7 @@ def test_what_no_try_solves_is_dropped_and_what_one_solves_is_kept():
         asked.append(len(tasks))
         return [each is soon or (each is late and attempt == 7) for each in tasks]
 
-    kept, dropped = sift([hard, late, soon, task("draft Ana baker")], solver)
+    kept, dropped = filter_tasks([hard, late, soon, task("draft Ana baker")], solver)
     assert kept == [late, soon] and dropped[0].task is hard
     assert [each.reason for each in dropped] == ["unsolved", "idle"]
     assert asked == [3, 2, 2, 2, 2, 2, 2, 2]  # once for each task still open, eight times at most
@@ -147,12 +147,12 @@ any_task = st.sampled_from(CORPUS.tasks)
 @given(any_task)
 def test_golden_calls_solve_their_own_task(which):
     assert verdict(which, list(which.calls), which.answer).solved
-    assert all(any(mentions(reply, told) for _, reply in steps(which)) for told in which.info)
+    assert all(any(mentions(reply, told) for _, reply in list_steps(which)) for told in which.info)
 
 
 @given(any_task, st.data())
 def test_without_one_golden_change_a_task_is_not_solved(which, data):
-    writes = [i for i, call in enumerate(which.calls) if which.domain.function(call[0]).writes]
+    writes = [i for i, call in enumerate(which.calls) if which.domain.find_function(call[0]).writes]
     assume(writes)
     i = data.draw(st.sampled_from(writes))
     assert not verdict(which, [*which.calls[:i], *which.calls[i + 1 :]], which.answer).execution
@@ -164,7 +164,7 @@ def test_more_reading_never_hurts(which, data):
     for _ in range(data.draw(st.integers(1, 3))):
         read = which.domain.functions[0]
         field = data.draw(st.sampled_from(read.columns))
-        table, _ = which.domain.holder(read, field)
+        table, _ = which.domain.find_column(read, field)
         call = (read.name, field, data.draw(st.sampled_from(sorted(which.records[table.name]))))
         calls.insert(data.draw(st.integers(0, len(calls))), call)
     assert verdict(which, calls, which.answer).solved
@@ -175,24 +175,29 @@ def test_more_reading_never_hurts(which, data):
 def test_one_change_too_many_hurts_unless_it_writes_what_is_there(which, data):
     function = data.draw(st.sampled_from([f for f in which.domain.functions if f.writes]))
     key = data.draw(st.sampled_from(sorted(which.records[function.tables[0]])))
-    column = which.domain.table(function.tables[0]).column(function.columns[0])
+    column = which.domain.get_table(function.tables[0]).find_column(function.columns[0])
     more = (
-        which.domain.values(column, which.domain.table(function.tables[0]))
+        which.domain.list_values(column, which.domain.get_table(function.tables[0]))
         if function.effect == "set"
         else None
     )
     words = [data.draw(st.sampled_from(more))] if more else []
-    words += [data.draw(st.sampled_from(function.columns))] if function.chooses else []
+    words += [data.draw(st.sampled_from(function.columns))] if function.names_field else []
     database = carried_out(which, list(which.calls))
-    before = database.content()
+    before = database.serialize()
     try:
         database.call(function.name, [key, *words])
     except CallError:
         assume(False)
-    same = database.content() == before
-    assert judge(which, database.content(), database.operated, which.answer).solved is same
+    same = database.serialize() == before
+    assert (
+        verify_trajectory(
+            which, database.serialize(), database.operated_entries, which.answer
+        ).solved
+        is same
+    )
 
 
 def test_a_solver_that_judges_another_number_of_tasks_is_an_error():
     with pytest.raises(ValueError, match="judged 0 of 1"):
-        sift([task("draft Ana pilot")], lambda tasks, attempt: [])
+        filter_tasks([task("draft Ana pilot")], lambda tasks, attempt: [])

@@ -1,0 +1,119 @@
+"""What the experiment may cost, where the agents or the prompted policy are endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lib.agent_configuration import action_space
+from lib.agent_configuration.action_space import AGENTS
+from lib.agent_configuration.agent_team import MOST_TOOLS
+from lib.agent_configuration.questions import KINDS
+from lib.agent_configuration.variants import ConfigurationVariant
+from lib.agent_configuration.workflows import CALLS
+from lib.config import ConfigurationSettings, Params
+from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint
+
+PROMPT_TOKENS = 400  # of an agent's role, tools and question, more than any has
+CHOICE_TOKENS = 2_000  # of what the prompted policy reads, examples included
+GREEDY_ROUNDS = 2  # through all dimensions
+NUM_PROMPTED = 2  # prompted policies: with examples and without
+
+
+def plan_agent_calls(params: Params, model: str, num_questions: int) -> PlannedCalls:
+    """What agents of one model ask for at the most.
+
+    Args:
+        params: All settings.
+        model: Of the agents, a name of llm.models.
+        num_questions: That they work on.
+
+    Returns:
+        The calls. Each call of an agent is several of its model: one more after every use of a tool, and together
+        they write no more than the largest tier.
+    """
+    calls_per_question = max(most for _, most in CALLS.values())
+    largest_tier = max(params.configuration.tiers)
+    agent_calls = num_questions * calls_per_question
+    turns = agent_calls * (MOST_TOOLS + 1)
+    # An agent reads what the others left, and in every turn what it wrote before.
+    tokens_in = turns * (PROMPT_TOKENS + calls_per_question * largest_tier)
+    return PlannedCalls(model, turns, tokens_in, agent_calls * largest_tier)
+
+
+def announce_experiment(
+    params: Params,
+    compared: Sequence[ConfigurationVariant],
+    num_atoms: int,
+    trainings_only: bool = False,
+) -> str:
+    """Say what the experiment may cost.
+
+    Args:
+        params: All settings.
+        compared: The variants that are trained.
+        num_atoms: In the library.
+        trainings_only: Whether searches and prompted policies are left out.
+
+    Returns:
+        One line; "" where no endpoint is among the models.
+    """
+    settings = params.configuration
+    if not asks_endpoint(params.llm, (settings.model, settings.larger, settings.prompted)):
+        return ""
+    questions, larger_questions = count_training_questions(settings, compared)
+    planned_calls = [plan_agent_calls(params, settings.larger, larger_questions)]
+    if not trainings_only:
+        questions += count_searched_questions(settings, num_atoms)
+        choices = NUM_PROMPTED * len(KINDS) * settings.test_items
+        max_tokens = params.llm.models[settings.prompted].max_tokens
+        planned_calls.append(
+            PlannedCalls(settings.prompted, choices, choices * CHOICE_TOKENS, choices * max_tokens)
+        )
+    planned_calls.append(plan_agent_calls(params, settings.model, questions))
+    return announce_costs(params.llm, planned_calls)
+
+
+def count_training_questions(
+    settings: ConfigurationSettings, compared: Sequence[ConfigurationVariant]
+) -> tuple[int, int]:
+    """Questions that agents work on in trainings and their tests: of the model, and of the larger one."""
+    tests = len(KINDS) * settings.test_items
+    questions = 0
+    larger_questions = 0
+    for variant in compared:
+        episodes = settings.alone_episodes if variant.only else settings.episodes
+        num_policies = 3 if variant.refined else 1  # as trained, after SFT, after DPO
+        questions += settings.seeds * (episodes + num_policies * tests)
+        if variant.tested_with_larger_model:
+            larger_questions += settings.seeds * tests
+    return questions, larger_questions
+
+
+def announce_questions(params: Params, num_questions: int, task: str) -> str:
+    """What the agents of `configuration.model` cost on some questions; "" where they are no endpoint.
+
+    Args:
+        params: All settings.
+        num_questions: Each under one configuration.
+        task: What they are asked for, for the line.
+
+    Returns:
+        One line.
+    """
+    model = params.configuration.model
+    if not asks_endpoint(params.llm, [model]):
+        return ""
+    planned = plan_agent_calls(params, model, num_questions)
+    return f"{task}: {announce_costs(params.llm, [planned])}"
+
+
+def count_searched_questions(settings: ConfigurationSettings, num_atoms: int) -> int:
+    """Questions of the sampled set, the greedy climb, the prompted policies with their examples, random choices."""
+    tests = len(KINDS) * settings.test_items
+    training = len(KINDS) * settings.search_items
+    candidates = settings.grid + 1 + settings.sampled
+    sampled = candidates * (training + 2 * tests)  # on test questions twice
+    neighbours = sum(action_space.SIZES) + num_atoms + action_space.MAX_ATOMS * len(AGENTS)
+    climbed = (1 + GREEDY_ROUNDS * neighbours) * training + tests
+    prompted = NUM_PROMPTED * tests + len(KINDS) * settings.grid
+    return sampled + climbed + prompted + settings.seeds * tests

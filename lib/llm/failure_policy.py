@@ -1,0 +1,119 @@
+"""Counts of replies by what became of them, and when failures of the infrastructure end a run.
+
+A server that is down must not look like a model that is bad. Such failures are never scored; after MAX_IN_A_ROW of
+them in a row, or from MIN_FAILURES on more than MAX_SHARE of all calls, the run ends. A call that a provider's
+moderation stopped counts as failed, but stops no run: it is about that one prompt.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, fields
+
+from lib.llm.chat_model import Reply
+from lib.llm.errors import InfrastructureError
+
+MAX_IN_A_ROW = 5
+MIN_FAILURES = 5
+MAX_SHARE = (
+    0.05  # of all calls; also the share of unusable replies above which a row leaves the verdicts
+)
+
+
+@dataclass
+class ReplyCounts:
+    """How many replies of one model came to what.
+
+    Attributes:
+        calls: Replies in all.
+        failed: Calls that the infrastructure failed; they are scored nowhere.
+        truncated: Replies that were cut off at their limit of tokens.
+        unusable: Other replies that hold no answer: refused, empty, malformed.
+        fallback: Decisions that something else took, because no reply could be used.
+    """
+
+    calls: int = 0
+    failed: int = 0
+    truncated: int = 0
+    unusable: int = 0
+    fallback: int = 0
+
+    def add(self, reply: Reply) -> None:
+        """Count a reply."""
+        self.calls += 1
+        if reply.failure is None:
+            return
+        if reply.failure.of_infrastructure:
+            self.failed += 1
+        elif reply.failure.kind == "truncated":
+            self.truncated += 1
+        else:
+            self.unusable += 1
+
+    def __add__(self, other: ReplyCounts) -> ReplyCounts:
+        names = [field.name for field in fields(self)]
+        return ReplyCounts(*(getattr(self, name) + getattr(other, name) for name in names))
+
+    @property
+    def share_without_answer(self) -> float:
+        """The share of calls that gave no answer of the model's own; 0 without calls."""
+        without_answer = self.failed + self.truncated + self.unusable
+        return max(without_answer, self.fallback) / self.calls if self.calls else 0.0
+
+    @property
+    def too_many(self) -> bool:
+        """Whether so many replies hold no answer that results must not be taken for the model's."""
+        return self.share_without_answer > MAX_SHARE
+
+    def describe(self) -> str:
+        """One line for the terminal: the calls, and each kind of loss with its share."""
+        if not self.calls:
+            return "no calls"
+        losses = [
+            f"{count} {name} ({count / self.calls:.1%})"
+            for name, count in (
+                ("failed", self.failed),
+                ("cut off", self.truncated),
+                ("unusable", self.unusable),
+                ("fallback", self.fallback),
+            )
+            if count
+        ]
+        return f"{self.calls:,} calls" + (", " + ", ".join(losses) if losses else ", all usable")
+
+
+class FailureWatch:
+    """Counts one model's replies and ends the run where its server fails too often. Thread-safe."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.counts = ReplyCounts()
+        self._failures_in_a_row = 0
+        self._lock = threading.Lock()
+
+    def add(self, reply: Reply) -> None:
+        """Count a reply.
+
+        Args:
+            reply: Of the model.
+
+        Raises:
+            InfrastructureError: Where the infrastructure failed too often; the message says how and what to check.
+        """
+        with self._lock:
+            self.counts.add(reply)
+            failure = reply.failure
+            if failure is None or not failure.of_infrastructure:
+                self._failures_in_a_row = 0
+                return
+            if failure.kind == "moderation":
+                return
+            self._failures_in_a_row += 1
+            failed, calls = self.counts.failed, self.counts.calls
+            too_many = failed >= MIN_FAILURES and failed > MAX_SHARE * calls
+            if self._failures_in_a_row >= MAX_IN_A_ROW or too_many:
+                raise InfrastructureError(
+                    f"{self.model}: {failed} of {calls} calls failed, {self._failures_in_a_row} in a row; the last: "
+                    f"{failure.kind} ({failure.detail}). None of them was scored; check the server and run again, "
+                    "what is finished is kept"
+                )

@@ -1,0 +1,293 @@
+"""A store of replies: what was asked once, and perhaps paid for, is never asked again.
+
+One SQLite file, which any number of processes read and write; a kill loses at most what was not written yet. The
+replies of lab models and those of servers lie in two files of this one kind. What servers replied is also exported as
+sorted JSON lines, which can be handed on and replayed without a key: equal contents are equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lib.experiment import artifacts
+
+PATIENCE = 60.0  # seconds that a process waits for another's writing
+_KEYS_PER_QUERY = 500  # SQLite takes a limited number of parameters
+_SHORTEST_SECRET = (
+    6  # characters; shorter keys are placeholders such as `none`, and words of any reply
+)
+
+
+class ReplyStore:
+    """Bytes by key in a SQLite file, or in memory. Its methods may be called from any thread."""
+
+    def __init__(
+        self, path: str | Path | None, write_every: int = 1, required: bool = True
+    ) -> None:
+        """Open the store.
+
+        Args:
+            path: The file; None keeps replies for the life of this object.
+            write_every: Replies that are written together. 1 for replies that were paid for.
+            required: Whether a file that cannot be used is an error. Else replies are not kept, which is said
+                once on the terminal; a broken file is set aside.
+
+        Raises:
+            ValueError: Where a required file is no store.
+        """
+        self.path = None if path is None else Path(path)
+        self.write_every, self.required = write_every, required
+        self._known: dict[bytes, bytes] = {}
+        self._unwritten: dict[bytes, bytes] = {}
+        self._lock = threading.RLock()
+        self._connection = None if self.path is None else self._open(self.path)
+
+    def get_all(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The replies to these keys, as far as there are any."""
+        wanted = set(keys)
+        with self._lock:
+            replies = {key: self._known[key] for key in wanted if key in self._known}
+            missing = list(wanted - set(replies))
+            if self._connection is not None and missing:
+                from_file = self._read(missing)
+                self._known |= from_file
+                replies |= from_file
+        return replies
+
+    def get(self, key: bytes) -> bytes | None:
+        """The reply to one key, or None."""
+        return self.get_all([key]).get(key)
+
+    def put(self, key: bytes, reply: bytes) -> bytes:
+        """Keep a reply.
+
+        Args:
+            key: Of the request.
+            reply: What came back.
+
+        Returns:
+            What is kept: where another process was first, its reply, so that all see the same.
+        """
+        with self._lock:
+            self._known[key] = reply
+            self._unwritten[key] = reply
+            if len(self._unwritten) >= self.write_every:
+                self._write()
+            if self.write_every == 1 and self._connection is not None:
+                self._known |= self._read([key])
+            return self._known[key]
+
+    def items(self) -> dict[bytes, bytes]:
+        """Everything that any process has kept."""
+        with self._lock:
+            self._write()
+            if self._connection is None:
+                return dict(self._known)
+            return dict(self._connection.execute("SELECT key, reply FROM replies"))
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        with self._lock:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is held back and let go of the file."""
+        with self._lock:
+            self._write()
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def __len__(self) -> int:
+        """Replies that this object has seen."""
+        return len(self._known)
+
+    def _read(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        replies: dict[bytes, bytes] = {}
+        try:
+            for start in range(0, len(keys), _KEYS_PER_QUERY):
+                batch = keys[start : start + _KEYS_PER_QUERY]
+                marks = ",".join("?" * len(batch))
+                query = f"SELECT key, reply FROM replies WHERE key IN ({marks})"
+                replies |= dict(self._connection.execute(query, batch))
+        except sqlite3.Error as error:
+            self._give_up(error)
+        return replies
+
+    def _write(self) -> None:
+        if self._connection is not None and self._unwritten:
+            try:
+                with self._connection:
+                    self._connection.executemany(
+                        "INSERT OR IGNORE INTO replies VALUES (?, ?)", self._unwritten.items()
+                    )
+            except sqlite3.Error as error:  # a full disk, a folder that went away
+                self._give_up(error)
+        self._unwritten = {}
+
+    def _give_up(self, error: Exception) -> None:
+        """Raise where the file is required, else go on without it."""
+        if self.required:
+            raise ValueError(
+                f"{self.path} is no store of replies that can be used: {error}"
+            ) from None
+        print(f"{self.path}: replies are not kept from here on ({error})", file=sys.stderr)
+        self._connection = None
+
+    def _open(self, path: Path) -> sqlite3.Connection | None:
+        try:
+            return _connect(path)
+        except (sqlite3.DatabaseError, OSError) as error:
+            is_broken_file = path.is_file() and not isinstance(error, sqlite3.OperationalError)
+            if self.required or not is_broken_file:
+                self._connection = None
+                self._give_up(error)
+                return None
+            aside = path.with_suffix(f"{path.suffix}.broken")
+            print(
+                f"{path} is no store of replies ({error}); set aside as {aside.name}",
+                file=sys.stderr,
+            )
+            os.replace(path, aside)
+            for companion in (f"{path}-wal", f"{path}-shm"):
+                Path(companion).unlink(missing_ok=True)
+            return _connect(path)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, timeout=PATIENCE, check_same_thread=False)
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply BLOB) WITHOUT ROWID"
+    )
+    # Read before anything is changed, so that a foreign file stays as it is.
+    connection.execute("SELECT key, reply FROM replies LIMIT 1").fetchall()
+    _use_write_ahead_log(connection)  # readers do not wait for writers
+    connection.execute(
+        "PRAGMA synchronous = NORMAL"
+    )  # a kill may lose the last replies, not the file
+    return connection
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Change the journal. Where another process does so too, SQLite calls the file locked at once, without patience."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+# Recordings of servers -------------------------------------------------------------------------------
+
+
+def hide_secret(text: str, secret: str) -> str:
+    """A server's words as any file can hold them: without a key that it echoed, without half characters."""
+    writable = text.encode("utf-8", "replace").decode()
+    if len(secret) < _SHORTEST_SECRET:
+        return writable
+    return writable.replace(secret, "[removed]")
+
+
+class Recording:
+    """What servers replied: `NAME.sqlite` while recording, `NAME.jsonl` for keeps.
+
+    Attributes:
+        mode: "record" asks for what is not there and keeps it; "replay" never asks.
+        export_path: The JSON lines.
+    """
+
+    def __init__(self, folder: str | Path, name: str, mode: str) -> None:
+        """Open a recording.
+
+        Args:
+            folder: Where both files lie.
+            name: Of both files.
+            mode: "record" or "replay".
+
+        Raises:
+            ValueError: For another mode, a broken line (with its number), a file that is no store.
+        """
+        if mode not in ("record", "replay"):
+            raise ValueError(f"a recording is for record or replay, got {mode!r}; `off` needs none")
+        self.mode = mode
+        self.export_path = Path(folder) / f"{name}.jsonl"
+        self._exported = _read_lines(self.export_path)
+        path = Path(folder) / f"{name}.sqlite" if mode == "record" else None
+        self._store = ReplyStore(path)
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The recorded entry of a request, or None."""
+        if key in self._exported:
+            return self._exported[key]
+        line = self._store.get(key.encode())
+        return None if line is None else json.loads(line)
+
+    def put(
+        self, key: str, request: Mapping[str, Any], response: Mapping[str, Any], secret: str = ""
+    ) -> dict[str, Any]:
+        """Keep a reply.
+
+        Args:
+            key: Of the request.
+            request: What was asked, for readers of the file.
+            response: What the server replied, and `seconds`.
+            secret: The key that must not be in it, whatever the server echoes.
+
+        Returns:
+            The entry that is kept: another's, where one was there before.
+        """
+        entry = {"key": key, "request": request, "response": response}
+        line = hide_secret(_to_line(entry), json.dumps(secret)[1:-1])
+        return json.loads(self._store.put(key.encode(), line.encode()))
+
+    def export(self) -> Path:
+        """Write everything that any process recorded as sorted JSON lines.
+
+        Returns:
+            The file; it is not touched where nothing changed.
+        """
+        lines = {key.decode(): line.decode() for key, line in self._store.items().items()}
+        lines |= {key: hide_secret(_to_line(entry), "") for key, entry in self._exported.items()}
+        text = "".join(f"{lines[key]}\n" for key in sorted(lines))
+        unchanged = self.export_path.exists() and self.export_path.read_text("utf-8") == text
+        if lines and not unchanged:
+            artifacts.write_text(self.export_path, text)
+        return self.export_path
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._store.close()
+
+
+def _to_line(entry: Mapping[str, Any]) -> str:
+    return json.dumps(entry, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _read_lines(path: Path) -> dict[str, dict[str, Any]]:
+    if not path.exists():
+        return {}
+    entries = {}
+    # str.splitlines would also cut inside of replies.
+    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        try:
+            entry = json.loads(line)
+            entries[entry["key"]] = {name: entry[name] for name in ("key", "request", "response")}
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(
+                f"{path}, line {number}: not a recorded reply ({error}); remove the line"
+            ) from None
+    return entries

@@ -1,0 +1,28 @@
+"""What a model that was not made for this bench must be told of a question.
+
+Chains of digits look like sums and follow other rules; every other family speaks for itself. The rule goes to the
+questions that it is about, and to no other: told before every question it spoils right answers.
+"""
+
+import re
+
+VERSION = 1  # of the rules
+CHAIN_RULE = (
+    "Work strictly from left to right, without precedence, and keep only the last digit of every result: "
+    "0 to 9, and below zero go on from 10."
+)
+_DIGIT_CHAIN = re.compile(r"(?<!\d)(?<![-+*] )\d(?: [-+*] \d)+ = \?")  # 3 + 4 * 2 = ?
+_DIAL_CHAIN = re.compile(r"A dial shows \d \.")  # the same as turns of a dial with ten positions
+
+
+def describe_rules(question: str) -> str:
+    """The rule of a question of the bench.
+
+    Args:
+        question: The text of the question; text around it does no harm.
+
+    Returns:
+        The rule in words; empty where there is none.
+    """
+    is_chain = _DIGIT_CHAIN.search(question) or _DIAL_CHAIN.search(question)
+    return CHAIN_RULE if is_chain else ""

@@ -1,0 +1,447 @@
+r"""The final answer of a reply.
+
+The order of precedence, strongest first; within one rule, the last match counts:
+
+1. Only the text behind the last closing think tag is read. Thought that never ends holds no answer.
+2. What stands in the last `<answer> ... </answer>`.
+3. What stands in the last `\boxed{...}` or `\fbox{...}` whose brace is closed, without `\text{...}` around all of it.
+4. `#### x`, where x begins like a number, or where it is the last line. Otherwise it is a heading.
+5. "The (final) answer is x", "Answer: x", "**Answer:** x", and x below a heading "Answer". It ends with its line or
+   sentence. "The answer is not x", "this answer" and hopes ("I hope the answer is clear") say nothing.
+6. Without any of these, what a scorer takes: the last number, the last line, all of it, or what `choices` reads.
+
+Inside tags and boxes the rules are applied once more, so `<answer>The answer is 5.</answer>` is 5. An opening brace or
+tag that is never closed, with what follows on its line, was cut off and is not read. Empty boxes and tags say nothing.
+Emphasis, quotation marks, math delimiters and a trailing period are removed from the answer.
+
+All of it takes time linear in the length of a reply. Left out: markers in other languages than English.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lib.tasks.scorers.quantity import Quantity, read_last_quantity, read_quantity
+
+__all__ = [
+    "FinalAnswer", "clean_answer", "extract_final_answer", "extract_number", "find_final_answers", "read_score",
+    "strip_reasoning",
+]  # fmt: skip
+
+_THINK_END = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
+_THINK_START = re.compile(r"<(?:think|thinking|reasoning)>", re.IGNORECASE)
+_ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
+_BOX_OR_BRACE = re.compile(r"\\(?:boxed|fbox)\s{0,3}\{|\\.|[{}]", re.DOTALL)
+_HASHES = re.compile(r"#### ?([^\n#][^\n]{0,400})")
+_STARTS_LIKE_A_NUMBER = re.compile(r"\\?[$€£¥]?\s?[-+−]?\s?\\?[$€£¥]?\.?\d")
+
+_LINE = 400  # characters that are read behind "answer"
+_MAX_PHRASES = 200  # that are looked at, from the end of a reply
+_ANSWER_WORD = re.compile(
+    r"\b(?:answer|(?:correct|right|best)[ \t]{1,3}(?:option|choice))\b", re.IGNORECASE
+)
+_LAST_WORD = re.compile(r"(\w+)[ \t]*$")
+# Behind "answer": perhaps a choice of words, then a verb or a colon.
+_STATEMENT = re.compile(
+    r"[*_`\"]*(?:[ \t]+(?:choice|option|here))?(?:[ \t]*\([^)\n]{0,40}\))?"
+    r"(?:[ \t]+(?:to|for|of|in)\b[^.:\n]{0,100}?)?"
+    r"[*_`\" \t]*(?:(?P<verb>\b(?:is|are|would be|should be|must be|will be|equals)\b)|[:：=])"
+    r"[*_` \t]*(?:[:：]|therefore\b|thus\b|simply\b|just\b|equal to\b)?[*_` \t]*(?P<content>.*)",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"[ \t#>*_]*(?:the |my )?(?:final |correct )?answer[*_: \t]*", re.IGNORECASE)
+_NO_ANSWER = re.compile(
+    r"(?:not\b|n't|either\b.*\bor\b|clear\b|correct\b|wrong\b|right\b)", re.IGNORECASE
+)
+_OTHER_ANSWER = {
+    *("this", "that", "an", "any", "each", "every", "no", "which", "what", "whose", "his", "her", "their"),
+    *("wrong", "incorrect", "first", "previous", "another", "to", "can", "cannot", "possible", "not"),
+}  # fmt: skip
+_SENTENCE_END = re.compile(r"(\S*)[.!?][*_)\"'`]*[ \t]+(?=[A-Z*(\"])")
+_ABBREVIATIONS = {
+    *("mr", "mrs", "ms", "dr", "st", "vs", "no", "jr", "sr", "prof", "gen", "col", "lt", "mt", "ft", "inc"),
+    *("approx", "e.g", "i.e", "u.s", "u.k", "d.c"),
+}  # fmt: skip
+_WRAPPERS = [("**", "**"), ("__", "__"), ("*", "*"), ("_", "_"), ("`", "`"), ('"', '"'), ("“", "”"), ("'", "'"),
+             ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]")]  # fmt: skip
+_TEXT_COMMAND = re.compile(
+    r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boxed|fbox|emph|operatorname)\s{0,3}\{"
+)
+
+
+@dataclass(frozen=True)
+class FinalAnswer:
+    """The final answer of a reply.
+
+    Attributes:
+        text: Without tags, emphasis and trailing period.
+        rule: What it was recognised by: "answer tags", "boxed", "####", "phrase", or "whole reply" where nothing marks
+            an answer.
+        end: Where it ends in the visible text; only phrases know.
+    """
+
+    text: str
+    rule: str
+    end: int = field(default=0, compare=False)
+
+
+def strip_reasoning(reply: str) -> str:
+    """The part of a reply that is meant to be read.
+
+    Args:
+        reply: A model's whole text.
+
+    Returns:
+        What stands behind the last closing think tag, up to a think tag that is never closed.
+    """
+    for end in reversed(list(_THINK_END.finditer(reply))):
+        reply = reply[end.end() :]
+        break
+    start = _THINK_START.search(reply)
+    return (reply[: start.start()] if start else reply).strip()
+
+
+def extract_final_answer(reply: str) -> FinalAnswer:
+    r"""The final answer of a reply, by the strongest rule that applies.
+
+        extract_final_answer(r"So $x = \boxed{5}$.") == FinalAnswer("5", "boxed")
+
+    Args:
+        reply: A model's whole text.
+
+    Returns:
+        The answer; the whole visible text where nothing marks one.
+    """
+    answers = find_final_answers(reply)
+    return (
+        answers[0] if answers else FinalAnswer(clean_answer(strip_reasoning(reply)), "whole reply")
+    )
+
+
+def find_final_answers(reply: str) -> list[FinalAnswer]:
+    """All answers that the strongest rule finds, the last of the reply first.
+
+    Only phrases ("the answer is") come in several, because some of them announce nothing that a scorer can read.
+
+    Args:
+        reply: A model's whole text.
+
+    Returns:
+        Answers; empty where nothing marks one.
+    """
+    return _find_in_text(strip_reasoning(reply))
+
+
+def _find_in_text(text: str, nesting: int = 0) -> list[FinalAnswer]:
+    content, text = _split_answer_tags(text)
+    rule = "answer tags"
+    if content is None:
+        content, text = _split_boxes(text)
+        rule = "boxed"
+    if content is not None:
+        # Models put one mark into another: a box into tags, a phrase into a box.
+        inner = _find_in_text(content, nesting + 1) if nesting < 3 else []
+        answer = inner[0].text if inner else clean_answer(content)
+        return [FinalAnswer(answer, rule)]
+
+    content = _find_behind_hashes(text)
+    if content is not None:
+        return [FinalAnswer(clean_answer(content), "####")]
+    return _find_phrases(text)
+
+
+def _split_answer_tags(text: str) -> tuple[str | None, str]:
+    """The content of the last pair of answer tags that is not empty, and the text without what was cut off."""
+    content = None
+    start = None
+    for tag in _ANSWER_TAG.finditer(text):
+        if not tag.group(1):
+            start = tag
+        elif start is not None:
+            inside = text[start.end() : tag.start()]
+            content = inside if inside.strip() else content
+            start = None
+    if start is not None:
+        text = _remove_line_from(text, start.start())
+    return content, text
+
+
+def _split_boxes(text: str) -> tuple[str | None, str]:
+    """The content of the last box that is not empty, and the text without what was cut off."""
+    content = None
+    openings: list[re.Match[str]] = []
+    for token in _BOX_OR_BRACE.finditer(text):
+        if token.group() == "}":
+            opening = openings.pop() if openings else None
+            if opening is not None and opening.group() != "{":
+                inside = text[opening.end() : token.start()]
+                content = inside if inside.strip() else content
+        elif token.group().endswith("{") and token.group() != r"\{":
+            openings.append(token)
+
+    # From the end, so that the positions of the others stay what they are.
+    unclosed = [opening.start() for opening in openings if opening.group() != "{"]
+    if content is None and unclosed:
+        text = _remove_lines_from(text, unclosed)
+    return content, text
+
+
+def _remove_line_from(text: str, position: int) -> str:
+    """The text without what stands from a position to the end of its line."""
+    end = text.find("\n", position)
+    return text[:position] + (text[end:] if end >= 0 else "")
+
+
+def _remove_lines_from(text: str, positions: Sequence[int]) -> str:
+    """The text without what stands from each position to the end of its line."""
+    pieces = []
+    start = 0
+    for position in positions:
+        if position < start:
+            continue
+        pieces.append(text[start:position])
+        end = text.find("\n", position)
+        start = end if end >= 0 else len(text)
+    return "".join([*pieces, text[start:]])
+
+
+def _find_behind_hashes(text: str) -> str | None:
+    """The answer behind the last `####`; None where that is a heading."""
+    last_position = len(text.rstrip())
+    for line in reversed(list(_HASHES.finditer(text))):
+        content = line.group(1).strip(" *_")
+        is_last_line = line.end() >= last_position
+        if _STARTS_LIKE_A_NUMBER.match(content):
+            return content
+        if content and is_last_line and not _HEADING.fullmatch(content):
+            return None if _ANSWER_WORD.search(content) else content
+    return None
+
+
+def _find_phrases(text: str) -> list[FinalAnswer]:
+    """What "the answer is" and its kin announce, the last first."""
+    phrases = []
+    for word in list(_ANSWER_WORD.finditer(text))[-_MAX_PHRASES:]:
+        word_before = _LAST_WORD.search(text[max(0, word.start() - 20) : word.start()])
+        if word_before and word_before.group(1).lower() in _OTHER_ANSWER:
+            continue
+        line_end = text.find("\n", word.end(), word.end() + _LINE)
+        if line_end < 0:
+            line_end = min(len(text), word.end() + _LINE)
+        earliest = max(0, word.start() - _LINE)
+        line_start = max(earliest, text.rfind("\n", earliest, word.start()) + 1)
+        before = text[line_start : word.start()].lower()
+        if re.search(r"\bhope\b[^.]*$", before):
+            continue
+
+        behind = text[word.end() : line_end]
+        statement = _STATEMENT.match(behind)
+        content = statement.group("content") if statement else ""
+        is_heading = _HEADING.fullmatch(text[line_start:line_end]) is not None
+        if not content.strip(" *_:") and (statement or is_heading):
+            content = _read_next_line(text, line_end)
+        if content.strip() and not _NO_ANSWER.match(content.strip()):
+            sentence = clean_answer(_cut_sentence(content))
+            phrases.append(FinalAnswer(sentence, "phrase", line_end))
+    return [phrase for phrase in reversed(phrases) if phrase.text]
+
+
+def _read_next_line(text: str, position: int) -> str:
+    """The next line that holds something; a display formula counts as one line."""
+    remaining = text[position : position + 3 * _LINE].lstrip()
+    for opening, closing in (("$$", "$$"), (r"\[", r"\]")):
+        if remaining.startswith(opening):
+            end = remaining.find(closing, len(opening))
+            if end > 0:
+                return remaining[len(opening) : end]
+    return remaining.split("\n", 1)[0]
+
+
+def _cut_sentence(text: str) -> str:
+    """The first sentence. Initials and abbreviations end none."""
+    for end in _SENTENCE_END.finditer(text):
+        word = end.group(1).strip("*_(\"'$").lower()
+        is_initial = len(word) == 1 and word.isalpha()
+        if not is_initial and word not in _ABBREVIATIONS and not re.search(r"\.[a-z]$", word):
+            return text[: end.end(1) + 1]
+    return text
+
+
+def clean_answer(text: str) -> str:
+    """An answer without what surrounds it: emphasis, quotation marks, math delimiters, a trailing period.
+
+    Args:
+        text: An answer.
+
+    Returns:
+        The same answer; marks that surround nothing are the answer themselves.
+    """
+    text = text[:20_000]
+    original = text.strip()
+    previous = None
+    # Each round takes one layer; nobody writes twenty.
+    for _ in range(20):
+        if text == previous:
+            break
+        previous = text
+        text = text.strip().removeprefix(":").strip()
+        if text.endswith(".") and not text.endswith(".."):
+            text = text[:-1].rstrip()
+        for opening, closing in _WRAPPERS:
+            text = _unwrap(text, opening, closing)
+        text = _unwrap_command(text)
+    # Emphasis that began before the answer ends behind it.
+    for mark in ("**", "__", "`", "*"):
+        if text.count(mark) == 1:
+            text = text.removeprefix(mark).removesuffix(mark).strip()
+    if text.endswith(".") and not text.endswith(".."):
+        text = text[:-1].rstrip()
+    return text or original
+
+
+def _unwrap(text: str, opening: str, closing: str) -> str:
+    long_enough = len(text) > len(opening) + len(closing)
+    if not (long_enough and text.startswith(opening) and text.endswith(closing)):
+        return text
+    inside = text[len(opening) : -len(closing)]
+    # "$5$ or $6$" is not one formula.
+    return text if opening in inside or closing in inside else inside
+
+
+def _unwrap_command(text: str) -> str:
+    r"""The content of `\text{...}` where that is all there is."""
+    command = _TEXT_COMMAND.match(text)
+    if not command or not text.endswith("}"):
+        return text
+    depth = 0
+    inside = text[command.end() : -1]
+    for brace in re.finditer(r"\\.|[{}]", inside, re.DOTALL):
+        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+        if depth < 0:
+            return text
+    return inside if depth == 0 else text
+
+
+def extract_number(reply: str) -> Quantity | None:
+    """The number that a reply ends at.
+
+    Args:
+        reply: A model's whole text.
+
+    Returns:
+        The number of the final answer; where only phrases mark one and none of them holds a number, the last number
+        behind them; where nothing marks one, the last number of the reply. None where that is no number.
+    """
+    text = strip_reasoning(reply)
+    answers = _find_in_text(text)
+    for answer in answers:
+        quantity = read_quantity(answer.text)
+        if quantity is not None:
+            return quantity
+    if not answers:
+        is_number = _is_bare_number(text)
+        return read_quantity(text) if is_number else read_last_quantity(_remove_cut_off(text))
+    if answers[0].rule != "phrase":
+        return None
+    # "The answer is below." stands before the answer.
+    return read_last_quantity(_remove_cut_off(text)[answers[0].end :])
+
+
+def _is_bare_number(text: str) -> bool:
+    """Whether a whole reply is one number or expression, perhaps with its unit, and no prose."""
+    num_words = len(re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", text[:200]))
+    return len(text) <= 80 and num_words <= 2 and re.search(r"[,:;.!?]\s", text) is None
+
+
+def _remove_cut_off(text: str) -> str:
+    """The text without tags and boxes that are never closed."""
+    _, text = _split_answer_tags(text)
+    _, text = _split_boxes(text)
+    return text
+
+
+_JSON_SCORE = re.compile(
+    r"[\"'](?:overall[_ ])?(?:score|rating|grade|verdict)[\"']\s{0,5}:\s{0,5}[\"']?([^\"',}\n]{1,40})",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"(?<!max )(?<!maximum )(?<!possible )\b(?:score|rating|grade|verdict|result|judge?ment)\b[*_\"]{0,3}"
+    r"(?:\s{0,2}\([^)\n]{0,40}\))?[*_]{0,3}\s{0,3}(?:[:=]|\bis\b|\bof\b)\s{0,3}(?P<content>[^\n]{1,80})",
+    re.IGNORECASE,
+)
+_GRADE = re.compile(
+    r"(?<![\w.,/-])(?P<points>\d{1,6}(?:[.,]\d{1,12})?|\.\d{1,12})(?![\w]|[.,]\d)"
+    r"(?:\s{0,2}(?P<percent>\\?%)|\s{0,2}\(?(?:/|out of)\s{0,2}(?P<most>\d{1,6}(?:\.\d{1,3})?)(?![\w]|[.,]\d))?"
+)
+_RANGE = re.compile(
+    r"\b(?:from|between)\s+\d\S*\s+(?:to|and)\s+\d[\d.]*|\(?\b(?:0(?:\.0)?\s?[-–]\s?1(?:\.0)?)\b\)?"
+    r"|\(?\b(?:out of|of|max\.?|maximum(?: of)?)\s+1(?:\.0)?\b(?![\d.])\)?"
+    r"|\bmax(?:imum|imal)?\b[^\n\d]{0,30}\d[\d.]*"
+)
+_VERDICTS = {
+    **dict.fromkeys(("correct", "right", "true", "yes", "pass", "passed"), 1.0),
+    **dict.fromkeys(("incorrect", "wrong", "false", "no", "fail", "failed", "not correct"), 0.0),
+}
+
+
+def read_score(text: str) -> float | None:
+    """The grade that a judge wrote.
+
+        read_score("It is right, but vague.\\n**Score:** 8/10") == 0.8
+
+    Read in this order: a "score" in JSON; tags or a box; the last "Score: ..."; the only grade of the text. A grade is
+    a number from 0 to 1, a share of a number (8/10, 4 out of 5) or a percentage; 0,8 is 0.8. In each of these
+    places a verdict alone (correct, wrong, yes, no) is 1 or 0.
+
+    Args:
+        text: A judge's whole reply.
+
+    Returns:
+        A number from 0 to 1. None where there is none, several without a label, or one on a scale that is not said:
+        "Score: 8" is no grade.
+    """
+    visible = strip_reasoning(text)[-20_000:]
+    in_json = _JSON_SCORE.findall(visible)
+    if in_json:
+        return _read_grade(in_json[-1])
+    boxes = [answer for answer in find_final_answers(visible) if answer.rule != "phrase"]
+    if boxes:
+        return _read_grade(boxes[0].text)
+    labels = list(_LABEL.finditer(visible))
+    if labels:
+        content = labels[-1].group("content")
+        # Behind the label the grade comes first, and reasons with numbers may follow.
+        leading = _GRADE.match(clean_answer(content).lstrip("*[(\"' "))
+        is_range = re.match(r"[^\n]{0,12}\d\s?(?:[-–]|to\b)\s?\d", content) is not None
+        return _to_share(leading) if leading and not is_range else _read_grade(content)
+    return _read_grade(visible)
+
+
+def _read_grade(text: str) -> float | None:
+    """The only grade of a short text, or its verdict."""
+    text = clean_answer(text).strip("[](){}\"' ")
+    verdict = _VERDICTS.get(text.split(".")[0].strip("*_ ").lower())
+    if verdict is not None:
+        return verdict
+    # "8 out of 10" begins with its number; elsewhere a scale may stand before the grade.
+    without_scale = text if re.match(r"\d", text) else _RANGE.sub(" ", text)
+    if re.search(r"\d\s?(?:[-–]|to\b)\s?\d", without_scale):
+        return None
+    grades = list(_GRADE.finditer(without_scale))
+    if len(grades) != 1 or re.search(r"[-−]\s?$", without_scale[: grades[0].start()]):
+        return None
+
+    return _to_share(grades[0])
+
+
+def _to_share(grade: re.Match[str]) -> float | None:
+    """A grade as a number from 0 to 1; None on a scale that is not said."""
+    points = float(grade.group("points").replace(",", "."))
+    most = 1.0
+    if grade.group("percent"):
+        most = 100.0
+    if grade.group("most"):
+        most = float(grade.group("most"))
+    return points / most if most > 0 and points <= most else None
