@@ -2,8 +2,9 @@
 
 A plan is a list of requests; each asks for a field of a record or changes a record. A plan is made harder by one
 complexity at a time: a reference through another record ("the friend of Ana" for "Cy"), a change under a condition,
-one more change, or one more field to report. What the requests of a plan would read and write never overlaps, so that an instruction means the same in whatever order it is
-worked on, save that a condition comes before its own change. Left out: words that only a person would choose.
+one more change, or one more field to report. What the requests of a plan would read and write never overlaps, so that
+an instruction means the same in whatever order it is worked on, save that a condition comes before its own change. Left
+out: words that only a person would choose.
 """
 
 from __future__ import annotations
