@@ -150,7 +150,7 @@ class LLMWriter:
         self.dropped: list[DropRecord] = []
 
     def write_domains(self) -> list[TaskDomain]:
-        """Let the model design a domain (tables, functions) for each topic; topics without a valid reply are left out."""
+        """Let the model design a domain (tables, functions) for each topic; one without a valid reply is left out."""
         domains = [self._write_domain(name, topic) for name, topic in self._topics.items()]
         return [domain for domain in domains if domain is not None]
 
