@@ -1,6 +1,7 @@
-"""What the results of a study depend on when it asks language models: the models, and the code that asks them.
+"""Cache keys of experiments that call language models: which models, and which versions of the code that calls them.
 
-A job holds both in its settings. What changes no reply (the name of a key, a timeout) is left out.
+A job (one cached run of an experiment) holds both in its settings, and runs again when they change. Left out: what
+changes no reply, as a timeout or the name of an API key's variable.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,7 @@ _CONNECTION = (  # changes no reply
     "token_parameter",
     "reasoning_tokens",
 )
+# Settings that did not exist when the first results were cached.
 _ADDED_LATER = ("query", "price_cached_in", "reasoning_effort", "extra_body")
 _MODEL_FILES = ("model.safetensors", "card.json")  # of a lab model: what it says, and what it costs
 
@@ -40,32 +42,36 @@ _MODEL_FILES = ("model.safetensors", "card.json")  # of a lab model: what it say
 def describe_models(
     llm: LLMSettings, names: Mapping[str, str], base: str | None, models: Path
 ) -> dict[str, Any]:
-    """Describe the models that a job asks, for its settings.
+    """Describe the language models of an experiment, as the part of its cache key that changes with them.
 
     Args:
-        llm: The models that there are.
-        names: What the study calls each model that it asks, and the name of that model in llm.models.
-        base: The lab model that is trained, if any.
-        models: Folder of lab models.
+        llm: Settings of all configured models.
+        names: The experiment's models: {"small": "lab-s"} for its role and the model's name in `llm.models`.
+        base: Name of the lab model that the experiment fine-tunes; None for none. Lab models are the small models
+            trained in this repository.
+        models: Folder with a subfolder of weights for each lab model.
 
     Returns:
-        asked: by the study's name, the settings that decide a reply; weights: hashes of the files of the lab models
-        among them; base: its name; libraries: versions of those that compute.
+        "asked": for each role the settings that decide a reply; "weights": SHA-256 of the files of each lab model;
+        "base": as given; "libraries": versions of torch and transformers.
     """
-    settings_by_name = {name: describe_model(llm, model) for name, model in names.items()}
-    # A lab model is what its files hold, whatever it is called.
+    settings_by_role = {role: describe_model(llm, name) for role, name in names.items()}
+
+    # The key holds hashes of the weights, because retraining changes a lab model but not its name. The setting
+    # `model` names the folder of the weights; without it the folder has the name of the role.
     lab_models = {
-        model["model"] or name
-        for name, model in settings_by_name.items()
-        if model["backend"] == "lab"
+        settings["model"] or role
+        for role, settings in settings_by_role.items()
+        if settings["backend"] == "lab"
     }
     if base:
         lab_models.add(base)
     weights = {}
-    for name in sorted(lab_models):
-        weights[name] = [artifacts.sha256_file(models / name / file) for file in _MODEL_FILES]
+    for folder_name in sorted(lab_models):
+        folder = models / folder_name
+        weights[folder_name] = [artifacts.sha256_file(folder / file) for file in _MODEL_FILES]
     return {
-        "asked": settings_by_name,
+        "asked": settings_by_role,
         "weights": weights,
         "base": base,
         "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
@@ -73,17 +79,17 @@ def describe_models(
 
 
 def describe_model(llm: LLMSettings, name: str) -> dict[str, Any]:
-    """Select the settings of a model that decide a reply or its price.
+    """Select the settings of a model that decide its replies or their price.
 
     Args:
-        llm: The models that there are.
-        name: One of llm.models.
+        llm: Settings of all configured models.
+        name: Name of one of them.
 
     Returns:
-        The settings.
+        Values by name of the setting; for a Hugging Face model also "files", a hash of its folder.
     """
     settings = llm.models[name].model_dump(exclude=set(_CONNECTION))
-    # A setting that came later and is not used leaves the keys of earlier jobs as they are.
+    # A newer setting enters the key only where it is used, so that results cached before it existed stay valid.
     for added in _ADDED_LATER:
         if not settings[added]:
             del settings[added]
@@ -93,14 +99,15 @@ def describe_model(llm: LLMSettings, name: str) -> dict[str, Any]:
 
 
 def versions(llm: LLMSettings, names: Iterable[str]) -> dict[str, int]:
-    """The VERSIONs of the code that asks models.
+    """Collect the VERSION numbers of the modules that decide what a model replies, for a cache key.
 
     Args:
-        llm: The models that there are.
-        names: The models in llm.models that are asked; scripted models only decide where one is named.
+        llm: Settings of all configured models.
+        names: Names of the models that are called. The version of scripted models (rules in place of a language model)
+            counts only where one of them is scripted.
 
     Returns:
-        VERSIONs by what they are of.
+        Version by name of the component, for example {"tokenizer": 1, ...}.
     """
     decided_by = {
         "random streams": seeds.VERSION,

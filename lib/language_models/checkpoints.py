@@ -42,7 +42,15 @@ def _no_bars() -> Iterator[None]:
 
 
 def fresh(settings: LabModelSettings, seed: int) -> LlamaForCausalLM:
-    """An untrained model of the given size. Draws its first weights from a generator of its own."""
+    """Create an untrained model, without touching torch's global random state.
+
+    Args:
+        settings: The size of the model.
+        seed: Seed of its initial weights.
+
+    Returns:
+        The model.
+    """
     config = LlamaConfig(
         vocab_size=len(get_tokenizer()),
         hidden_size=settings.hidden,
@@ -71,14 +79,24 @@ def save(model: LlamaForCausalLM, folder: str | Path) -> Path:
 
 
 def load(folder: str | Path) -> LlamaForCausalLM:
-    """Read a model. Raises ModelError where there is none, or where its weights are broken."""
+    """Load a lab model from its folder.
+
+    Args:
+        folder: A Hugging Face folder, as `save` writes it.
+
+    Returns:
+        The model in single precision and evaluation mode.
+
+    Raises:
+        ModelError: Where there is no model, or it cannot be read.
+    """
     folder = Path(folder)
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} holds no model; train the lab models with `make repro`")
     try:
         _check_sizes(folder)
         with _no_bars():
-            model, found = LlamaForCausalLM.from_pretrained(
+            model, loading_info = LlamaForCausalLM.from_pretrained(
                 folder,
                 use_safetensors=True,
                 local_files_only=True,
@@ -86,9 +104,10 @@ def load(folder: str | Path) -> LlamaForCausalLM:
                 output_loading_info=True,
                 attn_implementation="sdpa",
             )
-        wrong = sorted({*found["missing_keys"], *found["unexpected_keys"]})
-        if wrong:  # transformers would fill them with random numbers, or leave them out
-            raise ValueError(f"config.json does not fit the weights, see {wrong[0]}")
+        # transformers would fill missing weights with random numbers, and leave unexpected ones out.
+        mismatched = sorted({*loading_info["missing_keys"], *loading_info["unexpected_keys"]})
+        if mismatched:
+            raise ValueError(f"config.json does not fit the weights, see {mismatched[0]}")
     except (
         Exception
     ) as error:  # transformers raises a dozen unrelated types for a wrong config.json
@@ -99,32 +118,40 @@ def load(folder: str | Path) -> LlamaForCausalLM:
 
 
 def load_all(root: str | Path = MODELS) -> dict[str, ServedModel]:
-    """Every model under a folder, ready to be asked, with its card where it has one.
+    """Load every lab model under a folder for serving.
 
-    Raises ModelError where there is none or one cannot be read.
+    Args:
+        root: A folder with a subfolder for each model.
+
+    Returns:
+        Models by name, each with its card (price and accuracy) where it has one.
+
+    Raises:
+        ModelError: Where there is none, or one cannot be read.
     """
-    places = sorted(place.parent for place in Path(root).glob("*/config.json"))
-    if not places:
+    folders = sorted(path.parent for path in Path(root).glob("*/config.json"))
+    if not folders:
         raise ModelError(f"{root} holds no models; train the lab models with `make repro`")
     return {
-        place.name: ServedModel(place.name, _forward(place), _card(place), LIMIT)
-        for place in places
+        folder.name: ServedModel(folder.name, _load_forward(folder), _read_card(folder), LIMIT)
+        for folder in folders
     }
 
 
-def _forward(place: Path) -> Forward:
-    model = load(place)
+def _load_forward(folder: Path) -> Forward:
+    """Load a model and lay its weights out for generation. Raises ModelError where that fails."""
+    model = load(folder)
     try:
         return Forward(model)
     except (ValueError, KeyError, AttributeError, RuntimeError) as error:
         raise ModelError(
-            f"{place} cannot be asked ({error}); delete it and run `make repro` again"
+            f"{folder} cannot be asked ({error}); delete it and run `make repro` again"
         ) from error
 
 
-def _card(place: Path) -> dict[str, Any]:
-    """What is known about a model, {} where nothing is. Raises ModelError for a card that cannot be read."""
-    path = place / "card.json"
+def _read_card(folder: Path) -> dict[str, Any]:
+    """Read a model's card.json, {} where there is none. Raises ModelError for a card that cannot be read."""
+    path = folder / "card.json"
     try:
         card = artifacts.read_json(path) if path.exists() else {}
     except (OSError, ValueError) as error:
@@ -137,7 +164,14 @@ def _card(place: Path) -> dict[str, Any]:
 
 
 def _check_sizes(folder: Path) -> None:
-    """Refuse a config.json that describes more weights than there are, before room is made for them."""
+    """Check that config.json does not describe a larger model than the weight files hold, before memory is allocated.
+
+    Args:
+        folder: A Hugging Face folder.
+
+    Raises:
+        ValueError: For a size that is no whole number in range, or for more weights than the files have bytes.
+    """
     config = artifacts.read_json(folder / "config.json")
     names = (
         "hidden_size",
@@ -152,12 +186,11 @@ def _check_sizes(folder: Path) -> None:
             raise ValueError(
                 f"config.json: {name} must be a whole number from 1 to {_LARGEST}, not {str(value)[:60]}"
             )
-    width, inner, _, layers, words = (config[name] for name in names)
-    wanted, found = (
-        width * (words + layers * (width + 3 * inner)),
-        sum(f.stat().st_size for f in folder.glob("*.safetensors")),
-    )
-    if wanted > found:
+    # A lower bound of the number of weights: the embedding, the MLP and one matrix of attention in each layer.
+    width, mlp_width, _, num_layers, vocab_size = (config[name] for name in names)
+    num_weights = width * (vocab_size + num_layers * (width + 3 * mlp_width))
+    num_bytes = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    if num_weights > num_bytes:
         raise ValueError(
-            f"config.json describes at least {wanted:_} weights, its files have {found:_} bytes"
+            f"config.json describes at least {num_weights:_} weights, its files have {num_bytes:_} bytes"
         )

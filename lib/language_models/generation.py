@@ -211,10 +211,10 @@ class GenerationBatch:
 
     @torch.inference_mode()
     def step(self) -> list[Generation]:
-        """Give every sequence one more token.
+        """Sample one more token for every sequence, and run the model on it.
 
         Returns:
-            The generations that this step finished.
+            The sequences that this token finished.
         """
         if not len(self):
             return []
@@ -234,7 +234,7 @@ class GenerationBatch:
             strict=True,
         )
         for row, token, logprob, entropy, state in samples:
-            if row.generation.finish:
+            if row.generation.finish:  # only fills the batch, see `_remove_finished`
                 continue
             row.append(token, logprob, entropy, state)
             if row.check_finished(self.end_token):
@@ -256,7 +256,15 @@ class GenerationBatch:
     def _select_states(
         self, states: list[torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The states that tokens are drawn from, and those of the hidden layer, if one was asked for."""
+        """Select the hidden states that are needed further.
+
+        Args:
+            states: (rows, d) for the last layer, or for every layer.
+
+        Returns:
+            (last, hidden): states of the last layer, from which tokens are sampled, and of `hidden_layer`; None
+            without one.
+        """
         if self.hidden_layer is None:
             return states[-1], None
         index = self.hidden_layer if self._all_layers else -1
@@ -296,7 +304,9 @@ class GenerationBatch:
         return tokens, token_logp, entropies
 
     def _remove_finished(self) -> list[int]:
-        """Take finished rows out of the batch, but for those that fill it up to MIN_ROWS.
+        """Take finished rows out of the batch, except as many as it takes to keep MIN_ROWS rows.
+
+        With fewer rows BLAS uses another kernel, and a sequence would depend on how many others are generated with it.
 
         Returns:
             Indices of the rows that stay.

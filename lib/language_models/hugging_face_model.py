@@ -250,7 +250,14 @@ class HuggingFaceModel(ChatModel):
         return None
 
     def _start_sequence(self, job: _Job) -> int | None:
-        """Write the prompt and return its length; None if the request cannot be answered."""
+        """Render and tokenize the prompt of a request, and check that its reply fits into the context window.
+
+        Args:
+            job: A request that waits for its reply; gets `prompt`, `text` and `sequence`, or is answered by a failure.
+
+        Returns:
+            Number of tokens of the prompt; None if the request cannot be answered.
+        """
         request = job.request
         if request.response_format is not None:
             problem = f"{self.name} takes no response_format; ask for JSON in the prompt"
@@ -261,7 +268,8 @@ class HuggingFaceModel(ChatModel):
         if temperature is None:
             temperature = _DEFAULT_TEMPERATURE
 
-        # Without a limit of its own the reply may fill the window; a limit that does not fit is a failure.
+        # A default limit shrinks to the room in the window. A limit that the caller chose is never changed: if it does
+        # not fit, the call fails.
         room = self.window - len(prompt.ids)
         limit = (
             min(self.max_tokens, max(room, 1)) if request.max_tokens is None else request.max_tokens
@@ -293,7 +301,11 @@ class HuggingFaceModel(ChatModel):
         return len(prompt.ids)
 
     def _answer_batch(self, jobs: Sequence[_Job]) -> None:
-        """Draw the replies of a batch; each is delivered as soon as it is whole."""
+        """Generate the replies to a batch of requests.
+
+        Args:
+            jobs: Requests whose prompts are ready. Each gets its reply as soon as it is complete, or a failure.
+        """
         jobs = [job for job in jobs if not job.future.done()]
         if not jobs:
             return
@@ -313,7 +325,11 @@ class HuggingFaceModel(ChatModel):
                 self._fail(job, "server_error", _describe(error))
 
     def _take_token(self, job: _Job) -> None:
-        """Read a sequence's newest token."""
+        """Process the newest token of a sequence: stop strings, streaming, and delivery of a complete reply.
+
+        Args:
+            job: The request, with its sequence and the text so far.
+        """
         if job.future.done():  # nobody waits for it any more
             job.sequence.finish = "dropped"
             return
@@ -332,6 +348,7 @@ class HuggingFaceModel(ChatModel):
             job.deliver(reply)
 
     def _make_reply(self, job: _Job) -> Reply:
+        """Turn a finished sequence into a reply: text, tool calls, failure, tokens and cost."""
         job.text.finish()
         parsed = ParsedToolCalls(job.text.visible)
         tools = select_tools(job.request)
@@ -368,7 +385,7 @@ class HuggingFaceModel(ChatModel):
         job.deliver(reply)
 
     def _account(self, tokens_in: int, tokens_out: int, started: float) -> dict[str, Any]:
-        """Who replied, and what it cost."""
+        """Compute the fields of a reply that say which model gave it, and its tokens, cost (USD, kWh) and seconds."""
         return {
             "model": self.name,
             "backend": self.backend,
@@ -408,7 +425,15 @@ def _make_message(text: str, calls: Sequence[ToolCall], reasoning: str) -> dict[
 
 
 def _find_failure(job: _Job, parsed: ParsedToolCalls) -> Failure | None:
-    """Why a whole reply cannot be used; None if it can."""
+    """Find out why a complete reply cannot be used.
+
+    Args:
+        job: The request, with its finished sequence.
+        parsed: Text and tool calls of the reply.
+
+    Returns:
+        The failure: truncated, malformed or empty; None for a usable reply.
+    """
     if job.sequence.finish == "length":
         num_reasoning = job.text.num_reasoning_tokens
         return Failure(

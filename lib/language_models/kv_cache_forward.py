@@ -59,11 +59,11 @@ class KVCache:
 
     @property
     def num_columns(self) -> int:
-        """Columns that there is room for."""
+        """Number of token positions that the cache has room for."""
         return self.keys[0].shape[2]
 
     def reserve(self, num_columns: int) -> None:
-        """Make room for so many columns in all; the new ones are zeros."""
+        """Make room for `num_columns` token positions per row in all; new ones are zeros."""
         missing = num_columns - self.num_columns
         if missing > 0:
             below_last_column = (0, 0, 0, missing)
@@ -71,13 +71,21 @@ class KVCache:
             self.values = [pad(values, below_last_column) for values in self.values]
 
     def select_rows(self, rows: torch.Tensor) -> None:
-        """Keep only these rows, in this order."""
+        """Keep only these sequences, in this order.
+
+        Args:
+            rows: (n,), row numbers.
+        """
         self.keys = [keys[rows] for keys in self.keys]
         self.values = [values[rows] for values in self.values]
         self.lengths = self.lengths[rows]
 
     def append_rows(self, other: KVCache) -> None:
-        """Put the rows of another cache below these."""
+        """Append the sequences of another cache of the same model.
+
+        Args:
+            other: Its room for tokens may differ; both caches grow to the larger one.
+        """
         self.reserve(other.num_columns)
         other.reserve(self.num_columns)
         keys_by_layer = zip(self.keys, other.keys, strict=True)
@@ -140,14 +148,14 @@ class Forward:
         self.sin[:, : self.head_size // 2] *= -1  # the sign of "rotate half" in the table
 
     def make_cache(self, num_rows: int, num_columns: int) -> KVCache:
-        """An empty cache.
+        """Create an empty key-value cache.
 
         Args:
-            num_rows: Sequences.
-            num_columns: Tokens of the longest sequence.
+            num_rows: Number of sequences.
+            num_columns: Number of tokens of the longest sequence.
 
         Returns:
-            The cache, with columns rounded up to COLUMN_STEP.
+            The cache, with room for num_columns tokens, rounded up to a multiple of COLUMN_STEP.
         """
         num_columns = _round_up(num_columns, COLUMN_STEP)
         shape = (num_rows, self.num_heads, num_columns, self.head_size)
@@ -162,18 +170,20 @@ class Forward:
         """Read whole prompts into an empty cache.
 
         Args:
-            prompts: Tokens, of any lengths; MIN_ROWS prompts or more.
-            cache: Is filled, a row for every prompt.
+            prompts: Token ids, of any lengths; B >= MIN_ROWS prompts.
+            cache: An empty cache with a row for every prompt; keys and values are written into it.
             all_layers: Whether to return the states of every layer.
 
         Returns:
-            The hidden states at each prompt's last token, (B, d) each: of the last layer, or as `__call__` of all.
+            Hidden states at each prompt's last token: one tensor (B, d) of the last layer after the final norm. With
+            `all_layers` num_layers + 1 tensors (B, d): the embedding, and the output of each layer.
         """
-        # Blocks have a fixed width, so that a row meets the same shapes whatever its neighbours' lengths are.
+        # Prompts are padded on the right and read in blocks of a fixed width. So a row is computed with the same
+        # shapes, and gets the same bits, however long the other prompts are.
         lengths = torch.tensor([len(prompt) for prompt in prompts])  # (B,)
         width = _round_up(int(lengths.max()), PROMPT_BLOCK)
-        filled = [[*prompt, *[0] * (width - len(prompt))] for prompt in prompts]
-        ids = torch.tensor(filled)  # (B, width)
+        padded = [[*prompt, *[0] * (width - len(prompt))] for prompt in prompts]
+        ids = torch.tensor(padded)  # (B, width)
 
         last_states: list[torch.Tensor] = []
         for begin in range(0, width, PROMPT_BLOCK):
@@ -192,25 +202,27 @@ class Forward:
                 for new, old in zip(block_states, last_states, strict=True)
             ]
 
-        # The blocks counted the filling as tokens; what stands behind a prompt's end is overwritten later.
+        # The blocks counted the padding as tokens; keys and values behind a prompt's end are overwritten later.
         cache.lengths = lengths
         return last_states
 
     def compute_last_states(
         self, prompts: Sequence[Sequence[int]], all_layers: bool = False
     ) -> list[torch.Tensor]:
-        """The hidden states at each prompt's last token, without a cache that outlives the call.
+        """Compute the hidden states at each prompt's last token, for example as input of a probe.
 
         Args:
-            prompts: Tokens, of any lengths; any number of prompts.
+            prompts: Token ids, of any lengths; B >= 1 prompts.
             all_layers: Whether to return the states of every layer.
 
         Returns:
-            As `prefill`.
+            One tensor (B, d) of the last layer after the final norm. With `all_layers` num_layers + 1 tensors (B, d):
+            the embedding, and the output of each layer.
         """
-        # Copies of the first prompt fill the batch up to MIN_ROWS.
-        filling = [prompts[0]] * (MIN_ROWS - len(prompts))
-        rows = [*prompts, *filling]
+        # A small batch is filled with copies of the first prompt up to MIN_ROWS: with fewer rows BLAS uses another
+        # kernel, and a prompt's states would depend on how many others are computed with it.
+        padding = [prompts[0]] * (MIN_ROWS - len(prompts))
+        rows = [*prompts, *padding]
         longest = max(map(len, prompts))
         cache = self.make_cache(len(rows), longest)
         states = self.prefill(rows, cache, all_layers)
@@ -219,11 +231,11 @@ class Forward:
     def __call__(
         self, ids: torch.Tensor, cache: KVCache, all_layers: bool = False
     ) -> list[torch.Tensor]:
-        """Read each row's next tokens, and write their keys and values into the cache.
+        """Run the model over the next T tokens of each row, and write their keys and values into the cache.
 
         Args:
-            ids: (B, T) with B >= MIN_ROWS.
-            cache: Of the tokens before.
+            ids: (B, T), token ids, with B >= MIN_ROWS.
+            cache: Keys and values of the tokens before.
             all_layers: Whether to return the states of every layer.
 
         Returns:
@@ -239,7 +251,7 @@ class Forward:
         cache.reserve(num_columns)
         write_at = (torch.arange(rows)[:, None], slice(None), positions)
 
-        # Filling may stand past the window; nothing reads it, so any angle will do.
+        # Padding may stand past the window; nothing reads it, so any angle will do.
         rope_positions = positions.clamp(max=self.window - 1)
         cos = self.cos[rope_positions]  # (B, T, head_size)
         sin = self.sin[rope_positions]
@@ -281,13 +293,13 @@ class Forward:
         return [*states[:-1], last_states] if all_layers else [last_states]
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Scores of the next token.
+        """Compute the logits of the next token.
 
         Args:
-            hidden: (B, d), normed hidden states.
+            hidden: (B, d), hidden states after the final norm.
 
         Returns:
-            (B, V).
+            (B, V), logits.
         """
         return linear(hidden, self.head)
 
@@ -301,7 +313,16 @@ class Forward:
 
 
 def _fuse_layer(weights: dict[str, torch.Tensor], prefix: str, query_scale: float) -> _Layer:
-    """The weights of one layer with projections of the same input below each other."""
+    """Collect the weights of one layer, with the matrices that multiply the same input stacked into one.
+
+    Args:
+        weights: Tensors by their name in the model. The query projection is scaled in place.
+        prefix: Of the layer's names, for example "model.layers.0.".
+        query_scale: 1 / sqrt(head_size), the scale of attention scores.
+
+    Returns:
+        The layer's weights: query, key and value as one matrix (3 d, d), gate and up as one (2 f, d).
+    """
 
     def fuse(*names: str) -> torch.Tensor:
         return torch.cat([weights[f"{prefix}{name}.weight"] for name in names])

@@ -130,6 +130,17 @@ def _parse_hermes(text: str) -> ParsedToolCalls:
 
 
 def _parse_mistral(text: str) -> ParsedToolCalls:
+    """Parse tool calls in Mistral's two formats: [TOOL_CALLS][{"name": ...}, ...] and [TOOL_CALLS]name{...}.
+
+    Args:
+        text: A reply with at least one opening marker.
+
+    Returns:
+        The calls, and the text around them.
+
+    Raises:
+        ValueError: For a call that cannot be read.
+    """
     calls = []
     start = text.find(MISTRAL_OPEN)
     outside = [text[:start]]
@@ -154,6 +165,18 @@ def _parse_mistral(text: str) -> ParsedToolCalls:
 
 
 def _parse_llama(text: str, tool_names: Collection[str]) -> ParsedToolCalls:
+    """Parse tool calls in the format of Llama: a reply that is nothing but JSON objects, with or without a marker.
+
+    Args:
+        text: A reply.
+        tool_names: Names of the tools on offer. Without the marker, JSON that names none of them is an ordinary answer.
+
+    Returns:
+        The calls; or the text as it is, where it is an ordinary answer.
+
+    Raises:
+        ValueError: For a call behind the marker that cannot be read.
+    """
     is_marked = text.lstrip().startswith(LLAMA_OPEN)
     body = text.strip().removeprefix(LLAMA_OPEN).strip()
     if not body.startswith("{"):

@@ -130,7 +130,14 @@ class Endpoint(ChatModel):
         return reply
 
     def build_body(self, request: ChatRequest) -> dict[str, Any]:
-        """The request as the server gets it: what is not set stays out, and so does what the server refuses."""
+        """Build the JSON body of a chat completion request.
+
+        Args:
+            request: Messages, tools and sampling parameters.
+
+        Returns:
+            The body, without parameters that are not set and without those that the settings omit for this server.
+        """
         settings = self.settings
         temperature = settings.temperature if request.temperature is None else request.temperature
         body = {
@@ -155,9 +162,16 @@ class Endpoint(ChatModel):
         return _replace_half_characters(body | settings.extra_body)
 
     def compute_key(self, body: Mapping[str, Any], sample: int) -> str:
-        """The sha256 of all that decides a reply: address, model, conversation, sampling, and the sample's index.
+        """Compute the key under which a reply is recorded: SHA-256 of address, request body and sample index.
 
-        Keys, headers, timeouts and prices do not enter; neither does the name of max_tokens.
+        API keys, headers, timeouts and prices do not enter, because they change no reply.
+
+        Args:
+            body: The request as it is sent.
+            sample: Index of the sample, for several replies to one request.
+
+        Returns:
+            The hash in hexadecimal digits.
         """
         settings = self.settings
         described = {
@@ -166,6 +180,7 @@ class Endpoint(ChatModel):
             "sample": sample,
             "body": _normalize_numbers(body),
         }
+        # Servers differ in the name of this parameter only.
         if "max_completion_tokens" in described["body"]:
             described["body"]["max_tokens"] = described["body"].pop("max_completion_tokens")
         return artifacts.sha256_json(described)
@@ -186,11 +201,20 @@ class Endpoint(ChatModel):
     # One call ------------------------------------------------------------------------------------
 
     async def _ask(self, request: ChatRequest, body: dict[str, Any], key: str) -> Reply:
-        """Ask until a reply comes, a failure stays, or the attempts are used up; keep the reply."""
+        """Call the server, repeat after temporary failures, and record the reply.
+
+        Args:
+            request: As the caller asks.
+            body: The request as it is sent.
+            key: Under which the reply is recorded.
+
+        Returns:
+            The reply, with a `failure` where all attempts failed.
+        """
         asked_once_more = False
         delay = FIRST_WAIT
         for attempts_left in reversed(range(self.settings.retries + 1)):
-            reply, raw, server_wait = await self._attempt(request, body)
+            reply, completion, server_wait = await self._attempt(request, body)
             kind = reply.failure.kind if reply.failure else ""
             if kind in _ASK_ONCE_MORE and not asked_once_more:
                 asked_once_more = True
@@ -202,12 +226,12 @@ class Endpoint(ChatModel):
             await wait(delay if server_wait is None else server_wait)
             delay *= 2
 
-        if raw is None or (reply.failure and reply.failure.of_infrastructure):
+        if completion is None or (reply.failure and reply.failure.of_infrastructure):
             return reply
         if self._recording is None:
             return reply
         shown_request = {"address": self.settings.base_url, "sample": request.sample, **body}
-        response = keep_reply_fields(raw) | {"seconds": reply.seconds}
+        response = keep_reply_fields(completion) | {"seconds": reply.seconds}
         entry = self._recording.put(key, shown_request, response, self._read_secret())
         if entry["response"] == response:
             return reply
@@ -216,48 +240,82 @@ class Endpoint(ChatModel):
     async def _attempt(
         self, request: ChatRequest, body: dict[str, Any]
     ) -> tuple[Reply, dict[str, Any] | None, float | None]:
-        """One paid attempt.
+        """Send a request once, and book its cost on the spending limit.
+
+        The most that the call can cost is reserved before it is sent, and replaced by its real cost afterwards. Where
+        that is unknown the reservation stays, so that the limit holds even if the call was billed.
+
+        Args:
+            request: As the caller asks.
+            body: The request as it is sent.
 
         Returns:
-            The reply; the completion that it was read from, if any; how long the server asks to wait, in seconds.
+            (reply, completion, server_wait): the reply; the server's JSON that it was read from, None where there is
+            none; seconds that the server asks to wait before the next attempt, None where it does not say.
         """
         reservation, reserved_usd = await self._reserve(request, body)
         self._calls_under_way += 1
         try:
             try:
-                reply, raw, server_wait, may_be_billed = await self._post(body)
+                reply, completion, server_wait, may_be_billed = await self._post(body)
             except ConfigurationError:
+                # The request was refused or never sent, so nothing was billed.
                 if self._limit is not None:
                     self._limit.settle(reservation, 0.0)
                 raise
-            if self._limit is not None and not may_be_billed:
-                self._limit.settle(reservation, 0.0)
-            elif self._limit is not None and raw is not None:
-                self._limit.settle(reservation, self._bound_cost(reply, body, raw, reserved_usd))
+            if self._limit is not None:
+                if not may_be_billed:
+                    self._limit.settle(reservation, 0.0)
+                elif completion is not None:
+                    cost_usd = self._bound_cost(reply, body, completion, reserved_usd)
+                    self._limit.settle(reservation, cost_usd)
+                # Otherwise no whole reply came: nobody knows its cost, and the whole reservation stays booked.
         finally:
+            # Calls that did not fit under the limit wait for this one to release its reservation.
             self._calls_under_way -= 1
             async with self._call_ended:
                 self._call_ended.notify_all()
+        # Some servers bill more tokens than max_tokens; later reservations take that into account.
         self._most_tokens_out = max(self._most_tokens_out, reply.tokens_out)
-        return reply, raw, server_wait
+        return reply, completion, server_wait
 
     def _bound_cost(
-        self, reply: Reply, body: Mapping[str, Any], raw: Mapping[str, Any], reserved_usd: float
+        self,
+        reply: Reply,
+        body: Mapping[str, Any],
+        completion: Mapping[str, Any],
+        reserved_usd: float,
     ) -> float:
-        """Dollars to book for a reply: as billed, or the most that it can have cost where the server did not count."""
+        """Compute the dollars to book for a reply, an upper bound where the server reported no token counts.
+
+        Args:
+            reply: The reply, with its cost by the token counts, reported or estimated.
+            body: The request as it was sent.
+            completion: The server's JSON.
+            reserved_usd: Dollars that were reserved for the call.
+
+        Returns:
+            Dollars: the cost by the server's counts, or the cost at one token per byte, at most the reservation.
+        """
         if reply.is_counted:
             return reply.cost_usd
-        bytes_in, bytes_out = count_bytes(json.dumps(body)), count_bytes(json.dumps(raw))
+        # No token is shorter than a byte.
+        bytes_in = count_bytes(json.dumps(body))
+        bytes_out = count_bytes(json.dumps(completion))
         most = bytes_in * self._pricing.price_in + bytes_out * self._pricing.price_out
         return max(reply.cost_usd, min(most, reserved_usd))
 
     async def _reserve(self, request: ChatRequest, body: dict[str, Any]) -> tuple[int, float]:
-        """Set aside what the call can cost at most: a token for each byte sent, max_tokens and hidden reasoning back.
+        """Reserve the most that a call can cost: a token for each byte sent, max_tokens and hidden reasoning back.
 
         Where it does not fit beside the calls under way, it waits for them: they usually cost less than reserved.
 
+        Args:
+            request: As the caller asks.
+            body: The request as it is sent.
+
         Returns:
-            The reservation, and its dollars.
+            (reservation, dollars): the id by which `SpendingLimit.settle` finds the reservation, and its amount.
 
         Raises:
             BudgetExceeded: Where it does not fit though no call is under way.
@@ -288,11 +346,17 @@ class Endpoint(ChatModel):
     async def _post(
         self, body: dict[str, Any]
     ) -> tuple[Reply, dict[str, Any] | None, float | None, bool]:
-        """Send a request.
+        """Send a request to the server, and turn whatever comes back into a reply.
+
+        Args:
+            body: The request as it is sent.
 
         Returns:
-            The reply; the completion it was read from, if any; the wait that the server asks for; whether the attempt
-            may have been billed.
+            (reply, completion, server_wait, may_be_billed): the reply, perhaps with a `failure`; the server's JSON,
+            None where it is no completion; seconds that the server asks to wait; whether the call may cost something.
+
+        Raises:
+            ConfigurationError: Where no further call can succeed, as for a wrong key.
         """
         started = time.monotonic()
         response: httpx2.Response | None = None
@@ -328,17 +392,24 @@ class Endpoint(ChatModel):
         call = self._describe_call(body)
         reply = parse_response(content, call, seconds=time.monotonic() - started)
         is_completion = bool(reply.message or reply.tokens_out)
-        raw = json.loads(content) if is_completion else None
+        completion = json.loads(content) if is_completion else None
         # A page or an error was not billed; a completion that breaks off may have been.
         breaks_off = reply.failure is not None and reply.failure.kind == "not_a_reply"
         may_be_billed = is_completion or (breaks_off and content.lstrip().startswith(b"{"))
-        return reply, raw, None, may_be_billed
+        return reply, completion, None, may_be_billed
 
     def _classify_status(self, response: httpx2.Response, body: Mapping[str, Any]) -> Failure:
-        """What an error of the server means for this call.
+        """Turn an error response into a failure of this one call, or end the run.
+
+        Args:
+            response: With a status of 300 or more.
+            body: The request as it was sent.
+
+        Returns:
+            The failure.
 
         Raises:
-            ConfigurationError: Where it means that no call can succeed.
+            ConfigurationError: Where no further call can succeed, as for a wrong key; the message names the remedy.
         """
         status = response.status_code
         words = hide_secret(response.text, self._read_secret())[:SHOWN]
@@ -363,7 +434,16 @@ class Endpoint(ChatModel):
         return Failure("bad_request", f"{status}: {words}")
 
     def _check_refused_parameter(self, status: int, words: str, body: Mapping[str, Any]) -> None:
-        """Raise with the remedy where the server refuses a parameter that it need not get."""
+        """Raise an error with the remedy where the server refuses a parameter that the settings can leave out.
+
+        Args:
+            status: HTTP status of the response.
+            words: The beginning of its text.
+            body: The request as it was sent.
+
+        Raises:
+            ConfigurationError: Where the response says that it does not support one of the request's parameters.
+        """
         if status not in (400, 422) or not _UNSUPPORTED.search(words):
             return
         if "max_completion_tokens" in words and "max_tokens" in body:
@@ -380,12 +460,13 @@ class Endpoint(ChatModel):
     # Parts of a call -----------------------------------------------------------------------------
 
     def _max_tokens(self, request: ChatRequest) -> int:
-        """Of the visible reply: what is asked for, and never more than the model may give."""
+        """The limit of tokens of the visible reply: what the request asks for, at most what the settings allow."""
         if request.max_tokens is None:
             return self.max_tokens
         return min(request.max_tokens, self.max_tokens)
 
     def _describe_call(self, body: Mapping[str, Any]) -> CallInfo:
+        """Collect what `parse_response` needs to know of a call: model, prices, size of the prompt, token limit."""
         prompt = json.dumps([body["messages"], body.get("tools", [])], ensure_ascii=False)
         max_tokens = body.get("max_tokens", body.get("max_completion_tokens"))
         return CallInfo(
@@ -398,7 +479,15 @@ class Endpoint(ChatModel):
         )
 
     def _replay(self, entry: Mapping[str, Any], body: Mapping[str, Any]) -> Reply:
-        """A recorded reply, at its price: a replayed run reports the same costs, and pays nothing."""
+        """Rebuild a reply from its recording.
+
+        Args:
+            entry: A recording with the server's "response".
+            body: The request as it would be sent.
+
+        Returns:
+            The reply at its original price: a replayed run reports the same costs, and pays nothing.
+        """
         response = dict(entry["response"])
         seconds = response.pop("seconds", 0.0)
         reply = parse_response(json.dumps(response).encode(), self._describe_call(body), seconds)
@@ -409,7 +498,14 @@ class Endpoint(ChatModel):
         return Reply("", self.name, self.backend, seconds=seconds, failure=failure)
 
     def _read_secret(self) -> str:
-        """The server's key, from the environment and from nowhere else; empty where none is needed."""
+        """Read the server's API key from the environment variable that the settings name.
+
+        Returns:
+            The key; "" where none is needed, as for a replay of recorded replies.
+
+        Raises:
+            ConfigurationError: Where the variable is not set or holds no valid key.
+        """
         variable = self.settings.api_key_env
         is_replay = self._recording is not None and self._recording.mode == "replay"
         if variable is None or is_replay:
@@ -429,6 +525,7 @@ class Endpoint(ChatModel):
         return secret
 
     def _open_client(self) -> openai.AsyncOpenAI:
+        """Return the HTTP client, created at the first call."""
         if self._client is None:
             timeout = self.settings.timeout
             # As many connections as calls: `concurrency` is the limit, waiting for a connection would be a timeout.

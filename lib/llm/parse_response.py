@@ -210,7 +210,18 @@ def _find_failure(
     unreadable_calls: int,
     finish_reason: str,
 ) -> Failure | None:
-    """Why a message cannot be used; None where it can."""
+    """Find out why a reply cannot be used.
+
+    Args:
+        message: The message of a chat completion.
+        text: Its text.
+        tool_calls: Its tool calls that could be read.
+        unreadable_calls: Number of its other tool calls.
+        finish_reason: Why the server stopped, such as "stop" or "length".
+
+    Returns:
+        The failure; None for a usable reply, with text or a tool call.
+    """
     if finish_reason == "error":
         return Failure("provider_error", "the provider failed in the middle of the reply")
     if message.get("refusal"):

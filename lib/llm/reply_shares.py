@@ -1,4 +1,4 @@
-"""Which share of a model's calls gave no answer, by method, and the mark that takes a method out of the verdicts.
+"""The fraction of a model's calls that gave no answer, by method, and the mark that excludes a method from tests.
 
     counts = count_replies(calls)     # a row for each method and model, with `too_many`
     rows = mark_rows(rows, counts)    # estimates of marked rows are untestable, see `lib.stats.verdict`
@@ -20,7 +20,7 @@ from lib.llm.failure_policy import ReplyCounts
 COUNTS = ("calls", "failed", "truncated", "unusable", "fallback")  # the fields of `ReplyCounts`
 METHOD_KEYS = ("method",)
 SEVERAL = "several"  # in place of a model's name, where several models decided a row
-EXPECTED_ERRORS = {  # by backend, why errors mark nothing
+EXPECTED_ERRORS = {  # backends whose errors exclude no method from the verdicts: why
     "scripted": "stand-in, errs on purpose",
     "lab": "lab model, errors are results",
     "policy": "no language model",
@@ -28,47 +28,51 @@ EXPECTED_ERRORS = {  # by backend, why errors mark nothing
 
 
 def count_replies(calls: pd.DataFrame, keys: Sequence[str] = METHOD_KEYS) -> pd.DataFrame:
-    """Adds up what became of the calls of each method's models.
+    """Sum the calls and failed calls of each method's models, and flag methods with too many failures.
 
     Args:
-        calls: The keys, `model`, `backend`, and as many of `COUNTS` as there are; absent ones are 0. A row may be a
-            call, a decision or an episode.
-        keys: Columns that tell methods apart, the same as in the rows that will be marked.
+        calls: Columns `keys`, "model", "backend", and any of `COUNTS` ("calls", "failed", "truncated", "unusable",
+            "fallback"; a missing column or value counts as 0). A row may stand for a call, a decision or an episode.
+        keys: Columns that identify a method.
 
     Returns:
-        A row for each combination of keys, model and backend that called a model, in the order of appearance: keys,
-        model, backend, `COUNTS`, share_without_answer (of the calls) and too_many (whether the method is marked).
+        A row for each (keys, model, backend) with at least one call, in the order of appearance. Columns: keys, model,
+        backend, `COUNTS`, share_without_answer (fraction of calls without a usable answer) and too_many (whether that
+        fraction is so high, above 5 %, that the method's results must not count as the model's).
     """
-    by = [*keys, "model", "backend"]
-    filled = calls.assign(**{name: calls.get(name, 0) for name in COUNTS})
-    filled = filled.fillna(dict.fromkeys(COUNTS, 0)).astype(dict.fromkeys(COUNTS, int))
-    sums = filled.groupby(by, sort=False)[list(COUNTS)].sum().reset_index()
-    sums = sums[sums["calls"] > 0].reset_index(drop=True)
+    group_columns = [*keys, "model", "backend"]
+    complete_calls = calls.assign(**{name: calls.get(name, 0) for name in COUNTS})
+    complete_calls = complete_calls.fillna(dict.fromkeys(COUNTS, 0))
+    complete_calls = complete_calls.astype(dict.fromkeys(COUNTS, int))
+    totals = complete_calls.groupby(group_columns, sort=False)[list(COUNTS)].sum().reset_index()
+    totals = totals[totals["calls"] > 0].reset_index(drop=True)
 
-    reply_counts = to_reply_counts(sums)
-    is_markable = ~sums["backend"].isin(list(EXPECTED_ERRORS))
-    has_too_many = pd.Series([counts.too_many for counts in reply_counts], dtype=bool)
-    return sums.assign(
+    # Scripted stand-ins and small lab models fail by design: their failures are part of what is studied, so they
+    # never exclude a method.
+    reply_counts = to_reply_counts(totals)
+    errors_are_expected = totals["backend"].isin(list(EXPECTED_ERRORS))
+    is_above_limit = pd.Series([counts.too_many for counts in reply_counts], dtype=bool)
+    return totals.assign(
         share_without_answer=[counts.share_without_answer for counts in reply_counts],
-        too_many=has_too_many & is_markable,
+        too_many=is_above_limit & ~errors_are_expected,
     )
 
 
 def to_reply_counts(counts: pd.DataFrame) -> list[ReplyCounts]:
-    """The columns `COUNTS` of each row as an object."""
+    """Convert the columns `COUNTS` of each row into a `ReplyCounts`."""
     return [ReplyCounts(*map(int, row)) for row in counts[list(COUNTS)].itertuples(index=False)]
 
 
 def mark_rows(rows: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
-    """Marks the rows whose model gave too few answers.
+    """Mark the results of methods whose models failed too often, so that no hypothesis is tested on them.
 
     Args:
-        rows: Rows of the results table, with the keys of the counts.
-        counts: Of `count_replies`.
+        rows: Rows of the results table, with the columns that identify a method.
+        counts: Failed calls by method and model, from `count_replies`.
 
     Returns:
-        The rows with the column `UNUSABLE_SHARE`: the share of calls without an answer where a method is marked, and 0
-        elsewhere. Where nothing is marked the rows come back as they are.
+        The rows with one more column, `UNUSABLE_SHARE`: the fraction of calls without an answer for methods with too
+        many, 0 for the others. Where no method has too many, `rows` itself.
     """
     marked = counts[counts["too_many"]]
     if marked.empty:
@@ -80,15 +84,18 @@ def mark_rows(rows: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
 
 
 def list_keys(counts: pd.DataFrame) -> list[str]:
-    """The columns of counts that tell methods apart: those before `model`."""
+    """List the columns of a table from `count_replies` that identify a method: those before "model"."""
     return list(counts.columns[: counts.columns.get_loc("model")])
 
 
 def count_failure_kinds(kinds: Sequence[str]) -> dict[str, int]:
-    """Sorts the kinds of failed replies into `failed`, `truncated` and `unusable`.
+    """Count failed replies as "failed" (by server or network), "truncated" or "unusable" (refused, malformed, ...).
 
     Args:
-        kinds: Of `lib.llm.chat_model.Failure`, or what else was wrong with a reply.
+        kinds: For each failed reply the kind of its `Failure`, such as "timeout", or another word for what was wrong.
+
+    Returns:
+        The number of replies by these three words.
     """
     num_failed = sum(kind in INFRASTRUCTURE_FAILURES for kind in kinds)
     num_truncated = sum(kind == "truncated" for kind in kinds)
@@ -100,11 +107,11 @@ def count_failure_kinds(kinds: Sequence[str]) -> dict[str, int]:
 
 
 def pick_backend(backends: Sequence[str]) -> str:
-    """The backend of a row that several models decided: one whose errors count, if there is any."""
-    markable = [backend for backend in backends if backend not in EXPECTED_ERRORS]
-    return [*markable, *backends][0]
+    """Pick the backend to name for a decision of several models: the first whose errors count, else the first."""
+    with_counted_errors = [backend for backend in backends if backend not in EXPECTED_ERRORS]
+    return [*with_counted_errors, *backends][0]
 
 
 def describe_share(share: float) -> str:
-    """Why a row leaves the verdicts."""
+    """Say in words why no hypothesis is tested on a method's results."""
     return f"a model gave no usable reply in {share:.0%} of its calls"

@@ -111,12 +111,20 @@ class ReplyStore:
         return len(self._known)
 
     def _read(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """Look replies up in the SQLite file.
+
+        Args:
+            keys: Hashes of requests.
+
+        Returns:
+            Stored replies by key; keys without one are missing. Where the file cannot be read, what came before.
+        """
         replies: dict[bytes, bytes] = {}
         try:
             for start in range(0, len(keys), _KEYS_PER_QUERY):
                 batch = keys[start : start + _KEYS_PER_QUERY]
-                marks = ",".join("?" * len(batch))
-                query = f"SELECT key, reply FROM replies WHERE key IN ({marks})"
+                placeholders = ",".join("?" * len(batch))
+                query = f"SELECT key, reply FROM replies WHERE key IN ({placeholders})"
                 replies |= dict(self._connection.execute(query, batch))
         except sqlite3.Error as error:
             self._give_up(error)

@@ -55,6 +55,16 @@ def reword(item: Item, surface_form: str) -> Item:
 
 
 def _make_item(digits: Sequence[int], signs: Sequence[str], surface_form: str) -> Item:
+    """Make the item of a chain of operations, worked from left to right modulo 10.
+
+    Args:
+        digits: The first number and the operand of each operation, for example [3, 4, 2].
+        signs: The operations, "+", "-" or "*", one less than digits.
+        surface_form: "plain" for "3 + 4 * 2 = ?", "words" for a dial that is turned.
+
+    Returns:
+        The item, with one step for each operation as its worked solution.
+    """
     operations = list(zip(signs, digits[1:], strict=True))
 
     # Work the chain out.

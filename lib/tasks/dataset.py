@@ -186,7 +186,22 @@ def _load_all(
     limit: int | None,
     seed: int,
 ) -> Dataset:
-    """The whole of a source, whichever kind it is."""
+    """Load a data set from a source, after finding out what kind of source it is.
+
+    Args:
+        source: A task family ("chain"), "reasoning_gym:TASK", a preset with its files ("gpqa:PATH"), or the path of a
+            file or folder.
+        columns: The user's names for columns of a file, by their meaning; None for those not given.
+        split: Name of the split; None for the source's default.
+        limit: Number of items, for families, which can draw any number.
+        seed: Seed of items that are drawn.
+
+    Returns:
+        The data set, for files with all items.
+
+    Raises:
+        TaskError: For a source that is nothing of these; the message lists what there is.
+    """
     from lib.tasks import FAMILIES
     from lib.tasks.presets import PRESETS
     from lib.tasks.presets.programs_and_translation import find_humaneval_file

@@ -68,10 +68,18 @@ def solve_by_hand(a: int, sign: str, b: int) -> tuple[str, str]:
 
 
 def _add_by_digits(a: int, b: int) -> str:
-    """Hundreds, tens and ones by themselves, then together."""
+    """Write an addition by place value: "20 + 30 = 50 ; 4 + 5 = 9 ; 50 + 9 = 59".
+
+    Args:
+        a: A number of up to three digits.
+        b: Another one.
+
+    Returns:
+        Sums of hundreds, tens and ones, and their total, separated by " ; ".
+    """
     steps = []
     sums = []
-    # Only digits that one of the two numbers has.
+    # Hundreds only where one of the numbers has hundreds.
     for unit in (100, 10, 1):
         if max(a, b) >= unit:
             a_share = a // unit % 10 * unit
@@ -83,7 +91,7 @@ def _add_by_digits(a: int, b: int) -> str:
 
 
 def _multiply_by_digits(a: int, b: int) -> str:
-    """By the tens of b, by its ones, then together."""
+    """Write a product by place value of the second factor: "7 * 20 = 140 ; 7 * 3 = 21 ; 140 + 21 = 161"."""
     tens = b // 10 * 10
     ones = b % 10
     steps = [

@@ -46,10 +46,11 @@ _WORDS = ("The", "the", "of", "is", "What", "Options", *RELATIONS, *LETTERS)
 
 @cache
 def build_records() -> dict[str, dict[str, str]]:
-    """The world. Nobody is their own friend; the PEOPLE of all families have their friends among themselves.
+    """Draw the records of the fictional world, the same in every run.
 
     Returns:
-        By relation and subject, for example records["home"]["Ana"] is a town.
+        Value by relation and subject: records["home"]["Ana"] is a town. Nobody is their own friend, and the friends of
+        PEOPLE (the names that all task families share) are among PEOPLE.
     """
     rng = seeds.world("tasks", "facts", "world")
     records = {}
@@ -63,7 +64,7 @@ def build_records() -> dict[str, dict[str, str]]:
 
 
 def _draw_friends(rng: np.random.Generator, people: tuple[str, ...]) -> dict[str, str]:
-    """Everybody's friend: the next in one random round, so that no chain of friends is short."""
+    """Draw a friend for each person: the next one in a random circle, so that no chain of friends closes early."""
     circle = [people[i] for i in rng.permutation(len(people))]
     return dict(zip(circle, circle[1:] + circle[:1], strict=True))
 
@@ -82,13 +83,13 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> I
 
     Args:
         rng: Random numbers.
-        difficulty: How many hops lead to the answer.
-        surface_form: "plain", or "choice" for four options.
+        difficulty: Number of hops, of records that lead to the answer.
+        surface_form: "plain", or "choice" for a question with four options, whose answer is a letter.
 
     Returns:
-        The item.
+        The item, with the hops as its worked solution.
     """
-    # Towns lead to few other facts: only a question of one hop begins at one.
+    # Only a question of one hop may begin at a town, because few relations lead on from there.
     start = str(rng.choice(NAMES + TOWNS if difficulty == 1 else NAMES))
 
     # Follow relations. In the question the last hop stands first: the home of the friend of Ana.
@@ -96,7 +97,7 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> I
     steps = []
     subject = start
     for hops_remaining in range(difficulty, 0, -1):
-        relation = str(rng.choice(_relations_onward(subject, hops_remaining)))
+        relation = str(rng.choice(_list_next_relations(subject, hops_remaining)))
         value = build_records()[relation][subject]
         steps.append(f"the {relation} of {subject} is {value}")
         relations.insert(0, relation)
@@ -121,21 +122,40 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> I
     )
 
 
-def _relations_onward(subject: str, hops: int) -> list[str]:
-    """Relations of a subject from whose value `hops` - 1 further hops can lead on."""
+def _list_next_relations(subject: str, hops_remaining: int) -> list[str]:
+    """List the relations that the next hop of a question can follow: "home", "friend" and others for Ana.
+
+    Args:
+        subject: The person or town that the hop starts at.
+        hops_remaining: Number of hops still to come, this one included.
+
+    Returns:
+        Names of relations that the subject has. Unless the hop is the last one, its value must be a person or a town:
+        jobs, pets and rivers have no relations to follow.
+    """
     subject_kind = next(kind for kind, values in VALUES.items() if subject in values)
-    onward = []
-    for relation, (about, value_kind, _) in RELATIONS.items():
-        leads_on = value_kind in ("person", "town")
-        if about == subject_kind and (hops == 1 or leads_on):
-            onward.append(relation)
-    return onward
+    is_last_hop = hops_remaining == 1
+    next_relations = []
+    for relation, (relation_subject_kind, value_kind, _) in RELATIONS.items():
+        value_has_relations = value_kind in ("person", "town")
+        if relation_subject_kind == subject_kind and (is_last_hop or value_has_relations):
+            next_relations.append(relation)
+    return next_relations
 
 
 def _draw_options(
     rng: np.random.Generator, answer: str, relation: str
 ) -> tuple[tuple[str, ...], str]:
-    """Four options of one kind in random order, and the letter of the answer among them."""
+    """Draw the options of a multiple-choice question.
+
+    Args:
+        rng: Random numbers.
+        answer: The right answer.
+        relation: The relation whose value is asked for; wrong options are other values of the same kind.
+
+    Returns:
+        (options, letter): four different words in random order, and the letter of the right one.
+    """
     _, value_kind, _ = RELATIONS[relation]
     wrong = [value for value in VALUES[value_kind] if value != answer]
     options = [answer]

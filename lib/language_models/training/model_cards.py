@@ -57,14 +57,14 @@ class TokenPrice:
 
 
 def compute_token_price(model: LlamaForCausalLM, settings: LabSettings) -> TokenPrice:
-    """Count the operations of a forward pass of 64 tokens, and price one token.
+    """Compute what one token of a model costs, from the floating-point operations of a forward pass of 64 tokens.
 
     Args:
-        model: A lab model.
-        settings: The declared price and clock.
+        model: A lab model, a small model trained in this repository.
+        settings: Dollars per 1e12 operations, operations per second and seconds per token, all declared, not measured.
 
     Returns:
-        The price of a token.
+        Operations, dollars and seconds per token.
     """
     # The counter does not see the operations of the fused attention kernel, so the plain one runs here.
     plain_attention = sdpa_kernel(SDPBackend.MATH)
@@ -78,19 +78,21 @@ def compute_token_price(model: LlamaForCausalLM, settings: LabSettings) -> Token
 
 
 def draw_test_items(settings: LabSettings, model: str) -> list[tasks.Item]:
-    """Draw the test items that a model is asked.
+    """Draw the test set of a lab model: items of every task family, wording and difficulty.
 
     Args:
-        settings: The lab models, and how many items each surface form and difficulty gets.
-        model: Name of the model; only one that is taught decision situations is asked them.
+        settings: Training data of each lab model, the seed, and `test_items`, the number of items of each family,
+            surface form (wording, such as "plain" or "choice") and difficulty.
+        model: Name of the lab model.
 
     Returns:
-        Items of all families in all surface forms and difficulties, no prompt twice.
+        The items, no prompt twice. The family of decision situations is there only for a model trained on it.
     """
     taught_families = {component.family for component in settings.models[model].data_mixture}
     items_by_prompt: dict[str, tasks.Item] = {}
     for name, family in tasks.FAMILIES.items():
-        # Whether this family is there depends on imports; models that are not taught it stay what they are.
+        # This family registers itself in `tasks.FAMILIES` when its module is imported. Models that were not trained on
+        # it skip it, so that their test set does not depend on which modules happen to be imported.
         if name == decision_traces.FAMILY and name not in taught_families:
             continue
         for surface_form in family.surface_forms:
@@ -105,18 +107,19 @@ def draw_test_items(settings: LabSettings, model: str) -> list[tasks.Item]:
 def collect_answers(
     model: LlamaForCausalLM, name: str, settings: LabSettings, progress: Callable[[float], None]
 ) -> pd.DataFrame:
-    """Ask a model all its test items, greedily.
+    """Evaluate a model on its test set with greedy decoding.
 
     Args:
-        model: A lab model.
+        model: A lab model, a small model trained in this repository.
         name: Its name in the settings, the `method` of the rows.
-        settings: Of the lab.
+        settings: Declared prices, the seed, and the size of the test set.
         progress: progress(fraction of replies) is called after every step of generation.
 
     Returns:
-        Rows of results: the item is a prompt, the group its family, the style its surface form, the reward the
-        verifier's score. Further columns: difficulty, prompt, answer, reply, finish ("stop" or "length"), and
-        confidence, the probability that the model gives its own reply as a whole.
+        A row for each item, with the columns of a results table: item (the prompt), group (task family), style
+        (surface form), correct (0 or 1), reward (the verifier's score in [0, 1]), cost_usd and others. Further columns:
+        difficulty, prompt, answer (the reference), reply, finish ("stop" or "length"), and confidence, the probability
+        of the whole reply under the model.
     """
     items = draw_test_items(settings, name)
     price = compute_token_price(model, settings)
@@ -130,7 +133,7 @@ def collect_answers(
     rows = []
     for item, prompt, reply in zip(items, prompts, replies, strict=True):
         text = decode(reply.reply_ids)
-        # Tokens that are read cost as much as those that are written; only these take time by the clock.
+        # By declaration prompt tokens cost as much as reply tokens, but only reply tokens take time.
         num_tokens = len(prompt.ids) + len(reply.ids)
         rows.append(
             {
@@ -158,23 +161,32 @@ def collect_answers(
 
 
 def _make_result_rows(rows: Sequence[Mapping[str, Any]], seed: int, split: str) -> pd.DataFrame:
-    """A table with the columns that all replies of lab models share: one training each, one sample per item."""
+    """Make a results table of lab models, with the columns that are the same for all their replies.
+
+    Args:
+        rows: Values by column, a row for each reply.
+        seed: Seed of the trained models.
+        split: Split of the items, for example "test".
+
+    Returns:
+        The table; sample is 0 throughout, as greedy decoding gives one reply per item.
+    """
     return pd.DataFrame(rows).assign(role="expert", backend="lab", seed=seed, split=split, sample=0)
 
 
 def measure_model(
     job: sweep.Job, folder: Path, progress, model_folders: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Ask one model all its test items, and price its tokens.
+    """Evaluate one lab model on its test set, and compute the price of its tokens: the function of a sweep's job.
 
     Args:
-        job: As `make_measuring_job` makes it.
-        folder: Of the job; gets answers.parquet.
+        job: Job of `make_measuring_job`, whose settings name the model.
+        folder: The job's folder; answers.parquet is written into it.
         progress: progress(fraction of replies) is called as they come.
-        model_folders: Of trained models, by name.
+        model_folders: Folder of each trained model, by the model's name.
 
     Returns:
-        The fields of its TokenPrice, and parameters: how many it has.
+        "flops", "cost_usd" and "seconds" per token, and "parameters", the number of the model's parameters.
     """
     # One thread sums in one order, so numbers do not depend on the machine's load; jobs share the cores.
     torch.set_num_threads(1)

@@ -21,11 +21,11 @@ from lib.language_models.checkpoints import ModelError
 
 LAB = ROOT / "data/lab"
 REMEDY = "get the file back with `git checkout data/lab`, or train the lab models anew with `make lab-zoo SHIP=1`"
-_HELD = {"recipe": dict, "sha256": str, "attempt": int, "curve": list}
+_CARD_FIELDS = {"recipe": dict, "sha256": str, "attempt": int, "curve": list}
 
 
 def rounded(model: LlamaForCausalLM) -> LlamaForCausalLM:
-    """The model with weights that half precision can hold, as they would come back from a shipped file."""
+    """Round the weights of a model to half precision, in place, as they would come back from a shipped file."""
     with torch.no_grad():
         for weight in model.parameters():
             weight.copy_(weight.half().float())
@@ -40,48 +40,67 @@ def ship(
     curve: pd.DataFrame,
     root: str | Path = LAB,
 ) -> Path:
-    """Keep a trained model and its card under `root`; returns the place of the weights.
+    """Save a trained model in half precision, with a card that says how it was trained.
 
-    recipe: see `lib.language_models.training.build.make_recipe`; attempt: which training met the target; curve: step,
-    loss (nats per token), accuracy, one row per evaluation. Raises ValueError where half precision cannot hold a
-    weight.
+    Args:
+        model: The trained model.
+        name: Name of both files.
+        recipe: Settings, seed and code versions of the training, see `lib.language_models.training.build.make_recipe`.
+        attempt: Number of the training run that met the target.
+        curve: Columns step, loss (nats per token) and accuracy, one row per evaluation.
+        root: Folder for both files.
+
+    Returns:
+        The file of the weights.
+
+    Raises:
+        ValueError: Where half precision cannot hold a weight.
     """
-    weights = {key: held.detach().half().numpy() for key, held in model.named_parameters()}
-    broken = [key for key, held in weights.items() if not np.isfinite(held).all()]
-    if broken:
+    weights = {key: tensor.detach().half().numpy() for key, tensor in model.named_parameters()}
+    overflown = [key for key, array in weights.items() if not np.isfinite(array).all()]
+    if overflown:
         raise ValueError(
-            f"{name} cannot be shipped: {broken[0]} holds weights beyond half precision"
+            f"{name} cannot be shipped: {overflown[0]} holds weights beyond half precision"
         )
-    place = artifacts.write_tensors(Path(root) / f"{name}.safetensors", weights)
-    looks = [
-        [int(step), round(float(loss), 4), float(correct)] for step, loss, correct in _looks(curve)
+    path = artifacts.write_tensors(Path(root) / f"{name}.safetensors", weights)
+    curve_rows = [
+        [int(step), round(float(loss), 4), float(accuracy)]
+        for step, loss, accuracy in _list_curve_rows(curve)
     ]
-    held = {
+    card_fields = {
         "recipe": recipe,
-        "sha256": artifacts.sha256_file(place),
+        "sha256": artifacts.sha256_file(path),
         "attempt": attempt,
-        "curve": looks,
+        "curve": curve_rows,
     }
-    artifacts.write_json(place.with_suffix(".json"), held)
-    return place
+    artifacts.write_json(path.with_suffix(".json"), card_fields)
+    return path
 
 
 def card(name: str, root: str | Path = LAB) -> dict[str, Any] | None:
-    """What is known of a shipped model: recipe, sha256, attempt and curve; None where it is not shipped.
+    """Read the card of a shipped model, which says how it was trained.
 
-    Raises ModelError for a card that cannot be read.
+    Args:
+        name: Name of the model.
+        root: Folder of the shipped models.
+
+    Returns:
+        recipe, sha256 (of the weights), attempt and curve; None for a model that is not shipped.
+
+    Raises:
+        ModelError: For a card that cannot be read.
     """
-    place = Path(root) / f"{name}.json"
-    if not place.is_file():
+    path = Path(root) / f"{name}.json"
+    if not path.is_file():
         return None
     try:
-        held = artifacts.read_json(place)
+        card_fields = artifacts.read_json(path)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{place} is no card of a shipped model ({error}); {REMEDY}") from error
-    for key, kind in _HELD.items():
-        if not isinstance(held, dict) or type(held.get(key)) is not kind:
-            raise ModelError(f"{place} is no card of a shipped model: it has no {key}; {REMEDY}")
-    return held
+        raise ModelError(f"{path} is no card of a shipped model ({error}); {REMEDY}") from error
+    for key, kind in _CARD_FIELDS.items():
+        if not isinstance(card_fields, dict) or type(card_fields.get(key)) is not kind:
+            raise ModelError(f"{path} is no card of a shipped model: it has no {key}; {REMEDY}")
+    return card_fields
 
 
 def curve(held: dict[str, Any]) -> pd.DataFrame:
@@ -95,29 +114,42 @@ def curve(held: dict[str, Any]) -> pd.DataFrame:
 
 
 def unpack(name: str, settings: LabModelSettings, root: str | Path = LAB) -> LlamaForCausalLM:
-    """The shipped model, in single precision.
+    """Load a shipped model, in single precision.
 
-    Raises ModelError, by the name of the file, where it is missing, cut off, not the one that its card describes, or
-    of another size than `settings` say.
+    Args:
+        name: Name of the model.
+        settings: The size that it must have.
+        root: Folder of the shipped models.
+
+    Returns:
+        The model in evaluation mode.
+
+    Raises:
+        ModelError: Where the file is missing, cut off, not the one that its card describes, or of another size than
+            `settings` say; the message names the file.
     """
-    held, place = card(name, root), Path(root) / f"{name}.safetensors"
-    if held is None or not place.is_file():
-        raise ModelError(f"{place} or its card is missing; {REMEDY}")
-    if artifacts.sha256_file(place) != held["sha256"]:
+    card_fields = card(name, root)
+    path = Path(root) / f"{name}.safetensors"
+    if card_fields is None or not path.is_file():
+        raise ModelError(f"{path} or its card is missing; {REMEDY}")
+    if artifacts.sha256_file(path) != card_fields["sha256"]:
         raise ModelError(
-            f"{place} is cut off or foreign: its bytes are not those that {name}.json names; {REMEDY}"
+            f"{path} is cut off or foreign: its bytes are not those that {name}.json names; {REMEDY}"
         )
     try:
-        weights = artifacts.read_tensors(place)
+        weights = artifacts.read_tensors(path)
     except ValueError as error:
         raise ModelError(f"{error}; {REMEDY}") from error
+
+    # A new model of the required size gets the weights, if all shapes agree.
     model = checkpoints.fresh(settings, 0)
-    wanted = {key: tuple(held.shape) for key, held in model.named_parameters()}
-    found = {key: held.shape for key, held in weights.items()}
-    if found != wanted:
-        key = sorted(set(found.items()) ^ set(wanted.items()))[0][0]
+    model_shapes = {key: tuple(tensor.shape) for key, tensor in model.named_parameters()}
+    file_shapes = {key: array.shape for key, array in weights.items()}
+    if file_shapes != model_shapes:
+        key = sorted(set(file_shapes.items()) ^ set(model_shapes.items()))[0][0]
         raise ModelError(
-            f"{place} does not fit {name} in params.yaml: {key} is {found.get(key)}, not {wanted.get(key)}; {REMEDY}"
+            f"{path} does not fit {name} in params.yaml: {key} is {file_shapes.get(key)}, "
+            f"not {model_shapes.get(key)}; {REMEDY}"
         )
     with torch.no_grad():
         for key, weight in model.named_parameters():
@@ -127,8 +159,8 @@ def unpack(name: str, settings: LabModelSettings, root: str | Path = LAB) -> Lla
 
 def size(root: str | Path = LAB) -> int:
     """Bytes of all shipped weights."""
-    return sum(place.stat().st_size for place in Path(root).glob("*.safetensors"))
+    return sum(path.stat().st_size for path in Path(root).glob("*.safetensors"))
 
 
-def _looks(curve: pd.DataFrame) -> Sequence[Sequence[float]]:
+def _list_curve_rows(curve: pd.DataFrame) -> Sequence[Sequence[float]]:
     return curve[["step", "loss", "accuracy"]].to_numpy().tolist()

@@ -261,7 +261,16 @@ def _read_percentage(text: str, words_before: str) -> float:
 
 
 def _collect_evidence(name: str, view: PromptView, strength: Strength) -> list[Evidence]:
-    """Everything that is known of a policy, the strongest kind first."""
+    """Collect from the prompt what speaks for a policy: estimates of its reward, the most reliable kind first.
+
+    Args:
+        name: Name of the policy.
+        view: What the scripted model reads in the prompt: trial results, policy cards, recent steps and a summary.
+        strength: Which of these kinds the scripted model makes use of.
+
+    Returns:
+        Estimates of the scalarized reward, each with a weight and its source in words.
+    """
     evidence = []
     for trial in view.results:
         if trial.name == name:
@@ -297,7 +306,7 @@ def _collect_evidence(name: str, view: PromptView, strength: Strength) -> list[E
 
 
 def _read_promise(card: VisibleCard | None, view: PromptView) -> dict[str, float] | None:
-    """Which rewards a card promises here; None where it says nothing of the kind.
+    """Read which rewards a policy's card (its description in the prompt) lets expect in the current state.
 
     They are the mean of its examples that match the state, else of all that speak of a state, else the rates in its
     text, else its normalised reward for what it was trained for.
@@ -330,7 +339,15 @@ def _read_promise(card: VisibleCard | None, view: PromptView) -> dict[str, float
 
 
 def _matches_state(snippet: str, state: Mapping[str, str]) -> bool | None:
-    """Whether an example of a card is like the state; None where it speaks of no state."""
+    """Whether the conditions of a card's example hold in the current state.
+
+    Args:
+        snippet: An example such as "mastery >= 0.5 + none failed -> goal 0.8".
+        state: The state in the prompt, value by name.
+
+    Returns:
+        Whether all conditions hold; None for an example without conditions on the state.
+    """
     matches = []
     for condition in snippet.split(" -> ")[0].split(" + "):
         bound = re.fullmatch(r"mastery (>=|<) ([\d.]+)", condition)
@@ -367,7 +384,15 @@ def _read_rates(card: VisibleCard, view: PromptView) -> dict[str, float]:
 
 
 def _nearby_bonus(name: str, view: PromptView) -> float:
-    """What speaks for a policy because what it was trained for (gold, or lava for no-lava) is in view."""
+    """Compute a bonus for a policy whose objective is in view: gold, or lava for the objective "no-lava".
+
+    Args:
+        name: Name of the policy.
+        view: The prompt, with the policies' cards and the objects in view.
+
+    Returns:
+        The bonus, larger for near objects and important objectives; 0 where nothing of the kind is in view.
+    """
     card = view.cards.get(name)
     in_view = view.state.get("in view", "")
     if card is None or not in_view:
@@ -386,7 +411,15 @@ def _nearby_bonus(name: str, view: PromptView) -> float:
 
 
 def _idle_penalty(name: str, view: PromptView) -> float:
-    """What speaks against a policy because the robot stood on one cell, without a reward, while it acted."""
+    """Compute a penalty for a policy that acted while the robot stayed on one cell without a reward.
+
+    Args:
+        name: Name of the policy.
+        view: The prompt, with the current position and the recent steps.
+
+    Returns:
+        IDLE_PENALTY times the fraction of recent steps that the policy acted; 0 where the robot moved or was rewarded.
+    """
     position = POSITION.search(view.state.get("position", ""))
     if position is None or len(view.recent) < 2:
         return 0.0

@@ -37,10 +37,11 @@ class Corpus:
     dropped: tuple[DropRecord, ...]
 
     def statistics(self) -> pd.DataFrame:
-        """Count what there is.
+        """Count databases, tasks and dropped tasks of each domain.
 
         Returns:
-            One row per domain: its size, how many databases, records and tasks, and how many were dropped why.
+            One row per domain: numbers of tables, columns, functions, databases and records; tasks by difficulty; mean
+            number of golden calls (tool calls of the right solution) per task; dropped tasks by reason.
         """
         names = [source.domain.name for source in self.sources]
         names += [drop.domain for drop in self.dropped]
@@ -56,6 +57,16 @@ class Corpus:
     def _describe_domain(
         self, name: str, levels: Iterable[int], reasons: list[str]
     ) -> dict[str, object]:
+        """Count what the corpus holds of one domain.
+
+        Args:
+            name: Name of the domain.
+            levels: Difficulties to count tasks of.
+            reasons: Reasons to count dropped tasks by.
+
+        Returns:
+            Counts by column of `statistics`.
+        """
         sources = [source for source in self.sources if source.domain.name == name]
         tasks = [task for task in self.tasks if task.domain.name == name]
         drop_reasons = [drop.reason for drop in self.dropped if drop.domain == name]
@@ -84,7 +95,7 @@ class Corpus:
         """Write the corpus as one file, atomically; equal corpora are equal bytes.
 
         Args:
-            path: Where.
+            path: Name of the file.
 
         Returns:
             The path.
@@ -93,6 +104,7 @@ class Corpus:
         return artifacts.write_json(path, rows | {"sha256": artifacts.sha256_json(rows)})
 
     def _to_rows(self) -> _Rows:
+        """Convert the corpus into lists that JSON can hold: databases, tasks (dropped ones too) and drop records."""
         sources = [
             (source.id, source.domain.model_dump(mode="json"), source.subject, source.records)
             for source in self.sources
@@ -146,17 +158,28 @@ def load_corpus(path: str | Path) -> Corpus:
 
 
 def _from_rows(rows: _Rows) -> Corpus:
+    """Rebuild a corpus from the content of its file, and validate its databases.
+
+    Args:
+        rows: What `Corpus._to_rows` made.
+
+    Returns:
+        The corpus.
+
+    Raises:
+        ValueError: For a database that breaks the rules of its domain, or whose id does not fit its content.
+    """
     sources: dict[str, Source] = {}
     for source_id, domain, subject, records in rows["sources"]:
         source = Source(TaskDomain.model_validate(domain), records, subject)
         sources[source_id] = source
-        # The hash of the file is no secret: a content that nobody could have written is refused too.
+        # The file's hash does not protect against edits, as anybody can compute it anew; so records are checked, too.
         problems = find_problems(source.domain, source.records)
         if problems or source.id != source_id:
             reason = "; ".join(problems) or "its name is not its own"
             raise ValueError(f"database {source_id}: {reason}")
 
-    # Tasks that were dropped stand in the file too: what was dropped refers to them.
+    # The file also holds tasks that were dropped, because drop records refer to them.
     tasks: dict[str, Task] = {}
     fit_tasks = []
     for row in rows["tasks"]:

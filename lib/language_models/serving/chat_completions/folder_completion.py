@@ -124,6 +124,15 @@ class FolderCompletionModel(CompletionModel):
     def _make_chat_request(
         self, request: CompletionRequest, json_reader: JsonReplyReader | None
     ) -> ChatRequest:
+        """Translate a request of OpenAI's API into a request for the model, still without a limit of tokens.
+
+        Args:
+            request: The client's request.
+            json_reader: Adds the required JSON format to the messages; None for free text.
+
+        Returns:
+            The request for the model.
+        """
         messages = [message.model_dump(exclude_none=True) for message in request.messages]
         for message in messages:
             message.setdefault("content", "")
@@ -166,7 +175,20 @@ class FolderCompletionModel(CompletionModel):
         chat_request: ChatRequest,
         call_format: CallFormat | None,
     ) -> ChatRequest:
-        """The request with its limit of tokens, once the tokens of the prompt are counted."""
+        """Set the limit of reply tokens, after counting the tokens of the prompt.
+
+        Args:
+            request: The client's request.
+            chat_request: The same for the model, without a limit.
+            call_format: How the model writes a tool call, where the request forces one; else None.
+
+        Returns:
+            The request for the model with `max_tokens`.
+
+        Raises:
+            RequestRefused: For a prompt that cannot be rendered, or a limit that does not fit the context window or
+                has no room for the beginning of a forced call.
+        """
         try:
             prompt_tokens = self.model.count_prompt_tokens(chat_request)
         except PromptError as error:
