@@ -86,11 +86,14 @@ def unpack_weights(path: Path, folder: Path = FOLDER) -> Path:
 
 
 def measure_card(model: HuggingFaceModel, settings: LabSettings) -> dict[str, Any]:
-    """Measure what a model is, on the scale of the lab models' cards.
+    """Count a model's parameters and operations, derive its price from them, and time it.
+
+    The price is on the scale of the small models that are trained here: counted operations at a declared price and
+    time per operation, so that a model costs the same on every machine.
 
     Args:
-        model: Any.
-        settings: Declare the price and the time of an operation.
+        model: A causal language model in a Hugging Face folder.
+        settings: The declared price (dollars) and time (seconds) of an operation.
 
     Returns:
         Parameters, operations and price per token, the declared speed, and the speed by this machine's wall clock,

@@ -129,15 +129,21 @@ QUANTITY = re.compile(r"(mastery|failed questions open|gold left) (\d+(?:\.\d+)?
 
 
 def read_prompt(text: str) -> PromptView:
-    """Read what a prompt shows.
+    """Find in an orchestrator's prompt everything that a scripted model decides by.
+
+    The prompt is Markdown that `lib.orchestration.prompt_components` writes: policies with their cards, the state,
+    earlier steps with rewards, results of trying policies on copies of the environment, and what is asked. A small
+    scripted model sees only the end of it, so anything may be missing.
 
     Args:
         text: The prompt, or the end of it.
 
     Returns:
-        All that can be seen.
+        The fields as numbers and names; what is missing is empty or None. `at_once` is how many policies a reply may
+        try on copies: 0 where nothing may be tried (KO), 1 where tools are called one by one (TO), NO_LIMIT where
+        several rollouts are asked for together (RO); `limit` is how many may be tried in all.
     """
-    # What policies did.
+    # Each trial is one line of the prompt: a policy, its rewards, what changed in the environment.
     results = tuple(
         Trial(name, read_rewards(rewards), change, int(steps or 1), float(copies or 1))
         for name, steps, rewards, change, copies in _RESULT.findall(text)
@@ -165,7 +171,7 @@ def read_prompt(text: str) -> PromptView:
         trials = (*results, *recent, *summary)
         names = tuple(dict.fromkeys([*cards, *(trial.name for trial in trials)]))
 
-    # What may be done.
+    # Which of the three orchestrators asks shows in the headings.
     if "# Simulated rollouts" in text:
         at_once = NO_LIMIT
     else:

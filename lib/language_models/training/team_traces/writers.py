@@ -417,7 +417,17 @@ def _write_verifier_trace(item: Item, moves: list[Move], rng: np.random.Generato
 
 
 def _write_corrector_trace(item: Item, moves: list[Move], rng: np.random.Generator) -> Trace:
-    """Write a conversation in which a reasoner sees a draft and a verifier's check, and solves the question anew."""
+    """Write a conversation in which a reasoner sees a draft and a verifier's check, and solves the question anew.
+
+    Args:
+        item: The question, with its right answer.
+        moves: The steps of its solution in order: tool calls, or lines of reasoning.
+        rng: Draws a right or wrong draft, the check that fits it, and the style (with or without written reasoning,
+            and the hint in the system message that asks for it).
+
+    Returns:
+        (messages, tools): the conversation up to the right answer, and the names of the tools on offer.
+    """
     draft, check = _draw_checked_draft(item, moves, rng)
     brief, hints = _draw_style(rng)
     return _write_solver_trace(
