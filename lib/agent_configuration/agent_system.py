@@ -18,7 +18,7 @@ from lib.agent_configuration.questions import kind_of, solved
 from lib.agent_configuration.rewards import Weights, reward
 from lib.agent_configuration.workflows import PROGRAMS
 from lib.experiment import seeds
-from lib.llm.chat_model import INFRASTRUCTURE_FAILURES
+from lib.llm.chat_model import Failure
 from lib.llm.errors import InfrastructureError
 from lib.llm.event_loop import EventLoopThread
 from lib.tasks import Item
@@ -107,9 +107,7 @@ class System:
         team = Team(self.model, self.tools, configuration, told, self.tiers, key)
         last = await PROGRAMS[configuration.workflow](team, job.item.prompt)
         spent = team.spent
-        lost = [kind for kind in spent.failures if kind in INFRASTRUCTURE_FAILURES]
-        # A provider's filter stops the same question every time; the agents have then no answer.
-        lost = [kind for kind in lost if kind != "moderation"]
+        lost = [kind for kind in spent.failures if Failure(kind).may_succeed_later]
         if lost:
             raise InfrastructureError(
                 f"{self.model.name}: {lost[0]} at the question {job.item.prompt[:60]!r}; the answer would be scored as "

@@ -22,7 +22,7 @@ from lib.agent_configuration.action_space import (
 )
 from lib.agent_configuration.search import BASE
 from lib.llm.chat_model import ChatModel, ChatRequest
-from lib.llm.errors import InfrastructureError
+from lib.llm.failure_policy import require_reply
 from lib.llm.json_replies import InvalidReply, read_object
 from lib.tasks import Item
 
@@ -126,14 +126,7 @@ async def choose(
     ]
     configurations, is_fallback = [], []
     for reply in await model.reply_to_all(requests):
-        failure = reply.failure
-        # A provider's filter stops the same question every time: the fallback stands in for it.
-        stops_run = failure is not None and failure.of_infrastructure
-        if stops_run and failure.kind != "moderation":
-            raise InfrastructureError(
-                f"{model.name}: a choice could not be asked for ({failure.kind}: {failure.detail}); "
-                "run again, replies that came are kept"
-            )
+        require_reply(reply, "a choice")
         configuration = BASE
         if reply.failure is None:
             try:

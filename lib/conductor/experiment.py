@@ -52,6 +52,7 @@ from lib.language_models.local_models import open_local
 from lib.language_models.training.model_folders import ensure_models
 from lib.language_models.training.training_data import write_question
 from lib.llm import scripted
+from lib.llm.failure_policy import FailureWatch
 from lib.llm.open_models import export_recording, open_models
 from lib.rl import losses
 from lib.tasks import Item
@@ -353,11 +354,17 @@ def judged(params: Params, components: pd.DataFrame, variant: str, rival: str) -
         points, against, votes = ask(ours), ask(theirs), ask(ours, theirs)
     finally:
         export_recording(params.llm, NAME, CASSETTES)
+    # A lost verdict says nothing of the reply: the item leaves the comparison, for both variants.
+    is_judged = np.array([None not in pair for pair in zip(points, against, strict=True)])
+    if not is_judged.all():
+        sweep.print_to_terminal(
+            f"{judge_name}: {(~is_judged).sum()} of {len(both)} items have no verdict"
+        )
     won = np.array([0.5 if vote is None else float(vote) for vote in votes])
     seen = both[["seed", "group", "item"]]
     sides = ((variant, points, won), (rival, against, 1 - won))
     told = [
-        seen.assign(method=name, points=[float(p is True) for p in good], votes=v)
+        seen.assign(method=name, points=[float(p is True) for p in good], votes=v)[is_judged]
         for name, good, v in sides
     ]
     return pd.concat(told, ignore_index=True)
@@ -532,6 +539,7 @@ class PolicyRun:
             context.cassettes,
             share,
             open_local(context.models),
+            watches={judge_name: FailureWatch(judge_name)},  # it is opened anew for every batch
         )
         return JudgeReward(open_judge, judge_name, self.settings.rewards.think, self.seed)
 

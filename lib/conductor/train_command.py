@@ -44,10 +44,12 @@ from lib.experiment import artifacts
 from lib.language_models.local_models import open_local
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import LLMError
-from lib.llm.open_models import open_models
+from lib.llm.failure_policy import FailureWatch
+from lib.llm.open_models import export_recording, open_models
 from lib.llm.token_counts import count_bytes, estimate_tokens
 from lib.tasks.item import answers_match, extract_answer
 
+RECORDING = "conductor"  # name of the judge's recording and spending limit under --out
 SHORTEST = 5  # tokens; replies that are shorter on average mean that the model is not asked as it should be
 KNOWN = {
     variant.name: variant
@@ -166,7 +168,11 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         question_tokens = estimate_tokens(sum(num_bytes) // len(num_bytes))
         costs = announce_grades(all_of.llm, settings, options.judge, len(dataset), question_tokens)
         print(costs or "no endpoint is asked; nothing is paid")
-    trainer.resume()
+    try:
+        trainer.resume()
+    finally:
+        if trainer.accelerator.is_main_process:
+            export_recording(all_of.llm, RECORDING, out)
     trainer.save_model(str(out / "policy"))
     if trainer.accelerator.is_main_process:
         artifacts.write_parquet(out / "rollouts.parquet", trainer.rollouts)
@@ -223,7 +229,14 @@ def _judge(
             f"--judge {options.judge}: llm.models in params.yaml has {sorted(all_of.llm.models)}"
         )
     open_judge = partial(
-        open_models, all_of.llm, [options.judge], "conductor", out, out, open_local=open_local()
+        open_models,
+        all_of.llm,
+        [options.judge],
+        RECORDING,
+        out,
+        out,
+        open_local=open_local(),
+        watches={options.judge: FailureWatch(options.judge)},  # it is opened anew for every batch
     )
     return JudgeReward(open_judge, options.judge, settings.rewards.think, options.seed)
 

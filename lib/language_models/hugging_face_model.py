@@ -42,7 +42,6 @@ from lib.language_models.tool_call_formats import ParsedToolCalls, parse_tool_ca
 from lib.llm.chat_model import ChatModel, ChatRequest, Failure, Reply, ToolCall
 
 KWH_PER_TOKEN = 1.4e-6  # as params.yaml assumes of every model
-_DEFAULT_TEMPERATURE = 1.0
 _BACKEND = "hugging_face"
 
 
@@ -87,6 +86,7 @@ class HuggingFaceModel(ChatModel):
         dtype: str = "auto",
         batch_size: int = 16,
         max_tokens: int = 1024,
+        temperature: float = 1.0,
         price_in: float = 0.0,
         price_out: float = 0.0,
         kwh_per_token: float = KWH_PER_TOKEN,
@@ -99,6 +99,7 @@ class HuggingFaceModel(ChatModel):
             dtype: "auto" (float32 on a CPU, bfloat16 elsewhere), "float32", "bfloat16" or "float16".
             batch_size: Requests that are answered at once, at the most.
             max_tokens: Of a reply where the request names no limit; less where the window has no room for it.
+            temperature: Where the request names none; 0 is greedy.
             price_in: US dollars per token of a prompt.
             price_out: US dollars per token of a reply.
             kwh_per_token: Energy that is assumed per token of prompt and reply.
@@ -114,6 +115,7 @@ class HuggingFaceModel(ChatModel):
         self.folder = Path(folder)
         self.name = name or self.folder.name
         self.max_tokens = max_tokens
+        self.temperature = temperature
         self.price_in = price_in
         self.price_out = price_out
         self.kwh_per_token = kwh_per_token
@@ -266,7 +268,7 @@ class HuggingFaceModel(ChatModel):
         prompt = self._prompts.render(request)
         temperature = request.temperature
         if temperature is None:
-            temperature = _DEFAULT_TEMPERATURE
+            temperature = self.temperature
 
         # A default limit shrinks to the room in the window. A limit that the caller chose is never changed: if it does
         # not fit, the call fails.

@@ -68,6 +68,14 @@ class Failure:
         """Whether this says nothing about the model, so that nothing may be scored."""
         return self.kind in INFRASTRUCTURE_FAILURES
 
+    @property
+    def may_succeed_later(self) -> bool:
+        """Whether the same request can get a reply once the server is well, so that work must stop and be resumed.
+
+        A provider's filter stops the same prompt every time: no later run would get further.
+        """
+        return self.of_infrastructure and self.kind != "moderation"
+
 
 @dataclass(frozen=True)
 class ToolCall:

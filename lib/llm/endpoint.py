@@ -97,8 +97,7 @@ class Endpoint(ChatModel):
         self.max_tokens = settings.max_tokens
         self.watch = watch or FailureWatch(name)
         self._recording = recording
-        self._is_paid = bool(self.price_in or self.price_out)
-        self._limit = spending_limit if self._is_paid else None
+        self._limit = spending_limit  # also without prices: some servers say what they bill
         self._pricing = Pricing(
             self.price_in,
             self.price_out,
@@ -109,7 +108,6 @@ class Endpoint(ChatModel):
         self._calls_under_way = 0
         self._call_ended = asyncio.Condition()
         self._most_tokens_out = 0  # of any reply so far
-        self._token_parameter = settings.token_parameter
         self._client: openai.AsyncOpenAI | None = None
 
     async def reply_to(self, request: ChatRequest) -> Reply:
@@ -157,8 +155,8 @@ class Endpoint(ChatModel):
             for name, value in body.items()
             if value is not None and name not in settings.omit
         }
-        if "max_tokens" in body and self._token_parameter != "max_tokens":
-            body[self._token_parameter] = body.pop("max_tokens")
+        if "max_tokens" in body and settings.token_parameter != "max_tokens":
+            body[settings.token_parameter] = body.pop("max_tokens")
         return _replace_half_characters(body | settings.extra_body)
 
     def compute_key(self, body: Mapping[str, Any], sample: int) -> str:

@@ -82,6 +82,24 @@ class ReplyCounts:
         return f"{self.calls:,} calls" + (", " + ", ".join(losses) if losses else ", all usable")
 
 
+def require_reply(reply: Reply, purpose: str) -> None:
+    """Stop work that cannot go on without this reply and could get it from a later run.
+
+    Args:
+        reply: Of any model.
+        purpose: What was asked for, in a few words.
+
+    Raises:
+        InfrastructureError: Where the infrastructure failed; a failure of the model passes.
+    """
+    failure = reply.failure
+    if failure is not None and failure.may_succeed_later:
+        raise InfrastructureError(
+            f"{reply.model}: {purpose} could not be asked for ({failure.kind}: {failure.detail}); run again, replies "
+            "that came are kept"
+        )
+
+
 class FailureWatch:
     """Counts one model's replies and ends the run where its server fails too often. Thread-safe."""
 
@@ -106,7 +124,7 @@ class FailureWatch:
             if failure is None or not failure.of_infrastructure:
                 self._failures_in_a_row = 0
                 return
-            if failure.kind == "moderation":
+            if not failure.may_succeed_later:
                 return
             self._failures_in_a_row += 1
             failed, calls = self.counts.failed, self.counts.calls

@@ -28,9 +28,8 @@ OpenLocal = Callable[[str, ModelSettings], ChatModel]
 class ChatModels(Mapping[str, ChatModel]):
     """Opened models by name; an async context manager that closes them."""
 
-    def __init__(self, models: Mapping[str, ChatModel], recording: Recording | None = None) -> None:
+    def __init__(self, models: Mapping[str, ChatModel]) -> None:
         self._models = dict(models)
-        self._recording = recording
 
     def __getitem__(self, name: str) -> ChatModel:
         if name not in self._models:
@@ -55,7 +54,7 @@ class ChatModels(Mapping[str, ChatModel]):
         }
 
     async def aclose(self) -> None:
-        """Close all models, and export what was recorded."""
+        """Close all models; `export_recording` writes what was recorded as a file for keeps."""
         for model in self._models.values():
             await model.aclose()
 
@@ -123,7 +122,7 @@ def open_models(
                 f"{name}: nothing here opens models of backend {about.backend!r}; there is "
                 f"{sorted(open_local or {}) or 'none'}"
             )
-    return ChatModels(models, recording)
+    return ChatModels(models)
 
 
 def export_recording(settings: LLMSettings, work: str, cassettes: str | Path) -> None:

@@ -18,7 +18,7 @@ from lib.orchestration.decision_context import Rational, Reader
 VERSION = 1  # of which reader a name stands for
 RATIONAL = "rational"
 RUNS, CASSETTES = ROOT / "data/runs/orchestration", ROOT / "data/cassettes/02_orchestration"
-_NAME = "readers"  # of the cassette and of the purse of endpoints
+RECORDING = "readers"  # name of the recording and of the spending limit of endpoints
 
 
 def versions(name: str, llm: LLMSettings) -> dict[str, int]:
@@ -89,7 +89,7 @@ def make_reader(
     if name == lab_model_reader.NAME:
         return lab_model_reader.Taught(LabSettings.from_job_settings(description["lab"]))
     return llm_reader.ChatModelReader(
-        name, partial(open_models, llm, [name], _NAME, runs, cassettes, open_local=open_local())
+        name, partial(open_models, llm, [name], RECORDING, runs, cassettes, open_local=open_local())
     )
 
 

@@ -8,6 +8,7 @@ those that anyone is judged on. Controls look as deep as the orchestrators, with
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lib.experiment.harness import JobRun, Stage, run_stages
 from lib.experiment.run_context import RunContext
 from lib.llm import reply_shares
 from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint
+from lib.llm.open_models import export_recording
 from lib.orchestration import batched_evaluation as arena_room
 from lib.orchestration import decision_models as reader_names
 from lib.orchestration.batched_evaluation import (
@@ -86,7 +88,8 @@ def run(
     planned_calls = plan_readings(params, places)
     announcement = announce_costs(params.llm, planned_calls) if planned_calls else ""
     stages = [Stage("deciding", jobs, play_contest)]
-    finished = run_stages(stages, context, announcement=announcement)
+    keep_replies = partial(export_recording, params.llm, reader_names.RECORDING, CASSETTES)
+    finished = run_stages(stages, context, on_exit=keep_replies, announcement=announcement)
     episodes = finished.read_tables("episodes", with_identity=False)
     return results_table.write_results("orchestration", hindsight(episodes))
 

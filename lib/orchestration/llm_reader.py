@@ -11,8 +11,8 @@ from string import ascii_uppercase
 from typing import Any
 
 from lib.llm.chat_model import ChatModel, ChatRequest, Reply
-from lib.llm.errors import InfrastructureError
 from lib.llm.event_loop import run_coroutine
+from lib.llm.failure_policy import require_reply
 from lib.llm.json_replies import InvalidReply
 from lib.llm.open_models import ChatModels
 from lib.orchestration.decision_context import Brief
@@ -88,13 +88,8 @@ class ChatModelReader:
 
     async def _choose_one(self, model: ChatModel, brief: Brief) -> str:
         reply = await self._ask(model, messages(brief, letter=False), schema(brief.names))
-        failure = reply.failure
-        if failure is not None and failure.of_infrastructure and failure.kind != "moderation":
-            raise InfrastructureError(
-                f"{self.name}: a choice could not be asked for ({failure.kind}: {failure.detail}); run again, replies "
-                "that came are kept"
-            )
-        if failure is not None:
+        require_reply(reply, "a choice")
+        if reply.failure is not None:
             return ""
         try:
             return parse(reply.text, brief.names).policy or ""

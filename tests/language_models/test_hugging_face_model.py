@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from lib import config
 from lib.language_models import hugging_face_model
 from lib.language_models.hugging_face_folder import ModelFolderError
 from lib.language_models.hugging_face_model import HuggingFaceModel
+from lib.language_models.local_models import open_local
 from lib.llm.chat_model import ChatRequest
 from tests.language_models.hugging_face_folders import (
     CHATML,
@@ -556,3 +558,14 @@ def test_an_error_of_the_network_is_a_failure_and_not_an_exception(random_folder
         model.net.lm_head.weight.fill_(torch.nan)
     [reply] = model.generate([make_request()])
     assert reply.failure.kind == "server_error" and "not finite" in reply.failure.detail
+
+
+def test_a_request_without_a_temperature_gets_that_of_the_settings(random_folder):
+    settings = config.load("smoke").llm.models["scripted-small"]
+    changes = {"backend": "hugging_face", "model": str(random_folder), "temperature": 0.0}
+    changes |= {"max_tokens": 8}
+    model = open_local()["hugging_face"]("mine", settings.model_copy(update=changes))
+    seeded = [make_request(temperature=None, max_tokens=8, seed=seed) for seed in (1, 2)]
+    greedy = make_request(temperature=0.0, max_tokens=8)
+    first, second, expected = model.generate([*seeded, greedy])
+    assert first.text == second.text == expected.text

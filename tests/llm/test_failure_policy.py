@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lib.llm.chat_model import INFRASTRUCTURE_FAILURES, MODEL_FAILURES, Failure, Reply
 from lib.llm.errors import InfrastructureError
-from lib.llm.failure_policy import FailureWatch, ReplyCounts
+from lib.llm.failure_policy import FailureWatch, ReplyCounts, require_reply
 
 GOOD = Reply("7", "mine", "endpoint")
 
@@ -60,6 +60,18 @@ def test_failures_of_the_model_and_moderated_prompts_end_no_run():
     for kind in [*MODEL_FAILURES, "moderation"] * 20:
         watch.add(reply_with(kind))
     assert watch.counts.failed == 20
+
+
+@pytest.mark.parametrize("kind", [*MODEL_FAILURES, "moderation"])
+def test_what_no_later_run_would_get_stops_no_work(kind):
+    require_reply(reply_with(kind), "a choice")
+    require_reply(GOOD, "a choice")
+
+
+@pytest.mark.parametrize("kind", ["timeout", "bad_request", "not_a_reply"])
+def test_work_that_needs_a_reply_stops_where_the_server_failed(kind):
+    with pytest.raises(InfrastructureError, match=f"mine: a choice could not be asked for .{kind}"):
+        require_reply(reply_with(kind), "a choice")
 
 
 def test_four_failures_among_many_calls_end_no_run():

@@ -333,6 +333,24 @@ def test_a_free_model_needs_no_money(tmp_path):
     assert outcome.only.usable and outcome.only.cost_usd == 0.0
 
 
+def test_what_a_server_bills_is_booked_though_the_settings_name_no_price(tmp_path):
+    limit = SpendingLimit(tmp_path / "spent.sqlite", 1.0)
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "cost": 0.7}
+    outcome = call(
+        Answer(completion() | {"usage": usage}),
+        times=3,
+        parts={"spending_limit": limit},
+        price_in=0.0,
+        price_out=0.0,
+    )
+    assert [type(result).__name__ for result in outcome.results] == [
+        "Reply",
+        "Reply",
+        "BudgetExceeded",
+    ]
+    assert limit.spent == pytest.approx(1.4)  # what is billed is known afterwards only
+
+
 # Bad input ------------------------------------------------------------------------------------------
 
 

@@ -189,7 +189,6 @@ def app(
     key: str = "",
     max_queue_length: int = MAX_QUEUE_LENGTH,
     max_batch_size: int = MAX_BATCH_SIZE,
-    checks_vocabulary: bool = True,
 ) -> Starlette:
     """Build the server's application.
 
@@ -198,15 +197,13 @@ def app(
         key: What requests must show; "" lets all pass.
         max_queue_length: Requests that may wait for a lab model; more are answered with status 429.
         max_batch_size: Sequences of a lab model side by side.
-        checks_vocabulary: Whether lab models refuse words that they do not know; else they read `<unk>`.
 
     Returns:
         The application.
     """
     if isinstance(models, dict):
         models = [
-            LabCompletionModel(model, max_queue_length, max_batch_size, checks_vocabulary)
-            for model in models.values()
+            LabCompletionModel(model, max_queue_length, max_batch_size) for model in models.values()
         ]
     service = CompletionService(models)
 

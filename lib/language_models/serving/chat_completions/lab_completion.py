@@ -82,7 +82,6 @@ class LabCompletionModel(CompletionModel):
         model: ServedModel,
         max_queue_length: int = MAX_QUEUE_LENGTH,
         max_batch_size: int = MAX_BATCH_SIZE,
-        checks_vocabulary: bool = True,
     ) -> None:
         """Make a model askable.
 
@@ -90,11 +89,9 @@ class LabCompletionModel(CompletionModel):
             model: The weights.
             max_queue_length: Requests that may wait, until more are refused.
             max_batch_size: Sequences side by side.
-            checks_vocabulary: Whether words that the model does not know are refused; else it reads `<unk>`.
         """
         self.model = model
         self.name = model.name
-        self.checks_vocabulary = checks_vocabulary
         self.batcher = Batcher(
             model.forward, chat_template.encode_special(EOS), max_queue_length, max_batch_size
         )
@@ -104,8 +101,7 @@ class LabCompletionModel(CompletionModel):
             raise lab_prompt.refuse_json(self.name)
         # the length first: to look for unknown words in a megabyte takes seconds
         prompt_ids = lab_prompt.encode_conversation(request, self.model.forward.window)
-        if self.checks_vocabulary:
-            lab_prompt.check_vocabulary(request, self.name)
+        lab_prompt.check_vocabulary(request, self.name)
 
         if not request.forces_a_call:
             return LabCompletion(request, self.model, self.batcher, prompt_ids)
