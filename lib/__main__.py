@@ -66,7 +66,7 @@ COMMANDS = {  # module and one line of help, by the words of the command
         "Write the exercises into the notebooks, or print worked solutions.",
     ),
 }
-EARLIER_OPTIONS = {"--arm": "--variant"}  # and what they are called now
+EARLIER_OPTIONS = {"--arm": "--variant", "--partings": "--repeats"}  # and what they are called now
 GROUPS = {
     "train": "Train a system on your own model and data.",
     "router": "Route between your own models.",

@@ -1,10 +1,10 @@
-"""Tables of recorded outcomes: which model was correct on which item, and what it cost; shipped ones, and a user's.
+"""Tables of recorded outcomes: which model was correct on which item, and what it cost; those that are shipped.
 
 Costs in USD are *recorded* for agents only (tokens x list price, by the source); elsewhere they are *listed* (a
 published price, an assumed length of replies) or *assumed* (a price by size, recorded lengths), and every table says
 which.
-Left out: the prompts. `data/outcomes/PROVENANCE.md` names sources, licences and traps; what it says to doubt is left
-out here by rule, never by hand.
+Left out: a user's tables (`user_tables`), and the prompts. `data/outcomes/PROVENANCE.md` names sources, licences and
+traps; what it says to doubt is left out here by rule, never by hand.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ _MIN_PRICED = 0.8  # fraction of items whose cost must be known
 _UNAVAILABLE = "not available"  # of a model that stands far above its other benchmarks
 _BROKEN = "looks broken|resolved unknown"
 _UNPRICED = "all 0|constant|x the published"
-# Read as text: an id 007 is no number.
-_COLUMN_TYPES = {"item": str, "group": str, "model": str, "correct": str, "prompt": str}
 _SIZE = re.compile(
     r"-(\d+(?:\.\d+)?)[Bb](?![A-Za-z0-9])"
 )  # billions of parameters, where a name has them
@@ -66,6 +64,7 @@ class OutcomeTable:
         money: Where the costs come from: recorded, listed, assumed or as given.
         cost_measures_work: Whether the cost tells how long a model worked on the item.
         gate_features: (items, k), what no router could look at, for the gate alone; (0, 0) where there is nothing.
+        notes: What was decided while a user's file was read, in sentences.
     """
 
     name: str
@@ -78,6 +77,7 @@ class OutcomeTable:
     money: str = RECORDED
     cost_measures_work: bool = False
     gate_features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.items)
@@ -334,161 +334,3 @@ def subsample(table: OutcomeTable, most: int) -> OutcomeTable:
     is_selected = (rank_in_group < items_per_group).to_numpy()
     selected = np.sort(order[is_selected])
     return table.take(selected)
-
-
-# A user's table ------------------------------------------------------------------------------------
-
-
-def read_table(path: str | Path) -> OutcomeTable:
-    """Reads a table in long form: a row for each item and model.
-
-    Args:
-        path: .csv or .parquet with the columns item, group, model, correct (0 to 1) and cost_usd, and either numbers
-            e0, e1, ... (an embedding of the item) or its prompt. A prompt is turned into 32 numbers by tf-idf and
-            truncated SVD, without a look at outcomes.
-
-    Raises:
-        TableError: A column or a number is missing, a cost is negative, a model has met an item twice or never, there
-            are fewer than two models, or groups leak: an item, or a prompt, is in two. The message names what is wrong.
-    """
-    path = Path(path)
-    try:
-        if path.suffix == ".parquet":
-            rows = artifacts.read_parquet(path)
-        else:
-            rows = pd.read_csv(path, dtype=_COLUMN_TYPES, encoding_errors="strict")
-    # What pandas raises of an empty, ragged or undecodable file is a ValueError.
-    except (ValueError, OSError) as error:
-        raise TableError(f"{path} cannot be read as a table: {_shorten(error)}") from error
-    try:
-        return table_from_rows(rows, path.stem)
-    except TableError as error:
-        raise TableError(f"{path}: {error}") from error
-
-
-def table_from_rows(rows: pd.DataFrame, name: str) -> OutcomeTable:
-    """Makes a table from rows in long form; columns and errors as in `read_table`."""
-    rows = _check_rows(rows)
-    item_rows = rows.drop_duplicates("item").set_index("item").sort_index()
-    correct = rows.pivot(index="item", columns="model", values="correct")
-    cost_usd = rows.pivot(index="item", columns="model", values="cost_usd")
-    if correct.shape[1] < 2:
-        raise TableError(f"there is one model, {correct.columns[0]!r}; a choice needs two")
-    num_missing = int(correct.isna().to_numpy().sum())
-    if num_missing or cost_usd.isna().to_numpy().any():
-        least_complete = correct.isna().sum().idxmax()
-        raise TableError(
-            f"{num_missing} of {correct.size} outcomes are missing, most of {least_complete!r}: every model must have "
-            "met every item; drop the items or the models that lack them"
-        )
-
-    # Features: the embedding if there is one, or else the words of the prompt.
-    embedding_columns = [column for column in rows if re.fullmatch(r"e\d+", str(column))]
-    if "prompt" in rows and not embedding_columns:
-        features = _embed_words(item_rows["prompt"])
-    else:
-        features = item_rows[embedding_columns].to_numpy(float)
-    if not np.isfinite(features).all():
-        raise TableError(
-            "embeddings e0, e1, ... must be finite numbers, the same in every row of an item"
-        )
-    return OutcomeTable(
-        name=name,
-        items=correct.index.to_numpy(dtype=str),
-        groups=item_rows["group"].to_numpy(dtype=str),
-        models=tuple(map(str, correct.columns)),
-        correct=correct.to_numpy(float),
-        cost_usd=cost_usd.to_numpy(float),
-        features=features.reshape(len(correct), -1),
-        money="as given",
-        cost_measures_work=bool((cost_usd.std() > 0).any()),
-    )
-
-
-def _check_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with numbers as floats and names as text; TableError for what cannot be used."""
-    if "cost_usd" not in rows:
-        rows = rows.rename(columns={"dollars": "cost_usd"})  # as a user may call it
-    required = ["item", "group", "model", "correct", "cost_usd"]
-    missing = [name for name in required if name not in rows]
-    if missing:
-        raise TableError(
-            f"no column {', '.join(missing)}; a table needs {', '.join(required)}, this one has "
-            f"{_shorten(', '.join(map(str, rows.columns)))}"
-        )
-    if rows.empty:
-        raise TableError("the table has no rows")
-    rows = rows.copy()
-
-    # Numbers, and names without gaps.
-    for name in ("correct", "cost_usd"):
-        without_words = rows[name].replace({"True": 1, "False": 0, "true": 1, "false": 0})
-        numbers = pd.to_numeric(without_words, errors="coerce")
-        bad_rows = np.flatnonzero(~np.isfinite(numbers.to_numpy(float)))
-        if len(bad_rows):
-            first_bad = int(bad_rows[0])
-            raise TableError(
-                f"{name} of row {first_bad + 1} is {rows[name].iloc[first_bad]!r}, of {len(bad_rows)} rows in all; "
-                "it must be a number in every row"
-            )
-        rows[name] = numbers.astype(float)
-    for name in ("item", "group", "model"):
-        if rows[name].isna().any():
-            raise TableError(f"{name} is missing in {int(rows[name].isna().sum())} rows")
-        rows[name] = rows[name].astype(str)
-
-    # Ranges.
-    is_negative = rows["cost_usd"] < 0
-    if is_negative.any():
-        lowest = rows["cost_usd"].min()
-        raise TableError(
-            f"dollars must be 0 or more, got {lowest:g} of {_describe_first(rows, is_negative)}"
-        )
-    is_outside = ~rows["correct"].between(0, 1)
-    if is_outside.any():
-        first_outside = rows["correct"][is_outside].iloc[0]
-        raise TableError(
-            f"correct must lie in 0 to 1, got {first_outside:g} of {_describe_first(rows, is_outside)}"
-        )
-
-    # Each outcome once, and each item in one group.
-    is_repeated = rows.duplicated(["item", "model"])
-    if is_repeated.any():
-        raise TableError(
-            f"{_describe_first(rows, is_repeated)} stands there twice; average the tries, or name them apart"
-        )
-    for name in ("item", "prompt") if "prompt" in rows else ("item",):
-        leaks = rows.groupby(name)["group"].nunique() > 1
-        if leaks.any():
-            raise TableError(
-                f"groups leak: the {name} {str(leaks.idxmax())[:60]!r} and {int(leaks.sum()) - 1} more "
-                "stand in two groups: a split would train and test on one; mend the groups"
-            )
-    return rows
-
-
-def _shorten(value: object) -> str:
-    """A long value as a message shows it."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= 160 else f"{text[:160]} ..."
-
-
-def _describe_first(rows: pd.DataFrame, is_bad: pd.Series) -> str:
-    first = rows[is_bad].iloc[0]
-    return f"item {first['item']!r}, model {first['model']!r}"
-
-
-def _embed_words(prompts: pd.Series, dims: int = 32) -> np.ndarray:
-    """Prompts as numbers (n, dims): tf-idf of words and signs, truncated SVD."""
-    # Imported here: tables with numbers need neither.
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer(
-        sublinear_tf=True, max_features=20_000, token_pattern=r"\w+|[^\w\s]"
-    )
-    matrix = vectorizer.fit_transform(prompts.astype(str))  # (prompts, words)
-    random_state = int(seeds.rng("outcomes", "words").integers(2**31))
-    num_prompts, num_words = matrix.shape
-    num_components = min(dims, num_prompts - 1, num_words - 1) or 1
-    return TruncatedSVD(num_components, random_state=random_state).fit_transform(matrix)

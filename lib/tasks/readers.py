@@ -67,11 +67,11 @@ class Table:
 
 
 def read_table(path: str | Path, split: str | None = None) -> Table:
-    """Reads a file, or a folder that `save_to_disk` of datasets wrote.
+    """Reads the rows of a data file, or of a folder that `save_to_disk` of Hugging Face's datasets wrote.
 
     Args:
-        path: A file of SUFFIXES, perhaps with .gz behind it, or the folder.
-        split: Which split of a folder with several.
+        path: A file of JSONL, JSON, CSV, TSV or Parquet (SUFFIXES), perhaps with .gz behind it, or the folder.
+        split: Name of the split to read from a folder with several.
 
     Returns:
         The table, with at least one row.
@@ -94,13 +94,13 @@ def read_table(path: str | Path, split: str | None = None) -> Table:
 
 
 def get_format(path: Path) -> str:
-    """The suffix that says how a file is read, without .gz.
+    """Tells the format of a data file from its suffix: ".csv" for "a.csv" and "a.CSV.gz".
 
     Args:
-        path: Of a file.
+        path: The file's path.
 
     Returns:
-        One of SUFFIXES.
+        The suffix in lower case and without .gz, one of SUFFIXES.
 
     Raises:
         TaskError: The file has another suffix.
@@ -116,18 +116,18 @@ def get_format(path: Path) -> str:
 
 
 def is_saved_dataset(path: Path) -> bool:
-    """Whether `save_to_disk` of datasets wrote a folder."""
+    """Whether a folder was written by `save_to_disk` of Hugging Face's datasets."""
     return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
 def read_text(path: Path) -> tuple[str, tuple[str, ...]]:
-    """Reads a text file of an encoding that can be told from its bytes.
+    """Reads a text file in UTF-8, or in another encoding that can be told from its bytes.
 
     Args:
-        path: Of the file, perhaps compressed with gzip.
+        path: The file's path; the file may be compressed with gzip.
 
     Returns:
-        The text, its lines ending in a line feed, and notes on the encoding.
+        (text, notes): the text, its lines ending in a line feed, and a sentence on any other encoding than Unicode.
 
     Raises:
         TaskError: The file is empty or binary, or its encoding cannot be told.
@@ -150,6 +150,18 @@ def read_text(path: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _decode(raw: bytes, path: Path) -> tuple[str, tuple[str, ...]]:
+    """Decode the bytes of a text file as Unicode, or as Western European text where only that makes sense.
+
+    Args:
+        raw: The bytes.
+        path: The file's path, for messages.
+
+    Returns:
+        (text, notes): the text, and a sentence where it was read as Western European text.
+
+    Raises:
+        TaskError: Where the encoding cannot be told.
+    """
     encoding = _detect_unicode(raw)
     try:
         return raw.decode(encoding), ()
@@ -167,7 +179,7 @@ def _decode(raw: bytes, path: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _detect_unicode(raw: bytes) -> str:
-    """The encoding that a byte order mark or the pattern of zero bytes shows; else UTF-8."""
+    """Name the Unicode encoding that a byte order mark or the pattern of zero bytes shows; "utf-8" without either."""
     if raw.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -182,9 +194,16 @@ def _detect_unicode(raw: bytes) -> str:
 
 
 def _reads_as_western(raw: bytes) -> bool:
-    """Whether cp1252 gives accented letters as words of Western European languages have them.
+    """Whether bytes look like Western European text in the encoding cp1252.
 
-    Other encodings show: their letters are bytes above 0x7F, and so stand side by side.
+    In such text accented letters stand alone between plain ones. Text in the encoding of another language shows as many
+    accented letters side by side, because all its letters are bytes above 0x7F.
+
+    Args:
+        raw: The bytes of a text file that is not UTF-8.
+
+    Returns:
+        Whether they decode to single accented letters and common signs.
     """
     try:
         text = raw.decode("cp1252")
@@ -198,27 +217,28 @@ def _reads_as_western(raw: bytes) -> bool:
 
 
 def parse_json(text: str) -> Any:
-    """Parses JSON and keeps its numbers as they are written; NaN is a null.
+    """Parses a JSON value, and keeps its numbers as the text that stands there: 1e3 stays "1e3".
 
     Args:
-        text: Of one JSON value.
+        text: One JSON value.
 
     Returns:
-        The value, with `NumberText` for numbers.
+        The value; numbers are of the type `NumberText`, a kind of str. NaN becomes None.
 
     Raises:
         ValueError: The text is no JSON.
     """
 
-    def keep_constant(name: str) -> NumberText | None:
+    def read_constant(name: str) -> NumberText | None:  # NaN, Infinity or -Infinity
         return None if name == "NaN" else NumberText(name)
 
     return json.loads(
-        text, parse_int=NumberText, parse_float=NumberText, parse_constant=keep_constant
+        text, parse_int=NumberText, parse_float=NumberText, parse_constant=read_constant
     )
 
 
 def _read_jsonl(path: Path) -> Table:
+    """Read a JSONL file, one JSON object per line, to a table; a TaskError names the first line that is none."""
     text, notes = read_text(path)
     rows = []
     labels = []
@@ -242,13 +262,13 @@ def _read_jsonl(path: Path) -> Table:
 
 
 def read_json(path: Path) -> Any:
-    """Reads the one value of a JSON file.
+    """Reads a JSON file, which holds one value.
 
     Args:
-        path: Of the file.
+        path: The file's path.
 
     Returns:
-        The value, with `NumberText` for numbers.
+        The value; its numbers are texts as they stand in the file, of the type `NumberText`.
 
     Raises:
         TaskError: The file is empty or broken; the message names the line.
@@ -267,6 +287,7 @@ def read_json(path: Path) -> Any:
 
 
 def _read_json_rows(path: Path) -> Table:
+    """Read a JSON file to a table: a list of objects, an object around such a list, or columns as of pandas."""
     content = read_json(path)
     if isinstance(content, dict):
         content = _find_rows(content)
@@ -275,24 +296,37 @@ def _read_json_rows(path: Path) -> Table:
     return _make_table(path, content)
 
 
-def _find_rows(content: dict[str, Any]) -> Any:
-    """The rows of an object: the list under its only key, or columns as pandas writes them."""
+def _find_rows(content: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Find the rows in a JSON object: {"data": [row, ...]}, or columns as pandas writes them.
+
+    Args:
+        content: One key with a list of rows, or a list of values (or {index: value}) for each column.
+
+    Returns:
+        The rows as dictionaries; None where the object is neither.
+    """
+    # An object around a list of rows.
     values = list(content.values())
     only_value = values[0] if len(values) == 1 else None
     if isinstance(only_value, list) and all(isinstance(row, dict) for row in only_value):
         return only_value
-    columns = {
-        name: list(column.values()) if isinstance(column, dict) else column
-        for name, column in content.items()
-    }
-    lengths = {len(column) if isinstance(column, list) else -1 for column in columns.values()}
-    if len(lengths) != 1 or -1 in lengths:
+
+    # Columns, which must be lists of equal length.
+    columns: dict[str, list] = {}
+    for name, column in content.items():
+        if isinstance(column, dict):
+            column = list(column.values())
+        if not isinstance(column, list):
+            return None
+        columns[name] = column
+    if len({len(column) for column in columns.values()}) != 1:
         return None
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 @contextmanager
-def _long_fields() -> Iterator[None]:
+def _allow_long_fields() -> Iterator[None]:
+    """Raise the limit that the module csv has for the length of a field, within a with statement."""
     previous = csv.field_size_limit(_LARGEST_FIELD)
     try:
         yield
@@ -304,10 +338,11 @@ def read_csv_records(path: Path) -> tuple[list[tuple[int, list[str]]], tuple[str
     """Reads the records of a CSV or TSV file, a header among them if there is one.
 
     Args:
-        path: Of the file; comma, semicolon, tab or bar separate its fields.
+        path: The file's path. Comma, semicolon, tab or bar separate its fields.
 
     Returns:
-        The records as (line of the file, fields), and notes. Lines without any text are left out.
+        (records, notes): (line number, fields) of each record that is not empty, and a sentence on the encoding where
+        it is none of Unicode.
 
     Raises:
         TaskError: The file is empty, or a quotation mark is not closed; the message names the line.
@@ -316,7 +351,7 @@ def read_csv_records(path: Path) -> tuple[list[tuple[int, list[str]]], tuple[str
     separator = "\t" if ".tsv" in path.name.lower() else _find_separator(text)
     # Strict: else a quotation mark that is not closed would swallow the rest of the file.
     records = []
-    with _long_fields():
+    with _allow_long_fields():
         reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
         line = 1
         try:
@@ -334,25 +369,47 @@ def read_csv_records(path: Path) -> tuple[list[tuple[int, list[str]]], tuple[str
 
 
 def _find_separator(text: str) -> str:
-    """The separator that gives the header several columns, and most rows as many."""
+    """Guess the separator of a CSV file: the one that gives the header several columns, and most rows as many.
+
+    Args:
+        text: The file's content.
+
+    Returns:
+        One of SEPARATORS; a comma where none fits.
+    """
     best_separator = ","
-    best_rank = (0.0, 0)
+    best_rank = (0.0, 0)  # fraction of rows as wide as the header, number of columns
     for separator in SEPARATORS:
-        with _long_fields():
+        with _allow_long_fields():
             reader = csv.reader(io.StringIO(text), delimiter=separator)
             widths = [len(fields) for fields in islice(reader, _RECORDS_FOR_DETECTION) if fields]
         if widths[0] < 2:
             continue
         # A separator that only occurs in texts gives rows of many widths.
-        fitting = sum(width == widths[0] for width in widths) / len(widths)
-        if (fitting, widths[0]) > best_rank:
+        fitting_fraction = sum(width == widths[0] for width in widths) / len(widths)
+        if (fitting_fraction, widths[0]) > best_rank:
             best_separator = separator
-            best_rank = (fitting, widths[0])
+            best_rank = (fitting_fraction, widths[0])
     return best_separator
 
 
 def _read_csv(path: Path) -> Table:
+    """Read a CSV or TSV file with a header to a table; all values are texts, None where a short row lacks a field.
+
+    Args:
+        path: The file's path.
+
+    Returns:
+        The table.
+
+    Raises:
+        TaskError: Where two columns have one name, or a row has more fields than the header.
+    """
     records, notes = read_csv_records(path)
+    if not records:
+        raise TaskError(
+            f"{path} holds separators only; give a file with a header and at least one row"
+        )
     _, header = records[0]
     # pandas writes its index without a name.
     columns = [name.strip() or f"column {number}" for number, name in enumerate(header, start=1)]
@@ -377,6 +434,7 @@ def _read_csv(path: Path) -> Table:
 
 
 def _read_parquet(path: Path) -> Table:
+    """Read a Parquet file to a table; a TaskError where it is broken."""
     import pyarrow.parquet
 
     try:
@@ -389,6 +447,18 @@ def _read_parquet(path: Path) -> Table:
 
 
 def _read_saved_dataset(path: Path, split: str | None) -> Table:
+    """Read a folder that `save_to_disk` of Hugging Face's datasets wrote to a table.
+
+    Args:
+        path: The folder.
+        split: Name of the split, where the folder holds several.
+
+    Returns:
+        The table.
+
+    Raises:
+        TaskError: Where the folder is broken, or holds several splits and not the named one.
+    """
     from datasets import Dataset, load_from_disk
 
     try:
@@ -413,10 +483,22 @@ def _make_table(
     notes: tuple[str, ...] = (),
     columns: list[str] | None = None,
 ) -> Table:
+    """Make the table of a file, with labels and columns derived from its rows where they are not given.
+
+    Args:
+        path: The file's path.
+        rows: Value by column of each row.
+        labels: Where each row stands, for error messages; None for "row 1", "row 2" and so on.
+        notes: Sentences on decisions that were taken while the file was read.
+        columns: Names of the columns in order; None for all keys of the rows, in the order of their first occurrence.
+
+    Returns:
+        The table.
+    """
     if labels is None:
         labels = [f"row {number}" for number in range(1, len(rows) + 1)]
     if columns is None:
-        # Rows of JSON may differ in their keys; the first to name a column gives its position.
+        # Rows of JSON may differ in their keys.
         columns = list(dict.fromkeys(name for row in rows for name in row))
     return Table(path, tuple(columns), tuple(rows), tuple(labels), notes)
 
@@ -432,14 +514,15 @@ SUFFIXES = tuple(_READERS)
 
 
 def read_training_prompts(path: str | Path) -> pd.DataFrame:
-    """Reads what the training commands learn from: prompts that stand as they are, and a reference for each.
+    """Reads a user's training data for reinforcement learning: prompts, each with a reference answer.
 
     Args:
-        path: A file of SUFFIXES, or the folder of a saved dataset, with the columns prompt and reference.
+        path: A data file with the columns prompt and reference (and perhaps category), in a format of SUFFIXES, or a
+            folder that `save_to_disk` of Hugging Face's datasets wrote.
 
     Returns:
-        Columns prompt (text, or messages with role and content), reference (text), category ("all" where the file
-        has none) and row (where it stands, for messages).
+        One row per prompt. Columns: prompt (text, or messages with role and content, unchanged), reference (text),
+        category ("all" where the file has none), row (such as "line 7", for error messages).
 
     Raises:
         TaskError: The file cannot be read, a column is missing, or a row lacks a prompt or a reference.
@@ -473,6 +556,7 @@ def read_training_prompts(path: str | Path) -> pd.DataFrame:
 
 
 def _is_training_prompt(prompt: Any) -> bool:
+    """Whether a value is text that is not blank, or a list of chat messages with role and content."""
     if isinstance(prompt, NumberText):
         return False
     if isinstance(prompt, str):

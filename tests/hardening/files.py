@@ -26,7 +26,7 @@ from lib.language_models.tokenizer import get_tokenizer
 from lib.llm.reply_store import Recording
 from lib.policy_zoo import policies
 from lib.policy_zoo.networks import Mlp, initial
-from lib.recorded_outcomes import tables
+from lib.recorded_outcomes.user_tables import read_outcome_table
 from lib.reports.execute import dvc_stage, strip_outputs
 from lib.scoreboard import claim
 from scripts import doctor
@@ -123,8 +123,8 @@ CONFIG = {
     "model_type": "llama",
     "tie_word_embeddings": True,
 }
-TABLE = "item,group,model,correct,dollars\n" + "".join(
-    f"{i},g{i},{m},1,0.5\n" for i in range(4) for m in "ab"
+TABLE = "item,group,model,correct,dollars,e0\n" + "".join(
+    f"{i},g{i},{m},1,0.5,{i}\n" for i in range(6) for m in "ab"
 )
 REPLY = '{"key": "k", "request": {}, "response": {}}\n'
 STAGES = "stages:\n  00_x:\n    cmd: python -m lib.reports.execute 00_x\n    outs: [a]\n"
@@ -327,7 +327,7 @@ READERS = {
         own=ANSWER_ROWS,
     ),
     "outcomes": Reader(
-        "t.csv", _text("t.csv", TABLE), lambda f: tables.read_table(f / "t.csv"), own=TABLE_ROWS
+        "t.csv", _text("t.csv", TABLE), lambda f: read_outcome_table(f / "t.csv"), own=TABLE_ROWS
     ),
     "policy": Reader(
         "p.json", _policy, lambda f: policies.load(f / "p.json"), takes=("UTF-16",), own=POLICY_OWN

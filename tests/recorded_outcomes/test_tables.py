@@ -1,29 +1,15 @@
-"""Tables of outcomes: the shipped ones hold what their provenance says, anybody's are read or refused by name."""
+"""The shipped tables of outcomes hold what their provenance says."""
 
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from lib import config
 from lib.recorded_outcomes import tables
-from lib.recorded_outcomes.tables import TableError
-from tests.recorded_outcomes.small import long, made
 
 PRICES = config.load("smoke").recorded.prices
-
-
-def refused(rows: pd.DataFrame, *parts: str) -> None:
-    with pytest.raises(TableError) as error:
-        tables.table_from_rows(rows, "mine")
-    for part in parts:
-        assert part in str(error.value), str(error.value)
-
-
-# Shipped ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", tables.SHIPPED)
@@ -115,105 +101,3 @@ def test_a_thinned_table_keeps_every_group_in_its_share():
     assert 130 <= len(thin) <= 170 and set(after.index) == set(before.index)
     assert abs(after["django"] / len(thin) - before["django"] / len(table)) < 0.03
     assert tables.subsample(table, 500) is table
-
-
-# Anybody's ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_a_table_in_long_form_comes_back_as_it_was(tmp_path, suffix):
-    table, path = made(30), tmp_path / f"mine{suffix}"
-    rows = long(table).sample(frac=1, random_state=0)
-    rows.to_csv(path, index=False) if suffix == ".csv" else rows.to_parquet(path)
-    again = tables.read_table(path)
-    at = [again.models.index(name) for name in table.models]
-    assert again.items.tolist() == table.items.tolist() and np.allclose(
-        again.correct[:, at], table.correct
-    )
-    assert (
-        np.allclose(again.cost_usd[:, at], table.cost_usd)
-        and np.allclose(again.features, table.features)
-        and again.cost_measures_work
-    )
-
-
-def test_prompts_become_numbers_without_a_look_at_outcomes():
-    table = made(40)
-    rows = long(table, numbers=False)
-    rows["prompt"] = [
-        ("prove" if x > 0 else "add") + f" {i}"
-        for i, x in enumerate(table.features[:, 0])
-        for _ in range(3)
-    ]
-    one, other = (
-        tables.table_from_rows(rows, "a"),
-        tables.table_from_rows(rows.assign(correct=1 - rows["correct"]), "a"),
-    )
-    assert (
-        (one.features == other.features).all()
-        and one.features.shape[0] == 40
-        and np.isfinite(one.features).all()
-    )
-
-
-ROWS = long(made(12))
-
-
-def test_costs_may_be_called_dollars():
-    named = tables.table_from_rows(ROWS.rename(columns={"cost_usd": "dollars"}), "mine")
-    assert np.array_equal(named.cost_usd, tables.table_from_rows(ROWS, "mine").cost_usd)
-
-
-@pytest.mark.parametrize(
-    "rows, parts",
-    [
-        (
-            ROWS.drop(columns="cost_usd"),
-            ["no column cost_usd", "item, group, model, correct, cost_usd"],
-        ),
-        (ROWS.assign(cost_usd=-1.0), ["0 or more", "-1", "item 'i0000'"]),
-        (ROWS.assign(correct=np.nan), ["correct of row 1", "36 rows"]),
-        (ROWS.assign(cost_usd=np.inf), ["cost_usd of row 1"]),
-        (ROWS.assign(correct=2.0), ["0 to 1"]),
-        (ROWS[ROWS["model"] == "dear"], ["one model, 'dear'", "two"]),
-        (ROWS.iloc[1:], ["1 of 36 outcomes", "'cheap'"]),
-        (pd.concat([ROWS, ROWS.iloc[:1]]), ["stands there twice", "'i0000'"]),
-        (ROWS.assign(group=[f"g{i}" for i in range(36)]), ["groups leak", "11 more"]),
-        (ROWS.assign(prompt="the same"), ["groups leak", "prompt"]),
-        (ROWS.assign(e0=np.nan), ["finite"]),
-        (ROWS.iloc[:0], ["no rows"]),
-        (ROWS.assign(item=None), ["item is missing"]),
-    ],
-)
-def test_a_table_that_cannot_be_used_is_refused_with_its_reason(rows, parts):
-    refused(rows, *parts)
-
-
-def test_a_missing_file_and_a_file_of_another_kind_are_named(tmp_path):
-    (tmp_path / "a.parquet").write_bytes(b"no table")
-    for name in ("nowhere.csv", "a.parquet"):
-        with pytest.raises(TableError, match=re.escape(str(tmp_path / name))):
-            tables.read_table(tmp_path / name)
-
-
-@given(
-    content=st.binary(max_size=200)
-    | st.text('item,groupmdelcsa01.\n"-', max_size=200).map(str.encode)
-)
-@example(content=b"item,group,model,correct,dollars\na,b,c,1,1\n")
-@example(content=b"item,group,model,correct,dollars\na,b,c,1,1\na,b,d,1,1\n")
-@example(content=b'"')
-@settings(max_examples=150, deadline=None)
-def test_any_file_gives_a_table_or_a_refusal(content, tmp_path_factory):
-    path = tmp_path_factory.mktemp("any") / "t.csv"
-    path.write_bytes(content)
-    try:
-        table = tables.read_table(path)
-    except TableError as error:
-        assert str(path) in str(error) and len(str(error)) < 900
-        return
-    assert (
-        np.isfinite(table.correct).all()
-        and table.correct.shape == table.cost_usd.shape
-        and len(table.models) > 1
-    )

@@ -1,0 +1,158 @@
+"""Columns of numbers as people and spreadsheets write them: "0,85", "$1,234.50", "85 %", "TRUE", "pass".
+
+    columns = {"cost_usd": ["$1,234.50", "$0.20"]}
+    parse_numbers(columns, {"cost_usd": "usd"})["cost_usd"]   # array([1234.5, 0.2])
+
+Whether a comma is a decimal comma or separates thousands is decided once for the whole table, by the values that allow
+one reading only; a table without such a value is refused. Left out: what the numbers mean (`user_tables`).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+Kind = Literal["fraction", "usd", "number"]
+TRUE_WORDS = ("true", "yes", "y", "t", "correct", "right", "pass", "passed")
+FALSE_WORDS = ("false", "no", "n", "f", "incorrect", "wrong", "fail", "failed")
+_DOLLAR_SIGN = re.compile(r"^(?P<sign>[+-]?)(?:us\$|usd|\$)|(?:us\$|usd|\$)$", re.IGNORECASE)
+_OTHER_CURRENCY = re.compile(r"[€£¥₹]|\b(?:eur|gbp|jpy|cny|chf|ct|cents?)\b", re.IGNORECASE)
+_BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s\u00a0\u202f'](?=\d{3}(?!\d))")  # 1 234, 1'234
+_EXPONENT = r"(?:e[+-]?\d+)?"
+_POINT_DECIMAL = re.compile(rf"[+-]?(?:\d+\.?\d*|\.\d+){_EXPONENT}", re.IGNORECASE)
+_COMMA_DECIMAL = re.compile(rf"[+-]?(?:\d+,\d*|,\d+){_EXPONENT}", re.IGNORECASE)
+_COMMA_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")
+_POINT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:,\d*)?")
+
+
+class NumberError(ValueError):
+    """A value that is no number, or one that can be read in two ways.
+
+    Attributes:
+        column: Its column.
+        index: Of its row, from 0.
+    """
+
+    def __init__(self, column: str, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.column = column
+        self.index = index
+
+
+def parse_numbers(
+    columns: Mapping[str, Sequence[Any]], kinds: Mapping[str, Kind]
+) -> dict[str, np.ndarray]:
+    """Reads the number columns of one table.
+
+    Args:
+        columns: By name the values, as texts or as numbers of any type.
+        kinds: By name what they are: a "fraction" may be a truth value or a percentage, "usd" may have a dollar sign.
+
+    Returns:
+        By name the numbers as floats; true is 1, false is 0, and 85% is .85.
+
+    Raises:
+        NumberError: A value is missing or no number, a column mixes percentages with other numbers, or nothing in the
+            table tells whether its commas are decimal commas.
+    """
+    texts = {
+        name: [_to_text(value, kinds[name]) for value in values] for name, values in columns.items()
+    }
+    comma_is_decimal = _decide_decimal_comma(columns, texts)
+    numbers = {}
+    for name, column_texts in texts.items():
+        is_percent = [kinds[name] == "fraction" and text.endswith("%") for text in column_texts]
+        if any(is_percent) and not all(is_percent):
+            index = is_percent.index(not is_percent[0])
+            raise NumberError(
+                name,
+                index,
+                f"is {column_texts[index]!r}, while other rows are "
+                f"{'percentages' if is_percent[0] else 'no percentages'}; write all in one way",
+            )
+        values = np.array(
+            [
+                _parse_text(text, name, index, kinds[name], comma_is_decimal)
+                for index, text in enumerate(column_texts)
+            ]
+        )
+        numbers[name] = values / 100 if any(is_percent) else values
+    return numbers
+
+
+def _to_text(value: Any, kind: Kind) -> str:
+    """A value as a text without dollar signs and without blanks between thousands; "" for a missing one."""
+    if value is None or value is pd.NA:
+        return ""
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (Real, Decimal)) and not isinstance(value, str):
+        number = float(value)
+        # repr keeps every digit.
+        return "" if np.isnan(number) else repr(number)
+    text = str(value).strip()
+    if kind == "usd":
+        text = _DOLLAR_SIGN.sub(lambda match: match["sign"] or "", text).strip()
+    return _BLANKS_BETWEEN_DIGITS.sub("", text)
+
+
+def _decide_decimal_comma(
+    columns: Mapping[str, Sequence[Any]], texts: Mapping[str, Sequence[str]]
+) -> bool:
+    """Whether commas are decimal commas in a table, by the first text that allows one reading only."""
+    ambiguous: tuple[str, int] | None = None
+    for name, column_texts in texts.items():
+        for index, text in enumerate(column_texts):
+            # Numbers that were numbers already say nothing about texts.
+            if not isinstance(columns[name][index], str):
+                continue
+            number = text.rstrip("%").strip()
+            with_decimal_comma = bool(
+                _COMMA_DECIMAL.fullmatch(number) or _POINT_THOUSANDS.fullmatch(number)
+            )
+            with_decimal_point = bool(
+                _POINT_DECIMAL.fullmatch(number) or _COMMA_THOUSANDS.fullmatch(number)
+            )
+            if with_decimal_comma and with_decimal_point:
+                # 1,234 may be either; 1.234 is a number with a point unless commas are seen.
+                if "," in number:
+                    ambiguous = ambiguous or (name, index)
+                continue
+            has_separator = "," in number or "." in number
+            if has_separator and (with_decimal_comma or with_decimal_point):
+                return with_decimal_comma
+    if ambiguous is None:
+        return False
+    name, index = ambiguous
+    raise NumberError(
+        name,
+        index,
+        f"is {texts[name][index]!r}, which reads with a decimal comma and with thousands; write decimal points",
+    )
+
+
+def _parse_text(text: str, column: str, index: int, kind: Kind, comma_is_decimal: bool) -> float:
+    """The number that a text of `_to_text` stands for; NumberError names column and row where it is none."""
+    if not text:
+        raise NumberError(column, index, "is empty; write a number")
+    if kind == "fraction" and text.lower() in TRUE_WORDS:
+        return 1.0
+    if kind == "fraction" and text.lower() in FALSE_WORDS:
+        return 0.0
+    digits = text.removesuffix("%").strip() if kind == "fraction" else text
+    if comma_is_decimal and (
+        _POINT_THOUSANDS.fullmatch(digits) or _COMMA_DECIMAL.fullmatch(digits)
+    ):
+        digits = digits.replace(".", "").replace(",", ".")
+    elif not comma_is_decimal and _COMMA_THOUSANDS.fullmatch(digits):
+        digits = digits.replace(",", "")
+    if _POINT_DECIMAL.fullmatch(digits):
+        return float(digits)
+    remedy = "write a number"
+    if kind == "usd" and _OTHER_CURRENCY.search(text):
+        remedy = "convert it to US dollars"
+    raise NumberError(column, index, f"is {text!r}, which is no number; {remedy}")

@@ -1,0 +1,427 @@
+"""A user's table of outcomes in long form: a row for each item and model.
+
+    table = read_outcome_table("outcomes.csv")
+
+Columns are found under their usual names, in any case: item, group, model, correct, cost_usd (or dollars), and either
+numbers e0, e1, ... (an embedding of the item), one column `embedding` of lists, or the item's prompt. Files are CSV
+with any usual separator and encoding, JSON lines, JSON or Parquet. What can be read in one way only is read, and the
+notes say what was decided; anything else is refused with column, row and remedy. Left out: shipped tables (`tables`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lib.experiment import artifacts, seeds
+from lib.recorded_outcomes.number_formats import Kind, NumberError, parse_numbers
+from lib.recorded_outcomes.tables import OutcomeTable, TableError
+from lib.tasks import TaskError
+from lib.tasks.readers import get_format, read_table
+
+REQUIRED = ("item", "model", "correct", "cost_usd")
+# By column: other names that it may have, after `_normalize_name`.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "item": ("item_id", "question_id", "sample_id", "query_id", "prompt_id", "id"),
+    "group": ("category", "subject", "domain"),
+    "model": ("model_name", "model_id", "llm"),
+    "correct": ("is_correct", "score", "accuracy"),
+    "cost_usd": ("dollars", "usd", "cost", "price", "cost_in_usd", "cost_dollars"),
+    "prompt": ("question", "query"),
+    "embedding": ("embeddings",),
+}
+MIN_ITEMS = 6  # two for each of the three parts that a router is fitted, tuned and scored on
+_EMBEDDING_COLUMN = re.compile(r"e\d+")
+_INDEX_COLUMN = re.compile(r"column 1|unnamed_0|index|level_0|__index_level_0__")
+_NUM_WORD_FEATURES = 32
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a file, with columns under the names of this module.
+
+    Attributes:
+        frame: The values as they were read.
+        labels: Where each row stands, for messages: "line 7" or "row 3", counted from 1.
+        notes: What was decided while reading, in sentences.
+    """
+
+    frame: pd.DataFrame
+    labels: Sequence[str]
+    notes: tuple[str, ...]
+
+
+def read_outcome_table(path: str | Path) -> OutcomeTable:
+    """Reads a table in long form.
+
+    Args:
+        path: A .csv, .tsv, .jsonl, .json or .parquet file. A prompt is turned into 32 numbers by tf-idf and truncated
+            SVD, without a look at outcomes. Without a column group every item is a group of its own.
+
+    Returns:
+        The table, with `notes` on what was decided while reading.
+
+    Raises:
+        TableError: The file cannot be read; a column or a number is missing or can be read in two ways; a model has met
+            an item twice or never; there are fewer than two models or `MIN_ITEMS` items; all models are free; nothing
+            describes the items; or an item, or a prompt, is in two groups. The message names file, column and row.
+    """
+    path = Path(path)
+    try:
+        frame, labels, notes = _read_file(path)
+        return _make_table(frame, labels, path.stem, notes)
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from error
+
+
+def make_outcome_table(rows: pd.DataFrame, name: str) -> OutcomeTable:
+    """Makes a table from rows in long form.
+
+    Args:
+        rows: Columns as in `read_outcome_table`, of any type.
+        name: Of the table.
+
+    Returns:
+        The table.
+
+    Raises:
+        TableError: As in `read_outcome_table`.
+    """
+    labels = [f"row {number}" for number in range(1, len(rows) + 1)]
+    return _make_table(rows.reset_index(drop=True), labels, name, ())
+
+
+def _read_file(path: Path) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
+    """Rows, where each of them stands, and notes on encoding and separator."""
+    try:
+        if path.is_file() and get_format(path) == ".parquet":
+            frame = artifacts.read_parquet(path).reset_index(drop=True)
+            return frame, [f"row {number}" for number in range(1, len(frame) + 1)], ()
+        table = read_table(path)
+    except TaskError as error:
+        # The reader's message begins with the path, as this module's does.
+        raise TableError(_shorten(str(error).removeprefix(f"{path}").lstrip(":, "))) from error
+    # What pandas raises of a broken file is a ValueError.
+    except (ValueError, OSError) as error:
+        raise TableError(f"cannot be read as a table: {_shorten(error)}") from error
+    frame = pd.DataFrame(list(table.rows), columns=list(table.columns), dtype=object)
+    return frame, list(table.labels), table.notes
+
+
+def _make_table(
+    frame: pd.DataFrame, labels: Sequence[str], name: str, notes: Sequence[str]
+) -> OutcomeTable:
+    """Checks rows and arranges them by item and model."""
+    columns, column_notes = _find_columns(frame)
+    notes = [*notes, *column_notes]
+    rows = pd.DataFrame({column: frame[source] for column, source in columns.items()})
+    if rows.empty:
+        raise TableError("the table has no rows; write one for each item and model")
+
+    # Names, then numbers.
+    if "group" not in rows:
+        rows["group"] = rows["item"]
+        notes.append("There is no column group: every item is a group of its own.")
+    for column in ("item", "group", "model"):
+        rows[column] = _read_names(rows[column], column, labels)
+    rows = _read_numbers(rows, labels)
+    _check_ranges(rows, labels)
+    _check_pairs(rows, labels)
+
+    # One row for each item, and outcomes by item and model.
+    item_rows = rows.drop_duplicates("item").set_index("item").sort_index()
+    correct = rows.pivot(index="item", columns="model", values="correct")
+    cost_usd = rows.pivot(index="item", columns="model", values="cost_usd")
+    _check_outcomes(correct, cost_usd)
+    features = _make_features(item_rows)
+    return OutcomeTable(
+        name=name,
+        items=correct.index.to_numpy(dtype=str),
+        groups=item_rows["group"].to_numpy(dtype=str),
+        models=tuple(map(str, correct.columns)),
+        correct=correct.to_numpy(float),
+        cost_usd=cost_usd.to_numpy(float),
+        features=features,
+        money="as given",
+        cost_measures_work=bool((cost_usd.std() > 0).any()),
+        notes=tuple(notes),
+    )
+
+
+# Columns -------------------------------------------------------------------------------------------
+
+
+def _normalize_name(name: Any) -> str:
+    """A column's name without case, blanks and units: " Cost (USD)" is cost_usd."""
+    words = re.findall(r"[^\W_]+", str(name).lower().replace("$", " dollars "))
+    return "_".join(words)
+
+
+def _find_columns(frame: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
+    """Finds which column of a file is which.
+
+    Args:
+        frame: The rows of the file.
+
+    Returns:
+        From a name of this module, among them e0, e1, ..., to the file's; and notes on what was decided.
+
+    Raises:
+        TableError: A required column is missing, or two columns could be meant.
+    """
+    by_name: dict[str, list[Any]] = {}
+    for source in frame.columns:
+        by_name.setdefault(_normalize_name(source), []).append(source)
+    found: dict[str, Any] = {}
+    notes = []
+    for column, aliases in ALIASES.items():
+        for alias in (column, *aliases):
+            candidates = by_name.get(alias, [])
+            if len(candidates) > 1:
+                listed = " and ".join(repr(str(candidate)) for candidate in candidates)
+                raise TableError(f"{listed} could each be {column}; rename one of them")
+            if candidates:
+                found[column] = candidates[0]
+                if alias != column:
+                    notes.append(f"The column {str(candidates[0])!r} was read as {column}.")
+                break
+    missing = [column for column in REQUIRED if column not in found]
+    if missing:
+        names = [
+            str(source)
+            for source in frame.columns
+            if not _INDEX_COLUMN.fullmatch(_normalize_name(source))
+        ]
+        raise TableError(
+            f"no column {', '.join(missing)}; a table needs item, model, correct, cost_usd, and prompt or e0, e1, "
+            f"...; this one has {_shorten(', '.join(names))}"
+        )
+    numbered = [name for name in by_name if _EMBEDDING_COLUMN.fullmatch(name)]
+    for name in sorted(numbered, key=lambda name: int(name[1:])):
+        found[name] = by_name[name][0]
+    return found, notes
+
+
+def _read_names(values: pd.Series, column: str, labels: Sequence[str]) -> pd.Series:
+    """A column of names as texts. "NA" and "None" are names; an empty field is missing."""
+    names = []
+    for value, label in zip(values.tolist(), labels, strict=True):
+        is_missing = value is None or value is pd.NA or value is pd.NaT or value != value
+        text = "" if is_missing else str(value).strip()
+        if isinstance(value, (list, tuple, dict, set, np.ndarray)):
+            raise TableError(f"{column} of {label} is a {type(value).__name__}; write one name")
+        if not text:
+            raise TableError(f"{column} of {label} is empty; write its name")
+        # A whole number that a missing value in its column turned into a float.
+        is_whole = isinstance(value, float) and value.is_integer()
+        names.append(str(int(value)) if is_whole else text)
+    return pd.Series(names, index=values.index, dtype=object)
+
+
+def _read_numbers(rows: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
+    """The rows with correct, cost_usd and the embedding as floats; a list column becomes e0, e1, ..."""
+    embedding_columns = [column for column in rows if _EMBEDDING_COLUMN.fullmatch(str(column))]
+    if "embedding" in rows and not embedding_columns:
+        vectors = _read_vectors(rows["embedding"], labels)  # (rows, dimensions)
+        embedding_columns = [f"e{index}" for index in range(vectors.shape[1])]
+        rows = rows.drop(columns="embedding").join(
+            pd.DataFrame(vectors, index=rows.index, columns=embedding_columns)
+        )
+    kinds: dict[str, Kind] = {"correct": "fraction", "cost_usd": "usd"}
+    kinds |= dict.fromkeys(embedding_columns, "number")
+    try:
+        numbers = parse_numbers({name: rows[name].tolist() for name in kinds}, kinds)
+    except NumberError as error:
+        raise TableError(f"{error.column} of {labels[error.index]} {_shorten(error)}") from error
+    for name, values in numbers.items():
+        is_infinite = ~np.isfinite(values)
+        if is_infinite.any():
+            label = labels[int(is_infinite.argmax())]
+            raise TableError(f"{name} of {label} is infinite; write a finite number")
+    return rows.assign(**numbers)
+
+
+def _read_vectors(values: pd.Series, labels: Sequence[str]) -> np.ndarray:
+    """A column of lists of numbers, or of lists as JSON writes them: (rows, dimensions)."""
+    vectors = []
+    for value, label in zip(values.tolist(), labels, strict=True):
+        try:
+            vector = np.asarray(json.loads(value) if isinstance(value, str) else value, dtype=float)
+        except (ValueError, TypeError):
+            vector = np.zeros(0)
+        if vector.ndim != 1 or not len(vector):
+            raise TableError(
+                f"embedding of {label} is {_shorten(value, 40)!r}; write a list of numbers in every row"
+            )
+        if len(vector) != len(vectors[0] if vectors else vector):
+            raise TableError(
+                f"embedding of {label} has {len(vector)} numbers, that of {labels[0]} has {len(vectors[0])}; "
+                "all must be equally long"
+            )
+        vectors.append(vector)
+    return np.stack(vectors)
+
+
+# Checks --------------------------------------------------------------------------------------------
+
+
+def _check_ranges(rows: pd.DataFrame, labels: Sequence[str]) -> None:
+    """Raises TableError for a negative cost, or an outcome outside 0 to 1."""
+    cost_usd = rows["cost_usd"].to_numpy()
+    if (cost_usd < 0).any():
+        index = int((cost_usd < 0).argmax())
+        raise TableError(
+            f"cost_usd of {labels[index]} is {cost_usd[index]:g}; write dollars, 0 or more"
+        )
+    correct = rows["correct"].to_numpy()
+    is_outside = (correct < 0) | (correct > 1)
+    if is_outside.any():
+        index = int(is_outside.argmax())
+        raise TableError(
+            f"correct of {labels[index]} is {correct[index]:g}; write 0 to 1, or percentages with their sign"
+        )
+
+
+def _check_pairs(rows: pd.DataFrame, labels: Sequence[str]) -> None:
+    """Raises TableError where an item and model stand there twice, or an item's rows disagree, or groups leak."""
+    is_repeated = rows.duplicated(["item", "model"]).to_numpy()
+    if is_repeated.any():
+        index = int(is_repeated.argmax())
+        item, model = rows.loc[index, ["item", "model"]]
+        raise TableError(
+            f"item {item!r}, model {model!r} stands there twice, again in {labels[index]}; average the samples, or "
+            "name them apart"
+        )
+
+    # What belongs to an item is the same in all of its rows.
+    first_index = rows.groupby("item")["item"].transform(lambda items: items.index[0])
+    for column in rows.columns.difference(["item", "model", "correct", "cost_usd"]):
+        values = rows[column].map(_to_comparable)
+        differs = (values != values.loc[first_index.to_numpy()].to_numpy()).to_numpy()
+        if not differs.any():
+            continue
+        index = int(differs.argmax())
+        where = (
+            f"{column} of {labels[index]} differs from that of {labels[first_index[index]]}, though both are item "
+            f"{rows.loc[index, 'item']!r}"
+        )
+        if column == "group":
+            raise TableError(f"groups leak: {where}; write an item under one group")
+        raise TableError(f"{where}; write the same in all rows of an item")
+    if "prompt" in rows:
+        prompts = rows["prompt"].map(_to_comparable)
+        leaks = rows.groupby(prompts)["group"].nunique() > 1
+        # An empty prompt is reported as such, below.
+        leaks = leaks[[bool(str(prompt).strip()) for prompt in leaks.index]]
+        if leaks.any():
+            raise TableError(
+                f"groups leak: the prompt {_shorten(leaks.idxmax(), 60)!r} and {int(leaks.sum()) - 1} more stand in "
+                "two groups, so that a split would train and test on one; give equal prompts one group"
+            )
+
+
+def _to_comparable(value: Any) -> Any:
+    """A value that can be compared and grouped: lists and messages as JSON, a missing value as an empty text."""
+    if isinstance(value, (list, tuple, dict, np.ndarray)):
+        return json.dumps(value, default=str)
+    is_missing = value is None or value is pd.NA or value != value
+    return "" if is_missing else value
+
+
+def _check_outcomes(correct: pd.DataFrame, cost_usd: pd.DataFrame) -> None:
+    """Raises TableError for outcomes (items, models) between which nothing can be chosen, or with gaps."""
+    num_items, num_models = correct.shape
+    if num_models < 2:
+        raise TableError(f"there is one model, {correct.columns[0]!r}; a choice needs two")
+    if num_items < MIN_ITEMS:
+        raise TableError(
+            f"there are {num_items} items; a router is fitted, tuned and scored on different ones, so that "
+            f"{MIN_ITEMS} are the least, and some hundred are needed to tell anything"
+        )
+    num_missing = int(correct.isna().to_numpy().sum())
+    if num_missing:
+        least_complete = correct.isna().sum().idxmax()
+        first_item = correct.index[correct[least_complete].isna()][0]
+        raise TableError(
+            f"{num_missing} of {correct.size} outcomes are missing, most of {least_complete!r}, item {first_item!r} "
+            "among them: every model must have met every item; drop the items or the models that lack them"
+        )
+    if not cost_usd.to_numpy().any():
+        raise TableError(
+            "all models are free: cost_usd is 0 in every row, so that no money can be saved; write what a call costs"
+        )
+
+
+# Features ------------------------------------------------------------------------------------------
+
+
+def _make_features(item_rows: pd.DataFrame) -> np.ndarray:
+    """What a router may look at: the embedding if there is one, or else the words of the prompt; (items, d)."""
+    embedding_columns = [column for column in item_rows if _EMBEDDING_COLUMN.fullmatch(str(column))]
+    if embedding_columns:
+        return item_rows[embedding_columns].to_numpy(float)
+    if "prompt" not in item_rows:
+        raise TableError(
+            "nothing describes the items, so that a router has nothing to look at; add a column prompt, or numbers e0, "
+            "e1, ..."
+        )
+    prompts = [_read_prompt(prompt) for prompt in item_rows["prompt"].tolist()]
+    num_blank = sum(not prompt for prompt in prompts)
+    if num_blank:
+        item = item_rows.index[[not prompt for prompt in prompts]][0]
+        raise TableError(
+            f"prompt is empty for {num_blank} of {len(prompts)} items, {item!r} the first; write what was asked"
+        )
+    if len(set(prompts)) == 1:
+        raise TableError(
+            f"all {len(prompts)} prompts are {_shorten(prompts[0], 60)!r}, so that a router has nothing to look at"
+        )
+    return embed_words(prompts)
+
+
+def _read_prompt(prompt: Any) -> str:
+    """A prompt as one text; of chat messages their contents."""
+    if isinstance(prompt, (list, tuple, np.ndarray)):
+        contents = [
+            str(message.get("content", "")) if isinstance(message, Mapping) else str(message)
+            for message in prompt
+        ]
+        return "\n".join(contents).strip()
+    return str(_to_comparable(prompt)).strip()
+
+
+def embed_words(prompts: Sequence[str], dimensions: int = _NUM_WORD_FEATURES) -> np.ndarray:
+    """Prompts as numbers: tf-idf of words and signs, then truncated SVD.
+
+    Args:
+        prompts: Texts.
+        dimensions: Numbers of a prompt at the most.
+
+    Returns:
+        (prompts, d), with d at most `dimensions`, and less where there are fewer prompts or words.
+    """
+    # Imported here: tables with numbers need neither.
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer = TfidfVectorizer(
+        sublinear_tf=True, max_features=20_000, token_pattern=r"\w+|[^\w\s]"
+    )
+    matrix = vectorizer.fit_transform(prompts)  # (prompts, words)
+    random_state = int(seeds.rng("outcomes", "words").integers(2**31))
+    num_prompts, num_words = matrix.shape
+    num_components = min(dimensions, num_prompts - 1, num_words - 1) or 1
+    return TruncatedSVD(num_components, random_state=random_state).fit_transform(matrix)
+
+
+def _shorten(value: object, length: int = 160) -> str:
+    """A long value as a message shows it."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= length else f"{text[:length]} ..."

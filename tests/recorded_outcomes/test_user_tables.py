@@ -1,0 +1,244 @@
+"""Anybody's table of outcomes is read where it can be meant in one way, and refused with column, row and remedy."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from lib.recorded_outcomes.tables import TableError
+from lib.recorded_outcomes.user_tables import make_outcome_table, read_outcome_table
+from tests.recorded_outcomes.small import long, made
+
+ROWS = long(made(12))
+SHARED_TABLES = Path(__file__).parents[3] / "shared/inputs/tables"
+
+
+def check_refused(rows: pd.DataFrame, *parts: str) -> None:
+    with pytest.raises(TableError) as error:
+        make_outcome_table(rows, "mine")
+    for part in parts:
+        assert part in str(error.value), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def check_equal(table, expected) -> None:
+    assert table.models == expected.models and table.items.tolist() == expected.items.tolist()
+    assert table.groups.tolist() == expected.groups.tolist()
+    for name in ("correct", "cost_usd", "features"):
+        np.testing.assert_allclose(getattr(table, name), getattr(expected, name), rtol=1e-12)
+
+
+def write_csv(path: Path, rows: pd.DataFrame, separator=",", decimal=".", encoding="utf-8"):
+    path.write_bytes(rows.to_csv(index=False, sep=separator, decimal=decimal).encode(encoding))
+    return path
+
+
+# Read ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
+def test_a_table_in_long_form_comes_back_as_it_was(tmp_path, suffix):
+    table, path = made(30), tmp_path / f"mine{suffix}"
+    rows = long(table).sample(frac=1, random_state=0)
+    if suffix == ".csv":
+        rows.to_csv(path, index=False)
+    elif suffix == ".parquet":
+        rows.to_parquet(path)
+    else:
+        rows.to_json(path, orient="records", lines=True, double_precision=15)
+    again = read_outcome_table(path)
+    order = [again.models.index(name) for name in table.models]
+    assert again.items.tolist() == table.items.tolist() and again.cost_measures_work
+    np.testing.assert_allclose(again.correct[:, order], table.correct)
+    np.testing.assert_allclose(again.cost_usd[:, order], table.cost_usd)
+    np.testing.assert_allclose(again.features, table.features)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_separators_and_encodings_are_told_from_the_file(tmp_path, separator, encoding):
+    rows = ROWS.assign(group=ROWS["group"] + "ü")
+    decimal = "," if separator == ";" else "."
+    path = write_csv(tmp_path / "t.csv", rows, separator, decimal, encoding)
+    check_equal(read_outcome_table(path), make_outcome_table(rows, "t"))
+
+
+def add_percent_signs(rows):
+    return rows.assign(correct=[f"{100 * value:g}%" for value in rows["correct"]])
+
+
+SAME_TABLES = {
+    "capitals and blanks in the header": lambda rows: rows.set_axis(
+        [f" {name.upper()} " for name in rows], axis=1
+    ),
+    "costs called dollars": lambda rows: rows.rename(columns={"cost_usd": "dollars"}),
+    "costs with a unit": lambda rows: rows.rename(columns={"cost_usd": "Cost (USD)"}),
+    "other usual names": lambda rows: rows.rename(
+        columns={"item": "question_id", "group": "subject", "model": "model_name", "correct": "score"}
+    ),
+    "truth values": lambda rows: rows.assign(correct=rows["correct"] > 0),
+    "truth words": lambda rows: rows.assign(correct=np.where(rows["correct"] > 0, "TRUE", "FALSE")),
+    "yes and no": lambda rows: rows.assign(correct=np.where(rows["correct"] > 0, "Yes", "no")),
+    "percentages": add_percent_signs,
+    "dollar signs": lambda rows: rows.assign(cost_usd="$" + rows["cost_usd"].map(repr)),
+    "an index": lambda rows: rows.reset_index().rename(columns={"index": "Unnamed: 0"}),
+    "categories": lambda rows: rows.astype({"item": "category", "group": "category", "model": "category"}),
+    "nullable types": lambda rows: rows.convert_dtypes(),
+    "an embedding of lists": lambda rows: rows.drop(columns=["e0", "e1"]).assign(
+        embedding=rows[["e0", "e1"]].to_numpy().tolist()
+    ),
+    "an embedding as JSON": lambda rows: rows.drop(columns=["e0", "e1"]).assign(
+        embedding=[str(pair) for pair in rows[["e0", "e1"]].to_numpy().tolist()]
+    ),
+    "columns that nobody knows": lambda rows: rows.assign(comment="x", latency=1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", SAME_TABLES.values(), ids=SAME_TABLES)
+def test_a_table_means_the_same_however_it_is_written(change):
+    check_equal(make_outcome_table(change(ROWS), "mine"), make_outcome_table(ROWS, "mine"))
+
+
+@pytest.mark.parametrize("name", ["NA", "None", "null", "nan", "007", "1e3"])
+@pytest.mark.parametrize("column", ["item", "group", "model"])
+def test_any_text_may_be_a_name(tmp_path, name, column):
+    rows = ROWS.assign(**{column: ROWS[column].replace(ROWS[column].iloc[0], name)})
+    path = write_csv(tmp_path / "t.csv", rows)
+    table = read_outcome_table(path)
+    assert name in {"item": table.items, "group": table.groups, "model": table.models}[column]
+
+
+def test_without_groups_every_item_is_one_and_a_note_says_so():
+    table = make_outcome_table(ROWS.drop(columns="group"), "mine")
+    assert table.groups.tolist() == table.items.tolist()
+    assert any("every item is a group" in note for note in table.notes)
+
+
+def test_prompts_become_numbers_without_a_look_at_outcomes():
+    table = made(40)
+    words = np.where(table.features[:, 0] > 0, "prove", "add")
+    prompts = [f"{word} {index}" for index, word in enumerate(words)]
+    rows = long(table, numbers=False).assign(prompt=np.repeat(prompts, 3))
+    one = make_outcome_table(rows, "a")
+    other = make_outcome_table(rows.assign(correct=1 - rows["correct"]), "a")
+    assert (one.features == other.features).all() and np.isfinite(one.features).all()
+    as_messages = [[{"role": "user", "content": prompt}] for prompt in rows["prompt"]]
+    check_equal(make_outcome_table(rows.assign(prompt=as_messages), "a"), one)
+
+
+def test_a_prompt_may_say_none():
+    prompts = [f"question {index}" for index in range(12)]
+    prompts[3] = "None"
+    rows = long(made(12), numbers=False).assign(prompt=np.repeat(prompts, 3))
+    assert len(make_outcome_table(rows, "mine")) == 12
+
+
+@pytest.mark.skipif(not SHARED_TABLES.is_dir(), reason="the awkward tables are not at hand")
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("03-semicolon-decimal-comma", ""),
+        ("06-TRUE-FALSE", ""),
+        ("08-percent", ""),
+        ("09-group-NA", ""),
+        ("11-header-blanks", ""),
+        ("13-dollar-sign", ""),
+        ("14-all-free", "free"),
+        ("17-duplicate-row", "twice"),
+        ("18-missing-model", "missing"),
+        ("23-latin1", ""),
+        ("26-two-items", "2 items"),
+        ("29-prompt-None", ""),
+    ],
+)
+def test_tables_that_users_reported_are_read_or_refused(name, reason):
+    path = SHARED_TABLES / f"{name}.csv"
+    if reason:
+        with pytest.raises(TableError, match=reason):
+            read_outcome_table(path)
+        return
+    table = read_outcome_table(path)
+    assert table.correct.shape == (60, 3) and table.correct.mean() == pytest.approx(2 / 3)
+    assert table.cost_usd.mean() == pytest.approx(0.003546, abs=1e-6)
+
+
+# Refused -------------------------------------------------------------------------------------------
+
+BLANK = long(made(12), numbers=False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts"),
+    [
+        (ROWS.drop(columns="cost_usd"), ["no column cost_usd", "item, model, correct, cost_usd"]),
+        (ROWS.assign(cost_usd=-1.0), ["cost_usd of row 1", "-1", "0 or more"]),
+        (ROWS.assign(correct=np.nan), ["correct of row 1", "empty"]),
+        (ROWS.assign(cost_usd=np.inf), ["cost_usd of row 1"]),
+        (ROWS.assign(correct=2.0), ["correct of row 1", "0 to 1"]),
+        (ROWS.assign(correct="maybe"), ["correct of row 1", "'maybe'"]),
+        (ROWS.assign(cost_usd="€1"), ["cost_usd of row 1", "US dollars"]),
+        (ROWS.assign(cost_usd="1,234"), ["cost_usd of row 1", "decimal comma"]),
+        (ROWS[ROWS["model"] == "dear"], ["one model, 'dear'", "two"]),
+        (ROWS.iloc[1:], ["1 of 36 outcomes", "'cheap'", "'i0000'"]),
+        (pd.concat([ROWS, ROWS.iloc[:1]]), ["stands there twice", "'i0000'", "row 37"]),
+        (ROWS.assign(group=[f"g{index}" for index in range(36)]), ["groups leak", "row 2"]),
+        (ROWS.assign(prompt="the same"), ["groups leak", "prompt"]),
+        (ROWS.assign(e0=np.nan), ["e0 of row 1", "empty"]),
+        (ROWS.assign(e0="word"), ["e0 of row 1", "'word'"]),
+        (ROWS.assign(e0=range(36)), ["e0 of row 2 differs", "'i0000'"]),
+        (BLANK.assign(prompt=range(36)), ["prompt of row 2 differs", "'i0000'"]),
+        (BLANK, ["nothing describes the items", "prompt"]),
+        (BLANK.assign(prompt="  "), ["prompt is empty for 12 of 12"]),
+        (BLANK.assign(prompt="same", group="g"), ["all 12 prompts"]),
+        (BLANK.assign(embedding="x"), ["embedding of row 1", "list of numbers"]),
+        (BLANK.assign(embedding=[[1.0], [1.0, 2.0]] * 18), ["embedding of row 2", "equally long"]),
+        (ROWS.iloc[:0], ["no rows"]),
+        (ROWS.assign(item=None), ["item of row 1 is empty"]),
+        (ROWS.assign(item=[["a"]] * 36), ["item of row 1 is a list"]),
+        (ROWS.assign(cost_usd=0), ["all models are free"]),
+        (ROWS.assign(Score=1.0, SCORE=1.0).drop(columns="correct"), ["could each be correct"]),
+        (long(made(1)), ["1 items"]),
+        (long(made(3)), ["3 items"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_table_that_cannot_be_used_is_refused_with_its_reason(rows, parts):
+    check_refused(rows, *parts)
+
+
+def test_a_missing_file_and_a_file_of_another_kind_are_named(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"no table")
+    (tmp_path / "a.xlsx").write_bytes(b"no table")
+    for name in ("nowhere.csv", "a.parquet", "a.xlsx"):
+        with pytest.raises(TableError, match=re.escape(str(tmp_path / name))):
+            read_outcome_table(tmp_path / name)
+
+
+def test_a_message_names_the_line_of_the_file(tmp_path):
+    path = write_csv(tmp_path / "t.csv", ROWS.assign(correct=[*["1"] * 9, "x", *["1"] * 26]))
+    with pytest.raises(TableError, match="correct of line 11"):
+        read_outcome_table(path)
+
+
+@given(
+    content=st.binary(max_size=200)
+    | st.text('item,groupmdelcsa01.\n"-', max_size=200).map(str.encode)
+)
+@example(content=b"item,group,model,correct,dollars\na,b,c,1,1\n")
+@example(content=b"item,group,model,correct,dollars\na,b,c,1,1\na,b,d,1,1\n")
+@example(content=b'"')
+@settings(max_examples=150, deadline=None)
+def test_any_file_gives_a_table_or_a_refusal(content, tmp_path_factory):
+    path = tmp_path_factory.mktemp("any") / "t.csv"
+    path.write_bytes(content)
+    try:
+        table = read_outcome_table(path)
+    except TableError as error:
+        assert str(path) in str(error) and len(str(error)) < 900
+        return
+    assert np.isfinite(table.correct).all() and len(table.models) > 1
+    assert table.correct.shape == table.cost_usd.shape
