@@ -327,7 +327,11 @@ READERS = {
         own=ANSWER_ROWS,
     ),
     "outcomes": Reader(
-        "t.csv", _text("t.csv", TABLE), lambda f: read_outcome_table(f / "t.csv"), own=TABLE_ROWS
+        "t.csv",
+        _text("t.csv", TABLE),
+        lambda f: read_outcome_table(f / "t.csv"),
+        takes=("UTF-16",),
+        own=TABLE_ROWS,
     ),
     "policy": Reader(
         "p.json", _policy, lambda f: policies.load(f / "p.json"), takes=("UTF-16",), own=POLICY_OWN
