@@ -4,9 +4,12 @@ Each command is a module of the package that does the work, and is imported when
 the pipeline runs (`lib.reports.execute`), and `scripts/doctor.py`, which works before anything is installed.
 """
 
+import signal
 from importlib import import_module
 
 import typer
+
+from lib.experiment.process_group import clear_up_at_signals
 
 # The command's own parser reads everything behind its name, --help included.
 PASS_ON = {
@@ -22,6 +25,10 @@ COMMANDS = {  # module and one line of help, by the words of the command
     "train maestro": (
         "lib.conductor.train_command",
         "MAESTRO: a policy under learned reward weights, on your model and data.",
+    ),
+    "train toolorchestra": (
+        "lib.tool_orchestration.train_command",
+        "ToolOrchestra: an orchestrator of tools and models, on your model and questions.",
     ),
     "router evaluate": (
         "lib.routers.evaluate_command",
@@ -119,4 +126,5 @@ def _refuse_earlier_options(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    clear_up_at_signals([signal.SIGTERM])  # temporary folders go too
     make_app()(prog_name="python -m lib")

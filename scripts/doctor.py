@@ -9,10 +9,12 @@ nothing. Uses the standard library alone and old syntax, because it must run whe
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -194,6 +196,44 @@ def _from_proc() -> list:
     return found
 
 
+def dvc_caches(root: Path) -> Iterator[Finding]:
+    """What DVC remembers of hashes, outside this folder; of a damaged file its own message says no name."""
+    if not (root / ".dvc").is_dir():
+        return
+    try:
+        from dvc.repo import Repo
+    except ImportError:
+        return
+    repo = Repo.__new__(Repo)
+    with contextlib.suppress(Exception):  # a damaged cache stops it, when it knows the folder
+        repo.__init__(str(root))
+    folder = getattr(repo, "__dict__", {}).get("site_cache_dir")
+    for path in sorted(Path(folder).rglob("cache.db")) if folder else []:
+        reason = _find_damage(path)
+        if reason:
+            names = [path, Path(str(path) + "-wal"), Path(str(path) + "-shm")]
+            yield Finding(
+                f"{path}, where DVC remembers hashes, is damaged ({reason})",
+                f"rm {path}*; DVC reads the files again",
+                lambda names=names: [name.unlink() for name in names if name.exists()],
+            )
+
+
+def _find_damage(path: Path) -> str:
+    """What is wrong with a SQLite file; empty where nothing is, or where another process uses it."""
+    try:
+        connection = sqlite3.connect(path.resolve().as_uri() + "?mode=ro", uri=True)
+        try:
+            answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        finally:
+            connection.close()
+    except sqlite3.OperationalError:
+        return ""
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return "" if answer == "ok" else "pages are unreadable"
+
+
 def pipeline_files(root: Path) -> Iterator[Finding]:
     """Files of the pipeline that a merge or a crash has broken."""
     for name in ("dvc.lock", "dvc.yaml", "params.yaml"):
@@ -354,9 +394,10 @@ CHECKS = (
 )
 
 
-def examine(root: Path = ROOT) -> list:
-    """Everything that is wrong, in the order in which it should be mended."""
-    return [finding for check in CHECKS for finding in check(root)]
+def examine(root: Path = ROOT, caches: bool = False) -> list:
+    """Everything that is wrong, in the order in which it should be mended; caches: in DVC's too (seconds)."""
+    checks = (*CHECKS, dvc_caches) if caches else CHECKS
+    return [finding for check in checks for finding in check(root)]
 
 
 def main(arguments: Optional[list] = None, root: Path = ROOT) -> int:  # noqa: UP045
@@ -372,9 +413,12 @@ def main(arguments: Optional[list] = None, root: Path = ROOT) -> int:  # noqa: U
         action="store_true",
         help="tell only what was mended or is harmless; exit 0 whatever is left",
     )
+    parser.add_argument(
+        "--caches", action="store_true", help="look at DVC's caches in a quiet run too"
+    )
     options = parser.parse_args(arguments)
     left = []
-    for finding in examine(root):
+    for finding in examine(root, caches=options.caches or not options.quiet):
         if finding.harmless:
             print(f"{finding.problem}; {finding.remedy}")
         elif options.fix and finding.fix:

@@ -1,4 +1,4 @@
-"""What continuous integration runs: a browser is fetched where there is none, and tests run whatever comes of that."""
+"""What continuous integration runs: a browser and other projects' servers are fetched, and tests run whatever comes."""
 
 import os
 import shutil
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+GOALS = "make test-extras\nmake test\n"
 TOOLS = ("bash", "dirname", "timeout", "sh", "env")  # what the script may use of this machine
 
 
@@ -40,15 +41,12 @@ def ci(tmp_path):
 
 
 def test_a_browser_that_is_there_is_not_installed_again(ci, tmp_path):
-    assert ci(google_chrome="", apt_get=f"echo apt $* >> {tmp_path}/log") == "make test\n"
+    assert ci(google_chrome="", apt_get=f"echo apt $* >> {tmp_path}/log") == GOALS
 
 
 def test_a_missing_browser_is_installed_before_the_tests(ci, tmp_path):
     said = ci(apt_get=f"echo apt $* >> {tmp_path}/log")
-    assert (
-        said.startswith("make test\n")
-        and "apt install -y -qq --no-install-recommends chromium" in said
-    )
+    assert said.startswith(GOALS) and "apt install -y -qq --no-install-recommends chromium" in said
 
 
 @pytest.mark.parametrize(
@@ -60,4 +58,9 @@ def test_a_browser_that_cannot_be_installed_fails_nothing_and_is_reported(ci, pr
 
 
 def test_a_machine_without_apt_runs_the_tests_as_it_is(ci):
-    assert ci() == "make test\n"
+    assert ci() == GOALS
+
+
+def test_other_servers_and_clients_that_cannot_be_installed_fail_nothing_and_are_reported(ci):
+    said = ci(make='[ "$1" = test ] && echo "make $*"')
+    assert said.startswith("make test\n") and "tests that need them will be skipped" in said

@@ -18,6 +18,12 @@ CARRIERS = (
     "lib.experiment.training",
     "lib.experiment.evaluation",  # has the seed of all tests; who changes it raises the VERSION of every system
     "lib.experiment.sweep",
+    # Parts of an update of weights; who changes what they compute raises the VERSION of lib.rl.token_ppo.
+    "lib.rl.critic",
+    "lib.rl.policy_model",
+    "lib.rl.sharding",
+    "lib.rl.token_batch",
+    "lib.rl.training_checkpoint",
     "lib.llm.reply_store",
     "lib.llm.chat_completion",
     "lib.llm.chat_model",
@@ -39,6 +45,7 @@ CARRIERS = (
     "lib.language_models.training.released_weights",
     "lib.conductor.silence_libraries",
     "lib.conductor.progress_callback",
+    "lib.rl.controller_training",  # hands what a system collects to the trainer
     "lib.rl.seed_batched",  # runs the code of the network that it is given, by torch, whose version is in the key
 )
 

@@ -39,7 +39,8 @@ class ConfiguredQuestion:
 @dataclass(frozen=True)
 class ConfiguredAnswer:
     """What became of a job. text: the last turn; calls: of agents, n_steps of the reward; turns: of the model;
-    used: calls of tools; seconds: on the longest way, by the declared clock; cut: calls that a budget truncated."""
+    used: calls of tools; seconds: on the longest way, by the declared clock; cut: calls that were cut off;
+    cut_by_model: those of them that the model's own limit cut, with budget left."""
 
     correct: bool
     answer: str | None
@@ -55,6 +56,12 @@ class ConfiguredAnswer:
     cut: int
     failures: tuple[str, ...]
     trail: tuple[Note, ...]
+    cut_by_model: int = 0
+
+    @property
+    def lost_calls(self) -> int:
+        """Turns that the infrastructure failed, such as by a provider's filter: they say nothing about the agents."""
+        return sum(Failure(kind).of_infrastructure for kind in self.failures)
 
 
 class System:
@@ -128,6 +135,7 @@ class System:
             spent.cut,
             tuple(spent.failures),
             tuple(spent.trail),
+            spent.cut_by_model,
         )
 
     def rewards(
@@ -136,12 +144,16 @@ class System:
         outcomes: Sequence[ConfiguredAnswer],
         weights: Weights,
     ) -> np.ndarray:
-        """R of eq. 3 for each, (n,)."""
+        """R of eq. 3 for each, (n,); nan where the infrastructure lost a turn, which is never scored."""
         held = np.array(
             [[o.correct, o.calls, o.tokens_out, o.used] for o in outcomes], float
         ).reshape(-1, 4)
         allocated = np.array([job.configuration.allocated for job in jobs])
-        return reward(held[:, 0], held[:, 1], held[:, 2], held[:, 3], allocated, self.most, weights)
+        rewards = reward(
+            held[:, 0], held[:, 1], held[:, 2], held[:, 3], allocated, self.most, weights
+        )
+        is_lost = np.array([outcome.lost_calls > 0 for outcome in outcomes], bool)
+        return np.where(is_lost, np.nan, rewards)
 
     @staticmethod
     def _name(job: ConfiguredQuestion) -> tuple:
@@ -151,7 +163,9 @@ class System:
 def table(
     jobs: Sequence[ConfiguredQuestion], outcomes: Sequence[ConfiguredAnswer], rewards: np.ndarray
 ) -> pd.DataFrame:
-    """One row per job: the question's kind (group) and difficulty, the configuration part by part, what came of it."""
+    """One row per job: the question's kind (group) and difficulty, the configuration part by part, what came of it.
+
+    correct is nan where the infrastructure lost a turn (lost_calls), as its reward is."""
     rows = []
     for job, outcome, paid in zip(jobs, outcomes, rewards, strict=True):
         c = job.configuration
@@ -172,7 +186,7 @@ def table(
                 "atoms": " | ".join(" , ".join(a) for a in c.atoms),
                 "allocated": c.allocated,
                 "digest": c.digest,
-                "correct": float(outcome.correct),
+                "correct": np.nan if outcome.lost_calls else float(outcome.correct),
                 "reward": float(paid),
                 "calls": outcome.calls,
                 "turns": outcome.turns,
@@ -182,10 +196,29 @@ def table(
                 "seconds": outcome.seconds,
                 "used": outcome.used,
                 "cut": outcome.cut,
+                "cut_by_model": outcome.cut_by_model,
                 "failures": len(outcome.failures),
+                "lost_calls": outcome.lost_calls,
                 "answered": float(outcome.answer is not None),
                 "answer": outcome.answer or "",
                 "text": outcome.text,
             }
         )
     return pd.DataFrame(rows)
+
+
+def drop_lost_questions(*tables: pd.DataFrame) -> list[pd.DataFrame]:
+    """Leave out questions of which the infrastructure lost an answer, for everyone, so that all answer the same ones.
+
+    Args:
+        *tables: Of `table`.
+
+    Returns:
+        The tables without the rows of a question whose reward is nan in any of them.
+    """
+    lost_prompts = set()
+    for rows in tables:
+        lost_prompts |= set(rows.loc[rows["reward"].isna(), "prompt"])
+    if not lost_prompts:
+        return list(tables)
+    return [rows[~rows["prompt"].isin(lost_prompts)].reset_index(drop=True) for rows in tables]

@@ -88,8 +88,8 @@ def journal(left: Sequence[Note]) -> tuple[AgentContext, ...]:
 
 @dataclass
 class Spent:
-    """What calls cost. calls: of agents; turns: of the model; tools: the names in order; cut: calls that a budget
-    truncated."""
+    """What calls cost. calls: of agents; turns: of the model; tools: the names in order; cut: calls that were cut off;
+    cut_by_model: those of them that the model's own limit cut, with budget left."""
 
     calls: int = 0
     turns: int = 0
@@ -97,6 +97,7 @@ class Spent:
     tokens_out: int = 0
     cost_usd: float = 0.0
     cut: int = 0
+    cut_by_model: int = 0
     tools: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     trail: list[Note] = field(default_factory=list)
@@ -216,6 +217,9 @@ class Team:
         # There is no room to read what the tool would say.
         call_without_room = call is not None and tokens_written >= budget
         cut = was_truncated or call_without_room
+        # The budget is the configuration's choice. What is cut with budget left met a limit of the model itself;
+        # without the server's count of tokens nobody knows, and the budget is assumed.
+        cut_by_model = was_truncated and reply.is_counted and tokens_written < budget
         note = Note(
             role,
             agent,
@@ -226,6 +230,7 @@ class Team:
             cut,
         )
         spent.cut += cut
+        spent.cut_by_model += cut_by_model
         spent.trail.append(note)
         return note
 

@@ -10,6 +10,7 @@ import argparse
 import sys
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -17,7 +18,9 @@ from lib import config
 from lib.agent_configuration import experiment, explain
 from lib.agent_configuration.agent_system import ConfiguredAnswer, ConfiguredQuestion
 from lib.agent_configuration.cost_plan import announce_questions
-from lib.config import ParamsError
+from lib.config import Params, ParamsError
+from lib.language_models.training import build
+from lib.language_models.training.model_folders import add_released_models
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import LLMError
 from lib.llm.open_models import export_recording
@@ -69,9 +72,13 @@ def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, Confi
         update={"configuration": settings.model_copy(update={"model": model})}
     )
     item = Item(options.question, "", "", "asked", 1, f"asked/{options.question}")
+    context = experiment.make_context(changed)
+    # In a fresh clone; without a policy there is no answer, so then no time is spent on it.
+    if (Path(options.policy) / "policy.json").is_file():
+        add_released_models(changed.lab, list_lab_models(changed), context.models, build.RUNS)
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.out or scratch
-        context = replace(experiment.make_context(changed), runs=folder, cassettes=folder)
+        context = replace(context, runs=folder, cassettes=folder)
         with experiment.opened_place(context, changed.configuration) as place:
             policy = experiment.published(options.policy, place)
             states = torch.from_numpy(place.states([item]))
@@ -83,6 +90,26 @@ def asked(options: argparse.Namespace) -> tuple[list[explain.Reason], str, Confi
             reasons = explain.reasons(policy, states)
         export_recording(changed.llm, experiment.NAME, folder)
     return reasons, str(chosen), outcome
+
+
+def list_lab_models(params: Params) -> list[str]:
+    """List the lab models (small transformers that are trained here) that a question needs: of agents and encoder.
+
+    Args:
+        params: All parameters; `configuration.model` is the agents' model, a name of `llm.models`.
+
+    Returns:
+        Names of folders in data/models; none where agents and encoder are other models.
+    """
+    settings = params.configuration
+    names = []
+    agent_model = params.llm.models[settings.model]
+    if agent_model.backend == "lab":
+        names.append(agent_model.model or settings.model)
+    encoder_kind, _, encoder_model = settings.encoder.partition(":")
+    if encoder_kind == "lab":
+        names.append(encoder_model)
+    return names
 
 
 def main(given: list[str] | None = None) -> int:

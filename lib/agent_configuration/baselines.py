@@ -49,7 +49,7 @@ def oracle(*tested: pd.DataFrame) -> pd.DataFrame:
 def foreseen(searched: pd.DataFrame) -> pd.DataFrame:
     """Test rows of the sampled configuration that did best on each question in the other try; of equals the first."""
     again, test = (_by_question(searched, split) for split in ("again", "test"))
-    best = again.idxmax(axis=1)
+    best = again.dropna(how="all").idxmax(axis=1)
     rows = searched[searched["split"] == "test"].set_index(["key", "prompt", "number"]).sort_index()
     picked = [(*question, number) for question, number in best.items() if question in test.index]
     return rows.loc[picked].reset_index()

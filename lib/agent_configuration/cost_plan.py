@@ -32,7 +32,8 @@ def plan_agent_calls(params: Params, model: str, num_questions: int) -> PlannedC
         they write no more than the largest tier.
     """
     calls_per_question = max(most for _, most in CALLS.values())
-    largest_tier = max(params.configuration.tiers)
+    backend = params.llm.models[model].backend
+    largest_tier = max(params.configuration.select_tiers(backend))
     agent_calls = num_questions * calls_per_question
     turns = agent_calls * (MOST_TOOLS + 1)
     # An agent reads what the others left, and in every turn what it wrote before.

@@ -38,7 +38,12 @@ from lib.agent_configuration import (
 )
 from lib.agent_configuration.action_space import AGENTS, Configuration
 from lib.agent_configuration.agent_models import AgentModel, ChatAgentModel, LabAgentModel
-from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
+from lib.agent_configuration.agent_system import (
+    ConfiguredQuestion,
+    System,
+    drop_lost_questions,
+    table,
+)
 from lib.agent_configuration.atoms import Atom, library, prompts
 from lib.agent_configuration.cost_plan import GREEDY_ROUNDS, announce_experiment, announce_questions
 from lib.agent_configuration.error_taxonomy import classify
@@ -109,8 +114,8 @@ class AgentConfigurationResults:
     searched: every sampled configuration on training questions (`split` train) and twice on test questions (test and
     again), `agent_system.table` with columns set (grid or sampled) and number; greedy: configurations tried and reward
     on the way; climbed: where it ended; tests: `agent_system.table` of test questions with method, seed, model, error;
-    rollouts: the same of training with step; learning: losses and entropies of every update; refined: what SFT and DPO
-    started from.
+    rollouts: the same of training with step, scored episodes only; learning: losses and entropies of every update;
+    refined: what SFT and DPO started from.
     """
 
     searched: pd.DataFrame
@@ -180,7 +185,7 @@ class ConfigurationWorkbench:
         return System(
             agent_model,
             self.tools,
-            self.settings.tiers,
+            self.settings.select_tiers(agent_model.backend),
             prompts(self.atoms, agent_model.backend),
             self.loop,
         )
@@ -283,7 +288,8 @@ def trained(
     keep_replies = partial(export_recording, params.llm, NAME, CASSETTES)
     costs = announce_experiment(params, compared, num_atoms=0, trainings_only=True)
     finished = run_stages([Stage(label, jobs, work)], context, keep_replies, costs)
-    return finished.read_tables("tests", with_identity=False)
+    (tests,) = drop_lost_questions(finished.read_tables("tests", with_identity=False))
+    return tests
 
 
 def asked(
@@ -339,13 +345,14 @@ def choices(
                 for one in tried
                 for item in items
             ]
-            rows = place.play(params.configuration.model, jobs)[["correct", "reward"]]
+            rows = place.play(params.configuration.model, jobs)[["prompt", "correct", "reward"]]
             at = {
                 "method": np.repeat(np.arange(len(tried)), len(items)),
                 "item": np.tile(np.arange(len(items)), len(tried)),
             }
             parts.append(rows.assign(split=split, **{"sample": attempt}, **at))
-    return pd.concat(parts, ignore_index=True)
+    (rows,) = drop_lost_questions(pd.concat(parts, ignore_index=True))
+    return rows.drop(columns="prompt")
 
 
 def make_context(
@@ -465,6 +472,9 @@ def _make_settings(
     asks = [
         getattr(settings, field) for field in ("model", "larger", "prompted") if field in fields
     ]
+    agent_names = [getattr(settings, field) for field in ("model", "larger") if field in fields]
+    if any(llm.models[name].backend != "lab" for name in agent_names):
+        fields = (*fields, "hosted_tiers")
     agent = llm.models[settings.model]
     base = (agent.model or settings.model) if agent.backend == "lab" else None
     decided_by = {
@@ -582,7 +592,11 @@ def _climb(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
 
     def score(near: Sequence[Configuration]) -> np.ndarray:
         jobs = [ConfiguredQuestion(item, one) for one in near for item in items]
-        return place.play(settings.model, jobs)["reward"].to_numpy().reshape(len(near), -1).mean(1)
+        rewards = place.play(settings.model, jobs)["reward"].to_numpy().reshape(len(near), -1)
+        is_lost = np.isnan(rewards).any(axis=0)
+        if is_lost.any():  # a question of which an answer was lost compares no configurations
+            rewards = rewards[:, ~is_lost]
+        return rewards.mean(1) if rewards.size else np.zeros(len(near))
 
     best, path = search.greedy(score, rounds=GREEDY_ROUNDS, atoms=place.told())
     run.write_table("greedy", pd.DataFrame(path, columns=["tried", "reward"]))
@@ -605,7 +619,7 @@ def _tested(
     ]
     outcomes = agents.run(jobs)
     errors = [
-        "" if o.correct else classify(j.item, j.configuration, o)
+        "" if o.correct or o.lost_calls else classify(j.item, j.configuration, o)
         for j, o in zip(jobs, outcomes, strict=True)
     ]
     return table(jobs, outcomes, agents.rewards(jobs, outcomes, place.weights)).assign(error=errors)
@@ -617,12 +631,20 @@ def _prompt(place: ConfigurationWorkbench, run: JobRun) -> dict[str, Any]:
     items = place.items("test", settings.test_items)
     shown = _examples(place)
     for name, told in (("zero_shot", ()), ("few_shot", shown)):
-        chosen, failed = place.loop.run(
+        choices = place.loop.run(
             prompted_baseline.choose(place.open_model(settings.prompted), items, told)
         )
-        tables.append(
-            _tested(place, chosen, settings.model).assign(method=name, seed=0, failed=failed)
+        chosen = [choice.configuration for choice in choices]
+        tests = _tested(place, chosen, settings.model).assign(
+            method=name,
+            seed=0,
+            failed=[float(choice.is_fallback) for choice in choices],
+            lost_choice=[float(choice.is_lost) for choice in choices],
         )
+        # What another configuration was paid says nothing about the policy whose choice was lost.
+        is_lost = tests["lost_choice"] > 0
+        tests[["correct", "reward"]] = tests[["correct", "reward"]].mask(is_lost)
+        tables.append(tests)
     run.write_table("tests", pd.concat(tables, ignore_index=True).assign(model=settings.model))
     return {}
 
@@ -650,13 +672,13 @@ def _examples(place: ConfigurationWorkbench) -> list[Example]:
     for kind in KINDS:
         item = place.items("train", 1, (kind.name,))[0]
         tried = search.grid(settings.grid)[:: max(1, settings.grid // EXAMPLES)]
-        paid = place.play(settings.model, [ConfiguredQuestion(item, one) for one in tried])[
-            "reward"
-        ].to_numpy()
-        out += [
-            Example(item.prompt, tried[i], float(paid[i]))
-            for i in (int(paid.argmax()), int(paid.argmin()))
-        ]
+        jobs = [ConfiguredQuestion(item, one) for one in tried]
+        rewards = place.play(settings.model, jobs)["reward"].dropna()
+        if len(rewards):  # none where a provider's filter stops the question
+            out += [
+                Example(item.prompt, tried[number], float(rewards[number]))
+                for number in (int(rewards.idxmax()), int(rewards.idxmin()))
+            ]
     return out
 
 
@@ -755,6 +777,7 @@ def _collect_results(finished: FinishedJobs) -> AgentConfigurationResults:
     trainings = _select_trainings(jobs)
     only = {job.settings["variant"]["name"]: job.settings["variant"]["only"] for job in trainings}
     rollouts, learning = (read_tables(trainings, runs, name) for name in ("rollouts", "learning"))
+    rollouts = rollouts[rollouts["reward"].notna()].reset_index(drop=True)
     rollouts, learning = (
         each.assign(only=each["method"].map(only)) for each in (rollouts, learning)
     )

@@ -9,7 +9,7 @@ batch. Every loss here is a mean over decisions, to be minimised.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -38,6 +38,35 @@ class EpisodeBatch:
 
     def __len__(self) -> int:
         return len(self.states)
+
+    def select(self, rows: torch.Tensor) -> EpisodeBatch:
+        """Some of the episodes.
+
+        Args:
+            rows: (k,) their numbers, ascending.
+
+        Returns:
+            A batch of these episodes and their prompt decisions, numbered anew.
+        """
+        if len(rows) == len(self):
+            return self
+        steps = None
+        if self.steps is not None:
+            # Number of each episode among those that stay, (n,); -1 for the others.
+            new_numbers = torch.full((len(self),), -1)
+            new_numbers[rows] = torch.arange(len(rows))
+            episodes = new_numbers[self.steps.episode]
+            steps = replace(self.steps, episode=episodes).rows(episodes >= 0)
+        runs = None if self.runs is None else self.runs[rows]
+        return EpisodeBatch(
+            self.states[rows],
+            self.structures[rows],
+            self.logp[rows],
+            steps,
+            self.rewards[rows],
+            self.groups[rows],
+            runs,
+        )
 
     @property
     def lengths(self) -> torch.Tensor:
@@ -105,10 +134,12 @@ def update(
     first, later = batch.returns(rules.gamma)
     steps = batch.steps
     if rules.grouped:
-        told = losses.group_advantages(
-            batch.rewards, batch.groups, correction=0, least=1e-8
-        )  # as appendix H has it
-        advantages = (told, told[steps.episode] if steps is not None else None)
+        # divided by n and with this epsilon, as in ARC, appendix H
+        episode_advantages = losses.compute_group_advantages(
+            batch.rewards, batch.groups, correction=0, epsilon=1e-8
+        )
+        step_advantages = episode_advantages[steps.episode] if steps is not None else None
+        advantages = (episode_advantages, step_advantages)
     else:
         with torch.no_grad():
             advantages = (
@@ -142,8 +173,8 @@ def update(
 def _whitened(values: torch.Tensor, runs: torch.Tensor | None) -> torch.Tensor:
     """Mean 0 and deviation 1 within each training."""
     if runs is None:
-        return losses.whitened(values)
-    return losses.group_advantages(values, runs, correction=0, least=1e-8)
+        return losses.whiten(values)
+    return losses.compute_group_advantages(values, runs, correction=0, epsilon=1e-8)
 
 
 def joined(batches: Sequence[EpisodeBatch]) -> EpisodeBatch:
@@ -175,7 +206,8 @@ def _epoch(
     """One pass over all decisions of one policy."""
     judged = (states, *decided) if isinstance(side.policy, Parts) else decided
     new, entropy = side.policy.judge(*judged)
-    loss = -losses.clipped(new, old, advantages, rules.clip).mean() - rules.entropy * entropy.mean()
+    objective = losses.compute_clipped_objective(new, old, advantages, rules.clip)
+    loss = -objective.mean() - rules.entropy * entropy.mean()
     fit = torch.zeros(())
     if side.value is not None:
         fit = functional.mse_loss(side.value(states), returns)

@@ -21,7 +21,7 @@ from lib.agent_configuration.action_space import (
     repaired,
 )
 from lib.agent_configuration.search import BASE
-from lib.llm.chat_model import ChatModel, ChatRequest
+from lib.llm.chat_model import ChatModel, ChatRequest, Reply
 from lib.llm.failure_policy import require_reply
 from lib.llm.json_replies import InvalidReply, read_object
 from lib.tasks import Item
@@ -104,9 +104,25 @@ def parse(text: str) -> Configuration:
     return Configuration(repaired((WORKFLOWS.index(fields.workflow), *tools, *tiers)))
 
 
+@dataclass(frozen=True)
+class PromptedChoice:
+    """What a model chose for one question.
+
+    Attributes:
+        configuration: From its reply, `search.BASE` where that held none.
+        is_fallback: Whether the reply held none.
+        is_lost: Whether that is so because the infrastructure failed, as a provider's filter does: then the question
+            says nothing about the model and is not scored.
+    """
+
+    configuration: Configuration
+    is_fallback: bool = False
+    is_lost: bool = False
+
+
 async def choose(
     model: ChatModel, items: Sequence[Item], examples: Sequence[Example]
-) -> tuple[list[Configuration], list[float]]:
+) -> list[PromptedChoice]:
     """Let a model choose a configuration for each item.
 
     Args:
@@ -115,27 +131,28 @@ async def choose(
         examples: Questions with good configurations, for the prompt.
 
     Returns:
-        The configurations, and 1.0 where the reply held none and `search.BASE` stands in for it.
+        The choices in the order of the items.
 
     Raises:
-        InfrastructureError: Where a call failed for reasons that say nothing about the model.
+        InfrastructureError: Where a call failed for reasons that say nothing about the model, and that a later run
+            need not meet.
     """
     requests = [
         ChatRequest(messages(item.prompt, examples), seed=number, caller="policy")
         for number, item in enumerate(items)
     ]
-    configurations, is_fallback = [], []
+    choices = []
     for reply in await model.reply_to_all(requests):
         require_reply(reply, "a choice")
-        configuration = BASE
-        if reply.failure is None:
-            try:
-                configuration = parse(reply.text)
-            except (InvalidReply, SpaceError):
-                is_fallback.append(1.0)
-            else:
-                is_fallback.append(0.0)
-        else:
-            is_fallback.append(1.0)
-        configurations.append(configuration)
-    return configurations, is_fallback
+        choices.append(_read_choice(reply))
+    return choices
+
+
+def _read_choice(reply: Reply) -> PromptedChoice:
+    """The configuration in a reply, or `search.BASE` and why it stands in."""
+    if reply.failure is not None:
+        return PromptedChoice(BASE, is_fallback=True, is_lost=reply.failure.of_infrastructure)
+    try:
+        return PromptedChoice(parse(reply.text))
+    except (InvalidReply, SpaceError):
+        return PromptedChoice(BASE, is_fallback=True)

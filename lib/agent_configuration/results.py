@@ -6,11 +6,13 @@ workflow; `best`, of each workflow the one that was paid best on training questi
 is trained, and random choices, have one run per seed; what is searched or prompted has one.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
 from lib import stats
-from lib.agent_configuration import baselines
+from lib.agent_configuration import agent_system, baselines
 from lib.agent_configuration.action_space import WORKFLOWS
 from lib.agent_configuration.experiment import AgentConfigurationResults
 from lib.agent_configuration.search import BASE
@@ -81,7 +83,8 @@ def rows(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:
 def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
     """How many turns of agents, and choices of prompted policies, gave no answer, by method and style.
 
-    A turn that its budget cut off counts as cut off, whoever chose the budget.
+    A turn that a budget cut off is what its configuration came to, and no defect of the model: only those that the
+    model's own limit cut count as cut off.
 
     Args:
         rows: The results table.
@@ -91,13 +94,15 @@ def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
         See `lib.llm.reply_shares.count_replies`; keys are method and style.
     """
     settings, models = params.configuration, params.llm.models
+    lost_turns = _read_count(rows, "lost_calls")
     agents = np.where(rows["style"] == "larger", settings.larger, settings.model)
     turns = rows[["method", "style"]].assign(
         model=agents,
         backend=[models[name].backend for name in agents],
         calls=rows["turns"],
-        truncated=rows["cut"],
-        unusable=rows["failures"],  # whoever's fault they were
+        failed=lost_turns,
+        truncated=_read_count(rows, "cut_by_model"),
+        unusable=rows["failures"] - lost_turns,
     )
 
     # A prompted policy is asked once for each question; `failed` says where a fallback stands in for its choice.
@@ -110,11 +115,39 @@ def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
             "model": settings.prompted,
             "backend": models[settings.prompted].backend,
             "calls": 1,
-            "fallback": prompted.get("failed", 0.0),
+            "failed": _read_count(prompted, "lost_choice"),
+            "fallback": _read_count(prompted, "failed"),
         }
     )
     calls = pd.concat([turns, choices], ignore_index=True)
     return reply_shares.count_replies(calls, keys=["method", "style"])
+
+
+def _read_count(rows: pd.DataFrame, column: str) -> pd.Series:
+    """A column of counts; 0 where earlier runs did not count it, and for methods that have nothing to count."""
+    if column not in rows:
+        return pd.Series(0, index=rows.index)
+    return rows[column].fillna(0).astype(int)
+
+
+def drop_lost_questions(
+    results: AgentConfigurationResults, rows: pd.DataFrame
+) -> tuple[AgentConfigurationResults, pd.DataFrame]:
+    """Leave out questions of which the infrastructure lost an answer, so that everybody answers the same ones.
+
+    A provider's filter loses the same question in every run. To be called after `count_replies`, which counts them.
+
+    Args:
+        results: What the study left.
+        rows: The results table.
+
+    Returns:
+        Both without questions that have no reward (nan) in one of their tables.
+    """
+    searched, tests, scored_rows = agent_system.drop_lost_questions(
+        results.searched, results.tests, rows
+    )
+    return replace(results, searched=searched, tests=tests), scored_rows
 
 
 def everybody(results: AgentConfigurationResults, params: Params) -> pd.DataFrame:

@@ -198,11 +198,16 @@ class ConfigurationTraining:
             states, decision.structures, decision.logp, decision.steps, rewards, groups
         )
         self.rows.append(rows)
-        self.buffer.append((batch, rows["correct"].to_numpy() == 1.0))
-        self.learned.append(
-            {"step": self.step}
-            | policy_updates.update(self.structure, self.prompt, batch, self.plan.rules)
-        )
+        # An episode of which the infrastructure lost a turn was paid nothing (nan), so nothing is learned from it.
+        is_scored = ~rows["reward"].isna().to_numpy()
+        batch = batch.select(torch.from_numpy(np.flatnonzero(is_scored)))
+        self.buffer.append((batch, rows["correct"].to_numpy()[is_scored] == 1.0))
+        losses_of_update = {}
+        if len(batch):
+            losses_of_update = policy_updates.update(
+                self.structure, self.prompt, batch, self.plan.rules
+            )
+        self.learned.append({"step": self.step} | losses_of_update)
         self.step += 1
 
     def _played(self, jobs: Sequence[ConfiguredQuestion]) -> pd.DataFrame:
@@ -285,7 +290,8 @@ def _epochs(
 def pairs(training: ConfigurationTraining, refining: Refining) -> np.ndarray:
     """(pairs, 2) rows of the buffer: of one question, a right one paid `good` or more and a wrong one `bad` or less."""
     rewards, correct = _told(training)
-    keys = pd.concat(training.rows, ignore_index=True)["prompt"].to_numpy()
+    played = pd.concat(training.rows, ignore_index=True)
+    keys = played.loc[played["reward"].notna(), "prompt"].to_numpy()
     better, worse = correct & (rewards >= refining.good), ~correct & (rewards <= refining.bad)
     found = [
         (i, j)

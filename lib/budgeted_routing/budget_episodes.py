@@ -12,17 +12,15 @@ import pandas as pd
 
 from lib import tasks
 from lib.rl import call_protocol, rollout
-from lib.rl.budget_reward import cost_reward, reward
+from lib.rl.budget_reward import compute_budget_reward, compute_cost_reward
 from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply, derive_reply_seed
-from lib.rl.generators import Voice
-from lib.rl.rollout import play
-from lib.rl.token_ppo import Sample
-from lib.rl.training_log import spoken
+from lib.rl.generators import Generator
+from lib.rl.token_batch import Sample
+from lib.rl.transcript import split_by_writer
 from lib.tasks import Item
-from lib.tasks.scorers import Scorer, extract_final_answer
+from lib.tasks.scorers import Scorer
 
 VERSION = 1  # of episodes under a budget
-UNMARKED = "whole reply"  # the rule of `extract_final_answer` where nothing marks an answer
 
 
 @dataclass(frozen=True)
@@ -50,12 +48,12 @@ class BudgetEpisode(rollout.Episode):
     @property
     def within(self) -> float:
         """r_c of eq. 5; nan where a reply was lost, since nobody knows what the episode would have cost."""
-        return math.nan if self.failed else cost_reward(self.cost_usd, self.task.budget)
+        return math.nan if self.failed else compute_cost_reward(self.cost_usd, self.task.budget)
 
     @property
     def reward(self) -> float:
         """r of eq. 7."""
-        return reward(self.correct, self.cost_usd, self.task.budget)
+        return compute_budget_reward(self.correct, self.cost_usd, self.task.budget)
 
     @property
     def scored(self) -> bool:
@@ -64,25 +62,25 @@ class BudgetEpisode(rollout.Episode):
 
 
 def roll(
-    voice: Voice,
+    generator: Generator,
     pool: ExpertPool,
     budget_tasks: Sequence[BudgetTask],
-    rounds: int,
-    key: int,
+    max_turns: int,
+    seed: int,
     temperature: float = 1.0,
     scorer: Scorer | None = None,
 ) -> list[BudgetEpisode]:
     """Roll out an episode per task.
 
-    With a lab voice an episode's random numbers depend on the key and on its index among the tasks, not on the other
+    With a lab model an episode's random numbers depend on the seed and on its index among the tasks, not on the other
     episodes of the batch.
 
     Args:
-        voice: The controller's.
+        generator: The controller's.
         pool: The experts.
         budget_tasks: Questions under budgets.
-        rounds: M, turns of the controller at the most.
-        key: Seed of this batch.
+        max_turns: M, turns of the controller at the most.
+        seed: Of this batch.
         temperature: Of the controller.
         scorer: How a reply is scored, with its own rule of what in it is the answer; None for the strict rule of the
             procedural families, whose answers stand in tags.
@@ -93,12 +91,12 @@ def roll(
     episodes = []
     for task in budget_tasks:
         item = task.item
-        ids = voice.prompt(
-            call_protocol.messages(task.style, task.label, item.prompt, item.history)
+        ids = generator.encode_prompt(
+            call_protocol.make_messages(task.style, task.label, item.prompt, item.history)
         )
         episodes.append(BudgetEpisode(task, list(ids), [False] * len(ids), len(ids)))
-    environment = _Experts(pool, reads_marked_answers=scorer is not None)
-    play(voice, environment, episodes, rounds, key, temperature)
+    environment = _ExpertEnvironment(pool, reads_marked_answers=scorer is not None)
+    rollout.roll_out(generator, environment, episodes, max_turns, seed, temperature)
     _score_episodes(episodes, pool, scorer)
     return episodes
 
@@ -111,26 +109,26 @@ def _score_episodes(
     for episode in episodes:
         if episode.failed:
             episode.correct = math.nan
-        elif episode.exchanges:  # none where the question alone fills the window
+        elif episode.turns:  # none where the question alone fills the window
             scored_episodes.append(episode)
     if scorer is None:
         for episode in scored_episodes:
-            last_text = episode.exchanges[-1].text
-            handed_on = episode.hands_on_reply
+            last_text = episode.turns[-1].text
+            handed_on = episode.answers_with_reply
             reply = tasks.format_reply(episode.answer) if handed_on else last_text
             episode.correct = tasks.score_reply(episode.task.item, reply)
         return
 
     # The query of a call that was not made any more is no answer, whatever a tolerant rule would find in it.
-    answered = [episode for episode in scored_episodes if episode.exchanges[-1].call is None]
+    answered = [episode for episode in scored_episodes if episode.turns[-1].call is None]
     items = [episode.task.item for episode in answered]
     replies = []
     for episode in answered:
         # What is handed on is the expert's whole reply: its answer may be marked in any way, its lines may be code.
-        if episode.hands_on_reply:
+        if episode.answers_with_reply:
             replies.append(episode.replies[-1].text)
         else:
-            replies.append(episode.exchanges[-1].text)
+            replies.append(episode.turns[-1].text)
     # On the pool's event loop, since the scorer may be one of its models.
     scores = pool.run(scorer.score_all(items, replies))
     for episode, score in zip(answered, scores, strict=True):
@@ -138,7 +136,7 @@ def _score_episodes(
 
 
 @dataclass(frozen=True)
-class _Experts:
+class _ExpertEnvironment:
     """The pool as what a controller acts on.
 
     Attributes:
@@ -149,22 +147,20 @@ class _Experts:
     pool: ExpertPool
     reads_marked_answers: bool = False
 
-    def read(self, episode: rollout.Episode, text: str) -> call_protocol.Turn:
-        turn = call_protocol.parse(text, self.pool.experts)
+    def parse_turn(self, episode: rollout.Episode, text: str) -> call_protocol.ParsedTurn:
+        turn = call_protocol.parse_turn(text, self.pool.experts)
         if not isinstance(turn, call_protocol.Malformed) or not self.reads_marked_answers:
             return turn
-        # A call that went wrong is no answer, and neither is a text in which nothing is marked as one.
-        is_marked = extract_final_answer(text).rule != UNMARKED
-        return call_protocol.Answer(text) if is_marked and "<call>" not in text else turn
+        return call_protocol.Answer(text) if call_protocol.marks_answer(text) else turn
 
-    def reply(
+    def answer_calls(
         self, calls: Sequence[tuple[rollout.Episode, call_protocol.Call, int]]
     ) -> list[ExpertReply]:
         queries = []
         for episode, call, _ in calls:
             text = call.query
             history: tuple[tuple[str, str], ...] = ()
-            if call.query == call_protocol.AS_IT_STANDS:
+            if call.query == call_protocol.USER_QUESTION:
                 text = episode.task.item.prompt
                 history = episode.task.item.history
             seed = derive_reply_seed(text, episode.task.attempt)
@@ -194,8 +190,8 @@ def make_samples(episodes: Sequence[BudgetEpisode], group: int = 1) -> list[Samp
         if not any(episode.mask) or not episode.scored:
             continue
         label = episode.task.label
-        is_word = label in call_protocol.WORDS
-        stratum = call_protocol.WORDS.index(label) if is_word else 0
+        is_word = label in call_protocol.BUDGET_WORDS
+        stratum = call_protocol.BUDGET_WORDS.index(label) if is_word else 0
         out.append(Sample(episode.ids, episode.mask, episode.reward, index // group, stratum))
     return out
 
@@ -233,18 +229,18 @@ def make_episode_rows(
             "within": episode.within,
             "reward": episode.reward,
             "cost_usd": episode.cost_usd,
-            "calls": len(episode.calls),
-            "chosen": " ".join(episode.calls),
-            "malformed": episode.malformed,
+            "calls": len(episode.called_experts),
+            "chosen": " ".join(episode.called_experts),
+            "malformed": episode.num_malformed,
             "failures": sum(reply.failure is not None for reply in episode.replies),
             "failed": episode.failed,
-            "truncated": episode.truncated,
-            "shortened": episode.shortened,
-            "turns": len(episode.exchanges),
-            "written": episode.written,
+            "truncated": episode.num_truncated,
+            "shortened": episode.num_shortened,
+            "turns": len(episode.turns),
+            "written": episode.num_written_tokens,
             "tokens": len(episode.ids),
         }
         if decode:
-            row["spoken"] = json.dumps(spoken(episode, decode))
+            row["spoken"] = json.dumps(split_by_writer(episode, decode))
         rows.append(row)
     return pd.DataFrame(rows)

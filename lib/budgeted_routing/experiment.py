@@ -21,7 +21,6 @@ from lib import tasks
 from lib.budgeted_routing import budget_episodes as budgeted_episodes
 from lib.budgeted_routing import expert_outcomes, variants
 from lib.budgeted_routing.budget_episodes import (
-    BudgetTask,
     make_episode_rows,
     make_samples,
     roll,
@@ -33,20 +32,19 @@ from lib.config import (
     LearnSettings,
     LLMSettings,
     Params,
-    ParamsError,
     RoutingSettings,
 )
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.evaluation import TEST_SEED, run_tests
 from lib.experiment.harness import JobRun, Stage, run_stages, use_one_thread
 from lib.experiment.run_context import RunContext
-from lib.experiment.training import TrainingTables, remove_checkpoint, run_updates
+from lib.experiment.training import TrainingTables, remove_checkpoint
 from lib.language_models import cache_key as asked_models
 from lib.language_models import chat_template, checkpoints, tokenizer
 from lib.language_models.chat_template import encode_special
 from lib.language_models.lab_model import open_lab_model
 from lib.language_models.local_models import fill_in_lab_prices, open_local
-from lib.language_models.tokenizer import EXPERTS, PAD
+from lib.language_models.tokenizer import PAD
 from lib.language_models.training import model_cards, muon, pretraining, training_data
 from lib.language_models.training.model_folders import ensure_models
 from lib.llm.cost_estimate import (
@@ -57,10 +55,11 @@ from lib.llm.cost_estimate import (
 )
 from lib.llm.open_models import export_recording, open_models
 from lib.rl import budget_reward, call_protocol, expert_pool, losses, sft_warmup
-from lib.rl import generators as controller_voices
+from lib.rl import generators as turn_generators
 from lib.rl import rollout as interleaved_episodes
 from lib.rl import token_ppo as controller_learning
-from lib.rl import training_log as training_logs
+from lib.rl import transcript as transcripts
+from lib.rl.controller_training import UpdateData, train_controller
 from lib.rl.expert_pool import NUM_SAMPLES, ExpertPool
 from lib.rl.generators import LabGenerator
 from lib.rl.token_ppo import TokenPPO
@@ -120,13 +119,11 @@ def run(
     runs: str | Path = RUNS,
     label: str = "training controllers",
 ) -> BudgetedRoutingResults:
-    """Do what is not done yet. Raises ModelError for a folder without lab models, ParamsError for experts that a lab
-    controller cannot name.
+    """Do what is not done yet. Raises ModelError for a folder without lab models.
 
     models: folder of the lab models; None for those of lesson 03, which are made where they are missing.
     """
     settings, runs = params.routing, Path(runs)
-    _check(settings)
     models = ensure_models(params.lab, models)
     checkpoints.load(
         Path(models) / settings.base
@@ -170,14 +167,6 @@ def two(params: Params) -> Params:
         update={"experts": kept, "seeds": params.routing.ablation_seeds}
     )
     return params.model_copy(update={"routing": routing})
-
-
-def _check(settings: RoutingSettings) -> None:
-    unknown = sorted(set(settings.experts) - set(EXPERTS))
-    if unknown:
-        raise ParamsError(
-            f"routing.experts names {unknown}; the words of a lab controller are {list(EXPERTS)}"
-        )
 
 
 def plan(params: Params, compared: Sequence[RoutingVariant] = VARIANTS) -> str:
@@ -251,12 +240,12 @@ def versions(kind: str, llm: LLMSettings, names: Sequence[str] = ()) -> dict[str
         return numbers
     numbers |= {
         "routing protocol": call_protocol.VERSION,
-        "turns of controllers": controller_voices.VERSION,
+        "turns of controllers": turn_generators.VERSION,
         "episodes": interleaved_episodes.VERSION,
         "episodes under a budget": budgeted_episodes.VERSION,
         "reward within a budget": budget_reward.VERSION,
         "routing variants": variants.VERSION,
-        "training logs": training_logs.VERSION,
+        "training logs": transcripts.VERSION,
     }
     if kind == TRAINING:
         numbers["losses"] = losses.VERSION
@@ -285,7 +274,7 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
         "order": _order(settings),
         "base": settings.base,
         "weights": artifacts.sha256_file(models / settings.base / "model.safetensors"),
-        "shape": params.lab.models[settings.base].to_job_settings(*sft_warmup.READ_OF_BASE),
+        "shape": params.lab.models[settings.base].to_job_settings(*sft_warmup.BASE_SETTINGS),
         "libraries": {module.__name__: module.__version__ for module in (torch, transformers)},
         "versions": versions(LESSONS, params.llm),
     }
@@ -443,7 +432,7 @@ def _teach_protocol(run: JobRun, settings: RoutingSettings) -> dict[str, Any]:
     shape = run.read_section("shape", LabModelSettings)
     experts = run.settings["order"]["experts"]
     model_folder = run.folder / "model"
-    sft_warmup.train(
+    sft_warmup.train_protocol(
         base_folder, shape, settings, experts, model_folder, run.report_progress, run.seed
     )
     return {"steps": settings.warm.steps}
@@ -503,7 +492,7 @@ class ControllerRun:
         trial = artifacts.read_parquet(run.input_folder("trial") / "experts.parquet")
         self.budgets = known_budgets(trial, self.settings, with_numbers)
         self.model = checkpoints.load(run.input_folder("controller") / "model")
-        self.voice = LabGenerator(
+        self.generator = LabGenerator(
             self.model, self.settings.turn_tokens, self.settings.response_tokens
         )
 
@@ -522,14 +511,14 @@ class ControllerRun:
         items = test_items(self.settings)
         budget_tasks = variants.examined(style, items, self.budgets, self.settings)
         episodes = roll(
-            self.voice,
+            self.generator,
             self.pool,
             budget_tasks,
             self.settings.rounds,
             TEST_SEED + self.seed,
             temperature,
         )
-        return make_episode_rows(episodes, self.voice.decode, len(items))
+        return make_episode_rows(episodes, self.generator.decode, len(items))
 
     def _train(self, variant: RoutingVariant) -> None:
         settings = self.settings
@@ -537,49 +526,34 @@ class ControllerRun:
         num_updates = self.run.settings["updates"]
         learner = TokenPPO(self.model, learn, encode_special(PAD), num_updates, self.seed)
         tables = TrainingTables(self.run.folder, learner)
-        self.voice.refresh()  # it may go on from a checkpoint
+        group = self._group(learn)
 
-        def make_update() -> None:
-            # Roll out, log, learn; the number of the update is part of the seed of its episodes.
-            step = learner.step
+        def collect_episodes(step: int) -> UpdateData:
+            # The number of the update is part of the seed of its episodes.
             update_seed = self.seed * 10**6 + step
-            budget_tasks = self._draw_tasks(variant, learner)
+            budget_tasks = variants.draw_training_tasks(
+                variant, train_items(settings), self.budgets, settings.batch, group, update_seed
+            )
             episodes = roll(
-                self.voice,
+                self.generator,
                 self.pool,
                 budget_tasks,
                 settings.rounds,
                 update_seed,
                 settings.temperature,
             )
-            tables.add("rollouts", make_episode_rows(episodes).assign(step=step))
-            scored_samples = make_samples(episodes, self._group(learn))
-            # Lost replies leave too little only just before they end the run.
-            enough = len(scored_samples) > 1
-            means = learner.update(scored_samples) if enough else learner.skip()
-            self.voice.refresh()
-            tables.add("learning", pd.DataFrame([{"step": learner.step} | means]))
+            rollouts = make_episode_rows(episodes).assign(step=step)
+            return UpdateData(make_samples(episodes, group), rollouts)
 
-        run_updates(
+        train_controller(
             learner,
+            self.generator,
             num_updates,
-            make_update,
+            collect_episodes,
             tables,
             self.run.context.save_every,
             self.run.report_progress,
         )
-
-    def _draw_tasks(self, variant: RoutingVariant, learner: TokenPPO) -> list[BudgetTask]:
-        """The questions of one update; with group advantages every one stands there several times."""
-        settings, seed = self.settings, self.seed * 10**6 + learner.step
-        group = self._group(learner.settings)
-        items = train_items(settings)
-        chosen = seeds.rng("routing", "questions", seed=seed).choice(
-            len(items), -(-settings.batch // group)
-        )
-        budget_rng = seeds.rng("routing", "budgets", seed=seed)
-        asked = variants.drawn(variant, [items[i] for i in chosen], self.budgets, budget_rng)
-        return [task for task in asked for _ in range(group)][: settings.batch]
 
     @staticmethod
     def _group(learn: LearnSettings) -> int:

@@ -5,7 +5,7 @@ A strategy is a constant way to answer: give the question to one expert, or answ
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,12 @@ from lib.llm.chat_model import ChatModel, ChatRequest
 from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint
 from lib.llm.open_models import open_models
 from lib.rl import call_protocol
-from lib.rl.expert_pool import NUM_SAMPLES, ExpertPool, ExpertQuery, derive_reply_seed
+from lib.rl.expert_pool import (
+    NUM_SAMPLES,
+    ExpertPool,
+    ExpertQuery,
+    derive_reply_seed,
+)
 from lib.tasks import Item
 
 VERSION = 1  # of the trials of experts and the budgets that follow
@@ -33,17 +38,29 @@ NAME = "routing"  # of the recording and of the spending limit
 FREE = "money is no object"
 ITSELF = "controller alone"  # as it comes from the lab, before any protocol
 
+ScoreReplies = Callable[[Sequence[Item], Sequence[str]], Sequence[float]]
+
+
+def score_family_replies(items: Sequence[Item], replies: Sequence[str]) -> list[float]:
+    """Score replies to items of procedural families, each by the strict rule of its family."""
+    return [tasks.score_reply(item, reply) for item, reply in zip(items, replies, strict=True)]
+
 
 def try_experts(
-    pool: ExpertPool, items: Sequence[Item], split: str, num_samples: int = 1
+    pool: ExpertPool,
+    items: Sequence[Item],
+    split: str,
+    num_samples: int = 1,
+    score_replies: ScoreReplies = score_family_replies,
 ) -> pd.DataFrame:
     """Ask every expert every question.
 
     Args:
         pool: The experts.
-        items: Of one procedural family or several.
+        items: Of one procedural family or several, or a user's.
         split: What the column of that name says.
         num_samples: Independent replies to each question.
+        score_replies: From items and replies to scores; by default the strict rule of the procedural families.
 
     Returns:
         Columns split, item (number), group (family), difficulty, prompt, method (the expert), sample, correct (0 or 1;
@@ -58,15 +75,19 @@ def try_experts(
     ]
     queries = []
     for expert, number, sample in asked:
-        prompt = items[number].prompt
-        queries.append(ExpertQuery(expert, prompt, derive_reply_seed(prompt, sample)))
+        item = items[number]
+        seed = derive_reply_seed(item.prompt, sample)
+        queries.append(ExpertQuery(expert, item.prompt, seed, item.history))
+    replies = pool.ask(queries)
+    texts = [reply.text for reply in replies]
+    scores = score_replies([items[number] for _, number, _ in asked], texts)
     rows = []
-    for (expert, number, sample), reply in zip(asked, pool.ask(queries), strict=True):
+    for (expert, number, sample), reply, correct in zip(asked, replies, scores, strict=True):
         item = items[number]
         outcome = {
             "method": expert,
             "sample": sample,
-            "correct": math.nan if reply.lost else tasks.score_reply(item, reply.text),
+            "correct": math.nan if reply.lost else correct,
             "cost_usd": reply.cost_usd,
             "calls": 1,
             "reply": reply.text,
@@ -118,7 +139,7 @@ def budgets(price: Mapping[str, float], settings: RoutingSettings) -> dict[str, 
     middle = experts[len(experts) // 2]
     return dict(
         zip(
-            call_protocol.WORDS,
+            call_protocol.BUDGET_WORDS,
             (price[experts[0]], price[middle], settings.high_budget_usd),
             strict=True,
         )
@@ -186,7 +207,11 @@ def headrooms(rows: pd.DataFrame, worth: Mapping[str, float]) -> pd.DataFrame:
 
 
 def try_alone(
-    model: ChatModel, items: Sequence[Item], split: str, num_samples: int = 1
+    model: ChatModel,
+    items: Sequence[Item],
+    split: str,
+    num_samples: int = 1,
+    score_replies: ScoreReplies = score_family_replies,
 ) -> pd.DataFrame:
     """Let a model answer by itself: no protocol, greedy decoding, so that all samples are the same.
 
@@ -195,24 +220,27 @@ def try_alone(
         items: What it is asked.
         split: What the column of that name says.
         num_samples: How often each row is repeated.
+        score_replies: From items and replies to scores; by default the strict rule of the procedural families.
 
     Returns:
         The columns of `try_experts` up to reply, and tokens (read and written). It costs nothing that a budget counts.
     """
     requests = [
         ChatRequest(
-            [{"role": "user", "content": item.prompt}],
+            item.messages,
             temperature=0.0,
             max_tokens=LIMIT,
             caller=ITSELF,
         )
         for item in items
     ]
+    replies = model.generate(requests)
+    scores = score_replies(items, [reply.text for reply in replies])
     rows = []
-    for number, (item, reply) in enumerate(zip(items, model.generate(requests), strict=True)):
+    for number, (item, reply, correct) in enumerate(zip(items, replies, scores, strict=True)):
         outcome = {
             "method": ITSELF,
-            "correct": tasks.score_reply(item, reply.text),
+            "correct": correct,
             "cost_usd": 0.0,
             "calls": 0,
             "reply": reply.text,

@@ -207,7 +207,7 @@ def list_primary_contrasts() -> dict[str, Callable[[pd.DataFrame], pd.Series]]:
     """By metric key, the function that estimates a primary contrast from a results table."""
     estimators = {}
     for key, rival in PRIMARY_RIVALS.items():
-        for budget in call_protocol.WORDS:
+        for budget in call_protocol.BUDGET_WORDS:
             estimate = partial(estimate_reward_difference, rival=rival, budget=budget)
             estimators[f"corl.{budget}.minus_{key}"] = estimate
     return estimators

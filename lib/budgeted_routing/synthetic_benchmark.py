@@ -2,10 +2,10 @@
 
 A query is of one of K kinds and shows its kind through noise. A controller answers it by itself or calls one of
 E experts, whose chances on every kind are known. The reply looks right or wrong, which tells a little; then it is
-handed on, or one other call is made and its reply handed on. An episode is paid by `rewards.reward` and learned from
-by `losses` and the losses of `learn`, as in the lab: the reply stands between the controller's two tokens and is no
-token of its own. Only network and world are small. Many controllers, each in a world of its own, are trained in one
-stack. Left out: prompts and words, forms that can be broken, the controller's own tokens as a cost.
+handed on, or one other call is made and its reply handed on. The reward is CoRL's (`rl.budget_reward`), and
+advantages and losses are those of `rl.losses`, as in the lab: the reply stands between the controller's two tokens
+and is no token of its own. Only network and world are small. Many controllers, each in a world of its own, are
+trained in one stack. Left out: prompts and words, forms that can be broken, the controller's own tokens as a cost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from lib.config import LearnSettings, RoutingGlassSettings, RoutingSettings
 from lib.experiment import results_table, seeds
-from lib.rl import budget_reward, losses, token_ppo
+from lib.rl import budget_reward, losses
 
 VERSION = 1  # of the synthetic benchmark of budgeted routing
 BUDGETS = ("low", "medium", "high")
@@ -162,7 +162,7 @@ def value(world: RoutingWorlds, belief: Tensor, strategy: Strategy) -> dict[str,
         "within": torch.einsum(
             "gbnac,gbac->gbn",
             walked,
-            budget_reward.cost_reward(cost_usd[:, None], world.limit[:, None, None]),
+            budget_reward.compute_cost_reward(cost_usd[:, None], world.limit[:, None, None]),
         ),
         "asked": torch.einsum("gbnac,ac->gbn", walked, called[:, None] + called * called[:, None]),
         "dear": torch.einsum("gbnac,ac->gbn", walked, dear[:, None] + dear * called[:, None]),
@@ -171,7 +171,7 @@ def value(world: RoutingWorlds, belief: Tensor, strategy: Strategy) -> dict[str,
 
 def paid_paths(world: RoutingWorlds, correct: Tensor, cost_usd: Tensor) -> Tensor:
     """What every path adds to the reward under every budget, (G, B, n, 1 + E, 2, 1 + E)."""
-    return budget_reward.reward(
+    return budget_reward.compute_budget_reward(
         correct[:, None],
         cost_usd[:, None, None, :, None, :],
         world.limit[:, None, None, None, None],
@@ -392,7 +392,7 @@ def play(
     both = zip(before, (again_read, second, again_old, again_values), strict=True)
     read, did, old, values = (torch.stack(each, 2) for each in both)
     mask = torch.stack([torch.ones_like(called), torch.zeros_like(called), called], -1)
-    paid = budget_reward.reward(correct.float(), cost_usd, limit)
+    paid = budget_reward.compute_budget_reward(correct.float(), cost_usd, limit)
     return Episodes(read, did, mask, placed(old, mask), placed(values, mask), paid)
 
 
@@ -442,14 +442,14 @@ def step(
 ) -> None:
     """One update, some passes over its episodes in parts: eq. 4, the penalty for leaving the start, and V's error."""
     mask, by = episodes.mask, settings.average
-    estimated = losses.masked_gae(
+    advantages, returns = losses.compute_masked_gae(
         episodes.reward.flatten(),
         episodes.values.flatten(0, 1),
         mask.flatten(0, 1),
         settings.gamma,
         settings.lam,
     )
-    advantages, returns = (each.view(mask.shape) for each in estimated)
+    advantages, returns = advantages.view(mask.shape), returns.view(mask.shape)
     if variant.whiten:
         advantages = whitened(advantages, mask, len(BUDGETS) if variant.whiten == "budget" else 1)
     held = [
@@ -458,7 +458,7 @@ def step(
     ]
     start = -torch.tensor(float(controllers.options)).log()  # where all choices were alike
     for _ in range(glass.epochs):
-        for read, did, own, old, wanted, paid in zip(
+        for read, did, own, old, step_advantages, step_returns in zip(
             *held, strict=True
         ):  # drawn alike: there is nothing to shuffle
             logs, values = controllers(read.flatten(1, 2))
@@ -466,10 +466,14 @@ def step(
             new, values = (
                 placed(each.view(did.shape), own).flatten(0, 1) for each in (chosen, values)
             )
-            own, old, wanted, paid = (each.flatten(0, 1) for each in (own, old, wanted, paid))
-            loss = token_ppo.policy_loss(new, old, wanted, own, settings.clip, by)
-            loss = loss + glass.kl * token_ppo.averaged(token_ppo.divergence(new, start), own, by)
-            loss = loss + settings.value_weight * token_ppo.value_loss(values, paid, own, by)
+            own, old, step_advantages, step_returns = (
+                each.flatten(0, 1) for each in (own, old, step_advantages, step_returns)
+            )
+            loss = losses.compute_policy_loss(new, old, step_advantages, own, settings.clip, by)
+            kl = losses.average_over_tokens(losses.estimate_kl(new, start), own, by)
+            loss = loss + glass.kl * kl
+            value_loss = losses.compute_value_loss(values, step_returns, own, by)
+            loss = loss + settings.value_weight * value_loss
             optimiser.zero_grad()
             (loss * len(mask)).backward()  # a mean over controllers would make all gradients small
             bounded(controllers, settings.max_grad_norm)
@@ -477,7 +481,7 @@ def step(
 
 
 def whitened(values: Tensor, mask: Tensor, parts: int) -> Tensor:
-    """`losses.whitened` over the own tokens of every controller's rows, apart for rows i, i + parts, i + 2 parts ...
+    """`losses.whiten` over the own tokens of every controller's rows, apart for rows i, i + parts, i + 2 parts ...
 
     values, mask: (G, r, T); 0 where mask is. One pass for all, because a stack has too many to go one by one.
     """

@@ -1,509 +1,563 @@
-"""Train a controller of one's own: `python -m lib train corl MODEL --data DATA --out FOLDER`.
+"""CoRL on a model of your own: a controller learns by PPO when to answer itself, and which expert to pay.
 
-MODEL is a folder with any causal language model of Hugging Face that follows instructions; the experts are those of
-`routing.experts` in params.yaml, usually endpoints. DATA is whatever `lib.tasks.load` reads: a file with a prompt and a
-reference in every row, files as published such as gsm8k:FOLDER, or a procedural family. --scorer says how an answer is
-compared with its reference, and what in a reply is the answer. Settings are those of params.yaml at `paper` unless
---profile or --set say otherwise. Everything that belongs to a run lies under --out, what experts were asked and replied
-among it (routing.jsonl); with --out of an earlier run it goes on from the last checkpoint, and pays for no reply twice.
+The controller is any causal language model that follows instructions. It answers under a budget in words (low,
+medium, high), and is rewarded for a right answer whose calls cost no more than the budget (eq. 7). Experts are models
+of llm.models, usually endpoints; how an answer is compared with its reference is the scorer's business.
 
-On several GPUs: `accelerate launch -m lib.budgeted_routing ...`; every process then writes its share of the episodes.
-What is under way is said at once and every ten seconds, for a large model takes minutes to one update. A call that the
-experts' server failed is in no reward: its episode is left out, and many such calls end the run.
+Some of the questions are held out. On them the controller is compared, before and after the training, with each expert
+alone, the controller alone, a random expert, routers that learned from the training questions, and an oracle. The
+report, all tables, the checkpoint and the trained model lie under --out, and so do the experts' replies
+(routing.jsonl). Run the same command again to go on after Ctrl-C or a spending limit: nothing is paid twice.
+
+On several GPUs: `accelerate launch -m lib.budgeted_routing.train_command ...`; each then takes its share of episodes.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-import threading
-import time
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
-import torch
 
-from lib import config
-from lib.budgeted_routing.budget_episodes import BudgetTask, make_episode_rows, make_samples, roll
-from lib.budgeted_routing.expert_outcomes import NAME
-from lib.config import ParamsError
-from lib.experiment import artifacts, seeds
-from lib.language_models.local_models import fill_in_lab_prices, open_local
-from lib.language_models.tokenizer import find_unknown_words
-from lib.llm.cost_estimate import PlannedCalls, announce_costs, estimate_costs
-from lib.llm.cost_ledger import BudgetExceeded
-from lib.llm.errors import InfrastructureError, LLMError
-from lib.llm.open_models import export_recording, open_models
-from lib.llm.token_counts import count_bytes, estimate_tokens
+from lib import stats
+from lib.budgeted_routing import baselines, expert_outcomes, variants
+from lib.budgeted_routing.budget_episodes import make_episode_rows, make_samples, roll
+from lib.budgeted_routing.expert_outcomes import ITSELF, NAME
+from lib.budgeted_routing.variants import Budgets, RoutingVariant
+from lib.config import ParamsError, RoutingSettings
+from lib.experiment.evaluation import TEST_SEED
 from lib.rl import call_protocol
-from lib.rl.expert_pool import ExpertPool, ExpertQuery, derive_reply_seed
-from lib.rl.generators import Hub
-from lib.rl.token_ppo import TokenPPO
-from lib.tasks import Dataset, Item, TaskError, load
-from lib.tasks.scorers import SCORERS, make_scorer
-
-PAUSE = 10.0  # seconds between two lines about what is under way
-JUDGE = "judge:"  # a scorer that is a language model of llm.models
-JUDGE_TOKENS = (
-    600  # of a judge's instructions, and of an answer that it reads, beside question and reference
+from lib.rl.call_protocol import BUDGET_WORDS
+from lib.rl.controller_training import UpdateData
+from lib.rl.expert_pool import ExpertPool
+from lib.rl.generators import HFGenerator
+from lib.rl.memory_plan import MemoryPlan
+from lib.rl.user_training import results
+from lib.rl.user_training.controller_model import ControllerModel
+from lib.rl.user_training.data import QuestionSplit, name_units
+from lib.rl.user_training.evaluation import TRAINED, HeldOutComparison
+from lib.rl.user_training.experts import CallPlan, announce_plan, measure_calls
+from lib.rl.user_training.inputs import (
+    RunInputs,
+    describe_inputs,
+    open_experts,
+    read_inputs,
+    summarize_losses,
 )
-TRIAL_QUESTIONS = 8  # that every expert is asked before the training, to know what its calls cost
-BUDGETS = {"low": 0.001, "medium": 0.006, "high": 1000.0}  # dollars per question (CoRL, appendix A)
+from lib.rl.user_training.options import make_parser, parse_options
+from lib.rl.user_training.processes import ProcessShare
+from lib.rl.user_training.progress import ProgressLine
+from lib.rl.user_training.run_folder import keep_json, keep_table, open_run_folder
+from lib.rl.user_training.training import (
+    CONTROLLER,
+    Controller,
+    LoopSettings,
+    TrainingOutcome,
+    average_rollouts,
+    is_first_process,
+    make_model_settings,
+    plan_run_memory,
+    read_controller,
+    run_command,
+    train_and_test,
+)
+from lib.tasks import Item, TaskError
+from lib.tasks.scorers import Scorer
+
+GROUP = 8  # episodes of one question, for group advantages
+EXAMPLES = """\
+  python -m lib train corl --model models/Qwen2.5-1.5B-Instruct --data gsm8k:data/gsm8k --split train \\
+      --experts small,large --budget low=0.0005 --lora 16 --out runs/gsm8k
+  python -m lib train corl --model models/SmolLM2-135M-Instruct --data questions.csv --scorer numeric \\
+      --experts small,large --updates 20 --batch 16 --set learn.minibatch=16 --out runs/first
+"""
+MEASURES = {
+    "reward": "reward",
+    "correct": "share correct",
+    "within": "share within budget",
+    "cost_usd": "dollars for 1,000 questions",
+    "calls": "calls a question",
+}
 
 
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
+def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lib train corl",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "model", help="folder of a Hugging Face causal language model with its tokenizer"
-    )
-    parser.add_argument(
-        "--data",
-        required=True,
-        help="a file (.jsonl, .json, .csv, .tsv or .parquet), PRESET:PATH, or a procedural family",
-    )
-    parser.add_argument(
-        "--prompt-column", help="of the file; default: prompt, question or another usual name"
-    )
-    parser.add_argument(
-        "--reference-column", help="of the file; default: reference, answer or another usual name"
-    )
-    parser.add_argument("--split", help="train, dev or test, of data that has splits")
-    parser.add_argument(
-        "--scorer",
-        help=f"one of {', '.join(SCORERS)}; default: the usual one of the data, exact for a file",
-    )
-    parser.add_argument(
-        "--out", required=True, help="where the controller, its rollouts and checkpoints go"
-    )
-    parser.add_argument(
+    parser = make_parser("corl", __doc__, EXAMPLES)
+    group = parser.add_argument_group("CoRL")
+    group.add_argument(
         "--budget",
         action="append",
         default=[],
         metavar="WORD=DOLLARS",
         dest="budgets",
-        help="what low, medium or high is worth per question; default: as in the paper",
+        help="what low, medium or high is worth per question; may be repeated; default: measured, low affords a call "
+        "to the cheapest expert, medium one to the middle one, high anything",
     )
-    parser.add_argument(
+    group.add_argument(
         "--style",
         choices=("soft", "hard"),
         default="soft",
-        help="of the prompt; default: %(default)s",
+        help="of the prompt: hard ones say what to do under each budget; default: %(default)s",
     )
-    parser.add_argument(
-        "--profile", choices=config.PROFILES, default="paper", help="default: %(default)s"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="changes",
-        help="change a setting of routing, such as learn.kl=0.01; may be repeated",
-    )
-    return parser.parse_args(given)
+    return parse_options(parser, argv)
 
 
-def load_data(options: argparse.Namespace) -> Dataset:
-    """The questions, with the name of the scorer.
+def read_budgets(texts: Sequence[str]) -> dict[str, float]:
+    """What the command line says that words are worth.
 
     Args:
-        options: The command line.
+        texts: WORD=DOLLARS each.
 
     Returns:
-        The data set.
+        Dollars by word, of the words that are there.
 
     Raises:
-        TaskError: The data cannot be read, or say nothing that an answer could be scored by.
+        ParamsError: Another word, or no number from 0 on.
     """
-    dataset = load(
-        options.data,
-        prompt_column=options.prompt_column,
-        reference_column=options.reference_column,
-        scorer=options.scorer,
-        split=options.split,
-    )
-    if not dataset.scorer:
-        raise TaskError(f"{options.data} has no usual scorer; name one, such as --scorer math")
-    return dataset
+    budgets = {}
+    for text in texts:
+        word, _, amount = text.partition("=")
+        try:
+            cost_usd = float(amount)
+        except ValueError:
+            cost_usd = math.nan
+        if word not in BUDGET_WORDS or not cost_usd >= 0:
+            raise ParamsError(
+                f"--budget {text}: write low, medium or high, =, and dollars per question"
+            )
+        budgets[word] = cost_usd
+    _refuse_falling_budgets(budgets)
+    return budgets
 
 
-def check_vocabulary(
-    llm: config.LLMSettings, experts: Sequence[str], items: Sequence[Item]
-) -> None:
-    """Refuse questions that a lab model among the experts would read with holes.
+def _refuse_falling_budgets(budgets: Mapping[str, float]) -> None:
+    amounts = [budgets[word] for word in BUDGET_WORDS if word in budgets]
+    if amounts != sorted(amounts):
+        raise ParamsError(f"--budget: low, medium and high must rise, got {dict(budgets)}")
+
+
+def choose_budgets(
+    outcomes: pd.DataFrame, settings: RoutingSettings, named: Mapping[str, float]
+) -> Budgets:
+    """What the words mean in this run.
 
     Args:
-        llm: The models that there are.
-        experts: Names of llm.models.
-        items: The questions.
+        outcomes: Of `expert_outcomes.try_experts`, on the questions to learn from.
+        settings: Of the quantile, and of the word high.
+        named: Of `read_budgets`; the other words are measured.
+
+    Returns:
+        The budgets.
 
     Raises:
-        ParamsError: Naming the first question and its unknown words.
+        ParamsError: A word that was named is worth more than one above it that was measured, or the reverse.
     """
-    lab_experts = [name for name in experts if llm.models[name].backend == "lab"]
-    if not lab_experts:
-        return
-    for number, item in enumerate(items, start=1):
-        words = find_unknown_words(item.prompt)
-        if words:
-            shown = ", ".join(repr(word) for word in words[:5])
-            raise ParamsError(
-                f"routing.experts: {', '.join(lab_experts)} are lab models, which know a few hundred words; question "
-                f"{number} has {shown}; name other models of llm.models, --set 'experts={{...}}'"
-            )
+    experts = list(dict.fromkeys(outcomes["method"]))
+    prices = expert_outcomes.prices(outcomes, experts, settings)
+    words = expert_outcomes.budgets(prices, settings) | dict(named)
+    _refuse_falling_budgets(words)
+    return Budgets(words, prices, None)
 
 
-def changed(everything: config.Params, changes: list[str]) -> config.Params:
-    """All parameters with changes to routing; all, because experts are named in another section."""
-    content = everything.model_dump()
-    content["routing"] = config.apply_changes("routing", content["routing"], changes)
-    return config.validate_settings(content, config.Params, "with --set")
-
-
-def budgets(given: list[str]) -> dict[str, float]:
-    """What each word is worth. Raises ParamsError for another word or no number."""
-    out = dict(BUDGETS)
-    for one in given:
-        word, _, cost_usd = one.partition("=")
-        try:
-            out[word] = float(cost_usd) if word in out else float("nan")
-        except ValueError:
-            out[word] = float("nan")
-        if not out[word] >= 0:
-            raise ParamsError(
-                f"--budget {one}: write low, medium or high, =, and dollars per question"
-            )
-    if list(out.values()) != sorted(out.values()):
-        raise ParamsError(f"--budget: low, medium and high must rise, got {out}")
-    return out
-
-
-class Clock:
-    """Says what is under way: at once, and again after every PAUSE. A context manager: it owns a thread."""
-
-    def __init__(self, doing: str, silent: bool = False) -> None:
-        """doing: in a few words; it may be changed at any time."""
-        self.doing, self.silent, self.began = doing, silent, time.monotonic()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._tell, daemon=True)
-
-    def __enter__(self) -> Clock:
-        if not self.silent:
-            print(f"{self.doing} ...", flush=True)
-            self._thread.start()
-        return self
-
-    def __exit__(self, *exc) -> None:
-        self._over.set()
-        if not self.silent:
-            self._thread.join()
-
-    def _tell(self) -> None:
-        while not self._over.wait(PAUSE):
-            print(f"{self.doing}, {time.monotonic() - self.began:.0f} s", flush=True)
-
-
-def train(options: argparse.Namespace) -> pd.DataFrame:
-    """Train, save, and return the rollouts of this process."""
-    with Clock(f"reading {options.model}", silent=int(os.environ.get("RANK", "0")) > 0) as clock:
-        return _train(options, clock)
-
-
-def _train(options: argparse.Namespace, clock: Clock) -> pd.DataFrame:
-    from accelerate import Accelerator
-
-    # What is wrong with the input is said before anything large is read.
-    if not (Path(options.model) / "config.json").is_file():
-        raise ParamsError(f"{options.model} holds no model: there is no config.json in it")
-    budget_usd = budgets(options.budgets)
-    dataset = load_data(options)
-    judges = [dataset.scorer.removeprefix(JUDGE)] if dataset.scorer.startswith(JUDGE) else []
-    scorer = None if judges else make_scorer(dataset.scorer)
-    params = changed(config.load(options.profile), options.changes)
-    settings = params.routing
-    expert_names = list(settings.experts.values())
-    check_vocabulary(params.llm, expert_names, dataset.items)
-    accelerator = Accelerator()
-    rank = accelerator.process_index
-    share, remainder = divmod(settings.batch, accelerator.num_processes)
-    if remainder:
-        raise ParamsError(
-            f"{settings.batch} episodes cannot be shared by {accelerator.num_processes}; --set batch=..."
+def describe_budgets(budgets: Budgets) -> str:
+    """What each word is worth, and a warning where two words allow the same."""
+    amounts = ", ".join(f"{word} ${budgets.words[word]:.4g}" for word in BUDGET_WORDS)
+    sentence = f"Budgets of a question: {amounts}."
+    dearest = max(budgets.calls.values())
+    if budgets.words["low"] >= dearest:
+        sentence += (
+            f" Even low affords the most expensive expert (${dearest:.4g} a call), so budgets hardly differ; "
+            "set them by --budget low=..."
         )
-    llm = select_models(params.llm, [*expert_names, *judges])
-    out = Path(options.out)
-    num_updates = settings.updates[options.style]
-    if rank == 0:
-        for note in dataset.notes:
-            print(note)
-        print(f"{len(dataset.items):,} questions, scored by {dataset.scorer}")
-        print(plan_calls(llm, settings, dataset, num_updates, judges))
-
-    names = [*expert_names, *judges]
-    models = open_models(llm, names, NAME, out, out, accelerator.num_processes, open_local())
-    temperature = settings.expert_temperature
-    try:
-        with ExpertPool(models, settings.experts, temperature, tells_rules=False) as pool:
-            scorer = scorer or make_scorer(dataset.scorer, pool.models)
-            clock.doing = "asking the experts what a call costs"
-            protocol = call_protocol.explain_protocol(measure_call_costs(pool, dataset.items))
-            clock.doing = f"reading {options.model}"
-            controller = _Controller(options, settings, protocol, accelerator)
-            learner = controller.learner
-            while learner.step < num_updates:
-                now = f"update {learner.step + 1}/{num_updates}"
-                watch = partial(_writing, clock, f"{now}: turns of {share} episodes")
-                controller.generator.watch = watch
-
-                # Questions under budgets, both at random.
-                key = (options.seed * 10**6 + learner.step) * 1_000 + rank
-                rng = seeds.rng("routing", "own data", seed=key)
-                words = [call_protocol.WORDS[index] for index in rng.integers(3, size=share)]
-                chosen = rng.integers(len(dataset.items), size=share)
-                budget_tasks = [
-                    BudgetTask(dataset.items[index], options.style, word, budget_usd[word])
-                    for index, word in zip(chosen, words, strict=True)
-                ]
-
-                # Roll out, log, learn.
-                episodes = roll(
-                    controller.generator,
-                    pool,
-                    budget_tasks,
-                    settings.rounds,
-                    key,
-                    settings.temperature,
-                    scorer,
-                )
-                controller.tables.append(make_episode_rows(episodes).assign(step=learner.step))
-                clock.doing = f"{now}: learning from {share} episodes"
-                samples = make_samples(episodes)
-                if len(samples) > 1:
-                    learner.update(samples)
-                else:
-                    learner.skip()
-                if rank == 0:
-                    line = describe_update(controller.tables[-1])
-                    print(f"update {learner.step}/{num_updates}: {line}", flush=True)
-                    if learner.step % settings.save_every == 0:
-                        controller.save()
-            if rank == 0:
-                for expert, counts in pool.counts.items():
-                    print(f"{expert}: {counts.describe()}")
-    finally:
-        if rank == 0:
-            export_recording(llm, NAME, out)
-    if rank == 0:
-        controller.save()
-    return pd.concat(controller.tables, ignore_index=True)
+    return sentence
 
 
-class _Controller:
-    """The model in training: its generator, its learner, and the tables of its episodes.
+@dataclass
+class BudgetTraining:
+    """CoRL on a user's questions: what is drawn, rewarded and tested.
 
     Attributes:
-        generator: Writes turns.
-        learner: Updates the weights.
-        tables: Episodes of every update so far.
+        questions: To learn from and to evaluate on.
+        pool: The experts.
+        scorer: Of answers.
+        settings: Of CoRL.
+        variant: The style of prompts.
+        budgets: What the words mean.
+        outcomes: What every expert makes of the questions by itself.
+        controller: The model.
+        share: Of this process.
+        batch: Episodes of an update in this process.
+        seed: Of the run.
     """
 
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        settings: config.RoutingSettings,
-        protocol: str,
-        accelerator: Any,
-    ) -> None:
-        """Read the model, and the checkpoint of an earlier run.
+    questions: QuestionSplit
+    pool: ExpertPool
+    scorer: Scorer
+    settings: RoutingSettings
+    variant: RoutingVariant
+    budgets: Budgets
+    outcomes: pd.DataFrame
+    controller: Controller
+    share: ProcessShare
+    batch: int
+    seed: int
 
-        Raises:
-            ParamsError: For a checkpoint that several processes cannot go on from.
-        """
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
-        self.folder = Path(options.out)
-        self.tokenizer = AutoTokenizer.from_pretrained(options.model, local_files_only=True)
-        # Half precision would lose small steps.
-        self.model = AutoModelForCausalLM.from_pretrained(
-            options.model, local_files_only=True, use_safetensors=True, dtype=torch.float32
+    def collect_episodes(self, step: int) -> UpdateData:
+        """Questions under budgets, both at random; rewards of eq. 7."""
+        settings = self.settings
+        update_seed = (self.seed * 10**6 + step) * 1_000 + self.share.rank
+        group = GROUP if settings.learn.advantages == "group" else 1
+        budget_tasks = variants.draw_training_tasks(
+            self.variant, self.questions.train, self.budgets, self.batch, group, update_seed
         )
-        self.generator = Hub(
-            self.model, self.tokenizer, settings.turn_tokens, settings.response_tokens, protocol
+        episodes = roll(
+            self.controller.generator,
+            self.pool,
+            budget_tasks,
+            settings.rounds,
+            update_seed,
+            settings.temperature,
+            self.scorer,
         )
-        num_updates = settings.updates[options.style]
-        pad_id = self.tokenizer.pad_token_id
-        self.learner = TokenPPO(
-            self.model, settings.learn, pad_id, num_updates, options.seed, accelerator
+        rollouts = make_episode_rows(episodes).assign(step=step)
+        ids = [task.item.id for task in budget_tasks]
+        samples = make_samples(episodes, group)
+        return UpdateData(samples, rollouts.assign(item=ids), average_rollouts(rollouts))
+
+    def test_controller(self, method: str, role: str) -> pd.DataFrame:
+        """The held-out questions under every budget, as in use."""
+        items = self.share.take(self.questions.test)
+        units = self.share.take(name_units(self.questions.test))
+        budget_tasks = variants.examined(self.variant.style, items, self.budgets, self.settings)
+        generator = self.controller.generator
+        episodes = roll(
+            generator,
+            self.pool,
+            budget_tasks,
+            self.settings.rounds,
+            TEST_SEED + self.seed,
+            self.settings.test_temperature,
+            self.scorer,
         )
-        self.tables: list[pd.DataFrame] = []
-        checkpoint = self.folder / "checkpoint.safetensors"
-        if checkpoint.exists():
-            if accelerator.num_processes > 1:
-                raise ParamsError(
-                    f"{checkpoint} can be gone on from by one process only; choose another --out"
-                )
-            self.learner.restore(checkpoint)
-            # The table is written before the checkpoint, so it may know more.
-            known_rows = artifacts.read_parquet(self.folder / "rollouts.parquet")
-            self.tables.append(known_rows[known_rows["step"] < self.learner.step])
+        rows = make_episode_rows(episodes, generator.decode, len(items))
+        rows = _name_items(rows, items, units)
+        chosen = [names.split() for names in rows["chosen"]]
+        return rows.assign(method=method, role=role, chosen=chosen)
 
-    def save(self) -> None:
-        """Write the episodes, then the model, then the checkpoint."""
-        rollouts = pd.concat(self.tables, ignore_index=True)
-        artifacts.write_parquet(self.folder / "rollouts.parquet", rollouts)
-        self.model.save_pretrained(self.folder / "controller")
-        self.tokenizer.save_pretrained(self.folder / "controller")
-        self.learner.save(self.folder / "checkpoint.safetensors")
+    def test_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
+        """Constants, routers that learn from the training questions, and the oracle, under every budget."""
+        if not self.share.is_first:
+            return pd.DataFrame()
+        outcomes, alone = _select_scored(self.outcomes, self._try_alone())
+        experts = sorted(self.budgets.calls, key=self.budgets.calls.__getitem__)
+        train = baselines.tried_on(outcomes, alone, "train", experts)
+        test = baselines.tried_on(outcomes, alone, "test", experts)
+        rows = baselines.compare(train, test, self.budgets.words, self.seed)
+
+        # The routers number the questions that have a score.
+        scored_numbers = sorted(set(alone.loc[alone["split"] == "test", "item"]))
+        units = name_units(self.questions.test)
+        rows = _name_items(
+            rows,
+            [self.questions.test[number] for number in scored_numbers],
+            [units[number] for number in scored_numbers],
+        )
+        return rows.assign(
+            method=[f"always {name}" if name in experts else name for name in rows["method"]],
+            role=[find_role(name, experts) for name in rows["method"]],
+            calls=(rows["chosen"] != ITSELF).astype(int),
+            chosen=[[] if name in ("", ITSELF) else [name] for name in rows["chosen"]],
+        )
+
+    def _try_alone(self) -> pd.DataFrame:
+        """What the controller answers by itself, without protocol and experts, as it is now."""
+        generator = self.controller.generator
+        plain_generator = HFGenerator(
+            generator.model,
+            generator.tokenizer,
+            generator.max_turn_tokens,
+            generator.max_response_tokens,
+        )
+        plain_generator.report_progress = generator.report_progress
+        model = ControllerModel(ITSELF, plain_generator)
+        score_replies = partial(score_with, self.pool, self.scorer)
+        tables = [
+            expert_outcomes.try_alone(model, items, split, 1, score_replies)
+            for split, items in list_splits(self.questions)
+        ]
+        return pd.concat(tables, ignore_index=True)
 
 
-def measure_call_costs(pool: ExpertPool, items: Sequence[Item]) -> dict[str, float]:
-    """What a call to each expert costs, by asking each of them a few of the questions.
+def list_splits(questions: QuestionSplit) -> list[tuple[str, Sequence[Item]]]:
+    """What baselines learn from, and what everything is evaluated on."""
+    return [("train", questions.baseline_train), ("test", questions.test)]
 
-    Args:
-        pool: The experts. What they reply here is recorded and never paid for again.
-        items: The questions.
 
-    Returns:
-        Mean dollars of a call by expert.
+def try_experts(pool: ExpertPool, questions: QuestionSplit, scorer: Scorer) -> pd.DataFrame:
+    """What every expert makes of the questions by itself (`expert_outcomes.try_experts`)."""
+    score_replies = partial(score_with, pool, scorer)
+    tables = [
+        expert_outcomes.try_experts(pool, items, split, 1, score_replies)
+        for split, items in list_splits(questions)
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _select_scored(
+    outcomes: pd.DataFrame, alone: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both tables without the questions of which a reply or a judgement was lost.
 
     Raises:
-        InfrastructureError: Where no call to an expert came back.
+        TaskError: None is left to learn from, or to evaluate on.
     """
-    trial_items = items[:TRIAL_QUESTIONS]
-    costs = {}
-    for expert in pool.model_names:
-        queries = [
-            ExpertQuery(expert, item.prompt, derive_reply_seed(item.prompt), item.history)
-            for item in trial_items
-        ]
-        billed = [reply.cost_usd for reply in pool.ask(queries) if not reply.lost]
-        if not billed:
-            raise InfrastructureError(
-                f"{expert}: none of {len(queries)} trial calls came back; check its server and run again"
+    both = pd.concat([outcomes, alone], ignore_index=True)
+    lost = both[both["correct"].isna()]
+    lost_units = set(zip(lost["split"], lost["item"], strict=True))
+    tables = []
+    for table in (outcomes, alone):
+        units = zip(table["split"], table["item"], strict=True)
+        tables.append(table[[unit not in lost_units for unit in units]])
+    for split, least in (("train", 2), ("test", 1)):
+        num_left = tables[1].loc[tables[1]["split"] == split, "item"].nunique()
+        if num_left < least:
+            raise TaskError(
+                f"{num_left} questions of the {split} set have a reply of every expert; check the experts' servers, "
+                "delete experts.parquet in --out and run again"
             )
-        costs[expert] = float(np.mean(billed))
-    return costs
+    return tables[0], tables[1]
 
 
-def _writing(clock: Clock, doing: str, done: int, total: int) -> None:
-    clock.doing = f"{doing}, {done} of {total} written"
+def _name_items(
+    rows: pd.DataFrame, items: Sequence[Item], units: Sequence[tuple[str, int]]
+) -> pd.DataFrame:
+    """Rows with the ids and groups of their questions in place of numbers."""
+    numbers = rows["item"].tolist()
+    return rows.assign(
+        item=[units[number][0] for number in numbers],
+        sample=[units[number][1] for number in numbers],
+        group=[items[number].group for number in numbers],
+    )
 
 
-def select_models(llm: config.LLMSettings, names: Sequence[str]) -> config.LLMSettings:
-    """The settings with these models alone; lab models, which need `make repro` first, cost what their cards say.
+def find_role(method: str, experts: Sequence[str]) -> str:
+    """The role of a baseline in the results table."""
+    if method in experts:
+        return "expert"
+    if method == "oracle":
+        return "oracle"
+    return "constant" if method in (ITSELF, "random", "best constant") else "router"
 
-    Args:
-        llm: The models that there are.
-        names: Of llm.models.
 
-    Returns:
-        The settings.
+def score_with(
+    pool: ExpertPool, scorer: Scorer, items: Sequence[Item], replies: Sequence[str]
+) -> list[float]:
+    """Scores of replies, on the pool's event loop, since the scorer may be one of its models."""
+    return [score.value for score in pool.run(scorer.score_all(items, replies))]
+
+
+# The run -----------------------------------------------------------------------------------------
+
+
+def train(options: argparse.Namespace) -> None:
+    """Train, evaluate and write the report.
 
     Raises:
-        ParamsError: For a name that is not there.
-        ModelError: For a lab model that was never measured.
+        ParamsError, TaskError, ScorerError: Something of the input is wrong; nothing was asked or read yet.
     """
-    unknown = [name for name in names if name not in llm.models]
-    if unknown:
-        raise ParamsError(
-            f"there is no model {unknown[0]!r}; llm.models has {', '.join(llm.models)}"
+    from accelerate import Accelerator
+
+    with ProgressLine(f"reading {options.data}", is_silent=not is_first_process()) as progress:
+        named_budgets = read_budgets(options.budgets)
+        inputs = read_inputs(options, "routing", "experts")
+        settings = inputs.params.routing
+        loop = LoopSettings(
+            learn=settings.learn,
+            num_updates=options.updates or settings.updates[options.style],
+            batch=options.batch or settings.batch,
+            max_turns=settings.rounds,
+            turn_tokens=settings.turn_tokens,
+            response_tokens=settings.response_tokens,
+            save_every=settings.save_every,
         )
-    selected = {name: llm.models[name] for name in names}
-    return fill_in_lab_prices(llm.model_copy(update={"models": selected}))
+        share = ProcessShare(Accelerator())
+        batch = share.divide(loop.batch)
+        for sentence in (*inputs.notes, inputs.questions.note, plan_run(inputs, settings, loop)):
+            progress.say(sentence)
+        model_settings = make_model_settings(options, settings.temperature)
+        # Of prices in the prompt only the lengths matter here, and they are not known yet.
+        longest_question = max((item.prompt for item in inputs.questions.train), key=len)
+        protocol = call_protocol.explain_protocol(dict.fromkeys(inputs.experts, 1.23e-4))
+        memory = plan_run_memory(
+            options,
+            model_settings,
+            loop,
+            f"{protocol} {longest_question}",
+            share.accelerator.device,
+        )
+        progress.say(memory.describe())
+
+        described = describe_run(inputs, settings, loop, named_budgets)
+        with (
+            open_run_folder(options.out, described, share) as folder,
+            open_experts(
+                inputs, NAME, settings.expert_temperature, share.rank, share.num_processes
+            ) as (pool, scorer),
+        ):
+            # What experts cost and can do, which prompts and budgets are made of.
+            progress.activity = "asking the experts what a call costs"
+            trial_items = inputs.questions.baseline_train
+            call_costs = keep_json(
+                folder / "call_costs.json",
+                lambda: [
+                    [name, asdict(cost)] for name, cost in measure_calls(pool, trial_items).items()
+                ],
+                share,
+            )
+            progress.activity = "asking every expert every question of the baselines"
+            outcomes = keep_table(
+                folder / "experts.parquet",
+                lambda: _in_first(share, lambda: try_experts(pool, inputs.questions, scorer)),
+                share,
+            )
+            train_outcomes = outcomes[outcomes["split"] == "train"]
+            budgets = choose_budgets(train_outcomes, settings, named_budgets)
+            progress.say(describe_budgets(budgets))
+
+            progress.activity = f"reading {options.model}"
+            preface = call_protocol.explain_protocol(
+                {name: cost["cost_usd"] for name, cost in call_costs}
+            )
+            controller = read_controller(options, model_settings, loop, preface, share)
+            system = BudgetTraining(
+                questions=inputs.questions,
+                pool=pool,
+                scorer=scorer,
+                settings=settings,
+                variant=variants.NAMED["hard" if options.style == "hard" else "corl"],
+                budgets=budgets,
+                outcomes=outcomes,
+                controller=controller,
+                share=share,
+                batch=batch,
+                seed=options.seed,
+            )
+            outcome = train_and_test(system, controller, folder, loop, share, progress)
+            if share.is_first:
+                write_report(inputs, system, outcome, described, memory, progress)
 
 
-def plan_calls(
-    llm: config.LLMSettings,
-    settings: config.RoutingSettings,
-    dataset: Dataset,
-    num_updates: int,
-    judges: Sequence[str] = (),
-) -> str:
-    """How many calls a training makes at most, and what they may cost.
+def _in_first(share: ProcessShare, make_table: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """A table that the first process makes; the others bring no rows."""
+    return make_table() if share.is_first else pd.DataFrame()
 
-    Args:
-        llm: With the prices.
-        settings: Of the training.
-        dataset: Its questions, whose lengths are counted.
-        num_updates: That are still to be made.
-        judges: Names in llm.models of those that grade every answer.
 
-    Returns:
-        A sentence for the terminal.
-    """
-    question_tokens = np.array(
-        [
-            estimate_tokens(sum(count_bytes(message["content"]) for message in item.messages))
-            for item in dataset.items
-        ]
+def plan_run(inputs: RunInputs, settings: RoutingSettings, loop: LoopSettings) -> str:
+    """How many calls the run makes at the most, and what they may cost."""
+    num_test_episodes = 2 * len(BUDGET_WORDS) * len(inputs.questions.test)
+    plan = CallPlan(
+        episodes=loop.num_updates * loop.batch + num_test_episodes,
+        calls_per_episode=settings.rounds - 1,
+        baseline_questions=len(inputs.questions.baseline_train) + len(inputs.questions.test),
+        query_tokens=loop.turn_tokens,
     )
-    num_episodes = num_updates * settings.batch
-    num_calls = num_episodes * (settings.rounds - 1)
-    num_trial_calls = min(TRIAL_QUESTIONS, len(dataset.items))
-    # The question as it stands or one that the controller writes, whichever is longer.
-    prompt_tokens = np.maximum(question_tokens, settings.turn_tokens).mean()
-    plans = []
-    for name in dict.fromkeys(settings.experts.values()):
-        tokens_out = num_calls * llm.models[name].max_tokens
-        plans.append(PlannedCalls(name, num_calls, round(num_calls * prompt_tokens), tokens_out))
-    # Every call may go to the same expert, but to one only: the most expensive endpoint among them.
-    costs = estimate_costs(llm, plans)["cost_usd"].tolist()[: len(plans)]
-    is_endpoint = [llm.models[plan.model].backend == "endpoint" for plan in plans]
-    index = max(range(len(plans)), key=lambda number: (is_endpoint[number], costs[number]))
-    planned = [plans[index]]
-    for name in settings.experts.values():
-        trial_tokens_in = round(num_trial_calls * question_tokens.mean())
-        trial_tokens_out = num_trial_calls * llm.models[name].max_tokens
-        planned.append(PlannedCalls(name, num_trial_calls, trial_tokens_in, trial_tokens_out))
-    for name in judges:
-        judged_tokens = round(num_episodes * (question_tokens.mean() + JUDGE_TOKENS))
-        tokens_out = num_episodes * llm.models[name].max_tokens
-        planned.append(PlannedCalls(name, num_episodes, judged_tokens, tokens_out))
-    return announce_costs(llm, planned)
+    items = [*inputs.questions.train, *inputs.questions.test]
+    return announce_plan(inputs.llm, inputs.experts, inputs.judges, items, plan)
 
 
-def describe_update(rows: pd.DataFrame) -> str:
-    """One update in a line."""
-    means = rows[["reward", "correct", "within", "calls", "malformed"]].mean()
-    line = ", ".join(f"{name} {value:.2f}" for name, value in means.items())
-    line += f", ${rows['cost_usd'].mean():.2g}"
-    losses = {
-        "lost": rows["correct"].isna().sum(),
-        "replies cut off by the expert's limit": rows["truncated"].sum(),
-        "replies shortened for the controller": rows["shortened"].sum(),
+def describe_run(
+    inputs: RunInputs,
+    settings: RoutingSettings,
+    loop: LoopSettings,
+    named_budgets: Mapping[str, float],
+) -> dict[str, object]:
+    """What decides the numbers of the run, for its folder and its report."""
+    values = {
+        "style": inputs.options.style,
+        "budgets named": dict(named_budgets),
+        "updates": loop.num_updates,
+        "batch": loop.batch,
+        "turns": settings.rounds,
+        "turn_tokens": loop.turn_tokens,
+        "response_tokens": loop.response_tokens,
+        "temperature": settings.temperature,
+        "test_temperature": settings.test_temperature,
+        "expert_temperature": settings.expert_temperature,
+        "learn": settings.learn.model_dump(),
     }
-    return line + "".join(f", {count} {name}" for name, count in losses.items() if count)
+    return describe_inputs(inputs, values)
 
 
-def main(given: list[str] | None = None) -> int:
+def write_report(
+    inputs: RunInputs,
+    system: BudgetTraining,
+    outcome: TrainingOutcome,
+    settings: Mapping[str, object],
+    memory: MemoryPlan,
+    progress: ProgressLine,
+) -> None:
+    """Compare, write all files, and say what came out."""
+    train_ids = {item.id for item in inputs.questions.train}
+    comparison = results.compare_outcome("corl", outcome, list(MEASURES), train_ids)
+    notes = [
+        inputs.questions.note,
+        describe_budgets(system.budgets),
+        *describe_steering(comparison),
+        *(f"Training: {loss}." for loss in summarize_losses(outcome.rollouts)),
+        *(f"Evaluation: {loss}." for loss in summarize_losses(outcome.trained)),
+        *(
+            f"{expert}: {counts.describe()}."
+            for expert, counts in system.pool.counts.items()
+            if counts.calls
+        ),
+    ]
+    rows = comparison.rows
+    sentence = results.write_results(
+        inputs.folder,
+        outcome,
+        comparison,
+        results.RunDescription(
+            system="corl",
+            title=f"CoRL: {inputs.options.model.name} on {inputs.options.data}",
+            measures=MEASURES,
+            notes=notes,
+            settings=settings,
+            planned_memory=memory.total,
+            details={
+                "Reward under each budget": results.summarize_by(rows, "reward", "condition"),
+                "Dollars for 1,000 questions under each budget": results.summarize_by(
+                    rows, "cost_usd", "condition"
+                ),
+            },
+        ),
+    )
+    for line in (sentence, *notes):
+        progress.say(line)
+    progress.say(f"report: {inputs.folder / results.REPORT}")
+    progress.say(f"controller: {inputs.folder / CONTROLLER}")
+
+
+def describe_steering(comparison: HeldOutComparison) -> list[str]:
+    """Whether the trained controller spends more under a larger budget, in a sentence."""
+    rows = comparison.rows[comparison.rows["method"] == TRAINED]
+    differences = stats.paired_difference(
+        rows, "cost_usd", {"condition": "high"}, {"condition": "low"}
+    )
+    verdict = stats.verdict(differences).iloc[0]
+    amount = differences.iloc[0]
+    return [
+        f"Under high it spends ${amount['value']:.3g} a question more than under low "
+        f"[{amount['ci_low']:.3g}, {amount['ci_high']:.3g}]: steering by the budget {verdict}."
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
     """Run; mistakes in the input end in one line and the code 2."""
-    options = arguments(given)
-    try:
-        rollouts = train(options)
-    except (BudgetExceeded, LLMError, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(
-            f"stopped; run the same command to go on from the last checkpoint in {options.out}",
-            file=sys.stderr,
-        )
-        return 130
-    if int(os.environ.get("RANK", "0")) == 0:
-        by_word = rollouts.groupby("condition")[
-            ["reward", "correct", "within", "calls", "cost_usd"]
-        ].mean()
-        print(by_word.round(4).to_string())
-        print(f"controller: {Path(options.out) / 'controller'}")
-    return 0
+    return run_command(read_options(argv), train)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,6 +1,6 @@
 """Which trainings are compared: CoRL under soft prompts, and the same under others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from lib.budgeted_routing.budget_episodes import BudgetTask
 from lib.config import RoutingSettings
+from lib.experiment import seeds
 from lib.rl import call_protocol
 from lib.rl.expert_pool import NUM_SAMPLES
-from lib.rl.sft_warmup import NUMBERS
+from lib.rl.sft_warmup import BUDGET_UNITS_RANGE
 from lib.tasks import Item
 
 VERSION = 1  # of the tasks that a training draws and a test asks
@@ -75,17 +76,46 @@ def drawn(
     return [replace(task, attempt=attempt) for task, attempt in zip(asked, tries, strict=True)]
 
 
+def draw_training_tasks(
+    variant: RoutingVariant,
+    items: Sequence[Item],
+    budgets: Budgets,
+    num_episodes: int,
+    group: int,
+    seed: int,
+) -> list[BudgetTask]:
+    """The tasks of one update.
+
+    Args:
+        variant: Its style of prompts.
+        items: Questions to learn from.
+        budgets: What the words mean.
+        num_episodes: Of the update.
+        group: How many episodes in a row have the same task, for group advantages; 1 for none.
+        seed: Of the update.
+
+    Returns:
+        One task per episode.
+    """
+    num_tasks = -(-num_episodes // group)
+    indices = seeds.rng("routing", "questions", seed=seed).choice(len(items), num_tasks)
+    budget_rng = seeds.rng("routing", "budgets", seed=seed)
+    tasks = drawn(variant, [items[index] for index in indices], budgets, budget_rng)
+    return [task for task in tasks for _ in range(group)][:num_episodes]
+
+
 def _budgeted(
     variant: RoutingVariant, items: list[Item], budgets: Budgets, rng: np.random.Generator
 ) -> list[BudgetTask]:
     if variant.style == "number":
         units = [
-            int(call_protocol.digits(unit))
-            for unit in np.exp(rng.uniform(*np.log(NUMBERS), size=len(items)))
+            int(call_protocol.format_budget(unit))
+            for unit in np.exp(rng.uniform(*np.log(BUDGET_UNITS_RANGE), size=len(items)))
         ]
         return [numbered(item, unit, budgets) for item, unit in zip(items, units, strict=True)]
     words = [
-        call_protocol.WORDS[i] for i in rng.integers(len(call_protocol.WORDS), size=len(items))
+        call_protocol.BUDGET_WORDS[i]
+        for i in rng.integers(len(call_protocol.BUDGET_WORDS), size=len(items))
     ]
     return [
         BudgetTask(item, variant.style, word, budgets.words[word])
@@ -95,7 +125,7 @@ def _budgeted(
 
 def numbered(item: Item, unit: float, budgets: Budgets) -> BudgetTask:
     """A question under a budget in numbers."""
-    return BudgetTask(item, "number", call_protocol.digits(unit), unit * budgets.unit_usd)
+    return BudgetTask(item, "number", call_protocol.format_budget(unit), unit * budgets.unit_usd)
 
 
 def examined(
@@ -108,6 +138,6 @@ def examined(
         ]
     return [
         BudgetTask(item, style, word, budgets.words[word])
-        for word in call_protocol.WORDS
+        for word in call_protocol.BUDGET_WORDS
         for item in items
     ]

@@ -90,7 +90,8 @@ def gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFram
         weighting = Conducted(width, head.model_copy(update={"homogeneous": same}), group, 0)
         weights, action = weighting(h, 0)
         context = weighting.pending[0]
-        advantage = losses.group_advantages((weights.detach() * rewards).sum(-1), group)
+        scalarized_rewards = (weights.detach() * rewards).sum(-1)  # (rollouts,)
+        advantage = losses.compute_group_advantages(scalarized_rewards, group)
         weighting.conductor.zero_grad()
         meta_loss(weighting.conductor, context, action, advantage, 0.0).backward()
         slope = weighting.conductor.linear.weight.grad

@@ -232,7 +232,7 @@ class Anchored(Conducted):
         own = centred(rewards.detach().flatten(0, -2), self.group).gather(
             -1, action.flatten()[:, None]
         )[:, 0]
-        z = losses.group_advantages(quality.to(own).flatten(), self.group)
+        z = losses.compute_group_advantages(quality.to(own).flatten(), self.group)
         known = chosen(self.lot, prompt, self.settings.verified).to(own)
         return (own * z).view_as(advantage) * known / max(self.settings.verified, 1e-9)
 

@@ -243,12 +243,13 @@ def play(stack: Stack, player: Player) -> pd.DataFrame:
         made = _rollouts(stack, player, theta, step)
         weights, _ = weighting(made.h, step)
         paid = _paid(stack, player, weighting, weights, made)
-        advantage = losses.group_advantages(paid.flatten(), settings.group).view_as(paid)
+        advantage = losses.compute_group_advantages(paid.flatten(), settings.group).view_as(paid)
         weighting.learn(advantage, made.rewards, made.checked, made.prompt)
-        gain = losses.clipped(made.log_p, made.log_p.detach(), advantage, CLIP)
-        (
-            -settings.categories * gain.mean(-1).sum()
-        ).backward()  # worlds do not share parameters: losses add up
+        objective = losses.compute_clipped_objective(
+            made.log_p, made.log_p.detach(), advantage, CLIP
+        )
+        # worlds do not share parameters: losses add up
+        (-settings.categories * objective.mean(-1).sum()).backward()
         optimiser.step()
         optimiser.zero_grad()
         weighting.after_step()

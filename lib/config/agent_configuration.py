@@ -130,6 +130,8 @@ class ConfigurationSettings(Section):
     atoms: str
     # Tokens that an agent may write in a call: low, medium and high.
     tiers: Annotated[list[Count], Field(min_length=3, max_length=3)]
+    # The same for agents that are no lab models: these write sentences, and JSON to call a tool.
+    hosted_tiers: Annotated[list[Count], Field(min_length=3, max_length=3)]
     # Sampling temperature of the agents.
     temperature: NotNegative
     seeds: Count
@@ -157,8 +159,14 @@ class ConfigurationSettings(Section):
 
     @model_validator(mode="after")
     def _rises(self):
-        if not self.tiers[0] < self.tiers[1] < self.tiers[2]:
-            raise ValueError(
-                f"tiers are low, medium and high, each above the one before, not {self.tiers}"
-            )
+        for name in ("tiers", "hosted_tiers"):
+            low, medium, high = getattr(self, name)
+            if not low < medium < high:
+                raise ValueError(
+                    f"{name} are low, medium and high, each above the one before, not {[low, medium, high]}"
+                )
         return self
+
+    def select_tiers(self, backend: str) -> list[int]:
+        """Select the tokens of the three budgets for agents of a backend of llm.models."""
+        return self.tiers if backend == "lab" else self.hosted_tiers

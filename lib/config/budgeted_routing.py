@@ -6,6 +6,10 @@ from pydantic import Field, model_validator
 
 from lib.config.types import Count, Name, NotNegative, Positive, Section, Share
 
+# What the lab's controllers and orchestrators can write to call a model: words of their closed vocabulary.
+EXPERT_WORDS = ("lab-nano", "lab-mini", "lab-facts", "lab-passage", "lab-big", "lab-large")
+TOOL_MODEL_WORDS = (*EXPERT_WORDS, "reasoner", "answerer")
+
 
 class LearnSettings(Section):
     """The trainer of controllers (lib/rl/token_ppo.py); CoRL, 3.2 (method), 4.2 and appendix A (settings)."""

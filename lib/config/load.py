@@ -14,7 +14,12 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent
 
 from lib.config.agent_configuration import ConfigurationSettings
-from lib.config.budgeted_routing import RoutingSettings, ToolSettings
+from lib.config.budgeted_routing import (
+    EXPERT_WORDS,
+    TOOL_MODEL_WORDS,
+    RoutingSettings,
+    ToolSettings,
+)
 from lib.config.conductor import ConductorSettings
 from lib.config.llm import LabSettings, LLMSettings
 from lib.config.policy_zoo import OrchestrationSettings, TourSettings, ZooParams
@@ -135,6 +140,45 @@ class Params(ZooParams):
                 raise ValueError(f"{key} is {name!r}; lab.models has {sorted(self.lab.models)}")
         return self
 
+    @model_validator(mode="after")
+    def _callers_have_words(self):
+        """A controller of a closed vocabulary calls a model by a word of it, whoever stands behind the word."""
+        words_by_key = {
+            "routing.experts": (self.routing.experts, EXPERT_WORDS),
+            "tools.models": (self.tools.models, TOOL_MODEL_WORDS),
+        }
+        for key, (model_names, words) in words_by_key.items():
+            for word, name in model_names.items():
+                if word not in words:
+                    raise ValueError(
+                        f"{key} calls the model {name!r} by the word {word!r}, which a lab controller cannot write; "
+                        f"let one of its words ({', '.join(words)}) stand for the model, "
+                        f"such as {{{EXPERT_WORDS[-1]}: {name}}}"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _tools_have_prices(self):
+        for key in ("prices", "unseen_prices"):
+            path = ROOT / getattr(self.tools, key)
+            priced_words = _read_priced_words(path)
+            missing = [word for word in self.tools.models if word not in (priced_words or ())]
+            if priced_words is not None and missing:
+                raise ValueError(
+                    f"tools.models has {missing}, without a price in {getattr(self.tools, key)} (tools.{key}); "
+                    f"add {missing[0]} under its models, or use a word that has one: {', '.join(priced_words)}"
+                )
+        return self
+
+
+def _read_priced_words(path: Path) -> list[str] | None:
+    """The words of models that a price list has; None for a file that is none, which its reader explains."""
+    try:
+        content = _parse_small_yaml_cached(path.read_text(encoding="utf-8"))
+        return list(content["models"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
 
 def read_params_file(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
     """Reads the file as plain Python values, by YAML 1.2: `1e-4` is a number and `no` a word.
@@ -195,6 +239,7 @@ def from_yaml(text: str) -> Any:
 
 # Parsing takes a third of a second for this file, which is read again and again.
 _parse_yaml_cached = lru_cache(maxsize=2)(from_yaml)
+_parse_small_yaml_cached = lru_cache(maxsize=4)(from_yaml)
 
 
 def resolve_profile(content: Any, profile: str, path: str = "") -> Any:

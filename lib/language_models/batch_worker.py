@@ -18,7 +18,7 @@ COLLECT_SECONDS = 0.005  # the moment; calls of one loop iteration arrive within
 
 
 class BatchWorker(Generic[Job]):
-    """Answers jobs in a thread of its own, at most `batch_size` at once."""
+    """Answers jobs, such as requests to a language model, in batches, in a thread of its own."""
 
     def __init__(
         self,
@@ -28,9 +28,10 @@ class BatchWorker(Generic[Job]):
     ) -> None:
         """
         Args:
-            measure_length: Prepares a job and returns its length; None if it is answered by that already.
-            answer_batch: Answers jobs; it must not raise.
-            batch_size: Jobs at once, at least 1.
+            measure_length: Prepares a job and returns its length, such as the tokens of its prompt; None if the job
+                is over already.
+            answer_batch: Answers a batch of jobs; it must not raise.
+            batch_size: Number of jobs in a batch at most, at least 1.
         """
         self._measure_length = measure_length
         self._answer_batch = answer_batch
@@ -60,6 +61,7 @@ class BatchWorker(Generic[Job]):
             thread.join()
 
     def _work(self) -> None:
+        """Answer jobs batch by batch until none waits; runs in the thread."""
         while True:
             if len(self._sorted) < self._batch_size:
                 time.sleep(COLLECT_SECONDS)

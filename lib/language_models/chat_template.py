@@ -30,7 +30,7 @@ def encode_special(name: str) -> int:
 
 
 def encode_conversation(messages: Sequence[dict[str, Any]], tools: Sequence[str] = ()) -> list[int]:
-    """Encode a conversation up to where the assistant is to reply.
+    """Tokenize a conversation for a lab model (a small transformer trained here), up to where the assistant replies.
 
     Args:
         messages: {"role", "content"} each, as in OpenAI's API.
@@ -102,7 +102,7 @@ def format_tool_call(name: str, argument: str) -> str:
 
 
 def parse_tool_call(text: str) -> tuple[str, str] | None:
-    """Read the tool call that a reply ends in.
+    """Parse the tool call that a lab model's reply ends in: "<call> NAME ARGUMENT </call>".
 
     Args:
         text: The reply.

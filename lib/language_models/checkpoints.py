@@ -31,7 +31,7 @@ class ModelError(ValueError):
 
 @contextmanager
 def _no_bars() -> Iterator[None]:
-    """transformers draws a progress bar for every file; these files are small."""
+    """A context manager in which transformers draws no progress bar, as it would for every file that it reads."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -42,14 +42,14 @@ def _no_bars() -> Iterator[None]:
 
 
 def fresh(settings: LabModelSettings, seed: int) -> LlamaForCausalLM:
-    """Create an untrained model, without touching torch's global random state.
+    """Create an untrained lab model, a small Llama, without touching torch's global random state.
 
     Args:
-        settings: The size of the model.
-        seed: Seed of its initial weights.
+        settings: Its size: hidden units, layers, heads, context length.
+        seed: Of the initial weights.
 
     Returns:
-        The model.
+        The model, with a row of the embedding for each word of the lab models' vocabulary.
     """
     config = LlamaConfig(
         vocab_size=len(get_tokenizer()),
@@ -69,7 +69,15 @@ def fresh(settings: LabModelSettings, seed: int) -> LlamaForCausalLM:
 
 
 def save(model: LlamaForCausalLM, folder: str | Path) -> Path:
-    """Write model and tokenizer as a Hugging Face folder."""
+    """Write a lab model and its tokenizer as a Hugging Face folder.
+
+    Args:
+        model: A small Llama that was trained here.
+        folder: Is made where it is missing.
+
+    Returns:
+        The folder.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with _no_bars():
@@ -118,13 +126,13 @@ def load(folder: str | Path) -> LlamaForCausalLM:
 
 
 def load_all(root: str | Path = MODELS) -> dict[str, ServedModel]:
-    """Load every lab model under a folder for serving.
+    """Load every lab model (small transformers that were trained here) under a folder, ready to generate.
 
     Args:
         root: A folder with a subfolder for each model.
 
     Returns:
-        Models by name, each with its card (price and accuracy) where it has one.
+        Models by name of the subfolder, each with its card (measured accuracy and price), or {} where it has none.
 
     Raises:
         ModelError: Where there is none, or one cannot be read.
@@ -139,7 +147,7 @@ def load_all(root: str | Path = MODELS) -> dict[str, ServedModel]:
 
 
 def _load_forward(folder: Path) -> Forward:
-    """Load a model and lay its weights out for generation. Raises ModelError where that fails."""
+    """Load a lab model's weights for fast generation with a key-value cache. Raises ModelError where that fails."""
     model = load(folder)
     try:
         return Forward(model)
@@ -150,7 +158,7 @@ def _load_forward(folder: Path) -> Forward:
 
 
 def _read_card(folder: Path) -> dict[str, Any]:
-    """Read a model's card.json, {} where there is none. Raises ModelError for a card that cannot be read."""
+    """Read what was measured of a model, its card.json; {} without one. Raises ModelError for a broken one."""
     path = folder / "card.json"
     try:
         card = artifacts.read_json(path) if path.exists() else {}

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from lib.experiment import seeds
-from lib.language_models.kv_cache_forward import MIN_ROWS, Forward, KVCache
+from lib.language_models.kv_cache_forward import MIN_BATCH_SIZE, Forward, KVCache
 
 VERSION = 1  # of generated tokens and their log-probabilities
-_SHRINK_BELOW = (
-    0.75  # fraction of unfinished rows; to copy the cache for every row that ends takes longer
-)
+# Finished rows are taken out when at most this fraction of the rows is unfinished. To copy the cache for every row that
+# ends would take longer than to compute a few rows in vain.
+_SHRINK_BELOW = 0.75
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def check_fits_window(prompt: Prompt, window: int) -> None:
 
 @dataclass
 class _Row:
-    """One row of the batch. A finished one may stay to fill the batch up to MIN_ROWS."""
+    """One row of the batch. A finished one may stay to fill the batch up to MIN_BATCH_SIZE."""
 
     prompt: Prompt
     generation: Generation
@@ -113,11 +113,15 @@ class _Row:
     def check_finished(self, end_token: int) -> bool:
         """Whether the last token finished the sequence; fills in how."""
         generation = self.generation
-        for stop in ((end_token,), *self.prompt.stops):
-            if tuple(generation.ids[-len(stop) :]) == stop:
+        ids = generation.ids
+        if ids[-1] == end_token:
+            generation.finish = "stop"
+            generation.stop = (end_token,)
+        for stop in self.prompt.stops:
+            if tuple(ids[-len(stop) :]) == stop:
                 generation.finish = "stop"
                 generation.stop = stop
-        if not generation.finish and len(generation.ids) == self.prompt.limit:
+        if not generation.finish and len(ids) == self.prompt.limit:
             generation.finish = "length"
         if generation.finish and self.hidden_states:
             generation.hidden = torch.stack(self.hidden_states).numpy()
@@ -155,10 +159,10 @@ class GenerationBatch:
         self._all_layers = hidden_layer is not None and hidden_layer not in (-1, num_layers)
         self.rows: list[_Row] = []
         self.cache: KVCache | None = None
-        self.last_states: torch.Tensor | None = (
-            None  # (rows, d), the next tokens are drawn from them
-        )
-        self.layer_states: torch.Tensor | None = None  # (rows, d), the same of `hidden_layer`
+        # Hidden states at the last token of every row, (rows, d): of the last layer, from which the next tokens are
+        # drawn, and of `hidden_layer`.
+        self.last_states: torch.Tensor | None = None
+        self.layer_states: torch.Tensor | None = None
 
     def __len__(self) -> int:
         """Sequences that are not finished."""
@@ -183,16 +187,15 @@ class GenerationBatch:
             _Row(prompt, Generation(), seeds.key("generation", seed=prompt.seed))
             for prompt in prompts
         ]
-        # A batch has MIN_ROWS rows at least; copies of the first prompt, finished at once, fill it up.
+        # A batch has MIN_BATCH_SIZE rows at least; copies of the shortest prompt, finished at once, fill it up.
+        shortest = min(prompts, key=lambda prompt: len(prompt.ids))
         filling = [
-            _Row(prompts[0], Generation(finish="filling"), np.uint64(0))
-            for _ in range(MIN_ROWS - len(prompts))
+            _Row(shortest, Generation(finish="filling"), np.uint64(0))
+            for _ in range(MIN_BATCH_SIZE - len(prompts))
         ]
-        new_rows = rows + filling
-        longest = max(len(prompt.ids) + prompt.limit for prompt in prompts)
-        cache = self.forward.make_cache(len(new_rows), longest)
-        prompt_ids = [row.prompt.ids for row in new_rows]
-        states = self.forward.prefill(prompt_ids, cache, self._all_layers)
+        # With the longest prompts first, the model reads no more padding than it has to.
+        new_rows = sorted(rows + filling, key=lambda row: len(row.prompt.ids), reverse=True)
+        cache, states = self._read_prompts([tuple(row.prompt.ids) for row in new_rows])
         last_states, layer_states = self._select_states(states)
 
         # Below the rows that are under way, without those that are finished.
@@ -253,6 +256,34 @@ class GenerationBatch:
         """End a sequence that nobody waits for any more; nothing where it is finished."""
         generation.finish = generation.finish or "dropped"
 
+    def _read_prompts(
+        self, prompts: Sequence[tuple[int, ...]]
+    ) -> tuple[KVCache, list[torch.Tensor]]:
+        """Run the model over prompts; over each once, however many rows start from it.
+
+        Args:
+            prompts: Token ids of every row, the longest first; at least MIN_BATCH_SIZE.
+
+        Returns:
+            (cache, states): a cache with one row a prompt, and the hidden states at each prompt's last token, (rows, d)
+            for the last layer or for every layer.
+        """
+        distinct_prompts = list(dict.fromkeys(prompts))
+        num_missing = MIN_BATCH_SIZE - len(distinct_prompts)
+        prompts_to_read = distinct_prompts + [distinct_prompts[-1]] * num_missing
+
+        # The cache has room for the prompts only and grows with the sequences: a cache without empty columns lies in
+        # one piece, and is read twice as fast.
+        cache = self.forward.make_cache(len(prompts_to_read), num_columns=len(prompts[0]))
+        states = self.forward.prefill(prompts_to_read, cache, self._all_layers)
+
+        if len(distinct_prompts) < len(prompts):
+            index_of = {prompt: i for i, prompt in enumerate(distinct_prompts)}
+            rows = torch.tensor([index_of[prompt] for prompt in prompts])
+            cache.select_rows(rows)
+            states = [state[rows] for state in states]
+        return cache, states
+
     def _select_states(
         self, states: list[torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -277,36 +308,55 @@ class GenerationBatch:
             Tokens, their log-probabilities and the entropies of their distributions, (rows,) each.
         """
         logits = self.forward.compute_logits(self.last_states)
-        logp = logits.double().log_softmax(1)  # (rows, V)
-        probabilities = logp.exp()
+        logprobs = logits.double().log_softmax(1)  # (rows, V)
+        row_temperatures = [row.prompt.temperature for row in self.rows]
+        temperatures = torch.tensor(row_temperatures, dtype=torch.double)  # (rows,)
+        is_greedy = temperatures == 0
 
-        # The distribution at each row's temperature, as cumulative sums. Greedy rows divide by 1 and use no draw.
-        temperatures = [row.prompt.temperature for row in self.rows]
-        temperature = torch.tensor(temperatures, dtype=torch.double)  # (rows,)
-        divisor = torch.where(temperature == 0, 1.0, temperature.clamp(min=1e-9))
-        scaled = logp / divisor[:, None]
-        cumulative = scaled.softmax(1).cumsum(1)  # (rows, V)
+        # Greedy rows take the likeliest token, the others are sampled. Neither is computed where no row needs it.
+        if is_greedy.all():
+            tokens = logprobs.argmax(1)
+        else:
+            tokens = self._sample_at_temperatures(logprobs, temperatures)
+            if is_greedy.any():
+                tokens = torch.where(is_greedy, logprobs.argmax(1), tokens)
+
+        token_logprobs = logprobs.gather(1, tokens[:, None])[:, 0]
+        entropies = -(logprobs.exp() * logprobs).sum(1)
+        return tokens, token_logprobs, entropies
+
+    def _sample_at_temperatures(
+        self, logprobs: torch.Tensor, temperatures: torch.Tensor
+    ) -> torch.Tensor:
+        """Sample one token a row from softmax(logprobs / temperature), by inverting the cumulative distribution.
+
+        Args:
+            logprobs: (rows, V), double.
+            temperatures: (rows,), double; where it is 0, a token is sampled at temperature 1.
+
+        Returns:
+            (rows,), tokens.
+        """
+        divisors = torch.where(temperatures == 0, 1.0, temperatures.clamp(min=1e-9))
+        probabilities = (logprobs / divisors[:, None]).softmax(1)
+        cumulative = probabilities.cumsum(1)  # (rows, V)
 
         # One random number a row: the n-th of its stream for its n-th token.
         streams = np.array([row.random_stream for row in self.rows])
-        counts = np.array([len(row.generation.ids) for row in self.rows])
-        numbers = seeds.uniform(streams, counts)
-        uniform = torch.from_numpy(numbers)[:, None]  # (rows, 1)
+        token_counts = np.array([len(row.generation.ids) for row in self.rows])
+        numbers = torch.from_numpy(seeds.uniform(streams, token_counts))  # (rows,)
 
-        # The first token whose cumulative sum exceeds the number; the sums may end a little below 1.
-        threshold = uniform * cumulative[:, -1:]  # (rows, 1)
-        sampled = (cumulative <= threshold).sum(1)
-        last_token = logp.shape[1] - 1
-        sampled = sampled.clamp(max=last_token)
-        tokens = torch.where(temperature == 0, logp.argmax(1), sampled)  # (rows,)
-        token_logp = logp.gather(1, tokens[:, None])[:, 0]
-        entropies = -(probabilities * logp).sum(1)
-        return tokens, token_logp, entropies
+        # The first token whose cumulative probability exceeds the number; the last sum may be a little below 1.
+        thresholds = numbers[:, None] * cumulative[:, -1:]  # (rows, 1)
+        tokens = torch.searchsorted(cumulative, thresholds, right=True)[:, 0]
+        last_token = logprobs.shape[1] - 1
+        return tokens.clamp(max=last_token)
 
     def _remove_finished(self) -> list[int]:
-        """Take finished rows out of the batch, except as many as it takes to keep MIN_ROWS rows.
+        """Take finished rows out of the batch, except as many as it takes to keep MIN_BATCH_SIZE rows.
 
-        With fewer rows BLAS uses another kernel, and a sequence would depend on how many others are generated with it.
+        With fewer rows the matrix library (BLAS) uses another kernel, which rounds differently, and a sequence would
+        depend on how many others are generated with it.
 
         Returns:
             Indices of the rows that stay.
@@ -319,7 +369,7 @@ class GenerationBatch:
             self.last_states = None
             self.layer_states = None
             return []
-        filling = finished[: max(0, MIN_ROWS - len(unfinished))]
+        filling = finished[: max(0, MIN_BATCH_SIZE - len(unfinished))]
         staying = sorted([*unfinished, *filling])
         if len(staying) < len(self.rows):
             rows = torch.tensor(staying)

@@ -41,7 +41,7 @@ class ModelFolderError(ValueError):
 
 
 def choose_device(device: str) -> torch.device:
-    """Find the device that a network goes to.
+    """Choose the torch device for a network, by name or automatically, and check that this machine has it.
 
     Args:
         device: "auto", "cpu", "cuda", "cuda:1" or "mps"; "auto" is the first accelerator, else the CPU.
@@ -76,7 +76,7 @@ def choose_device(device: str) -> torch.device:
 
 
 def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """Find the number format of a network's weights.
+    """Choose the number format of a network's weights, by name or automatically.
 
     Args:
         dtype: "auto", "float32", "bfloat16" or "float16"; "auto" is float32 on a CPU and bfloat16 elsewhere.
@@ -98,7 +98,7 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
 def load_folder(
     folder: Path, device: torch.device, dtype: torch.dtype
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
-    """Read tokenizer and network.
+    """Load tokenizer and network from a Hugging Face folder on this machine.
 
     Args:
         folder: Holds config.json, safetensors and the tokenizer's files.
@@ -129,7 +129,7 @@ def load_folder(
 def find_end_token_ids(
     tokenizer: PreTrainedTokenizerBase, network: PreTrainedModel
 ) -> frozenset[int]:
-    """Collect every token that ends a reply.
+    """Collect the ids of all tokens that end a chat model's reply, from its configs and its chat template.
 
     Args:
         tokenizer: Its end token counts, and the end of a turn in its chat template if that is a special token.
@@ -160,13 +160,14 @@ def find_end_token_ids(
 
 
 def _list_ids(value: int | Iterable[int] | None) -> list[int]:
+    """Return the end tokens of a config, which has one id, several or none, as a list."""
     if value is None:
         return []
     return [value] if isinstance(value, int) else list(value)
 
 
 def read_window(network: PreTrainedModel) -> int:
-    """Read how many tokens prompt and reply may have together.
+    """Read a network's context length: how many tokens prompt and reply may have together.
 
     Args:
         network: Its config names the number.
@@ -188,7 +189,7 @@ def read_window(network: PreTrainedModel) -> int:
 
 
 def hash_folder(folder: Path) -> str:
-    """Hash weights, config, tokenizer and chat template: all that replies depend on.
+    """Hash all files of a Hugging Face folder that replies depend on: weights, config, tokenizer, chat template.
 
     Args:
         folder: Of a model.

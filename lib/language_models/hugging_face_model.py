@@ -47,7 +47,17 @@ _BACKEND = "hugging_face"
 
 @dataclass(eq=False)
 class _Job:
-    """One request on its way to its reply."""
+    """One request on its way to its reply.
+
+    Attributes:
+        request: The conversation.
+        show_text: Is called with each new piece of the visible text, for streaming; None without streaming.
+        future: Gets the reply.
+        started: Seconds of the clock at which the request came.
+        prompt: The conversation as text and tokens; None until it is rendered.
+        sequence: The tokens of the reply so far; None until the prompt is rendered.
+        text: The text of the reply so far; None until the prompt is rendered.
+    """
 
     request: ChatRequest
     show_text: Callable[[str], None] | None = None
@@ -154,7 +164,7 @@ class HuggingFaceModel(ChatModel):
         return len(self.encode_prompt(request))
 
     def encode_prompt(self, request: ChatRequest) -> list[int]:
-        """Write a request's prompt as tokens, up to where the reply begins.
+        """Tokenize a request's conversation with the chat template, up to where the reply begins.
 
         Args:
             request: Its messages and tools are read.
@@ -209,6 +219,7 @@ class HuggingFaceModel(ChatModel):
         loop = asyncio.get_running_loop()
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
 
+        # Called in the worker's thread; None says that the reply is complete.
         def show_text(piece: str | None) -> None:
             try:
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
@@ -232,6 +243,7 @@ class HuggingFaceModel(ChatModel):
         await asyncio.to_thread(self._worker.join)
 
     def _submit(self, jobs: Sequence[_Job]) -> None:
+        """Hand jobs to the worker's thread, and remember them until they are done, so that `aclose` can end them."""
         for job in jobs:
             self._open_jobs.add(job)
             job.future.add_done_callback(lambda _, job=job: self._open_jobs.discard(job))
@@ -240,7 +252,14 @@ class HuggingFaceModel(ChatModel):
     # In the worker's thread
 
     def _prepare_job(self, job: _Job) -> int | None:
-        """Write the prompt and return its length; None if the job is over already."""
+        """Prepare a job for a batch: render and tokenize its prompt.
+
+        Args:
+            job: A request that waits; it is answered by a failure where it cannot be read.
+
+        Returns:
+            Number of tokens of the prompt; None if the job is over already.
+        """
         if job.future.done():
             return None
         try:
@@ -378,6 +397,7 @@ class HuggingFaceModel(ChatModel):
         )
 
     def _fail(self, job: _Job, kind: str, detail: str) -> None:
+        """Answer a job by a reply without text, whose failure has a kind, such as "bad_request", and a reason."""
         reply = Reply(
             text="",
             finish_reason="error",
@@ -400,7 +420,7 @@ class HuggingFaceModel(ChatModel):
 
 
 def _derive_stream(request: ChatRequest, prompt_ids: Sequence[int]) -> np.uint64:
-    """The key of a reply's random numbers.
+    """Derive the key of a reply's random stream from its prompt, seed and sample number.
 
     The prompt is part of it: with the seed alone, replies to all questions of a study would share their numbers, and
     the error of their mean would be larger than the spread of single replies says.

@@ -71,13 +71,13 @@ class PromptRenderer:
         self._has_warned = False
 
     def render(self, request: ChatRequest) -> RenderedPrompt:
-        """Write the prompt of one request.
+        """Render a conversation with the model's chat template, and tokenize it.
 
         Args:
             request: Its messages and tools are read.
 
         Returns:
-            The prompt.
+            The prompt as text and token ids, up to where the reply begins.
 
         Raises:
             PromptError: The template cannot show the conversation.
@@ -105,6 +105,7 @@ class PromptRenderer:
     def _apply_template(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
     ) -> str:
+        """Render messages and tools as text, up to where the assistant replies; raises PromptError if that fails."""
         try:
             return self._tokenizer.apply_chat_template(
                 list(messages),
@@ -119,6 +120,7 @@ class PromptRenderer:
             ) from error
 
     def _shows_system_message(self) -> bool:
+        """Whether the text of a system message appears in the rendered prompt."""
         # Some templates raise an error, others leave the system text out.
         system = {"role": "system", "content": _PROBE}
         try:
@@ -127,7 +129,14 @@ class PromptRenderer:
             return False
 
     def _convert_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A message of OpenAI's API as templates expect it."""
+        """Convert a message of OpenAI's API into what chat templates expect: plain text, arguments as objects.
+
+        Args:
+            message: With role, content and perhaps tool calls.
+
+        Returns:
+            A copy. Where the template cannot show tool calls, they stand in the content as text.
+        """
         converted = dict(message)
         # OpenAI's newer name of the system role; no open model's template has it.
         if converted.get("role") == "developer":
@@ -147,6 +156,7 @@ class PromptRenderer:
         return converted
 
     def _warn_once(self) -> None:
+        """Warn, on the first call only, that the template takes no system role."""
         if not self._has_warned:
             self._has_warned = True
             warnings.warn(
@@ -157,7 +167,7 @@ class PromptRenderer:
 
 
 def select_tools(request: ChatRequest) -> list[Mapping[str, Any]]:
-    """List the tools that a model may call.
+    """List the tools that a model may call under the `tool_choice` of a request.
 
     Args:
         request: Its tools and its choice of them.
@@ -174,7 +184,10 @@ def select_tools(request: ChatRequest) -> list[Mapping[str, Any]]:
 
 
 def _join_text(content: str | Sequence[Mapping[str, Any]] | None) -> str:
-    """The text of a message, which OpenAI's API has as text, as a list of parts, or not at all."""
+    """Return the content of a message as one text; OpenAI's API has it as text, as a list of parts, or as null.
+
+    Raises PromptError for parts that are no text, such as images.
+    """
     if content is None:
         return ""
     if isinstance(content, str):
@@ -190,7 +203,7 @@ def _join_text(content: str | Sequence[Mapping[str, Any]] | None) -> str:
 
 
 def _parse_arguments(call: Mapping[str, Any]) -> Any:
-    """The arguments of a call as an object; text that is no JSON stays text."""
+    """Parse the arguments of a tool call, JSON text in OpenAI's API, into an object; other text stays as it is."""
     arguments = call["function"].get("arguments", "{}")
     if not isinstance(arguments, str):
         return arguments
@@ -202,7 +215,14 @@ def _parse_arguments(call: Mapping[str, Any]) -> Any:
 
 
 def _move_system_text(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same conversation with all system texts in front of the first user message."""
+    """Move the text of all system messages to the front of the first user message, for templates without that role.
+
+    Args:
+        messages: {"role", "content"} each.
+
+    Returns:
+        A copy without system messages; it gets a user message where it has none.
+    """
     system_texts = []
     conversation = []
     for message in messages:

@@ -4,8 +4,11 @@ It gives the same numbers as `LlamaForCausalLM.forward`, from the same weights, 
 projections of a layer are fused, and the cache is written in place.
 
 Rows do not influence each other: a row gets the same bits in any batch. For that its n-th token stands in column n
-whatever its neighbours are, shapes come in fixed steps (MIN_ROWS, PROMPT_BLOCK, COLUMN_STEP), and columns that a row
-must not see add exact zeros.
+whatever its neighbours are, shapes come in fixed steps (MIN_BATCH_SIZE, PROMPT_BLOCK, COLUMN_STEP), and columns that a
+row must not see add exact zeros.
+
+The cache is as wide as its longest row needs, in steps of COLUMN_STEP. A wider one would have a gap behind every row
+and head, and attention, whose time is that of reading the cache, would take twice as long.
 
 Left out: gradients, sampling (`lib.language_models.generation`), and Llama models with grouped key heads or biases.
 
@@ -23,7 +26,8 @@ from torch.nn.functional import linear, pad, silu
 from transformers import LlamaForCausalLM
 
 VERSION = 1  # of the logits of the forward pass
-MIN_ROWS = 8  # the fewest rows of a batch: with less, BLAS picks another kernel
+# The fewest rows of a batch. With fewer the matrix library (BLAS) takes another kernel, which rounds differently.
+MIN_BATCH_SIZE = 8
 PROMPT_BLOCK = 16  # columns of a prompt that are read together
 COLUMN_STEP = 64  # the cache is read in multiples of so many columns, so sums are grouped alike
 _NEVER = -1e30  # score of a column that must not be seen; its weight is exactly 0
@@ -63,22 +67,40 @@ class KVCache:
         return self.keys[0].shape[2]
 
     def reserve(self, num_columns: int) -> None:
-        """Make room for `num_columns` token positions per row in all; new ones are zeros."""
-        missing = num_columns - self.num_columns
-        if missing > 0:
-            below_last_column = (0, 0, 0, missing)
+        """Make room for `num_columns` token positions per row in all, rounded up to a multiple of COLUMN_STEP.
+
+        Args:
+            num_columns: Token positions that are needed; new ones are zeros.
+        """
+        num_missing = _round_up(num_columns, COLUMN_STEP) - self.num_columns
+        if num_missing > 0:
+            below_last_column = (0, 0, 0, num_missing)
             self.keys = [pad(keys, below_last_column) for keys in self.keys]
             self.values = [pad(values, below_last_column) for values in self.values]
 
+    def view_first_rows(self, num_rows: int) -> KVCache:
+        """The first sequences as a cache that shares this one's memory: what is written there is written here.
+
+        Args:
+            num_rows: How many sequences.
+
+        Returns:
+            The view. Its lengths are its own.
+        """
+        keys = [keys[:num_rows] for keys in self.keys]
+        values = [values[:num_rows] for values in self.values]
+        return KVCache(keys, values, self.lengths[:num_rows].clone())
+
     def select_rows(self, rows: torch.Tensor) -> None:
-        """Keep only these sequences, in this order.
+        """Keep only these sequences, in this order, and only the columns that they need.
 
         Args:
             rows: (n,), row numbers.
         """
-        self.keys = [keys[rows] for keys in self.keys]
-        self.values = [values[rows] for values in self.values]
         self.lengths = self.lengths[rows]
+        num_columns = _round_up(int(self.lengths.max()), COLUMN_STEP)
+        self.keys = [keys[rows, :, :num_columns] for keys in self.keys]
+        self.values = [values[rows, :, :num_columns] for values in self.values]
 
     def append_rows(self, other: KVCache) -> None:
         """Append the sequences of another cache of the same model.
@@ -167,42 +189,55 @@ class Forward:
     def prefill(
         self, prompts: Sequence[Sequence[int]], cache: KVCache, all_layers: bool = False
     ) -> list[torch.Tensor]:
-        """Read whole prompts into an empty cache.
+        """Run the model over whole prompts, and write their keys and values into an empty cache.
 
         Args:
-            prompts: Token ids, of any lengths; B >= MIN_ROWS prompts.
-            cache: An empty cache with a row for every prompt; keys and values are written into it.
+            prompts: Token ids, of any lengths; B >= MIN_BATCH_SIZE prompts. The longest first is fastest.
+            cache: An empty cache with a row for every prompt; it is filled.
             all_layers: Whether to return the states of every layer.
 
         Returns:
             Hidden states at each prompt's last token: one tensor (B, d) of the last layer after the final norm. With
             `all_layers` num_layers + 1 tensors (B, d): the embedding, and the output of each layer.
+
+        Raises:
+            ValueError: A prompt has no token.
         """
         # Prompts are padded on the right and read in blocks of a fixed width. So a row is computed with the same
         # shapes, and gets the same bits, however long the other prompts are.
         lengths = torch.tensor([len(prompt) for prompt in prompts])  # (B,)
+        if not lengths.all():
+            raise ValueError(
+                f"a prompt needs at least one token; prompt {int(lengths.argmin())} of {len(prompts)} has none"
+            )
         width = _round_up(int(lengths.max()), PROMPT_BLOCK)
         padded = [[*prompt, *[0] * (width - len(prompt))] for prompt in prompts]
         ids = torch.tensor(padded)  # (B, width)
+        cache.reserve(width)
 
-        last_states: list[torch.Tensor] = []
+        num_outputs = self.num_layers + 1 if all_layers else 1
+        hidden_size = self.embedding.shape[1]
+        shape = (len(prompts), hidden_size)
+        last_states = [self.embedding.new_zeros(shape) for _ in range(num_outputs)]
         for begin in range(0, width, PROMPT_BLOCK):
-            block = ids[:, begin : begin + PROMPT_BLOCK]
-            states = self(block, cache, all_layers)  # (B, block, d) each
-            column = (lengths - 1 - begin).clamp(0, PROMPT_BLOCK - 1)
-            rows = torch.arange(len(column))
-            block_states = [state[rows, column] for state in states]  # (B, d) each
-            if not last_states:
-                last_states = block_states
-                continue
-            # Only rows whose last token stands in this block take its states.
-            ends_here = ((lengths - 1) // PROMPT_BLOCK == begin // PROMPT_BLOCK)[:, None]  # (B, 1)
-            last_states = [
-                torch.where(ends_here, new, old)
-                for new, old in zip(block_states, last_states, strict=True)
-            ]
+            end = begin + PROMPT_BLOCK
 
-        # The blocks counted the padding as tokens; keys and values behind a prompt's end are overwritten later.
+            # Rows after the last prompt that reaches into this block are not read: with the longest prompts first
+            # these are all that have ended.
+            reaching = torch.nonzero(lengths > begin)[:, 0]
+            num_rows = max(int(reaching[-1]) + 1, MIN_BATCH_SIZE)
+            rows_to_read = cache.view_first_rows(num_rows)
+            rows_to_read.lengths.fill_(begin)  # where the block starts, padding included
+            block = ids[:num_rows, begin:end]
+            states = self(block, rows_to_read, all_layers)  # (num_rows, PROMPT_BLOCK, d) each
+
+            # Prompts whose last token stands in this block take its states.
+            ending = torch.nonzero((lengths > begin) & (lengths <= end))[:, 0]
+            last_column = lengths[ending] - 1 - begin
+            for last_state, state in zip(last_states, states, strict=True):
+                last_state[ending] = state[ending, last_column]
+
+        # Keys and values of the padding behind a prompt's end are overwritten later.
         cache.lengths = lengths
         return last_states
 
@@ -218,15 +253,26 @@ class Forward:
         Returns:
             One tensor (B, d) of the last layer after the final norm. With `all_layers` num_layers + 1 tensors (B, d):
             the embedding, and the output of each layer.
+
+        Raises:
+            ValueError: A prompt has no token.
         """
-        # A small batch is filled with copies of the first prompt up to MIN_ROWS: with fewer rows BLAS uses another
-        # kernel, and a prompt's states would depend on how many others are computed with it.
-        padding = [prompts[0]] * (MIN_ROWS - len(prompts))
-        rows = [*prompts, *padding]
-        longest = max(map(len, prompts))
-        cache = self.make_cache(len(rows), longest)
+        # The longest prompts first, so that the least padding is read.
+        by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]), reverse=True)
+        sorted_prompts = [prompts[i] for i in by_length]
+
+        # A small batch is filled to MIN_BATCH_SIZE rows with copies of a prompt, whose states nobody reads. With fewer
+        # rows the matrix library (BLAS) takes another kernel, which rounds differently, and a prompt's states would
+        # depend on how many others are computed with it.
+        copies = [sorted_prompts[-1]] * (MIN_BATCH_SIZE - len(prompts))
+        rows = sorted_prompts + copies
+
+        # `prefill` fills the cache with keys and values, which are not needed here, and returns the states at the last
+        # token of every row, (rows, d) for each layer.
+        cache = self.make_cache(len(rows), num_columns=len(rows[0]))
         states = self.prefill(rows, cache, all_layers)
-        return [state[: len(prompts)] for state in states]
+        row_of_prompt = torch.tensor(by_length).argsort()  # (B,)
+        return [state[row_of_prompt] for state in states]
 
     def __call__(
         self, ids: torch.Tensor, cache: KVCache, all_layers: bool = False
@@ -234,7 +280,7 @@ class Forward:
         """Run the model over the next T tokens of each row, and write their keys and values into the cache.
 
         Args:
-            ids: (B, T), token ids, with B >= MIN_ROWS.
+            ids: (B, T), token ids, with B >= MIN_BATCH_SIZE.
             cache: Keys and values of the tokens before.
             all_layers: Whether to return the states of every layer.
 

@@ -42,13 +42,16 @@ _WRITE_EVERY = 512  # replies that are written together; a kill costs their comp
 
 
 class LabModel(ChatModel):
-    """A lab model that replies to conversations; any number of event loops may ask, one after another or at once.
+    """A lab model, a small transformer that was trained here, as a chat model that replies to conversations.
+
+    Any number of event loops may ask, one after another or at once; a thread of its own generates their replies in
+    batches.
 
     Attributes:
-        name: As the study calls it.
-        served: The model itself, with its card.
-        window: Tokens that it reads and writes at most.
-        store: Where replies are kept.
+        name: The name in `llm.models` of params.yaml; the weights may have another.
+        served: The weights, with the model's card (measured accuracy and price).
+        window: Context length: tokens of prompt and reply together, at most.
+        store: Cache of replies, by a hash of all that decides a reply.
     """
 
     backend = "lab"
@@ -60,13 +63,13 @@ class LabModel(ChatModel):
         store: ReplyStore | None = None,
         name: str = "",
     ) -> None:
-        """Start the engine.
+        """Start the thread that generates.
 
         Args:
-            served: The model.
+            served: The loaded weights.
             settings: Limits and prices; None for greedy replies of checkpoints.LIMIT tokens at the card's price.
-            store: Where replies are kept; None for the life of this object.
-            name: In the settings; the model's own, if empty.
+            store: Cache of replies; None for one in memory that ends with this object.
+            name: The name in the settings; "" takes that of the weights.
         """
         self.served = served
         self.settings = settings
@@ -108,42 +111,57 @@ class LabModel(ChatModel):
         return self.served.card["dollars_per_1k_tokens"] / 1000
 
     def with_settings(self, name: str, settings: ModelSettings) -> LabModel:
-        """The same engine under another name, with limits and prices; absent prices are the card's.
+        """Return a copy under another name with other limits and prices, which shares weights and generating thread.
 
         Args:
-            name: In the settings.
-            settings: Of llm.models.
+            name: The name in the settings, `llm.models` of params.yaml.
+            settings: Limit of tokens, temperature, and US dollars per token; absent prices are taken from the model's
+                card, as they were measured.
 
         Returns:
-            A model that shares engine and store with this one.
+            The copy; replies that either computes are in the cache of both.
+
+        Raises:
+            ModelError: Where a price is absent and the model was never measured.
         """
         if settings.price_in is None or settings.price_out is None:
-            measured = self.price_per_token
-            price_in = measured if settings.price_in is None else settings.price_in
-            price_out = measured if settings.price_out is None else settings.price_out
+            measured_price = self.price_per_token
+            price_in = measured_price if settings.price_in is None else settings.price_in
+            price_out = measured_price if settings.price_out is None else settings.price_out
             settings = settings.model_copy(update={"price_in": price_in, "price_out": price_out})
-        model = copy.copy(self)
+        model = copy.copy(self)  # shallow: thread and cache are the same objects
         model.name = name
         model.settings = settings
         return model
 
     async def reply_to(self, request: ChatRequest) -> Reply:
+        """Reply to a conversation, from the cache or by generating.
+
+        Args:
+            request: Messages and tools; its temperature and limit of tokens go before those of the settings.
+
+        Returns:
+            The reply with text, tool calls, tokens and cost; with a failure where the conversation has words outside
+            the model's vocabulary, or does not fit its window.
+        """
         settings = self.settings
         temperature = request.temperature
         if temperature is None:
             temperature = settings.temperature if settings else 0.0
+        # The limit of the settings is a ceiling; the default limit without settings is not.
         max_tokens = self.max_tokens
         if request.max_tokens is not None:
             max_tokens = min(request.max_tokens, max_tokens) if settings else request.max_tokens
-        unknown_words = [
-            word
-            for message in request.messages
-            for word in find_unknown_words(str(message.get("content") or ""))
-        ]
+
+        unknown_words: list[str] = []
+        for message in request.messages:
+            content = message.get("content") or ""
+            unknown_words += find_unknown_words(str(content))
         if unknown_words:
             shown = ", ".join(dict.fromkeys(unknown_words[:_SHOWN_WORDS]))
             detail = f"{self.served.name} does not know {shown}; it reads the bench's own language"
             return self._make_reply("", 0, 0, failure=Failure("unknown_words", detail))
+
         tool_names = [tool["function"]["name"] for tool in request.tools]
         ids = chat_template.encode_conversation(request.messages, tuple(tool_names))
         return await self.continue_tokens(
@@ -158,24 +176,27 @@ class LabModel(ChatModel):
         seed: int,
         has_tools: bool = False,
     ) -> Reply:
-        """The next turn of a conversation in tokens.
+        """Generate the assistant's next turn of a tokenized conversation, or take it from the cache.
 
         Args:
-            ids: Tokens up to where the assistant is to speak.
-            max_tokens: Of the reply.
-            temperature: 0 is greedy.
-            seed: Of its random numbers.
-            has_tools: Whether it may call a tool, which ends the turn.
+            ids: Token ids of the conversation, up to where the assistant is to reply.
+            max_tokens: Limit of the reply's tokens.
+            temperature: Of sampling; 0 is greedy.
+            seed: Of the random numbers that sampling draws.
+            has_tools: Whether the model may call a tool, which ends the turn.
 
         Returns:
-            The reply; a tool call stands in its text too, as the model wrote it.
+            The reply; a tool call stands in its text too, as the model wrote it. With a failure where it reached the
+            limit, is empty, or prompt and limit do not fit the context window.
         """
         stops = self._stop_after_call if has_tools else ()
+        # The cached content is JSON: [token ids of the reply, why it ended].
         fingerprint = self.served.fingerprint
         key = compute_reply_key(fingerprint, ids, max_tokens, temperature, seed, stops)
         content = self.store.get(key)
         if content is None:
-            content = await self._generate_once(key, ids, max_tokens, temperature, seed, stops)
+            prompt = Prompt(tuple(ids), max_tokens, temperature, seed, stops)
+            content = await self._generate_once(key, prompt)
         reply_ids, finish_reason = json.loads(content)
         if finish_reason == "context_too_long":
             detail = f"{len(ids)} tokens and a limit of {max_tokens} in a window of {self.window}"
@@ -200,7 +221,19 @@ class LabModel(ChatModel):
         )
 
     def _make_reply(self, text: str, tokens_in: int, tokens_out: int, **fields: Any) -> Reply:
-        cost_usd, kwh = 0.0, 0.0
+        """Make a reply with its cost in US dollars and kWh; both are 0 for a model without settings.
+
+        Args:
+            text: What the model wrote.
+            tokens_in: Number of tokens of the conversation.
+            tokens_out: Number of tokens of the reply.
+            fields: Further fields of Reply, such as its failure.
+
+        Returns:
+            The reply.
+        """
+        cost_usd = 0.0
+        kwh = 0.0
         if self.settings is not None:
             cost_usd = tokens_in * (self.settings.price_in or 0.0)
             cost_usd += tokens_out * (self.settings.price_out or 0.0)
@@ -216,41 +249,50 @@ class LabModel(ChatModel):
             **fields,
         )
 
-    async def _generate_once(self, key: bytes, *request: Any) -> bytes:
-        """Generate a reply; equal requests that come while the first is under way wait for it."""
+    async def _generate_once(self, key: bytes, prompt: Prompt) -> bytes:
+        """Generate the reply to a prompt; equal prompts that arrive while it is generated wait for the same reply.
+
+        Args:
+            key: Hash of all that decides the reply, see `compute_reply_key`.
+            prompt: Token ids, limit, temperature, seed and stops.
+
+        Returns:
+            JSON: [token ids of the reply, why it ended].
+        """
+        # A task belongs to one event loop, so only requests of the same loop can share it.
         task_key = (id(asyncio.get_running_loop()), key)
         if task_key not in self._under_way:
-            task = asyncio.ensure_future(self._generate(key, *request))
+            task = asyncio.ensure_future(self._generate_and_store(key, prompt))
             self._under_way[task_key] = task
         try:
             return await self._under_way[task_key]
         finally:
             self._under_way.pop(task_key, None)
 
-    async def _generate(
-        self,
-        key: bytes,
-        ids: Sequence[int],
-        max_tokens: int,
-        temperature: float,
-        seed: int,
-        stops: tuple[tuple[int, ...], ...],
-    ) -> bytes:
-        prompt = Prompt(tuple(ids), max_tokens, temperature, seed, stops)
+    async def _generate_and_store(self, key: bytes, prompt: Prompt) -> bytes:
+        """Generate the reply to a prompt in the model's thread, and put it into the cache.
+
+        Args:
+            key: Of the reply in the cache.
+            prompt: Token ids, limit, temperature, seed and stops.
+
+        Returns:
+            JSON: [token ids of the reply, why it ended]; nothing is cached where the prompt exceeds the window.
+        """
         try:
-            ticket = self._batcher.submit([prompt])
+            generation_request = self._batcher.submit([prompt])
         except ContextTooLong:
             return json.dumps([[], "context_too_long"]).encode()
-        (generated,) = await ticket.result()
-        content = json.dumps([generated.ids, generated.finish], separators=(",", ":")).encode()
+        (generation,) = await generation_request.result()  # one prompt, one generation
+        content = json.dumps([generation.ids, generation.finish], separators=(",", ":")).encode()
         return self.store.put(key, content)
 
     async def aclose(self) -> None:
-        """Write what is to be kept. The engine goes on, for others in this process may ask it."""
+        """Write cached replies to disk. The generating thread goes on, for others in this process may ask it."""
         self.store.flush()
 
     def stop(self) -> None:
-        """Write what is to be kept, and end the engine's thread."""
+        """Write cached replies to disk, and end the generating thread."""
         self.store.flush()
         self._batcher.close()
 
@@ -263,18 +305,19 @@ def compute_reply_key(
     seed: int,
     stops: object,
 ) -> bytes:
-    """What a reply follows from: weights, tokens, limit, temperature, seed, stops, code and processor class.
+    """Hash all that a model's reply depends on, as its key in the cache of replies.
 
     Args:
-        fingerprint: Of the weights.
-        ids: Tokens of the conversation.
-        max_tokens: Of the reply.
-        temperature: 0 is greedy.
-        seed: Of its random numbers.
-        stops: Token sequences that end it.
+        fingerprint: Hash of the weights.
+        ids: Token ids of the conversation.
+        max_tokens: Limit of the reply's tokens.
+        temperature: Of sampling; 0 is greedy.
+        seed: Of the random numbers that sampling draws.
+        stops: Token sequences that end the reply.
 
     Returns:
-        20 bytes.
+        20 bytes. Versions of the code and the processor's instruction set are part of the hash, too: sums in another
+        order can change a reply.
     """
     processor = torch.backends.cpu.get_cpu_capability()
     code = f"{kv_cache_forward.VERSION}.{generation.VERSION}"
@@ -286,7 +329,15 @@ def compute_reply_key(
 
 
 def derive_request_seed(ids: Sequence[int], key: int) -> int:
-    """The seed of a request: equal requests of one key draw the same numbers, others are independent."""
+    """Derive the random seed of a request from its tokens: other tokens draw independent numbers.
+
+    Args:
+        ids: Token ids of the conversation.
+        key: Seed of the run.
+
+    Returns:
+        A whole number below 2**63; the same for the same tokens and key.
+    """
     digest = hashlib.sha256(str(ids).encode()).hexdigest()
     return int(seeds.key("configuration", "say", digest, seed=key) >> 1)
 
@@ -295,7 +346,7 @@ def derive_request_seed(ids: Sequence[int], key: int) -> int:
 
 
 def find_store_path() -> Path | None:
-    """Where replies are kept between processes; None where the environment says off."""
+    """Find the file that caches replies between processes; None if the environment variable BENCH_REPLIES is off."""
     setting = os.environ.get(SWITCH, "").strip()
     if setting.lower() in ("off", "0", "no"):
         return None
@@ -304,7 +355,7 @@ def find_store_path() -> Path | None:
 
 @cache
 def open_shared_store() -> ReplyStore:
-    """The store of this process."""
+    """Open this process's cache of replies: once, on the first call; it is written when the process ends."""
     store = ReplyStore(find_store_path(), write_every=_WRITE_EVERY, required=False)
     atexit.register(store.close)
     return store
@@ -312,7 +363,11 @@ def open_shared_store() -> ReplyStore:
 
 @cache
 def load_lab_models(root: str) -> dict[str, LabModel]:
-    """The lab models of a folder; they are read once per process, whose threads keep them from one cell to the next."""
+    """Load the lab models of a folder (small transformers that were trained here) as chat models, by name.
+
+    Later calls in this process return the same objects, so weights are read once, and each model has one thread that
+    generates.
+    """
     store = open_shared_store()
     served = checkpoints.load_all(root)
     return {name: LabModel(model, store=store) for name, model in served.items()}
@@ -321,26 +376,30 @@ def load_lab_models(root: str) -> dict[str, LabModel]:
 def open_lab_model(
     name: str, root: str | Path = checkpoints.MODELS, settings: ModelSettings | None = None
 ) -> LabModel:
-    """A lab model of a folder; its engine runs once per process.
+    """Open a lab model, a small transformer that was trained here, as a chat model that answers in this process.
 
     Args:
-        name: Of the model; the study's name for it where `settings` says which model it is.
-        root: Folder of the models.
-        settings: Limits and prices; None for those of the card.
+        name: Name of the model's subfolder in `root`, such as "lab-nano". Where `settings.model` names the subfolder,
+            `name` is only what the returned model is called.
+        root: Folder with a subfolder for each lab model.
+        settings: Limit of tokens, temperature and prices; None for the prices of the model's card.
 
     Returns:
-        The model.
+        The model. All that are opened of one folder share their weights, and one generating thread a model.
 
     Raises:
-        ModelError: Where there is none of that name.
+        ModelError: Where there is no model of that name.
     """
-    models = load_lab_models(str(root))
-    model_name = (settings.model if settings else None) or name
-    if model_name not in models:
+    models = load_lab_models(str(root))  # by name; read from disk on the first call only
+    folder_name = name
+    if settings is not None and settings.model:
+        folder_name = settings.model
+    if folder_name not in models:
         raise checkpoints.ModelError(
-            f"there is no lab model {model_name!r} in {root}; it has {sorted(models)}"
+            f"there is no lab model {folder_name!r} in {root}; it has {sorted(models)}"
         )
-    model = models[model_name]
+    model = models[folder_name]
     if settings is None:
         return model
+    # A copy, so that one model can be opened under several names with other limits and prices.
     return model.with_settings(name, settings)

@@ -16,13 +16,14 @@ from lib.llm.chat_model import ChatModel
 def open_local(
     models: str | Path = checkpoints.MODELS,
 ) -> dict[str, Callable[[str, ModelSettings], ChatModel]]:
-    """What `lib.llm.open_models` needs to open models in this process.
+    """Make the functions that open models which answer in this process, for `lib.llm.open_models`.
 
     Args:
-        models: Folder of the lab models.
+        models: Folder with a subfolder for each lab model, a small transformer that was trained here.
 
     Returns:
-        By backend, a function from name and settings to a model. Weights are read when it is called, once per process.
+        By backend ("lab", "hugging_face"), a function from a model's name and settings to the opened model. Weights are
+        read when it is called, once per process.
     """
     return {
         "lab": partial(_open_lab, models=str(models)),
@@ -31,7 +32,7 @@ def open_local(
 
 
 def fill_in_lab_prices(llm: LLMSettings, models: str | Path = checkpoints.MODELS) -> LLMSettings:
-    """Settings in which every lab model has prices: those of its card, where params.yaml has none.
+    """Fill in the prices of lab models in the settings: those of their cards, where params.yaml has none.
 
     Args:
         llm: The section llm of params.yaml.
@@ -56,6 +57,8 @@ def _open_lab(name: str, settings: ModelSettings, models: str) -> ChatModel:
 
 
 def _open_hugging_face(name: str, settings: ModelSettings) -> ChatModel:
+    """Open a Hugging Face folder, `settings.model`, as a chat model with limits and prices."""
+    # Values one by one, because the cache of opened models needs hashable arguments.
     return _load_folder(
         settings.model,
         name,
@@ -77,7 +80,7 @@ def _load_folder(
     price_out: float,
     kwh_per_token: float,
 ) -> HuggingFaceModel:
-    """A folder is read once per process, whose threads keep it from one cell to the next."""
+    """Load a Hugging Face folder as a chat model; later calls with the same arguments return the same object."""
     return HuggingFaceModel(
         folder,
         name,

@@ -71,6 +71,7 @@ class TextDecoder:
         return text
 
     def _decode_new(self) -> str:
+        """Decode the tokens whose text is not out yet, with some before them as context."""
         old_text = self._decode(self._ids[self._context : self._decoded])
         return self._decode(self._ids[self._context :])[len(old_text) :]
 
@@ -118,7 +119,7 @@ class ReplyText:
         self._num_reasoning_tokens: int | None = None  # None until the reasoning is closed
 
     def add_token(self, token_id: int) -> None:
-        """Take one more token in; sets `stopped` where it completes a stop string.
+        """Append the text of one more token; sets `stopped` where it completes a stop string.
 
         Args:
             token_id: The token, no end token.
@@ -129,15 +130,15 @@ class ReplyText:
             self._num_reasoning_tokens = self._num_tokens
 
     def finish(self) -> None:
-        """Take in what is left of a character that lacks bytes."""
+        """Append what the remaining bytes of an incomplete last character decode to."""
         if not self.stopped:
             self._append(self._decoder.flush())
 
     def read_new_visible(self) -> str:
-        """Read on in the visible text, as far as no later token can change it.
+        """Return what is new in the text for the reader since the last call, as far as no later token can change it.
 
         Returns:
-            What is new since the last call; a reasoning, a tool call and what may become a stop string are held back.
+            The new text, perhaps ""; reasoning, a tool call, and what may become a stop string are held back.
         """
         visible = self.visible
         end = len(visible)
@@ -192,6 +193,7 @@ class ReplyText:
         return end + len(remaining) - len(remaining.lstrip())
 
     def _append(self, piece: str) -> None:
+        """Append text to the reply, and cut it off at the first stop string in what the reader sees."""
         if not piece:
             return
         self.raw += piece

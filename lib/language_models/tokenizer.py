@@ -13,6 +13,7 @@ from functools import cache
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from lib.config.budgeted_routing import EXPERT_WORDS
 from lib.tasks import FAMILIES
 from lib.tasks.vocabulary import split_words
 
@@ -33,7 +34,7 @@ TAGS = (
     "<response>",
     "</response>",
 )
-EXPERTS = ("lab-nano", "lab-mini", "lab-facts", "lab-passage", "lab-big", "lab-large")
+EXPERTS = EXPERT_WORDS
 TOOLS = ("calculator", "search", "lookup", "python")
 ROLE_WORDS = ("role", "reasoner", "verifier", "worker", "router", "answerer")  # of an agent system
 HINTS = (
@@ -69,7 +70,11 @@ _TEMPLATE = (
 
 
 def list_vocabulary() -> list[str]:
-    """All tokens in the order of their ids: special ones, words with their blank, digits and signs without it."""
+    """List the vocabulary of the lab models, in the order of token ids.
+
+    Returns:
+        Tokens: special ones such as "<bos>", words with the blank before them, and digits and signs without it.
+    """
     task_words = set(MARKS)
     for family in FAMILIES.values():
         task_words.update(family.vocabulary)
@@ -123,14 +128,14 @@ def _list_known_tokens() -> frozenset[str]:
 
 
 def decode(ids: Sequence[int]) -> str:
-    """Decode tokens, special ones left out: the fast tokenizer's `decode` in a tenth of its time."""
+    """Decode token ids to text, special tokens left out: as the tokenizer's `decode`, in a tenth of its time."""
     token_texts = list_token_texts()
     return "".join([token_texts[i] for i in ids]).removeprefix(" ")
 
 
 @cache
 def list_token_texts() -> list[str]:
-    """What each token adds to a text, by id: special ones nothing."""
+    """List the text that each token stands for, by token id; "" for special tokens."""
     fast = get_tokenizer()
     special = set(fast.all_special_tokens)
     tokens = fast.convert_ids_to_tokens(range(len(fast)))
@@ -148,15 +153,17 @@ def get_tokenizer() -> PreTrainedTokenizerFast:
 
 @cache
 def _get_text_tokenizer() -> Tokenizer:
-    """The tokenizer without its wrapper, which takes most of the time of a short text."""
+    """Return the tokenizer without transformers' wrapper, which takes most of the time of a short text."""
     core = _build_tokenizer().backend_tokenizer
     core.encode_special_tokens = True
     return core
 
 
 def _build_tokenizer() -> PreTrainedTokenizerFast:
+    """Build the tokenizer of the lab models: one token a word, one a digit, and a chat template."""
     ids_by_token = {token: i for i, token in enumerate(list_vocabulary())}
     core = Tokenizer(models.WordLevel(ids_by_token, unk_token=UNK))
+    # Every word gets exactly one blank before it, also the first.
     core.normalizer = normalizers.Sequence(
         [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip(), normalizers.Prepend(" ")]
     )

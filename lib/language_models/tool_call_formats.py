@@ -29,7 +29,7 @@ _BETWEEN_LLAMA_CALLS = re.compile(r"[\s;]*")
 
 @dataclass(frozen=True)
 class ParsedToolCalls:
-    """What a reply's text holds.
+    """The tool calls in the text of a model's reply, and the text around them.
 
     Attributes:
         text: What is left for the reader, without calls; the whole text where there is an error.
@@ -63,13 +63,13 @@ def parse_tool_calls(text: str, tool_names: Collection[str]) -> ParsedToolCalls:
 
 
 def cut_before_tool_call(text: str) -> str:
-    """The beginning of a text under way that no call can swallow, whatever comes next.
+    """Cut an unfinished reply to what a stream can show already: the text in front of a tool call.
 
     Args:
         text: The reply so far.
 
     Returns:
-        The text in front of a marker, or of what may become one.
+        The beginning of the text, up to the marker of a call or what may become one once more is written.
     """
     # A reply that begins as JSON may be a call without a marker, as Llama 3 writes it.
     if text.lstrip().startswith("{"):
@@ -114,6 +114,17 @@ def format_hermes_call(name: str, arguments: str) -> str:
 
 
 def _parse_hermes(text: str) -> ParsedToolCalls:
+    """Parse tool calls in the format of Hermes: <tool_call>{"name": ..., "arguments": {...}}</tool_call>.
+
+    Args:
+        text: A reply with at least one opening marker.
+
+    Returns:
+        The calls, and the text around them.
+
+    Raises:
+        ValueError: For a call that cannot be read.
+    """
     calls = []
     outside = []
     position = 0
@@ -200,7 +211,18 @@ def _parse_llama(text: str, tool_names: Collection[str]) -> ParsedToolCalls:
 
 
 def _decode_json(text: str, position: int) -> tuple[Any, int]:
-    """The JSON value at a position, and where it ends. Raises ValueError in one line."""
+    """Parse the JSON value that begins at a position of a text.
+
+    Args:
+        text: JSON, and perhaps more behind it.
+        position: Where it begins, or blanks before it.
+
+    Returns:
+        (value, position of its end).
+
+    Raises:
+        ValueError: For anything else, with the reason in one line.
+    """
     try:
         return _DECODER.raw_decode(text, _skip_space(text, position))
     except json.JSONDecodeError as error:
@@ -210,7 +232,17 @@ def _decode_json(text: str, position: int) -> tuple[Any, int]:
 
 
 def _read_call(content: Any) -> tuple[str, str]:
-    """Name and arguments of one call. Raises ValueError for JSON that is none."""
+    """Read one tool call from its JSON.
+
+    Args:
+        content: {"name": ..., "arguments": {...}}, or a variant of it that some models write.
+
+    Returns:
+        (name of the tool, arguments as the text of a JSON object).
+
+    Raises:
+        ValueError: For JSON that is no call.
+    """
     # Some models write the schema's {"type": "function", "function": {...}} around the call.
     if isinstance(content, dict) and isinstance(content.get("function"), dict):
         content = content["function"]

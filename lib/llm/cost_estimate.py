@@ -46,6 +46,7 @@ class PlannedCalls:
         """The calls that are still to be made, with their share of the tokens, rounded up."""
         if not self.recorded or not self.calls:
             return self
+        # Rounded up, so that the estimate stays an upper bound.
         remaining = max(0, self.calls - self.recorded)
         tokens_in = -(-self.tokens_in * remaining // self.calls)
         tokens_out = -(-self.tokens_out * remaining // self.calls)
@@ -148,7 +149,9 @@ def announce_costs(settings: LLMSettings, planned_calls: Sequence[PlannedCalls])
         )
         return f"{reason}; nothing is paid."
 
-    cost_usd, limit = paid["cost_usd"], settings.max_usd
+    # Recorded replies are deducted, hidden reasoning is not known before; the line says both.
+    cost_usd = paid["cost_usd"]
+    limit = settings.max_usd
     deducted = "recorded replies not deducted"
     if num_recorded:
         deducted = f"{num_recorded:,} recorded replies deducted"

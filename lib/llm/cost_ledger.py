@@ -101,20 +101,34 @@ def llm_co2e(steps: int, tokens_in: float, tokens_out: float) -> float:
 
 
 def rl_cost(runs: float, serves: int = 1, training: TrainingCost = TABLE_9) -> float:
-    """Dollars per run of a trained policy, Train / N_runs + n serve (A.6.1).
+    """Compute the dollars per run of a trained policy, Train / N_runs + n serve (A.6.1).
 
-    `runs` share the training. It is the whole quarrel: RUNS_SO gives $0.972 and RUNS_MO $9.702, where
-    the paper's text prints $1.002 and $9.7 for the same formula. `serves`: n, inferences per run; the
-    paper takes 1, though a policy acts at every decision.
+    RUNS_SO gives $0.972 and RUNS_MO $9.702, where the paper's text prints $1.002 and $9.7 for the same formula.
+
+    Args:
+        runs: N_runs, the runs that share the cost of training.
+        serves: n, inferences per run. The paper takes 1, though a policy acts at every decision.
+        training: What training and serving cost.
+
+    Returns:
+        US dollars per run.
     """
     _check(serves=serves)
     return training.train_dollars / _runs(runs) + serves * training.serve_dollars
 
 
 def rl_co2e(runs: float, serves: int = 1, training: TrainingCost = TABLE_9) -> float:
-    """Kilograms of CO2e per run of a trained policy, (TrainkWh / N_runs + n servekWh) grid (A.6.1).
+    """Compute the kilograms of CO2e per run of a trained policy, (TrainkWh / N_runs + n servekWh) grid (A.6.1).
 
     RUNS_SO gives 0.168 and RUNS_MO 1.680; the paper prints both, each in its place.
+
+    Args:
+        runs: N_runs, the runs that share the energy of training.
+        serves: n, inferences per run.
+        training: What training and serving take.
+
+    Returns:
+        kg CO2e per run.
     """
     _check(serves=serves)
     return co2e(training.train_kwh / _runs(runs) + serves * training.serve_kwh)
@@ -141,17 +155,25 @@ def break_even_runs(
     serves: int = 1,
     training: TrainingCost = TABLE_9,
 ) -> float:
-    """Runs from which a trained policy is cheaper than its rival; inf where it never is.
+    """Compute from how many runs on a trained policy costs less than its rival, such as an LLM that decides.
 
-    The N of  Train / N + n serve = rival_train / N + rival: rival_dollars per run, e.g. of an LLM, and
-    rival_train once, e.g. for the policies that it orchestrates. No assumed lifetime enters.
+    The N of  Train / N + n serve = rival_train / N + rival; no assumed lifetime enters.
+
+    Args:
+        rival_dollars: What the rival costs per run.
+        rival_train: What it costs once, such as training the policies that an LLM orchestrates.
+        serves: n, inferences of the trained policy per run.
+        training: What training and serving cost.
+
+    Returns:
+        Number of runs; 0 where the policy is always cheaper, inf where it never is.
     """
     _check(rival_dollars=rival_dollars, rival_train=rival_train, serves=serves)
     saved_per_run = rival_dollars - serves * training.serve_dollars
-    more_to_train = training.train_dollars - rival_train
-    if more_to_train <= 0:
+    extra_training = training.train_dollars - rival_train  # dollars, once
+    if extra_training <= 0:
         return 0.0 if saved_per_run >= 0 else math.inf
-    return more_to_train / saved_per_run if saved_per_run > 0 else math.inf
+    return extra_training / saved_per_run if saved_per_run > 0 else math.inf
 
 
 def regime_costs(steps: int = HORIZON) -> pd.DataFrame:
@@ -232,7 +254,17 @@ class Ledger:
 
     @contextmanager
     def hold(self, who: str, cost_usd: float) -> Iterator[None]:
-        """Keep `dollars` aside while `who` acts. Raises BudgetExceeded before the act if they are not there."""
+        """Set the most that an act can cost aside while it is under way.
+
+        Acts under way at once cannot overspend together, because each one's estimate counts as spent.
+
+        Args:
+            who: Who acts, for the error.
+            cost_usd: US dollars at the most.
+
+        Raises:
+            BudgetExceeded: Before the act, where the dollars are not there.
+        """
         _check(cost_usd=cost_usd)
         with self._lock:
             if cost_usd > self.left + _ROUNDING * (self.budget or 0):

@@ -210,7 +210,7 @@ class Endpoint(ChatModel):
             The reply, with a `failure` where all attempts failed.
         """
         asked_once_more = False
-        delay = FIRST_WAIT
+        delay = FIRST_WAIT  # seconds
         for attempts_left in reversed(range(self.settings.retries + 1)):
             reply, completion, server_wait = await self._attempt(request, body)
             kind = reply.failure.kind if reply.failure else ""
@@ -379,13 +379,19 @@ class Endpoint(ChatModel):
             was_sent = not isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
         # Out here nothing is chained to what is raised: openai's errors hold all that the server said.
         if failure is not None:
-            return self._failed(failure, started), None, None, was_sent
+            return (
+                self._failed(failure, started),
+                None,
+                None,
+                was_sent,
+            )  # what was sent may be billed
         if response.status_code >= 300:
             failure = self._classify_status(response, body)
             server_wait = _read_retry_after(response.headers)
             if server_wait is not None and server_wait > LONGEST_WAIT:
                 failure = Failure(failure.kind, f"the server asks to wait {server_wait:.0f} s")
             return self._failed(failure, started), None, server_wait, False
+        # A status of 200 is no promise: the body may be a web page, an error, or half a completion.
         content = response.content
         call = self._describe_call(body)
         reply = parse_response(content, call, seconds=time.monotonic() - started)
@@ -409,6 +415,7 @@ class Endpoint(ChatModel):
         Raises:
             ConfigurationError: Where no further call can succeed, as for a wrong key; the message names the remedy.
         """
+        # The order matters: some providers send moderation and their own failures as 400 or 403 of the whole service.
         status = response.status_code
         words = hide_secret(response.text, self._read_secret())[:SHOWN]
         host = urlsplit(self.settings.base_url or "").hostname

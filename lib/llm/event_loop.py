@@ -42,5 +42,6 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(coroutine)
+    # The loop that runs here may not wait for another one, so the coroutine gets a thread of its own.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()

@@ -2,7 +2,8 @@
 
 A server that is down must not look like a model that is bad. Such failures are never scored; after MAX_IN_A_ROW of
 them in a row, or from MIN_FAILURES on more than MAX_SHARE of all calls, the run ends. A call that a provider's
-moderation stopped counts as failed, but stops no run: it is about that one prompt.
+moderation stopped counts as failed, but stops no run: it is about that one prompt. A question whose answer was lost so
+is left out of the scores of everybody; in a longer episode a fallback acts for that one decision.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from lib.llm.errors import InfrastructureError
 
 MAX_IN_A_ROW = 5
 MIN_FAILURES = 5
-MAX_SHARE = (
-    0.05  # of all calls; also the share of unusable replies above which a row leaves the verdicts
-)
+# Of all calls; also the share of unusable replies above which a row leaves the verdicts.
+MAX_SHARE = 0.05
 
 
 @dataclass
@@ -124,6 +124,7 @@ class FailureWatch:
             if failure is None or not failure.of_infrastructure:
                 self._failures_in_a_row = 0
                 return
+            # A prompt that a filter stops says nothing about the next one: no reason to end the run.
             if not failure.may_succeed_later:
                 return
             self._failures_in_a_row += 1

@@ -87,7 +87,14 @@ def read_arguments(arguments: str | Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _decode_arguments(text: str) -> Any:
-    """The value of a JSON text, in which commas before closing brackets are left out; None for other text."""
+    """Read the text of a tool call's arguments.
+
+    Args:
+        text: JSON; commas before closing brackets are left out, nothing else is repaired.
+
+    Returns:
+        The value; None for a text that is too long or no JSON.
+    """
     if len(text) > LONGEST_ARGUMENTS:
         return None
     try:
@@ -169,6 +176,7 @@ def _load_strictly(body: str) -> Any:
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its (name, value) pairs. Raises InvalidReply where a name stands twice: which one counts?"""
     names = Counter(name for name, _ in pairs)
     for name, count in names.items():
         if count > 1:
@@ -182,8 +190,9 @@ def _remove_thoughts(text: str) -> str:
 
 
 def _remove_fence(body: str) -> str:
+    """The content of the one Markdown code block in a text, or the text itself. Raises InvalidReply for several."""
     pieces = body.split("```")
-    num_blocks = len(pieces) // 2
+    num_blocks = len(pieces) // 2  # every block has a fence before and behind it
     if num_blocks > 1:
         raise InvalidReply(
             "not_one_object", f"there are {num_blocks} code blocks; one object, please"
@@ -192,10 +201,20 @@ def _remove_fence(body: str) -> str:
 
 
 def _cut_out_object(body: str) -> str:
-    """The one object that stands in a text, strings respected as far as the text closes them."""
-    spans = []
+    """Cut the one JSON object out of the prose around it.
+
+    Args:
+        body: A text without tags and fences.
+
+    Returns:
+        The text of the object, from its first brace to its last.
+
+    Raises:
+        InvalidReply: For no object, several, or one that breaks off.
+    """
+    spans = []  # (start, end) of each outermost pair of braces
     start = 0
-    depth = 0
+    depth = 0  # braces that are open; those inside of strings do not count
     in_string = False
     escaped = False
     for position, character in enumerate(body):
@@ -225,7 +244,18 @@ def _cut_out_object(body: str) -> str:
 
 
 def _repair(body: str, fields: Collection[str]) -> Any:
-    """What json-repair makes of an object, as long as it cannot be read in two ways."""
+    """Repair an object that is not valid JSON, as long as it cannot be read in two ways.
+
+    Args:
+        body: The text of the object.
+        fields: Names that count; json-repair would keep one of two values silently.
+
+    Returns:
+        The value.
+
+    Raises:
+        InvalidReply: For an object that is too long, has a field twice, or cannot be repaired.
+    """
     if len(body) > LONGEST_REPAIRABLE:
         raise InvalidReply("not_json", "the object is not valid JSON, and too long to be mended")
     for name in fields:

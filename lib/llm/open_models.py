@@ -99,6 +99,7 @@ def open_models(
         raise ConfigurationError(
             f"there is no model {unknown[0]!r} in llm.models; there are {sorted(settings.models)}"
         )
+    # One recording and one limit for all endpoints: what they cost counts together.
     endpoints = [name for name in names if settings.models[name].backend == "endpoint"]
     recording = None
     limit = None

@@ -94,6 +94,7 @@ def parse_response(body: bytes, call: CallInfo, seconds: float = 0.0) -> Reply:
     if choice is None:
         return _failed(call, Failure("not_a_reply", "a completion without choices"), seconds)
 
+    # Reasoning stands in a field of its own, in one of two names, or inside the text.
     message = choice.get("message")
     message = message if isinstance(message, dict) else {}
     inline_reasoning, text = split_reasoning(read_text(message.get("content")))
@@ -104,6 +105,7 @@ def parse_response(body: bytes, call: CallInfo, seconds: float = 0.0) -> Reply:
     reply_bytes += sum(count_bytes(tool.name + tool.arguments) for tool in tool_calls)
     usage = read_usage(completion.get("usage"), call.prompt_bytes, reply_bytes)
 
+    # A server that ignores the limit has sent something else than what was asked for.
     finish_reason = str(choice.get("finish_reason") or "stop")
     failure = _find_failure(message, text, tool_calls, unreadable_calls, finish_reason)
     visible_bytes = reply_bytes - count_bytes(reasoning)
@@ -189,6 +191,7 @@ def read_tool_calls(message: Mapping[str, Any]) -> tuple[list[ToolCall], int]:
 
 
 def _load_object(body: bytes) -> dict[str, Any] | None:
+    """The JSON object in a body; None where there is none, or one that is nested too deep to be read."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
@@ -197,6 +200,7 @@ def _load_object(body: bytes) -> dict[str, Any] | None:
 
 
 def _first_choice(completion: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The first of a completion's choices, of which one was asked for; None where there is none."""
     choices = completion.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         return None

@@ -58,6 +58,7 @@ class RecordedModel(ChatModel):
             raise ValueError(f"{name}: the table lacks {', '.join(missing)}; it has {list(table)}")
         replies: dict[tuple[str, int], Reply] = {}
         for row in table.to_dict("records"):
+            # A text stands for a conversation of one message.
             prompt = row["prompt"]
             messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
             key = (describe_conversation(messages), int(row.get("sample", 0)))

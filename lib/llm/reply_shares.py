@@ -11,6 +11,7 @@ shown, which is `lib.reports.reply_shares`.
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from lib.experiment.results_table import UNUSABLE_SHARE
@@ -72,7 +73,8 @@ def mark_rows(rows: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         The rows with one more column, `UNUSABLE_SHARE`: the fraction of calls without an answer for methods with too
-        many, 0 for the others. Where no method has too many, `rows` itself.
+        many, 0 for the others; the larger one where rows have a mark already, such as of a judge. Where no method has
+        too many, `rows` itself.
     """
     marked = counts[counts["too_many"]]
     if marked.empty:
@@ -80,7 +82,17 @@ def mark_rows(rows: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
     keys = list_keys(counts)
     shares = marked.groupby(keys)["share_without_answer"].max()
     row_names = pd.MultiIndex.from_frame(rows[keys]) if len(keys) > 1 else pd.Index(rows[keys[0]])
-    return rows.assign(**{UNUSABLE_SHARE: shares.reindex(row_names).fillna(0.0).to_numpy()})
+    row_shares = shares.reindex(row_names).fillna(0.0).to_numpy()  # (rows,)
+    if UNUSABLE_SHARE in rows:
+        row_shares = np.maximum(row_shares, rows[UNUSABLE_SHARE].fillna(0.0).to_numpy())
+    return rows.assign(**{UNUSABLE_SHARE: row_shares})
+
+
+def find_unusable_share(rows: pd.DataFrame) -> float:
+    """The largest mark of some rows, as a fraction of calls; 0 where `mark_rows` has marked none of them."""
+    if UNUSABLE_SHARE not in rows or rows.empty:
+        return 0.0
+    return float(rows[UNUSABLE_SHARE].fillna(0.0).max())
 
 
 def list_keys(counts: pd.DataFrame) -> list[str]:

@@ -58,6 +58,7 @@ class SafeTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         headers = {name: request.headers[name] for name in _SENT_HEADERS if name in request.headers}
+        # An unpacked body: its size can be seen before it is in memory.
         headers |= {"accept-encoding": "identity", **self._key_header}
         stripped = httpx2.Request(
             request.method,
@@ -84,18 +85,30 @@ class SafeTransport(httpx2.AsyncBaseTransport):
 
 
 async def _read_body(response: httpx2.Response, request: httpx2.Request) -> bytes:
-    """The body, unpacked. Raises DecodingError for more than LARGEST_BODY bytes, and for a body that breaks off."""
+    """Read and unpack the body of a response, chunk by chunk, so that no body can fill the memory.
+
+    Args:
+        response: Whose body was not read yet.
+        request: That it answers, for the error.
+
+    Returns:
+        The body, at most LARGEST_BODY bytes.
+
+    Raises:
+        DecodingError: For a larger body, one that breaks off, or one that is packed in another way than it says.
+    """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip"):
         raise httpx2.DecodingError(
             f"a body in {encoding[:20]!r}, though identity was asked for", request=request
         )
-    unpacker = zlib.decompressobj(31) if encoding == "gzip" else None
+    unpacker = zlib.decompressobj(31) if encoding == "gzip" else None  # 31: the header of gzip
     chunks = []
-    size = 0
+    size = 0  # bytes, unpacked
     async for chunk in response.aiter_raw():
         if unpacker is not None:
             try:
+                # One byte more than allowed is enough to see that the body is too large.
                 chunk = unpacker.decompress(chunk, LARGEST_BODY + 1 - size)
             except zlib.error:
                 message = "a body that is not packed as it says"

@@ -53,6 +53,7 @@ class ScriptedModel(ChatModel):
         max_tokens = settings.max_tokens
         if request.max_tokens is not None:
             max_tokens = min(request.max_tokens, max_tokens)
+        # The program gets what a server would get, so that it could stand behind one.
         body = {
             "model": settings.model or self.name,
             "messages": [dict(message) for message in request.messages],
@@ -70,6 +71,7 @@ class ScriptedModel(ChatModel):
         try:
             completion = self._respond(body)
         except ValueError as error:
+            # As of a server: a call that fails is a reply with a failure.
             failure = Failure("bad_request", str(error))
             return Reply("", self.name, self.backend, failure=failure)
         return parse_response(json.dumps(completion).encode(), call)

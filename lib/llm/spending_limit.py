@@ -50,6 +50,7 @@ class SpendingLimit:
         """
         if math.isnan(cost_usd) or cost_usd < 0:
             raise ValueError(f"{caller}: an estimate is a number of dollars >= 0, got {cost_usd!r}")
+        # Checked and booked in one transaction, so that processes cannot overspend together.
         with self._transaction() as rows:
             spent = self._total(rows)
             if spent + cost_usd > self.max_usd:
@@ -74,13 +75,20 @@ class SpendingLimit:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction on the file that no other process can interrupt, so that checking and booking are one step.
+
+        Yields:
+            The connection; what was executed is committed at the end, and rolled back after an error.
+
+        Raises:
+            ValueError: Where the file cannot be used.
+        """
         try:
             with closing(
                 sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
             ) as connection:
-                connection.execute(
-                    "PRAGMA synchronous=OFF"
-                )  # a kill loses nothing; the disk would hold up all calls
+                # A killed process loses nothing without it; waiting for the disk would hold up all calls.
+                connection.execute("PRAGMA synchronous=OFF")
                 connection.execute("BEGIN IMMEDIATE")  # readers that become writers could deadlock
                 try:
                     yield connection

@@ -68,6 +68,7 @@ def read_usage(usage: Any, prompt_bytes: int, reply_bytes: int) -> Usage:
     counted_in = _to_possible_count(fields.get("prompt_tokens"), prompt_bytes, LONGEST_PROMPT)
     counted_out = _to_possible_count(fields.get("completion_tokens"), reply_bytes, LONGEST_REPLY)
     total = _to_count(fields.get("total_tokens"))
+    # A total tells what one count leaves out: hidden reasoning, or a count that is missing.
     if total is not None and counted_in is not None:
         remaining = _to_possible_count(total - counted_in, reply_bytes, LONGEST_REPLY)
         if remaining is not None:
@@ -92,6 +93,7 @@ def read_usage(usage: Any, prompt_bytes: int, reply_bytes: int) -> Usage:
 
 
 def _read_detail(fields: Mapping[str, Any], group: str, name: str) -> int:
+    """A count inside an object of a server's `usage`, such as cached_tokens; 0 where it is missing or no count."""
     details = fields.get(group)
     return (_to_count(details.get(name)) or 0) if isinstance(details, Mapping) else 0
 
@@ -106,8 +108,18 @@ def _to_count(value: Any) -> int | None:
 
 
 def _to_possible_count(value: Any, text_bytes: int, longest: int) -> int | None:
-    """A count that a text of so many bytes can have, or None."""
+    """Read a server's count of tokens, and refuse one that cannot be true.
+
+    Args:
+        value: As the server sent it.
+        text_bytes: Of the text that was counted.
+        longest: Most tokens of any prompt or reply.
+
+    Returns:
+        The count; None where the value is no count, or one that a text of so many bytes cannot have.
+    """
     count = _to_count(value)
+    # A text that is not empty has at least one token.
     fewest = max(min(text_bytes, 1), math.ceil(text_bytes / MAX_BYTES_PER_TOKEN))
     if count is None or not fewest <= count <= longest:
         return None

@@ -25,6 +25,10 @@ from lib.policy_zoo.recipes import OBJECTIVES, SINGLE, make_batch
 
 VERSION = 1  # of episodes side by side and who decides in them
 WORLDS = ("paper", "ours")
+MALFORMED, LOST = (
+    -1,
+    -2,
+)  # in place of a policy's number: the reader named none, or its reply was lost
 _DRAWS, _COPIES = np.uint64(0xAC7), np.uint64(0xC0B1)
 
 
@@ -110,7 +114,8 @@ class Arena:
 
     def play(self, decider, every: int = 1) -> pd.DataFrame:
         """One row per episode: length, d1 .. d3 (means per step, or returns in rooms), utility, chosen, course (what
-        was reached by step: mastery, or the share of gold), malformed, calls (how often it was decided), right.
+        was reached by step: mastery, or the share of gold), malformed, failed (replies that the infrastructure lost),
+        calls (how often it was decided), right. In place of a choice that is malformed or lost the first policy acts.
 
         every: steps that a choice holds; nobody is asked, and nothing looked at, between. Episodes that are over are
         asked and stepped no further.
@@ -127,7 +132,8 @@ class Arena:
             seeds.next_key(self.streams ^ _DRAWS),
             seeds.next_key(self.streams + np.uint64(1)),
         )
-        total, (length, held, calls, malformed) = np.zeros((n, 3)), np.zeros((4, n), dtype=np.int64)
+        total = np.zeros((n, 3))
+        length, held, calls, malformed, failed = np.zeros((5, n), dtype=np.int64)
         self.recent: list[list] = [[] for _ in range(n)]
         chosen, course = [[] for _ in range(n)], [[] for _ in range(n)]
         while rows.size:
@@ -138,7 +144,8 @@ class Arena:
                     self._moment(env, rows, t, looks, seeds.uniform(luck[rows], t))
                 )
                 held[rows] = np.maximum(said, 0)
-                malformed[rows] += said < 0
+                malformed[rows] += said == MALFORMED
+                failed[rows] += said == LOST
                 calls[rows] += 1
             actions = self.menu.act(env, held[rows], observation, seeds.uniform(draws[rows], t))
             result = env.advance(actions, restart=False)
@@ -166,6 +173,7 @@ class Arena:
                 "chosen": chosen,
                 "outcomes": course,
                 "malformed": malformed,
+                "failed": failed,
                 "calls": calls,
             }
         )
@@ -372,7 +380,8 @@ class Read:
     def choose(self, moment: Moment) -> np.ndarray:
         said = self.reader.choose([self.brief(moment, i) for i in range(len(moment.rows))])
         names = moment.arena.names
-        return np.array([names.index(name) if name in names else -1 for name in said])
+        numbers = {name: number for number, name in enumerate(names)} | {None: LOST}
+        return np.array([numbers.get(name, MALFORMED) for name in said])
 
     def brief(self, moment: Moment, i: int) -> Brief:
         """What stands in the context of episode i of the moment; look-aheads have two digits, as in a prompt."""

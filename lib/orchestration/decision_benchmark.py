@@ -241,12 +241,17 @@ class Recorded:
 def answers(readers: Sequence[Reader], posed: Sequence[Posed]) -> pd.DataFrame:
     """Rows of a record: who chose what in which situation. group: made up, or domain and world; condition: KO, TO or
     RO; right: whether no policy is better; reward: utility less that of the best one, 0 at the most; malformed: whether
-    the model would rather have said something else than any option."""
+    the model would rather have said something else than any option. A situation of which the infrastructure lost a
+    reply is left out for all readers."""
     rows = []
+    lost_items = set()
     for reader in readers:
         chosen = reader.choose([each.brief for each in posed])
         spoken = getattr(reader, "replies", {})
         for i, (each, name) in enumerate(zip(posed, chosen, strict=True)):
+            if name is None:
+                lost_items.add(str(i))
+                continue
             worth = each.brief.worth()
             given = worth[each.brief.names.index(name)] if name in each.brief.names else worth.min()
             loss = float(worth.max() - given)
@@ -271,7 +276,7 @@ def answers(readers: Sequence[Reader], posed: Sequence[Posed]) -> pd.DataFrame:
                     "offered": list(each.brief.names),
                 }
             )
-    return pd.DataFrame(rows)
+    return pd.DataFrame([row for row in rows if row["item"] not in lost_items])
 
 
 def main() -> int:

@@ -54,8 +54,12 @@ class Reader(Protocol):
     name: str
     backend: str
 
-    def choose(self, briefs: Sequence[Brief]) -> list[str]:
-        """The policy that acts next, for each brief; what is not on its menu counts as malformed."""
+    def choose(self, briefs: Sequence[Brief]) -> list[str | None]:
+        """The policy that acts next, for each brief.
+
+        What is not on its menu counts as malformed. None says that the infrastructure lost the reply, as a provider's
+        filter does, so that nobody knows what the reader would have chosen.
+        """
         ...
 
 

@@ -89,7 +89,9 @@ def make_reader(
     if name == lab_model_reader.NAME:
         return lab_model_reader.Taught(LabSettings.from_job_settings(description["lab"]))
     return llm_reader.ChatModelReader(
-        name, partial(open_models, llm, [name], RECORDING, runs, cassettes, open_local=open_local())
+        name,
+        llm.models[name].backend,
+        partial(open_models, llm, [name], RECORDING, runs, cassettes, open_local=open_local()),
     )
 
 

@@ -381,7 +381,7 @@ def hindsight(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def count_replies(rows: pd.DataFrame) -> pd.DataFrame:
-    """How many decisions of each method's reader named no policy of the menu, so that the one before went on.
+    """How many decisions of each method's reader named no policy of the menu, so that something else acted.
 
     Args:
         rows: Of `run`; methods without a reader are not counted.
@@ -392,7 +392,13 @@ def count_replies(rows: pd.DataFrame) -> pd.DataFrame:
     read = rows[rows["backend"] != "policy"]
     # Such as "KO lab-orchestrator, every 5".
     models = read["method"].str.split(" ", n=1).str[1].str.split(",").str[0]
-    calls = read.assign(model=models, unusable=read["malformed"], fallback=read["malformed"])
+    failed = read.get("failed", 0)  # earlier runs stopped where a reply was lost
+    calls = read.assign(
+        model=models,
+        failed=failed,
+        unusable=read["malformed"],
+        fallback=read["malformed"] + failed,
+    )
     return reply_shares.count_replies(calls)
 
 

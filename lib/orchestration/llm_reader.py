@@ -1,6 +1,6 @@
-"""A brief in English for models that know no lab words, and an endpoint as a reader of briefs.
+"""A brief in English for models that know no lab words, and any model of `llm.models` as a reader of briefs.
 
-Policies are options A, B, C in the order of the menu, so that a reply is one letter or one name. An endpoint is asked
+Policies are options A, B, C in the order of the menu, so that a reply is one letter or one name. A model is asked
 for JSON by a schema that allows the names of the menu and nothing else; one that refuses `response_format` is asked for
 free JSON from then on, which `replies.parse` reads as it reads an orchestrator's.
 """
@@ -18,7 +18,7 @@ from lib.llm.open_models import ChatModels
 from lib.orchestration.decision_context import Brief
 from lib.orchestration.reply_parser import parse
 
-VERSION = 1  # of what readers behind endpoints are asked and choose
+VERSION = 1  # of what models of llm.models are asked and choose
 LETTERS = ascii_uppercase
 _TASK = "Score every policy: the sum of weight times reward. The best policy has the highest score."
 _LETTER = "Reply with the letter of the best policy, and nothing else."
@@ -60,37 +60,53 @@ def schema(names: Sequence[str]) -> dict[str, Any]:
 
 
 class ChatModelReader:
-    """A model of `llm.models` as a reader. A reply that cannot be used is "", which no menu holds."""
+    """A model of `llm.models` as a reader. A reply that cannot be used is "", which no menu holds.
 
-    backend = "endpoint"
+    Attributes:
+        name: Of the model.
+        backend: Of the model, as of `lib.llm.chat_model.Reply`; tables say "scripted" where a program decides.
+    """
 
-    def __init__(self, name: str, open_models: Callable[[], ChatModels]) -> None:
+    def __init__(self, name: str, backend: str, open_models: Callable[[], ChatModels]) -> None:
         """Prepare to ask.
 
         Args:
             name: Of the model.
+            backend: Of the model in its settings.
             open_models: Opens it, once per event loop.
         """
         self.name = name
+        self.backend = backend
         self.takes_schema = True
         self._open_models = open_models
 
-    def choose(self, briefs: Sequence[Brief]) -> list[str]:
-        """The policy that the model names for each brief; after the first, which tells of formats, all at once."""
+    def choose(self, briefs: Sequence[Brief]) -> list[str | None]:
+        """Ask the model about each brief; after the first, which tells of formats, about all at once.
+
+        Args:
+            briefs: What it reads.
+
+        Returns:
+            For each brief the policy that the model names, "" where its reply cannot be used, None where the
+            infrastructure lost the reply.
+
+        Raises:
+            InfrastructureError: Where a later run could get the reply.
+        """
         return run_coroutine(self._choose_all(briefs))
 
-    async def _choose_all(self, briefs: Sequence[Brief]) -> list[str]:
+    async def _choose_all(self, briefs: Sequence[Brief]) -> list[str | None]:
         async with self._open_models() as models:
             model = models[self.name]
             first = [await self._choose_one(model, brief) for brief in briefs[:1]]
             others = await asyncio.gather(*(self._choose_one(model, brief) for brief in briefs[1:]))
             return [*first, *others]
 
-    async def _choose_one(self, model: ChatModel, brief: Brief) -> str:
+    async def _choose_one(self, model: ChatModel, brief: Brief) -> str | None:
         reply = await self._ask(model, messages(brief, letter=False), schema(brief.names))
         require_reply(reply, "a choice")
         if reply.failure is not None:
-            return ""
+            return None if reply.failure.of_infrastructure else ""
         try:
             return parse(reply.text, brief.names).policy or ""
         except InvalidReply:

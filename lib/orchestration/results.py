@@ -110,24 +110,27 @@ def key(method: str) -> str:
 
 def metrics(rows: Rows, record: pd.DataFrame, domain: str) -> dict[str, float | str]:
     """Flat metrics such as `education.RO.scripted-large.cost_usd`, with `_ci_low` and `_ci_high`, and each
-    method's backend. Those of a method whose model gave too few answers have `_unusable_share` as well."""
+    method's backend. A method whose model gave too few answers has `_unusable_share` in their place: something else
+    decided, so that nothing measured is the model's."""
     backends = record.groupby("method")["backend"].first()
     marked_shares = list_unusable_shares(record)
     out: dict[str, float | str] = {}
     for method, measured in rows.items():
         name = f"{domain}.{key(method)}"
         for measure, interval in measured.items():
-            out |= interval.as_metrics(f"{name}.{measure}")
             if method in marked_shares:
                 out[f"{name}.{measure}_{UNUSABLE_SHARE}"] = marked_shares[method]
+            else:
+                out |= interval.as_metrics(f"{name}.{measure}")
         out[f"{name}.backend"] = backends.get(method, "policy")
     for name, gap in hypervolume_gaps(record, domain).items():
-        out |= gap.as_metrics(f"{domain}.{name}")
         # The gap is marked where one of its two methods is.
         compared = _list_compared_methods(name)
         shares = [share for method, share in marked_shares.items() if key(method) in compared]
         if shares:
             out[f"{domain}.{name}_{UNUSABLE_SHARE}"] = max(shares)
+        else:
+            out |= gap.as_metrics(f"{domain}.{name}")
     return out
 
 

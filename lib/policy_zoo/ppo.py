@@ -183,8 +183,10 @@ class PPO:
     def advantages(self, rollout: PPORollout) -> tuple[Tensor, Tensor]:
         """Advantages and returns of what was collected, (K, T, E, V) each."""
         gamma, lam = (self.coefficient[n].unsqueeze(-1) for n in ("gamma", "gae_lambda"))
-        alive = (~rollout.done).float().unsqueeze(-1)
-        return losses.gae(rollout.reward, rollout.value, alive, rollout.last_value, gamma, lam)
+        continues = (~rollout.done).float().unsqueeze(-1)
+        return losses.compute_gae(
+            rollout.reward, rollout.value, continues, rollout.last_value, gamma, lam
+        )
 
     def learn(self, rollout: PPORollout) -> None:
         """Epochs of minibatch updates over one rollout."""
@@ -364,11 +366,11 @@ def loss(
     """
     log_probs = logits.log_softmax(-1)
     new = log_probs.gather(-1, batch["action"].unsqueeze(-1))  # log pi(a | s), (K, M, 1)
-    advantage = losses.whitened(batch["advantage"], dim=1, correction=1)  # within the minibatch
-    gain = losses.clipped(
+    advantage = losses.whiten(batch["advantage"], dim=1, correction=1)  # within the minibatch
+    objective = losses.compute_clipped_objective(
         new, batch["log_prob"].unsqueeze(-1), advantage, coefficient["clip"].unsqueeze(-1)
     )
-    actor = -(alpha * gain.mean(1)).sum(-1)  # sum_i alpha_i L_i
+    actor = -(alpha * objective.mean(1)).sum(-1)  # sum_i alpha_i L_i
     critic = (value - batch["returns"]).square().mean(1).sum(-1)  # sum_i mean (V_i - R_i)^2
     entropy = -(log_probs.exp() * log_probs).sum(-1).mean(1)  # H
     return (
@@ -391,7 +393,7 @@ def slopes(
     onehot = torch.nn.functional.one_hot(batch["action"], logits.shape[-1])
     direction = (onehot - log_probs.exp()) * ratio.unsqueeze(-1)  # d(r) / d(logits)
     advantage, limit, count = (
-        losses.whitened(batch["advantage"], dim=1, correction=1),
+        losses.whiten(batch["advantage"], dim=1, correction=1),
         coefficient["clip"],
         ratio.shape[1],
     )

@@ -21,6 +21,16 @@ LOADING = {
     "imagesrcset",
     "manifest",
 }
+IMAGES = (
+    "image/svg+xml",
+    "image/png",
+    "image/gif",
+    "image/jpeg",
+    "image/webp",
+)  # of a cell's output
+GENERATED_ALT = (
+    "alt_is_generated"  # in the metadata of an output, by media type: nobody wrote its alt text
+)
 SIDE_PAGES = re.compile(r"timings/[\w.-]+\.html")  # the only files that a page may frame
 
 _SCHEME = re.compile(r"\s*(?:(?:https?|ftp|wss?|file):|//|\\\\)", re.IGNORECASE)

@@ -22,7 +22,7 @@ from pygments.formatters import HtmlFormatter
 
 from lib.experiment import artifacts
 from lib.reports import accessibility_check, markdown, navigation
-from lib.reports.accessibility_check import ReportError
+from lib.reports.accessibility_check import GENERATED_ALT, IMAGES, ReportError
 
 if TYPE_CHECKING:  # a kernel that writes a side page or the front page needs no notebook; importing it takes seconds
     from nbformat import NotebookNode
@@ -32,7 +32,6 @@ TEMPLATES = Path(__file__).with_name("template")
 LIGHT = "xcode"
 DARK = "lightbulb"
 STUDENT_TAG = "notes"  # of the cells that only a student's copy has (`lib.teaching.student_copies`)
-IMAGES = ("image/svg+xml", "image/png", "image/gif", "image/jpeg", "image/webp")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -197,12 +196,10 @@ class Cells:
         try:
             html = render()
             problems = accessibility_check.problems(html)
-        except (markdown.FormulaError, ReportError) as error:
+        except (markdown.FormulaError, markdown.EmbeddingError, ReportError) as error:
             html = ""
             problems = [str(error)]
-        first_line = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
-        for problem in problems:
-            self.problems.append(f"cell {number} ({first_line[:60]!r}): {problem}")
+        self.problems += [f"{name_cell(cell, number)}: {problem}" for problem in problems]
         return html
 
     def _render_output(self, output: NotebookNode) -> str:
@@ -226,6 +223,12 @@ class Cells:
         return _render_text(data["text/plain"], "result") if "text/plain" in data else ""
 
 
+def name_cell(cell: NotebookNode, number: int) -> str:
+    """Names a cell by its number, from 1, and its first line."""
+    first_line = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+    return f"cell {number} ({first_line[:60]!r})"
+
+
 def _render_text(text: str, css_class: str) -> str:
     plain = escape(_ANSI.sub("", text).rstrip(), quote=False)
     return f'<pre class="{css_class}" tabindex="0">{plain}</pre>\n' if plain else ""
@@ -247,7 +250,8 @@ def _add_header_scopes(markup: str) -> str:
 
 def _render_image(media_type: str, content: str, metadata: dict[str, Any]) -> str:
     """An image output as part of the page."""
-    alt = metadata.get(media_type, {}).get("alt") or metadata.get("alt") or ""
+    own_metadata = metadata.get(media_type, {})
+    alt = own_metadata.get("alt") or metadata.get("alt") or ""
     if media_type == "image/svg+xml":
         # As an <img>, so that the names inside one svg cannot collide with those of another.
         label = re.search(r"<svg\b[^>]*\baria-label=\"([^\"]+)\"", content)
@@ -255,4 +259,7 @@ def _render_image(media_type: str, content: str, metadata: dict[str, Any]) -> st
             alt = label.group(1)
         content = base64.b64encode(content.encode()).decode()
     uri = f"data:{media_type};base64,{''.join(content.split())}"
-    return f'<img class="figure" src="{uri}" alt="{escape(alt)}">\n'
+    picture = f'<img class="figure" src="{uri}" alt="{escape(alt)}">\n'
+    if own_metadata.get(GENERATED_ALT):
+        picture += f'<p class="note">{escape(alt, quote=False)} (No alt text was given.)</p>\n'
+    return picture

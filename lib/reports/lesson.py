@@ -37,14 +37,15 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from lib import plots
-from lib.config import ROOT
+from lib.config import ROOT, LLMSettings
 from lib.experiment import artifacts
 from lib.experiment.results_table import UNUSABLE_SHARE
-from lib.llm.reply_shares import mark_rows
+from lib.llm.reply_shares import find_unusable_share, mark_rows
 from lib.plots import sliders
 from lib.plots.inputs import MAX_ALT_LENGTH, require_interval
 from lib.plots.tables import estimates_shown, table_html
 from lib.reports import reply_shares
+from lib.reports.name_labels import NameLabels
 from lib.stats import Interval, range_of_name
 
 MIN_ALT_LENGTH = 20  # characters; less cannot say what a figure shows
@@ -84,7 +85,7 @@ class Lesson:
         self._alt_texts: dict[str, str] = {}  # by figure name
         self._image_paths: dict[str, Path] = {}  # by figure name
         self._metrics: dict[str, Any] = {}
-        self._marked_methods: set[str] = set()  # their models gave too few answers
+        self._name_labels = NameLabels()
         self._reply_lines: list[str] = []  # about models behind endpoints, for the terminal
         self._conclusion = ""
 
@@ -102,10 +103,11 @@ class Lesson:
         """
         if alt is None:
             alt = getattr(fig, "alt_text", "")
+        alt, figcaption = self._name_labels.label_figure(fig, alt)
         self._register_figure(name, alt)
         # Before anything is rendered, which counts as a change of the figure.
         has_narrow = plots.has_narrow(fig)
-        markup = _picture(fig, alt, has_narrow) + _numbers_of_figure(fig, alt)
+        markup = _picture(fig, alt, has_narrow) + self._numbers_of_figure(fig, alt) + figcaption
         png = plots.render_png(fig)  # for the front page, which shows it small
         # A figure made with pyplot stays in memory until it is closed; nothing else imports pyplot here.
         if "matplotlib.pyplot" in sys.modules:
@@ -140,8 +142,9 @@ class Lesson:
             position = sliders.describe_position(knobs, indices)
             alt = f"{position}: {getattr(figure, 'alt_text', '')}"
             alt = textwrap.shorten(alt, MAX_ALT_LENGTH, placeholder=" …")
+            alt, figcaption = self._name_labels.label_figure(figure, alt)
             picture = _picture(figure, alt, plots.has_narrow(figure))
-            contents[indices] = picture + _numbers_of_figure(figure, alt)
+            contents[indices] = picture + self._numbers_of_figure(figure, alt) + figcaption
             if indices == start_indices:
                 self._register_figure(name, alt)
                 png = plots.render_png(figure)  # for print and the front page
@@ -204,16 +207,15 @@ class Lesson:
         if {"value", "ci_low", "ci_high"} <= set(map(str, df.columns)):
             for row, value, ci_low, ci_high in df[["value", "ci_low", "ci_high"]].itertuples():
                 require_interval(value, ci_low, ci_high, f"the table {caption!r}, row {row}")
-        df = reply_shares.mark_labels(estimates_shown(df), self._marked_methods)
-        if self._marked_methods and reply_shares.has_marks(df):
-            caption = f"{caption} ({reply_shares.FOOTNOTE})"
+        df, caption = self._name_labels.label_table(estimates_shown(df), caption)
         _show(table_html(df, caption, digits), f"table: {caption}\n{df.to_string()}")
 
     def check_replies(self, counts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         """Shows how many calls of each method's models gave no answer, and marks the methods with too many.
 
-        Marked methods bear a mark in every later table, their estimates are untestable (`lib.stats.verdict`), and their
-        metrics get a `<key>_unusable_share`, from which claims see that they cannot be tested.
+        Marked methods bear a mark in every later table and figure, their estimates are untestable
+        (`lib.stats.verdict`), and their metrics are left out, with a `<key>_unusable_share` in their place, from which
+        claims see that they cannot be tested. Methods that a program decides are called scripted there, too.
 
         Args:
             counts: Of the system's `count_replies`.
@@ -233,8 +235,21 @@ class Lesson:
             print(line)
         # A lesson that looks at the same calls twice says so once.
         self._reply_lines = list(dict.fromkeys([*self._reply_lines, *lines]))
-        self._marked_methods |= reply_shares.list_marked_methods(counts)
+        self._name_labels.add_counts(counts)
         return mark_rows(rows, counts)
+
+    def name_models(self, llm: LLMSettings, model_names: Mapping[str, str]) -> None:
+        """Shows models under their own names in later tables and figures, wherever a lesson has words of its own.
+
+        Args:
+            llm: The language model settings.
+            model_names: By the lesson's word for an expert or tool, the name of its model in `llm.models`.
+        """
+        self._name_labels.add_models(llm, model_names)
+
+    def label(self, name: str) -> str:
+        """The name of a method or model as tables and figures show it, for titles and captions."""
+        return name + self._name_labels.find_suffix(name)
 
     def show_html(self, markup: str, plain: str) -> None:
         """Shows HTML that a module of `lesson_figures` made, such as a prompt.
@@ -274,15 +289,19 @@ class Lesson:
             text_blocks.append(f"{name}, {location}\n{code}")
         _show("".join(html_blocks), "\n\n".join(text_blocks))
 
-    def metric(self, key: str, value: Any) -> None:
+    def metric(self, key: str, value: Any, rows: pd.DataFrame | None = None) -> None:
         """Records a number, a string or a truth value.
+
+        An estimate that rests on a model with too few answers is left out: something else decided. In its place stands
+        `<key>_unusable_share`, the share of calls without an answer.
 
         Args:
             key: A flat key such as `education.SO-d1.length`.
             value: The value. An `Interval` or an estimate (a row of `lib.stats`) also records its ends, as
                 `<key>_ci_low` and `<key>_ci_high`. That of two runs is kept here, for tests that count degrees of
-                freedom; tables and figures show its value alone. An estimate that rests on a model with too few answers
-                also records `<key>_unusable_share`.
+                freedom; tables and figures show its value alone.
+            rows: For a value that is no estimate, the rows of the results table that it was computed from, which may be
+                marked.
 
         Raises:
             ValueError: If the key is malformed or used twice, the value is nan or infinite, or the interval does not
@@ -293,13 +312,13 @@ class Lesson:
             raise ValueError(
                 f"metric key {key!r}: letters, digits, _ + - in parts joined by dots, please"
             )
-        unusable_share = 0.0
+        unusable_share = 0.0 if rows is None else find_unusable_share(rows)
         if isinstance(value, pd.Series):
-            unusable_share = float(value.get(UNUSABLE_SHARE, 0.0))
+            unusable_share = np.fmax(unusable_share, float(value.get(UNUSABLE_SHARE, 0.0)))
             value = Interval(*(float(value[end]) for end in ("value", "ci_low", "ci_high")))
         entries = value.as_metrics(key) if isinstance(value, Interval) else {key: value}
         if unusable_share > 0:  # not nan, which stands in rows that were put beside marked ones
-            entries[f"{key}_{UNUSABLE_SHARE}"] = unusable_share
+            entries = {f"{key}_{UNUSABLE_SHARE}": unusable_share}
         entries = {name: _to_json_value(name, entry) for name, entry in entries.items()}
 
         if f"{key}_ci_low" in entries:
@@ -312,10 +331,10 @@ class Lesson:
             raise ValueError(f"metric {duplicates[0]} is recorded twice")
         self._metrics.update(entries)
 
-    def metrics(self, values: Mapping[str, Any]) -> None:
+    def metrics(self, values: Mapping[str, Any], rows: pd.DataFrame | None = None) -> None:
         """Records several metrics by key; see `metric`."""
         for key, value in values.items():
-            self.metric(key, value)
+            self.metric(key, value, rows)
 
     def conclusion(self, sentence: str) -> None:
         """States, once, what the lesson concludes; the front page quotes it.
@@ -351,7 +370,8 @@ class Lesson:
         _check_name(name, "side table")
         from lib.reports import html  # imported late: few lessons have such a page
 
-        table = table_html(df, caption)
+        labelled, caption = self._name_labels.label_table(df, caption)
+        table = table_html(labelled, caption)
         page = html.side_page(table, caption)
         address = f"timings/{self.name}-{name}.html"
         artifacts.write_text(self.root / address, page)
@@ -369,7 +389,8 @@ class Lesson:
 
         Args:
             key_figure: Name of the figure that stands for the lesson.
-            key_metrics: Keys of the metrics that the front page shows.
+            key_metrics: Keys of the metrics that the front page shows; those of a model with too few answers are left
+                out.
 
         Raises:
             ValueError: If the conclusion, the figure or a metric is missing; the message names everything missing.
@@ -377,6 +398,8 @@ class Lesson:
         missing = [] if self._conclusion else ["no conclusion (lesson.conclusion)"]
         if key_figure not in self._image_paths:
             missing.append(f"no figure {key_figure!r} among {sorted(self._image_paths)}")
+        marked_metrics = [key for key in key_metrics if f"{key}_{UNUSABLE_SHARE}" in self._metrics]
+        key_metrics = [key for key in key_metrics if key not in marked_metrics]
         missing += [f"no metric {key!r}" for key in key_metrics if key not in self._metrics]
         if missing:
             raise ValueError(f"lesson {self.name} cannot be saved: {'; '.join(missing)}")
@@ -394,6 +417,15 @@ class Lesson:
         if self._reply_lines:
             card["replies"] = self._reply_lines
         artifacts.write_json(self.root / "lessons" / f"{self.name}.json", card)
+
+    def _numbers_of_figure(self, figure: Figure, alt: str) -> str:
+        """The table behind a figure, folded, where the alt text has no room for all numbers."""
+        if "more in the table" not in alt or not hasattr(figure, "data"):
+            return ""
+        caption = "The numbers of this figure"
+        numbers, caption = self._name_labels.label_table(estimates_shown(figure.data), caption)
+        summary = f"<summary>{caption}</summary>"
+        return f'<details class="numbers">{summary}\n{table_html(numbers, caption)}</details>'
 
     def _figure_path(self, file_name: str) -> Path:
         return self.root / "figures" / self.name / file_name
@@ -491,15 +523,6 @@ def _picture(figure: Figure, alt: str, has_narrow: bool) -> str:
         return image
     narrow = _data_uri("image/svg+xml", plots.render_svg(figure.draw_narrow()))
     return f'<picture><source media="{PHONE}" srcset="{narrow}">{image}</picture>'
-
-
-def _numbers_of_figure(figure: Figure, alt: str) -> str:
-    """The table behind a figure, folded, where the alt text has no room for all numbers."""
-    if "more in the table" not in alt or not hasattr(figure, "data"):
-        return ""
-    table = table_html(estimates_shown(figure.data), "The numbers of this figure")
-    summary = "<summary>The numbers of this figure</summary>"
-    return f'<details class="numbers">{summary}\n{table}</details>'
 
 
 def _data_uri(media_type: str, content: bytes) -> str:

@@ -15,6 +15,7 @@ import unicodedata
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 import mistune
 from latex2mathml import converter
@@ -39,6 +40,14 @@ _ALPHABETS = {  # browsers dropped this attribute, the letters themselves are in
     "double-struck": "DOUBLE-STRUCK", "bold": "BOLD", "bold-italic": "BOLD ITALIC", "script": "SCRIPT",
     "fraktur": "FRAKTUR", "sans-serif": "SANS-SERIF", "monospace": "MONOSPACE",
 }  # fmt: skip
+
+
+MAX_IMAGE_BYTES = 5_000_000  # of an image that becomes part of a page
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*:|//|\\\\")
+
+
+class EmbeddingError(ValueError):
+    """An image that cannot become part of a page; the message names it and says what to do."""
 
 
 class FormulaError(ValueError):
@@ -166,10 +175,22 @@ class Heading:
 
 @dataclass
 class Document:
-    """What the cells of one page share: headings so far, and where local images lie."""
+    """What the cells of one page share: headings so far, and where local images lie.
+
+    Attributes:
+        folder: Images are named relative to it.
+        headings: Those of the cells so far.
+        repository: Images come from below it; by default the parent of a folder `notebooks`, else `folder`.
+    """
 
     folder: Path
     headings: list[Heading] = field(default_factory=list)
+    repository: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.repository is None:
+            folder = Path(self.folder).resolve()
+            self.repository = folder.parent if folder.name == "notebooks" else folder
 
     def heading(self, level: int, markup: str) -> Heading:
         """Registers a heading under an anchor that no other heading of the page has."""
@@ -243,18 +264,60 @@ class _Renderer(mistune.HTMLRenderer):
         return f'<img src="{self._embed_image(url)}" alt="{html.escape(text)}"{caption}>'
 
     def _embed_image(self, url: str) -> str:
-        """An image as a data URI; the address itself where there is none, which the accessibility check refuses."""
+        """An image as a data URI; an address on the network as it is, which the accessibility check refuses."""
         if url.startswith("attachment:"):
             attachment = self.attachments.get(url.removeprefix("attachment:"))
             if not attachment:
                 return html.escape(url)
             media_type, content = next(iter(attachment.items()))
+            if (
+                len(content) * 3 / 4 > MAX_IMAGE_BYTES
+            ):  # base64 makes four characters of three bytes
+                raise EmbeddingError(
+                    f"the attachment {url!r} has {len(content) * 0.75 / 1e6:.1f} MB; make it smaller, "
+                    f"a page takes images of {MAX_IMAGE_BYTES / 1e6:g} MB"
+                )
             return f"data:{media_type};base64,{content}"
-        path = self.document.folder / url
-        if re.match(r"[a-z]+:|//", url) or not path.is_file():
+        if _ADDRESS.match(url):
             return html.escape(url)
-        media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        path = _find_image(unquote(html.unescape(url)), self.document)
+        media_type = mimetypes.guess_type(path.name)[0]
         return f"data:{media_type};base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
+def _find_image(name: str, document: Document) -> Path:
+    """The file of an image.
+
+    Args:
+        name: Relative to the document's folder, as its Markdown names it.
+        document: The page.
+
+    Raises:
+        EmbeddingError: If it is no image of the repository, or too large for a page.
+    """
+    remedy = "copy it into the repository and name it relative to the notebook"
+    if Path(name).is_absolute():
+        raise EmbeddingError(f"the image {name!r} is named by an absolute path; {remedy}")
+    # Symbolic links are followed before anything is decided.
+    path = (document.folder / name).resolve()
+    repository = document.repository.resolve()
+    if not path.is_relative_to(repository):
+        raise EmbeddingError(f"the image {name!r} lies outside the repository; {remedy}")
+    if any(part.startswith(".") for part in path.relative_to(repository).parts):
+        raise EmbeddingError(f"the image {name!r} lies in a hidden folder or file; {remedy}")
+    if not path.is_file():
+        raise EmbeddingError(f"the image {name!r} is no file; correct its name, or {remedy}")
+    if not (mimetypes.guess_type(path.name)[0] or "").startswith("image/"):
+        raise EmbeddingError(
+            f"{name!r} is no image by its name; a page embeds png, svg, gif, jpg, webp"
+        )
+    size = path.stat().st_size
+    if size > MAX_IMAGE_BYTES:
+        raise EmbeddingError(
+            f"the image {name!r} has {size / 1e6:.1f} MB; make it smaller, a page takes images of "
+            f"{MAX_IMAGE_BYTES / 1e6:g} MB"
+        )
+    return path
 
 
 _PLUGINS = (
@@ -279,6 +342,7 @@ def to_html(text: str, document: Document, attachments: dict | None = None) -> s
 
     Raises:
         FormulaError: If a formula cannot be shown.
+        EmbeddingError: If an image cannot become part of the page.
     """
     renderer = _Renderer(document, attachments or {})
     return mistune.create_markdown(renderer=renderer, plugins=_PLUGINS)(text)

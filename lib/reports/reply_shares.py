@@ -1,10 +1,8 @@
-"""How shares of calls without an answer are shown: a table beside the results, marks on rows, lines for the terminal.
+"""How shares of calls without an answer are shown: a table beside the results, and lines for the terminal.
 
 A lesson calls `Lesson.check_replies`, which uses all of this. Left out: the counts (`lib.llm.reply_shares`) and
 what a mark does to a verdict (`lib.stats.verdicts`).
 """
-
-from collections.abc import Collection
 
 import pandas as pd
 
@@ -98,31 +96,6 @@ def describe_reply_shares(counts: pd.DataFrame) -> list[str]:
             line += f": {LEFT_OUT} ({', '.join(_join_keys(marked, keys))})"
         lines.append(line)
     return lines
-
-
-def list_marked_methods(counts: pd.DataFrame) -> set[str]:
-    """What marked methods are called in tables: the first key of the counts."""
-    return set(counts.loc[counts["too_many"], list_keys(counts)[0]])
-
-
-def mark_labels(table: pd.DataFrame, methods: Collection[str]) -> pd.DataFrame:
-    """A table with the mark behind the name of every method that is left out, in its index and its column `method`."""
-    labels = {method: f"{method} {MARK}" for method in methods}
-    if not labels:
-        return table
-    marked = table.rename(index=labels)
-    if "method" in marked:
-        marked = marked.assign(method=marked["method"].replace(labels))
-    return marked
-
-
-def has_marks(table: pd.DataFrame) -> bool:
-    """Whether a mark stands behind any name of a table."""
-    names = [
-        name for level in range(table.index.nlevels) for name in table.index.get_level_values(level)
-    ]
-    names += list(table["method"]) if "method" in table else []
-    return any(str(name).endswith(MARK) for name in names)
 
 
 def _join_keys(rows: pd.DataFrame, keys: list[str]) -> pd.Series:

@@ -1,4 +1,4 @@
-"""What controller and experts say to each other, and how it is read (CoRL, 3.1 and algorithm 1).
+"""The text protocol between a controller and its experts (CoRL, 3.1 and algorithm 1).
 
     system     budget low                          (eq. 8: the budget stands in the prompt)
     user       What is the home of the friend of Ana ?
@@ -6,11 +6,13 @@
     expert     <response> Loro </response>
     controller <think> low </think> <answer> it </answer>
 
-A query may be any text; `question` alone hands the user's question on as it stands, word for word, and `it` as the
-answer hands on what was heard last. So a small controller has to decide, not to copy.
+A query may be any text; `question` alone passes the user's question on word for word, and the answer `it` passes the
+last response on. So a small controller has to decide, not to copy.
 
-A turn ends in one call or one answer; f (which expert) and g (which query) of eq. 2 are the two groups of
-one regular expression. Whatever is neither is malformed: it costs a round and is told so.
+A turn ends in one call or one answer; f (which expert) and g (which query) of eq. 2 are the two groups of one regular
+expression. Any other turn is malformed: it costs a turn, and the controller reads `error`.
+
+Left out: who answers a call (`lib.rl.expert_pool`), and several calls in one turn.
 """
 
 import math
@@ -19,30 +21,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lib.tasks.item import extract_answer, normalize_whitespace
+from lib.tasks.scorers import extract_final_answer
 
+UNMARKED_RULE = "whole reply"  # of `extract_final_answer` where nothing marks an answer
 VERSION = 1  # of what controllers read and how their turns are read
-WORDS = ("low", "medium", "high")  # budgets by name
-STYLES = ("soft", "hard", "number")
-# Soft prompts (the paper's B.2) name the budget and leave the rest to the controller; hard ones (B.1)
-# say what to do. A number is the budget itself, in units of `routing.budget_unit_usd` dollars.
-_RULES = {"low": "answer direct only", "medium": "route only if needed", "high": "route only"}
-DIGITS = 3  # of a budget in numbers
-ERROR = "error"  # what stands in the response where no expert spoke
-RESPONSE = ("<response>", "</response>")
-AS_IT_STANDS = "question"  # instead of a question: the one that the user asked
-AS_HEARD = "it"  # instead of an answer: the last response
-# For controllers that read any word; the lab's have none for it, and count what was cut all the same.
+BUDGET_WORDS = ("low", "medium", "high")
+# Soft prompts (the paper's B.2) name the budget and leave the rest to the controller; hard ones (B.1) say what to do.
+# A number is the budget itself, in units of `routing.budget_unit_usd` dollars.
+PROMPT_STYLES = ("soft", "hard", "number")
+_HARD_RULES = {
+    "low": "answer direct only",
+    "medium": "route only if needed",
+    "high": "route only",
+}
+NUM_BUDGET_DIGITS = 3  # of a budget in numbers
+RESPONSE_TAGS = ("<response>", "</response>")
+ERROR_REPLY = "error"  # stands in the response where there is no reply to read
+USER_QUESTION = "question"  # as a query: the question that the user asked, word for word
+LAST_REPLY = "it"  # as an answer: the last response
+# For controllers that read any text. The lab's have no words for it; what was cut is counted all the same.
 GAP_MARK = "[... a part of the reply is left out ...]"
 END_MARK = "[... the reply was cut off here ...]"
-STOPS = (
-    "</call>",
-    "</answer>",
-)  # with the end of turn, where a controller's turn ends (algorithm 1, line 10)
+# These end a controller's turn (algorithm 1, line 10), and so does an end token.
+STOP_STRINGS = ("</call>", "</answer>")
+_STOP_STRING = re.compile("|".join(STOP_STRINGS))
 _CALL = re.compile(r"<call>\s*(\S+)\s*<t>((?:(?!</?(?:t|call)>).)*)</t>\s*</call>\s*$", re.DOTALL)
-_TAG = re.compile(
-    r"</?(?:think|answer|call|t|response)>"
-)  # an expert must not speak for the controller
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|$)", re.DOTALL)
+# An expert must not write the controller's next step.
+_TAG = re.compile(r"</?(?:think|answer|call|t|response)>")
+_REASONING = re.compile(r"<think>.*?(?:</think>|$)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -62,23 +68,34 @@ class Answer:
 
 @dataclass(frozen=True)
 class Malformed:
-    """A turn that is neither."""
+    """A turn that is neither a call nor an answer, and the reason why."""
 
-    why: str
-
-
-Turn = Call | Answer | Malformed
+    reason: str
 
 
-def instruction(style: str, budget: str) -> str:
-    """The system message. budget: one of WORDS, or for style `number` the digits of `digits`."""
-    if style not in STYLES:
-        raise ValueError(f"a prompt is {', '.join(STYLES)}, not {style!r}")
-    return f"budget {budget} {_RULES[budget]}" if style == "hard" else f"budget {budget}"
+ParsedTurn = Call | Answer | Malformed
+
+
+def write_instruction(style: str, budget: str) -> str:
+    """Write the system message, which names the budget.
+
+    Args:
+        style: One of PROMPT_STYLES.
+        budget: One of BUDGET_WORDS, or for the style `number` the digits of `format_budget`.
+
+    Returns:
+        Its text.
+
+    Raises:
+        ValueError: There is no such style.
+    """
+    if style not in PROMPT_STYLES:
+        raise ValueError(f"the style of a prompt is {', '.join(PROMPT_STYLES)}, not {style!r}")
+    return f"budget {budget} {_HARD_RULES[budget]}" if style == "hard" else f"budget {budget}"
 
 
 def explain_protocol(call_costs: Mapping[str, float]) -> str:
-    """The protocol for a model that follows instructions.
+    """Explain the protocol to a model that follows instructions.
 
     Args:
         call_costs: Dollars that a call to each expert typically costs, by expert, the cheapest first. List prices
@@ -98,26 +115,27 @@ def explain_protocol(call_costs: Mapping[str, float]) -> str:
     )
 
 
-def digits(units: float) -> str:
-    """A budget as a number of DIGITS digits; what is beyond them is the largest there is."""
-    return str(round(min(max(units, 0), 10**DIGITS - 1))).zfill(DIGITS)
+def format_budget(units: float) -> str:
+    """Write a budget as a number of NUM_BUDGET_DIGITS digits; a larger one is the largest that there is."""
+    largest = 10**NUM_BUDGET_DIGITS - 1
+    return str(round(min(max(units, 0), largest))).zfill(NUM_BUDGET_DIGITS)
 
 
-def messages(
+def make_messages(
     style: str, budget: str, question: str, history: Sequence[tuple[str, str]] = ()
 ) -> list[dict[str, str]]:
-    """What the controller reads first.
+    """Make the conversation that the controller reads first.
 
     Args:
-        style: One of STYLES.
-        budget: As `instruction` takes it.
+        style: One of PROMPT_STYLES.
+        budget: As `write_instruction` takes it.
         question: The user's.
         history: Messages before it, as (role, content); a system message among them joins the controller's own.
 
     Returns:
         Messages, a system message first.
     """
-    system_texts = [instruction(style, budget)]
+    system_texts = [write_instruction(style, budget)]
     system_texts += [content for role, content in history if role == "system"]
     turns = [("system", "\n".join(system_texts))]
     turns += [(role, content) for role, content in history if role != "system"]
@@ -125,45 +143,89 @@ def messages(
     return [{"role": role, "content": content} for role, content in turns]
 
 
-def size(budget: str) -> str:
-    """How large a budget is: its word, or for a number how often 1 has to be doubled to come near it."""
-    return budget if budget in WORDS else str(round(math.log2(max(int(budget), 1))))
+def describe_budget_size(budget: str) -> str:
+    """Name the size of a budget: its word, or for a number how often 1 has to be doubled to come near it."""
+    if budget in BUDGET_WORDS:
+        return budget
+    return str(round(math.log2(max(int(budget), 1))))
 
 
-def thought(budget: str, steps: Sequence[str] = ()) -> str:
-    """What the controller writes before it decides: how large the budget is, and its own steps where it works them out
-    itself."""
-    return " ".join(["<think>", size(budget), *(f"; {step}" for step in steps), "</think>"])
+def format_reasoning(budget: str, steps: Sequence[str] = ()) -> str:
+    """Write the reasoning of a turn as the lab's controllers do.
+
+    Args:
+        budget: Its size comes first.
+        steps: Of a solution that the controller works out without experts.
+
+    Returns:
+        The text, with its tags.
+    """
+    return " ".join(
+        ["<think>", describe_budget_size(budget), *(f"; {step}" for step in steps), "</think>"]
+    )
 
 
-def call(expert: str, query: str = AS_IT_STANDS) -> str:
-    """A call as the controller writes it."""
+def format_call(expert: str, query: str = USER_QUESTION) -> str:
+    """Write a call as a controller does."""
     return f"<call> {expert} <t> {query} </t> </call>"
 
 
 def clean_reply(text: str) -> str:
-    """What a controller reads of an expert's reply.
+    """Select what a controller reads of an expert's reply.
 
     Args:
-        text: The visible text of the reply; a lab model writes its thoughts into it.
+        text: The visible text of the reply; a lab model writes its reasoning into it.
 
     Returns:
-        The content of the answer tags where the reply ends in them, else the whole text; without thoughts and without
-        tags, so that no expert writes the controller's next step. ERROR where nothing is left.
+        The content of the answer tags where the reply ends in them, else the whole text; without reasoning and
+        without tags, so that no expert writes the controller's next step. ERROR_REPLY where nothing remains.
     """
-    plain = _THOUGHT.sub(" ", text)
-    answer = extract_answer(plain)
-    return normalize_whitespace(_TAG.sub(" ", plain if answer is None else answer)) or ERROR
+    visible = _REASONING.sub(" ", text)
+    answer = extract_answer(visible)
+    content = visible if answer is None else answer
+    return normalize_whitespace(_TAG.sub(" ", content)) or ERROR_REPLY
 
 
-def parse(text: str, experts: tuple[str, ...] | list[str]) -> Turn:
-    """What a turn of the controller asks for; a call to nobody we know is malformed."""
+def cut_after_stop_string(text: str) -> str:
+    """Cut the text of a turn after its first stop string.
+
+    Some tokenizers join the end of a stop string with what follows it, such as a full stop, in one token.
+
+    Args:
+        text: Of a turn.
+
+    Returns:
+        The text up to and with the first stop string; all of it where there is none.
+    """
+    match = _STOP_STRING.search(text)
+    return text[: match.end()] if match else text
+
+
+def parse_turn(text: str, experts: Sequence[str]) -> ParsedTurn:
+    """Read what a turn of the controller asks for.
+
+    Args:
+        text: Of the turn.
+        experts: Names of those that may be called; a call to any other is malformed.
+
+    Returns:
+        A call, an answer, or the reason why it is neither.
+    """
     if extract_answer(text) is not None:
         return Answer(text)
-    found = _CALL.search(text)
-    if not found:
+    match = _CALL.search(text)
+    if match is None:
         return Malformed("neither a call nor an answer")
-    expert, query = found[1], normalize_whitespace(found[2])
+    expert = match[1]
+    query = normalize_whitespace(match[2])
     if expert not in experts:
         return Malformed(f"there is no expert {expert!r}")
     return Call(expert, query) if query else Malformed("a call without a query")
+
+
+def marks_answer(text: str) -> bool:
+    """Whether a turn marks an answer in any way, such as `\\boxed{4}`, for controllers that do not keep to the tags.
+
+    A call that went wrong is no answer, and neither is a text in which nothing is marked as one.
+    """
+    return extract_final_answer(text).rule != UNMARKED_RULE and "<call>" not in text

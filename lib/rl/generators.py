@@ -1,75 +1,109 @@
-"""The controller's voice: how messages become tokens, tokens text, and a context its next turn.
+"""What a controller is to a rollout: it turns messages into tokens and tokens into text, and writes turns.
 
-`LabGenerator` speaks with the lab's own engine (batched, every row the same alone or beside others); `Hub` with
-any causal language model in a Hugging Face folder, through transformers.
+    generator = HFGenerator(network, tokenizer, max_turn_tokens=200, max_response_tokens=500)
+    context = generator.encode_prompt([{"role": "user", "content": "3 + 4 = ?"}])
+    (turn,) = generator.write_turns([context], turn_seeds=[7], temperature=1.0)
+
+`LabGenerator` runs the lab's own models, `HFGenerator` any causal language model of transformers. Both sample from
+softmax(logits / temperature) and from nothing else, since that is the distribution under which a trainer scores the
+tokens, and both end a turn at the first end token or stop string, so that no padding is ever learned from.
+
+Left out: what a turn means (`lib.rl.call_protocol`), and networks that are spread over several devices.
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, StoppingCriteria
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from lib.experiment import seeds
 from lib.language_models import tokenizer as lab
+from lib.language_models.batched_sampling import SampledSequence, sample_batch
 from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.generation import Prompt, generate
+from lib.language_models.hugging_face_folder import find_end_token_ids, read_window
+from lib.language_models.hugging_face_prompts import PromptRenderer
 from lib.language_models.kv_cache_forward import Forward
-from lib.rl.call_protocol import STOPS
+from lib.llm.chat_model import ChatRequest
+from lib.rl.call_protocol import STOP_STRINGS
 
 VERSION = 1  # of the turns that controllers write
-AT_ONCE = 128  # contexts of a Hub side by side, which is a matter of memory
-_TAIL = 16  # tokens that any of STOPS fits in
+BATCH_SIZE = 32  # contexts that an HFGenerator samples side by side, which is a matter of memory
+# A stop string is looked for in the text of so many tokens. In a byte-level tokenizer each character is one.
+_NUM_TAIL_TOKENS = 2 * max(map(len, STOP_STRINGS))
 
 
-class Voice(Protocol):
+class Generator(Protocol):
     """What a rollout needs of a controller.
 
     Attributes:
-        response: Tokens of an expert's reply that the controller reads at the most.
+        max_response_tokens: Tokens of an expert's reply that the controller reads at the most.
         marks_cuts: Whether it can read a mark where a part of a reply is missing.
     """
 
-    response: int
+    max_response_tokens: int
     marks_cuts: bool
 
-    def fits(self, ids: Sequence[int]) -> bool:
-        """Whether the window has room for another turn."""
+    def has_room(self, ids: Sequence[int]) -> bool:
+        """Whether the context window has room for another turn after these tokens."""
 
-    def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        """Tokens of a conversation, up to where the controller is to speak."""
+    def encode_prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """Encode a conversation up to where the controller is to write."""
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of a text that is inserted: a response."""
+        """Encode a text that is inserted into a context, such as a response."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of tokens."""
+        """Decode tokens."""
 
-    def write(
-        self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float
+    def write_turns(
+        self, contexts: Sequence[Sequence[int]], turn_seeds: Sequence[int], temperature: float
     ) -> list[list[int]]:
-        """The next turn in each context, up to and with what ends it; keys: one seed per context."""
+        """Write the next turn in every context.
+
+        Args:
+            contexts: Tokens so far; each leaves room for a turn (`has_room`).
+            turn_seeds: One per context.
+            temperature: 0 is greedy.
+
+        Returns:
+            New tokens of each context, up to and with those that end the turn.
+        """
 
 
 class LabGenerator:
     """A lab model. Its weights are read anew by `refresh`, which a trainer calls after an update."""
 
-    marks_cuts = False  # the lab's words have none for it
+    marks_cuts = False  # the lab's vocabulary has no words for such a mark
 
-    def __init__(self, model: PreTrainedModel, limit: int, response: int) -> None:
-        """limit: tokens of a turn; response: of an expert's reply that are handed on."""
-        self.model, self.limit, self.response = model, limit, response
-        self.stops = tuple(tuple(lab.encode(stop)) for stop in STOPS)
+    def __init__(
+        self, model: PreTrainedModel, max_turn_tokens: int, max_response_tokens: int
+    ) -> None:
+        """
+        Args:
+            model: With the lab's tokenizer.
+            max_turn_tokens: Tokens of a turn at the most.
+            max_response_tokens: Tokens of an expert's reply that it reads at the most.
+        """
+        self.model = model
+        self.max_turn_tokens = max_turn_tokens
+        self.max_response_tokens = max_response_tokens
+        self.stop_sequences = tuple(tuple(lab.encode(text)) for text in STOP_STRINGS)
         self.refresh()
 
     def refresh(self) -> None:
         """Take the weights as they are now."""
         self.forward = Forward(self.model)
 
-    def fits(self, ids: Sequence[int]) -> bool:
-        return len(ids) + self.limit <= self.forward.window
+    def has_room(self, ids: Sequence[int]) -> bool:
+        return len(ids) + self.max_turn_tokens <= self.forward.window
 
-    def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
+    def encode_prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
         return encode_conversation(messages)
 
     def encode(self, text: str) -> list[int]:
@@ -78,47 +112,97 @@ class LabGenerator:
     def decode(self, ids: Sequence[int]) -> str:
         return lab.decode(ids)
 
-    def write(
-        self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float
+    def write_turns(
+        self, contexts: Sequence[Sequence[int]], turn_seeds: Sequence[int], temperature: float
     ) -> list[list[int]]:
         prompts = [
-            Prompt(tuple(ids), self.limit, temperature, key, self.stops)
-            for ids, key in zip(contexts, keys, strict=True)
+            Prompt(tuple(ids), self.max_turn_tokens, temperature, seed, self.stop_sequences)
+            for ids, seed in zip(contexts, turn_seeds, strict=True)
         ]
-        return [one.ids for one in generate(self.forward, prompts, encode_special(lab.EOS))]
+        generations = generate(self.forward, prompts, encode_special(lab.EOS))
+        return [generation.ids for generation in generations]
 
 
-class Hub:
-    """Any causal language model of transformers, with its own tokenizer and chat template."""
+class HFGenerator:
+    """Any causal language model of transformers, with its own tokenizer and chat template.
+
+    What its folder recommends for sampling (top-p, penalties, forced or suppressed tokens) is not read. Every context
+    draws with its own seed, so that a turn is the same alone and in a batch, as far as floating point allows. The
+    tokenizer stays as it is and needs no padding token.
+
+    Attributes:
+        end_token_ids: A turn ends at the first of them.
+        pad_id: A token for padding where a trainer needs one; it is masked everywhere.
+        report_progress: Called with the numbers of finished turns and of all turns of a `write_turns`.
+    """
 
     marks_cuts = True
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: torch.nn.Module,
         tokenizer: PreTrainedTokenizerBase,
-        limit: int,
-        response: int,
+        max_turn_tokens: int,
+        max_response_tokens: int,
         preface: str = "",
+        batch_size: int = BATCH_SIZE,
     ) -> None:
-        """limit, response: as for `LabGenerator`; preface: what the system message says before it names the budget."""
-        self.model, self.tokenizer, self.preface = model, tokenizer, preface
-        self.limit, self.response = limit, response
-        self.watch: Callable[[int, int], None] = lambda done, total: (
-            None
-        )  # told how many turns of a batch are written
-        self.tokenizer.padding_side = "left"
-        if self.tokenizer.pad_token is None:
-            self.tokenizer.pad_token = self.tokenizer.eos_token
+        """
+        Args:
+            model: Of transformers, or wrapped by peft; in training it is switched to evaluation while it samples.
+            tokenizer: With a chat template.
+            max_turn_tokens: Tokens of a turn at the most.
+            max_response_tokens: Tokens of an expert's reply that it reads at the most.
+            preface: What the system message says before it names the budget.
+            batch_size: Contexts that are sampled side by side, at the most.
 
-    def fits(self, ids: Sequence[int]) -> bool:
-        return len(ids) + self.limit <= getattr(self.model.config, "max_position_embeddings", 2**31)
+        Raises:
+            ModelFolderError: The model names no end token or no window, or the tokenizer has no chat template.
+            ValueError: batch_size is below 1.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_turn_tokens = max_turn_tokens
+        self.max_response_tokens = max_response_tokens
+        self.preface = preface
+        self.batch_size = batch_size
+        self.report_progress: Callable[[int, int], None] = lambda num_finished, num_turns: None
 
-    def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        first, *rest = messages
-        told = [{**first, "content": f"{self.preface}\n{first['content']}".strip()}, *rest]
-        text = self.tokenizer.apply_chat_template(told, add_generation_prompt=True, tokenize=False)
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        # peft's wrapper hides which arguments the network takes. Its layers are inside of the network all the same.
+        is_wrapped = hasattr(model, "get_base_model")
+        self._network: PreTrainedModel = model.get_base_model() if is_wrapped else model
+        self._window = read_window(self._network)
+        self.end_token_ids = find_end_token_ids(tokenizer, self._network)
+        self.pad_id = tokenizer.pad_token_id
+        if self.pad_id is None:
+            self.pad_id = min(self.end_token_ids)
+        name = Path(self._network.config.name_or_path).name or type(self._network).__name__
+        self._prompts = PromptRenderer(tokenizer, name)
+
+    def refresh(self) -> None:
+        """Do nothing: the network is sampled as it is."""
+
+    def has_room(self, ids: Sequence[int]) -> bool:
+        return len(ids) + self.max_turn_tokens <= self._window
+
+    def encode_prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """Encode a conversation up to where the controller is to write.
+
+        Args:
+            messages: {"role", "content"} each; the first one gets the preface.
+
+        Returns:
+            Token ids. Where the template takes no system role, that text stands before the first user message.
+
+        Raises:
+            PromptError: The chat template cannot show the conversation.
+        """
+        first, *following = messages
+        content = f"{self.preface}\n{first['content']}".strip()
+        request = ChatRequest([{**first, "content": content}, *following])
+        return list(self._prompts.render(request).ids)
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -126,56 +210,71 @@ class Hub:
     def decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True)
 
-    def write(
-        self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float
+    def write_turns(
+        self, contexts: Sequence[Sequence[int]], turn_seeds: Sequence[int], temperature: float
     ) -> list[list[int]]:
-        written: list[list[int]] = []
-        while len(written) < len(contexts):
-            self.watch(len(written), len(contexts))
-            part = slice(len(written), len(written) + AT_ONCE)
-            written += self._write(contexts[part], keys[part], temperature)
-        return written
+        """Write the next turn in every context.
 
-    @torch.inference_mode()
-    def _write(
-        self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float
-    ) -> list[list[int]]:
-        batch = self.tokenizer.pad({"input_ids": [list(c) for c in contexts]}, return_tensors="pt")
-        batch = batch.to(self.model.device)
-        width = batch["input_ids"].shape[1]
-        sampling = (
-            {"do_sample": True, "temperature": temperature} if temperature else {"do_sample": False}
-        )
-        with torch.random.fork_rng():  # transformers draws from torch's own generator
-            torch.manual_seed(int(seeds.key("routing", "hub", seed=int(sum(keys) % 2**31)) >> 1))
-            out = self.model.generate(
-                **batch,
-                max_new_tokens=self.limit,
-                top_p=1.0,
-                top_k=0,
-                **sampling,
-                pad_token_id=self.tokenizer.pad_token_id,
-                stopping_criteria=[_Stops(self.tokenizer, width)],
+        Args:
+            contexts: Tokens so far; each leaves room for a turn (`has_room`).
+            turn_seeds: One per context.
+            temperature: 0 is greedy.
+
+        Returns:
+            New tokens of each context, up to and with those that end the turn.
+
+        Raises:
+            FloatingPointError: The network's logits are not finite.
+            torch.OutOfMemoryError: There is no memory for batch_size contexts; the message names the remedy.
+        """
+        sequences = [
+            SampledSequence(
+                list(ids),
+                self.max_turn_tokens,
+                temperature,
+                seeds.key("rl", "turn", seed=turn_seed),
             )
-        return [self._ended(row[width:].tolist()) for row in out]
+            for ids, turn_seed in zip(contexts, turn_seeds, strict=True)
+        ]
+        # Like lengths together, so that little is padding. The longest first: memory runs out at once or never.
+        by_length = sorted(sequences, key=lambda sequence: -len(sequence.prompt_ids))
+        num_finished = 0
+        self.report_progress(num_finished, len(sequences))
+        with _evaluating(self._network):
+            for start in range(0, len(by_length), self.batch_size):
+                for sequence in self._sample(by_length[start : start + self.batch_size]):
+                    if sequence.finish:
+                        num_finished += 1
+                        self.report_progress(num_finished, len(sequences))
+        return [sequence.ids for sequence in sequences]
 
-    def _ended(self, ids: list[int]) -> list[int]:
-        """A row up to what ended it; the rest is padding."""
-        for n in range(1, len(ids) + 1):
-            tail = self.tokenizer.decode(ids[max(0, n - _TAIL) : n]).rstrip()
-            if ids[n - 1] == self.tokenizer.eos_token_id or tail.endswith(STOPS):
-                return ids[:n]
-        return ids
+    def _sample(self, batch: Sequence[SampledSequence]) -> Iterator[SampledSequence]:
+        """Sample one batch, and end each turn at the token that completes a stop string."""
+        try:
+            for sequence in sample_batch(self._network, batch, self.end_token_ids):
+                if not sequence.finish and self._ends_in_stop_string(sequence.ids):
+                    sequence.finish = "stop"
+                yield sequence
+        except torch.OutOfMemoryError as error:
+            raise torch.OutOfMemoryError(
+                f"{self._network.device} has no memory to sample {len(batch)} turns side by side; use a smaller "
+                "batch_size"
+            ) from error
+
+    def _ends_in_stop_string(self, ids: Sequence[int]) -> bool:
+        # The stop string need not be the end of the text: some tokenizers join ">" with what follows.
+        tail = self.tokenizer.decode(ids[-_NUM_TAIL_TOKENS:])
+        return any(text in tail for text in STOP_STRINGS)
 
 
-class _Stops(StoppingCriteria):
-    """A turn is over where one of STOPS stands at its end."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, width: int) -> None:
-        self.tokenizer, self.width = tokenizer, width
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_) -> torch.Tensor:
-        tails = self.tokenizer.batch_decode(input_ids[:, self.width :][:, -_TAIL:])
-        return torch.tensor(
-            [tail.rstrip().endswith(STOPS) for tail in tails], device=input_ids.device
-        )
+@contextmanager
+def _evaluating(network: torch.nn.Module) -> Iterator[None]:
+    """Switch dropout off, and the cache of keys and values on, which gradient checkpointing forgoes in training."""
+    training_modules = [module for module in network.modules() if module.training]
+    network.eval()
+    try:
+        yield
+    finally:
+        # One by one: parts that are frozen in evaluation mode stay so.
+        for module in training_modules:
+            module.training = True

@@ -1,11 +1,11 @@
-"""Episodes between a controller and whoever replies to its calls (CoRL, algorithm 1), many at once.
+"""Episodes of a controller and an environment that answers its calls (CoRL, algorithm 1), many side by side.
 
-All controllers write a turn, all calls are answered, and again, for at most `rounds` turns. Every token knows who
-wrote it: the mask is 1 for the controller's, 0 for the prompt's and for replies. In the last turn a call is not
-made, for nobody would read the reply (the algorithm would pay for it).
+All controllers write a turn, all calls are answered, and again, for at most `max_turns` turns. The mask says who wrote
+a token: it is 1 for the controller's, 0 for the prompt's and for responses. In the last turn a call is not made, since
+the controller could not read the reply (the algorithm would pay for it).
 
-What a turn means and who replies is the business of `Others`: the experts of CoRL, or ToolOrchestra's tools. A reply
-that the infrastructure lost ends its episode, which then stands in no score: `Episode.failed`.
+What a turn means and who replies is the business of an `Environment`: the experts of CoRL, or ToolOrchestra's tools. A
+reply that the infrastructure lost ends its episode, which then stands in no score: `Episode.failed`.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,16 @@ from typing import Any, Protocol
 from lib import tasks
 from lib.experiment import seeds
 from lib.rl import call_protocol
+from lib.rl.call_protocol import Answer, Call, Malformed, ParsedTurn
 from lib.rl.expert_pool import ExpertReply
-from lib.rl.generators import Voice
+from lib.rl.generators import Generator
 
 VERSION = 1  # of the course of an episode
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """One turn.
+class Turn:
+    """One turn of the controller, and what came back.
 
     Attributes:
         text: What the controller wrote.
@@ -34,7 +35,7 @@ class Exchange:
     """
 
     text: str
-    call: call_protocol.Call | None = None
+    call: Call | None = None
     reply: ExpertReply | None = None
     malformed: str = ""
     shortened: bool = False
@@ -42,30 +43,33 @@ class Exchange:
 
 @dataclass
 class Episode:
-    """What became of a task.
+    """A task, and what the controller made of it.
 
     Attributes:
-        task: What was to be done.
+        task: What is to be done.
         ids: All tokens.
         mask: Of each token, whether the controller wrote it.
-        prompt: How many tokens of the prompt lead them.
-        exchanges: Its turns.
+        prompt_length: Tokens of the prompt, which come first.
+        turns: What the controller wrote, turn by turn, and what came back.
         correct: The outcome in [0, 1]; nan where nothing may be scored.
-        done: Whether no turn follows.
+        is_done: Whether no turn follows.
+        too_long: Whether the window had no room for another turn before the episode was done. Without any turns, the
+            prompt alone was too long.
     """
 
     task: Any
     ids: list[int]
     mask: list[bool]
-    prompt: int
-    exchanges: list[Exchange] = field(default_factory=list)
+    prompt_length: int
+    turns: list[Turn] = field(default_factory=list)
     correct: float = 0.0
-    done: bool = False
+    is_done: bool = False
+    too_long: bool = False
 
     @property
     def replies(self) -> list[ExpertReply]:
         """What came back to the calls, in order."""
-        return [exchange.reply for exchange in self.exchanges if exchange.reply]
+        return [turn.reply for turn in self.turns if turn.reply]
 
     @property
     def failed(self) -> bool:
@@ -78,154 +82,213 @@ class Episode:
         return sum((reply.cost_usd for reply in self.replies), 0.0)
 
     @property
-    def calls(self) -> list[str]:
+    def called_experts(self) -> list[str]:
         """Experts that were called, in order."""
-        return [exchange.call.expert for exchange in self.exchanges if exchange.reply]
+        return [turn.call.expert for turn in self.turns if turn.reply]
 
     @property
-    def malformed(self) -> int:
+    def num_malformed(self) -> int:
         """Turns that were neither a call nor an answer."""
-        return sum(bool(exchange.malformed) for exchange in self.exchanges)
+        return sum(bool(turn.malformed) for turn in self.turns)
 
     @property
-    def truncated(self) -> int:
+    def num_truncated(self) -> int:
         """Replies that reached the expert's own limit of tokens."""
         return sum(reply.truncated for reply in self.replies)
 
     @property
-    def shortened(self) -> int:
+    def num_shortened(self) -> int:
         """Replies of which the controller read a part only."""
-        return sum(exchange.shortened for exchange in self.exchanges)
+        return sum(turn.shortened for turn in self.turns)
 
     @property
-    def written(self) -> int:
+    def num_written_tokens(self) -> int:
         """Tokens that the controller wrote."""
         return sum(self.mask)
 
     @property
     def written_answer(self) -> str | None:
-        """What stands in the answer tags of the last turn, if it got there."""
-        return tasks.extract_answer(self.exchanges[-1].text) if self.exchanges else None
+        """What stands in the answer tags of the last turn; None without them."""
+        return tasks.extract_answer(self.turns[-1].text) if self.turns else None
 
     @property
-    def hands_on_reply(self) -> bool:
-        """Whether the answer is AS_HEARD, and there is a reply that it can mean."""
-        return self.written_answer == call_protocol.AS_HEARD and bool(self.replies)
+    def answers_with_reply(self) -> bool:
+        """Whether the answer is LAST_REPLY, and there is a reply that it can mean."""
+        return self.written_answer == call_protocol.LAST_REPLY and bool(self.replies)
 
     @property
     def answer(self) -> str | None:
-        """The answer, if it got there; for AS_HEARD what the last reply says."""
-        if self.hands_on_reply:
+        """The answer, where there is one; LAST_REPLY stands for the text of the last reply."""
+        if self.answers_with_reply:
             return call_protocol.clean_reply(self.replies[-1].text)
         return self.written_answer
 
-    def add(self, ids: Sequence[int], own: bool) -> None:
-        """Append tokens."""
+    def append_tokens(self, ids: Sequence[int], by_controller: bool) -> None:
+        """Append tokens to the context.
+
+        Args:
+            ids: Tokens.
+            by_controller: Whether the controller wrote them, so that they are learned from.
+        """
         self.ids += ids
-        self.mask += [own] * len(ids)
+        self.mask += [by_controller] * len(ids)
 
 
-class Others(Protocol):
-    """Who sits across the controller."""
+class Environment(Protocol):
+    """What reads a controller's turns and answers its calls."""
 
-    def read(self, episode: Episode, text: str) -> call_protocol.Turn:
-        """What a turn asks for."""
+    def parse_turn(self, episode: Episode, text: str) -> ParsedTurn:
+        """Read what a turn asks for."""
 
-    def reply(self, calls: Sequence[tuple[Episode, call_protocol.Call, int]]) -> list[ExpertReply]:
-        """Replies to calls, in order; each with its episode and its seed."""
+    def answer_calls(self, calls: Sequence[tuple[Episode, Call, int]]) -> list[ExpertReply]:
+        """Answer calls, each with its episode and its seed; replies are in the order of the calls."""
 
 
-def play(
-    voice: Voice,
-    others: Others,
+def roll_out(
+    generator: Generator,
+    environment: Environment,
     episodes: Sequence[Episode],
-    rounds: int,
-    key: int,
+    max_turns: int,
+    seed: int,
     temperature: float = 1.0,
 ) -> None:
-    """Carry episodes on to their ends. key: seed of this batch.
+    """Carry episodes on, side by side, until each is done or leaves no room for another turn (`Episode.too_long`).
 
-    With a lab voice an episode's draws depend on key and on its place, not on who else is in the batch.
-    """
-    for turn in range(rounds):
-        alive = [(i, e) for i, e in enumerate(episodes) if not e.done and voice.fits(e.ids)]
-        if not alive:
-            break
-        keys = [draws(key, i, turn) for i, _ in alive]
-        turns = voice.write([e.ids for _, e in alive], keys, temperature)
-        _exchange(voice, others, [e for _, e in alive], turns, keys, turn == rounds - 1)
-
-
-def draws(key: int, place: int, turn: int) -> int:
-    """The seed of one turn of one episode of a batch."""
-    return int(
-        seeds.key("routing", "turn", place, turn, seed=key) >> 1
-    )  # seeds of OpenAI's API are signed
-
-
-def _exchange(
-    voice: Voice,
-    others: Others,
-    alive: Sequence[Episode],
-    turns: Sequence[Sequence[int]],
-    keys: Sequence[int],
-    last: bool,
-) -> None:
-    """Read what the controllers wrote, make their calls, and hand them the responses."""
-    # Turns without a call that is made.
-    pending: list[tuple[Episode, str, call_protocol.Call, int]] = []
-    for episode, ids, key in zip(alive, turns, keys, strict=True):
-        episode.add(ids, True)
-        text = voice.decode(ids)
-        turn = others.read(episode, text)
-        episode.done = last or isinstance(turn, call_protocol.Answer)
-        if isinstance(turn, call_protocol.Call) and not last:
-            pending.append((episode, text, turn, key))
-            continue
-        call = turn if isinstance(turn, call_protocol.Call) else None
-        why = turn.why if isinstance(turn, call_protocol.Malformed) else ""
-        episode.exchanges.append(Exchange(text, call, malformed=why))
-        if not episode.done:  # malformed, which the controller reads as an error
-            tokens, _ = encode_response(voice, call_protocol.ERROR)
-            episode.add(tokens, False)
-
-    # Calls, all at once.
-    replies = others.reply([(episode, call, key) for episode, _, call, key in pending])
-    for (episode, text, call, _), reply in zip(pending, replies, strict=True):
-        if reply.lost:
-            episode.exchanges.append(Exchange(text, call, reply))
-            episode.done = True
-            continue
-        reply_text = call_protocol.clean_reply(reply.text)
-        tokens, shortened = encode_response(voice, reply_text, reply.truncated)
-        episode.exchanges.append(Exchange(text, call, reply, shortened=shortened))
-        episode.add(tokens, False)
-
-
-def encode_response(voice: Voice, text: str, truncated: bool = False) -> tuple[list[int], bool]:
-    """Tokens of a response, at most `voice.response` of its text (the paper's limit is 500).
-
-    A controller that reads any word gets beginning and end of a longer one, since answers stand at the end, and a mark
-    where something is missing. The lab's controllers get the beginning alone.
+    The random numbers of an episode depend on the seed and on its index, not on the other episodes of the batch.
 
     Args:
-        voice: The controller's.
+        generator: The controller's.
+        environment: Reads turns and answers calls.
+        episodes: They hold their prompts, and are filled in place.
+        max_turns: M, turns of the controller at the most.
+        seed: Of this batch.
+        temperature: Of the controller.
+    """
+    for turn in range(max_turns):
+        active = []
+        turn_seeds = []
+        for index, episode in enumerate(episodes):
+            if episode.is_done:
+                continue
+            episode.too_long = not generator.has_room(episode.ids)
+            if not episode.too_long:
+                active.append(episode)
+                turn_seeds.append(derive_turn_seed(seed, index, turn))
+        if not active:
+            break
+
+        # All controllers write.
+        contexts = [episode.ids for episode in active]
+        turn_ids = generator.write_turns(contexts, turn_seeds, temperature)
+
+        # All calls are answered.
+        is_last = turn == max_turns - 1
+        calls = _read_turns(generator, environment, active, turn_ids, turn_seeds, is_last)
+        _answer_calls(generator, environment, calls)
+
+
+def derive_turn_seed(seed: int, index: int, turn: int) -> int:
+    """Derive the seed of one turn.
+
+    Args:
+        seed: Of the batch.
+        index: Of the episode in the batch.
+        turn: Number of the turn, from 0.
+
+    Returns:
+        A seed below 2**63, since seeds of OpenAI's API are signed.
+    """
+    return int(seeds.key("routing", "turn", index, turn, seed=seed) >> 1)
+
+
+@dataclass(frozen=True)
+class _PendingCall:
+    """A call that is to be answered, with the whole text of its turn."""
+
+    episode: Episode
+    text: str
+    call: Call
+    seed: int
+
+
+def _read_turns(
+    generator: Generator,
+    environment: Environment,
+    episodes: Sequence[Episode],
+    turn_ids: Sequence[Sequence[int]],
+    turn_seeds: Sequence[int],
+    is_last: bool,
+) -> list[_PendingCall]:
+    """Append what the controllers wrote to their episodes.
+
+    Returns:
+        The calls that are to be answered. All other turns are complete.
+    """
+    pending_calls = []
+    for episode, ids, seed in zip(episodes, turn_ids, turn_seeds, strict=True):
+        episode.append_tokens(ids, by_controller=True)
+        text = call_protocol.cut_after_stop_string(generator.decode(ids))
+        parsed = environment.parse_turn(episode, text)
+        episode.is_done = is_last or isinstance(parsed, Answer)
+        if isinstance(parsed, Call) and not is_last:
+            pending_calls.append(_PendingCall(episode, text, parsed, seed))
+            continue
+
+        call = parsed if isinstance(parsed, Call) else None
+        reason = parsed.reason if isinstance(parsed, Malformed) else ""
+        episode.turns.append(Turn(text, call, malformed=reason))
+        # A malformed turn costs the controller a turn, and it reads an error.
+        if not episode.is_done:
+            response_ids, _ = encode_response(generator, call_protocol.ERROR_REPLY)
+            episode.append_tokens(response_ids, by_controller=False)
+    return pending_calls
+
+
+def _answer_calls(
+    generator: Generator, environment: Environment, pending_calls: Sequence[_PendingCall]
+) -> None:
+    """Get the replies to all calls at once, and append the responses to their episodes."""
+    calls = [(pending.episode, pending.call, pending.seed) for pending in pending_calls]
+    replies = environment.answer_calls(calls)
+    for pending, reply in zip(pending_calls, replies, strict=True):
+        episode = pending.episode
+        if reply.lost:
+            episode.turns.append(Turn(pending.text, pending.call, reply))
+            episode.is_done = True
+            continue
+        reply_text = call_protocol.clean_reply(reply.text)
+        response_ids, shortened = encode_response(generator, reply_text, reply.truncated)
+        episode.turns.append(Turn(pending.text, pending.call, reply, shortened=shortened))
+        episode.append_tokens(response_ids, by_controller=False)
+
+
+def encode_response(
+    generator: Generator, text: str, truncated: bool = False
+) -> tuple[list[int], bool]:
+    """Encode a response, with at most `max_response_tokens` tokens of its text (the paper's limit is 500).
+
+    A controller that can read a mark gets beginning and end of a longer text, since answers stand at the end, and a
+    mark where something is missing. The lab's controllers get the beginning alone.
+
+    Args:
+        generator: The controller's.
         text: What it is to read of a reply.
         truncated: Whether the expert's own limit cut the reply off.
 
     Returns:
         The tokens, with the tags around them; and whether a part of the text was left out.
     """
-    opening, closing = (voice.encode(tag) for tag in call_protocol.RESPONSE)
-    tokens = voice.encode(text)
-    shortened = len(tokens) > voice.response
-    if shortened and voice.marks_cuts:
-        tail = voice.response // 2
-        head = voice.response - tail
-        gap = voice.encode(call_protocol.GAP_MARK)
-        tokens = [*tokens[:head], *gap, *tokens[len(tokens) - tail :]]
+    opening, closing = (generator.encode(tag) for tag in call_protocol.RESPONSE_TAGS)
+    limit = generator.max_response_tokens
+    tokens = generator.encode(text)
+    shortened = len(tokens) > limit
+    if shortened and generator.marks_cuts:
+        num_last = limit // 2
+        num_first = limit - num_last
+        mark = generator.encode(call_protocol.GAP_MARK)
+        tokens = [*tokens[:num_first], *mark, *tokens[len(tokens) - num_last :]]
     elif shortened:
-        tokens = tokens[: voice.response]
-    if truncated and voice.marks_cuts:
-        tokens = [*tokens, *voice.encode(call_protocol.END_MARK)]
+        tokens = tokens[:limit]
+    if truncated and generator.marks_cuts:
+        tokens = [*tokens, *generator.encode(call_protocol.END_MARK)]
     return [*opening, *tokens, *closing], shortened

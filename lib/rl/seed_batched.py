@@ -1,7 +1,7 @@
-"""Networks of several trainings as one: one architecture, weights for each seed, one call for all.
+"""Networks of several seeds batched into one module: one architecture, weights for each seed, one call for all.
 
 Small networks spend their time in calls to the library, not in arithmetic. A benchmark that trains thirty seeds
-therefore runs them side by side. Left out: how the seeds' inputs come about, and how their losses are summed.
+therefore runs them side by side. Left out: where each seed's inputs come from, and how the losses are summed.
 """
 
 import copy
@@ -28,22 +28,29 @@ class SeedBatched(nn.Module):
         """Copies the weights of `networks`.
 
         Args:
-            networks: The network of each seed, all of one class and shape. The same one may stand there several times;
-                each seed then gets a copy of its own.
+            networks: The network of each seed, all of one class and shape. The list may repeat a network; every seed
+                has a copy of its own.
 
         Raises:
-            RuntimeError: There are none, or they are not of one class or shape.
+            RuntimeError: The list is empty, or the networks differ in class or shape.
         """
         super().__init__()
         parameters, buffers = stack_module_state(list(networks))  # name -> (S, *shape)
         self.network = copy.deepcopy(networks[0])
         for name, values in parameters.items():
-            _replace(self.network, name, nn.Parameter(values.detach()))
+            _replace_tensor(self.network, name, nn.Parameter(values.detach()))
         for name, values in buffers.items():
-            _replace(self.network, name, values)
+            _replace_tensor(self.network, name, values)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Outputs (S, B, ...) of inputs (S, B, ...), each seed's by its own weights."""
+        """Run every seed's network on its own inputs.
+
+        Args:
+            inputs: (S, B, ...) each, as the single network takes them, with the seeds in front.
+
+        Returns:
+            (S, B, ...) outputs, those of seed s by the weights of seed s.
+        """
         weights = dict(self.network.named_parameters()) | dict(self.network.named_buffers())
 
         def run_one_seed(weights_of_seed: dict[str, Tensor], *inputs_of_seed: Tensor) -> Tensor:
@@ -52,7 +59,7 @@ class SeedBatched(nn.Module):
         return vmap(run_one_seed)(weights, *inputs)
 
 
-def _replace(network: nn.Module, name: str, values: Tensor) -> None:
-    """Put another tensor in the place of a parameter or buffer. name: as in `named_parameters`, with dots."""
-    owner, _, attribute = name.rpartition(".")
-    setattr(network.get_submodule(owner), attribute, values)
+def _replace_tensor(network: nn.Module, name: str, values: Tensor) -> None:
+    """Replace one parameter or buffer of a network; `name` is as in `named_parameters`, such as "layers.0.weight"."""
+    submodule_name, _, attribute = name.rpartition(".")
+    setattr(network.get_submodule(submodule_name), attribute, values)

@@ -1,13 +1,13 @@
-"""The controller before it learns what anything costs: supervised on traces of the protocol, of its form alone.
+"""Supervised training in the protocol before reinforcement learning: a controller learns the form of its turns alone.
 
-Whether a trace answers at once or calls, whom it calls and what it does after a reply are drawn by lot, the same lot
-under every budget and every prompt: what a trained controller does about budgets it has learned from rewards. Nothing
-here knows a price or which expert is able to do what. Some responses in the traces are wrong or missing: the
-controller learns to read what is there. Where it answers by itself it works out short chains, which its base can;
-anything else it guesses, so that no answer is learned by heart here.
+Whether a trace answers at once or calls, which expert it calls and what it does after a reply is random, and equally
+likely under every budget and every prompt: what a trained controller does about budgets it has learned from rewards.
+No price and no expert's ability enters a trace. Some responses in the traces are wrong or missing, so that the
+controller learns to read what is there. Where it answers without a call it works out short chains, which its base
+model can; anything else it guesses, so that no answer is learned by heart here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,160 +24,236 @@ from lib.rl import call_protocol
 from lib.tasks import Item
 from lib.tasks.arithmetic_chain import OPERATIONS
 
-VERSION = 1  # of the traces of the protocol and the lessons from them
-SKILL = 2  # operations of a chain that the controller works out itself
-ITSELF = 0.3  # chance that it answers without a call
-AGAIN = 0.1  # and that it asks once more after a reply
-WRONG, MISSING = 0.08, 0.03  # shares of responses in the traces
-STYLES = {"soft": 0.4, "hard": 0.25, "number": 0.35}  # shares
-NUMBERS = (5.0, 160.0)  # budgets in numbers, in units, drawn evenly on a logarithmic scale
-READ_OF_BASE = ("muon", "adamw", "warmup")  # fields of the base's settings that its lessons read
-_NO_TARGET = Target(
-    family="chain", difficulty=1, accuracy=0.0
-)  # traces are taught to the end, without looks at dev
+VERSION = 1  # of the traces of the protocol and the training on them
+MAX_SOLVED_OPERATIONS = 2  # the longest chain that a trace works out without a call
+ANSWER_AT_ONCE_PROBABILITY = (
+    0.3  # of an answer without a call, in the first turn and after an error
+)
+CALL_AGAIN_PROBABILITY = 0.1  # of another call after a reply
+WRONG_RESPONSE_SHARE = 0.08
+MISSING_RESPONSE_SHARE = 0.03
+STYLE_SHARES = {"soft": 0.4, "hard": 0.25, "number": 0.35}  # of the prompts, by style
+BUDGET_UNITS_RANGE = (5.0, 160.0)  # of budgets in numbers, uniform on a logarithmic scale
+BASE_SETTINGS = (
+    "muon",
+    "adamw",
+    "warmup",
+)  # fields of the base model's settings that are read here
+# All steps are made, without evaluations on the way: no accuracy ends the training early.
+_NO_TARGET = Target(family="chain", difficulty=1, accuracy=0.0)
+
+ReportProgress = Callable[[float], object]  # called with the fraction that is done
 
 
-def train(
+def train_protocol(
     base: Path,
-    shape: LabModelSettings,
+    base_settings: LabModelSettings,
     settings: RoutingSettings,
     experts: Sequence[str],
     folder: Path,
-    progress,
+    report_progress: ReportProgress,
     seed: int = 0,
 ) -> Path:
-    """Train a controller from a lab model.
+    """Train a controller from a lab model, on traces of the protocol.
 
     Args:
         base: Folder of the lab model.
-        shape: Its settings, for its optimisers: READ_OF_BASE.
-        settings: questions, rounds and warm.
-        experts: The controller's words for them.
+        base_settings: Its settings, for the optimisers: BASE_SETTINGS.
+        settings: questions, rounds and warm are read.
+        experts: Names as the controller writes them.
         folder: Where the controller goes.
-        progress: progress(fraction) is called after every update.
+        report_progress: Called after every update.
         seed: Of the traces and their order.
 
     Returns:
         `folder`.
     """
-    lessons = settings.warm
-    items = tasks.draw_evenly(settings.questions, "train", lessons.items, seed=lessons.seed + seed)
-    dialogues = corpus(items, tuple(experts), settings.rounds, lessons.seed + seed)
-    return taught(base, shape, lessons, dialogues, folder, progress, seed)
+    warmup = settings.warm
+    trace_seed = warmup.seed + seed
+    items = tasks.draw_evenly(settings.questions, "train", warmup.items, seed=trace_seed)
+    traces = make_traces(items, tuple(experts), settings.rounds, trace_seed)
+    return train_on_dialogues(base, base_settings, warmup, traces, folder, report_progress, seed)
 
 
-def taught(
+def train_on_dialogues(
     base: Path,
-    shape: LabModelSettings,
-    lessons: WarmSettings,
+    base_settings: LabModelSettings,
+    warmup: WarmSettings,
     dialogues: Sequence[Dialogue],
     folder: Path,
-    progress,
+    report_progress: ReportProgress,
     seed: int = 0,
 ) -> Path:
-    """Train a lab model on dialogues into `folder`; shape: its settings, for its optimisers: READ_OF_BASE."""
+    """Train a lab model on dialogues.
+
+    Args:
+        base: Folder of the lab model.
+        base_settings: Its settings, for the optimisers: BASE_SETTINGS.
+        warmup: steps and batch are read.
+        dialogues: With the targets that are learned.
+        folder: Where the trained model goes.
+        report_progress: Called after every update.
+        seed: Of the order of the dialogues.
+
+    Returns:
+        `folder`.
+    """
     changes = {
-        "steps": lessons.steps,
-        "batch": lessons.batch,
-        "warmup": min(shape.warmup, lessons.steps),
+        "steps": warmup.steps,
+        "batch": warmup.batch,
+        "warmup": min(base_settings.warmup, warmup.steps),
         "target": _NO_TARGET,
         "items": 1,
     }
-    training = Pretraining(shape.model_copy(update=changes), seed, checkpoints.load(base))
-    for step in range(lessons.steps):
+    training_settings = base_settings.model_copy(update=changes)
+    training = Pretraining(training_settings, seed, checkpoints.load(base))
+    for step in range(warmup.steps):
         training.update(dialogues)
-        progress((step + 1) / lessons.steps)
+        report_progress((step + 1) / warmup.steps)
     return checkpoints.save(training.model.eval(), folder)
 
 
-def corpus(items: Sequence[Item], experts: Sequence[str], rounds: int, seed: int) -> list[Dialogue]:
-    """A trace of every item, in a style and under a budget by lot, in random order."""
+def make_traces(
+    items: Sequence[Item], experts: Sequence[str], max_turns: int, seed: int
+) -> list[Dialogue]:
+    """Make a trace of every item, in a random style and under a random budget.
+
+    Args:
+        items: Questions.
+        experts: Names as the controller writes them.
+        max_turns: Of the controller.
+        seed: Of all that is random.
+
+    Returns:
+        Traces, in random order.
+    """
     rng = seeds.rng("routing", "traces", seed=seed)
-    names, shares = list(STYLES), np.array(list(STYLES.values()))
-    answers: dict[str, list[str]] = {}
+    styles = list(STYLE_SHARES)
+    shares = np.array(list(STYLE_SHARES.values()))
+    answers_by_group: dict[str, list[str]] = {}
     for item in items:
-        answers.setdefault(item.group, []).append(item.reference)
-    out = []
-    for item in (items[i] for i in rng.permutation(len(items))):
-        style = names[int(rng.choice(len(names), p=shares / shares.sum()))]
-        out.append(trace(item, style, drawn_budget(style, rng), experts, rounds, rng, answers))
-    return out
+        answers_by_group.setdefault(item.group, []).append(item.reference)
+
+    traces = []
+    for index in rng.permutation(len(items)):
+        style = styles[int(rng.choice(len(styles), p=shares / shares.sum()))]
+        budget = draw_budget(style, rng)
+        trace = make_trace(items[index], style, budget, experts, max_turns, rng, answers_by_group)
+        traces.append(trace)
+    return traces
 
 
-def drawn_budget(style: str, rng: np.random.Generator) -> str:
-    """A budget as the prompt names it: one of three words, or a number."""
+def draw_budget(style: str, rng: np.random.Generator) -> str:
+    """Draw a budget as the prompt names it: one of three words, or a number for the style `number`."""
     if style != "number":
-        return call_protocol.WORDS[int(rng.integers(3))]
-    return call_protocol.digits(np.exp(rng.uniform(*np.log(NUMBERS))))
+        return call_protocol.BUDGET_WORDS[int(rng.integers(3))]
+    return call_protocol.format_budget(np.exp(rng.uniform(*np.log(BUDGET_UNITS_RANGE))))
 
 
-def trace(
+def make_trace(
     item: Item,
     style: str,
     budget: str,
     experts: Sequence[str],
-    rounds: int,
+    max_turns: int,
     rng: np.random.Generator,
-    answers: Mapping[str, Sequence[str]],
+    answers_by_group: Mapping[str, Sequence[str]],
 ) -> Dialogue:
-    """One episode as a dialogue: the controller's tokens are learned, everything else is given. answers: by category,
-    what a guess is drawn from."""
-    ids = encode_conversation(call_protocol.messages(style, budget, item.prompt))
+    """Make one episode as a dialogue, of which the controller's tokens are learned.
+
+    Args:
+        item: The question.
+        style: Of the prompt.
+        budget: As the prompt names it.
+        experts: Names as the controller writes them.
+        max_turns: Of the controller.
+        rng: Decides what the trace does.
+        answers_by_group: Reference answers by the items' group, from which a guess is drawn.
+
+    Returns:
+        The dialogue.
+    """
+    messages = call_protocol.make_messages(style, budget, item.prompt)
+    ids = encode_conversation(messages)
     targets = [IGNORE_INDEX] * len(ids)
 
-    def write(text: str, learned: bool) -> None:
-        new = encode(text)
-        ids.extend(new)
-        targets.extend(new if learned else [IGNORE_INDEX] * len(new))
+    def append(text: str, is_learned: bool) -> None:
+        new_ids = encode(text)
+        ids.extend(new_ids)
+        targets.extend(new_ids if is_learned else [IGNORE_INDEX] * len(new_ids))
 
-    told = False  # by the last response
-    for turn in range(rounds):
-        if turn == rounds - 1 or rng.random() < (1 - AGAIN if told else ITSELF):
-            steps, given = ([], call_protocol.AS_HEARD) if told else _itself(item, answers, rng)
-            write(f"{call_protocol.thought(budget, steps)} {tasks.format_reply(given)}", True)
+    has_reply = False  # the last response was one, and no error
+    for turn in range(max_turns):
+        answer_probability = ANSWER_AT_ONCE_PROBABILITY
+        if has_reply:
+            answer_probability = 1 - CALL_AGAIN_PROBABILITY
+        if turn == max_turns - 1 or rng.random() < answer_probability:
+            steps: list[str] = []
+            answer = call_protocol.LAST_REPLY
+            if not has_reply:
+                steps, answer = _answer_without_experts(item, answers_by_group, rng)
+            reasoning = call_protocol.format_reasoning(budget, steps)
+            append(f"{reasoning} {tasks.format_reply(answer)}", is_learned=True)
             break
+
         expert = experts[int(rng.integers(len(experts)))]
-        write(f"{call_protocol.thought(budget)} {call_protocol.call(expert)}", True)
-        said = _said(item, answers, rng)
-        write(" ".join([call_protocol.RESPONSE[0], said, call_protocol.RESPONSE[1]]), False)
-        told = said != call_protocol.ERROR
+        reasoning = call_protocol.format_reasoning(budget)
+        append(f"{reasoning} {call_protocol.format_call(expert)}", is_learned=True)
+        response = _draw_response(item, answers_by_group, rng)
+        opening, closing = call_protocol.RESPONSE_TAGS
+        append(f"{opening} {response} {closing}", is_learned=False)
+        has_reply = response != call_protocol.ERROR_REPLY
     return Dialogue((*ids, encode_special(EOS)), (*targets, IGNORE_INDEX))
 
 
-def _itself(
-    item: Item, answers: Mapping[str, Sequence[str]], rng: np.random.Generator
-) -> tuple[list[str], str]:
-    """The steps and the answer of a controller that asks nobody."""
-    if item.group != "chain" or item.difficulty > SKILL:
-        return [], _guess(item, answers, rng)
-    return steps(item.prompt.removesuffix(" = ?").split()), item.reference
+def solve_chain(chain: Sequence[str]) -> list[str]:
+    """Work out a chain, one operation after another.
 
+    Args:
+        chain: Digits and signs in turn, such as 3 + 4 * 2.
 
-def _guess(item: Item, answers: Mapping[str, Sequence[str]], rng: np.random.Generator) -> str:
-    """An answer to some other question of the kind."""
-    others = answers[item.group]
-    return others[int(rng.integers(len(others)))]
-
-
-def steps(chain: Sequence[str]) -> list[str]:
-    """A chain worked out, one operation after another."""
-    total, out = chain[0], []
+    Returns:
+        Steps, such as "3 + 4 = 7"; none for a single digit.
+    """
+    total = chain[0]
+    steps = []
     for sign, digit in zip(chain[1::2], chain[2::2], strict=True):
         value = str(OPERATIONS[sign](int(total), int(digit)))
-        out.append(f"{total} {sign} {digit} = {value}")
+        steps.append(f"{total} {sign} {digit} = {value}")
         total = value
-    return out
+    return steps
 
 
-def result(chain: Sequence[str]) -> str:
-    """The value of a chain of digits and signs."""
-    worked = steps(chain)
-    return worked[-1].split()[-1] if worked else chain[0]
+def evaluate_chain(chain: Sequence[str]) -> str:
+    """Compute the value of a chain of digits and signs."""
+    steps = solve_chain(chain)
+    return steps[-1].split()[-1] if steps else chain[0]
 
 
-def _said(item: Item, answers: Mapping[str, Sequence[str]], rng: np.random.Generator) -> str:
-    """A response: mostly right, sometimes another answer, sometimes none."""
-    lot = rng.random()
-    if lot < MISSING:
-        return call_protocol.ERROR
-    return _guess(item, answers, rng) if lot < MISSING + WRONG else item.reference
+def _answer_without_experts(
+    item: Item, answers_by_group: Mapping[str, Sequence[str]], rng: np.random.Generator
+) -> tuple[list[str], str]:
+    """The steps and the answer of a trace that works a short chain out, or guesses."""
+    if item.group != "chain" or item.difficulty > MAX_SOLVED_OPERATIONS:
+        return [], _draw_guess(item, answers_by_group, rng)
+    return solve_chain(item.prompt.removesuffix(" = ?").split()), item.reference
+
+
+def _draw_guess(
+    item: Item, answers_by_group: Mapping[str, Sequence[str]], rng: np.random.Generator
+) -> str:
+    """The answer to some question of the same group."""
+    answers = answers_by_group[item.group]
+    return answers[int(rng.integers(len(answers)))]
+
+
+def _draw_response(
+    item: Item, answers_by_group: Mapping[str, Sequence[str]], rng: np.random.Generator
+) -> str:
+    """An expert's response: mostly correct, sometimes another answer, sometimes an error."""
+    uniform = rng.random()
+    if uniform < MISSING_RESPONSE_SHARE:
+        return call_protocol.ERROR_REPLY
+    if uniform < MISSING_RESPONSE_SHARE + WRONG_RESPONSE_SHARE:
+        return _draw_guess(item, answers_by_group, rng)
+    return item.reference

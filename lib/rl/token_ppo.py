@@ -1,369 +1,401 @@
-"""One trainer for controllers whose turns are interleaved with other people's tokens.
+"""PPO and GRPO on episodes in which the policy's turns alternate with tokens of experts and tools.
 
-PPO with a value head and GAE (CoRL, eq. 4), or GRPO's group advantages (ToolOrchestra); both average a
-clipped objective over the controller's own tokens and hold it near the start model. Tokens of prompts and
-experts are read and never learned: they have no term in any loss, hence exactly zero gradient, and GAE runs
-over the controller's tokens as if the others were not there.
+PPO with a critic and GAE (CoRL, eq. 4), or GRPO's group advantages (ToolOrchestra); both average a clipped objective
+over the policy's tokens and hold it near the policy's start. Other tokens are read and never learned: they have no
+term in any loss, so exactly zero gradient, and GAE runs over the policy's tokens as if the others were not there.
 
-Advantages and the clipped objective are `lib.rl.losses`; here follow what is averaged and added, then the learner.
+`TokenPPO.update` is one update from episodes to weights, top to bottom. Formulas are in `losses`, the model and its
+precision in `policy_model`. Sampling the episodes is left to the caller.
 """
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from torch import nn
 from transformers import PreTrainedModel
 
 from lib.config import LearnSettings
-from lib.experiment import artifacts, seeds
+from lib.experiment import seeds
 from lib.rl import losses
+from lib.rl.critic import Critic
+from lib.rl.policy_model import PolicyModel
+from lib.rl.sharding import discard_gathered_weights
+from lib.rl.token_batch import Sample, TokenBatch, collate_samples
+from lib.rl.training_checkpoint import (
+    CheckpointHeader,
+    check_number_of_ranks,
+    collect_optimiser_state,
+    list_rank_paths,
+    load_tensors,
+    make_rank_path,
+    read_checkpoint,
+    write_checkpoint,
+)
 
-VERSION = 1  # of the updates of a controller
+VERSION = 1  # of the updates of a policy
 
-# Losses --------------------------------------------------------------------------------------------
-
-
-def averaged(values: torch.Tensor, mask: torch.Tensor, by: str) -> torch.Tensor:
-    """Mean over own tokens: of each sequence first (`sequence`, eq. 4), or over all of the batch (`token`)."""
-    if by == "sequence":
-        return ((values * mask).sum(1) / mask.sum(1).clamp(min=1)).mean()
-    return (values * mask).sum() / mask.sum().clamp(min=1)
-
-
-def policy_loss(
-    new: torch.Tensor,
-    old: torch.Tensor,
-    advantages: torch.Tensor,
-    mask: torch.Tensor,
-    clip: float,
-    by: str,
-) -> torch.Tensor:
-    """The negative of eq. 4, J = mean over own tokens of min(r A, clip(r, 1 - eps, 1 + eps) A), r = exp(new - old)."""
-    return -averaged(losses.clipped(new, old, advantages, clip), mask, by)
-
-
-def divergence(new: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Per-token estimate of KL(new || reference), exp(d) - d - 1 with d = reference - new: never negative.
-
-    As in Shao et al. 2024, eq. 4. TRL by default also multiplies it by the ratio of new to old, and this does not.
-    """
-    d = reference - new
-    return torch.exp(d) - d - 1
-
-
-def value_loss(
-    values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor, by: str
-) -> torch.Tensor:
-    """Half the mean squared error of V."""
-    return 0.5 * averaged((values - returns) ** 2, mask, by)
-
-
-# The learner ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One finished episode. ids: all tokens; mask: which the controller wrote; group: whose rewards it is
-    compared with (GRPO); stratum: whose advantages it is whitened with."""
-
-    ids: Sequence[int]
-    mask: Sequence[bool]
-    reward: float
-    group: int = 0
-    stratum: int = 0
-
-
-@dataclass
-class TokenBatch:
-    """Samples as tensors, padded on the right: ids, mask (B, T); rewards (B,); the rest is filled in."""
-
-    ids: torch.Tensor
-    seen: torch.Tensor  # 1 where there is a token at all
-    mask: torch.Tensor  # 1 where the controller wrote the *next* token: (B, T - 1)
-    rewards: torch.Tensor
-    groups: list[int]
-    strata: torch.Tensor  # (B,)
-    old: torch.Tensor | None = None  # log-probabilities that sampled the tokens, (B, T - 1)
-    reference: torch.Tensor | None = None
-    advantages: torch.Tensor | None = None
-    returns: torch.Tensor | None = None
-
-
-def batch(samples: Sequence[Sample], pad: int, device: torch.device | str = "cpu") -> TokenBatch:
-    """Samples as tensors. Raises ValueError for one in which the controller wrote nothing."""
-    for sample in samples:
-        if not any(sample.mask) or sample.mask[0] or len(sample.mask) != len(sample.ids):
-            raise ValueError(
-                "a sample needs a prompt, tokens of the controller, and a mask for every token"
-            )
-    width = max(len(s.ids) for s in samples)
-    ids = torch.tensor([[*s.ids, *[pad] * (width - len(s.ids))] for s in samples], device=device)
-    own = torch.tensor([[*s.mask, *[False] * (width - len(s.ids))] for s in samples], device=device)
-    seen = torch.tensor(
-        [[1] * len(s.ids) + [0] * (width - len(s.ids)) for s in samples], device=device
-    )
-    rewards = torch.tensor([s.reward for s in samples], dtype=torch.float32, device=device)
-    strata = torch.tensor([s.stratum for s in samples], device=device)
-    return TokenBatch(ids, seen, own[:, 1:], rewards, [s.group for s in samples], strata)
-
-
-class Critic(nn.Module):
-    """V: one number per token. On the policy's own trunk (`shared`), or with a trunk of its own (`apart`)."""
-
-    def __init__(self, policy: PreTrainedModel, apart: bool) -> None:
-        super().__init__()
-        self.trunk = copy.deepcopy(policy.base_model) if apart else None
-        self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1)
-        nn.init.zeros_(self.head.weight)  # V starts at 0 everywhere, whatever the generator
-        nn.init.zeros_(self.head.bias)
-
-    def forward(self, batch: TokenBatch, hidden: torch.Tensor) -> torch.Tensor:
-        """V before every next token, (B, T - 1); hidden: the policy's states."""
-        if self.trunk is not None:
-            hidden = self.trunk(input_ids=batch.ids, attention_mask=batch.seen).last_hidden_state[
-                :, :-1
-            ]
-        return self.head(hidden)[..., 0]
+_METRICS = ("loss", "kl", "clipped", "ratio", "value_error")
 
 
 class TokenPPO:
-    """A policy under training. `update` takes finished episodes; nothing in it knows who the experts are.
+    """A policy under training.
 
-    accelerator: of the accelerate library, for a GPU and several processes, each of which brings equally many
-    episodes: gradients are averaged, whitening and groups stay within a process. None computes here and alone.
+    Example:
+        trainer = TokenPPO(policy, settings, pad_id=tokenizer.pad_token_id, num_updates=100)
+        while trainer.step < 100:
+            episodes = ...  # sampled from policy.network
+            trainer.update([Sample(episode.ids, episode.mask, episode.reward) for episode in episodes])
+
+    Attributes:
+        policy: The model that is trained, and its reference.
+        critic: V of every token, or None for group advantages.
+        step: Updates that were done.
     """
 
     def __init__(
         self,
-        policy: PreTrainedModel,
+        policy: PolicyModel | PreTrainedModel,
         settings: LearnSettings,
-        pad: int,
-        total: int,
+        pad_id: int,
+        num_updates: int,
         seed: int = 0,
-        accelerator=None,
+        accelerator: Accelerator | None = None,
     ) -> None:
-        """pad: a token that fills rows; total: updates to come, over which the learning rate may fall."""
-        self.policy, self.settings, self.pad, self.seed, self.accelerator = (
-            policy,
-            settings,
-            pad,
-            seed,
-            accelerator,
-        )
-        self.total = total
-        self.reference = copy.deepcopy(policy).eval().requires_grad_(False)
-        self.critic = (
-            Critic(policy, settings.value == "apart") if settings.advantages == "gae" else None
-        )
-        groups = [{"params": list(policy.parameters()), "lr": settings.learning_rate}]
-        if self.critic is not None:
-            groups.append(
-                {"params": list(self.critic.parameters()), "lr": settings.value_learning_rate}
-            )
-        self.optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
-        for group in self.optimiser.param_groups:
-            group["full"] = group["lr"]
-        self.device: torch.device | str = "cpu"
-        if accelerator is not None:  # every process holds the whole model and its own episodes
-            self.device = accelerator.device
-            for model in filter(None, (self.policy, self.reference, self.critic)):
-                model.to(self.device)
+        """Start a training.
+
+        Args:
+            policy: A bare transformers model is trained as it is, in float32.
+            settings: Of the updates.
+            pad_id: Token that fills rows.
+            num_updates: Updates to come, over which the learning rate may fall.
+            seed: Of the order of minibatches.
+            accelerator: For several processes, each of which brings equally many episodes: gradients are averaged,
+                whitening and groups stay within a process. None trains in this process alone.
+        """
+        self.policy = policy if isinstance(policy, PolicyModel) else PolicyModel(policy)
+        self.settings = settings
+        self.pad_id = pad_id
+        self.num_updates = num_updates
+        self.seed = seed
+        self.accelerator = accelerator
         self.step = 0
 
+        # The reference and the critic's trunk are copies of the policy as it starts.
+        if accelerator is not None:
+            self.policy.to(accelerator.device)
+        if settings.kl > 0:
+            self.policy.freeze_reference()
+        self.critic: Critic | None = None
+        if settings.advantages == "gae":
+            self.critic = Critic(self.policy, is_separate=settings.value == "apart")
+
+        # Weights are divided before the optimiser is made, whose state then is divided too.
+        if self.policy.settings.sharded:
+            self._shard()
+
+        groups = [{"params": self.policy.list_trained_parameters(), "lr": settings.learning_rate}]
+        if self.critic is not None:
+            critic_parameters = list(self.critic.list_named_parameters().values())
+            groups.append({"params": critic_parameters, "lr": settings.value_learning_rate})
+        self.optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
+        for group in self.optimiser.param_groups:
+            group["full_lr"] = group["lr"]
+
+    def _shard(self) -> None:
+        if self.accelerator is None or not torch.distributed.is_initialized():
+            raise ValueError(
+                "sharded training needs several processes; start them with `accelerate launch` "
+                "and pass the accelerator, or set sharded to false"
+            )
+        self.policy.shard()
+        if self.critic is not None:
+            self.critic.shard()
+
+    # One update ------------------------------------------------------------------------------------
+
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
-        """Learn from episodes that the present policy wrote; returns means: loss, kl, clipped (share of own
-        tokens whose ratio left the trust region), ratio (how far the first pass is from 1), value_error."""
-        minibatches = self._minibatches(samples)
-        parts = [part for minibatch in minibatches for part in minibatch]
-        for part in parts:
-            self._fill(part)
-        self._advantages(parts)
+        """Learn from episodes that the present policy wrote.
+
+        Args:
+            samples: At least one episode; in several processes, equally many in each.
+
+        Returns:
+            Means over all steps of the update: `loss`; `kl`, to the reference (NaN where the settings give it no
+            weight, since there is no reference then); `clipped`, the share of policy tokens whose ratio left the
+            trust region; `value_error`; and `ratio`, how far from 1 the ratios of the first step were.
+
+        Raises:
+            ValueError: A sample that nothing can be learned from, or other numbers of samples in other processes.
+        """
+        self._check_equally_many(samples)
+
+        # Minibatches for one step each, in microbatches that fit into memory.
+        minibatches = self._split_samples(samples)
+        microbatches = [microbatch for minibatch in minibatches for microbatch in minibatch]
+
+        # What the sampling policy, its reference and the critic say, before anything is learned. Where all is
+        # learned in one step, that step's own pass says what the sampling policy says.
+        needs_old_logprobs = len(minibatches) * self.settings.epochs > 1
+        for microbatch in microbatches:
+            self._evaluate(microbatch, needs_old_logprobs)
+        self._assign_advantages(microbatches)
+
+        # Several passes over all minibatches, each time in another order.
         rows: list[dict[str, float]] = []
         for epoch in range(self.settings.epochs):
             rng = seeds.rng("routing", "minibatches", self.step, epoch, seed=self.seed)
-            rows += [self._descend(minibatches[int(i)]) for i in rng.permutation(len(minibatches))]
+            for index in rng.permutation(len(minibatches)):
+                rows.append(self._take_step(minibatches[int(index)]))
         self.step += 1
-        first = rows[0]["ratio"]
-        return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} | {
-            "ratio": first
-        }
 
-    def skip(self) -> dict[str, float]:
-        """An update that nothing was left to learn from: the schedule goes on, the weights stay."""
+        metrics = {name: float(np.mean([row[name] for row in rows])) for name in _METRICS}
+        metrics["ratio"] = rows[0]["ratio"]
+        return metrics
+
+    def skip_update(self) -> dict[str, float]:
+        """Count an update that nothing is there to learn from: the schedule goes on, the weights stay."""
         self.step += 1
         return {}
 
-    def _minibatches(self, samples: Sequence[Sample]) -> list[list[TokenBatch]]:
-        """What one step learns from, in parts that one pass reads: like lengths together, so that little is padding;
-        groups need not stay together."""
-        order = sorted(range(len(samples)), key=lambda i: len(samples[i].ids))
+    def _check_equally_many(self, samples: Sequence[Sample]) -> None:
+        """Processes with more passes than the others would wait for them for ever."""
+        if self.accelerator is None or self.accelerator.num_processes == 1:
+            return
+        count = torch.tensor([len(samples)], device=self.policy.device)
+        counts = self.accelerator.gather(count).tolist()
+        if len(set(counts)) > 1:
+            raise ValueError(
+                f"the processes bring {counts} samples; give each of them equally many"
+            )
 
-        def cut(rows: Sequence[int], size: int) -> list[Sequence[int]]:
-            return [rows[at : at + size] for at in range(0, len(rows), size)]
+    def _split_samples(self, samples: Sequence[Sample]) -> list[list[TokenBatch]]:
+        """Samples as minibatches of microbatches; similar lengths together, so that little is padding.
 
-        return [
-            [
-                batch([samples[i] for i in part], self.pad, self.device)
-                for part in cut(rows, self.settings.microbatch)
-            ]
-            for rows in cut(order, self.settings.minibatch)
-        ]
+        Groups need not stay together: advantages are computed over all of an update.
+        """
+        order = sorted(range(len(samples)), key=lambda index: len(samples[index].ids))
+        minibatches = []
+        for minibatch_indices in _split_evenly(order, self.settings.minibatch):
+            microbatches = []
+            for indices in _split_evenly(minibatch_indices, self.settings.microbatch):
+                chosen = [samples[index] for index in indices]
+                microbatches.append(collate_samples(chosen, self.pad_id, self.policy.device))
+            minibatches.append(microbatches)
+        return minibatches
 
     @torch.no_grad()
-    def _fill(self, part: TokenBatch) -> None:
-        """What the sampling policy and the start model say; in the shape that is learned from, so that the ratio of
-        the first pass is exactly 1."""
-        part.old, hidden = self._read(self.policy, part)
-        part.reference, _ = self._read(self.reference, part)
-        if self.critic is not None:
-            settings = self.settings
-            values = self.critic(part, hidden)
-            told = losses.masked_gae(part.rewards, values, part.mask, settings.gamma, settings.lam)
-            part.advantages, part.returns = told
+    def _evaluate(self, microbatch: TokenBatch, needs_old_logprobs: bool) -> None:
+        """Fill in log-probabilities, and with a critic its advantages and returns.
 
-    def _advantages(self, parts: Sequence[TokenBatch]) -> None:
-        """Over all parts of an update: whitened in each stratum (GAE), or by group (GRPO)."""
-        rewards = torch.cat([part.rewards for part in parts])
-        if self.critic is None:
-            told = losses.group_advantages(
-                rewards, [g for part in parts for g in part.groups], self.settings.divide
-            )
-            for part, some in zip(
-                parts, told.split([len(part.rewards) for part in parts]), strict=True
-            ):
-                part.advantages = some[:, None] * part.mask
-        elif self.settings.whiten:
-            own = torch.cat([part.advantages[part.mask] for part in parts])
-            strata = torch.cat(
-                [part.strata[:, None].expand_as(part.mask)[part.mask] for part in parts]
-            )
-            for stratum in strata.unique():
-                own[strata == stratum] = losses.whitened(own[strata == stratum])
-            for part, some in zip(
-                parts, own.split([int(part.mask.sum()) for part in parts]), strict=True
-            ):
-                part.advantages[part.mask] = some
-
-    def _descend(self, minibatch: Sequence[TokenBatch]) -> dict[str, float]:
-        """One step on one minibatch, its parts one after another: gradients add up to those of the whole."""
-        by_sequence = self.settings.average == "sequence"
-        counts = np.array(
-            [float(len(p.rewards) if by_sequence else p.mask.sum()) for p in minibatch]
-        )
-        shares = counts / counts.sum()
-        rows: list[dict[str, float]] = []
-        for part, share in zip(minibatch, shares.tolist(), strict=True):
-            loss, row = self._loss(part)
-            (loss * share).backward()
-            rows.append(row)
-        self._step()
-        means = {name: float(np.dot(shares, [row[name] for row in rows])) for name in rows[0]}
-        return means | {"ratio": max(row["ratio"] for row in rows)}
-
-    def _loss(self, part: TokenBatch) -> tuple[torch.Tensor, dict[str, float]]:
-        """The negative of eq. 4 with the penalty for leaving the start model, and the value head's error."""
+        In the shape of batch that is learned from, so that the ratio of the first step is exactly 1.
+        """
         settings = self.settings
-        new, hidden = self._read(self.policy, part)
-        kl = averaged(divergence(new, part.reference), part.mask, settings.average)
-        loss = policy_loss(
-            new, part.old, part.advantages, part.mask, settings.clip, settings.average
-        )
-        loss = loss + settings.kl * kl
-        error = new.new_zeros(())
+        if settings.kl > 0:
+            microbatch.reference_logprobs = self.policy.compute_reference_logprobs(microbatch)
+        if needs_old_logprobs or self.critic is not None:
+            microbatch.old_logprobs, states = self.policy.compute_logprobs_and_states(microbatch)
         if self.critic is not None:
-            error = value_loss(self.critic(part, hidden), part.returns, part.mask, settings.average)
-            loss = loss + settings.value_weight * error
-        ratio = torch.exp(new.detach() - part.old)[part.mask]
-        return loss, {
-            "loss": float(loss.detach()),
-            "kl": float(kl.detach()),
-            "clipped": float(((ratio - 1).abs() > settings.clip).float().mean()),
-            "ratio": float((ratio - 1).abs().max()),
-            "value_error": float(error.detach()),
-        }
+            values = self.critic(microbatch, states)
+            microbatch.advantages, microbatch.returns = losses.compute_masked_gae(
+                microbatch.rewards, values, microbatch.mask, settings.gamma, settings.lam
+            )
 
-    def _step(self) -> None:
+    def _assign_advantages(self, microbatches: Sequence[TokenBatch]) -> None:
+        """Over all of an update: by group (GRPO), or whitened within each stratum (PPO)."""
+        if self.critic is None:
+            self._assign_group_advantages(microbatches)
+        elif self.settings.whiten:
+            self._whiten_advantages(microbatches)
+
+    def _assign_group_advantages(self, microbatches: Sequence[TokenBatch]) -> None:
+        """One advantage an episode, the same at all of the policy's tokens."""
+        rewards = torch.cat([microbatch.rewards for microbatch in microbatches])
+        groups = [group for microbatch in microbatches for group in microbatch.groups]
+        advantages = losses.compute_group_advantages(rewards, groups, self.settings.divide)
+        sizes = [len(microbatch.rewards) for microbatch in microbatches]
+        for microbatch, episode_advantages in zip(
+            microbatches, advantages.split(sizes), strict=True
+        ):
+            microbatch.advantages = episode_advantages[:, None] * microbatch.mask
+
+    def _whiten_advantages(self, microbatches: Sequence[TokenBatch]) -> None:
+        # All of the policy's tokens in one row, with the stratum of each.
+        advantages = torch.cat(
+            [microbatch.advantages[microbatch.mask] for microbatch in microbatches]
+        )
+        strata = torch.cat(
+            [
+                microbatch.strata[:, None].expand_as(microbatch.mask)[microbatch.mask]
+                for microbatch in microbatches
+            ]
+        )
+        for stratum in strata.unique():
+            is_in_stratum = strata == stratum
+            advantages[is_in_stratum] = losses.whiten(advantages[is_in_stratum])
+
+        # Back to where they came from.
+        sizes = [int(microbatch.mask.sum()) for microbatch in microbatches]
+        for microbatch, token_advantages in zip(microbatches, advantages.split(sizes), strict=True):
+            microbatch.advantages[microbatch.mask] = token_advantages
+
+    # One step --------------------------------------------------------------------------------------
+
+    def _take_step(self, minibatch: Sequence[TokenBatch]) -> dict[str, float]:
+        """Accumulate the gradients of a minibatch over its microbatches, then change the weights."""
+        # A microbatch weighs as much as it has of what the loss is averaged over.
+        if self.settings.average == "sequence":
+            counts = np.array([float(len(microbatch.rewards)) for microbatch in minibatch])
+        else:
+            counts = np.array([float(microbatch.mask.sum()) for microbatch in minibatch])
+        weights = counts / counts.sum()
+
+        rows: list[list[float]] = []
+        for microbatch, weight in zip(minibatch, weights.tolist(), strict=True):
+            loss, metrics = self._compute_loss(microbatch)
+            (loss * weight).backward()
+            rows.append(metrics.tolist())
+        self._apply_gradients()
+
+        columns = list(zip(*rows, strict=True))
+        means = {
+            name: float(np.dot(weights, column))
+            for name, column in zip(_METRICS, columns, strict=True)
+        }
+        means["ratio"] = max(columns[_METRICS.index("ratio")])
+        return means
+
+    def _compute_loss(self, microbatch: TokenBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """The negative of eq. 4 with the penalty for leaving the reference, and the critic's error.
+
+        Returns:
+            The loss, and the values of _METRICS as one tensor.
+        """
+        settings, mask, by = self.settings, microbatch.mask, self.settings.average
+        new_logprobs, states = self.policy.compute_logprobs_and_states(microbatch)
+        old_logprobs = microbatch.old_logprobs
+        if old_logprobs is None:
+            old_logprobs = new_logprobs.detach()
+        loss = losses.compute_policy_loss(
+            new_logprobs, old_logprobs, microbatch.advantages, mask, settings.clip, by
+        )
+
+        kl = loss.new_full((), float("nan"))
+        if settings.kl > 0:
+            token_kl = losses.estimate_kl(new_logprobs, microbatch.reference_logprobs)
+            kl = losses.average_over_tokens(token_kl, mask, by)
+            loss = loss + settings.kl * kl
+
+        value_error = loss.new_zeros(())
+        if self.critic is not None:
+            values = self.critic(microbatch, states)
+            value_error = losses.compute_value_loss(values, microbatch.returns, mask, by)
+            loss = loss + settings.value_weight * value_error
+
+        with torch.no_grad():
+            distance = (torch.exp(new_logprobs - old_logprobs)[mask] - 1).abs()
+            clipped = (distance > settings.clip).float().mean()
+            metrics = torch.stack([loss, kl, clipped, distance.max(), value_error])
+        return loss, metrics
+
+    def _apply_gradients(self) -> None:
+        """One step of AdamW along gradients of limited length, at the learning rate of this update."""
         if self.accelerator is not None:
-            for parameter in self._parameters():
-                if parameter.grad is not None:
+            for parameter in self._list_parameters().values():
+                # Those of sharded weights have been averaged by the backward pass.
+                if parameter.grad is not None and not _is_sharded(parameter):
                     parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
-        nn.utils.clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm)
-        warmups = (self.settings.warmup, self.settings.value_warmup)
+        nn.utils.clip_grad_norm_(self.policy.list_trained_parameters(), self.settings.max_grad_norm)
+
+        warmups = [self.settings.warmup, self.settings.value_warmup]
         for group, warmup in zip(self.optimiser.param_groups, warmups, strict=False):
-            group["lr"] = group["full"] * self._schedule(warmup)
+            group["lr"] = group["full_lr"] * self._compute_lr_factor(warmup)
         self.optimiser.step()
         self.optimiser.zero_grad()
 
-    def _parameters(self) -> list[nn.Parameter]:
-        return [
-            *self.policy.parameters(),
-            *(self.critic.parameters() if self.critic is not None else ()),
-        ]
+    def _compute_lr_factor(self, warmup: int) -> float:
+        """Fraction of the full learning rate: a linear rise, then constant or a linear fall to 0."""
+        rise = (self.step + 1) / warmup
+        if self.settings.schedule == "constant":
+            return min(1.0, rise)
+        fall = max(0.0, 1 - self.step / self.num_updates)
+        return min(1.0, rise, fall)
 
-    def _schedule(self, warmup: int) -> float:
-        """Share of the full learning rate: a rise, then all of it, or a straight fall to 0 after the last update."""
-        fall = 1.0 if self.settings.schedule == "constant" else max(0.0, 1 - self.step / self.total)
-        return min(1.0, (self.step + 1) / warmup, fall)
-
-    def _read(self, model: PreTrainedModel, part: TokenBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probabilities of the next tokens (B, T - 1), 0 where they are not the controller's; and the states.
-
-        At temperature 1, and from the head as it is: a model that caps its logits after it (Gemma 2) is not served."""
-        hidden = model.base_model(input_ids=part.ids, attention_mask=part.seen).last_hidden_state[
-            :, :-1
-        ]
-        logits = model.get_output_embeddings()(
-            hidden[part.mask]
-        ).float()  # (own tokens, V): no others are scored
-        chosen = logits.log_softmax(-1).gather(1, part.ids[:, 1:][part.mask][:, None])[:, 0]
-        return hidden.new_zeros(part.mask.shape, dtype=chosen.dtype).masked_scatter(
-            part.mask, chosen
-        ), hidden
-
-    def save(self, path: str | Path) -> None:
-        """Everything that the next update depends on, as safetensors; for training in one process."""
-        held = {f"policy.{name}": tensor for name, tensor in self.policy.state_dict().items()}
-        held |= {
-            f"reference.{name}": tensor for name, tensor in self.reference.state_dict().items()
+    def _list_parameters(self) -> dict[str, nn.Parameter]:
+        """All that is trained, by name."""
+        parameters = {
+            f"policy.{name}": parameter
+            for name, parameter in self.policy.list_named_parameters().items()
         }
         if self.critic is not None:
-            held |= {f"critic.{name}": tensor for name, tensor in self.critic.state_dict().items()}
-        for i, state in self.optimiser.state_dict()["state"].items():
-            held |= {
-                f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in state.items()
-            }
-        arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in held.items()}
-        artifacts.write_tensors(
-            path, arrays | {"step": np.array(self.step), "tensors": np.array(len(arrays))}
-        )
+            for name, parameter in self.critic.list_named_parameters().items():
+                parameters[f"critic.{name}"] = parameter
+        return parameters
+
+    # Checkpoints -----------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write everything that the next update depends on and that cannot be read again from the start folder.
+
+        Args:
+            path: A safetensors file. With sharded weights every process calls this, and writes a file of its own
+                beside it (`checkpoint-rank-0-of-2.safetensors`); otherwise one process is enough.
+        """
+        tensors = self._collect_weights()
+        tensors |= collect_optimiser_state(self.optimiser, self._list_parameters())
+        write_checkpoint(self._make_own_path(path), tensors, self._make_header())
 
     def restore(self, path: str | Path) -> None:
-        """Go on from `save`, with the same result as without a break. Raises ValueError for a broken file."""
-        arrays = artifacts.read_tensors(path)
-        try:
-            if len(arrays) != int(arrays["tensors"]) + 2:  # an optimiser takes what there is
-                raise ValueError(f"{len(arrays) - 2} tensors instead of {int(arrays['tensors'])}")
-            tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
-            for prefix in ("policy", "reference", "critic"):
-                model = getattr(self, prefix)
-                if model is not None:
-                    own = {
-                        n.removeprefix(f"{prefix}."): t
-                        for n, t in tensors.items()
-                        if n.startswith(f"{prefix}.")
-                    }
-                    model.load_state_dict(own)
-            whole = self.optimiser.state_dict()
-            for name in (name for name in tensors if name.startswith("optimiser.")):
-                _, i, key = name.split(".")
-                whole["state"].setdefault(int(i), {})[key] = tensors[name]
-            self.optimiser.load_state_dict(whole)
-            self.step = int(arrays["step"])
-        except (KeyError, ValueError, RuntimeError) as error:
-            raise ValueError(
-                f"{path} is no checkpoint of this training ({error}); delete it and run again"
-            ) from error
+        """Go on from `save`, with the same result as without a break.
+
+        Raises:
+            ValueError: The file is broken or of another training; nothing has changed then.
+        """
+        if self.policy.is_sharded:
+            check_number_of_ranks(path, self._make_header().num_ranks)
+        weights = self._collect_weights()
+        parameters = self._list_parameters()
+        own_path = self._make_own_path(path)
+        header, tensors = read_checkpoint(own_path, weights, parameters, self._make_header())
+        load_tensors(tensors, weights, self.optimiser, parameters)
+        self.step = header.step
+        discard_gathered_weights(self.policy.network)
+        if self.critic is not None:
+            discard_gathered_weights(self.critic)
+
+    def has_checkpoint(self, path: str | Path) -> bool:
+        """Whether there is anything to restore, also of another number of processes."""
+        if self.policy.is_sharded:
+            return bool(list_rank_paths(path))
+        return Path(path).exists()
+
+    def _collect_weights(self) -> dict[str, torch.Tensor]:
+        """What is trained, and the reference where it cannot be read again."""
+        weights: dict[str, torch.Tensor] = dict(self._list_parameters())
+        reference = self.policy.reference
+        if reference is not None and self.policy.start_folder is None:
+            for name, parameter in reference.named_parameters():
+                weights[f"reference.{name}"] = parameter
+        return weights
+
+    def _make_header(self) -> CheckpointHeader:
+        rank, num_ranks = 0, 1
+        if self.policy.is_sharded:
+            rank, num_ranks = self.accelerator.process_index, self.accelerator.num_processes
+        return CheckpointHeader(self.step, 0, self.policy.fingerprint, rank, num_ranks)
+
+    def _make_own_path(self, path: str | Path) -> Path:
+        if not self.policy.is_sharded:
+            return Path(path)
+        return make_rank_path(path, self.accelerator.process_index, self.accelerator.num_processes)
+
+
+def _split_evenly(indices: Sequence[int], size: int) -> list[Sequence[int]]:
+    """Stretches of `size`, the last perhaps shorter."""
+    return [indices[first : first + size] for first in range(0, len(indices), size)]
+
+
+def _is_sharded(parameter: nn.Parameter) -> bool:
+    return hasattr(parameter, "full_tensor")

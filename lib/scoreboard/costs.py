@@ -4,6 +4,7 @@ Formulas and prices are those of `lib.llm.cost_ledger` (A.6). What the paper pri
 `data/claims`.
 """
 
+import numpy as np
 import pandas as pd
 
 from lib.llm import cost_ledger
@@ -25,13 +26,20 @@ def tabulate_assumed_costs(record: pd.DataFrame) -> pd.DataFrame:
         record: Decisions of the orchestrators; columns model, method, backend, tokens_in, tokens_out, cost_usd.
 
     Returns:
-        One row per orchestrator, and one for the multi-objective policy.
+        One row per orchestrator, and one for the multi-objective policy. One whose model gave too few answers did not
+        orchestrate, so that its row says why in place of a cost.
     """
+    marked_shares = results.list_unusable_shares(record)
     # Training per run, by the number of runs that share it.
     training_usd = cost_ledger.rl_cost(cost_ledger.RUNS_SO)
     mo_training_usd = cost_ledger.rl_cost(cost_ledger.RUNS_MO)
     rows = []
     for method, decisions in record[record["model"] != ""].groupby("method", sort=False):
+        if method in marked_shares:
+            backend = decisions["backend"].iloc[0]
+            left_out = f"left out: {describe_share(marked_shares[method])}"
+            rows.append({"method": method, "backend": backend, "total $": left_out})
+            continue
         mean_decision = decisions[["tokens_in", "tokens_out", "cost_usd"]].mean()
         inference_usd = cost_ledger.HORIZON * mean_decision["cost_usd"]
         total_usd = training_usd + inference_usd
@@ -72,8 +80,8 @@ def tabulate_measured_costs(rows: results.Rows, record: pd.DataFrame) -> pd.Data
         record: Episodes of the orchestrators; says which methods call a model, and their backends.
 
     Returns:
-        One row per orchestrator: calls, tokens and dollars with intervals over seeds, and kg CO2e of its tokens; where
-        a model gave too few answers, in which share of its calls.
+        One row per orchestrator: calls, tokens and dollars with intervals over seeds, and kg CO2e of its tokens. One
+        whose model gave too few answers has a share of calls without a usable reply in their place.
     """
     # Orchestrators that ask no model have nothing to pay.
     uses_model = record["model"] != ""
@@ -84,15 +92,22 @@ def tabulate_measured_costs(rows: results.Rows, record: pd.DataFrame) -> pd.Data
         columns.append(interval_table(estimates, _DIGITS[name]))
     table = pd.concat(columns, axis=1).rename(columns=lambda name: name.replace("_", " "))
 
+    marked_shares = results.list_unusable_shares(record)
     emissions, backends = [], []
     for method in methods:
+        backends.append(record.loc[record["method"] == method, "backend"].iloc[0])
+        if method in marked_shares:
+            emissions.append(np.nan)
+            continue
         num_tokens = rows[method]["tokens_in"].value + rows[method]["tokens_out"].value
         emissions.append(cost_ledger.co2e(cost_ledger.token_energy(num_tokens)))
-        backends.append(record.loc[record["method"] == method, "backend"].iloc[0])
     table["kg CO2e"] = emissions
     table.insert(0, "backend", backends)
-    marked_shares = results.list_unusable_shares(record)
     if marked_shares:
+        # What fallbacks in a model's place came to is no cost of its orchestration.
+        price_columns = [name.replace("_", " ") for name in results.PRICE]
+        table[price_columns] = table[price_columns].astype(object)
+        table.loc[table.index.isin(list(marked_shares)), price_columns] = ""
         shares = [marked_shares.get(method, 0.0) for method in methods]
         table[NO_USABLE_REPLY] = [f"{share:.0%} of calls" if share else "" for share in shares]
     return table
@@ -116,6 +131,7 @@ def tabulate_break_even(rows: results.Rows, record: pd.DataFrame) -> pd.DataFram
     for method in record.loc[record["model"] != "", "method"].unique():
         cost_usd = rows[method]["cost_usd"].value
         if method in marked_shares:
+            cost_usd = np.nan
             with_zoo = without_zoo = f"left out: {describe_share(marked_shares[method])}"
         else:
             with_zoo = describe_break_even(cost_usd, 0.0)

@@ -13,6 +13,7 @@ from typing import Any
 from lib.config import ROOT
 from lib.experiment import artifacts
 from lib.experiment.results_table import UNUSABLE_SHARE
+from lib.llm.reply_shares import describe_share
 from lib.scoreboard.errors import ClaimError
 from lib.stats import Interval
 from lib.stats.interval_arithmetic import holding
@@ -99,6 +100,9 @@ class Metrics:
         if lesson not in self.lessons:
             raise MissingMetric(f"metrics of lesson {lesson[:2]} are missing: run it")
         if key not in self.lessons[lesson]:
+            unusable_share = self.find_unusable_share(lesson, key)
+            if unusable_share > 0:
+                raise MissingMetric(describe_share(unusable_share))
             intended_key = self._guess_intended_key(lesson, key)
             if intended_key:
                 raise ClaimError(

@@ -60,10 +60,10 @@ _DRAWS_PER_ITEM = 1_000  # before a split is said to be exhausted
 
 
 def get_family(name: str) -> Family:
-    """A procedural family by its name.
+    """Look up a family of procedural tasks (a generator of questions with answers) by its name.
 
     Args:
-        name: A key of FAMILIES.
+        name: A key of FAMILIES, for example "chain".
 
     Returns:
         The family.
@@ -85,16 +85,17 @@ def draw_items(
     seed: int = 0,
     unique: bool = False,
 ) -> list[Item]:
-    """Draw items of one family and split. Equal arguments give equal items.
+    """Draw items (questions with reference answers) of one task family and split. Equal arguments give equal items.
 
     Args:
-        family: A key of FAMILIES.
-        split: "train", "dev" or "test".
-        n: How many items.
-        difficulty: One, several (drawn evenly), or None for all.
-        surface_form: One of the family's; None is its first, "any" draws one for each item.
-        seed: Of the random numbers.
-        unique: Whether no two items may have one id.
+        family: Name of the family, a key of FAMILIES.
+        split: "train", "dev" or "test". The hash of an item's content decides which of them it belongs to.
+        n: Number of items.
+        difficulty: One difficulty, several (drawn with equal probability), or None for all of the family.
+        surface_form: How questions are worded, one of the family's surface forms; None for the usual one, "any" for a
+            random one per item.
+        seed: Seed of the random numbers.
+        unique: Whether items must differ in their ids, that is, in their content.
 
     Returns:
         The items.
@@ -117,7 +118,7 @@ def draw_items(
     else:
         surface_forms = (surface_form or drawn_family.surface_forms[0],)
 
-    # A family knows no splits: draw until enough items fall into this one.
+    # A family draws items of any split: reject those of other splits, and draw until there are enough.
     stream = ("tasks", family, split, "-".join(map(str, difficulties)), surface_form or "")
     rng = seeds.rng(*stream, seed=seed)
     items: list[Item] = []
@@ -141,6 +142,7 @@ def draw_items(
 def _check_arguments(
     family: Family, split: str, difficulties: tuple[int, ...], surface_form: str | None
 ) -> None:
+    """Raise a TaskError, which lists what there is, for a split, difficulty or surface form that the family lacks."""
     if split not in SPLITS:
         raise TaskError(f"unknown split {split!r}; there are {', '.join(SPLITS)}")
     unknown = [level for level in difficulties if level not in family.difficulties]
@@ -160,24 +162,23 @@ def draw_evenly(
     seed: int = 0,
     unique: bool = False,
 ) -> list[Item]:
-    """Draw as many items of every family, family after family.
+    """Draw items (questions with reference answers) in equal numbers from several task families.
 
     Args:
-        difficulties_by_family: Which families, and which difficulties of each.
+        difficulties_by_family: Difficulties to draw from, by the name of the family.
         split: "train", "dev" or "test".
-        n: How many items in all; where it does not divide, the first families have one more.
-        seed: Of the random numbers.
-        unique: Whether no two items may have one id.
+        n: Number of items in all; if families cannot have equally many, the first ones have one more.
+        seed: Seed of the random numbers.
+        unique: Whether items of a family must differ in their ids, that is, in their content.
 
     Returns:
-        The items.
+        The items, family after family.
 
     Raises:
         TaskError: For no family at all, and as `draw_items` does.
     """
     if not difficulties_by_family:
         raise TaskError("no family to draw questions from")
-    # Every family gets the same number, and the first ones what is left over.
     per_family, remainder = divmod(n, len(difficulties_by_family))
     items = []
     for i, (family, difficulties) in enumerate(difficulties_by_family.items()):
@@ -187,31 +188,33 @@ def draw_evenly(
 
 
 def score_reply(item: Item, text: str) -> float:
-    """Score a whole reply by the rule of the item's family.
+    """Score a model's reply to a question by the rule of the task family that the question is from.
 
     Args:
-        item: An item of a procedural family.
-        text: The reply.
+        item: The question, with its reference answer; `item.group` is the name of its family.
+        text: The whole reply. The answer is what stands in the `<answer>` tags at its end.
 
     Returns:
-        How good it is, in [0, 1]; 0 where it does not end in answer tags.
+        The score, from 0 to 1; 0 where the reply does not end in answer tags.
 
     Raises:
         TaskError: For an item of no family.
     """
     answer = extract_answer(text)
-    return 0.0 if answer is None else get_family(item.group).score_answer(item, answer)
+    if answer is None:
+        return 0.0
+    return get_family(item.group).score_answer(item, answer)
 
 
 def is_correct(item: Item, text: str) -> bool:
-    """Whether a whole reply is right: the answer in its last tags, and nothing behind them.
+    """Whether a model's reply to a question has the full score of 1.
 
     Args:
-        item: An item of a procedural family.
-        text: The reply.
+        item: The question, with its reference answer, from one of the procedural task families.
+        text: The whole reply, which must end with the answer in `<answer>` tags.
 
     Returns:
-        Whether its score is 1.
+        Whether `score_reply` gives it 1.
 
     Raises:
         TaskError: For an item of no family.

@@ -23,12 +23,12 @@ _DIAL_WORDS = split_words("A dial shows Turn it up down Multiply by What does sh
 
 
 def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> Item:
-    """Draw a chain; every chain of its length is equally likely.
+    """Draw a chain of operations such as "3 + 4 * 2 = ?", worked left to right modulo 10; all are equally likely.
 
     Args:
         rng: Random numbers.
-        difficulty: How many operations it has.
-        surface_form: "plain" or "words".
+        difficulty: Number of operations in the chain.
+        surface_form: "plain" for digits and signs, "words" for a dial that is turned.
 
     Returns:
         The item.
@@ -39,14 +39,14 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> I
 
 
 def reword(item: Item, surface_form: str) -> Item:
-    """Word the chain of an item in a surface form.
+    """Write a chain of arithmetic in another surface form: in digits, or as turns of a dial.
 
     Args:
-        item: An item of this family, in any surface form.
-        surface_form: "plain" or "words".
+        item: A chain in any surface form.
+        surface_form: "plain" for "3 + 4 * 2 = ?", "words" for "A dial shows 3 . Turn it up 4 . ..."
 
     Returns:
-        An item with the same content and id.
+        An item with the same chain, answer and id.
     """
     # An id is "chain/3 + 4 * 2": digits at even positions, signs at odd ones.
     symbols = item.id.removeprefix("chain/").split()

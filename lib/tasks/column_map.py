@@ -46,15 +46,16 @@ class ColumnMap:
 def find_columns(
     table: Table, options: Mapping[str, str | None]
 ) -> tuple[ColumnMap, tuple[str, ...]]:
-    """Finds the columns of a table by the options of the user, else by usual names.
+    """Finds out which columns of a table hold the prompt, the reference answer, and so on.
 
     Args:
-        table: The rows.
-        options: From "prompt_column", "reference_column", "group_column", "id_column" and "choices_column" to a
-            column's name, or None for a usual name.
+        table: The rows of a user's file.
+        options: Names of columns that the user gave, by option: "prompt_column", "reference_column", "group_column",
+            "id_column", "choices_column". None: look for a usual name, such as "question".
 
     Returns:
-        The map, and notes on columns that were not used because several fit.
+        (column_map, notes): the names of the columns, and sentences on optional columns that were not used because
+        several fit.
 
     Raises:
         TaskError: A column is missing, or several could be the prompt or the reference; the message lists them and
@@ -74,6 +75,20 @@ def find_columns(
 def _find_required(
     table: Table, option: str, options: Mapping[str, str | None], aliases: Sequence[str]
 ) -> str:
+    """Find a column that a table must have: by the user's name for it, else by a usual name.
+
+    Args:
+        table: The rows.
+        option: Name of the user's option, for example "prompt_column".
+        options: The user's options; None for those not given.
+        aliases: Usual names, for example "prompt", "question".
+
+    Returns:
+        The column's name.
+
+    Raises:
+        TaskError: Where the named column, or any with a usual name, is missing, or several have usual names.
+    """
     name = options.get(option)
     if name is not None:
         return _check_column(table, option, name)
@@ -97,6 +112,21 @@ def _find_optional(
     aliases: Sequence[str],
     notes: list[str],
 ) -> str | None:
+    """Find a column that a table may have: by the user's name for it, else by a usual name.
+
+    Args:
+        table: The rows.
+        option: Name of the user's option, for example "group_column".
+        options: The user's options; None for those not given.
+        aliases: Usual names, for example "category", "subject".
+        notes: A sentence is added where several columns have usual names, so that none is used.
+
+    Returns:
+        The column's name; None where there is none or several could be meant.
+
+    Raises:
+        TaskError: Where the column that the user named is missing.
+    """
     name = options.get(option)
     if name is not None:
         return _check_column(table, option, name)
@@ -109,6 +139,7 @@ def _find_optional(
 
 
 def _check_column(table: Table, option: str, name: str) -> str:
+    """Return the name of a column that the user gave with an option; a TaskError where the table lacks the column."""
     if name not in table.columns:
         raise TaskError(
             f"{table.path} has no column {name!r}; it has {', '.join(table.columns)}; change {option}"
@@ -117,20 +148,20 @@ def _check_column(table: Table, option: str, name: str) -> str:
 
 
 def make_items(table: Table, column_map: ColumnMap, default_group: str) -> list[tuple[str, Item]]:
-    """Makes an item of every row.
+    """Makes an item (a question with its reference answer) of every row of a table.
 
     Args:
-        table: The rows.
-        column_map: Which column holds what.
-        default_group: The group of a row that names none.
+        table: The rows of a user's file.
+        column_map: Names of the columns that hold the prompt, the reference and so on.
+        default_group: The group (subject or domain) of rows that name none.
 
     Returns:
-        Per row the place that it stands at, for messages, and its item.
+        (location, item) of each row; the location, such as "a.csv, line 7", is for error messages.
 
     Raises:
         TaskError: A row has no usable prompt or reference; the message names the row and the remedy.
     """
-    mapped = {
+    mapped_columns = {
         column_map.prompt,
         column_map.reference,
         column_map.group,
@@ -161,20 +192,20 @@ def make_items(table: Table, column_map: ColumnMap, default_group: str) -> list[
             choices=choices,
             alternatives=tuple(answers[1:]),
             history=history,
-            metadata={name: value for name, value in row.items() if name not in mapped},
+            metadata={name: value for name, value in row.items() if name not in mapped_columns},
         )
         located_items.append((location, item))
     return located_items
 
 
 def _read_label(row: Mapping[str, Any], column: str | None) -> str:
-    """The text of an id or a group; empty for a row without."""
+    """Read the id or the group of a row from a column; empty where there is no such column or value."""
     value = None if column is None else row.get(column)
     return "" if value is None else str(value).strip()
 
 
 def hash_prompt(history: Sequence[tuple[str, str]], prompt: str) -> str:
-    """An item's id where the source gives none: 16 hexadecimal digits of its messages' SHA-256.
+    """Makes an id for a question that has none: 16 hexadecimal digits of the SHA-256 of its messages.
 
     Args:
         history: Earlier messages as (role, content).
@@ -189,15 +220,15 @@ def hash_prompt(history: Sequence[tuple[str, str]], prompt: str) -> str:
 
 
 def read_prompt(value: Any, location: str, column: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Reads a prompt that is text or chat messages, the latter perhaps as a JSON text.
+    """Reads the prompt in a cell of a table: text, or chat messages as a list or as JSON.
 
     Args:
-        value: Of the column.
-        location: Of the row, for messages.
-        column: Its name.
+        value: Content of the cell.
+        location: File and line of the row, for error messages.
+        column: Name of the column, for error messages.
 
     Returns:
-        Earlier messages as (role, content), and the text of the last user message.
+        (history, prompt): earlier messages as (role, content), and the text of the last message, which is the user's.
 
     Raises:
         TaskError: The value is neither, or blank, or the messages do not end with the user's.
@@ -230,7 +261,7 @@ def read_prompt(value: Any, location: str, column: str) -> tuple[tuple[tuple[str
 
 
 def _parse_messages(text: str) -> list[Any] | None:
-    """Chat messages that a cell of a CSV file holds as JSON; None for any other text."""
+    """Parse text that is a JSON list of chat messages, as in a cell of a CSV file; None for any other text."""
     # A cheap test first: most cells are plain text.
     if not text.lstrip().startswith("[") or '"role"' not in text:
         return None
@@ -245,6 +276,19 @@ def _parse_messages(text: str) -> list[Any] | None:
 
 
 def _read_message(message: Any, location: str, column: str) -> tuple[str, str]:
+    """Check a chat message in the form of OpenAI's API, and read its text.
+
+    Args:
+        message: A mapping with role and content, or whatever stands in its place.
+        location: File and line of the row, for error messages.
+        column: Name of the column, for error messages.
+
+    Returns:
+        (role, content).
+
+    Raises:
+        TaskError: Where role or content is missing, unknown, blank, or holds more than text.
+    """
     if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
         raise TaskError(f"{location}: a message of {column!r} lacks role or content; write both")
     role = message["role"]
@@ -269,15 +313,15 @@ def _read_message(message: Any, location: str, column: str) -> tuple[str, str]:
 
 
 def read_answers(value: Any, location: str, column: str) -> list[str]:
-    """Reads a reference: one answer, or a list of accepted ones.
+    """Reads the reference in a cell of a table: one answer, or a list of accepted answers.
 
     Args:
-        value: Of the column.
-        location: Of the row, for messages.
-        column: Its name.
+        value: Content of the cell.
+        location: File and line of the row, for error messages.
+        column: Name of the column, for error messages.
 
     Returns:
-        The answers without blanks at their ends, at least one.
+        The answers, each once and without blanks at their ends; at least one.
 
     Raises:
         TaskError: The value is null, empty, `true` or `false`, or nested.
@@ -307,12 +351,12 @@ def read_answers(value: Any, location: str, column: str) -> list[str]:
 
 
 def read_choices(value: Any, location: str, column: str) -> tuple[str, ...]:
-    """Reads the options of a multiple-choice question.
+    """Reads the options of a multiple-choice question from a cell of a table.
 
     Args:
         value: A list of texts, a mapping from letters to texts, {"text": [...]}, or JSON of one of these.
-        location: Of the row, for messages.
-        column: Its name.
+        location: File and line of the row, for error messages.
+        column: Name of the column, for error messages.
 
     Returns:
         The options in the order of their letters.
@@ -344,12 +388,12 @@ def read_choices(value: Any, location: str, column: str) -> tuple[str, ...]:
 
 
 def find_letter(answer: str, choices: Sequence[str], location: str) -> str:
-    """The letter of an option that is named by its letter or its text.
+    """Finds the letter of the option that an answer means, by the option's text or by its letter.
 
     Args:
-        answer: The letter, or the option's text.
+        answer: The option's text, or its letter, as in "(b)".
         choices: The options in the order of their letters.
-        location: Of the row, for messages.
+        location: File and line of the row, for error messages.
 
     Returns:
         The letter.
@@ -372,17 +416,17 @@ def find_letter(answer: str, choices: Sequence[str], location: str) -> str:
 
 
 def append_choices(question: str, choices: Sequence[str]) -> str:
-    """Writes lettered options under a question that does not hold them yet.
+    """Writes the options of a multiple-choice question under it, one line each, unless it holds them already.
 
     Args:
         question: The question.
         choices: The options in the order of their letters.
 
     Returns:
-        The question, with one line per option.
+        The question, with lines such as "A. Paris" at its end.
     """
-    # With its letter: a number may occur in a question and be an option all the same.
     lettered = list(zip(LETTERS, choices, strict=False))
+    # Look for letter and option together: a number may occur in a question without being listed as an option.
     patterns = [rf"\b{letter}\W{{1,3}}{re.escape(choice)}" for letter, choice in lettered]
     if all(re.search(pattern, question) for pattern in patterns):
         return question
@@ -391,7 +435,7 @@ def append_choices(question: str, choices: Sequence[str]) -> str:
 
 
 def _describe(value: Any) -> str:
-    """A value in words that a message can show."""
+    """Describe a value in the words of an error message: "null", "a list", "the number 3"."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -60,13 +60,14 @@ class Dataset:
         return iter(self.items)
 
     def split_by_id(self, test_fraction: float, seed: int = 0) -> tuple[Dataset, Dataset]:
-        """Splits the items by the hash of their ids, so that wordings of one content stay together.
+        """Splits a data set into training and test set by the hash of each item's id.
 
-        An item is on the same side whatever else is in the data set.
+        Items of one id (several wordings of one question) stay together, and an item is in the same set whatever other
+        items the data set has.
 
         Args:
             test_fraction: The expected fraction of ids in the test set, above 0 and below 1.
-            seed: Another seed splits anew.
+            seed: Enters the hash; another seed gives another split.
 
         Returns:
             The training set and the test set; they share no id.
@@ -78,8 +79,13 @@ class Dataset:
             raise TaskError(
                 f"test_fraction is {test_fraction}; give a number above 0 and below 1, such as 0.2"
             )
-        test_items = [item for item in self.items if _hash_to_unit(item.id, seed) < test_fraction]
-        train_items = [item for item in self.items if _hash_to_unit(item.id, seed) >= test_fraction]
+        train_items = []
+        test_items = []
+        for item in self.items:
+            if _hash_to_unit(item.id, seed) < test_fraction:
+                test_items.append(item)
+            else:
+                train_items.append(item)
         for purpose, items in (("training", train_items), ("test", test_items)):
             if not items:
                 raise TaskError(
@@ -96,29 +102,25 @@ class Dataset:
         return train, test
 
     def summarize(self) -> pd.DataFrame:
-        """What is in the data set.
+        """Counts the items of each group (subject or domain), and measures their prompts.
 
         Returns:
-            One row per group, in the order of the items: group, items (how many), mean_prompt_characters (all
-            messages of an item together).
+            One row per group, in the order of the items. Columns: group, items (their number),
+            mean_prompt_characters (characters of all messages of an item, averaged over the group).
         """
         import pandas as pd
 
-        rows = pd.DataFrame(
-            {
-                "group": [item.group for item in self.items],
-                "prompt_characters": [
-                    sum(len(message["content"]) for message in item.messages) for item in self.items
-                ],
-            }
-        )
-        groups = rows.groupby("group", sort=False)["prompt_characters"]
+        rows = []
+        for item in self.items:
+            num_characters = sum(len(message["content"]) for message in item.messages)
+            rows.append({"group": item.group, "prompt_characters": num_characters})
+        groups = pd.DataFrame(rows).groupby("group", sort=False)["prompt_characters"]
         summary = groups.agg(items="size", mean_prompt_characters="mean")
         return summary.reset_index()
 
 
 def _hash_to_unit(item_id: str, seed: int) -> float:
-    """A number in [0, 1) that an id and a seed determine."""
+    """Hash the id of an item and a seed to a number in [0, 1), which is uniform over ids."""
     digest = hashlib.sha256(f"split {seed}\n{item_id}".encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "little") / 2**64
 
@@ -136,7 +138,7 @@ def load(
     limit: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """Loads a data set.
+    """Loads questions with reference answers from a task generator, a file, or a published data set.
 
         load("chain", split="test", limit=100)             # a procedural family
         load("questions.jsonl", scorer="f1")                # a file of one's own
@@ -146,22 +148,24 @@ def load(
         load("reasoning_gym:chain_sum?size=50&max_terms=4")
 
     Args:
-        source: A family, a file, a folder, PRESET:PATH, or reasoning_gym:TASK.
-        prompt_column: The column of a file of one's own that holds text or chat messages; None for a usual name.
-        reference_column: That with the answer, or a list of accepted answers; None for a usual name.
-        group_column: That with the subject or domain; None for a usual name, or none.
-        id_column: That with what an item is about, whose hash splits; None for a usual name, or the prompt's hash.
-        choices_column: That with the options of a multiple-choice question; None for a usual name, or none.
-        scorer: As `make_scorer` takes it; None for the source's usual one.
-        split: "train", "dev" or "test" of a source that has splits.
-        limit: How many items at most, drawn at random; None for all.
-        seed: Of the drawing, and of whatever else is random in a source.
+        source: Name of a procedural task family, a file, a folder, PRESET:PATH (a published data set and its files),
+            or reasoning_gym:TASK.
+        prompt_column: Column with the question, as text or chat messages. Columns are named for files of one's own
+            only; None looks for a usual name, such as "prompt" or "question".
+        reference_column: Column with the answer, or a list of accepted answers; None for a usual name.
+        group_column: Column with the subject or domain; None for a usual name, or none.
+        id_column: Column with the id, whose hash decides the split; None for a usual name, or the prompt's hash.
+        choices_column: Column with the options of a multiple-choice question; None for a usual name, or none.
+        scorer: How replies are scored, a name that `make_scorer` takes; None for the usual scorer of the source.
+        split: "train", "dev" or "test", of a source that has splits.
+        limit: Number of items at most, drawn at random; None for all.
+        seed: Seed of the drawing, and of whatever else is random in a source.
 
     Returns:
         The data set. Equal arguments and files give equal data sets.
 
     Raises:
-        TaskError: The source does not exist, or a row cannot be meant; the message names row and remedy.
+        TaskError: The source does not exist, or a row cannot be used; the message names the row and the remedy.
     """
     if limit is not None and limit < 1:
         raise TaskError(f"limit is {limit}; give a whole number from 1 on, or None for all")
@@ -250,24 +254,44 @@ def _load_all(
 
 
 def _refuse_columns(source: str, columns: Mapping[str, str | None]) -> None:
+    """Raise a TaskError where the user named columns of a source whose columns are known.
+
+    Args:
+        source: The source as the user wrote it, for the message.
+        columns: The user's names for columns by option, such as "prompt_column"; None for those not given.
+    """
     options = [name for name, value in columns.items() if value is not None]
     if options:
         raise TaskError(f"{source} knows its columns; leave {', '.join(options)} out")
 
 
 def _load_family(name: str, split: str | None, limit: int | None, seed: int) -> Dataset:
+    """Draw different items of a procedural task family, and make a data set of them.
+
+    Args:
+        name: Name of the family, for example "chain".
+        split: "train", "dev" or "test"; None for "test".
+        limit: Number of items; None for DEFAULT_FAMILY_SIZE, or fewer where the family has fewer different ones.
+        seed: Seed of the random numbers.
+
+    Returns:
+        The data set.
+
+    Raises:
+        TaskError: For an unknown split, or a limit above the number of different items.
+    """
     from lib.tasks import draw_items
 
-    # Lab models learn from the training split, so that nothing else is judged on by default than the test split.
+    # The small models of this package learn from the training split, so the test split is the default.
     split = split or "test"
     if split not in SPLITS:
         raise TaskError(f"unknown split {split!r}; there are {', '.join(SPLITS)}")
     if limit is not None:
         items = draw_items(name, split, limit, seed=seed, unique=True)
         return Dataset(name, tuple(items), "tags", (_describe_draw(items, split, seed),))
-    # Small families hold fewer different items than the usual number, so that repeats are dropped here.
-    drawn_items = draw_items(name, split, DEFAULT_FAMILY_SIZE, seed=seed)
-    items = list({item.id: item for item in drawn_items}.values())
+    # Small families hold fewer different items than the usual number: draw with repeats, and keep one item per id.
+    items_with_repeats = draw_items(name, split, DEFAULT_FAMILY_SIZE, seed=seed)
+    items = list({item.id: item for item in items_with_repeats}.values())
     return Dataset(name, tuple(items), "tags", (_describe_draw(items, split, seed),))
 
 
@@ -276,13 +300,26 @@ def _describe_draw(items: Sequence[Item], split: str, seed: int) -> str:
 
 
 def _load_reasoning_gym(source: str, split: str | None, seed: int) -> Dataset:
+    """Generate items of a task of the package reasoning-gym, and make a data set of them.
+
+    Args:
+        source: The task, perhaps with settings: "reasoning_gym:chain_sum?size=50".
+        split: Must be None, as these tasks have no splits.
+        seed: Seed of the random numbers, where the settings name none.
+
+    Returns:
+        The data set, which may have fewer items than were generated: duplicates are dropped.
+
+    Raises:
+        TaskError: For a split, an unknown task, or a setting that it does not have.
+    """
     from lib.tasks.presets import reasoning_gym_items
 
     if split is not None:
         raise TaskError(f"{source} has no splits; leave split out and use Dataset.split_by_id")
     name, settings = reasoning_gym_items.parse_specification(source)
     items, notes = reasoning_gym_items.make_reasoning_gym_items(name, settings, seed)
-    # Small generators draw the same question more than once.
+    # Small generators draw the same question more than once. Locations name an item in error messages.
     located_items = [(f"{source}, item {number}", item) for number, item in enumerate(items)]
     unique_items, duplicate_notes = drop_duplicates(located_items)
     return Dataset(
@@ -291,11 +328,25 @@ def _load_reasoning_gym(source: str, split: str | None, seed: int) -> Dataset:
 
 
 def _load_preset(preset: Preset, path: Path, split: str | None, seed: int) -> Dataset:
+    """Load a published data set from its files.
+
+    Args:
+        preset: How this data set's files are found, read, and made into items.
+        path: A file, a folder of files, or a folder that `save_to_disk` of Hugging Face's datasets wrote.
+        split: "train", "dev" or "test"; None where there is only one.
+        seed: Seed of random numbers, such as the order of options.
+
+    Returns:
+        The data set, with all items that differ.
+
+    Raises:
+        TaskError: For an unknown split, files that are missing or broken, or no usable row.
+    """
     from lib.tasks.presets import NOT_CHECKED, find_files, read_records
 
     if split is not None and split not in SPLITS:
         raise TaskError(f"unknown split {split!r}; there are {', '.join(SPLITS)}")
-    # Whoever has datasets of Hugging Face has mostly saved them from there.
+    # A folder of Hugging Face's datasets is one table, whatever kind of file the preset usually reads.
     if is_saved_dataset(path):
         table = read_table(path, _find_saved_split(path, split))
         preset = replace(preset, read_file=lambda _: table)
@@ -309,7 +360,7 @@ def _load_preset(preset: Preset, path: Path, split: str | None, seed: int) -> Da
     items, duplicate_notes = drop_duplicates(located_items, preset.merges_references)
     checked_note = () if preset.layout_checked else (f"{preset.name}: {NOT_CHECKED}.",)
     notes = (*checked_note, *preset.notes, *row_notes, *duplicate_notes)
-    # Logs of lm-evaluation-harness are of either kind.
+    # Logs of lm-evaluation-harness hold open or multiple-choice questions; the items show which.
     scorer = preset.scorer
     if preset.has_references and all(item.choices for item in items):
         scorer = "choice"
@@ -317,7 +368,7 @@ def _load_preset(preset: Preset, path: Path, split: str | None, seed: int) -> Da
 
 
 def _find_saved_split(path: Path, split: str | None) -> str | None:
-    """The name that a saved dataset gives a split: some say validation for dev."""
+    """Find the name of a split in a folder of Hugging Face's datasets: "dev" may be called "validation" or "val"."""
     for name in ("dev", "validation", "val"):
         if split == "dev" and (path / name).is_dir():
             return name
@@ -325,16 +376,42 @@ def _find_saved_split(path: Path, split: str | None) -> str | None:
 
 
 def _read_own_table(path: Path, split: str | None) -> tuple[Table, str | None]:
-    """A file's table, and the split that is still to be chosen by a column."""
-    if path.is_dir() and not is_saved_dataset(path):
+    """Read the rows of a user's file or folder, and tell whether a split remains to be chosen among them.
+
+    Args:
+        path: A file, a folder with one file per split, or a folder that `save_to_disk` of datasets wrote.
+        split: "train", "dev" or "test"; None for all rows.
+
+    Returns:
+        (table, remaining_split): the rows, and the split where a column of the table must decide it; None where the
+        file was chosen by the split already, or no split is wanted.
+
+    Raises:
+        TaskError: For a file that cannot be read, or a folder in which several files could be meant.
+    """
+    if not path.is_dir():
+        return read_table(path), split
+    if not is_saved_dataset(path):
         return read_table(_find_only_file(path, split)), None
-    if path.is_dir():
-        has_splits = (path / "dataset_dict.json").is_file()
-        return read_table(path, _find_saved_split(path, split)), None if has_splits else split
-    return read_table(path), split
+    table = read_table(path, _find_saved_split(path, split))
+    # `save_to_disk` writes this file for a dataset with splits, each in a folder of its own.
+    has_splits = (path / "dataset_dict.json").is_file()
+    return table, None if has_splits else split
 
 
 def _find_only_file(folder: Path, split: str | None) -> Path:
+    """Find the file of a split in a folder, or the only file there is.
+
+    Args:
+        folder: A folder of data files and others.
+        split: "train", "dev" or "test", which must stand in the file's name; None for any file.
+
+    Returns:
+        The file.
+
+    Raises:
+        TaskError: Where no file or several files fit.
+    """
     files = sorted(file for file in folder.iterdir() if file.is_file())
     readable = [file for file in files if _is_readable(file)]
     if split is not None:
@@ -348,6 +425,7 @@ def _find_only_file(folder: Path, split: str | None) -> Path:
 
 
 def _is_readable(file: Path) -> bool:
+    """Whether the suffix of a file is one that `read_table` reads."""
     try:
         return get_format(file) in SUFFIXES
     except TaskError:
@@ -355,6 +433,19 @@ def _is_readable(file: Path) -> bool:
 
 
 def _load_table(table: Table, columns: Mapping[str, str | None], split: str | None) -> Dataset:
+    """Make a data set of the rows of a user's file.
+
+    Args:
+        table: The rows.
+        columns: The user's names for columns by option, such as "prompt_column"; None for a usual name.
+        split: Only rows whose column "split" has this value; None for all rows.
+
+    Returns:
+        The data set, without duplicates, with notes on what was left out.
+
+    Raises:
+        TaskError: For columns that are missing or ambiguous, rows that cannot be used, or a split without rows.
+    """
     notes = list(table.notes)
     if split is not None:
         table = _choose_split(table, split)
@@ -372,7 +463,18 @@ def _load_table(table: Table, columns: Mapping[str, str | None], split: str | No
 
 
 def _choose_split(table: Table, split: str) -> Table:
-    """The rows whose column `split` has this value."""
+    """Select the rows of a table whose column "split" has a value.
+
+    Args:
+        table: The rows.
+        split: "train", "dev" or "test"; rows may say "validation" or "val" for "dev".
+
+    Returns:
+        A table with these rows only.
+
+    Raises:
+        TaskError: Where the table has no such column or no such row.
+    """
     if "split" not in table.columns:
         raise TaskError(
             f"{table.path} has no column 'split'; leave split={split!r} out and use Dataset.split_by_id"
@@ -394,14 +496,15 @@ def _choose_split(table: Table, split: str) -> Table:
 def drop_duplicates(
     located_items: Sequence[tuple[str, Item]], merge_references: bool = False
 ) -> tuple[list[Item], tuple[str, ...]]:
-    """Drops items that ask the same and expect the same.
+    """Drops items (questions with reference answers) whose prompt and reference occurred before.
 
     Args:
-        located_items: Per item the place that it comes from, for messages, and the item.
-        merge_references: Whether another reference to the same prompt is an alternative.
+        located_items: (location, item) of each: where it comes from, such as "a.csv, line 7", for error messages.
+        merge_references: Whether another reference to the same prompt joins the first item as an accepted alternative
+            (as for translations). Otherwise the items stay apart, unless they have the same id, which is an error.
 
     Returns:
-        The items in their order, and notes on what was dropped.
+        (items, notes): the remaining items in their order, and sentences on what was dropped or merged.
 
     Raises:
         TaskError: Two items of one id ask the same and expect different answers; the message names both rows.
@@ -417,9 +520,9 @@ def drop_duplicates(
         prompt_key = (*item.history, item.prompt)
         indices = indices_by_prompt.setdefault(prompt_key, [])
         # The same reference under another id is dropped too, or it could be on both sides of a split.
-        twins = [index for index in indices if items[index].reference == item.reference]
+        same_reference = [index for index in indices if items[index].reference == item.reference]
         same_id = [index for index in indices if items[index].id == item.id]
-        if twins:
+        if same_reference:
             num_dropped += 1
             continue
         if indices and merge_references:
@@ -454,7 +557,16 @@ def drop_duplicates(
 
 
 def _draw_items(dataset: Dataset, limit: int | None, seed: int) -> Dataset:
-    """At most `limit` items, drawn at random, in the order of the source."""
+    """Draw a random subset of a data set.
+
+    Args:
+        dataset: The data set.
+        limit: Number of items at most; None for all.
+        seed: Seed of the random numbers.
+
+    Returns:
+        A data set with these items, in the order of the source.
+    """
     if limit is None or limit >= len(dataset):
         return dataset
     # At random, because many files are sorted by subject or difficulty.

@@ -63,8 +63,9 @@ class Item:
     def split(self) -> str:
         """train (8 of 10), dev or test, from the hash of the id."""
         # A hash instead of random numbers: no list of items has to be kept to know where one belongs.
-        tenth = int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:8], "little") % 10
-        return {8: "dev", 9: "test"}.get(tenth, "train")
+        digest = hashlib.sha256(self.id.encode()).digest()
+        last_digit = int.from_bytes(digest[:8], "little") % 10
+        return {8: "dev", 9: "test"}.get(last_digit, "train")
 
     @property
     def solution(self) -> str:
@@ -73,11 +74,11 @@ class Item:
 
 
 def format_reply(answer: str, reasoning: str = "") -> str:
-    """Put an answer, and the reasoning before it, into the tags of a whole reply.
+    """Write a reply in the form that models are trained on: `<think> reasoning </think> <answer> answer </answer>`.
 
     Args:
-        answer: What stands in the answer tags.
-        reasoning: What stands in the think tags; empty for a reply without them.
+        answer: The final answer.
+        reasoning: The steps that lead to it; empty for a reply without think tags.
 
     Returns:
         The reply.

@@ -47,7 +47,7 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "pl
 
 
 def _draw_number(rng: np.random.Generator, digits: int) -> int:
-    """A number without a leading zero."""
+    """Draw a number with so many digits, uniformly and without a leading zero."""
     return int(rng.integers(10 ** (digits - 1), 10**digits))
 
 

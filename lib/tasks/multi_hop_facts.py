@@ -70,7 +70,7 @@ def _draw_friends(rng: np.random.Generator, people: tuple[str, ...]) -> dict[str
 
 
 def build_documents() -> list[str]:
-    """One sentence per record."""
+    """Write the records as sentences, for a search engine: "The friend of Ana is Cy .", one per record."""
     sentences = []
     for relation, values in build_records().items():
         sentence = RELATIONS[relation][2]
@@ -79,7 +79,9 @@ def build_documents() -> list[str]:
 
 
 def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> Item:
-    """Draw a question from a random person or town along random relations.
+    """Draw a question over the fictional world, such as "What is the home of the friend of Ana ?".
+
+    It starts at a random person or town and follows random relations.
 
     Args:
         rng: Random numbers.

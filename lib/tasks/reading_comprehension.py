@@ -51,8 +51,8 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "pl
     counts = rng.permutation(10)[: difficulty + 1].tolist()
     thing = THINGS[int(rng.integers(len(THINGS)))]
     passage = Passage(people, counts, thing)
-    ask = _QUESTION_TYPES[int(rng.integers(len(_QUESTION_TYPES)))]
-    question = ask(rng, passage)
+    draw_question = _QUESTION_TYPES[int(rng.integers(len(_QUESTION_TYPES)))]
+    question = draw_question(rng, passage)
 
     sentences = [
         f"{person} has {count} {thing} ." for person, count in zip(people, counts, strict=True)
@@ -70,9 +70,17 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "pl
 
 
 def _ask_who_has_most(rng: np.random.Generator, passage: Passage) -> PassageQuestion:
-    """Go through the people and keep the leader."""
+    """Ask who has most of the passage's thing. The steps name, person by person, who has most so far.
+
+    Args:
+        rng: Not used: there is only one such question.
+        passage: People and how many of a thing each of them has.
+
+    Returns:
+        The question with its answer and steps such as "Bo 7 so Bo".
+    """
     steps = []
-    leader = 0
+    leader = 0  # index of the person with most so far
     for i, (person, count) in enumerate(zip(passage.people, passage.counts, strict=True)):
         if count > passage.counts[leader]:
             leader = i
@@ -81,6 +89,7 @@ def _ask_who_has_most(rng: np.random.Generator, passage: Passage) -> PassageQues
 
 
 def _ask_for_sum(rng: np.random.Generator, passage: Passage) -> PassageQuestion:
+    """Ask how many of a thing two random people of a passage have together."""
     i, j = _draw_two_people(rng, passage)
     first, second = passage.people[i], passage.people[j]
     total = passage.counts[i] + passage.counts[j]
@@ -92,9 +101,10 @@ def _ask_for_sum(rng: np.random.Generator, passage: Passage) -> PassageQuestion:
 
 
 def _ask_for_difference(rng: np.random.Generator, passage: Passage) -> PassageQuestion:
+    """Ask how many more of a thing one person of a passage has than another; both are random."""
     i, j = _draw_two_people(rng, passage)
     if passage.counts[i] < passage.counts[j]:
-        i, j = j, i  # whoever has more is named first: no answer is negative
+        i, j = j, i  # the person with more is named first: no answer is negative
     difference = passage.counts[i] - passage.counts[j]
     richer, poorer = passage.people[i], passage.people[j]
     return PassageQuestion(
@@ -105,15 +115,23 @@ def _ask_for_difference(rng: np.random.Generator, passage: Passage) -> PassageQu
 
 
 def _ask_how_many_have_more(rng: np.random.Generator, passage: Passage) -> PassageQuestion:
-    """Go through the people and count those above a limit."""
+    """Ask how many people have more of a thing than a random limit. The steps count them, person by person.
+
+    Args:
+        rng: Random numbers.
+        passage: People and how many of a thing each of them has.
+
+    Returns:
+        The question with its answer and steps such as "Bo 7 so 1".
+    """
     limit = int(rng.integers(1, 9))
     steps = []
-    above = 0
+    num_above_limit = 0
     for person, count in zip(passage.people, passage.counts, strict=True):
-        above += count > limit
-        steps.append(f"{person} {count} so {above}")
+        num_above_limit += count > limit
+        steps.append(f"{person} {count} so {num_above_limit}")
     question = f"How many people have more than {limit} {passage.thing} ?"
-    return PassageQuestion(question, str(above), steps)
+    return PassageQuestion(question, str(num_above_limit), steps)
 
 
 def _draw_two_people(rng: np.random.Generator, passage: Passage) -> tuple[int, int]:
@@ -123,7 +141,7 @@ def _draw_two_people(rng: np.random.Generator, passage: Passage) -> tuple[int, i
 
 
 def _list_calculation(passage: Passage, i: int, sign: str, j: int, result: int) -> list[str]:
-    """What two people have, then the calculation with it."""
+    """Write the steps to a sum or difference: "Ana 3", "Bo 7", "3 + 7 = 10" for the people at positions i and j."""
     a, b = passage.counts[i], passage.counts[j]
     return [f"{passage.people[i]} {a}", f"{passage.people[j]} {b}", f"{a} {sign} {b} = {result}"]
 

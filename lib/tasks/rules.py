@@ -16,13 +16,15 @@ _DIAL_CHAIN = re.compile(r"A dial shows \d \.")  # the same as turns of a dial w
 
 
 def describe_rules(question: str) -> str:
-    """The rule of a question of the bench.
+    """Find the rule that a question of arithmetic follows but does not state, for models that were not trained on it.
+
+    Only chains of digits ("3 + 4 * 2 = ?", or turns of a dial) have one: they are worked from left to right, modulo 10.
 
     Args:
-        question: The text of the question; text around it does no harm.
+        question: The question, with or without other text around it.
 
     Returns:
-        The rule in words; empty where there is none.
+        The rule in words, to be told before the question; empty for every other question.
     """
     is_chain = _DIGIT_CHAIN.search(question) or _DIAL_CHAIN.search(question)
     return CHAIN_RULE if is_chain else ""

@@ -22,7 +22,8 @@ WEATHERS = ("storm", "fog", "frost", "flood")
 MOVES = ("walked", "ran", "crept", "went")
 FEELINGS = ("happy", "proud", "calm", "tired")
 
-# {hero} and {wish} must be the story's own; capitals stand for any word of a category
+# Templates of sentences. {hero} and {wish} are filled with the animal and the thing that the opening names; a word in
+# capitals stands for any word of its category, such as PLACE for one of PLACES.
 TROUBLE = (
     "But a WEATHER came .",
     "But the PLACE was far .",
@@ -38,7 +39,8 @@ ENDING = (
     "The {hero} MOVE home with the {wish} .",
     "In the end the {hero} was FEELING .",
 )
-STAGES = (TROUBLE, ATTEMPT, ENDING)
+# A continuation of n sentences goes through the last n of these stages, one sentence for each.
+TEMPLATES_BY_STAGE = (TROUBLE, ATTEMPT, ENDING)
 _CATEGORIES = {
     "WEATHER": WEATHERS,
     "PLACE": PLACES,
@@ -58,23 +60,25 @@ _WORDS = split_words(
 
 
 def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "plain") -> Item:
-    """Draw an opening and one good continuation.
+    """Draw the opening of a story as a question, and one good continuation as its reference answer.
 
     Args:
         rng: Random numbers.
-        difficulty: Sentences of the continuation, 1 to 3.
+        difficulty: Number of sentences of the continuation, 1 to 3.
         surface_form: "plain", the only one.
 
     Returns:
-        The item.
+        The item. Its opening names a hero (an animal) and the hero's wish (the thing it wanted).
     """
     hero = _pick(rng, ANIMALS)
     wish = _pick(rng, WISHES)
     trait = _pick(rng, TRAITS)
     place = _pick(rng, PLACES)
     opening = f"A {trait} {hero} lived by the {place} . It wanted a {wish} ."
-    stages = STAGES[-difficulty:]
-    sentences = [_draw_sentence(rng, stage, hero, wish) for stage in stages]
+    # A story of two sentences, for example, has an attempt and an ending.
+    sentences = [
+        _draw_sentence(rng, templates, hero, wish) for templates in TEMPLATES_BY_STAGE[-difficulty:]
+    ]
     return Item(
         prompt=f"{opening} Go on with {difficulty} sentences .",
         reference=" ".join(sentences),
@@ -90,48 +94,77 @@ def _pick(rng: np.random.Generator, words: tuple[str, ...]) -> str:
     return words[int(rng.integers(len(words)))]
 
 
-def _draw_sentence(rng: np.random.Generator, stage: tuple[str, ...], hero: str, wish: str) -> str:
-    """A sentence of one stage: first its template, then a word for every category in it."""
-    template = _pick(rng, stage).format(hero=hero, wish=wish)
+def _draw_sentence(
+    rng: np.random.Generator, templates: tuple[str, ...], hero: str, wish: str
+) -> str:
+    """Draw a template such as "The {hero} MOVE to the PLACE ." and fill it: "The fox walked to the hill ."
+
+    Args:
+        rng: Random numbers.
+        templates: Templates to choose from.
+        hero: The animal of the story.
+        wish: The thing that it wanted.
+
+    Returns:
+        The sentence, with a random word for every category in capitals.
+    """
+    template = _pick(rng, templates).format(hero=hero, wish=wish)
     return _CATEGORY.sub(lambda match: _pick(rng, _CATEGORIES[match.group()]), template)
 
 
 def score_answer(item: Item, answer: str) -> float:
-    """Score a continuation by the grammar.
+    """Score the continuation of a story: the fraction of its sentences that follow a fixed template.
+
+    The prompt of a story item names a hero and the hero's wish: "A shy fox lived by the lake . It wanted a drum . Go on
+    with 2 sentences ." Each sentence of a good continuation follows one of three templates of its stage; the stages are
+    trouble, attempt, ending, in this order, and a shorter continuation leaves out the first ones.
 
     Args:
-        item: An item of this family.
-        answer: The continuation.
+        item: The story item.
+        answer: The continuation, for example "The fox made a plan . At last the fox found the drum ."
 
     Returns:
-        The fraction of sentences that the grammar allows at their position. A sentence too many counts as wrong, and
-        so does one too few.
+        The score, from 0 to 1. A missing sentence counts as wrong, and so does a superfluous one.
 
     Raises:
-        ValueError: If the item's prompt is no opening of a story.
+        ValueError: If the item's prompt is not the opening of a story.
     """
     opening = _PROMPT.search(item.prompt)
     if opening is None:
         raise ValueError(f"not the opening of a story: {item.prompt!r}")
-    hero, wish = opening.group(1), opening.group(2)
-    length = int(opening.group(3))
+    hero, wish, length = opening.groups()
+    num_expected = int(length)
 
     # Sentences end in a point that stands by itself; trailing words without one count as a sentence too.
     clauses = normalize_whitespace(answer).split(" .")
     sentences = [normalize_whitespace(clause) + " ." for clause in clauses if clause.strip()]
+
+    # Sentence i must fit a template of stage i. (The shorter of the two lists decides how many are compared.)
+    expected_templates = TEMPLATES_BY_STAGE[-num_expected:]
     num_correct = 0
-    # A sentence is compared with the stage at its position only: trouble, attempt and ending have an order.
-    for sentence, stage in zip(sentences, STAGES[-length:], strict=False):
-        patterns = [_make_pattern(template, hero, wish) for template in stage]
-        num_correct += any(re.fullmatch(pattern, sentence) for pattern in patterns)
-    return num_correct / max(length, len(sentences))
+    for sentence, templates in zip(sentences, expected_templates, strict=False):
+        num_correct += any(_fits_template(sentence, template, hero, wish) for template in templates)
+    return num_correct / max(num_expected, len(sentences))
 
 
-def _make_pattern(template: str, hero: str, wish: str) -> str:
-    """A regular expression of all sentences that a template allows."""
-    # Escaped first: the alternatives that replace the capitals are no text.
-    escaped = re.escape(template.format(hero=hero, wish=wish))
-    return _CATEGORY.sub(lambda match: f"(?:{'|'.join(_CATEGORIES[match.group()])})", escaped)
+def _fits_template(sentence: str, template: str, hero: str, wish: str) -> bool:
+    """Whether a sentence is what a template becomes with this hero, this wish and any words of its categories.
+
+    Args:
+        sentence: For example "The fox walked to the hill ."
+        template: For example "The {hero} MOVE to the PLACE ."
+        hero: The animal of the story.
+        wish: The thing that it wanted.
+
+    Returns:
+        Whether it fits in every word.
+    """
+    # Escaped before categories become alternatives, (?:walked|ran|...), whose signs must not be escaped.
+    escaped_template = re.escape(template.format(hero=hero, wish=wish))
+    pattern = _CATEGORY.sub(
+        lambda match: f"(?:{'|'.join(_CATEGORIES[match.group()])})", escaped_template
+    )
+    return re.fullmatch(pattern, sentence) is not None
 
 
 FAMILY = Family(

@@ -20,11 +20,12 @@ _WORDS = split_words(
 
 
 def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "plain") -> Item:
-    """Draw a story with three people and three to five events, and a question.
+    """Draw a story in which people may miss that an object is moved, and a question about who believes it where.
 
     Args:
         rng: Random numbers.
-        difficulty: 1 for the fact, 2 for a belief, 3 for a belief about a belief.
+        difficulty: 1 asks where the object is, 2 where somebody believes it is, 3 where somebody believes that somebody
+            else believes it is.
         surface_form: "plain", the only one.
 
     Returns:
@@ -47,21 +48,21 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "pl
     if difficulty == 1:
         question = f"Where is the {hidden_object} ?"
         answer = room.container
-        thought = f"the {hidden_object} is in the {answer}"
+        reasoning = f"the {hidden_object} is in the {answer}"
     elif difficulty == 2:
         question = f"Where does {first} look for the {hidden_object} ?"
         answer = room.beliefs[first]
-        thought = f"{first} saw the {answer}"
+        reasoning = f"{first} saw the {answer}"
     else:
         question = f"Where does {first} think {second} looks for the {hidden_object} ?"
         answer = room.second_order_beliefs[first, second]
-        thought = f"{first} thinks {second} saw the {answer}"
+        reasoning = f"{first} thinks {second} saw the {answer}"
 
     prompt = " ".join([*sentences, question])
     return Item(
         prompt=prompt,
         reference=answer,
-        worked_solution=thought,
+        worked_solution=reasoning,
         group="belief",
         difficulty=difficulty,
         id=f"belief/{prompt}",
@@ -90,34 +91,38 @@ class Room:
         }
 
     def draw_event(self, rng: np.random.Generator) -> str:
-        """Let somebody come back, leave, or move the object; somebody is always in the room.
+        """Draw what happens next: a person comes back, leaves, or moves the object. Positions and beliefs are updated.
 
         Args:
             rng: Random numbers.
 
         Returns:
-            The event as a sentence.
+            The event as a sentence, for example "Bo moves the key to the jar ."
         """
+        # Lists in the order of `people`: the order of a set differs between processes.
         absent = [person for person in self.people if person not in self.present]
         present = [person for person in self.people if person in self.present]
-        # Lists in the order of `people`: the order of a set differs between processes.
         event = rng.random()
         if absent and event < 0.3:
             person = absent[int(rng.integers(len(absent)))]
             self.present.add(person)
             return f"{person} comes back ."
+        # The last person never leaves, so that somebody can always move the object.
         if len(present) > 1 and event < 0.6:
             person = present[int(rng.integers(len(present)))]
             self.present.remove(person)
             return f"{person} leaves ."
-        # Whoever moves the object takes it to another container.
         person = present[int(rng.integers(len(present)))]
-        free = [container for container in CONTAINERS if container != self.container]
-        self._move_object(free[int(rng.integers(len(free)))])
+        other_containers = [container for container in CONTAINERS if container != self.container]
+        self._move_object(other_containers[int(rng.integers(len(other_containers)))])
         return f"{person} moves the {self.hidden_object} to the {self.container} ."
 
     def _move_object(self, container: str) -> None:
-        """Those who are present see the move, and see each other seeing it."""
+        """Move the object to a container, and update what people believe.
+
+        Everybody present then believes that it is there, and believes that everybody else present believes so. Beliefs
+        of absent people, and beliefs about them, stay as they are.
+        """
         self.container = container
         for person in self.present:
             self.beliefs[person] = container

@@ -41,27 +41,25 @@ LEXICON = NOUNS | VERBS | ADJECTIVES | ARTICLES
 
 
 def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "plain") -> Item:
-    """Draw a sentence whose subject and object differ.
+    """Draw an English sentence to be translated into a toy language, with the translation as reference.
 
     Args:
         rng: Random numbers.
-        difficulty: One more than the number of adjectives.
+        difficulty: One more than the number of adjectives, 1 to 3.
         surface_form: "plain", the only one.
 
     Returns:
-        The item.
+        The item. Its worked solution is the English words in the order of the toy language.
     """
-    # Adjectives go to none, one or both of subject (0) and object (1).
-    nouns = [list(NOUNS)[i] for i in rng.permutation(len(NOUNS))[:2]]
+    subject_noun, object_noun = (list(NOUNS)[i] for i in rng.permutation(len(NOUNS))[:2])
+    # Which noun phrases have an adjective: none, one or both of subject (0) and object (1).
     with_adjective = rng.permutation(2)[: difficulty - 1].tolist()
-    subject, direct_object = (
-        _draw_noun_phrase(rng, noun, position in with_adjective)
-        for position, noun in enumerate(nouns)
-    )
+    subject = _draw_noun_phrase(rng, subject_noun, 0 in with_adjective)
+    direct_object = _draw_noun_phrase(rng, object_noun, 1 in with_adjective)
     verb = list(VERBS)[int(rng.integers(len(VERBS)))]
 
     english = " ".join([*subject, verb, *direct_object])
-    # A noun phrase backwards has its adjective behind the noun and its article last.
+    # The toy language says verb, object, subject, and every noun phrase backwards: noun, adjective, article.
     reordered = [verb, *reversed(direct_object), *reversed(subject)]
     return Item(
         prompt=f"Translate : {english}",
@@ -75,7 +73,7 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str = "pl
 
 
 def _draw_noun_phrase(rng: np.random.Generator, noun: str, with_adjective: bool) -> list[str]:
-    """Article, perhaps an adjective, noun."""
+    """Draw the words of a noun phrase: an article, an adjective if there is to be one, and the noun."""
     article = list(ARTICLES)[int(rng.integers(len(ARTICLES)))]
     if not with_adjective:
         return [article, noun]
@@ -84,14 +82,14 @@ def _draw_noun_phrase(rng: np.random.Generator, noun: str, with_adjective: bool)
 
 
 def score_answer(item: Item, answer: str) -> float:
-    """Token accuracy of a translation.
+    """Score a translation by its token accuracy: the fraction of positions that hold the word of the reference.
 
     Args:
-        item: An item of this family.
+        item: A sentence to be translated, with the right translation as its reference.
         answer: The translation.
 
     Returns:
-        The fraction of positions that hold the right word, of those of the longer of translation and reference.
+        Number of matching positions divided by the number of words of the longer text, from 0 to 1.
     """
     reference_words = item.reference.split()
     answer_words = answer.split()

@@ -2,7 +2,7 @@
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """The words of a text, which blanks separate."""
+    """Split a text into its words at white space."""
     return tuple(text.split())
 
 

@@ -8,6 +8,9 @@
     sft_warmup             what the orchestrator is taught first: the protocol
     variants               what is trained, and by which reward
     experiment             all trainings and tests, as jobs
+    plain_prompt           menus and users in plain English, for models that know more than the lab's words
+    train_command          training on a model and questions of your own, `python -m lib train toolorchestra --help`
+    user_evaluation        its rewards, baselines and steering on held-out questions
     rule_baselines         the preference benchmark, generalisation, the sweep over preferences
 
 The trainer, generators and rollouts are shared with CoRL: `lib.rl`.

@@ -64,13 +64,23 @@ class Assignment:
         return [o for o in self.menu.offers if o.skills.get(self.kind, 0) >= self.difficulty]
 
     @property
+    def history(self) -> tuple[tuple[str, str], ...]:
+        """Messages before the question."""
+        return self.work.history if isinstance(self.work, Item) else ()
+
+    @property
     def usable(self) -> list[Offer]:
-        """Tools on the menu that can be asked at all: models about chains and facts, functions where they help."""
-        return [
-            o
-            for o in self.menu.offers
-            if o.skills.get(self.kind) or (o.model and self.kind in ("chain", "facts"))
-        ]
+        """Tools on the menu that can be asked at all: functions where they help, models about all but office tasks.
+
+        No lab model of this menu was taught big numbers, so these are left to models of which nothing is known.
+        """
+        usable_tools = []
+        for offer in self.menu.offers:
+            is_asked = offer.model and self.kind not in ("big", "office")
+            may_know_numbers = offer.model and self.kind == "big" and not offer.measured
+            if offer.skills.get(self.kind) or is_asked or may_know_numbers:
+                usable_tools.append(offer)
+        return usable_tools
 
 
 def office_corpus(split: str, n: int, seed: int) -> Corpus:

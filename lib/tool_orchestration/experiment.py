@@ -22,7 +22,7 @@ from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.evaluation import TEST_SEED, run_tests
 from lib.experiment.harness import JobRun, Stage, run_stages, use_one_thread
 from lib.experiment.run_context import RunContext
-from lib.experiment.training import TrainingTables, remove_checkpoint, run_updates
+from lib.experiment.training import TrainingTables, remove_checkpoint
 from lib.language_models import cache_key as asked_models
 from lib.language_models import checkpoints
 from lib.language_models.chat_template import encode_special
@@ -32,13 +32,13 @@ from lib.language_models.training import muon, pretraining
 from lib.language_models.training import training_data as training_batches
 from lib.language_models.training.model_folders import ensure_models
 from lib.llm.open_models import export_recording
-from lib.rl import budget_reward as corl_rewards
-from lib.rl import call_protocol, expert_pool, losses
-from lib.rl import generators as controller_voices
+from lib.rl import budget_reward, call_protocol, expert_pool, losses
+from lib.rl import generators as turn_generators
 from lib.rl import rollout as interleaved_episodes
 from lib.rl import sft_warmup as corl_warm
 from lib.rl import token_ppo as controller_learning
-from lib.rl import training_log as training_logs
+from lib.rl import transcript as transcripts
+from lib.rl.controller_training import UpdateData, train_controller
 from lib.rl.expert_pool import NUM_SAMPLES
 from lib.rl.generators import LabGenerator
 from lib.rl.token_ppo import TokenPPO
@@ -258,7 +258,7 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
     if any(llm.models[name].backend != "lab" for name in asked):
         numbers["rules of questions"] = question_rules.VERSION
     if kind != TRIAL:
-        numbers["turns of controllers"] = controller_voices.VERSION
+        numbers["turns of controllers"] = turn_generators.VERSION
     if kind != LESSONS:
         numbers["exams"] = test_sets.VERSION
         numbers["preference rewards"] = rewards.VERSION
@@ -274,12 +274,12 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
     if kind == TRIAL:
         numbers["prompted orchestrator"] = prompted_baseline.VERSION
     if kind in (TRAINING, TESTS_OF_START):
-        numbers["training logs"] = training_logs.VERSION
+        numbers["training logs"] = transcripts.VERSION
     if kind == TRAINING:
         numbers["losses"] = losses.VERSION
         numbers["token PPO"] = controller_learning.VERSION
     if reward == "corl":
-        numbers["reward within a budget"] = corl_rewards.VERSION
+        numbers["reward within a budget"] = budget_reward.VERSION
     return numbers
 
 
@@ -296,7 +296,7 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
     settings = params.tools
     lessons = _shared_settings(params, LESSONS) | {
         "tools": settings.to_job_settings(*_READ_BY_LESSONS),
-        "shape": params.lab.models[settings.base].to_job_settings(*corl_warm.READ_OF_BASE),
+        "shape": params.lab.models[settings.base].to_job_settings(*corl_warm.BASE_SETTINGS),
         "models": asked_models.describe_models(params.llm, settings.models, settings.base, models),
     }
     asked = {**settings.models, AGENT: settings.agent}
@@ -408,38 +408,40 @@ def _begin(place: ToolWorkbench, shape: LabModelSettings, folder: Path, progress
         corpus.tasks,
         lessons.seed,
     )
-    corl_warm.taught(base, shape, lessons, traces, folder / "model", lambda x: progress(0.9 * x))
-    voice = place.voice(checkpoints.load(folder / "model"))
+    corl_warm.train_on_dialogues(
+        base, shape, lessons, traces, folder / "model", lambda x: progress(0.9 * x)
+    )
+    generator = place.make_generator(checkpoints.load(folder / "model"))
     kept, dropped = filter_tasks(
-        corpus.tasks, partial(_solves, place, voice), attempts=settings.tries
+        corpus.tasks, partial(_solves, place, generator), attempts=settings.tries
     )
     left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))
     left.save(folder / "offices.json")
     artifacts.write_parquet(folder / "statistics.parquet", left.statistics())
-    artifacts.write_json(folder / "begun.json", {"budget": _budget(place, voice, kept)})
+    artifacts.write_json(folder / "begun.json", {"budget": _budget(place, generator, kept)})
 
 
 def _solves(
-    place: ToolWorkbench, voice: LabGenerator, tasks: Sequence[Task], attempt: int
+    place: ToolWorkbench, generator: LabGenerator, tasks: Sequence[Task], attempt: int
 ) -> list[bool]:
     """One try of the start at office tasks, with dice."""
     rng = seeds.rng("toolorchestra", "tries", seed=attempt)
     asked = episode_specs.drawn(
         tasks, place.offers, seen(place.settings), place.settings.spread, rng
     )
-    episodes = place.roll(voice, asked, TEST_SEED - 1 - attempt, place.settings.temperature)
+    episodes = place.roll(generator, asked, TEST_SEED - 1 - attempt, place.settings.temperature)
     # A try that the infrastructure lost says nothing, so it drops no task.
     return [episode.failed or episode.correct == 1.0 for episode in episodes]
 
 
-def _budget(place: ToolWorkbench, voice: LabGenerator, offices: Sequence[Task]) -> float:
+def _budget(place: ToolWorkbench, generator: LabGenerator, offices: Sequence[Task]) -> float:
     """Dollars that the start does not exceed in `settings.budget` of the training questions."""
     works = episode_specs.mixed(BUDGET_EPISODES, "train", 10**6, offices)
     rng = seeds.rng("toolorchestra", "budget")
     asked = episode_specs.drawn(
         works, place.offers, seen(place.settings), place.settings.spread, rng
     )
-    episodes = place.roll(voice, asked, TEST_SEED - 100, place.settings.temperature)
+    episodes = place.roll(generator, asked, TEST_SEED - 100, place.settings.temperature)
     costs = [
         tool_environment.cost_usd(episode, place.own) for episode in episodes if not episode.failed
     ]
@@ -504,7 +506,7 @@ class OrchestratorRun:
         self.seed = run.seed
         self.start = run.input_folder("start")
         self.model = checkpoints.load(self.start / "model")
-        self.voice = place.voice(self.model)
+        self.generator = place.make_generator(self.model)
 
     def train_and_test(self) -> None:
         """Trains, runs the tests, keeps the numbers and the weights."""
@@ -523,9 +525,9 @@ class OrchestratorRun:
             style, self.place.offers, self.place.unseen_offers, self.settings
         )
         episodes = self.place.roll(
-            self.voice, assignments, TEST_SEED + self.seed, self.settings.test_temperature
+            self.generator, assignments, TEST_SEED + self.seed, self.settings.test_temperature
         )
-        decode = self.voice.decode if style == "test" else None
+        decode = self.generator.decode if style == "test" else None
         return variants.make_episode_rows(episodes, names(self.settings), self.place.own, decode)
 
     def _train(self, variant: ToolVariant) -> None:
@@ -535,53 +537,32 @@ class OrchestratorRun:
         learn = self.run.read_section("learn", LearnSettings)
         learner = TokenPPO(self.model, learn, encode_special(PAD), settings.updates, self.seed)
         tables = TrainingTables(self.run.folder, learner)
-        self.voice.refresh()  # it may go on from a checkpoint
         tools = names(settings)
         groups = np.repeat(np.arange(settings.groups), settings.rollouts)  # (episodes,)
 
-        def make_update() -> None:
-            # Roll out; the number of the update is part of the seed of its episodes.
-            step = learner.step
+        def collect_episodes(step: int) -> UpdateData:
+            # The number of the update is part of the seed of its episodes.
             update_seed = self.seed * 10**6 + step
             assignments = self._draw_assignments(variant, office_tasks, update_seed)
-            episodes = self.place.roll(self.voice, assignments, update_seed, settings.temperature)
-
-            # Reward, and the episodes that are learned from; what the infrastructure lost has no part in either.
-            scored = np.flatnonzero([not episode.failed for episode in episodes])
-            scored_episodes = [episodes[index] for index in scored]
-            episode_rewards = np.full(len(episodes), np.nan)
-            episode_rewards[scored] = variants.paid(
-                variant, scored_episodes, groups[scored], tools, self.place.own, budget
+            episodes = self.place.roll(
+                self.generator, assignments, update_seed, settings.temperature
             )
-            samples, kept = variants.learned(
+            return variants.make_update_data(
                 variant,
-                scored_episodes,
-                groups[scored],
-                episode_rewards[scored],
+                episodes,
+                groups,
+                tools,
+                self.place.own,
+                budget,
                 settings.least_deviation,
-            )
-            rollouts = variants.make_episode_rows(episodes, tools, self.place.own)
-            tables.add(
-                "rollouts",
-                rollouts.assign(step=step, rollout_group=groups, reward=episode_rewards),
+                step,
             )
 
-            # Learn, unless all groups agree.
-            means = learner.update(samples) if len(samples) > 1 else learner.skip()
-            self.voice.refresh()
-            counts = {
-                "step": learner.step,
-                "kept": len(samples),
-                "malformed": kept.malformed,
-                "unanswered": kept.unanswered,
-                "agreeing": kept.agreeing,
-            }
-            tables.add("learning", pd.DataFrame([counts | means]))
-
-        run_updates(
+        train_controller(
             learner,
+            self.generator,
             settings.updates,
-            make_update,
+            collect_episodes,
             tables,
             self.run.context.save_every,
             self.run.report_progress,

@@ -13,7 +13,7 @@ from lib.language_models.chat_template import format_tool_call
 from lib.llm.chat_model import ChatRequest, Reply, ToolCall
 from lib.llm.json_replies import join_values, read_arguments
 from lib.rl import call_protocol
-from lib.rl.rollout import Exchange, draws
+from lib.rl.rollout import Turn, derive_turn_seed
 from lib.tasks import Item
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_environment import Desk, ToolEpisode, judged
@@ -38,8 +38,8 @@ def roll(
     desk: Desk,
     model: str,
     assignments: Sequence[Assignment],
-    rounds: int,
-    key: int,
+    max_turns: int,
+    seed: int,
     temperature: float,
 ) -> list[ToolEpisode]:
     """Roll out an episode per assignment.
@@ -48,8 +48,8 @@ def roll(
         desk: The tools at work; its pool holds the model too.
         model: Its name in llm.models.
         assignments: What is to be done.
-        rounds: Turns at the most.
-        key: Seed of this batch.
+        max_turns: Turns at the most.
+        seed: Of this batch.
         temperature: Of the model.
 
     Returns:
@@ -59,48 +59,48 @@ def roll(
     episodes = [ToolEpisode(assignment, [], [], 0) for assignment in assignments]
     conversations = [messages(assignment, lab) for assignment in assignments]
     menus = [schemas(assignment, desk, lab) for assignment in assignments]
-    for turn in range(rounds):
-        alive = [index for index, episode in enumerate(episodes) if not episode.done]
+    for turn in range(max_turns):
+        alive = [index for index, episode in enumerate(episodes) if not episode.is_done]
         if not alive:
             break
 
         # One turn of the model in every episode that goes on.
-        turn_seeds = [draws(key, index, turn) for index in alive]
+        turn_seeds = [derive_turn_seed(seed, index, turn) for index in alive]
         requests = [
             ChatRequest(
                 list(conversations[index]),
                 tools=menus[index],
                 temperature=temperature,
-                seed=seed,
+                seed=turn_seed,
                 caller=model,
             )
-            for index, seed in zip(alive, turn_seeds, strict=True)
+            for index, turn_seed in zip(alive, turn_seeds, strict=True)
         ]
         replies = desk.pool.generate(model, requests)
 
         # Turns that end their episode: answers, replies that cannot be used, and whatever comes in the last round.
         pending: list[tuple[int, Reply, call_protocol.Call, int]] = []
-        for index, reply, seed in zip(alive, replies, turn_seeds, strict=True):
+        for index, reply, turn_seed in zip(alive, replies, turn_seeds, strict=True):
             episode = episodes[index]
             call = None if reply.failure else _read_call(episode.assignment, reply, desk)
-            episode.done = turn == rounds - 1 or call is None
-            if call is not None and not episode.done:
-                pending.append((index, reply, call, seed))
+            episode.is_done = turn == max_turns - 1 or call is None
+            if call is not None and not episode.is_done:
+                pending.append((index, reply, call, turn_seed))
                 continue
             episode.lost_own_reply = reply.failure is not None and reply.failure.of_infrastructure
             is_answer = tasks.extract_answer(reply.text) is not None
             is_malformed = call is None and not is_answer
             why = "neither a call nor an answer" if is_malformed else ""
-            episode.exchanges.append(Exchange(reply.text, call, malformed=why))
+            episode.turns.append(Turn(reply.text, call, malformed=why))
 
         # The calls of all others, at once.
-        tool_replies = desk.reply(
-            [(episodes[index], call, seed) for index, _, call, seed in pending]
+        tool_replies = desk.answer_calls(
+            [(episodes[index], call, turn_seed) for index, _, call, turn_seed in pending]
         )
         for (index, reply, call, _), tool_reply in zip(pending, tool_replies, strict=True):
-            episodes[index].exchanges.append(Exchange(reply.text, call, tool_reply))
+            episodes[index].turns.append(Turn(reply.text, call, tool_reply))
             if tool_reply.lost:
-                episodes[index].done = True
+                episodes[index].is_done = True
                 continue
             result = call_protocol.clean_reply(tool_reply.text)
             conversations[index] += _write_turn(reply, call, result, f"call_{turn}")

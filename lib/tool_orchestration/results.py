@@ -89,13 +89,13 @@ def rows(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame:
     )
 
 
-def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
+def count_replies(rows: pd.DataFrame, tried: pd.DataFrame, params: Params) -> pd.DataFrame:
     """How many calls of models gave no answer, by method: of models on the menu, and of a prompted orchestrator.
-
-    Rules take replies of the trial of single tools, which did not count what became of them, and are left out.
 
     Args:
         rows: The results table.
+        tried: The trial of single tools, `ToolOrchestrationResults.tried`, of which "always T" takes T's replies; other
+            rules take those of several tools and are left out.
         params: Says which model stands behind a tool, and which is prompted.
 
     Returns:
@@ -121,7 +121,15 @@ def count_replies(rows: pd.DataFrame, params: Params) -> pd.DataFrame:
             "unusable": prompted["malformed"],
         }
     )
-    calls = pd.concat([on_menu, own_turns], ignore_index=True)
+    # A tool that is a model was asked every question alone.
+    alone = tried[tried["tool"].isin(list(model_names))]
+    models = [model_names[tool] for tool in alone["tool"]]
+    alone = alone.assign(
+        method=[rule_baselines.ALWAYS + tool for tool in alone["tool"]],
+        model=models,
+        backend=[params.llm.models[name].backend for name in models],
+    )
+    calls = pd.concat([on_menu, own_turns, alone], ignore_index=True)
     return reply_shares.count_replies(calls)
 
 
@@ -356,7 +364,7 @@ def graded(group: pd.DataFrame, least: float) -> pd.DataFrame:
     fate[kept] = "kept"
     advantage = np.full(len(group), np.nan)
     if len(kept) > 1:
-        advantage[kept] = losses.group_advantages(torch.tensor(reward[kept]), len(kept))
+        advantage[kept] = losses.compute_group_advantages(torch.tensor(reward[kept]), len(kept))
     return group.assign(
         micro=group["cost_usd"] * rewards.MICRO,
         ms=group["seconds"] * rewards.MILLI,

@@ -17,7 +17,7 @@ from lib.language_models.chat_template import encode_conversation, encode_specia
 from lib.language_models.tokenizer import EOS, encode
 from lib.language_models.training.training_data import IGNORE_INDEX, Dialogue
 from lib.rl import call_protocol
-from lib.rl.sft_warmup import result, steps
+from lib.rl.sft_warmup import evaluate_chain, solve_chain
 from lib.tasks import Item, multi_hop_facts
 from lib.tasks.synthesis import Task
 from lib.tool_orchestration.episode_specs import Assignment, drawn, mixed
@@ -87,7 +87,9 @@ class _Trace:
 
     def call(self, left: int, tool: str, argument: str, reply: str) -> None:
         self.write(f"{thought(self.kind, left)} {format_tool_call(tool, argument)}")
-        self.write(" ".join([call_protocol.RESPONSE[0], reply, call_protocol.RESPONSE[1]]), False)
+        self.write(
+            " ".join([call_protocol.RESPONSE_TAGS[0], reply, call_protocol.RESPONSE_TAGS[1]]), False
+        )
 
     def answer(self, text: str, worked: Sequence[str] = (), left: int = 0) -> Dialogue:
         self.write(f"{thought(self.kind, left, worked)} {tasks.format_reply(text)}")
@@ -101,7 +103,7 @@ def trace(assignment: Assignment, preference_bias: float, rng: np.random.Generat
         return _office(told, work, rng)
     if assignment.kind == "chain" and assignment.difficulty <= SKILL and rng.random() < EASY:
         chain = work.prompt.removesuffix(" = ?").split()
-        return told.answer(result(chain), steps(chain), work.difficulty)
+        return told.answer(evaluate_chain(chain), solve_chain(chain), work.difficulty)
     left = assignment.usable
     if not left:  # nobody to ask: it says what it thinks
         return told.answer(work.reference, (), work.difficulty)
@@ -142,7 +144,7 @@ def _used(told: _Trace, tool: str, item: Item, rng: np.random.Generator) -> str 
             argument,
             reply,
         )
-        if reply == call_protocol.ERROR:
+        if reply == call_protocol.ERROR_REPLY:
             return None
         try:
             argument, left = plan.send(reply)
@@ -152,7 +154,7 @@ def _used(told: _Trace, tool: str, item: Item, rng: np.random.Generator) -> str 
 
 def _made_up(tool: str, argument: str, left: int, item: Item, rng: np.random.Generator) -> str:
     if rng.random() < MISSING:
-        return call_protocol.ERROR
+        return call_protocol.ERROR_REPLY
     if tool in ("lookup", "search"):
         relation, place = argument.replace(" of ", " ").split()
         value = multi_hop_facts.build_records()[relation][place]
@@ -177,6 +179,6 @@ def _office(told: _Trace, task: Task, rng: np.random.Generator) -> Dialogue:
     calls = golden(task)
     for i, (function, argument, reply) in enumerate(calls):
         while rng.random() < MISSING:
-            told.call(len(calls) - i, function, argument, call_protocol.ERROR)
+            told.call(len(calls) - i, function, argument, call_protocol.ERROR_REPLY)
         told.call(len(calls) - i, function, argument, reply)
     return told.answer(task.answer)

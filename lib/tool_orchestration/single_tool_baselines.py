@@ -7,7 +7,7 @@ lines of code ask real tools (`desk.tried`) and made-up ones (`warm`).
 import re
 from collections.abc import Generator
 
-from lib.rl.call_protocol import AS_IT_STANDS, ERROR
+from lib.rl.call_protocol import ERROR_REPLY, USER_QUESTION
 from lib.tasks import Item
 from lib.tasks.synthesis import Task, list_steps
 
@@ -24,7 +24,7 @@ def strategy(tool: str, item: Item) -> Strategy:
         return _asked(item.prompt.removesuffix(" = ?"))
     if tool in ("lookup", "search"):
         return _hops(tool, item)
-    return _asked(AS_IT_STANDS)
+    return _asked(USER_QUESTION)
 
 
 def _asked(argument: str) -> Strategy:
@@ -42,7 +42,7 @@ def _hops(tool: str, item: Item) -> Strategy:
         found = _SENTENCE.search(reply)
         place = found[1] if tool == "search" and found else reply
         if tool == "search" and not found:
-            return ERROR
+            return ERROR_REPLY
     return place
 
 

@@ -263,16 +263,31 @@ def paid(
     return rewards.reward(normalise(m, groups), wanted, m[:, -3])
 
 
-def advantages(told: np.ndarray, left: np.ndarray, rollouts: int) -> Tensor:
-    """GRPO's, (groups, G), 0 for what is left out. told: rewards, (groups G,); left: bool, what filters leave."""
-    value, kept = (torch.as_tensor(x).view(-1, rollouts) for x in (told, left))
-    out, whole, some = torch.zeros_like(value), kept.all(1), kept.any(1)
-    out[whole] = losses.whitened(
-        value[whole], 1, correction=1
-    )  # `group_advantages` of all whole groups at once
-    ragged = kept & (some & ~whole)[:, None]
-    out[ragged] = losses.group_advantages(value[ragged], ragged.nonzero()[:, 0])
-    return out
+def compute_advantages(reward: np.ndarray, is_kept: np.ndarray, rollouts: int) -> Tensor:
+    """Advantages of GRPO over the rollouts that the filters keep.
+
+    Args:
+        reward: (groups G,) reward of each rollout, group after group.
+        is_kept: (groups G,) bool, whether the filters keep the rollout.
+        rollouts: G, rollouts of one question.
+
+    Returns:
+        (groups, G) advantages, 0 for rollouts that are not kept.
+    """
+    grouped_reward = torch.as_tensor(reward).view(-1, rollouts)
+    kept = torch.as_tensor(is_kept).view(-1, rollouts)
+    is_whole = kept.all(1)  # (groups,)
+    advantages = torch.zeros_like(grouped_reward)
+
+    # Groups of which all rollouts are kept, in one call: `compute_group_advantages` but for its epsilon.
+    advantages[is_whole] = losses.whiten(grouped_reward[is_whole], 1, correction=1)
+
+    is_in_ragged_group = kept & ~is_whole[:, None]
+    group_ids = is_in_ragged_group.nonzero()[:, 0]
+    advantages[is_in_ragged_group] = losses.compute_group_advantages(
+        grouped_reward[is_in_ragged_group], group_ids
+    )
+    return advantages
 
 
 def trained(
@@ -305,12 +320,12 @@ def trained(
         )
         left = np.zeros(len(told), bool)
         left[kept.rows] = True
-        gain = advantages(told, left, group).float().view(played.shape)
+        advantages = compute_advantages(told, left, group).float().view(played.shape)
         chosen = torch.as_tensor(played)
         for _ in range(settings.epochs):
             new = policy.log_chances(worlds, menus, who)
-            loss = -losses.clipped(
-                new.gather(-1, chosen), old.gather(-1, chosen), gain, settings.clip
+            loss = -losses.compute_clipped_objective(
+                new.gather(-1, chosen), old.gather(-1, chosen), advantages, settings.clip
             )
             optimiser.zero_grad()
             loss.mean(

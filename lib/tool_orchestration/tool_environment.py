@@ -9,7 +9,7 @@ What an episode costs includes the orchestrator's own tokens, each once, at its 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -27,8 +27,9 @@ from lib.language_models.training import model_cards as cards
 from lib.llm.open_models import open_models
 from lib.rl import call_protocol, rollout
 from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply
-from lib.rl.generators import LabGenerator, Voice
+from lib.rl.generators import Generator, LabGenerator
 from lib.tasks import Item, multi_hop_facts
+from lib.tasks.scorers import Scorer
 from lib.tasks.synthesis import CallError, Database, VerificationResult, verify_trajectory
 from lib.tool_orchestration import tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
@@ -59,6 +60,7 @@ class ToolEpisode(rollout.Episode):
         first: The tool that was called first, for outages.
         verdict: On an office task.
         lost_own_reply: Whether the infrastructure lost a reply of the orchestrator itself, where that is an endpoint.
+        has_marked_answer: Whether it ends in an answer that is marked in another way than by tags.
     """
 
     seconds: float = 0.0
@@ -66,6 +68,7 @@ class ToolEpisode(rollout.Episode):
     first: str = ""
     verdict: VerificationResult | None = None
     lost_own_reply: bool = False
+    has_marked_answer: bool = False
 
     @property
     def failed(self) -> bool:
@@ -93,6 +96,14 @@ class ToolReply(ExpertReply):
     tool_error: str = ""
 
 
+WriteMessages = Callable[[Assignment], list[dict[str, str]]]
+
+
+def write_lab_messages(assignment: Assignment) -> list[dict[str, str]]:
+    """What the lab's orchestrators read."""
+    return assignment.messages
+
+
 @dataclass(frozen=True)
 class Own:
     """What the orchestrator's own tokens cost: dollars per token read or written, seconds per token written."""
@@ -102,10 +113,21 @@ class Own:
 
 
 class Desk:
-    """Answers calls. A context manager: it owns a sandbox. clock: seconds per token of each model in the pool."""
+    """Answers calls. A context manager: it owns a sandbox."""
 
-    def __init__(self, pool: ExpertPool, clock: Mapping[str, float]) -> None:
-        self.pool, self.clock, self.sandbox = pool, dict(clock), Sandbox()
+    def __init__(
+        self, pool: ExpertPool, clock: Mapping[str, float], reads_marked_answers: bool = False
+    ) -> None:
+        """
+        Args:
+            pool: The models among the tools.
+            clock: Seconds per token of each of them.
+            reads_marked_answers: Whether an answer may be marked in another way than by tags, for example boxed.
+        """
+        self.pool = pool
+        self.clock = dict(clock)
+        self.reads_marked_answers = reads_marked_answers
+        self.sandbox = Sandbox()
         code = python(self.sandbox)
         remembered = lru_cache(_REMEMBERED)(lambda text: code({"code": text}))
         coded = Tool(
@@ -129,11 +151,14 @@ class Desk:
     def __exit__(self, *exc: Any) -> None:
         self.sandbox.__exit__(*exc)
 
-    def read(self, episode: ToolEpisode, text: str) -> call_protocol.Turn:
+    def parse_turn(self, episode: ToolEpisode, text: str) -> call_protocol.ParsedTurn:
         """What a turn asks for: `<call> tool words </call>`, or an answer."""
         if tasks.extract_answer(text) is not None:
             return call_protocol.Answer(text)
         found = parse_tool_call(text)
+        if found is None and self.reads_marked_answers and call_protocol.marks_answer(text):
+            episode.has_marked_answer = True
+            return call_protocol.Answer(text)
         if found is None:
             return call_protocol.Malformed("neither a call nor an answer")
         name, argument = found
@@ -158,7 +183,7 @@ class Desk:
                 return str(error)
         return "" if argument else f"{name} takes a question"
 
-    def reply(
+    def answer_calls(
         self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]
     ) -> list[ToolReply]:
         """Carry calls out and book them on their episodes.
@@ -177,9 +202,10 @@ class Desk:
         for index, (episode, call, seed) in enumerate(calls):
             if not offers[index].model or is_down[index]:
                 continue
-            hands_on_question = call.query == call_protocol.AS_IT_STANDS
+            hands_on_question = call.query == call_protocol.USER_QUESTION
             text = episode.assignment.prompt if hands_on_question else call.query
-            queries[index] = ExpertQuery(call.expert, text, seed)
+            history = episode.assignment.history if hands_on_question else ()
+            queries[index] = ExpertQuery(call.expert, text, seed, history)
         model_replies = dict(zip(queries, self.pool.ask(list(queries.values())), strict=True))
 
         replies = []
@@ -226,36 +252,43 @@ class Desk:
 
 
 def roll(
-    voice: Voice,
+    generator: Generator,
     desk: Desk,
     assignments: Sequence[Assignment],
-    rounds: int,
-    key: int,
+    max_turns: int,
+    seed: int,
     own: Own,
     temperature: float = 1.0,
+    write_messages: WriteMessages = write_lab_messages,
+    scorer: Scorer | None = None,
 ) -> list[ToolEpisode]:
     """Roll out an episode per assignment.
 
     Args:
-        voice: The orchestrator's.
+        generator: The orchestrator's.
         desk: The tools at work.
         assignments: What is to be done.
-        rounds: Turns at the most.
-        key: Seed of this batch.
+        max_turns: Turns at the most.
+        seed: Of this batch.
         own: What the orchestrator's own tokens cost.
         temperature: Of the orchestrator.
+        write_messages: What the orchestrator reads of an assignment.
+        scorer: How answers to questions are scored; None for the strict rule of the procedural families.
 
     Returns:
         The episodes, in the order of the assignments.
     """
     episodes = []
     for assignment in assignments:
-        ids = voice.prompt(assignment.messages)
+        ids = generator.encode_prompt(write_messages(assignment))
         episodes.append(ToolEpisode(assignment, list(ids), [False] * len(ids), len(ids)))
-    rollout.play(voice, desk, episodes, rounds, key, temperature)
+    rollout.roll_out(generator, desk, episodes, max_turns, seed, temperature)
+    if scorer is not None:
+        score_answers(episodes, desk.pool, scorer)
     for episode in episodes:
-        episode.correct = judged(episode)
-        episode.seconds += episode.written * own.seconds
+        if scorer is None:
+            episode.correct = judged(episode)
+        episode.seconds += episode.num_written_tokens * own.seconds
     return episodes
 
 
@@ -264,7 +297,7 @@ def judged(episode: ToolEpisode) -> float:
     if episode.failed:
         return math.nan
     work = episode.assignment.work
-    last_text = episode.exchanges[-1].text if episode.exchanges else ""
+    last_text = episode.turns[-1].text if episode.turns else ""
     if isinstance(work, Item):
         return tasks.score_reply(work, last_text)
     episode.verdict = verify_trajectory(
@@ -273,13 +306,40 @@ def judged(episode: ToolEpisode) -> float:
     return float(episode.verdict.solved)
 
 
+def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Scorer) -> None:
+    """Fill in what answers to a user's questions are worth: 0 without one, nan where nothing may be scored."""
+    answered = []
+    for episode in episodes:
+        if episode.failed:
+            episode.correct = math.nan
+        # The argument of a call that was not made any more is no answer, whatever a tolerant rule would find in it.
+        elif episode.turns and episode.turns[-1].call is None:
+            answered.append(episode)
+    texts = []
+    for episode in answered:
+        # What is handed on is the tool's whole reply: its answer may be marked in any way.
+        if episode.answers_with_reply:
+            texts.append(episode.replies[-1].text)
+        else:
+            texts.append(episode.turns[-1].text)
+    # On the pool's event loop, since the scorer may be one of its models.
+    items = [episode.assignment.work for episode in answered]
+    scores = pool.run(scorer.score_all(items, texts))
+    for episode, score in zip(answered, scores, strict=True):
+        episode.correct = score.value
+
+
 def cost_usd(episode: ToolEpisode, own: Own) -> float:
     """What the calls and the orchestrator's own tokens cost."""
     return episode.cost_usd + len(episode.ids) * own.cost_usd
 
 
 def tried(
-    desk: Desk, assigned: Sequence[Assignment], tools: Sequence[str], split: str
+    desk: Desk,
+    assigned: Sequence[Assignment],
+    tools: Sequence[str],
+    split: str,
+    scorer: Scorer | None = None,
 ) -> list[dict[str, Any]]:
     """Every tool on its own, on every question it can be asked, at the menu's prices.
 
@@ -290,9 +350,11 @@ def tried(
         assigned: Questions with menus.
         tools: Names of tools.
         split: Part of the seeds of models' replies.
+        scorer: How replies are scored; None for the strict rule of the procedural families.
 
     Returns:
-        Rows with item (number), tool, correct (nan where a reply was lost), cost_usd, seconds, calls.
+        Rows with item (number), tool, correct (nan where a reply was lost), cost_usd, seconds, calls, and how many
+        replies the infrastructure lost (failed), the model's own limit cut (truncated) and failed otherwise (unusable).
     """
     rows = []
     for tool in tools:
@@ -300,9 +362,10 @@ def tried(
         for number, assignment in enumerate(assigned):
             if tool in {offer.name for offer in assignment.usable}:
                 numbers.append(number)
-        episodes, answers = _use_tool(desk, tool, [assigned[number] for number in numbers], split)
-        for number, episode, answer in zip(numbers, episodes, answers, strict=True):
-            correct = tasks.score_reply(assigned[number].work, tasks.format_reply(answer))
+        tool_assignments = [assigned[number] for number in numbers]
+        episodes, answers = _use_tool(desk, tool, tool_assignments, split)
+        scores = _score_tool_answers(desk, episodes, answers, scorer)
+        for number, episode, correct in zip(numbers, episodes, scores, strict=True):
             rows.append(
                 {
                     "item": number,
@@ -311,9 +374,42 @@ def tried(
                     "cost_usd": episode.cost_usd,
                     "seconds": episode.seconds,
                     "calls": episode.counts.get(tool, 0),
+                    **count_failures(episode.replies),
                 }
             )
     return rows
+
+
+def count_failures(replies: Sequence[ExpertReply]) -> dict[str, int]:
+    """Count the replies of experts that hold no answer.
+
+    Args:
+        replies: Of any experts.
+
+    Returns:
+        How many the infrastructure lost (failed), the model's own limit cut (truncated), and failed otherwise
+        (unusable).
+    """
+    num_lost = sum(reply.lost for reply in replies)
+    num_truncated = sum(reply.truncated for reply in replies)
+    num_without_answer = sum(reply.failure is not None for reply in replies)
+    return {
+        "failed": num_lost,
+        "truncated": num_truncated,
+        "unusable": num_without_answer - num_lost - num_truncated,
+    }
+
+
+def _score_tool_answers(
+    desk: Desk, episodes: Sequence[ToolEpisode], answers: Sequence[str], scorer: Scorer | None
+) -> list[float]:
+    """What the answers of a single tool are worth; a scorer reads its whole last reply."""
+    items = [episode.assignment.work for episode in episodes]
+    if scorer is None:
+        replies = [tasks.format_reply(answer) for answer in answers]
+        return [tasks.score_reply(*pair) for pair in zip(items, replies, strict=True)]
+    replies = [episode.replies[-1].text for episode in episodes]
+    return [score.value for score in desk.pool.run(scorer.score_all(items, replies))]
 
 
 def _use_tool(
@@ -331,12 +427,12 @@ def _use_tool(
             seed = seeds.key("toolorchestra", "tried", split, tool, index, seed=turn) >> 1
             call = call_protocol.Call(tool, argument)
             calls.append((episodes[index], call, int(seed)))
-        replies = desk.reply(calls)
+        replies = desk.answer_calls(calls)
 
         # Hand each reply to its plan, which makes another call or ends with an answer.
         next_arguments = {}
         for index, (episode, call, _), reply in zip(arguments, calls, replies, strict=True):
-            episode.exchanges.append(rollout.Exchange("", call, reply))
+            episode.turns.append(rollout.Turn("", call, reply))
             if reply.lost:
                 continue
             try:
@@ -388,13 +484,14 @@ class ToolWorkbench:
         card = cards.read_card(self.settings.base, self.context.models)
         return Own(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
 
-    def voice(self, model: torch.nn.Module) -> LabGenerator:
+    def make_generator(self, model: torch.nn.Module) -> LabGenerator:
         return LabGenerator(model, self.settings.turn_tokens, self.settings.response_tokens)
 
     def roll(
-        self, voice: LabGenerator, wanted: Sequence[Assignment], key: int, temperature: float
+        self, generator: Generator, assignments: Sequence[Assignment], seed: int, temperature: float
     ) -> list[ToolEpisode]:
-        return roll(voice, self.desk, wanted, self.settings.rounds, key, self.own, temperature)
+        max_turns = self.settings.rounds
+        return roll(generator, self.desk, assignments, max_turns, seed, self.own, temperature)
 
 
 @contextmanager

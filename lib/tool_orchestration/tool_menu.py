@@ -79,7 +79,7 @@ def price_list(path: str | Path) -> PriceList:
 class Offer:
     """A tool on a menu. model: its price and seconds are factors per token, of a function they are per call;
     dollars, seconds: of this rollout; typical_cost_usd, typical_seconds: of a usual call; skills: the highest
-    difficulty that it is good at, by family."""
+    difficulty that it is good at, by family; measured: whether that is known, which of hosted models it is not."""
 
     name: str
     model: bool
@@ -88,6 +88,7 @@ class Offer:
     typical_cost_usd: float
     typical_seconds: float
     skills: Mapping[str, int]
+    measured: bool = True
 
     @property
     def local(self) -> bool:
@@ -146,7 +147,16 @@ def offers(prices: PriceList, cards: Mapping[str, Mapping[str, Any]]) -> dict[st
             card["dollars_per_1k_tokens"] / 1000 * (_TYPICAL_IN + _TYPICAL_OUT) * rate.cost_usd
         )
         seconds = _TYPICAL_OUT / card["tokens_per_second"] * rate.seconds
-        out[name] = Offer(name, True, rate.cost_usd, rate.seconds, cost_usd, seconds, skills(card))
+        out[name] = Offer(
+            name,
+            True,
+            rate.cost_usd,
+            rate.seconds,
+            cost_usd,
+            seconds,
+            skills(card),
+            measured=bool(card["accuracy"]),
+        )
     return out
 
 

@@ -7,6 +7,7 @@ corl       PPO on CoRL's reward: right, and within a budget that is the same for
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lib.rl import budget_reward as corl
+from lib.rl import budget_reward
+from lib.rl.controller_training import UpdateData
 from lib.rl.expert_pool import ExpertReply
-from lib.rl.token_ppo import Sample
-from lib.rl.training_log import spoken
+from lib.rl.token_batch import Sample
+from lib.rl.transcript import split_by_writer
 from lib.tool_orchestration import rewards, test_sets, tool_environment
 from lib.tool_orchestration.rewards import Kept
 from lib.tool_orchestration.tool_environment import Own, ToolEpisode
@@ -103,7 +105,11 @@ def paid(
     """What the variant pays each episode, (n,). budget: in dollars, for CoRL's reward."""
     m, wanted = matrix(episodes, tools, own)
     if variant.reward == "corl":
-        return np.array([corl.reward(float(row[-3]), float(-row[-2]), budget) for row in m])
+        corl_rewards = [
+            budget_reward.compute_budget_reward(float(row[-3]), float(-row[-2]), budget)
+            for row in m
+        ]
+        return np.array(corl_rewards)
     return rewards.reward(NORMALISE[variant.reward](m, groups), wanted, m[:, -3])
 
 
@@ -115,8 +121,8 @@ def learned(
     least: float,
 ) -> tuple[list[Sample], Kept]:
     """What a training learns from: under CoRL's reward everything, otherwise what the three filters keep."""
-    malformed = np.array([bool(e.malformed) for e in episodes])
-    answered = np.array([e.answer is not None for e in episodes])
+    malformed = np.array([bool(e.num_malformed) for e in episodes])
+    answered = np.array([e.answer is not None or e.has_marked_answer for e in episodes])
     spared = np.zeros(len(episodes), bool)
     left = rewards.kept(
         told, groups, *((malformed, answered) if variant.strict else (spared, ~spared)), least
@@ -130,6 +136,54 @@ def learned(
     return samples, left
 
 
+def make_update_data(
+    variant: ToolVariant,
+    episodes: Sequence[ToolEpisode],
+    groups: np.ndarray,
+    tools: Sequence[str],
+    own: Own,
+    budget: float,
+    least_deviation: float,
+    step: int,
+) -> UpdateData:
+    """Rewards of one update, and the episodes that are learned from.
+
+    What the infrastructure lost has no part in either.
+
+    Args:
+        variant: How episodes are rewarded and filtered.
+        episodes: Of the update.
+        groups: (n,) the example of each episode.
+        tools: Names in the order of the vectors M and P.
+        own: What the orchestrator's own tokens cost and take.
+        budget: In dollars, for CoRL's reward.
+        least_deviation: Groups whose rewards deviate less are left out.
+        step: Number of the update.
+
+    Returns:
+        Samples, a row per episode, and what the filters left out.
+    """
+    scored = np.flatnonzero([not math.isnan(episode.correct) for episode in episodes])
+    scored_episodes = [episodes[index] for index in scored]
+    episode_rewards = np.full(len(episodes), np.nan)
+    samples: list[Sample] = []
+    counts = {"kept": 0, "malformed": 0, "unanswered": 0, "agreeing": 0}
+    if len(scored):
+        episode_rewards[scored] = paid(variant, scored_episodes, groups[scored], tools, own, budget)
+        samples, filtered = learned(
+            variant, scored_episodes, groups[scored], episode_rewards[scored], least_deviation
+        )
+        counts = {
+            "kept": len(samples),
+            "malformed": filtered.malformed,
+            "unanswered": filtered.unanswered,
+            "agreeing": filtered.agreeing,
+        }
+    rollouts = make_episode_rows(episodes, tools, own)
+    rollouts = rollouts.assign(step=step, rollout_group=groups, reward=episode_rewards)
+    return UpdateData(samples, rollouts, counts)
+
+
 def make_episode_rows(
     episodes: Sequence[ToolEpisode], tools: Sequence[str], own: Own, decode: Decode | None = None
 ) -> pd.DataFrame:
@@ -139,7 +193,7 @@ def make_episode_rows(
         episodes: What was rolled out.
         tools: Names in the order of the vectors M and P.
         own: What the orchestrator's own tokens cost and take.
-        decode: Token ids to text; with it the rows have the column spoken (`training_log.spoken`).
+        decode: Token ids to text; with it the rows have the column spoken (`transcript.split_by_writer`).
 
     Returns:
         Columns item (number), group (kind of task), difficulty; correct (nan where nothing may be scored); cost_usd and
@@ -163,15 +217,15 @@ def make_episode_rows(
             "cost_usd": -m[index, -2],
             "seconds": episode.seconds,
             "own_cost_usd": len(episode.ids) * own.cost_usd,
-            "calls": len(episode.calls),
-            "chosen": " ".join(episode.calls),
-            "malformed": episode.malformed,
+            "calls": len(episode.called_experts),
+            "chosen": " ".join(episode.called_experts),
+            "malformed": episode.num_malformed,
             "failures": sum(reply.lost for reply in episode.replies) + episode.lost_own_reply,
             "failed": episode.failed,
-            "truncated": episode.truncated,
+            "truncated": episode.num_truncated,
             "unusable": sum(_is_unusable(reply) for reply in episode.replies),
-            "shortened": episode.shortened,
-            "answered": float(episode.answer is not None),
+            "shortened": episode.num_shortened,
+            "answered": float(episode.answer is not None or episode.has_marked_answer),
             "offered": " ".join(assignment.menu.names),
             "m": m[index].tolist(),
             "p": preferences[index].tolist(),
@@ -186,7 +240,7 @@ def make_episode_rows(
         if episode.verdict is not None:
             row |= {name: float(value) for name, value in asdict(episode.verdict).items()}
         if decode:
-            row["spoken"] = json.dumps(spoken(episode, decode))
+            row["spoken"] = json.dumps(split_by_writer(episode, decode))
         out.append(row)
     return pd.DataFrame(out)
 

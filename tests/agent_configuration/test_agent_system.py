@@ -3,10 +3,16 @@
 import asyncio
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lib.agent_configuration.action_space import Configuration
-from lib.agent_configuration.agent_system import ConfiguredQuestion, System, table
+from lib.agent_configuration.agent_system import (
+    ConfiguredQuestion,
+    System,
+    drop_lost_questions,
+    table,
+)
 from lib.agent_configuration.rewards import Weights
 from lib.language_models.chat_template import parse_tool_call
 from lib.llm.chat_model import Reply
@@ -134,6 +140,26 @@ def test_rewards_take_each_number_from_its_own_column(loop):
     assert paid == pytest.approx([2 - 6 - 17 + 7 * (11 + 13), 2 - 3 - 2 - 7 * 17, -3 - 2])
 
 
+@pytest.mark.parametrize("kind, is_scored", [("refusal", True), ("moderation", False)])
+def test_a_prompt_that_a_filter_stops_is_not_scored_and_a_refusal_is_wrong(loop, kind, is_scored):
+    made = system(Voice(lambda asked: make_turn("", 3, 0, failure=kind), "endpoint"), loop)
+    jobs = [ConfiguredQuestion(CHAIN, DIRECT)]
+    outcomes = made.run(jobs)
+    (row,) = table(jobs, outcomes, made.rewards(jobs, outcomes, Weights())).to_dict("records")
+    assert (row["failures"], row["lost_calls"]) == (1, int(not is_scored))
+    assert np.isnan([row["correct"], row["reward"]]).tolist() == [not is_scored] * 2
+    assert row["tokens_in"] == 3  # what was billed is booked
+
+
+def test_a_question_that_was_lost_for_one_is_left_out_for_all():
+    first = pd.DataFrame({"prompt": ["a", "b"], "reward": [1.0, np.nan]})
+    second = pd.DataFrame({"prompt": ["b", "a", "c"], "reward": [2.0, 3.0, 4.0]})
+    kept_first, kept_second = drop_lost_questions(first, second)
+    assert kept_first["prompt"].tolist() == ["a"] and kept_second["prompt"].tolist() == ["a", "c"]
+    (untouched,) = drop_lost_questions(second)
+    assert untouched is second
+
+
 def test_the_table_has_a_row_per_job_with_its_parts(loop):
     made = system(Voice(costly, prices=(0.001, 0.1), pace=0.5), loop)
     jobs = [ConfiguredQuestion(CHAIN, REASON), ConfiguredQuestion(LONG, DIRECT)]
@@ -164,7 +190,9 @@ def test_the_table_has_a_row_per_job_with_its_parts(loop):
         "seconds": 17.0,
         "used": 1,
         "cut": 1,
+        "cut_by_model": 0,
         "failures": 0,
+        "lost_calls": 0,
         "answered": 1.0,
         "answer": "7",
         "text": "<answer> 7 </answer>",

@@ -1,5 +1,7 @@
 """A call of an agent: what it is told, which tools it has, where its budget ends it, and what it costs."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,6 +62,15 @@ def test_no_call_writes_more_than_its_budget_or_is_asked_without_any(wanted, bud
 def test_only_calls_that_were_truncated_count_as_cut(said, cut):
     last, made = one_call(Voice(voiced(said)), budget=0, tiers=TIERS)
     assert made.spent.cut == cut and last.cut == bool(cut)
+
+
+@pytest.mark.parametrize("tokens_out, is_counted", [(8, True), (5, True), (5, False)])
+def test_a_call_that_is_cut_with_budget_left_met_a_limit_of_the_model(tokens_out, is_counted):
+    cut_turn = replace(make_turn("<think> 4 *", 1, tokens_out, cut=True), is_counted=is_counted)
+    last, made = one_call(Voice(voiced(cut_turn)), budget=0, tiers=TIERS)
+    budget_left = TIERS[0] - tokens_out
+    assert last.cut and made.spent.cut == 1
+    assert made.spent.cut_by_model == int(is_counted and budget_left > 0)
 
 
 # Tools ---------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from lib.agent_configuration import ask_command as command
 from lib.agent_configuration import experiment, explain
 from lib.agent_configuration.action_space import DIMENSIONS
 from lib.agent_configuration.agent_system import System
+from lib.language_models.training import build
 from lib.llm.cost_ledger import BudgetExceeded
 from lib.tasks import Item
 from lib.tools.worker import SandboxUnavailable
@@ -213,10 +214,40 @@ def test_a_command_that_cannot_be_read_is_refused_by_the_parser(given, capsys):
     assert ended.value.code == 2 and "usage: python -m lib ask" in capsys.readouterr().err
 
 
-def test_without_lab_models_the_remedy_is_told(tmp_path, ask, capsys, monkeypatch):
+@pytest.fixture
+def fresh_clone(tmp_path, monkeypatch):
+    """A folder without lab models, which the command reads and fills, and a folder for the jobs that fill it."""
     make_context = experiment.make_context
+    models = tmp_path / "models"
     monkeypatch.setattr(
-        experiment, "make_context", lambda told: replace(make_context(told), models=str(tmp_path))
+        experiment, "make_context", lambda params: replace(make_context(params), models=str(models))
     )
+    monkeypatch.setattr(build, "RUNS", tmp_path / "runs")
+    return models
+
+
+def test_without_lab_models_and_released_weights_of_them_the_remedy_is_told(
+    ask, fresh_clone, capsys, monkeypatch
+):
+    monkeypatch.setattr(build, "fits_released", lambda settings, name: False)
     assert ask(KNOWN) == 2
-    assert "make repro" in (told := complaint(capsys)) and str(tmp_path) in told
+    message = complaint(capsys)
+    assert "make repro" in message and str(fresh_clone) in message
+
+
+def test_in_a_fresh_clone_the_released_weights_answer_and_are_unpacked_once(
+    ask, fresh_clone, capsys
+):
+    assert ask(KNOWN) == 0
+    first = capsys.readouterr()
+    assert first.out.startswith("configuration: ") and "\nanswer: " in first.out
+    assert f"{fresh_clone} lacks lab-team; unpacking the released weights" in first.err
+    assert (fresh_clone / "lab-team/card.json").is_file()
+
+    assert ask(KNOWN) == 0
+    assert capsys.readouterr() == (first.out, "")
+
+
+def test_without_a_policy_no_models_are_unpacked(fresh_clone, tmp_path, capsys):
+    assert command.main([KNOWN, "--policy", str(tmp_path / "none")]) == 2
+    assert "no trained policy" in complaint(capsys) and not fresh_clone.exists()

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from lib import config
 from lib.agent_configuration import action_space, prompted_baseline
 from lib.agent_configuration.action_space import Configuration, SpaceError
-from lib.agent_configuration.prompted_baseline import Example, messages, parse, written
+from lib.agent_configuration.prompted_baseline import (
+    Example,
+    PromptedChoice,
+    messages,
+    parse,
+    written,
+)
 from lib.agent_configuration.search import BASE
 from lib.llm.chat_model import Failure
 from lib.llm.errors import InfrastructureError
@@ -126,8 +132,10 @@ def test_no_reply_breaks_the_reader(text):
 
 
 def choose(model, items, examples=()):
-    """Configurations and failures from a model."""
-    return asyncio.run(prompted_baseline.choose(model, items, examples))
+    """Configurations from a model, and whether each is a fallback."""
+    choices = asyncio.run(prompted_baseline.choose(model, items, examples))
+    configurations = [choice.configuration for choice in choices]
+    return configurations, [float(choice.is_fallback) for choice in choices]
 
 
 def test_every_question_gets_its_own_configuration_in_order_and_the_base_where_a_reply_holds_none():
@@ -144,6 +152,12 @@ def test_every_question_gets_its_own_configuration_in_order_and_the_base_where_a
 @pytest.mark.parametrize("kind", ["truncated", "refusal", "moderation"])
 def test_the_base_stands_in_for_a_model_that_cannot_answer_and_is_counted(kind):
     assert choose(StubModel(Failure(kind)), [CHAIN]) == ([BASE], [1.0])
+
+
+@pytest.mark.parametrize("kind, is_lost", [("refusal", False), ("moderation", True)])
+def test_a_choice_that_a_filter_stopped_is_lost_and_a_refusal_is_the_models(kind, is_lost):
+    (choice,) = asyncio.run(prompted_baseline.choose(StubModel(Failure(kind)), [CHAIN], []))
+    assert choice == PromptedChoice(BASE, is_fallback=True, is_lost=is_lost)
 
 
 def test_a_server_that_fails_is_no_choice_of_the_model():

@@ -342,14 +342,16 @@ def test_calls_are_shown_one_by_one_and_escaped():
 
 
 @pytest.mark.parametrize("num_cut_off", [2, 0])
-def test_agents_that_are_cut_off_in_two_of_ten_turns_leave_the_verdicts(rows, num_cut_off):
+def test_agents_that_their_own_limit_cuts_in_two_of_ten_turns_leave_the_verdicts(rows, num_cut_off):
+    """A budget cuts every turn, which marks nobody: it is what the configuration came to."""
     endpoint = {"backend": "endpoint", "base_url": "https://host/v1", "model": "m"}
     endpoint |= {"price_in": 0.0, "price_out": 0.0}
     params = config.settings(profile="smoke", llm={"models": {OWN.model: endpoint}})
     # Ten questions of each seed, one turn each.
     is_arc = (rows["method"] == "ARC") & (rows["style"] == "exam")
     number = is_arc.groupby(rows["seed"]).cumsum()
-    changed = rows.assign(turns=1, cut=(is_arc & (number <= num_cut_off)).astype(int), failures=0)
+    is_cut = (is_arc & (number <= num_cut_off)).astype(int)
+    changed = rows.assign(turns=1, cut=1, cut_by_model=is_cut, failures=0)
     counts = recorded.count_replies(changed, params).set_index(["method", "style", "model"])
     arc = counts.loc["ARC", "exam", OWN.model]
     assert arc["calls"] == 20 and arc["truncated"] == 2 * num_cut_off
@@ -372,3 +374,24 @@ def test_a_prompted_policy_answers_for_its_own_choices_beside_those_of_its_agent
     own = counts.loc[recorded.label("zero_shot", PARAMS), OWN.prompted]
     assert own["calls"] == own["fallback"] == 10 and not own["too_many"]  # a stand-in
     assert counts.loc[recorded.label("few_shot", PARAMS), OWN.prompted]["fallback"] == 0
+
+
+def test_a_question_whose_choice_was_lost_is_counted_as_failed_and_asked_of_nobody(results):
+    is_lost = (results.tests["method"] == "zero_shot") & (results.tests["group"] == "chain")
+    tests = results.tests.assign(lost_choice=is_lost.astype(float), failed=is_lost.astype(float))
+    tests[["correct", "reward"]] = tests[["correct", "reward"]].mask(is_lost)
+    made = replace(results, tests=tests)
+    rows = results_table.make_results(
+        recorded.SYSTEM, recorded.rows(made, PARAMS).assign(failures=0)
+    )
+    counts = recorded.count_replies(rows, PARAMS).set_index(["method", "model"])
+    own = counts.loc[recorded.label("zero_shot", PARAMS), OWN.prompted]
+    assert (own["calls"], own["failed"], own["fallback"]) == (10, 2, 2)
+
+    scored, scored_rows = recorded.drop_lost_questions(made, rows)
+    for table in (scored.tests, scored.searched[scored.searched["split"] != "train"], scored_rows):
+        assert set(table["group"]) == set(NAMES) - {"chain"} and table["reward"].notna().all()
+    exam = results_table.select(scored_rows, style="exam")
+    names = [recorded.label(method, PARAMS) for method in ("arc", "zero_shot")]
+    pair = {"method": names[0]}, {"method": names[1]}
+    assert stats.paired_difference(exam, "correct", *pair)["num_items"].item() == 8

@@ -1,5 +1,6 @@
 """Training without a language model: which workflow solves what is learnt, resumed and refined, and asked for once."""
 
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 
@@ -129,6 +130,50 @@ def test_tries_of_a_group_are_of_one_question_and_of_different_dice():
         and rows["key"].nunique() == 2
     )
     assert rows["calls"].nunique() == 4  # one more than the draw here
+
+
+class Filtered(Fake):
+    """The same, where a provider's filter stops one question."""
+
+    def __init__(self, lost_prompt: str) -> None:
+        super().__init__()
+        self.lost_prompt = lost_prompt
+
+    def outcome(self, job) -> ConfiguredAnswer:
+        failures = ("moderation",) if job.item.prompt == self.lost_prompt else ()
+        return replace(super().outcome(job), failures=failures)
+
+    def rewards(self, jobs, outcomes, weights) -> np.ndarray:
+        is_lost = [outcome.lost_calls > 0 for outcome in outcomes]
+        return np.where(is_lost, np.nan, super().rewards(jobs, outcomes, weights))
+
+
+@pytest.mark.parametrize(
+    "kind, grouped", [("hierarchy", False), ("hierarchy", True), ("bandit", False)]
+)
+def test_nothing_is_learned_from_an_episode_that_the_infrastructure_lost(kind, grouped):
+    made = done(system=Filtered(LONG.prompt), kind=kind, grouped=grouped, batch=16)
+    for (batch, correct), rows in zip(made.buffer, made.rows, strict=True):
+        is_scored = (rows["prompt"] == CHAIN.prompt).to_numpy()
+        assert 0 < is_scored.sum() < len(rows) and len(batch) == len(correct) == is_scored.sum()
+        assert torch.equal(batch.rewards, torch.tensor(rows["reward"][is_scored].to_numpy("f4")))
+        if batch.steps is not None:
+            assert set(batch.steps.episode.tolist()) <= set(range(len(batch)))
+    weights_finite = [np.isfinite(array).all() for array in made.policy.arrays().values()]
+    assert all(weights_finite)
+    refined, about = refine(made, Refining(), seed=0)
+    assert np.isfinite(about["tau"]) and all(
+        np.isfinite(a).all() for a in refined.arrays().values()
+    )
+    matched = pairs(made, Refining(good=0.0, bad=10.0))
+    assert len(matched) and matched.max() < sum(len(batch) for batch, _ in made.buffer)
+
+
+def test_an_update_of_lost_episodes_alone_changes_nothing():
+    made = training(system=Filtered(CHAIN.prompt), items=[CHAIN], updates=1)
+    before = weights(made.policy)
+    made.run()
+    assert weights(made.policy) == before and made.step == 1
 
 
 def test_a_training_asks_for_every_episode_once_and_keeps_all_of_it():
@@ -306,7 +351,13 @@ def buffer(*episodes: tuple[str, bool, float]) -> SimpleNamespace:
         for part in parts
     ]
     rows = [
-        pd.DataFrame({"key": [k for k, *_ in part], "prompt": [f"{k} ?" for k, *_ in part]})
+        pd.DataFrame(
+            {
+                "key": [k for k, *_ in part],
+                "prompt": [f"{k} ?" for k, *_ in part],
+                "reward": [reward for *_, reward in part],
+            }
+        )
         for part in parts
     ]
     return SimpleNamespace(buffer=batches, rows=rows)

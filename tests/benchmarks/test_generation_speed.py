@@ -2,7 +2,8 @@
 
 Both sides sample from the same prompts to the same limit, no sequence ends before it, and one thread
 works. Goals: 64 sequences at once give ten times the tokens a second of transformers one by one, and
-more than transformers with the same 64 in a batch, padded on the left as it wants them.
+one and a half times those of transformers with the same 64 in a batch, padded on the left as it wants
+them.
 """
 
 import pytest
@@ -15,7 +16,8 @@ from lib.language_models.kv_cache_forward import Forward
 from tests.benchmarks.clock import compare, relax, scale
 from tests.language_models import tiny
 
-GOAL_ALONE, GOAL_BATCH = 10.0, 1.0
+GOAL_ALONE = 10.0  # times the tokens a second of transformers, one sequence at a time
+GOAL_BATCH = 1.5  # the same, with as many sequences at once
 BATCH = 64  # sequences at once
 ALONE = 4  # sequences that are really written one by one
 LIMIT = scale(96, least=24)  # tokens of each sequence
@@ -59,7 +61,7 @@ def ours(forward, prompts) -> int:
     return sum(len(result.ids) for result in results)
 
 
-def test_batched_generation_is_many_times_as_fast_as_transformers_one_by_one_and_faster_in_a_batch():
+def test_batched_generation_is_ten_times_as_fast_as_transformers_one_by_one_and_half_again_in_a_batch():
     model, prompts = large(), tiny.prompts(BATCH, longest=80)
     forward = Forward(model)
     goal_alone, goal_batch = relax(GOAL_ALONE), relax(GOAL_BATCH)
@@ -86,4 +88,4 @@ def test_batched_generation_is_many_times_as_fast_as_transformers_one_by_one_and
         f"{batch.ratio:.2f}x at the same batch size"
     )
     assert alone.ratio >= goal_alone
-    assert batch.ratio > goal_batch
+    assert batch.ratio >= goal_batch

@@ -42,15 +42,15 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 class Calling(LabGenerator):
     """Writes as any controller of the lab does, and then says a call in place of what it wrote."""
 
-    def write(self, contexts, keys, temperature):
-        written = super().write(contexts, keys, temperature)
+    def write_turns(self, contexts, turn_seeds, temperature):
+        written = super().write_turns(contexts, turn_seeds, temperature)
         return [
             encode(
-                call_protocol.call(
-                    list(ROUTING.experts)[key % 4], f"{key % 10} + {key // 10 % 1_000} = ?"
+                call_protocol.format_call(
+                    list(ROUTING.experts)[seed % 4], f"{seed % 10} + {seed // 10 % 1_000} = ?"
                 )
             )
-            for key, _ in zip(keys, written, strict=True)
+            for seed, _ in zip(turn_seeds, written, strict=True)
         ]
 
 
@@ -89,21 +89,22 @@ def controller():
 def wanted(n: int) -> list[BudgetTask]:
     items = tasks.draw_evenly(ROUTING.questions, "train", n)
     return [
-        BudgetTask(item, "soft", call_protocol.WORDS[i % 3], 1.0) for i, item in enumerate(items)
+        BudgetTask(item, "soft", call_protocol.BUDGET_WORDS[i % 3], 1.0)
+        for i, item in enumerate(items)
     ]
 
 
 def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(pool):
-    voice = Calling(controller(), ROUTING.turn_tokens, ROUTING.response_tokens)
+    generator = Calling(controller(), ROUTING.turn_tokens, ROUTING.response_tokens)
     asked = wanted(ROUTING.batch)
-    played = roll(voice, pool, asked, ROUTING.rounds, 0)
-    assert all(len(e.calls) == ROUTING.rounds - 1 and e.cost_usd > 0 for e in played)
+    played = roll(generator, pool, asked, ROUTING.rounds, 0)
+    assert all(len(e.called_experts) == ROUTING.rounds - 1 and e.cost_usd > 0 for e in played)
     lengths = [reply.tokens_out for e in played for reply in e.replies]
     assert sum(lengths) / len(lengths) > 24  # experts really write
     goal, alone = relax(GOAL), scale(ALONE, least=4)
     times = compare(
-        lambda: [roll(voice, pool, [each], ROUTING.rounds, 0) for each in asked[:alone]],
-        lambda: roll(voice, pool, asked, ROUTING.rounds, 0),
+        lambda: [roll(generator, pool, [each], ROUTING.rounds, 0) for each in asked[:alone]],
+        lambda: roll(generator, pool, asked, ROUTING.rounds, 0),
         goal,
         units=(alone, len(asked)),
     )

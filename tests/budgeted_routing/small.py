@@ -25,7 +25,8 @@ from lib.llm.event_loop import run_coroutine
 from lib.llm.open_models import ChatModels, open_models
 from lib.rl import call_protocol, sft_warmup
 from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply
-from lib.rl.token_ppo import Sample, TokenPPO
+from lib.rl.token_batch import Sample
+from lib.rl.token_ppo import TokenPPO
 from lib.tasks import Item
 from tests.language_models import tiny
 from tests.llm import server
@@ -69,17 +70,17 @@ def learn(**changes: Any) -> LearnSettings:
 
 def parts(made: TokenPPO, told: Sequence[Sample]) -> list:
     """What the learner reads in one pass each, minibatch after minibatch."""
-    return [part for minibatch in made._minibatches(told) for part in minibatch]
+    return [part for minibatch in made._split_samples(told) for part in minibatch]
 
 
 def call(expert: str, query: str = "1 + 1 = ?") -> str:
     """A whole turn that calls."""
-    return f"{call_protocol.thought('low')} {call_protocol.call(expert, query)}"
+    return f"{call_protocol.format_reasoning('low')} {call_protocol.format_call(expert, query)}"
 
 
 def answer(digit: Any) -> str:
     """A whole turn that answers."""
-    return f"{call_protocol.thought('low')} {tasks.format_reply(str(digit))}"
+    return f"{call_protocol.format_reasoning('low')} {tasks.format_reply(str(digit))}"
 
 
 def items(n: int, difficulty: Any = (1, 2, 3), split: str = "test", seed: int = 0) -> list[Item]:
@@ -91,30 +92,32 @@ def task(item: Item, budget: float = 1.0, label: str = "low", style: str = "soft
 
 
 class Scripted:
-    """A controller's voice that says its turns one after another; or what a function of the question and of the
-    number of the turn says. What it was shown is kept."""
+    """A generator that writes its turns one after another; or what a function of the question and of the
+    number of the turn says. The contexts and the seeds of all turns are kept."""
 
     marks_cuts = False
 
     def __init__(
         self,
         *turns: str,
-        say: Callable[[str, int], str] | None = None,
+        write: Callable[[str, int], str] | None = None,
         window: int = 400,
-        response: int = 8,
+        max_response_tokens: int = 8,
     ):
-        self.say = say or (lambda question, turn: turns[min(turn, len(turns) - 1)])
-        self.window, self.response, self.limit = window, response, 40
-        self.asked: list[tuple[list[int], str]] = []
-        self.shown: list[list[list[int]]] = []
-        self.keys: list[list[int]] = []
+        self.write = write or (lambda question, turn: turns[min(turn, len(turns) - 1)])
+        self.window = window
+        self.max_response_tokens = max_response_tokens
+        self.max_turn_tokens = 40
+        self.prompts: list[tuple[list[int], str]] = []
+        self.contexts: list[list[list[int]]] = []
+        self.turn_seeds: list[list[int]] = []
 
-    def fits(self, ids: Sequence[int]) -> bool:
-        return len(ids) + self.limit <= self.window
+    def has_room(self, ids: Sequence[int]) -> bool:
+        return len(ids) + self.max_turn_tokens <= self.window
 
-    def prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        self.asked.append((encode_conversation(messages), messages[-1]["content"]))
-        return self.asked[-1][0]
+    def encode_prompt(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        self.prompts.append((encode_conversation(messages), messages[-1]["content"]))
+        return self.prompts[-1][0]
 
     def encode(self, text: str) -> list[int]:
         return lab.encode(text)
@@ -122,17 +125,17 @@ class Scripted:
     def decode(self, ids: Sequence[int]) -> str:
         return lab.decode(ids)
 
-    def write(
-        self, contexts: Sequence[Sequence[int]], keys: Sequence[int], temperature: float
+    def write_turns(
+        self, contexts: Sequence[Sequence[int]], turn_seeds: Sequence[int], temperature: float
     ) -> list[list[int]]:
-        self.shown.append([list(ids) for ids in contexts])
-        self.keys.append(list(keys))
-        return [lab.encode(self.say(*self._place(ids))) for ids in contexts]
+        self.contexts.append([list(ids) for ids in contexts])
+        self.turn_seeds.append(list(turn_seeds))
+        return [lab.encode(self.write(*self._locate(ids))) for ids in contexts]
 
-    def _place(self, ids: Sequence[int]) -> tuple[str, int]:
+    def _locate(self, ids: Sequence[int]) -> tuple[str, int]:
         """The question of a context, and how many responses it has heard."""
-        told = {text for prompt, text in self.asked if list(ids[: len(prompt)]) == prompt}
-        return told.pop(), lab.decode(ids).count(call_protocol.RESPONSE[1])
+        told = {text for prompt, text in self.prompts if list(ids[: len(prompt)]) == prompt}
+        return told.pop(), lab.decode(ids).count(call_protocol.RESPONSE_TAGS[1])
 
 
 class Choir:
@@ -164,7 +167,7 @@ class Choir:
 def worked(query: ExpertQuery) -> ExpertReply:
     """An expert that can do any chain."""
     chain = query.text.removesuffix(" = ?").split()
-    return ExpertReply(tasks.format_reply(sft_warmup.result(chain)), PRICES[query.expert])
+    return ExpertReply(tasks.format_reply(sft_warmup.evaluate_chain(chain)), PRICES[query.expert])
 
 
 @contextmanager
@@ -240,7 +243,7 @@ def inside(
 def schooled() -> LlamaForCausalLM:
     """A second of lessons in the protocol: it calls, answers, and breaks the form now and then. Do not change it."""
     model = tiny.model(0, spread=3.0, hidden=16, layers=2, intermediate=32)
-    traces = sft_warmup.corpus(items(400, split="train"), EXPERTS, 4, 0)
+    traces = sft_warmup.make_traces(items(400, split="train"), EXPERTS, 4, 0)
     taught(model, traces, 40)
     return model.eval()
 

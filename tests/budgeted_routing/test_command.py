@@ -3,498 +3,379 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 from lib import config
 from lib.budgeted_routing import train_command as command
-from lib.config import ParamsError
 from lib.experiment import artifacts
-from lib.language_models import checkpoints
+from lib.experiment.file_lock import hold_lock_alone
 from lib.llm.chat_model import Failure, Reply
 from lib.llm.cost_ledger import BudgetExceeded
-from lib.llm.open_models import ChatModels
-from lib.rl import call_protocol
-from lib.rl.expert_pool import ExpertPool
-from lib.tasks import Dataset, Item
-from tests.budgeted_routing import small
-from tests.language_models import tiny
+from lib.reports import accessibility_check
+from lib.rl.generators import HFGenerator
+from lib.rl.token_ppo import TokenPPO
+from lib.rl.user_training import inputs
+from lib.rl.user_training.evaluation import START, TRAINED
+from tests.budgeted_routing import small as routing
 from tests.llm import server
-from tests.studies import Killed, dying, refuse
+from tests.rl.user_training import small
+from tests.studies import Killed, dying
 
-SMALL = [
-    "--profile",
-    "smoke",
-    "--set",
-    "batch=4",
-    "--set",
-    "updates.soft=2",
-    "--set",
-    "turn_tokens=6",
-    "--set",
-    "rounds=2",
-    "--set",
-    "learn.minibatch=4",
-]
-EXPERTS = {"lab-nano": "scripted-small", "lab-large": "scripted-large"}
+TABLES = ("rollouts", "learning", "evaluation", "baselines", "experts")
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
     """A folder with a model and questions."""
-    root = tmp_path_factory.mktemp("own")
-    checkpoints.save(tiny.model(hidden=16, layers=1, heads=2, intermediate=16), root / "model")
-    rows = [
-        {"prompt": item.prompt, "reference": f"{i % 3}"} for i, item in enumerate(small.items(6))
-    ]
-    (root / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    root = tmp_path_factory.mktemp("corl")
+    small.make_qwen_folder(root / "model")
+    small.write_questions(root / "questions.jsonl")
     return root
 
 
-def open_fours(llm, names, *_) -> ChatModels:
-    """Models that always answer 4, for nine tokens read and three written, at the price of the settings."""
-
-    def answer(name, request):
-        about = llm.models[name]
-        cost_usd = 9 * about.price_in + 3 * about.price_out
-        text = "<answer> 4 </answer>"
-        return Reply(text, name, "scripted", tokens_in=9, tokens_out=3, cost_usd=cost_usd)
-
-    return ChatModels({name: small.FunctionModel(name, answer) for name in names})
+@pytest.fixture(autouse=True)
+def sums(monkeypatch):
+    """Experts that are programs in this process."""
+    monkeypatch.setattr(inputs, "open_models", small.open_functions())
 
 
 @pytest.fixture
-def four(monkeypatch):
-    """The parameters with scripted experts, and programs in this process that answer for them: always 4."""
-    told = config.settings(profile="smoke").model_dump()
-    told["routing"]["experts"] = EXPERTS
-    everything, load = config.validate_settings(told), config.load
-    monkeypatch.setattr(
-        config,
-        "load",
-        lambda profile=None, **_: everything if profile == "smoke" else load(profile),
-    )
-
-    monkeypatch.setattr(command, "open_models", open_fours)
+def answering(monkeypatch):
+    """Controllers that answer 0, 1 or 2, whatever the model would have written."""
+    write_turns = small.script_turns(small.answer_by_seed)
+    monkeypatch.setattr(HFGenerator, "write_turns", write_turns)
 
 
 @pytest.fixture
-def lucky(monkeypatch):
-    """Controllers that answer 0, 1 or 2 by lot, whatever the model would have written: some of them are paid."""
-    monkeypatch.setattr(
-        command.Hub,
-        "write",
-        lambda hub, _, keys, __: [hub.encode(small.answer(k % 3)) for k in keys],
-    )
-
-
-@pytest.fixture
-def talkative(monkeypatch):
+def calling(monkeypatch):
     """Controllers that call the large expert in their first turn."""
-
-    def write(hub, contexts, keys, temperature):
-        heard = [
-            hub.decode(ids).count("</response>") > 1 for ids in contexts
-        ]  # the prompt explains the tag once
-        return [hub.encode("so" if late else small.call("lab-large")) for late in heard]
-
-    monkeypatch.setattr(command.Hub, "write", write)
+    monkeypatch.setattr(HFGenerator, "write_turns", small.script_turns(small.call_large_first))
 
 
 def run(place: Path, out: str, *more: str) -> int:
-    return command.main(
-        [
-            str(place / "model"),
-            "--data",
-            str(place / "own.jsonl"),
-            "--out",
-            str(place / out),
-            *SMALL,
-            *more,
-        ]
-    )
+    arguments = ["--model", str(place / "model"), "--data", str(place / "questions.jsonl")]
+    arguments += ["--out", str(place / out), "--experts", small.EXPERTS]
+    return command.main([*arguments, *small.SMALL, *more])
 
 
 @pytest.fixture
-def trained(place, four, lucky, silence, capsys):
+def trained(place, answering, capsys) -> Path:
     """A first training of two updates, done once for every test that looks at it."""
     if not (place / "out").exists():
         assert run(place, "out") == 0
-        (place / "said").write_text(capsys.readouterr().out)
+        (place / "printed.txt").write_text(capsys.readouterr().out)
     return place / "out"
 
 
-def test_it_trains_and_leaves_controller_rollouts_and_checkpoint(trained, place):
-    rollouts = artifacts.read_parquet(trained / "rollouts.parquet")
-    assert rollouts["step"].tolist() == [0] * 4 + [1] * 4 and set(rollouts["condition"]) <= set(
-        command.BUDGETS
-    )
-    assert (rollouts["budget"] == rollouts["condition"].map(command.BUDGETS)).all()
+def read(folder: Path, name: str) -> pd.DataFrame:
+    return artifacts.read_parquet(folder / f"{name}.parquet")
+
+
+# What a run leaves -------------------------------------------------------------------------------
+
+
+def test_a_run_leaves_controller_tables_summary_and_report(trained, place):
+    rollouts = read(trained, "rollouts")
+    assert rollouts["step"].tolist() == [0] * 4 + [1] * 4
+    assert set(rollouts["condition"]) <= {"low", "medium", "high"}
+    assert read(trained, "learning")["step"].tolist() == [1, 2]
     assert (trained / "controller/tokenizer_config.json").is_file()
-    assert int(artifacts.read_tensors(trained / "checkpoint.safetensors")["step"]) == 2
-    kept, held, start = (
-        artifacts.read_tensors(path)
-        for path in (
-            trained / "controller/model.safetensors",
-            trained / "checkpoint.safetensors",
-            place / "model/model.safetensors",
-        )
-    )
-    assert set(kept) == set(start) and any((kept[name] != start[name]).any() for name in kept)
-    assert all((held[f"policy.{name}"] == kept[name]).all() for name in kept)
-    said = (place / "said").read_text()
-    assert (
-        "update 1/2: reward" in said
-        and "update 2/2: reward" in said
-        and str(trained / "controller") in said
-    )
+
+    start = artifacts.read_tensors(place / "model/model.safetensors")
+    after = artifacts.read_tensors(trained / "controller/model.safetensors")
+    assert any((after[name] != start[name]).any() for name in start)
+
+    summary = artifacts.read_json(trained / "summary.json")
+    printed = (place / "printed.txt").read_text()
+    assert summary["outcome"] in printed and "over the start" in summary["outcome"]
+    assert "update 1/2: reward" in printed and str(trained / "report.html") in printed
+    assert "at the peak" in printed  # of memory, before anything is read
 
 
-def test_the_same_call_again_trains_nothing_and_one_with_more_updates_goes_on(
-    trained, place, capsys
-):
-    before = {
-        path.relative_to(trained): path.read_bytes()
-        for path in trained.rglob("*")
-        if path.is_file()
-    }
+def test_the_report_can_be_read_offline_and_without_seeing_its_figures(trained):
+    page = (trained / "report.html").read_text()
+    assert accessibility_check.problems(page) == []
+    assert page.count("<img") >= 3 and "Episodes in words" in page
+    assert artifacts.read_json(trained / "summary.json")["outcome"] in page.replace("&#x27;", "'")
+
+
+def test_nothing_is_learned_from_a_held_out_question(trained):
+    held_out = set(read(trained, "evaluation")["item"])
+    assert len(held_out) == 2  # a fifth of ten
+    assert not held_out & set(read(trained, "rollouts")["item"])
+
+
+def test_every_method_answers_the_same_held_out_questions_under_every_budget(trained):
+    rows = read(trained, "evaluation")
+    assert {START, TRAINED, "always scripted-small", "always scripted-large"} <= set(rows["method"])
+    assert {"controller alone", "random", "best constant", "oracle"} <= set(rows["method"])
+    questions = rows.groupby("method").apply(
+        lambda table: sorted(zip(table["item"], table["condition"], strict=True)),
+        include_groups=False,
+    )
+    assert all(listed == questions[START] for listed in questions)
+    assert len(questions[START]) == 2 * 3
+
+
+def test_the_oracle_is_rewarded_as_much_as_any_baseline_on_every_question(trained):
+    rows = read(trained, "evaluation")
+    baselines = rows[~rows["role"].isin(["start", "paper"])]
+    table = baselines.pivot(index=["item", "condition"], columns="method", values="reward")
+    assert (table["oracle"] >= table.max(axis=1)).all()
+
+
+def test_budgets_are_measured_so_that_low_affords_the_cheapest_expert_alone(trained):
+    rollouts = read(trained, "rollouts")
+    budgets = rollouts.groupby("condition")["budget"].first().to_dict()
+    expected = {"low": 1e-5, "medium": 1e-3, "high": 1000.0}
+    assert budgets == {word: pytest.approx(expected[word]) for word in budgets}
+
+
+def test_a_budget_of_the_command_line_stands_and_calls_are_charged(place, calling):
+    assert run(place, "calls", "--budget", "low=0", "--style", "hard", "--updates", "1") == 0
+    rollouts = read(place / "calls", "rollouts")
+    assert {name for names in rollouts["chosen"] for name in [names]} == {"scripted-large"}
+    assert rollouts["cost_usd"].to_numpy() == pytest.approx(1e-3)
+    rows = read(place / "calls", "evaluation")
+    low = rows[(rows["method"] == TRAINED) & (rows["condition"] == "low")]
+    high = rows[(rows["method"] == TRAINED) & (rows["condition"] == "high")]
+    # The large expert is always right, which counts within the budget only.
+    assert low["correct"].eq(1).all() and low["reward"].eq(0).all() and high["reward"].eq(1).all()
+
+
+# Stopping and going on ---------------------------------------------------------------------------
+
+
+def test_the_same_call_again_trains_nothing_and_changes_no_table(trained, place, capsys):
     shutil.copytree(trained, place / "again")
-    assert run(place, "again") == 0 and "update " not in capsys.readouterr().out
-    assert {path: (place / "again" / path).read_bytes() for path in before} == before
-    assert run(place, "again", "--set", "updates.soft=3") == 0
-    first, rollouts = (
-        artifacts.read_parquet(folder / "rollouts.parquet") for folder in (trained, place / "again")
-    )
-    assert rollouts["step"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    pd.testing.assert_frame_equal(rollouts.iloc[:8], first)
-    said = capsys.readouterr().out
-    assert "update 3/3" in said and "update 1/" not in said and "update 2/" not in said
-    done, after = (
-        artifacts.read_tensors(folder / "checkpoint.safetensors")
-        for folder in (trained, place / "again")
-    )
-    assert int(after["step"]) == 3
-    assert all((after[n] == done[n]).all() for n in done if n.startswith("reference."))
-    assert any((after[n] != done[n]).any() for n in done if n.startswith("policy."))
+    assert run(place, "again") == 0
+    assert "update " not in capsys.readouterr().out
+    for name in TABLES:
+        assert_frame_equal(read(trained, name), read(place / "again", name))
 
 
-def test_calls_reach_the_experts_and_are_charged(place, four, talkative, silence):
-    assert run(place, "calls", "--budget", "low=0", "--style", "hard") == 0
-    rollouts = artifacts.read_parquet(place / "calls/rollouts.parquet")
-    assert set(rollouts["chosen"]) == {"lab-large"} and rollouts["failures"].eq(0).all()
-    model = config.load("smoke").llm.models["scripted-large"]
-    assert rollouts["cost_usd"].to_numpy() == pytest.approx(
-        9 * model.price_in + 3 * model.price_out
+@pytest.mark.parametrize("stop", ["killed", "interrupted"])
+def test_a_run_that_stops_and_goes_on_equals_one_that_never_stopped(
+    trained, place, monkeypatch, stop, capsys
+):
+    with monkeypatch.context() as patch:
+        if stop == "killed":
+            patch.setattr(command.BudgetTraining, "collect_episodes", dying_at_second_update())
+            with pytest.raises(Killed):
+                run(place, stop)
+        else:
+            patch.setattr(
+                command.BudgetTraining,
+                "collect_episodes",
+                dying_at_second_update(KeyboardInterrupt),
+            )
+            assert run(place, stop) == 130
+            assert "run the same command to go on" in capsys.readouterr().err
+    assert not (place / stop / "report.html").exists()
+    assert run(place, stop) == 0
+    for name in TABLES:
+        assert_frame_equal(read(trained, name), read(place / stop, name))
+    whole, resumed = (
+        artifacts.read_tensors(folder / "controller/model.safetensors")
+        for folder in (trained, place / stop)
     )
-    low = rollouts["condition"] == "low"
-    assert low.any() and rollouts[low]["within"].eq(0).all() and rollouts[low]["budget"].eq(0).all()
-    assert rollouts[rollouts["condition"] == "high"]["within"].eq(1).all()
+    assert all((whole[name] == resumed[name]).all() for name in whole)
+
+
+def dying_at_second_update(error: type[BaseException] = Killed):
+    """`collect_episodes` that raises an error when the second update begins."""
+    collect_episodes = command.BudgetTraining.collect_episodes
+
+    def collect(training, step):
+        if step == 1:
+            raise error
+        return collect_episodes(training, step)
+
+    return collect
+
+
+def test_ctrl_c_in_a_rollout_keeps_updates_between_two_checkpoints(
+    place, answering, monkeypatch, capsys
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            command.BudgetTraining, "collect_episodes", dying_at_second_update(KeyboardInterrupt)
+        )
+        assert run(place, "kept", "--set", "save_every=100") == 130
+    capsys.readouterr()
+    assert run(place, "kept", "--set", "save_every=100") == 0
+    assert "update 1/2" not in capsys.readouterr().out
 
 
 def test_a_training_killed_between_rollouts_and_checkpoint_repeats_no_rollout(
     trained, place, monkeypatch
 ):
     """The table is written first, so it may know more than the checkpoint: those rows are to be left out."""
+
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(command.TokenPPO, "save", dying(command.TokenPPO.save, 2))
-        run(place, "killed")
-    assert run(place, "killed") == 0
-    whole, broken = (
-        artifacts.read_parquet(folder / "rollouts.parquet")
-        for folder in (trained, place / "killed")
-    )
-    assert broken["step"].tolist() == whole["step"].tolist()
+        patch.setattr(TokenPPO, "save", dying(TokenPPO.save, 2))
+        run(place, "torn")
+    assert run(place, "torn") == 0
+    assert_frame_equal(read(trained, "rollouts"), read(place / "torn", "rollouts"))
 
 
-def test_experts_may_be_changed_on_the_command_line(place, monkeypatch, silence):
-    """params.yaml names lab models; where --set names others, the lab's need not be there."""
-    monkeypatch.setattr("lib.language_models.local_models.open_lab_model", refuse)
-    assert (
-        run(place, "changed", "--set", f"experts={json.dumps(EXPERTS)}", "--set", "updates.soft=1")
-        == 0
-    )
+def test_a_limit_that_ends_a_run_says_so_in_one_line(place, answering, monkeypatch, capsys):
+    def collect(*_):
+        raise BudgetExceeded("scripted-large", 1.0, 0.99, 0.02)
 
-
-@pytest.mark.parametrize(
-    ("option", "given", "says"),
-    [
-        ("--data", "poor.csv", "poor.csv has no column named reference, .*; it has prompt, reply"),
-        ("--data", "gone.jsonl", "gone.jsonl does not exist"),
-        ("--reference-column", "gold", "own.jsonl has no column 'gold'; it has prompt, reference"),
-        ("--scorer", "nonsense", "unknown scorer 'nonsense'; there are: exact"),
-        ("--scorer", "judge:nobody", "there is no model 'nobody'; llm.models has"),
-        *(
-            (
-                "--set",
-                change,
-                f"--set {re.escape(change.partition('=')[0])}",
-            )  # the value may be a secret
-            for change in ("learn.klo=1", "learn.kl", "nothing.at.all=1", "=1", "batch.x=1")
-        ),
-        ("--set", "batch=-1", "with --set.*routing.batch: .*greater than or equal to 2, got -1"),
-        *(
-            ("--budget", one, f"--budget {one}")
-            for one in ("huge=1", "low", "low=much", "low=-1", "low=nan", "=1")
-        ),
-        ("--budget", "low=2000", "low, medium and high must rise"),
-    ],
-)
-def test_a_mistake_ends_in_one_line_that_names_it(option, given, says, place, tmp_path, capsys):
-    (tmp_path / "poor.csv").write_text("prompt,reply\n1 + 1 = ?,2\n")
-    assert run(place, "o", option, str(tmp_path / given) if option == "--data" else given) == 2
+    monkeypatch.setattr(command.BudgetTraining, "collect_episodes", collect)
+    assert run(place, "limit") == 2
     error = capsys.readouterr().err.strip()
-    assert error.startswith("error: ") and "\n" not in error and re.search(says, error)
+    assert "budget $1" in error and "\n" not in error
 
 
-def test_a_folder_without_a_model_is_named(place, capsys):
-    assert (
-        command.main(
-            [str(place), "--data", str(place / "own.jsonl"), "--out", str(place / "o"), *SMALL]
-        )
-        == 2
-    )
-    assert re.search(f"error: {place} .*config.json", capsys.readouterr().err)
+def test_a_folder_that_another_process_works_in_is_refused(place, answering, capsys):
+    with hold_lock_alone(place / "locked/run.lock"):
+        assert run(place, "locked") == 2
+    assert "another process works in" in capsys.readouterr().err
 
 
-def test_a_batch_that_processes_cannot_share_is_refused(place, capsys, monkeypatch):
-    monkeypatch.setattr(
-        "accelerate.Accelerator", lambda: SimpleNamespace(num_processes=3, process_index=0)
-    )
-    assert run(place, "o") == 2
-    assert "4 episodes cannot be shared by 3" in capsys.readouterr().err
+def test_a_folder_of_other_settings_is_refused_with_what_differs(trained, place, capsys):
+    assert run(place, "out", "--seed", "1", "--set", "learn.kl=0.5") == 2
+    error = capsys.readouterr().err
+    assert "was begun with" in error and "another --out" in error
 
 
-def test_a_broken_checkpoint_is_named_with_a_remedy(place, four, silence, capsys):
+def test_a_broken_checkpoint_is_named_with_a_remedy(trained, place, capsys):
+    shutil.copytree(trained, place / "odd")
     artifacts.write_tensors(place / "odd/checkpoint.safetensors", {"step": np.array(1)})
     assert run(place, "odd") == 2
     assert re.search("error: .*checkpoint.safetensors.*delete it", capsys.readouterr().err)
 
 
+# What goes wrong ---------------------------------------------------------------------------------
+
+
+def test_lost_replies_are_in_no_score_and_said(place, calling, monkeypatch, capsys):
+    num_answered = []
+
+    def answer(name, request):
+        # The trial and the baselines are answered: 8 and 8 + 2 questions for each of two experts.
+        num_answered.append(name)
+        if len(num_answered) <= 2 * (8 + 8 + 2):
+            return small.answer_sums(name, request)
+        return Reply("", name, "scripted", cost_usd=0.01, failure=Failure("timeout"))
+
+    monkeypatch.setattr(inputs, "open_models", small.open_functions(answer))
+    assert run(place, "lost", "--updates", "1") == 2  # nothing is left to compare
+    printed = capsys.readouterr()
+    rollouts = read(place / "lost", "rollouts")
+    assert rollouts["failed"].all() and rollouts["reward"].isna().all()
+    assert "4 lost" in printed.out
+    assert "none of 2 held-out questions has a score" in printed.err
+
+
+def test_a_prompt_over_the_window_is_counted_and_said(place, answering, capsys):
+    rows = [{"prompt": f"{'word ' * 900}{number}", "reference": "1"} for number in range(5)]
+    (place / "long.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert run(place, "long", "--updates", "1", "--data", str(place / "long.jsonl")) == 0
+    printed = capsys.readouterr().out
+    assert "4 prompts over the window" in printed
+    assert "Training: 4 prompts were longer than the model's window." in printed
+
+
 @pytest.mark.parametrize(
-    ("error", "code", "says"),
+    ("option", "value", "message"),
     [
-        (KeyboardInterrupt(), 130, "run the same command to go on"),
+        ("--data", "poor.csv", "poor.csv has no column named reference, .*; it has prompt, reply"),
+        ("--data", "gone.jsonl", "gone.jsonl does not exist"),
+        ("--data", "two.csv", "2 id.*too few to hold one out"),
         (
-            BudgetExceeded("lab-large", 1.0, 0.99, 0.02),
-            2,
-            "budget $1",
-        ),  # how a long training usually ends
+            "--reference-column",
+            "gold",
+            "questions.jsonl has no column 'gold'; it has prompt, refer",
+        ),
+        ("--scorer", "nonsense", "unknown scorer 'nonsense'; there are: exact"),
+        ("--scorer", "judge:nobody", "there is no model 'nobody'; llm.models has"),
+        ("--experts", "scripted-small", "a choice needs two experts"),
+        ("--experts", "scripted-small,nobody", "there is no model 'nobody'"),
+        *(
+            ("--set", change, f"--set {re.escape(change.partition('=')[0])}")
+            for change in ("learn.klo=1", "learn.kl", "nothing.at.all=1", "=1", "batch.x=1")
+        ),
+        ("--set", "batch=-1", "with --set.*routing.batch: .*greater than or equal to 2, got -1"),
+        ("--set", "llm.models.new=word", "--set llm.models.new: write {backend"),
+        *(
+            ("--budget", text, f"--budget {text}")
+            for text in ("huge=1", "low", "low=much", "low=-1", "low=nan", "=1")
+        ),
     ],
 )
-def test_a_training_that_stops_says_why_and_how_to_go_on(
-    error, code, says, place, four, silence, capsys, monkeypatch
-):
-    def stopped(*_, **__):
-        raise error
-
-    monkeypatch.setattr(command, "roll", stopped)
-    assert run(place, "stopped") == code
-    assert says in capsys.readouterr().err
+def test_a_mistake_ends_in_one_line_that_names_it(option, value, message, place, tmp_path, capsys):
+    (tmp_path / "poor.csv").write_text("prompt,reply\n1 + 1 = ?,2\n")
+    (tmp_path / "two.csv").write_text("prompt,reference\n1 + 1 = ?,2\n2 + 2 = ?,4\n")
+    is_file = option == "--data"
+    assert run(place, "mistake", option, str(tmp_path / value) if is_file else value) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ") and "\n" not in error and re.search(message, error)
 
 
-def test_the_first_line_stands_there_before_anything_large_is_read(tmp_path):
-    """A library that is slow to read, as all are on a cold disk: what asks for it finds a line on the terminal."""
-    (tmp_path / "torch.py").write_text("import sys\nsys.exit('torch is asked for')")
-    asked = [
-        sys.executable,
-        "-m",
-        "lib",
-        "train",
-        "corl",
-        "model",
-        "--data",
-        "none.jsonl",
-        "--out",
-        "out",
-    ]
-    done = subprocess.run(
-        asked,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": f"{tmp_path}:{config.ROOT}", "PATH": "/usr/bin:/bin"},
-    )
-    assert "torch is asked for" in done.stderr and done.stdout == "reading programs ...\n"
+def test_budgets_that_fall_are_refused(place, capsys):
+    assert run(place, "mistake", "--budget", "low=2", "--budget", "high=1") == 2
+    assert "must rise" in capsys.readouterr().err
 
 
-def test_budgets_are_the_paper_s_unless_told_otherwise():
-    assert command.budgets([]) == {"low": 0.001, "medium": 0.006, "high": 1000.0}
-    assert command.budgets(["low=0", "high=2.5", "low=1e-6"]) == {
-        "low": 1e-6,
-        "medium": 0.006,
-        "high": 2.5,
-    }
-    assert command.BUDGETS["low"] == 0.001  # unchanged
+def test_a_folder_without_a_model_is_named(place, capsys):
+    assert run(place, "mistake", "--model", str(place)) == 2
+    assert re.search(f"error: {place} .*config.json", capsys.readouterr().err)
 
 
-def test_it_trains_on_what_the_model_itself_writes(place, four, silence):
-    assert run(place, "itself") == 0
-    rollouts = artifacts.read_parquet(place / "itself/rollouts.parquet")
-    assert (
-        len(rollouts) == 8 and rollouts["written"].between(1, 2 * 6).all()
-    )  # rounds and tokens of a turn
-    assert rollouts["written"].nunique() + rollouts["tokens"].nunique() > 2
+def test_a_batch_that_processes_cannot_share_is_refused(place, capsys, monkeypatch):
+    processes = SimpleNamespace(num_processes=3, process_index=0)
+    monkeypatch.setattr("accelerate.Accelerator", lambda: processes)
+    assert run(place, "mistake") == 2
+    assert "4 episodes cannot be shared by 3" in capsys.readouterr().err
 
 
-def test_changes_are_read_as_yaml_and_change_nothing_else():
-    everything = config.load("smoke")
-    settings = everything.routing
-    changes = ["learn.kl=0.5", "updates.soft=7", "learn.whiten=false", "learn.kl=0.25"]
-    made = command.changed(everything, changes)
-    told = made.routing
-    assert (told.learn.kl, told.updates["soft"], told.learn.whiten) == (0.25, 7, False)
-    assert settings.learn.kl != 0.25 and settings.updates["soft"] != 7
-    back = command.changed(
-        made,
-        [
-            f"learn.kl={settings.learn.kl}",
-            f"updates.soft={settings.updates['soft']}",
-            f"learn.whiten={str(settings.learn.whiten).lower()}",
-        ],
-    )
-    assert back == everything
-    assert command.changed(everything, []) == everything
-    with pytest.raises(
-        ParamsError, match=r"routing.* names the models \['nobody'\]"
-    ):  # of another section
-        command.changed(
-            everything, ['experts={"lab-nano": "nobody", "lab-large": "scripted-large"}']
-        )
+def test_without_arguments_the_command_shows_its_options(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command.main([])
+    assert stopped.value.code == 2
+    assert "usage: python -m lib train corl" in capsys.readouterr().out
 
 
-def test_columns_and_scorer_of_one_s_own_decide_what_is_right(
-    place, four, silence, monkeypatch, capsys
-):
-    """As a file that nobody wrote for this command: other names, numbers in many forms."""
-    rows = [{"frage": item.prompt, "loesung": "1,000"} for item in small.items(6)]
-    (place / "german.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    # The lab's tokenizer has no comma in numbers, so the controller answers with digits.
-    written = f"{call_protocol.thought('low')} <answer> 1 0 0 0 </answer>"
-    monkeypatch.setattr(
-        command.Hub, "write", lambda hub, contexts, *_: [hub.encode(written) for _ in contexts]
-    )
-    monkeypatch.setattr(command.Hub, "decode", lambda hub, ids: "so <answer> 1000.0 </answer>")
-    asks = ["--data", str(place / "german.jsonl"), "--prompt-column", "frage"]
-    asks += ["--reference-column", "loesung", "--scorer", "numeric"]
-    assert run(place, "german", *asks) == 0
-    rollouts = artifacts.read_parquet(place / "german/rollouts.parquet")
-    assert rollouts["correct"].eq(1.0).all()
-    assert "6 questions, scored by numeric" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("style", "updates"), [("soft", 1), ("hard", 3)])
-def test_each_style_of_prompt_has_its_own_number_of_updates(
-    place, four, lucky, silence, style, updates
-):
-    changes = ["--set", "updates.soft=1", "--set", "updates.hard=3"]
-    assert run(place, f"style-{style}", "--style", style, *changes) == 0
-    rollouts = artifacts.read_parquet(place / f"style-{style}/rollouts.parquet")
-    assert rollouts["step"].nunique() == updates
-
-
-def test_a_lost_reply_is_in_no_reward_and_said_in_the_line_of_its_update(
-    place, four, talkative, silence, monkeypatch, capsys
-):
-    num_trial_calls = 2 * 6  # each of two experts is asked the six questions first
-
-    def open_lost(llm, names, *_):
-        requests = []
-
-        def answer(name, request):
-            requests.append(request)
-            is_trial = len(requests) <= num_trial_calls
-            failure = None if is_trial else Failure("timeout")
-            return Reply("It is 4.", name, "scripted", cost_usd=0.01, failure=failure)
-
-        return ChatModels({name: small.FunctionModel(name, answer) for name in names})
-
-    monkeypatch.setattr(command, "open_models", open_lost)
-    assert run(place, "lost", "--set", "updates.soft=1") == 0
-    rollouts = artifacts.read_parquet(place / "lost/rollouts.parquet")
-    assert rollouts["failed"].all() and rollouts["reward"].isna().all()
-    said = capsys.readouterr().out
-    assert "4 lost" in said and "lab-large: 10 calls, 4 failed (40.0%)" in said
-
-
-def test_questions_that_a_lab_expert_would_read_with_holes_are_refused(place, capsys):
-    (place / "eggs.jsonl").write_text('{"prompt": "Natalia sold 48 clips .", "reference": "48"}\n')
-    assert run(place, "eggs", "--data", str(place / "eggs.jsonl")) == 2
-    error = capsys.readouterr().err
-    assert "are lab models" in error and "question 1 has 'Natalia'" in error
-
-
-def test_the_plan_counts_the_questions_as_long_as_they_are_and_one_expert_a_call():
-    """4 of 4 episodes with one call each, to the more expensive of two endpoints, after 3 trial calls to each."""
-    about = {"backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m"}
-    common = {"kwh_per_token": 0.0, "temperature": 1.0, "max_tokens": 100, "timeout": 1.0}
-    common |= {"retries": 0, "concurrency": 1}
-    prices = {"cheap": 1e-6, "costly": 1e-5}
-    models = {
-        name: about | common | {"price_in": price, "price_out": 2 * price}
-        for name, price in prices.items()
-    }
-    llm = config.validate_settings(
-        {"cassette": "off", "max_usd": 5.0, "models": models}, config.LLMSettings, "a test"
-    )
-    changes = {"experts": {"a": "cheap", "b": "costly"}, "batch": 4, "rounds": 2, "turn_tokens": 8}
-    settings = small.SMOKE.model_copy(update=changes)
-    items = tuple(Item("word " * 800, "4", "", "own", 1, str(i)) for i in range(3))
-    dataset = Dataset("own", items, "exact")
-    sentence = command.plan_calls(llm, settings, dataset, num_updates=1)
-    # 1,000 tokens in and 100 out: 7 * (1000 * 1e-5 + 100 * 2e-5) + 3 * (1000 * 1e-6 + 100 * 2e-6) = .0876
-    assert sentence.startswith("At most 10 calls and $0.09 to endpoints")
-    judged = command.plan_calls(llm, settings, dataset, 1, judges=["cheap"])
-    assert judged.startswith("At most 14 calls")
+# Where replies lie -------------------------------------------------------------------------------
 
 
 def test_everything_of_a_run_with_an_endpoint_lies_under_its_folder(
-    place, silence, talkative, monkeypatch, capsys
+    place, calling, monkeypatch, capsys
 ):
     """Prompts and replies are the user's: no other folder gets a file, and a second run pays for nothing."""
-    expert = {"temperature": 1.0, "max_tokens": 50, "api_key_env": None, "reasoning_tokens": 0}
-    answers = server.Answer(server.completion("It is <answer> 4 </answer>"))
-    with small.serving(answers) as fake_server:
-        llm = server.settings(fake_server.url, **expert).models["mine"]
-        content = config.settings(profile="smoke").model_dump()
-        content["llm"]["models"]["mine"] = llm.model_dump()
-        content["llm"]["cassette"] = "record"
-        content["routing"]["experts"] = {"lab-nano": "mine", "lab-large": "mine"}
-        params = config.validate_settings(content)
-        monkeypatch.setattr(config, "load", lambda profile=None, **_: params)
+    monkeypatch.undo()
+    monkeypatch.setattr(HFGenerator, "write_turns", small.script_turns(small.call_large_first))
+    answers = server.Answer(server.completion("It is <answer> 1 </answer>"))
+    with routing.serving(answers) as fake_server:
+        about = server.settings(fake_server.url, api_key_env=None, reasoning_tokens=0).models[
+            "mine"
+        ]
+        model = json.dumps(about.model_dump(exclude_none=True))
+        more = ["--set", f"llm.models.scripted-small={model}", "--updates", "1"]
+        more += ["--set", f"llm.models.scripted-large={model}"]
         before = {path: path.stat().st_mtime_ns for path in list_repository_files()}
-        assert run(place, "paid", "--set", "updates.soft=1") == 0
-        first_calls = len(fake_server.asked)
+        assert run(place, "paid", *more) == 0
+        num_calls = len(fake_server.asked)
         shutil.copytree(place / "paid", place / "paid-again")
-        (place / "paid-again/checkpoint.safetensors").unlink()
-        assert run(place, "paid-again", "--set", "updates.soft=1") == 0
-        assert len(fake_server.asked) == first_calls > 0
+        for name in ("checkpoint.safetensors", "experts.parquet", "start.parquet"):
+            (place / "paid-again" / name).unlink()
+        assert run(place, "paid-again", *more) == 0
+        assert len(fake_server.asked) == num_calls > 0
     assert {path: path.stat().st_mtime_ns for path in list_repository_files()} == before
-    recorded = (place / "paid/routing.jsonl").read_text()
-    assert "It is <answer> 4 </answer>" in recorded
-    assert "At most 16 calls" in capsys.readouterr().out
+    assert "It is <answer> 1 </answer>" in (place / "paid/routing.jsonl").read_text()
+    assert "At most" in capsys.readouterr().out
 
 
 def list_repository_files() -> list[Path]:
     """Where earlier versions wrote what a run had asked and paid."""
     folders = [config.ROOT / "data/cassettes", config.ROOT / "data/runs/routing"]
     return [path for folder in folders if folder.exists() for path in folder.glob("routing*")]
-
-
-def test_the_controller_is_told_what_calls_cost_and_not_the_list_price():
-    def answer(name, request):
-        num_words = {"nano": 10, "large": 400}[name]
-        return Reply("word", name, "endpoint", tokens_out=num_words, cost_usd=1e-5 * num_words)
-
-    models = ChatModels({name: small.FunctionModel(name, answer) for name in ("nano", "large")})
-    items = [Item(f"question {n}", "4", "", "own", 1, str(n)) for n in range(20)]
-    experts = {"lab-nano": "nano", "lab-large": "large"}
-    with ExpertPool(models, experts, 1.0, tells_rules=False) as pool:
-        costs = command.measure_call_costs(pool, items)
-        assert pool.counts["lab-nano"].calls == command.TRIAL_QUESTIONS
-    assert costs == {"lab-nano": pytest.approx(1e-4), "lab-large": pytest.approx(4e-3)}

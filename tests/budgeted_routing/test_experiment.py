@@ -37,7 +37,7 @@ from lib.rl import (
     losses,
     sft_warmup,
     token_ppo,
-    training_log,
+    transcript,
 )
 from lib.rl import rollout as interleaved_episodes
 from lib.rl.expert_pool import NUM_SAMPLES, ExpertReply
@@ -112,7 +112,7 @@ def test_every_arm_is_tested_on_every_question_under_every_budget_of_its(results
     cold, warm = (frame[frame["temperature"] == temperature] for temperature in (0.0, 1.0))
     for here in (cold, warm):
         assert of(here, "corl")["condition"].tolist() == [
-            word for word in call_protocol.WORDS for _ in range(ITEMS)
+            word for word in call_protocol.BUDGET_WORDS for _ in range(ITEMS)
         ]
         assert of(here, "corl")["item"].tolist() == [*range(ITEMS)] * 3
     start = of(cold, "start")
@@ -139,7 +139,7 @@ def test_rollouts_and_the_trainers_words_are_kept_for_every_update(results):
         assert rows["step"].tolist() == [n for n in range(UPDATES) for _ in range(BATCH)]
         assert log["step"].tolist() == [1, 2, 3, 4] and log["ratio"].eq(0).all()
         assert {"loss", "kl", "clipped", "value_error"} <= set(log)
-    assert set(of(results.rollouts, "corl")["condition"]) == set(call_protocol.WORDS)
+    assert set(of(results.rollouts, "corl")["condition"]) == set(call_protocol.BUDGET_WORDS)
 
 
 def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_budgets(results):
@@ -149,7 +149,7 @@ def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_bu
         and table.groupby("method").size().eq(NUM_SAMPLES * 24 + ITEMS).all()
     )
     assert (
-        set(told.words) == set(call_protocol.WORDS)
+        set(told.words) == set(call_protocol.BUDGET_WORDS)
         and told.words["high"] == settings().routing.high_budget_usd
     )
     price = expert_outcomes.prices(table[table["split"] == "train"], EXPERTS, settings().routing)
@@ -184,13 +184,13 @@ def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models
     """Played again from the folder, it says the same: the engine knew the weights of the last update."""
     (trained,) = find_jobs(runs, "/corl/seed-0")
     own, model = settings(), checkpoints.load(trained / "model")
-    voice = LabGenerator(model, own.routing.turn_tokens, own.routing.response_tokens)
+    generator = LabGenerator(model, own.routing.turn_tokens, own.routing.response_tokens)
     asked = variants.examined(
         CORL.style, experiment.test_items(own.routing), results.budgets, own.routing
     )
     with experiment.open_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
         played = [
-            roll(voice, pool, asked, own.routing.rounds, TEST_SEED, temperature)
+            roll(generator, pool, asked, own.routing.rounds, TEST_SEED, temperature)
             for temperature in (0.0, 1.0)
         ]
     again = pd.concat(
@@ -373,7 +373,7 @@ def test_another_base_makes_all_keys_new(models, tmp_path):
         (budget_episodes, FIRST),
         (budget_reward, FIRST),
         (variants, FIRST),
-        (training_log, FIRST),
+        (transcript, FIRST),
         (token_ppo, START),
         (losses, START),
         (synthetic_benchmark, ALL),
@@ -479,13 +479,17 @@ def test_rows_by_hand():
         failure = Failure("empty") if query.expert == "lab-large" else None
         return ExpertReply("" if failure else "4", PRICES[query.expert], failure=failure)
 
-    voice = Scripted(say=lambda question, turn: scripts[question][turn])
+    generator = Scripted(write=lambda question, turn: scripts[question][turn])
     episodes = roll(
-        voice, Choir(reply), [task(wanted[0], 5e-5, "medium"), task(wanted[1], 1e-4, "low")], 3, 0
+        generator,
+        Choir(reply),
+        [task(wanted[0], 5e-5, "medium"), task(wanted[1], 1e-4, "low")],
+        3,
+        0,
     )
     one, two = make_episode_rows(episodes).to_dict("records")
     sizes = [len(e.ids) for e in episodes]
-    own = [sum(len(lab.encode(x.text)) for x in e.exchanges) for e in episodes]
+    own = [sum(len(lab.encode(x.text)) for x in e.turns) for e in episodes]
     assert one == {
         "item": 0,
         "group": "chain",
@@ -528,7 +532,7 @@ def test_rows_by_hand():
         "written": own[1],
         "tokens": sizes[1],
     }
-    assert training_log.spoken(episodes[0], lab.decode) == [
+    assert transcript.split_by_writer(episodes[0], lab.decode) == [
         ("prompt", f"budget medium {wanted[0].prompt}", 0.0),
         ("controller", call("lab-nano"), 0.0),
         ("lab-nano", "<response> 4 </response>", 1e-5),
@@ -536,7 +540,7 @@ def test_rows_by_hand():
         ("lab-mini", "<response> 4 </response>", 4e-5),
         ("controller", answer(wanted[0].reference), 0.0),
     ]
-    assert training_log.spoken(episodes[1], lab.decode) == [
+    assert transcript.split_by_writer(episodes[1], lab.decode) == [
         ("prompt", f"budget low {wanted[1].prompt}", 0.0),
         ("controller", "= 3", 0.0),
         ("nobody", "<response> error </response>", 0.0),
@@ -549,7 +553,8 @@ def test_rows_by_hand():
 def test_samples_are_the_episodes_with_their_rewards_in_groups():
     """Words are strata of their own."""
     wanted = [
-        task(item, 1.0, word) for item, word in zip(items(6), call_protocol.WORDS * 2, strict=True)
+        task(item, 1.0, word)
+        for item, word in zip(items(6), call_protocol.BUDGET_WORDS * 2, strict=True)
     ]
     episodes = roll(Scripted(call("lab-nano"), answer(4)), Choir(), wanted, 3, 0)
     told = make_samples(episodes, 3)

@@ -3,7 +3,6 @@
 import pytest
 
 from lib import config
-from lib.budgeted_routing import experiment
 from lib.config import ParamsError
 from tests.budgeted_routing.small import EVERYTHING, changed
 
@@ -59,12 +58,27 @@ def test_what_cannot_be_is_refused_by_name(change, named):
         assert part in str(caught.value)
 
 
-def test_experts_that_a_lab_controller_has_no_word_for_are_refused_by_name(tmp_path):
-    """Nothing is written before that is said."""
-    own = changed(routing={"experts": {"lab-huge": "large", "lab-mini": "mini"}})
-    with pytest.raises(ParamsError, match=r"routing.experts names \['lab-huge'\].*lab-nano"):
-        experiment.run(own, models=tmp_path, runs=tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()
+@pytest.mark.parametrize("word", ["smol", "lab-huge", "reasoner"])
+def test_an_expert_that_a_lab_controller_has_no_word_for_is_refused_with_the_remedy(word):
+    remedy = r"such as \{lab-large: large\}"
+    with pytest.raises(ParamsError, match=f"'large' by the word '{word}'.*lab-nano.*{remedy}"):
+        changed(routing={"experts": {word: "large", "lab-mini": "mini"}})
+
+
+def test_a_model_that_is_a_tool_needs_a_word_and_a_price():
+    smallest = {"lab-nano": "nano"}
+    with pytest.raises(ParamsError, match=r"tools.models .*'large' by the word 'smol'.*answerer"):
+        change_tools({"smol": "large"} | smallest)
+    with pytest.raises(ParamsError, match=r"\['lab-big'\].*training.yaml.*add lab-big.*lab-large"):
+        change_tools({"lab-big": "large"} | smallest)
+    change_tools({"lab-large": "large"} | smallest)
+
+
+def change_tools(models: dict[str, str]) -> None:
+    """Validate the parameters with other models as tools."""
+    content = EVERYTHING.model_dump()
+    tools = content["tools"] | {"models": models, "unseen": []}
+    config.validate_settings(content | {"tools": tools})
 
 
 @pytest.mark.parametrize(

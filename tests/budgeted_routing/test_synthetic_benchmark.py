@@ -238,7 +238,7 @@ def test_a_stack_is_whitened_as_the_lab_whitens_each_part_of_it(parts, seed):
     for group, part in product(range(2), range(parts)):
         own = mask[group, part::parts]
         torch.testing.assert_close(
-            found[group, part::parts][own], losses.whitened(values[group, part::parts][own])
+            found[group, part::parts][own], losses.whiten(values[group, part::parts][own])
         )
 
 

@@ -18,7 +18,7 @@ from lib.budgeted_routing.variants import (
 )
 from lib.reports.lesson import METRIC_KEY
 from lib.rl import call_protocol
-from lib.rl.budget_reward import cost_reward
+from lib.rl.budget_reward import compute_cost_reward
 from tests.budgeted_routing.small import EXPERTS, SMOKE, items
 
 WORDS = {"low": 1e-5, "medium": 4e-5, "high": 1e3}
@@ -52,13 +52,13 @@ def test_low_affords_the_cheapest_medium_the_middle_and_high_anything():
     told = expert_outcomes.budgets(CALLS, SMOKE)
     assert told == {"low": 1e-5, "medium": 4e-5, "high": SMOKE.high_budget_usd}
     affords = {
-        word: [cost_reward(price, budget) for price in CALLS.values()]
+        word: [compute_cost_reward(price, budget) for price in CALLS.values()]
         for word, budget in told.items()
     }
     assert affords == {"low": [1, 0, 0], "medium": [1, 1, 0], "high": [1, 1, 1]}
     assert (
-        cost_reward(2 * CALLS["lab-nano"], told["low"]) == 0
-        and cost_reward(3 * 1e-5, told["medium"]) == 1
+        compute_cost_reward(2 * CALLS["lab-nano"], told["low"]) == 0
+        and compute_cost_reward(3 * 1e-5, told["medium"]) == 1
     )
 
 
@@ -70,7 +70,7 @@ def test_training_mixes_budgets_by_lot_and_the_lot_is_the_rngs():
         assert [t.item for t in told] == ITEMS and {t.style for t in told} == {style}
         assert {t.attempt for t in told} == {0, 1}, "experts are heard in independent tries"
         assert all(t.budget == WORDS[t.label] for t in told)
-        assert min(Counter(t.label for t in told)[word] for word in call_protocol.WORDS) > 5
+        assert min(Counter(t.label for t in told)[word] for word in call_protocol.BUDGET_WORDS) > 5
         assert told == again != other
 
 

@@ -32,7 +32,7 @@ def learned(kind, head, draws, names):
     for step, (h, rewards, quality, prompt) in enumerate(draws):
         weights, _ = weighting(h, step)
         paid = (weights.detach() * rewards).sum(-1)
-        advantage = losses.group_advantages(paid.flatten(), 4).view_as(paid)
+        advantage = losses.compute_group_advantages(paid.flatten(), 4).view_as(paid)
         weighting.learn(advantage, rewards, quality, prompt)
     return weighting
 
@@ -94,7 +94,7 @@ def test_its_mean_pay_is_the_covariance_with_quality():
     )
     prompt = torch.arange(10_000).repeat_interleave(5)
     paid = weighting._pay(quality, action, rewards, quality, prompt)
-    z = losses.group_advantages(quality, 5)
+    z = losses.compute_group_advantages(quality, 5)
     for k in range(5):
         expected = float((centred(rewards, 5)[:, k] * z).mean())
         assert float(paid[action == k].mean()) == pytest.approx(expected, abs=0.05)

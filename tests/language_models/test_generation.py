@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lib.language_models.chat_template import encode_special
 from lib.language_models.generation import ContextTooLong, GenerationBatch, Prompt, generate
-from lib.language_models.kv_cache_forward import Forward
+from lib.language_models.kv_cache_forward import MIN_BATCH_SIZE, Forward
 from lib.language_models.tokenizer import EOS, get_tokenizer
 from tests.language_models import tiny
 
@@ -101,6 +101,28 @@ def test_sequences_that_join_while_others_run_change_nothing(seed, arrivals):
     while len(running):
         running.step()
     for one, other in zip(results, alone(prompts, 1), strict=True):
+        assert_equal(one, other)
+
+
+@pytest.mark.parametrize("layer", [None, 1, -1])
+def test_a_prompt_that_many_sequences_start_from_is_read_once_and_changes_none_of_them(
+    layer, monkeypatch
+):
+    ids = tiny.prompts(3, seed=4)
+    prompts = [Prompt(ids[i % 3], limit=20, temperature=float(i % 2), seed=i) for i in range(30)]
+    expected = alone(prompts, layer)
+
+    counts = []
+    prefill = Forward.prefill
+
+    def count_prompts(forward, prompts, *rest):
+        counts.append(len(prompts))
+        return prefill(forward, prompts, *rest)
+
+    monkeypatch.setattr(Forward, "prefill", count_prompts)
+    results = generate(FORWARD, prompts, END, layer)
+    assert counts == [MIN_BATCH_SIZE]
+    for one, other in zip(results, expected, strict=True):
         assert_equal(one, other)
 
 

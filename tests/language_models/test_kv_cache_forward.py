@@ -5,11 +5,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from lib.language_models.kv_cache_forward import COLUMN_STEP, MIN_ROWS, PROMPT_BLOCK, Forward
+from lib.language_models.kv_cache_forward import COLUMN_STEP, MIN_BATCH_SIZE, PROMPT_BLOCK, Forward
 from tests.language_models import tiny
 
 LENGTHS = {
-    "one token": [1] * MIN_ROWS,
+    "one token": [1] * MIN_BATCH_SIZE,
     "around a block": [
         PROMPT_BLOCK - 1,
         PROMPT_BLOCK,
@@ -72,13 +72,13 @@ def test_logits_and_every_layers_states_are_those_of_transformers(lengths, layer
 def test_tokens_that_come_one_by_one_give_what_the_whole_sequence_gives():
     model = tiny.model()
     forward, whole = Forward(model), rows_of([70, 30, 17, 5, 64, 63, 16, 1])
-    more = rows_of([20] * MIN_ROWS, seed=1)
-    cache = forward.make_cache(MIN_ROWS, 70)
+    more = rows_of([20] * MIN_BATCH_SIZE, seed=1)
+    cache = forward.make_cache(MIN_BATCH_SIZE, 70)
     forward.prefill(whole, cache)
     for step in range(20):
         states = forward(torch.tensor([[ids[step]] for ids in more]), cache, all_layers=True)
         if step in (0, 7, 19):
-            for row in range(MIN_ROWS):
+            for row in range(MIN_BATCH_SIZE):
                 scores, hidden = theirs(model, whole[row] + more[row][: step + 1])
                 assert close(forward.compute_logits(states[-1][:, 0])[row], scores)
                 assert all(
@@ -94,7 +94,9 @@ def test_a_row_gets_the_same_bits_beside_any_neighbours():
     )
     together = forward.prefill(prompts, forward.make_cache(len(prompts), 250))[0]
     for row, ids in enumerate(prompts):
-        alone = forward.prefill([ids] * MIN_ROWS, forward.make_cache(MIN_ROWS, len(ids)))[0]
+        alone = forward.prefill(
+            [ids] * MIN_BATCH_SIZE, forward.make_cache(MIN_BATCH_SIZE, len(ids))
+        )[0]
         assert torch.equal(alone[0], together[row])
 
 
@@ -122,6 +124,68 @@ def test_rows_that_are_kept_and_joined_go_on_as_they_were():
     assert torch.equal(states, torch.cat([expected_one[[8, 1, 2]], expected_two]))
 
 
+class RecordingForward(Forward):
+    """A forward pass that notes the shape of every batch of tokens it reads."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.shapes = []
+
+    def __call__(self, ids, cache, all_layers=False):
+        self.shapes.append(tuple(ids.shape))
+        return super().__call__(ids, cache, all_layers)
+
+
+@torch.inference_mode()
+def test_prompts_that_have_ended_are_not_read_further():
+    forward = RecordingForward(tiny.model())
+    lengths = [3 * PROMPT_BLOCK] * 2 + [2 * PROMPT_BLOCK] * 10 + [PROMPT_BLOCK] * 20
+    forward.prefill(rows_of(lengths), forward.make_cache(len(lengths), max(lengths)))
+    assert forward.shapes == [
+        (32, PROMPT_BLOCK),
+        (12, PROMPT_BLOCK),
+        (MIN_BATCH_SIZE, PROMPT_BLOCK),
+    ]
+
+
+@pytest.mark.parametrize("count", [1, MIN_BATCH_SIZE - 1, 30])
+@torch.inference_mode()
+def test_last_states_come_in_the_order_of_the_prompts_and_are_the_same_for_each_alone(count):
+    forward = Forward(tiny.model())
+    lengths = np.random.default_rng(count).integers(1, 200, size=count)
+    prompts = rows_of(lengths.tolist(), seed=count)
+    states = forward.compute_last_states(prompts, all_layers=True)
+    assert [state.shape for state in states] == [(count, 32)] * (forward.num_layers + 1)
+    for row, prompt in enumerate(prompts):
+        for layer, state in enumerate(forward.compute_last_states([prompt], all_layers=True)):
+            assert torch.equal(state[0], states[layer][row])
+
+
+def test_a_prompt_without_tokens_is_named():
+    with pytest.raises(ValueError, match="prompt 1 of 3 has none"):
+        Forward(tiny.model()).prefill([(9,), (), (8, 9)], None)
+
+
+@torch.inference_mode()
+def test_the_cache_grows_with_its_rows_and_shrinks_when_the_long_ones_leave():
+    forward = Forward(tiny.model())
+    lengths = [COLUMN_STEP + 1, COLUMN_STEP - 1, *[5] * MIN_BATCH_SIZE]
+    cache = forward.make_cache(len(lengths), 1)
+    assert cache.num_columns == COLUMN_STEP
+    forward.prefill(rows_of(lengths), cache)
+    assert cache.num_columns == 2 * COLUMN_STEP
+
+    cache.select_rows(torch.arange(1, len(lengths)))
+    assert cache.num_columns == COLUMN_STEP
+    assert all(keys.is_contiguous() for keys in [*cache.keys, *cache.values])
+
+    one_token = torch.full((len(lengths) - 1, 1), 9)
+    forward(one_token, cache)  # the longest row has COLUMN_STEP tokens now
+    assert cache.num_columns == COLUMN_STEP
+    forward(one_token, cache)
+    assert cache.num_columns == 2 * COLUMN_STEP
+
+
 @pytest.mark.parametrize(
     "change", [{"num_key_value_heads": 1}, {"attention_bias": True}, {"mlp_bias": True}], ids=str
 )
@@ -145,18 +209,20 @@ def test_a_head_of_its_own_is_used():
                 tie_word_embeddings=False,
             )
         ).eval()
-    forward, prompts = Forward(model), rows_of([12] * MIN_ROWS)
-    logits = forward.compute_logits(forward.prefill(prompts, forward.make_cache(MIN_ROWS, 12))[-1])
+    forward, prompts = Forward(model), rows_of([12] * MIN_BATCH_SIZE)
+    logits = forward.compute_logits(
+        forward.prefill(prompts, forward.make_cache(MIN_BATCH_SIZE, 12))[-1]
+    )
     assert close(logits[0], theirs(model, prompts[0])[0])
     assert not close(forward.head, forward.embedding)
 
 
 @torch.inference_mode()
 def test_without_a_wish_for_layers_only_the_last_states_are_returned():
-    forward, prompts = Forward(tiny.model()), rows_of([9] * MIN_ROWS)
-    (last,) = forward.prefill(prompts, forward.make_cache(MIN_ROWS, 9))
+    forward, prompts = Forward(tiny.model()), rows_of([9] * MIN_BATCH_SIZE)
+    (last,) = forward.prefill(prompts, forward.make_cache(MIN_BATCH_SIZE, 9))
     assert torch.equal(
-        last, forward.prefill(prompts, forward.make_cache(MIN_ROWS, 9), all_layers=True)[-1]
+        last, forward.prefill(prompts, forward.make_cache(MIN_BATCH_SIZE, 9), all_layers=True)[-1]
     )
 
 

@@ -70,13 +70,13 @@ def test_it_replies_as_the_server_does(ask, models):
 
 def test_equal_requests_are_generated_once_and_others_are_not(ask, monkeypatch):
     generated = []
-    generate = LabModel._generate
+    generate = LabModel._generate_and_store
 
     async def count(self, key, *request):
         generated.append(key)
         return await generate(self, key, *request)
 
-    monkeypatch.setattr(LabModel, "_generate", count)
+    monkeypatch.setattr(LabModel, "_generate_and_store", count)
     replies = ask(*(make_request(seed=seed) for seed in (1, 1, 2, 1)))
     assert len(generated) == 2
     assert replies[0] == replies[1] == replies[3] != replies[2]
@@ -87,7 +87,7 @@ def test_a_reply_is_kept_for_the_next_process_and_is_the_same_without(ask, tmp_p
     (reply,) = ask(make_request(), store=first)
     first.close()
     (without_store,) = ask(make_request())
-    monkeypatch.setattr(LabModel, "_generate", None)  # nothing is generated again
+    monkeypatch.setattr(LabModel, "_generate_and_store", None)  # nothing is generated again
     second = ReplyStore(tmp_path / "lab.sqlite")
     assert ask(make_request(), store=second) == [reply] == [without_store]
     second.close()

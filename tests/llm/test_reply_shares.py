@@ -73,6 +73,15 @@ def test_only_the_style_of_a_method_that_its_model_failed_in_is_marked():
     assert set(marked.loc[is_marked, UNUSABLE_SHARE]) == {1.0}
 
 
+def test_rows_that_are_marked_already_keep_the_larger_mark():
+    rows = make_rows("KO claude", "random").assign(**{UNUSABLE_SHARE: [0.9] * 5 + [0.1] * 15})
+    calls = make_calls({"truncated": 1}, {})
+    marked = reply_shares.mark_rows(rows, reply_shares.count_replies(calls))
+    assert marked[UNUSABLE_SHARE].tolist() == [0.9] * 5 + [0.5] * 5 + [0.1] * 10
+    assert reply_shares.find_unusable_share(marked) == 0.9
+    assert reply_shares.find_unusable_share(make_rows("random")) == 0.0
+
+
 def test_kinds_of_failures_are_sorted_by_whose_fault_they_are():
     kinds = ["timeout", "truncated", "refusal", "no_object", "truncated"]
     assert reply_shares.count_failure_kinds(kinds) == {"failed": 1, "truncated": 2, "unusable": 2}

@@ -114,6 +114,90 @@ def test_a_broken_file_that_is_required_is_named(tmp_path):
         Recording(tmp_path, "tape", "record")
 
 
+def damage_pages(path: Path) -> None:
+    """Overwrites what lies behind the first page, as a disk may do: the file still opens."""
+    content = bytearray(path.read_bytes())
+    content[4_096:] = b"\xff" * (len(content) - 4_096)
+    path.write_bytes(content)
+
+
+def damage_entry(path: Path) -> None:
+    change_row(path, "UPDATE replies SET reply = CAST('{\"key\": ' AS BLOB)")
+
+
+def damage_type(path: Path) -> None:
+    change_row(path, "UPDATE replies SET reply = 7")
+
+
+def change_row(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+@pytest.mark.parametrize("damage", [damage_pages, damage_entry, damage_type])
+@pytest.mark.parametrize("use", ["get", "put", "export"])
+def test_a_damaged_recording_is_named_with_its_remedy_and_loses_nothing(tmp_path, damage, use):
+    fill(tmp_path, (f"{n:03d}" for n in range(200))).close()
+    exported = b'{"key":"kept","request":{},"response":{}}\n'
+    (tmp_path / "tape.jsonl").write_bytes(exported)
+    damage(tmp_path / "tape.sqlite")
+    before = (tmp_path / "tape.sqlite").read_bytes()
+    with pytest.raises(
+        ValueError, match=r"tape.sqlite is no store of replies.*asked again"
+    ) as caught:
+        recording = Recording(tmp_path, "tape", "record")
+        assert recording.get("kept")["key"] == "kept"
+        if use == "get":
+            recording.get("100")
+        elif use == "put":
+            recording.put("100", REQUEST, RESPONSE)
+        else:
+            recording.export()
+    assert "\n" not in str(caught.value)
+    if use == "put" and "readable" in str(caught.value):
+        # The reply that was in hand, and paid for, is saved too.
+        saved = ReplyStore(tmp_path / "tape.sqlite.readable")
+        assert b"100" in saved.items()
+    assert (tmp_path / "tape.jsonl").read_bytes() == exported
+    assert (tmp_path / "tape.sqlite").read_bytes()[:4_096] == before[:4_096]
+
+
+def test_readable_replies_of_a_damaged_recording_are_saved_and_the_remedy_works(tmp_path):
+    keys = [f"{n:03d}" for n in range(200)]
+    fill(tmp_path, keys).close()
+    path = tmp_path / "tape.sqlite"
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2 // 4_096 * 4_096
+    content[middle : middle + 4_096] = b"\xff" * 4_096
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        Recording(tmp_path, "tape", "record").export()
+    command = str(caught.value).split("`")[1]
+    subprocess.run(["sh", "-c", command], check=True)
+    recording = Recording(tmp_path, "tape", "record")
+    replies = [recording.get(key) for key in keys]
+    readable = [reply for reply in replies if reply is not None]
+    assert 100 < len(readable) < 200
+    assert f"its {len(readable)} readable replies are saved" in str(caught.value)
+    assert {reply["request"]["model"] for reply in readable} < set(keys)
+    fill(tmp_path, keys).export()
+    assert len((tmp_path / "tape.jsonl").read_bytes().splitlines()) == 200
+
+
+def test_a_cache_that_is_damaged_later_is_said_and_the_run_goes_on(tmp_path, capsys):
+    path = tmp_path / "replies.sqlite"
+    store = ReplyStore(path)
+    for number in range(200):
+        store.put(f"{number}".encode(), b"reply" * 50)
+    store.close()
+    damage_pages(path)
+    store = ReplyStore(path, required=False)
+    assert store.get(b"7") is None and store.put(b"7", b"again") == b"again" == store.get(b"7")
+    assert store.items() == {b"7": b"again"}
+    assert "replies.sqlite" in capsys.readouterr().err
+
+
 # Recordings ---------------------------------------------------------------------------------------
 
 

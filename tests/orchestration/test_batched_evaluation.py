@@ -191,6 +191,18 @@ def test_what_is_not_on_the_menu_counts_as_malformed():
     assert (played["malformed"] == played["length"]).all()
 
 
+def test_a_reply_that_was_lost_is_failed_and_not_malformed():
+    class Filtered:
+        name, backend = "filtered", "endpoint"
+
+        def choose(self, briefs):
+            return [None] * len(briefs)
+
+    played = arena("education", "ours").play(Read("TO", Filtered(), {}, 1))
+    assert (played["failed"] == played["length"]).all() and not played["malformed"].any()
+    assert {name for names in played["chosen"] for name in names} == {"SO-d1"}  # who acts instead
+
+
 # Guides and hidden talent ---------------------------------------------------------------------------
 
 

@@ -115,7 +115,7 @@ def test_a_reader_is_made_by_its_name_and_known_by_what_decides_its_choices():
         decision_models.describe_reader("lab-orchestrator", SMOKE.lab, SMOKE.llm)["weights"]
         == released
     )
-    assert decision_models.reader("scripted-small", SMOKE).backend == "endpoint"
+    assert decision_models.reader("scripted-small", SMOKE).backend == "scripted"
     with pytest.raises(ValueError, match="no reader; there are rational"):
         decision_models.reader("nobody", SMOKE)
 
@@ -144,7 +144,9 @@ def asked_of(*answers, briefs=(KO, TO)) -> tuple[list[str], Server]:
     async def play():
         async with Server(*answers) as server:
             reader = ChatModelReader(
-                "mine", lambda: ChatModels({"mine": Endpoint("mine", settings_of(server.url))})
+                "mine",
+                "endpoint",
+                lambda: ChatModels({"mine": Endpoint("mine", settings_of(server.url))}),
             )
             return await asyncio.to_thread(reader.choose, list(briefs)), server
 
@@ -191,6 +193,18 @@ def test_an_endpoint_that_takes_no_schema_is_asked_for_free_json_from_then_on():
 )
 def test_what_an_endpoint_says_that_is_no_choice_is_nobody(answer):
     assert asked_of(answer, briefs=[TO])[0] == [""]
+
+
+def test_a_prompt_that_a_filter_stops_is_lost_and_no_choice_of_the_model():
+    stopped = Answer({"error": {"message": "flagged by moderation"}}, status=403)
+    chosen, server = asked_of(named("SO-d2"), stopped, named("SO-d1"), briefs=[TO] * 3)
+    assert len(server.asked) == 3 and sorted(map(str, chosen)) == ["None", "SO-d1", "SO-d2"]
+
+
+@pytest.mark.parametrize("name", ["scripted-large", "lab-orchestrator", "rational"])
+def test_a_reader_has_the_backend_of_what_decides(name):
+    backends = {"scripted-large": "scripted", "lab-orchestrator": "lab", "rational": "scripted"}
+    assert decision_models.reader(name, SMOKE).backend == backends[name]
 
 
 def test_a_server_that_fails_is_no_choice_of_the_model():
@@ -251,3 +265,18 @@ def test_answers_count_what_is_given_away_and_what_is_no_policy():
     assert rows["correct"].mean().to_dict() == {"rational": 1.0, "wrong": 0.0}
     assert rows["reward"].mean()["rational"] == 0.0 and rows["reward"].mean()["wrong"] < -0.05
     assert rows["malformed"].mean().to_dict() == {"rational": 0.0, "wrong": 1.0}
+
+
+def test_a_situation_of_which_a_reply_was_lost_compares_no_readers():
+    class Filtered:
+        name, backend = "filtered", "endpoint"
+
+        def choose(self, briefs):
+            return [None, *Rational().choose(briefs[1:])]
+
+    rows = decision_benchmark.answers([Rational(), Filtered()], POSED[:4])
+    assert rows.groupby("method")["item"].agg(list).to_dict() == {
+        "filtered": ["1", "2", "3"],
+        "rational": ["1", "2", "3"],
+    }
+    assert rows["correct"].eq(1.0).all() and not rows["malformed"].any()

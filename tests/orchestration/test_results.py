@@ -100,10 +100,21 @@ def test_a_model_that_is_cut_off_in_two_of_ten_replies_leaves_the_verdicts(
         assert metrics["KO.cost_usd_minus.random_verdict"] == "untestable"
         assert metrics[f"KO.cost_usd_minus.random_{UNUSABLE_SHARE}"] == pytest.approx(share)
         assert metrics[f"education.KO.claude.cost_usd_{UNUSABLE_SHARE}"] == pytest.approx(share)
+        assert not {"education.KO.claude.cost_usd", "KO.cost_usd_minus.random"} & set(metrics)
         assert claim_verdict.verdict == "untestable"
         assert claim_verdict.reason == f"a model gave no usable reply in {share:.0%} of its calls"
         assert break_even["the zoo is there"].str.startswith("left out").all()
+        assert break_even["$ per episode, measured"].isna().all()
+        assumed = costs.tabulate_assumed_costs(marked_record).set_index("method")
+        assert assumed.loc["KO claude", "total $"] == f"left out: {claim_verdict.reason}"
+        assert pd.isna(assumed.loc["KO claude", "infer $"])
+        measured = costs.tabulate_measured_costs(results.results(marked_record), marked_record)
+        assert measured.loc["KO claude", "cost usd"] == "" and pd.isna(
+            measured.loc["KO claude", "kg CO2e"]
+        )
     else:
+        assert metrics["education.KO.claude.cost_usd"] >= 0
+        assert break_even["$ per episode, measured"].notna().all()
         assert "†" not in page.split("table: ", 2)[2] and terminal_line.endswith("all usable")
         assert metrics["KO.cost_usd_minus.random_verdict"] == "holds"
         assert not [key for key in metrics if key.endswith(UNUSABLE_SHARE)]
@@ -123,6 +134,9 @@ def test_replies_of_readers_are_counted_by_the_model_behind_a_method():
     counts = experiment.count_replies(rows)
     assert list(counts["model"]) == ["claude", "lab-orchestrator"]
     assert list(counts["too_many"]) == [True, False]
+    with_lost = experiment.count_replies(rows.assign(malformed=0, failed=[2, 0, 0]))
+    assert list(with_lost["failed"]) == list(with_lost["fallback"]) == [2, 0]
+    assert list(with_lost["unusable"]) == [0, 0] and with_lost["too_many"].iloc[0]
 
 
 def test_a_judge_that_gives_no_scores_marks_what_it_judged(monkeypatch, tmp_path, trained):

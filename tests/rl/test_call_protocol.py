@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from lib import tasks
 from lib.language_models.tokenizer import TAGS, UNK, encode, get_tokenizer
 from lib.rl import call_protocol, sft_warmup
-from lib.rl.call_protocol import Answer, Call, Malformed, clean_reply, digits, instruction, parse
+from lib.rl.call_protocol import (
+    Answer,
+    Call,
+    Malformed,
+    clean_reply,
+    format_budget,
+    parse_turn,
+    write_instruction,
+)
 from tests.budgeted_routing.small import EXPERTS, SMOKE
 
 CALLS = {
@@ -43,14 +51,14 @@ CALLS = {
 
 @pytest.mark.parametrize(("text", "expected"), CALLS.items())
 def test_a_turn_is_the_call_that_it_ends_in_or_malformed(text, expected):
-    turn = parse(text, EXPERTS)
-    assert turn == expected if expected else isinstance(turn, Malformed) and turn.why
+    turn = parse_turn(text, EXPERTS)
+    assert turn == expected if expected else isinstance(turn, Malformed) and turn.reason
 
 
 def test_an_unknown_expert_is_malformed_and_named():
     text = "<call> lab-huge <t> 3 </t> </call>"
-    assert parse(text, EXPERTS) == Malformed("there is no expert 'lab-huge'")
-    assert parse(text, [*EXPERTS, "lab-huge"]) == Call("lab-huge", "3")
+    assert parse_turn(text, EXPERTS) == Malformed("there is no expert 'lab-huge'")
+    assert parse_turn(text, [*EXPERTS, "lab-huge"]) == Call("lab-huge", "3")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +71,7 @@ def test_an_unknown_expert_is_malformed_and_named():
     ],
 )
 def test_an_answer_at_the_end_of_a_turn_keeps_its_tags(text):
-    assert parse(text, EXPERTS) == Answer(text) and tasks.extract_answer(text) is not None
+    assert parse_turn(text, EXPERTS) == Answer(text) and tasks.extract_answer(text) is not None
 
 
 PIECES = st.sampled_from(
@@ -77,7 +85,7 @@ GARBAGE = st.one_of(
 @given(GARBAGE)
 @settings(max_examples=250, deadline=None)
 def test_whatever_was_written_is_one_of_three_things(text):
-    turn = parse(text, EXPERTS)
+    turn = parse_turn(text, EXPERTS)
     assert isinstance(turn, Call | Answer | Malformed)
     if isinstance(turn, Call):
         assert turn.expert in EXPERTS and turn.query == " ".join(turn.query.split()) and turn.query
@@ -94,7 +102,7 @@ def test_a_long_turn_without_an_end_is_refused_without_delay():
         ("", "<think> "),
     ):
         text = begin + more * 5_000
-        assert isinstance(parse(text, EXPERTS), Malformed) and clean_reply(text)
+        assert isinstance(parse_turn(text, EXPERTS), Malformed) and clean_reply(text)
 
 
 HEARD = {
@@ -152,17 +160,17 @@ def test_something_is_always_heard(text):
     ],
 )
 def test_a_budget_in_numbers_has_three_digits_and_ends_at_the_largest(units, expected):
-    assert digits(units) == expected
+    assert format_budget(units) == expected
 
 
 def test_what_is_written_is_read_as_it_was_meant():
-    written = f"{call_protocol.thought('low')} {call_protocol.call('lab-nano', '3 + 4 = ?')}"
-    assert parse(written, EXPERTS) == Call("lab-nano", "3 + 4 = ?")
-    assert parse(call_protocol.call("lab-nano"), EXPERTS) == Call(
-        "lab-nano", call_protocol.AS_IT_STANDS
+    written = f"{call_protocol.format_reasoning('low')} {call_protocol.format_call('lab-nano', '3 + 4 = ?')}"
+    assert parse_turn(written, EXPERTS) == Call("lab-nano", "3 + 4 = ?")
+    assert parse_turn(call_protocol.format_call("lab-nano"), EXPERTS) == Call(
+        "lab-nano", call_protocol.USER_QUESTION
     )
     assert (
-        call_protocol.thought("040", ["3 + 4 = 7"]) == "<think> 5 ; 3 + 4 = 7 </think>"
+        call_protocol.format_reasoning("040", ["3 + 4 = 7"]) == "<think> 5 ; 3 + 4 = 7 </think>"
     )  # 2^5 = 32 is near 40
 
 
@@ -170,25 +178,27 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
     """No prompt, trace or response holds a token for unknown words."""
     unknown = get_tokenizer().convert_tokens_to_ids(UNK)
     prompts = [
-        instruction(style, word) for style in ("soft", "hard") for word in call_protocol.WORDS
+        write_instruction(style, word)
+        for style in ("soft", "hard")
+        for word in call_protocol.BUDGET_WORDS
     ]
-    prompts += [instruction("number", digits(units)) for units in range(1_000)]
+    prompts += [write_instruction("number", format_budget(units)) for units in range(1_000)]
     for text in [
         *prompts,
-        call_protocol.ERROR,
-        *call_protocol.RESPONSE,
-        *call_protocol.STOPS,
+        call_protocol.ERROR_REPLY,
+        *call_protocol.RESPONSE_TAGS,
+        *call_protocol.STOP_STRINGS,
         *EXPERTS,
     ]:
         assert unknown not in encode(text), text
     rng = np.random.default_rng(0)
-    for style in call_protocol.STYLES:
+    for style in call_protocol.PROMPT_STYLES:
         for item in tasks.draw_evenly(SMOKE.questions, "train", 80):
             answers = {item.group: [item.reference]}
-            trace = sft_warmup.trace(
+            trace = sft_warmup.make_trace(
                 item,
                 style,
-                sft_warmup.drawn_budget(style, rng),
+                sft_warmup.draw_budget(style, rng),
                 tuple(SMOKE.experts),
                 4,
                 rng,
@@ -198,17 +208,17 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
 
 
 def test_hard_prompts_state_a_rule_and_soft_ones_do_not():
-    rules = [instruction("hard", word) for word in call_protocol.WORDS]
+    rules = [write_instruction("hard", word) for word in call_protocol.BUDGET_WORDS]
     assert rules == [
         "budget low answer direct only",
         "budget medium route only if needed",
         "budget high route only",
     ]
-    assert [instruction("soft", word) for word in call_protocol.WORDS] == [
-        f"budget {word}" for word in call_protocol.WORDS
+    assert [write_instruction("soft", word) for word in call_protocol.BUDGET_WORDS] == [
+        f"budget {word}" for word in call_protocol.BUDGET_WORDS
     ]
-    assert instruction("number", digits(40)) == "budget 040"
-    asked = call_protocol.messages("soft", "low", "3 + 4 = ?")
+    assert write_instruction("number", format_budget(40)) == "budget 040"
+    asked = call_protocol.make_messages("soft", "low", "3 + 4 = ?")
     assert asked == [
         {"role": "system", "content": "budget low"},
         {"role": "user", "content": "3 + 4 = ?"},
@@ -221,7 +231,7 @@ def test_a_model_that_follows_instructions_is_told_the_protocol_and_what_calls_c
     for form in re.findall(
         r"<(?:call|answer)>.*?</(?:call|answer)>", told
     ):  # what it is told to write is understood
-        assert not isinstance(parse(form.replace("EXPERT", "lab-nano"), EXPERTS), Malformed)
+        assert not isinstance(parse_turn(form.replace("EXPERT", "lab-nano"), EXPERTS), Malformed)
     assert (
         told.count("<call>") == 1
         and told.count("<answer>") == 2
@@ -231,17 +241,22 @@ def test_a_model_that_follows_instructions_is_told_the_protocol_and_what_calls_c
 
 def test_a_system_message_of_the_question_joins_the_controller_s_own():
     history = [("system", "Be short."), ("user", "a"), ("assistant", "b")]
-    turns = call_protocol.messages("soft", "low", "c", history)
+    turns = call_protocol.make_messages("soft", "low", "c", history)
     assert [turn["role"] for turn in turns] == ["system", "user", "assistant", "user"]
     assert turns[0]["content"] == "budget low\nBe short." and turns[-1]["content"] == "c"
 
 
 def test_an_unknown_style_is_refused_by_name():
     with pytest.raises(ValueError, match="soft, hard, number, not 'loud'"):
-        instruction("loud", "low")
+        write_instruction("loud", "low")
 
 
 def test_a_number_is_as_large_as_it_has_doublings_and_a_word_is_a_word():
-    sizes = [call_protocol.size(digits(units)) for units in (0, 1, 2, 3, 4, 12, 23, 128, 999)]
+    sizes = [
+        call_protocol.describe_budget_size(format_budget(units))
+        for units in (0, 1, 2, 3, 4, 12, 23, 128, 999)
+    ]
     assert sizes == ["0", "0", "1", "2", "2", "4", "5", "7", "10"]
-    assert [call_protocol.size(word) for word in call_protocol.WORDS] == list(call_protocol.WORDS)
+    assert [
+        call_protocol.describe_budget_size(word) for word in call_protocol.BUDGET_WORDS
+    ] == list(call_protocol.BUDGET_WORDS)

@@ -35,7 +35,7 @@ STYLED = [
 
 
 def trace(item: Item, style: str, budget: str, seed: int = 0, rounds: int = ROUNDS) -> Dialogue:
-    return sft_warmup.trace(
+    return sft_warmup.make_trace(
         item, style, budget, EXPERTS, rounds, seeds.rng("test", item.prompt, seed=seed), ANSWERS
     )
 
@@ -49,9 +49,9 @@ def parts(dialogue: Dialogue, prompt: int) -> list[tuple[bool, str]]:
 
 def taken(item: Item, style: str, budget: str, seed: int = 0, rounds: int = ROUNDS):
     """Turns (parsed) and responses of a trace."""
-    asked = encode_conversation(call_protocol.messages(style, budget, item.prompt))
+    asked = encode_conversation(call_protocol.make_messages(style, budget, item.prompt))
     told = parts(trace(item, style, budget, seed, rounds), len(asked))
-    return [call_protocol.parse(text, EXPERTS) for own, text in told if own], [
+    return [call_protocol.parse_turn(text, EXPERTS) for own, text in told if own], [
         text for own, text in told if not own
     ]
 
@@ -63,7 +63,7 @@ def test_the_controllers_words_are_learned_and_read_as_they_were_meant_and_the_l
 ):
     for item in ITEMS:
         told = trace(item, style, budget, rounds=rounds)
-        asked = encode_conversation(call_protocol.messages(style, budget, item.prompt))
+        asked = encode_conversation(call_protocol.make_messages(style, budget, item.prompt))
         assert list(told.ids[: len(asked)]) == asked and set(told.targets[: len(asked)]) == {
             IGNORE_INDEX
         }
@@ -84,44 +84,46 @@ def test_the_controllers_words_are_learned_and_read_as_they_were_meant_and_the_l
 
 def test_a_chain_is_worked_out_by_hand():
     """3 + 4 = 7, 7 * 2 = 14, 4 - 9 = -5."""
-    assert sft_warmup.steps(["3", "+", "4", "*", "2", "-", "9"]) == [
+    assert sft_warmup.solve_chain(["3", "+", "4", "*", "2", "-", "9"]) == [
         "3 + 4 = 7",
         "7 * 2 = 4",
         "4 - 9 = 5",
     ]
-    assert sft_warmup.steps(["8"]) == [] and sft_warmup.result(["8"]) == "8"
+    assert sft_warmup.solve_chain(["8"]) == [] and sft_warmup.evaluate_chain(["8"]) == "8"
     chains = [item for item in ITEMS if item.group == "chain"]
     assert all(
-        sft_warmup.result(item.prompt.removesuffix(" = ?").split()) == item.reference
+        sft_warmup.evaluate_chain(item.prompt.removesuffix(" = ?").split()) == item.reference
         for item in chains
     )
 
 
-@pytest.mark.parametrize("said", ["7", "Loro", call_protocol.ERROR])
-def test_the_answer_hands_on_what_was_said_be_it_right_or_wrong_but_no_error(said, monkeypatch):
-    monkeypatch.setattr(sft_warmup, "_said", lambda item, answers, rng: said)
-    heard = []
+@pytest.mark.parametrize("response", ["7", "Loro", call_protocol.ERROR_REPLY])
+def test_the_answer_is_the_last_response_be_it_right_or_wrong_unless_it_is_an_error(
+    response, monkeypatch
+):
+    monkeypatch.setattr(sft_warmup, "_draw_response", lambda item, answers, rng: response)
+    has_reply = []
     for item in ITEMS:
         turns, responses = taken(item, "soft", "low")
-        assert set(responses) <= {f"<response> {said} </response>"}
-        heard.append(bool(responses) and said != call_protocol.ERROR)
-        assert (extract_answer(turns[-1].text) == call_protocol.AS_HEARD) == heard[-1]
-    assert any(heard) == (said != call_protocol.ERROR)
+        assert set(responses) <= {f"<response> {response} </response>"}
+        has_reply.append(bool(responses) and response != call_protocol.ERROR_REPLY)
+        assert (extract_answer(turns[-1].text) == call_protocol.LAST_REPLY) == has_reply[-1]
+    assert any(has_reply) == (response != call_protocol.ERROR_REPLY)
 
 
 def test_alone_it_works_out_short_chains_and_guesses_at_everything_else(monkeypatch):
-    monkeypatch.setattr(sft_warmup, "ITSELF", 1.0)
+    monkeypatch.setattr(sft_warmup, "ANSWER_AT_ONCE_PROBABILITY", 1.0)
     correct = {name: [] for name in QUESTIONS}
     for item in ITEMS:
         told = trace(item, "soft", "low")
         ((own, text),) = parts(
-            told, len(encode_conversation(call_protocol.messages("soft", "low", item.prompt)))
+            told, len(encode_conversation(call_protocol.make_messages("soft", "low", item.prompt)))
         )
         thought, able = (
             text.split(" </think>")[0],
-            item.group == "chain" and item.difficulty <= sft_warmup.SKILL,
+            item.group == "chain" and item.difficulty <= sft_warmup.MAX_SOLVED_OPERATIONS,
         )
-        worked = sft_warmup.steps(item.prompt.removesuffix(" = ?").split()) if able else []
+        worked = sft_warmup.solve_chain(item.prompt.removesuffix(" = ?").split()) if able else []
         assert own and thought == " ; ".join(["<think> low", *worked])
         assert not able or extract_answer(text) == item.reference
         assert extract_answer(text) in ANSWERS[item.group]
@@ -156,7 +158,7 @@ def test_all_experts_are_called_alike_and_hear_the_question_as_it_stands():
         for turn in taken(item, "soft", "low", seed)[0][:-1]
     ]
     counts = Counter(call.expert for call in calls)
-    assert {call.query for call in calls} == {call_protocol.AS_IT_STANDS}
+    assert {call.query for call in calls} == {call_protocol.USER_QUESTION}
     assert (
         all(n / len(calls) == pytest.approx(1 / 3, abs=0.06) for n in counts.values())
         and len(counts) == 3
@@ -164,14 +166,16 @@ def test_all_experts_are_called_alike_and_hear_the_question_as_it_stands():
 
 
 def test_equal_arguments_give_equal_traces_and_every_style_has_its_share():
-    first, again, other = (sft_warmup.corpus(ITEMS, EXPERTS, ROUNDS, seed) for seed in (0, 0, 1))
+    first, again, other = (
+        sft_warmup.make_traces(ITEMS, EXPERTS, ROUNDS, seed) for seed in (0, 0, 1)
+    )
     assert first == again != other and len(first) == len(ITEMS)
-    many = sft_warmup.corpus(tasks.draw_evenly(QUESTIONS, "train", 1_000), EXPERTS, ROUNDS, 0)
+    many = sft_warmup.make_traces(tasks.draw_evenly(QUESTIONS, "train", 1_000), EXPERTS, ROUNDS, 0)
     texts = [decode(told.ids).split(" <")[0] for told in many]
     hard = np.mean([" only" in text for text in texts])
     number = np.mean([text.split()[1].isdigit() for text in texts])
     assert (hard, number) == pytest.approx(
-        (sft_warmup.STYLES["hard"], sft_warmup.STYLES["number"]), abs=0.05
+        (sft_warmup.STYLE_SHARES["hard"], sft_warmup.STYLE_SHARES["number"]), abs=0.05
     )
 
 
@@ -181,15 +185,15 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
     told = SMOKE.model_copy(update={"warm": WarmSettings(items=200, steps=20, batch=16, seed=0)})
     done = []
     handed = LabModelSettings.from_job_settings(
-        shape.to_job_settings(*sft_warmup.READ_OF_BASE)
+        shape.to_job_settings(*sft_warmup.BASE_SETTINGS)
     )  # as a job is
     folders = [
-        sft_warmup.train(base, given, told, EXPERTS, tmp_path / name, done.append)
+        sft_warmup.train_protocol(base, given, told, EXPERTS, tmp_path / name, done.append)
         for name, given in zip("ab", (shape, handed), strict=True)
     ]
     assert done[:20] == pytest.approx([(i + 1) / 20 for i in range(20)])
     ids, targets = collate(
-        sft_warmup.corpus(tasks.draw_evenly(QUESTIONS, "dev", 32), EXPERTS, ROUNDS, 1)
+        sft_warmup.make_traces(tasks.draw_evenly(QUESTIONS, "dev", 32), EXPERTS, ROUNDS, 1)
     )
 
     def loss(folder) -> float:
@@ -201,24 +205,28 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
 
     assert loss(folders[0]) == loss(folders[1]) < 0.8 * loss(base)
     assert shape.steps == tiny.settings().steps  # the base's own settings stay
-    assert sft_warmup.train(base, shape, told, EXPERTS, tmp_path / "c", done.append, seed=1)
+    assert sft_warmup.train_protocol(
+        base, shape, told, EXPERTS, tmp_path / "c", done.append, seed=1
+    )
     assert loss(tmp_path / "c") != loss(folders[0])  # a seed has a start of its own
 
 
 def test_some_responses_are_wrong_and_some_are_missing():
     rng = np.random.default_rng(0)
     (item,) = [item for item in ITEMS if item.group == "big"][:1]
-    said = Counter(sft_warmup._said(item, ANSWERS, rng) for _ in range(4_000))
-    assert said["error"] / 4_000 == pytest.approx(sft_warmup.MISSING, abs=0.01)
-    wrong = 4_000 - said["error"] - said[item.reference]
-    assert wrong / 4_000 == pytest.approx(sft_warmup.WRONG, abs=0.02)
-    assert set(said) <= {"error", *ANSWERS["big"]}
+    responses = Counter(sft_warmup._draw_response(item, ANSWERS, rng) for _ in range(4_000))
+    assert responses["error"] / 4_000 == pytest.approx(sft_warmup.MISSING_RESPONSE_SHARE, abs=0.01)
+    wrong = 4_000 - responses["error"] - responses[item.reference]
+    assert wrong / 4_000 == pytest.approx(sft_warmup.WRONG_RESPONSE_SHARE, abs=0.02)
+    assert set(responses) <= {"error", *ANSWERS["big"]}
 
 
 def test_budgets_are_drawn_from_words_or_from_a_range_of_numbers():
     rng = np.random.default_rng(0)
-    assert {sft_warmup.drawn_budget("soft", rng) for _ in range(60)} == set(call_protocol.WORDS)
-    numbers = [sft_warmup.drawn_budget("number", rng) for _ in range(600)]
+    assert {sft_warmup.draw_budget("soft", rng) for _ in range(60)} == set(
+        call_protocol.BUDGET_WORDS
+    )
+    numbers = [sft_warmup.draw_budget("number", rng) for _ in range(600)]
     assert (
         {len(text) for text in numbers} == {3}
         and min(numbers) == "005"

@@ -9,7 +9,7 @@ import torch
 from lib import config
 from lib.agent_configuration.rewards import utility
 from lib.recorded_outcomes import model_selection
-from lib.rl.budget_reward import reward as corl_reward
+from lib.rl.budget_reward import compute_budget_reward
 from lib.routers import methods
 from lib.routers.methods import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
 from lib.tool_orchestration.rewards import normalised, vectors
@@ -32,7 +32,7 @@ def paid(make, knob: float) -> tuple[np.ndarray, float]:
 def test_corl_is_paid_as_in_lesson_05(knob):
     given, budget = paid(methods.corl, knob)
     wanted = [
-        [corl_reward(r, c, budget) for r, c in zip(*pair, strict=True)]
+        [compute_budget_reward(r, c, budget) for r, c in zip(*pair, strict=True)]
         for pair in zip(TABLE.correct[:40], TABLE.cost_usd[:40], strict=True)
     ]
     assert (given == np.array(wanted)).all() and 0 < given.mean() < 1

@@ -152,7 +152,7 @@ def told(episode: ToolEpisode) -> list[str]:
     """What the orchestrator was told in reply, the prompt left out."""
     heard = [
         i
-        for i, own in list(zip(episode.ids, episode.mask, strict=True))[episode.prompt :]
+        for i, own in list(zip(episode.ids, episode.mask, strict=True))[episode.prompt_length :]
         if not own
     ]
     return [

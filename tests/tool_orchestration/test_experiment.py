@@ -14,8 +14,15 @@ from lib.experiment import artifacts, seeds
 from lib.language_models import checkpoints
 from lib.language_models import tokenizer as lab
 from lib.language_models.training import muon, pretraining, training_data
-from lib.rl import budget_reward as corl_rewards
-from lib.rl import call_protocol, expert_pool, generators, losses, token_ppo, training_log
+from lib.rl import (
+    budget_reward,
+    call_protocol,
+    expert_pool,
+    generators,
+    losses,
+    token_ppo,
+    transcript,
+)
 from lib.rl import rollout as interleaved_episodes
 from lib.rl import sft_warmup as corl_warm
 from lib.tasks import synthesis
@@ -344,10 +351,10 @@ def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, m
         (rewards, {experiment.START}),
         (variants, {experiment.START}),
         (prompted_baseline, ALL - {"tools"}),
-        (training_log, FIRST),
+        (transcript, FIRST),
         (token_ppo, START),
         (losses, START),
-        (corl_rewards, ALL - {"corl/seed-0"}),  # who alone is paid by it
+        (budget_reward, ALL - {"corl/seed-0"}),  # who alone is paid by it
         (synthetic_benchmark, ALL),
         (rule_baselines, ALL),  # which every lesson computes anew
     ],
@@ -436,7 +443,7 @@ def test_rows_by_hand():
     parts = json.loads(row["spoken"])
     assert [part[1] for part in parts[1::2]] == turns
     assert [part[0] for part in parts[2::2]] == ["calculator", "nobody", "lab-mini"]
-    assert parts[4][1] == f"<response> {call_protocol.ERROR} </response>"
+    assert parts[4][1] == f"<response> {call_protocol.ERROR_REPLY} </response>"
 
 
 def test_the_start_sits_its_exams_untrained(results, models, runs):

@@ -136,7 +136,7 @@ def test_an_office_brings_its_functions_and_they_work():
 )
 def test_arguments_are_read_by_name_whatever_their_order(words):
     episode, _ = played(given(FACT, "lookup", "search"), says("", ("lookup", words)), says(RIGHT))
-    assert episode.exchanges[0].reply.text == FACT.reference
+    assert episode.turns[0].reply.text == FACT.reference
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_arguments_are_read_by_name_whatever_their_order(words):
 )
 def test_whatever_else_it_says_is_malformed_and_ends_the_episode(turn):
     episode, pool = played(given(FACT, "search", "calculator"), turn, says(RIGHT))
-    assert episode.malformed == 1 and episode.correct == 0.0 and not episode.failed
+    assert episode.num_malformed == 1 and episode.correct == 0.0 and not episode.failed
     assert episode.counts == {} and len(pool.requests) == 1
 
 
@@ -172,9 +172,9 @@ def test_a_call_in_the_last_turn_is_neither_made_nor_malformed():
     """As with the lab's orchestrators."""
     asks = says("", ("calculator", {"expression": "1 + 1"}))
     episode, _ = played(given(BIG, "calculator", "python"), asks, asks, asks, rounds=2)
-    assert episode.counts == {"calculator": 1} and len(episode.exchanges) == 2
-    assert episode.answer is None and episode.malformed == 0
-    assert isinstance(episode.exchanges[1].call, call_protocol.Call)
+    assert episode.counts == {"calculator": 1} and len(episode.turns) == 2
+    assert episode.answer is None and episode.num_malformed == 0
+    assert isinstance(episode.turns[1].call, call_protocol.Call)
 
 
 def test_episodes_side_by_side_read_their_own_results():
@@ -225,7 +225,7 @@ def test_a_lab_model_is_offered_lines_of_words():
         for schema in pool.offered[0]
     )
     assert pool.messages[0][0] == {"role": "system", "content": prompted_baseline.LAB_SYSTEM}
-    assert episode.exchanges[0].reply.text == FACT.reference
+    assert episode.turns[0].reply.text == FACT.reference
     *_, turn, result = pool.messages[-1]
     assert turn["content"] == f"<call> lookup {RELATION} {PLACE} </call>"
     assert result["content"] == FACT.reference

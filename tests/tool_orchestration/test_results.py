@@ -13,6 +13,7 @@ import pytest
 
 from lib import config, stats
 from lib.experiment import results_table
+from lib.reports.lesson import Lesson
 from lib.reports.lesson_figures import orchestra
 from lib.tool_orchestration import results as recorded
 from lib.tool_orchestration.experiment import AGENT, START, ToolOrchestrationResults
@@ -23,6 +24,7 @@ from tests.tool_orchestration.common import offers
 
 PAPER, LENIENT, CORL = "paper", "lenient", "corl"
 OURS = "ToolOrchestra"
+NOTHING_TRIED = pd.DataFrame({"tool": [], "calls": []})
 
 PARAMS = config.load("smoke")
 OWN = PARAMS.tools
@@ -456,7 +458,7 @@ def test_a_prompted_orchestrator_without_an_answer_in_two_of_ten_turns_is_marked
             "truncated": 0,
         }
     )
-    counts = recorded.count_replies(rows, params).set_index("model")
+    counts = recorded.count_replies(rows, NOTHING_TRIED, params).set_index("model")
     assert list(counts["calls"]) == [5, 10]
     assert counts.loc[OWN.agent, "share_without_answer"] == num_lost / 10
     assert counts.loc[OWN.agent, "too_many"] == (num_lost > 0)
@@ -474,5 +476,33 @@ def test_calls_of_functions_are_no_calls_of_models():
             "unusable": 0,
         }
     )
-    (counts,) = recorded.count_replies(rows, PARAMS).itertuples()
+    (counts,) = recorded.count_replies(rows, NOTHING_TRIED, PARAMS).itertuples()
     assert (counts.method, counts.calls, counts.truncated) == (OURS, 1, 1)
+
+
+def test_a_tool_whose_model_is_cut_off_when_it_is_asked_alone_is_marked_under_its_own_name(
+    tmp_path,
+):
+    """The orchestrator's word is lab-nano; who answers is another model."""
+    llm = PARAMS.llm
+    smol = llm.models["nano"].model_copy(update={"backend": "endpoint", "model": "m"})
+    llm = llm.model_copy(update={"models": llm.models | {"smol": smol}})
+    tools = OWN.model_copy(update={"models": OWN.models | {NANO: "smol"}})
+    params = PARAMS.model_copy(update={"llm": llm, "tools": tools})
+    rows = pd.DataFrame({"method": [OURS], "chosen": [["search"]], "calls": 1, "malformed": 0})
+    tried = pd.DataFrame(
+        {"tool": ["calculator", *[NANO] * 10], "calls": 1, "truncated": [0, *[1] * 6, *[0] * 4]}
+    )
+    counts = recorded.count_replies(rows, tried, params)
+    marked = counts[counts["too_many"]]
+    assert marked["method"].tolist() == [f"always {NANO}"] and marked["model"].tolist() == ["smol"]
+    assert marked["calls"].item() == 10 and "always calculator" not in set(counts["method"])
+
+    lesson = Lesson("06_tool_orchestration", "Tools", "smoke", {}, tmp_path)
+    lesson.name_models(params.llm, params.tools.models)
+    lesson.check_replies(counts, rows)
+    assert lesson.label(f"always {NANO}") == f"always {NANO} (smol) †"
+    assert (
+        lesson.label(NANO) == f"{NANO} (smol) †"
+        and lesson.label("always search") == "always search"
+    )

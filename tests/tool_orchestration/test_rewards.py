@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.rl.losses import group_advantages
+from lib.rl.losses import compute_group_advantages
 from lib.tool_orchestration import rewards
 
 SHARE = st.floats(0, 1)
@@ -100,8 +100,8 @@ def test_a_group_is_told_by_its_id_wherever_its_rollouts_stand(told, data):
             paid(made[order], names[order], wanted[order], normalise),
         )
         assert after.tolist() == before[order].tolist()
-        one = group_advantages(torch.tensor(before), ids.tolist())[order]
-        two = group_advantages(torch.tensor(after), names[order].tolist())
+        one = compute_group_advantages(torch.tensor(before), ids.tolist())[order]
+        two = compute_group_advantages(torch.tensor(after), names[order].tolist())
         torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
 
 

@@ -47,7 +47,7 @@ def test_functions_for_numbers_get_the_expression_and_models_the_question_as_it_
     for tool in ("python", "calculator"):
         assert walked(tool, work, "5") == ([(expression, 1)], "5")
     for tool in common.MODELS:
-        assert walked(tool, item("chain", 3), "7") == ([(call_protocol.AS_IT_STANDS, 1)], "7")
+        assert walked(tool, item("chain", 3), "7") == ([(call_protocol.USER_QUESTION, 1)], "7")
 
 
 def test_lookup_and_search_go_hop_by_hop_from_what_they_heard():

@@ -94,16 +94,18 @@ def test_over_the_whole_batch_a_question_that_is_cheap_for_all_pays_all_of_them(
 
 def test_advantages_are_those_of_the_trainer_and_nothing_for_what_is_left_out():
     told = np.random.default_rng(0).random(24)
-    all_ = glass.advantages(told, np.ones(24, bool), 8)
+    all_ = glass.compute_advantages(told, np.ones(24, bool), 8)
     assert all_.flatten() == pytest.approx(
-        losses.group_advantages(torch.as_tensor(told), 8), abs=2e-3
+        losses.compute_group_advantages(torch.as_tensor(told), 8), abs=2e-3
     )
     left = np.ones(24, bool)
     left[[3, 8, 9, 10, 11, 12, 13, 14, 15]] = False
-    some = glass.advantages(told, left, 8)
+    some = glass.compute_advantages(told, left, 8)
     assert (some.flatten()[~torch.as_tensor(left)] == 0).all()
     rest = [i for i in range(8) if i != 3]
-    assert some[0, rest] == pytest.approx(losses.group_advantages(torch.as_tensor(told[rest]), 7))
+    assert some[0, rest] == pytest.approx(
+        losses.compute_group_advantages(torch.as_tensor(told[rest]), 7)
+    )
 
 
 def test_dice_fall_as_the_chances_say_and_a_malformed_call_costs_nothing():

@@ -59,7 +59,6 @@ def menu_of(work, *names, **more):
         ("<think> + 3 </think>", "neither a call nor an answer"),
         ("", "neither"),
         ("<call> </call>", "neither"),
-        ("<call> calculator 1 + 1 </call> 4", "neither"),
         (
             "<call> lookup home Ana </call>",
             "no tool 'lookup' on the menu",
@@ -72,9 +71,14 @@ def menu_of(work, *names, **more):
 )
 def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, why):
     episode = played(desk, menu_of(CHAIN), text, answer(CHAIN.reference))
-    assert why in episode.exchanges[0].malformed and episode.malformed == 1
+    assert why in episode.turns[0].malformed and episode.num_malformed == 1
     assert told(episode) == ["error"] and episode.correct == 1.0
-    assert (episode.cost_usd, episode.seconds, episode.counts, episode.calls) == (0.0, 0.0, {}, [])
+    assert (episode.cost_usd, episode.seconds, episode.counts, episode.called_experts) == (
+        0.0,
+        0.0,
+        {},
+        [],
+    )
     assert desk.pool.all == []
 
 
@@ -100,12 +104,12 @@ def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, w
         ("<call>calculator   1 +\n1</call>", call_protocol.Call("calculator", "1 +\n1")),
         (
             "<call> lab-mini question </call>",
-            call_protocol.Call("lab-mini", call_protocol.AS_IT_STANDS),
+            call_protocol.Call("lab-mini", call_protocol.USER_QUESTION),
         ),
     ],
 )
 def test_calls_and_answers_mixed_and_nested(desk, text, read):
-    turn = desk.read(ToolEpisode(menu_of(CHAIN), [], [], 0), text)
+    turn = desk.parse_turn(ToolEpisode(menu_of(CHAIN), [], [], 0), text)
     assert turn == read if isinstance(read, call_protocol.Call) else isinstance(turn, read)
 
 
@@ -130,9 +134,9 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
     work = common.office(changes=True) if at_office else FACT
     names = [n for n in common.NAMES if not (at_office and n == "lookup")]
     episode = ToolEpisode(given(work, *names), [], [], 0)
-    turn = desk.read(episode, f"<call> {name} {''.join(pieces)} </call>")
+    turn = desk.parse_turn(episode, f"<call> {name} {''.join(pieces)} </call>")
     if isinstance(turn, call_protocol.Call):
-        (heard,) = desk.reply([(episode, turn, 0)])
+        (heard,) = desk.answer_calls([(episode, turn, 0)])
         assert isinstance(heard.text, str) and sum(episode.counts.values()) == 1
         assert heard.cost_usd > 0 and episode.seconds > 0
 
@@ -148,10 +152,10 @@ def test_any_call_is_malformed_or_answered_and_never_an_exception(desk, made, at
             multi_hop_facts.RELATIONS[RELATION][2].format(PLACE, FACT.reference),
         ),
         ("lookup", f"{RELATION} {PLACE}", FACT.reference),
-        ("calculator", "1 / 0", call_protocol.ERROR),
-        ("python", "1 / 0", call_protocol.ERROR),
-        ("python", "home of Ana", call_protocol.ERROR),
-        ("lookup", "home Loro", call_protocol.ERROR),
+        ("calculator", "1 / 0", call_protocol.ERROR_REPLY),
+        ("python", "1 / 0", call_protocol.ERROR_REPLY),
+        ("python", "home of Ana", call_protocol.ERROR_REPLY),
+        ("lookup", "home Loro", call_protocol.ERROR_REPLY),
     ],
 )
 def test_functions_reply_or_fail_and_cost_what_the_menu_says(desk, tool, argument, reply):
@@ -160,7 +164,11 @@ def test_functions_reply_or_fail_and_cost_what_the_menu_says(desk, tool, argumen
     assert told(episode) == [reply] and episode.correct == 1.0
     assert episode.cost_usd == pytest.approx(2.5 * offers()[tool].cost_usd)
     assert episode.seconds == pytest.approx(0.5 * offers()[tool].seconds)
-    assert episode.counts == {tool: 1} and episode.calls == [tool] and episode.malformed == 0
+    assert (
+        episode.counts == {tool: 1}
+        and episode.called_experts == [tool]
+        and episode.num_malformed == 0
+    )
 
 
 def test_equal_code_is_run_once_and_replies_the_same(desk, monkeypatch):
@@ -168,8 +176,7 @@ def test_equal_code_is_run_once_and_replies_the_same(desk, monkeypatch):
     monkeypatch.setattr(desk.sandbox, "run", lambda code: ran.append(code) or real(code))
     codes = ["12 + 30", "12 + 31", "12 + 30", "12 / 0", "12 / 0"]
     heard = [
-        played(desk, menu_of(BIG), call("python", code), answer(1)).exchanges[0].reply
-        for code in codes
+        played(desk, menu_of(BIG), call("python", code), answer(1)).turns[0].reply for code in codes
     ]
     assert (
         len(ran) == 3 and [h.text for h in heard[:3]] == ["42", "43", "42"] and heard[3] == heard[4]
@@ -185,14 +192,14 @@ def test_a_model_is_asked_the_words_of_the_call_at_the_price_and_clock_of_the_me
     assert episode.seconds == pytest.approx(
         10 * CLOCK["lab-mini"] * offers()["lab-mini"].seconds * 0.5
     )
-    heard = episode.exchanges[0].reply
+    heard = episode.turns[0].reply
     assert (heard.tokens_in, heard.tokens_out, heard.failure) == (7, 10, None)
 
 
 def test_a_model_that_fails_is_heard_as_error_and_paid_what_was_billed():
     with at_work(lambda query: ExpertReply("", 3e-6, 7, 2, failure=Failure("empty"))) as made:
         episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.reference))
-    assert told(episode) == ["error"] and episode.exchanges[0].reply.failure.kind == "empty"
+    assert told(episode) == ["error"] and episode.turns[0].reply.failure.kind == "empty"
     assert episode.cost_usd == pytest.approx(3e-6 * 2.5) and episode.seconds == pytest.approx(
         2 * CLOCK["lab-mini"] / 2
     )
@@ -205,7 +212,9 @@ def test_a_model_whose_server_failed_ends_the_episode_without_an_outcome():
     with at_work(lambda query: lost) as made:
         episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.reference))
         rows = tried(made, [menu_of(CHAIN), menu_of(FACT)], ["lab-mini", "search"], "test")
-    assert episode.failed and episode.done and math.isnan(episode.correct) and told(episode) == []
+    assert (
+        episode.failed and episode.is_done and math.isnan(episode.correct) and told(episode) == []
+    )
     correct = {(row["tool"], row["item"]): row["correct"] for row in rows}
     assert math.isnan(correct["lab-mini", 0]) and correct["search", 1] == 1.0
 
@@ -217,7 +226,7 @@ def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_
     written = sum(len(lab.encode(turn)) for turn in turns)
     heard = len(lab.encode("<response> 2 </response> <response> error </response>"))
     prompt = len(encode_conversation(episode.assignment.messages))
-    assert (episode.written, len(episode.ids)) == (written, prompt + written + heard)
+    assert (episode.num_written_tokens, len(episode.ids)) == (written, prompt + written + heard)
     tool = offers()["calculator"]
     assert desks.cost_usd(episode, own) == pytest.approx(
         2.5 * tool.cost_usd + 1e-7 * len(episode.ids)
@@ -240,7 +249,7 @@ def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
         10 * CLOCK["lab-nano"] * offers()["lab-nano"].seconds,
     )
     assert episode.seconds == pytest.approx(0.5 * (2 * down + up))
-    assert episode.counts == {"lab-mini": 2, "lab-nano": 1} and episode.malformed == 0
+    assert episode.counts == {"lab-mini": 2, "lab-nano": 1} and episode.num_malformed == 0
 
 
 def test_an_outage_in_the_middle_lets_the_first_call_through(desk):
@@ -304,8 +313,8 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
 
 
 def test_every_episode_has_the_office_to_itself(desk):
-    voice = Scripted(first(CHANGES), answer("done"))
-    both = roll(voice, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE)
+    generator = Scripted(first(CHANGES), answer("done"))
+    both = roll(generator, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE)
     assert [e.correct for e in both] == [1.0, 1.0] and both[0].office is not both[1].office
     again = played(desk, menu_of(CHANGES, "search"), answer("done"))
     assert again.correct == 0.0  # nobody's changes are left over
@@ -314,7 +323,7 @@ def test_every_episode_has_the_office_to_itself(desk):
 def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     works = [CHAIN, BIG, FACT, CHANGES, item("facts", 2)]
     says = {
-        CHAIN.prompt: [call("lab-mini", call_protocol.AS_IT_STANDS), "<call>", answer(4)],
+        CHAIN.prompt: [call("lab-mini", call_protocol.USER_QUESTION), "<call>", answer(4)],
         BIG.prompt: [call("python", BIG.prompt.removesuffix(" = ?")), answer(BIG.reference)],
         FACT.prompt: [
             call("search", f"{RELATION} of {PLACE}"),
@@ -327,7 +336,7 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
 
     def episodes(some):
         return roll(
-            Scripted(say=lambda q, t: says[q][t]),
+            Scripted(write=lambda q, t: says[q][t]),
             desk,
             [menu_of(w) for w in some],
             4,
@@ -338,7 +347,7 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     together = episodes(works)
     for work, one in zip(works, together, strict=True):
         (alone,) = episodes([work])
-        for name in ("ids", "mask", "correct", "cost_usd", "seconds", "counts", "exchanges"):
+        for name in ("ids", "mask", "correct", "cost_usd", "seconds", "counts", "turns"):
             assert getattr(alone, name) == getattr(one, name), name
     assert [e.correct for e in together] == [float(CHAIN.reference == "4"), 1.0, 1.0, 1.0, 0.0]
 
@@ -380,7 +389,7 @@ def test_a_malformed_call_is_not_the_first(desk):
 @pytest.mark.parametrize("argument", ["cat Ana", "home Abra", "? ?"])
 def test_an_office_function_with_wrong_words_is_heard_as_error_and_paid(desk, argument):
     episode = played(desk, menu_of(ASKS, "search"), call("lookup", argument), answer("done"))
-    assert episode.malformed == 0 and told(episode) == ["error"]
+    assert episode.num_malformed == 0 and told(episode) == ["error"]
     assert episode.cost_usd == pytest.approx(2.5 * offers()[OFFICE].cost_usd)
     assert episode.seconds == pytest.approx(0.5 * offers()[OFFICE].seconds)
 
@@ -393,6 +402,18 @@ def test_tried_says_the_same_again_and_draws_per_question(desk):
     keys = [query.seed for query in made.pool.all]
     assert one == two and keys[:12] == keys[12:24] and len(set(keys[:12])) == 12
     assert not set(keys[24:]) & set(keys[:12]) and len(other) == 12
+
+
+@pytest.mark.parametrize(
+    "kind, counted_as",
+    [("truncated", "truncated"), ("refusal", "unusable"), ("moderation", "failed")],
+)
+def test_a_trial_counts_what_became_of_replies_that_hold_no_answer(kind, counted_as):
+    with at_work(lambda query: ExpertReply("", 1e-5, 1, 1, failure=Failure(kind))) as made:
+        (row,) = tried(made, [menu_of(CHAIN, "lab-mini")], ["lab-mini"], "a test")
+    counts = {name: row[name] for name in ("failed", "truncated", "unusable")}
+    assert counts == dict.fromkeys(counts, 0) | {counted_as: 1}
+    assert math.isnan(row["correct"]) == (kind == "moderation")
 
 
 def test_the_sandbox_is_closed_after_the_desk():

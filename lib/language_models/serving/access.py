@@ -21,13 +21,19 @@ LOG_INTERVAL_SECONDS = (
 
 
 class KeyGuard:
-    """Lets no request without the key pass to /v1."""
+    """ASGI middleware that answers requests to /v1 without the API key with status 401."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
+        """
+        Args:
+            app: The application that gets the other requests.
+            key: Requests send it in the header Authorization, as "Bearer KEY".
+        """
         self.app = app
         self.expected = f"Bearer {key}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request to the application, or to an error response in its place."""
         app = self.app
         is_guarded = scope["type"] == "http" and scope["path"].startswith("/v1")
         if is_guarded and not self._holds_key(scope):
@@ -40,24 +46,26 @@ class KeyGuard:
         await app(scope, receive, send)
 
     def _holds_key(self, scope: Scope) -> bool:
+        """Whether a request has exactly one header Authorization, with the right key."""
         keys = [value for name, value in scope["headers"] if name == b"authorization"]
+        # compare_digest takes the same time wherever the first wrong letter is, so time tells nothing of the key.
         return len(keys) == 1 and hmac.compare_digest(keys[0], self.expected)
 
 
 class HostGuard:
-    """Lets no request pass that a page of another site may have sent.
+    """ASGI middleware that answers requests with status 403 that a web page of another site may have sent.
 
-    A name can be made to point to this machine, and then the browser sends requests here for whoever owns the name;
-    its Host and Origin still tell. So both must be this machine's, or among those that are allowed.
+    Who owns a domain can make it point to this machine (DNS rebinding); a browser that shows a page of that domain
+    then sends the page's requests here. Their headers Host and Origin still name the domain. So both must name this
+    machine, or be among those that are allowed.
     """
 
     def __init__(self, app: ASGIApp, host: str, allowed_names: Collection[str] = ()) -> None:
-        """Guard an application.
-
+        """
         Args:
-            app: The application.
-            host: Where the server listens; where others can reach it, any address is its own, but no name is.
-            allowed_names: Names that pass besides.
+            app: The application that gets the requests that pass.
+            host: The address that the server listens at. If other machines can reach it, any IP address passes.
+            allowed_names: Host names that pass besides localhost.
         """
         self.app = app
         self.is_local = is_loopback(host)
@@ -65,6 +73,7 @@ class HostGuard:
         self.names = {"localhost", *(name.lower().strip("[].") for name in names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request to the application, or to an error response in its place."""
         app = self.app
         for name, value in scope.get("headers", ()):
             if name not in (b"host", b"origin"):
@@ -79,14 +88,14 @@ class HostGuard:
         await app(scope, receive, send)
 
     def allows(self, value: str, is_host: bool) -> bool:
-        """Whether a header names this machine.
+        """Whether the value of a Host or Origin header names this machine, or an allowed name.
 
         Args:
-            value: Of the header.
-            is_host: Whether it is Host, which has no scheme; else it is Origin.
+            value: Such as "localhost:8000" (Host) or "http://localhost:8000" (Origin).
+            is_host: Whether the header is Host, whose value has no scheme; else it is Origin.
 
         Returns:
-            Whether the request may pass.
+            Whether a request with this header may pass.
         """
         try:
             name = urlsplit(f"//{value}" if is_host else value).hostname or ""
@@ -99,13 +108,17 @@ class HostGuard:
 
 
 class LogThrottle(logging.Filter):
-    """Lets a message pass once in a while: nobody can fill a disk by sending nonsense."""
+    """A logging filter that lets each message pass once in LOG_INTERVAL_SECONDS.
+
+    So nobody can fill the disk by sending requests that are logged as wrong.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.last_logged: dict[str, float] = {}  # seconds of a monotonic clock, by message
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is logged: not if its message was logged within the interval."""
         message = str(record.msg)
         now = time.monotonic()
         if now - self.last_logged.get(message, -LOG_INTERVAL_SECONDS) < LOG_INTERVAL_SECONDS:

@@ -30,11 +30,11 @@ class ConnectionState(IntEnum):
 
 
 def measure_room() -> tuple[int, int]:
-    """Count the files that this process may open, and raise its limit where the system lets it.
+    """Compute how many client connections this process can hold, after raising its limit of open files.
 
     Returns:
-        max_connections: How many connections there may be at once, so that files are left for all else.
-        backlog: How many connections may wait until they are accepted.
+        (max_connections, backlog): how many connections there may be at once, so that files are left for all else,
+        and how many more may wait until they are accepted.
     """
     try:
         import resource
@@ -50,10 +50,12 @@ def measure_room() -> tuple[int, int]:
             resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard_limit))
             soft_limit = target
 
+    # Every connection is an open file.
     num_allowed = target if soft_limit == resource.RLIM_INFINITY else soft_limit
     num_free = num_allowed - len(os.listdir("/dev/fd"))
     backlog = max(1, min(MAX_BACKLOG, num_free // 6))
-    # a connection that makes room gives its file back two rounds of the event loop later
+    # A connection that is cut off to make room gives its file back two rounds of the event loop later, so files for
+    # three backlogs stay free.
     max_connections = max(1, min(MAX_CONNECTIONS, num_free - 3 * (backlog + 1)))
     return max_connections, backlog
 
@@ -75,20 +77,23 @@ class Connection(H11Protocol):
     patience: ClassVar[int] = 10
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the timers of a new connection, and cut another one off where there are too many."""
         super().connection_made(transport)
         self.idle_since = self.loop.time()  # when it was made or had its last reply
         self.is_half_closed = False  # whether the client sends no more
         self.idle_timer = self.loop.call_later(self.patience, self._cut_off_if_idle)
         self.read_timer = self.idle_timer
         if len(self.connections) > self.max_connections:
-            spare = min(
+            # The connection that is least far with a request, and of those the oldest.
+            least_needed = min(
                 self.connections, key=lambda connection: (connection.state, connection.idle_since)
             )
-            self.connections.discard(spare)
-            spare.transport.abort()
+            self.connections.discard(least_needed)
+            least_needed.transport.abort()
 
     @property
     def state(self) -> ConnectionState:
+        """How far the client is with its request; `cycle`, of uvicorn, is the request and its response."""
         if self.cycle is None:
             return ConnectionState.SILENT
         if self.cycle.response_complete:
@@ -105,6 +110,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
+        """Count idle time from the end of a response; close the connection of a client that sends no more."""
         self.idle_since = self.loop.time()
         super().on_response_complete()
         if self.is_half_closed and self.is_idle:
@@ -119,10 +125,14 @@ class Connection(H11Protocol):
         self.read_timer.cancel()
 
     def eof_received(self) -> bool:
-        """True, which keeps the connection, where a whole request waits for its reply.
+        """Handle the end of what a client sends: keep the connection open if the client waits for a reply.
 
-        A client that is gone says the same as one that waits. So it is sent a line that every client skips: the
-        machine of one that is gone answers it with a reset.
+        A client that is gone sends the same as one that waits for its reply. To tell them apart, the client is sent
+        an interim response (100 Continue), which every client skips; the machine of a client that is gone answers it
+        with a reset.
+
+        Returns:
+            Whether the connection stays open, as asyncio has it.
         """
         self.is_half_closed = self.state == ConnectionState.WAITING
         if self.is_half_closed:
@@ -133,7 +143,7 @@ class Connection(H11Protocol):
         return self.is_half_closed
 
     def _cut_off_after_reset(self) -> None:
-        """Look again and again whether the client's machine has answered with a reset."""
+        """Cut the connection off if the client's machine has sent a reset; else look again in a moment."""
         if self.transport.is_closing():
             return
         if self.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
@@ -143,6 +153,7 @@ class Connection(H11Protocol):
             self.idle_timer = self.loop.call_later(RESET_CHECK_SECONDS, self._cut_off_after_reset)
 
     def _cut_off_if_idle(self) -> None:
+        """Cut the connection off if it has been idle for `patience` seconds; else look again when it may have been."""
         remaining_seconds = float(self.patience)
         if self.is_idle:
             remaining_seconds += self.idle_since - self.loop.time()

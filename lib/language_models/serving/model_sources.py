@@ -1,5 +1,6 @@
 """Where the server's models come from: the folder of lab models, released weights, and Hugging Face folders."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,15 +20,17 @@ from lib.language_models.training import released_weights
 def load_models(
     lab_folder: Path | None, model_folders: Sequence[Path], max_queue_length: int
 ) -> list[CompletionModel]:
-    """Load everything that is to be served.
+    """Load the models that a server is to serve: Hugging Face folders, and lab models.
+
+    Lab models are small transformers that were trained here.
 
     Args:
-        lab_folder: Of the lab models; None to serve none.
-        model_folders: Hugging Face folders.
-        max_queue_length: Requests that may wait for a model.
+        lab_folder: Folder with a subfolder for each lab model; None to serve none.
+        model_folders: Hugging Face folders, each served under its folder's name.
+        max_queue_length: Number of requests that may wait for a model.
 
     Returns:
-        The models, folders first, for that is what was asked for by name.
+        The models, Hugging Face folders first.
 
     Raises:
         ModelError: Where a model is not there or cannot be read.
@@ -35,8 +38,8 @@ def load_models(
     """
     models: list[CompletionModel] = []
     for folder in model_folders:
-        model = HuggingFaceModel(folder.expanduser().resolve())
-        models.append(FolderCompletionModel(model, max_queue_length))
+        chat_model = HuggingFaceModel(folder.expanduser().resolve())
+        models.append(FolderCompletionModel(chat_model, max_queue_length))
     if lab_folder is not None:
         for served in load_lab_models(lab_folder).values():
             models.append(LabCompletionModel(served, max_queue_length))
@@ -53,15 +56,15 @@ def load_models(
 def load_lab_models(
     folder: Path, released_folder: Path = released_weights.LAB
 ) -> dict[str, ServedModel]:
-    """Load lab models, in a fresh clone from the weights that come with the project.
+    """Load lab models, small transformers that were trained here; a fresh clone has released weights of them.
 
     Args:
-        folder: Of the lab models. In the project's own one, those that are absent are taken from the released
-            weights; any other folder is served as it is.
-        released_folder: Of the released weights.
+        folder: Folder with a subfolder for each lab model. In data/models, models that are absent are taken from the
+            released weights, which is said on stderr; any other folder is served as it is.
+        released_folder: Folder of the released weights, NAME.safetensors each.
 
     Returns:
-        The models by name.
+        The models by name, ready to generate.
 
     Raises:
         ModelError: Where a model is not there or cannot be read.
@@ -71,23 +74,31 @@ def load_lab_models(
     models = {}
     if any(folder.glob("*/config.json")):
         models = checkpoints.load_all(folder)
-    for path in sorted(released_folder.glob("*.safetensors")):
-        if path.stem not in models:
-            models[path.stem] = load_released_model(path.stem, released_folder)
+    released_names = sorted(path.stem for path in released_folder.glob("*.safetensors"))
+    absent_names = [name for name in released_names if name not in models]
+    if absent_names:
+        print(
+            f"{folder} lacks {len(absent_names)} lab models; loading their released weights from {released_folder}",
+            file=sys.stderr,
+            flush=True,
+        )
+    for name in absent_names:
+        models[name] = load_released_model(name, released_folder)
     if not models:
-        return checkpoints.load_all(folder)  # which says what to do
+        return checkpoints.load_all(folder)  # raises ModelError with the remedy
     return models
 
 
 def load_released_model(name: str, released_folder: Path = released_weights.LAB) -> ServedModel:
-    """Load one model from the weights that come with the project.
+    """Load one lab model, a small transformer that was trained here, from the weights that come with the project.
 
     Args:
-        name: Of the model.
-        released_folder: With NAME.safetensors and NAME.json.
+        name: Name of the model, such as "lab-nano".
+        released_folder: Folder with NAME.safetensors (weights) and NAME.json (how they were trained, and their hash).
 
     Returns:
-        The model; its card holds the number of parameters and the settings of its training.
+        The model, ready to generate. Its card has the number of parameters and the settings of its training, but no
+        accuracy and no price, which are measured only when the lessons are built.
 
     Raises:
         ModelError: Where the weights or their card are absent or broken.

@@ -90,18 +90,30 @@ then ask it:
 
 
 async def report_health(request: Request) -> JsonResponse:
+    """GET /health: that the server runs, and the names of its models."""
     return JsonResponse({"status": "ok", "models": list(_get_service(request).models)})
 
 
 async def list_models(request: Request) -> JsonResponse:
+    """GET /v1/models: all models."""
     return JsonResponse(_get_service(request).list_models())
 
 
 async def describe_model(request: Request) -> JsonResponse:
+    """GET /v1/models/NAME: one model."""
     return JsonResponse(_get_service(request).describe_model(request.path_params["name"]))
 
 
 async def complete_chat(request: Request) -> Response:
+    """POST /v1/chat/completions: a model's reply to a conversation.
+
+    Args:
+        request: Its body is JSON as OpenAI's API has it.
+
+    Returns:
+        The whole completion as JSON, or server-sent events where the body has "stream": true. Either ends the
+        generation when the client disconnects.
+    """
     body = await _read_json(request)
     completion = await _get_service(request).start_completion(body)
     if completion.is_streamed:
@@ -115,7 +127,17 @@ def _get_service(request: Request) -> CompletionService:
 
 
 async def _read_json(request: Request) -> Any:
-    """The JSON of a request. Raises HTTPException for a body that is too long, too slow or no JSON."""
+    """Read the body of a request as JSON.
+
+    Args:
+        request: Not read yet.
+
+    Returns:
+        The JSON as Python values.
+
+    Raises:
+        HTTPException: For a body that is too long (status 413), too slow (408) or no JSON (400).
+    """
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         body = await asyncio.wait_for(_read_bytes(request), BODY_SECONDS)
@@ -133,6 +155,7 @@ async def _read_json(request: Request) -> Any:
 
 
 async def _read_bytes(request: Request) -> bytes:
+    """Read the body of a request. Raises HTTPException with status 413 for more than MAX_BODY_BYTES."""
     pieces = []
     num_bytes = 0
     async for piece in request.stream():
@@ -140,7 +163,7 @@ async def _read_bytes(request: Request) -> bytes:
         if num_bytes <= MAX_BODY_BYTES:
             pieces.append(piece)
         elif num_bytes > MAX_READ_BYTES:
-            break
+            break  # a body that is a little too long is read to its end, so that the client reads the error
     if num_bytes > MAX_BODY_BYTES:
         raise HTTPException(413, f"a body may have {MAX_BODY_BYTES} bytes")
     return b"".join(pieces)
@@ -150,15 +173,18 @@ async def _read_bytes(request: Request) -> bytes:
 
 
 async def _answer_refused(request: Request, error: RequestRefused) -> JsonResponse:
+    """The response to a request that cannot be honoured: mostly status 400, with the parameter at fault."""
     return make_error(error.status, str(error), error.code, error.param)
 
 
 async def _answer_queue_full(request: Request, error: QueueFull) -> JsonResponse:
+    """The response where too many requests wait: status 429, and after how many seconds to try again."""
     headers = {"retry-after": str(RETRY_SECONDS)}
     return make_error(429, str(error), "rate_limit_exceeded", headers=headers)
 
 
 async def _answer_closed(request: Request, error: BatcherClosed) -> JsonResponse:
+    """The response while the server shuts down: status 503."""
     headers = {"retry-after": str(RETRY_SECONDS)}
     return make_error(503, "the server is shutting down", headers=headers)
 
@@ -168,6 +194,7 @@ async def _answer_disconnected(request: Request, error: Exception) -> JsonRespon
 
 
 async def _answer_http_error(request: Request, error: HTTPException) -> JsonResponse:
+    """The response to an error of HTTP, such as an unknown path (404) or method (405)."""
     message = error.detail
     if error.status_code == 404:
         message = f"there is no {request.method} {request.url.path[:80]} here"
@@ -177,6 +204,7 @@ async def _answer_http_error(request: Request, error: HTTPException) -> JsonResp
 
 
 async def _answer_defect(request: Request, error: Exception) -> JsonResponse:
+    """The response to an unexpected exception: status 500, with the exception in one line."""
     reason = " ".join(str(error).split())
     return make_error(500, f"{type(error).__name__}: {reason}")
 
@@ -190,16 +218,17 @@ def app(
     max_queue_length: int = MAX_QUEUE_LENGTH,
     max_batch_size: int = MAX_BATCH_SIZE,
 ) -> Starlette:
-    """Build the server's application.
+    """Build the web application that serves models at OpenAI's API.
 
     Args:
-        models: The models that are served; lab models may come as a mapping of their weights.
-        key: What requests must show; "" lets all pass.
-        max_queue_length: Requests that may wait for a lab model; more are answered with status 429.
-        max_batch_size: Sequences of a lab model side by side.
+        models: The models that are served; or lab models (small transformers that were trained here) by name, as
+            loaded weights.
+        key: The API key that requests must send; "" lets all pass.
+        max_queue_length: Number of requests that may wait for a lab model; more are answered with status 429.
+        max_batch_size: Number of sequences that a lab model generates at once, at most.
 
     Returns:
-        The application.
+        The ASGI application.
     """
     if isinstance(models, dict):
         models = [
@@ -209,7 +238,7 @@ def app(
 
     @contextlib.asynccontextmanager
     async def close_after_serving(_: Starlette) -> AsyncIterator[None]:
-        yield
+        yield  # the server runs
         await service.aclose()
 
     application = Starlette(
@@ -240,20 +269,30 @@ def app(
 
 
 class GracefulServer(uvicorn.Server):
-    """Ends what is still under way when the time to finish is over, so that its clients learn of it."""
+    """A uvicorn server that ends unfinished completions GRACE_SECONDS after it is told to shut down.
+
+    Their clients get an error then, instead of a connection that breaks off.
+    """
 
     def __init__(self, config: uvicorn.Config, service: CompletionService) -> None:
+        """
+        Args:
+            config: Of uvicorn.
+            service: The models, which generate in threads of their own.
+        """
         super().__init__(config)
         self.service = service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        async def end_service() -> None:
+        """Wait for the requests under way; after GRACE_SECONDS, end their completions with an error."""
+
+        async def close_models_after_grace() -> None:
             await asyncio.sleep(GRACE_SECONDS)
             await self.service.aclose()
 
-        ending = asyncio.create_task(end_service())
-        await super().shutdown(sockets)
-        ending.cancel()
+        closing = asyncio.create_task(close_models_after_grace())
+        await super().shutdown(sockets)  # returns when all requests are answered
+        closing.cancel()
 
 
 def serve(
@@ -263,28 +302,31 @@ def serve(
     log_level: str = "warning",
     allowed_names: Collection[str] = (),
 ) -> int:
-    """Serve until SIGINT or SIGTERM; then what is under way is finished, and nothing new is taken.
+    """Serve a web application until SIGINT or SIGTERM; then requests under way are finished, and no new ones taken.
 
     Args:
-        application: What `app` built.
+        application: The application with the models, see `app`.
         host: The address to listen at.
-        port: 0 takes a free one.
+        port: The port to listen at; 0 takes a free one.
         log_level: Of uvicorn.
-        allowed_names: Names under which the server may be addressed besides its own.
+        allowed_names: Host names by which requests may address the server, besides localhost and addresses.
 
     Returns:
         The exit code: 0.
 
     Raises:
-        OSError: For a port that cannot be had.
+        OSError: Where the port cannot be listened at.
     """
+    # Objects that exist now are taken out of garbage collection: parsing a body with many objects would have the
+    # collector walk through all of torch again and again, .3 s for 1 MB.
     gc.collect()
-    # a body of many objects would have the collector walk through torch again and again: .3 s for 1 MB
     gc.freeze()
+
+    # As many connections as this process may have open files.
     Connection.max_connections, backlog = measure_room()
     listening = _listen(host, port, backlog)
 
-    # uvicorn raises the signal that it caught once more when it is done
+    # uvicorn raises the signal that it caught once more when it is done; that one shall do nothing.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
 
@@ -303,7 +345,18 @@ def make_server(
     allowed_names: Collection[str] = (),
     backlog: int = 64,
 ) -> GracefulServer:
-    """The uvicorn server of an application; the arguments are those of `serve`."""
+    """Make the uvicorn server of an application, which does not listen yet.
+
+    Args:
+        application: The application with the models, see `app`.
+        host: The address that it will listen at, which requests may name.
+        log_level: Of uvicorn; at any but "warning", requests are logged, too.
+        allowed_names: Host names by which requests may address the server, besides localhost and addresses.
+        backlog: Number of connections that may wait until they are accepted.
+
+    Returns:
+        The server, to be run with a listening socket.
+    """
     config = uvicorn.Config(
         HostGuard(application, host, allowed_names),
         log_level=log_level,
@@ -323,8 +376,18 @@ def make_server(
 
 
 def _listen(host: str, port: int, backlog: int) -> socket.socket:
+    """Open a TCP socket that listens at an address. Raises OSError where that is not possible.
+
+    Args:
+        host: A name, or an address of IPv4 or IPv6.
+        port: 0 takes a free one.
+        backlog: Number of connections that may wait until they are accepted.
+
+    Returns:
+        The socket.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm, 40 ms a reply, off only where the protocol is spelled out
+    # asyncio turns off Nagle's algorithm, which delays a reply by 40 ms, only where the protocol is spelled out.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -340,7 +403,14 @@ def _listen(host: str, port: int, backlog: int) -> socket.socket:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line of the server."""
+    """Run `python -m lib models serve`: load the models and serve them until Ctrl-C.
+
+    Args:
+        arguments: Of the command line; None takes those of the process.
+
+    Returns:
+        The exit code: 0, or 1 where models cannot be loaded or the port cannot be listened at.
+    """
     options = _parse_options(arguments)
     key = os.environ.get(KEY_VARIABLE, "").strip()
 
@@ -373,6 +443,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parse_options(arguments: list[str] | None) -> argparse.Namespace:
+    """Parse the command line; a mistake in it prints the usage and ends the process with code 2."""
     parser = argparse.ArgumentParser(
         prog="python -m lib models serve",
         description="Serve the lab models, and any Hugging Face folders, at OpenAI's API. The environment variable "

@@ -24,15 +24,20 @@ class JsonResponse(Response):
 
 
 class EventStream(Response):
-    """A chat completion as server-sent events, one a chunk, and [DONE]."""
+    """A response that streams a chat completion as server-sent events: one a chunk, and [DONE] at the end."""
 
     def __init__(self, completion: ChatCompletion) -> None:
+        """
+        Args:
+            completion: Under way; it is cancelled when the client disconnects.
+        """
         super().__init__(headers={"content-type": "text/event-stream", "cache-control": "no-cache"})
-        # of a stream nobody knows the length beforehand
+        # The length of a stream is not known beforehand.
         del self.headers["content-length"]
         self.completion = completion
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events, as an ASGI application: the head of the response, a message an event, an empty last one."""
         async with cancel_with_client(receive, self.completion):
             await send(
                 {
@@ -47,7 +52,8 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _iterate_data(self) -> AsyncIterator[bytes]:
-        # once it has begun, the status is sent, so an error is an event
+        """Yield the content of each event, JSON; an error that happens under way is the last one."""
+        # The status of the response has been sent already, so an error can only be told as an event.
         try:
             async for chunk in self.completion.iterate_chunks():
                 yield encode_json(chunk)
@@ -62,19 +68,19 @@ class EventStream(Response):
 
 @contextlib.asynccontextmanager
 async def cancel_with_client(receive: Receive, completion: ChatCompletion) -> AsyncIterator[None]:
-    """Cancel a completion as soon as the client is gone, and whenever the block ends.
+    """A context manager that cancels a completion when its client disconnects, and when the block ends.
 
     Args:
-        receive: The ASGI channel, which says that the client is gone.
-        completion: Of the client.
+        receive: The ASGI channel of the request, which reports that the client disconnected.
+        completion: What the client waits for; cancelling a finished one does nothing.
     """
 
-    async def watch_client() -> None:
+    async def cancel_after_disconnect() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         completion.cancel()
 
-    watcher = asyncio.create_task(watch_client())
+    watcher = asyncio.create_task(cancel_after_disconnect())
     try:
         yield
     finally:
@@ -89,14 +95,14 @@ def make_error(
     param: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JsonResponse:
-    """An error as OpenAI's API words it.
+    """Make an error response with the JSON that OpenAI's API has for errors.
 
     Args:
-        status: Of HTTP.
+        status: HTTP status; from 500 on the server is at fault, below the request.
         message: What is wrong and what to do, in one line.
-        code: A word for programs.
+        code: A word for programs, such as "rate_limit_exceeded".
         param: The parameter at fault.
-        headers: Of the response.
+        headers: Further headers of the response.
 
     Returns:
         The response.

@@ -54,13 +54,14 @@ class LabBuild:
 
 
 def versions(model: LabModelSettings) -> dict[str, int]:
-    """The VERSIONs of the code that decides a model's weights.
+    """Collect the VERSION numbers of the modules that decide a model's trained weights, for a cache key.
 
     Args:
-        model: Its settings; the writers of traces only decide where it is taught traces.
+        model: The model's settings. The writers of traces (training conversations of agents) count only where its
+            training data has traces.
 
     Returns:
-        VERSIONs by what they are of.
+        Version by name of the component, for example {"tokenizer": 1, ...}.
     """
     decided_by = {
         "random streams": seeds.VERSION,
@@ -86,15 +87,15 @@ def versions(model: LabModelSettings) -> dict[str, int]:
 
 
 def make_recipe(settings: LabSettings, name: str) -> dict[str, Any]:
-    """Collect everything that a model's weights follow from, but for versions of libraries and the processor.
+    """Collect everything that decides a lab model's trained weights, except versions of libraries and the processor.
 
     Args:
-        settings: All lab models.
-        name: One of them.
+        settings: Settings of all lab models, small transformers that are trained here.
+        name: Name of the model.
 
     Returns:
-        JSON: model, its settings; seed; versions, see `versions`; base, the hash of the recipe of its base, if it has
-        one.
+        JSON: "model", its settings; "seed"; "versions" of the code; "base", a hash of the recipe of the model whose
+        weights it starts from, if there is one.
     """
     model = settings.models[name]
     decided_by = {
@@ -116,11 +117,11 @@ def fits_released(settings: LabSettings, name: str) -> bool:
 
 
 def make_training_job(settings: LabSettings, name: str, use_released: bool = True) -> sweep.Job:
-    """Make the job of one model; the key of its base's job is part of its settings.
+    """Make the job (one cached run) that unpacks or trains one lab model; its settings are the key of the cache.
 
     Args:
-        settings: All lab models.
-        name: One of them.
+        settings: Settings of all lab models, small transformers that are trained here.
+        name: Name of the model.
         use_released: Whether to unpack the model where it is released with this recipe; else it is trained.
 
     Returns:
@@ -151,7 +152,7 @@ def make_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
         progress: progress(fraction) is called after every update.
 
     Returns:
-        attempt: Which training met the target, from 1.
+        {"attempt": n}: which training met its target accuracy, from 1.
 
     Raises:
         NotLearned: If no attempt meets the target.
@@ -169,9 +170,9 @@ def make_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
 
 
 def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
-    """Train one model.
+    """Train one lab model until it meets its target accuracy, with another seed after each training that does not.
 
-    The transition is sharp and depends on the seed: a training that misses its target is repeated with another seed.
+    Small models learn a skill in a sharp transition, which some seeds miss.
 
     Args:
         job: As `make_training_job` makes it.
@@ -180,7 +181,7 @@ def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
         progress: progress(fraction) is called after every update.
 
     Returns:
-        attempt: Which training met the target, from 1.
+        {"attempt": n}: which training met the target, from 1.
 
     Raises:
         NotLearned: If no attempt meets the target.
@@ -203,7 +204,7 @@ def train_model(job: sweep.Job, folder: Path, progress) -> dict[str, int]:
         try:
             # In half precision like the released weights, so that both are the same model.
             model = training.train(folder, progress)
-            checkpoints.save(released_weights.rounded(model), folder / "model")
+            checkpoints.save(released_weights.round_weights(model), folder / "model")
             return {"attempt": attempt + 1}
         except NotLearned as error:
             (folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -217,12 +218,12 @@ def build_models(
     runs: str | Path = RUNS,
     use_released: bool = True,
 ) -> LabBuild:
-    """Unpack or train every lab model that is not there yet.
+    """Unpack the released weights of every lab model, or train it where its settings have changed, in parallel jobs.
 
     Args:
-        settings: The models.
-        out: Folder of the finished models, one folder each.
-        runs: Folder of the jobs.
+        settings: Settings of the lab models, small transformers that are trained here.
+        out: Folder of the finished models, one subfolder each.
+        runs: Folder of the jobs; those that are done already are not repeated.
         use_released: Whether to unpack models that are released with this recipe.
 
     Returns:
@@ -262,12 +263,12 @@ def build_models(
 def read_curves(
     settings: LabSettings, runs: str | Path = RUNS, use_released: bool = True
 ) -> pd.DataFrame:
-    """Read the learning curves as far as they have come.
+    """Read the learning curves of lab models, also of those that are still being trained.
 
     Args:
-        settings: The models.
-        runs: Folder of the jobs.
-        use_released: As it was built with.
+        settings: Settings of the models.
+        runs: Folder of the jobs that train or unpack them.
+        use_released: Whether released models are unpacked, as `build_models` was told.
 
     Returns:
         One row per model and evaluation: step, loss, accuracy, model.
@@ -296,6 +297,7 @@ def list_training_chains(settings: LabSettings) -> list[list[str]]:
     models = settings.models
 
     def list_descendants(name: str) -> list[str]:
+        # The model itself, and behind it all that start from it, directly or not.
         names = [name]
         for descendant, model in models.items():
             if model.base == name:
@@ -307,6 +309,6 @@ def list_training_chains(settings: LabSettings) -> list[list[str]]:
 
 
 def _estimate_work(model: LabModelSettings) -> int:
-    """About how long a training takes, in no unit: updates times dialogues times weights."""
+    """Estimate how long a training takes compared with others: updates times batch size times weights, in no unit."""
     weights_per_layer = model.hidden * (4 * model.hidden + 3 * model.intermediate)
     return model.steps * model.batch * model.layers * weights_per_layer

@@ -112,15 +112,15 @@ def rescale_values(values: np.ndarray) -> np.ndarray:
 def make_situation(
     weights: Sequence[float], state: str, rewards: Mapping[str, Sequence[float]]
 ) -> TraceSituation:
-    """Make a situation from preferences and a table of rewards.
+    """Make a decision situation, as a lab model reads it, from preferences and a table of rewards.
 
     Args:
-        weights: One per objective.
-        state: One of STATES, or LOOKAHEAD.
-        rewards: By policy, one per objective.
+        weights: Preference for each objective, of any scale.
+        state: One of STATES, or LOOKAHEAD where the rewards come from simulated rollouts.
+        rewards: By policy, one reward per objective.
 
     Returns:
-        The situation.
+        The situation, with weights as digits and values as two digits.
 
     Raises:
         ValueError: As `scale_to_digits`.
@@ -137,17 +137,17 @@ def make_situation(
 
 
 def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> Item:
-    """Draw a made-up situation, of which one policy is the best.
+    """Draw a question of the family `situation`: which of several policies is best?
 
     Args:
-        rng: Draws it.
-        difficulty: How many policies.
-        surface_form: `cards` or `looks`.
+        rng: Random numbers.
+        difficulty: Number of policies.
+        surface_form: "cards" (values of a state) or "looks" (values of simulated rollouts).
 
     Returns:
-        The item; its reference ranks all policies.
+        The item: its prompt lists weights and values, its reference ranks all policies, the best first.
     """
-    # Where two policies tie, no answer is right.
+    # Drawn again while the two best policies tie, for then there is no one right answer.
     while True:
         situation = draw_situation(rng, difficulty, surface_form)
         best, second_best = situation.ranking[:2]
@@ -168,16 +168,15 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> I
 def draw_situation(
     rng: np.random.Generator, num_policies: int, surface_form: str
 ) -> TraceSituation:
-    """Make a situation up.
+    """Draw a random decision situation: preferences, and rewards of several policies by several objectives.
 
     Args:
-        rng: Draws it.
-        num_policies: How many.
-        surface_form: `cards` or `looks`.
+        rng: Random numbers.
+        num_policies: Number of policies to choose from.
+        surface_form: "cards" (values of a state) or "looks" (values of simulated rollouts).
 
     Returns:
-        The situation. Its objectives have widths that differ, and half of the tables hold fractions of few copies, as
-        a look-ahead tells, with all their ties.
+        The situation. Half of the tables hold multiples of 1/8 only, as averages of 8 rollouts do, so they have ties.
     """
     fewest, most = NUM_OBJECTIVES
     num_objectives = int(rng.integers(fewest, most + 1))
@@ -188,7 +187,7 @@ def draw_situation(
     rewards = rng.random((num_policies, num_objectives))
     widths = rng.uniform(0.1, 1.0, size=num_objectives)
     rewards = rewards * widths
-    # Fractions of few copies, as a look-ahead tells them.
+    # Averages of few rollouts, as a look-ahead estimates rewards.
     if rng.random() < 0.5:
         rewards = np.rint(_ROLLOUTS * rewards) / _ROLLOUTS
 

@@ -35,7 +35,7 @@ from lib.language_models.training.pretraining import find_solved_items, verify_r
 from lib.language_models.training.training_data import write_question
 
 VERSION = 1  # of replies to test items, prices and descriptions
-_CONTEXT = 64  # tokens over which operations are counted
+_COUNTED_TOKENS = 64  # length of the prompt whose forward pass is counted for the price of a token
 _PRICE_SETTINGS = ("dollars_per_teraflop", "flops_per_second", "seconds_per_token")
 GOOD, POOR = 0.75, 0.3  # accuracies between which a model is said to be unsure
 _CALIBRATION_BINS = 10
@@ -68,10 +68,11 @@ def compute_token_price(model: LlamaForCausalLM, settings: LabSettings) -> Token
     """
     # The counter does not see the operations of the fused attention kernel, so the plain one runs here.
     plain_attention = sdpa_kernel(SDPBackend.MATH)
-    input_ids = torch.zeros(1, _CONTEXT, dtype=torch.long)
+    # Any tokens do: the number of operations depends on the length alone.
+    input_ids = torch.zeros(1, _COUNTED_TOKENS, dtype=torch.long)  # (1, 64)
     with plain_attention, FlopCounterMode(display=False) as counter, torch.inference_mode():
         model(input_ids=input_ids)
-    flops = counter.get_total_flops() / _CONTEXT
+    flops = counter.get_total_flops() / _COUNTED_TOKENS
     cost_usd = flops / 1e12 * settings.dollars_per_teraflop
     seconds = settings.seconds_per_token + flops / settings.flops_per_second
     return TokenPrice(flops, cost_usd, seconds)
@@ -219,16 +220,17 @@ class ModelMeasurements:
 def measure_models(
     settings: LabSettings, out: str | Path = MODELS, runs: str | Path = build.RUNS
 ) -> ModelMeasurements:
-    """Measure every trained model and write its card beside its weights.
+    """Evaluate every lab model on its test items, in parallel jobs, and write its card beside its weights.
 
     Args:
-        settings: The models.
-        out: Folder of the finished models; gets a card.json in each.
-        runs: Folder of the training jobs.
+        settings: Names and settings of the lab models, small transformers that are trained here.
+        out: Folder with a subfolder for each finished model; gets a card.json in each.
+        runs: Folder of the training jobs, whose weights are measured.
 
     Returns:
-        The measurements.
+        What was measured of all models.
     """
+    # One job a model; a job that is done already is not repeated.
     jobs = []
     model_folders = {}
     for name in settings.models:
@@ -239,6 +241,7 @@ def measure_models(
     runs = Path(runs) / "cards"
     receipts = sweep.run(work, jobs, runs, settings.jobs, "measuring the lab models")
 
+    # Collect what the jobs left: tables of answers as files, prices as results in the receipts.
     answers = []
     prices = {}
     parameters = {}
@@ -259,11 +262,11 @@ def measure_models(
 
 
 def make_measuring_job(settings: LabSettings, name: str, training_job: sweep.Job) -> sweep.Job:
-    """Make the job that measures one model.
+    """Make the job (one cached run) that evaluates one lab model; its settings are the key of the cache.
 
     Args:
-        settings: The lab models.
-        name: One of them.
+        settings: Settings of all lab models.
+        name: Name of the model.
         training_job: The job that trained it.
 
     Returns:
@@ -282,14 +285,14 @@ def make_measuring_job(settings: LabSettings, name: str, training_job: sweep.Job
 
 
 def versions(name: str, settings: LabSettings) -> dict[str, int]:
-    """The VERSIONs of the code that decides a model's answers and its price.
+    """Collect the VERSION numbers of the modules that decide a model's answers and its price, for a cache key.
 
     Args:
-        name: Of the model.
-        settings: The lab models.
+        name: Name of the model.
+        settings: Settings of all lab models.
 
     Returns:
-        VERSIONs by what they are of.
+        Version by name of the component, for example {"tokenizer": 1, ...}.
     """
     decided_by = {
         "random streams": seeds.VERSION,
@@ -336,15 +339,15 @@ def measure_calibration(answers: pd.DataFrame) -> dict[str, float]:
 
 
 def make_card(measured: ModelMeasurements, name: str) -> dict[str, Any]:
-    """Make the card of one model.
+    """Make the card of one lab model (a small transformer that was trained here) from what was measured of it.
 
     Args:
-        measured: Of all models.
-        name: One of them.
+        measured: Answers to test items, prices of a token and numbers of parameters, of all models.
+        name: Name of the model.
 
     Returns:
-        JSON: everything that was measured of the model, and its description. Jobs of other packages hash the file, so
-        order and digits are part of it.
+        JSON: number of parameters, price and speed of a token, calibration, accuracy with a 95 % interval by kind of
+        task, and a description in one line. Jobs of other packages hash the file, so order and digits are part of it.
     """
     answers = measured.answers[measured.answers["method"] == name]
     price = measured.prices[name]
@@ -377,7 +380,7 @@ def make_card(measured: ModelMeasurements, name: str) -> dict[str, Any]:
 
 
 def write_description(answers: pd.DataFrame, price: TokenPrice) -> str:
-    """Write what a menu of tools says about a model: good at, unsure of, poor at, price and speed.
+    """Describe a model in one line for whoever chooses a tool: what it is good at, unsure of, poor at, price, speed.
 
     Args:
         answers: Rows of `collect_answers` of one model.
@@ -414,17 +417,20 @@ def write_description(answers: pd.DataFrame, price: TokenPrice) -> str:
 
 
 def read_card(name: str, root: str | Path = MODELS) -> dict[str, Any]:
-    """Read a model's card.
+    """Read the card of a lab model: what was measured of its accuracy, calibration, speed and price.
+
+    A lab model is a small transformer that was trained here; its card is card.json in the folder of its weights.
 
     Args:
-        name: Of the model.
-        root: Folder of the models.
+        name: Name of the model, such as "lab-nano".
+        root: Folder with a subfolder for each model.
 
     Returns:
-        The card, see `make_card`.
+        JSON, see `make_card`: number of parameters, flops_per_token, dollars_per_1k_tokens, tokens_per_second,
+        calibration, accuracy (a list, by kind of task), and a description in one line.
 
     Raises:
-        ModelError: Where there is none.
+        ModelError: Where the model has no card.
     """
     path = Path(root) / name / "card.json"
     if not path.is_file():
@@ -438,22 +444,23 @@ def measure_by_temperature(
     temperatures: Sequence[float],
     settings: LabSettings,
 ) -> pd.DataFrame:
-    """Ask models chains at several temperatures, one sample per item.
+    """Test models on arithmetic chains ("3 + 4 * 2 = ?") at several sampling temperatures, one sample per item.
 
     Args:
         models: By name.
-        difficulties: By name, the operations of the chains that the model is asked.
+        difficulties: By name, the number of operations in the chains that the model is tested on.
         temperatures: Of sampling; 0 is greedy.
-        settings: Of the lab: how many items.
+        settings: `test_items` is how many items each model gets.
 
     Returns:
-        Rows of results with the columns temperature and correct.
+        A results table, a row for each model, temperature and item, with the columns temperature and correct (0 or 1).
     """
     rows = []
     for name, difficulty in difficulties.items():
         items = tasks.draw_items("chain", "test", settings.test_items, difficulty, seed=2)
+        forward = Forward(models[name])
         for temperature in temperatures:
-            solved = find_solved_items(Forward(models[name]), items, temperature)
+            solved = find_solved_items(forward, items, temperature)  # (items,) bool
             for i, is_solved in enumerate(solved):
                 rows.append(
                     {
@@ -469,16 +476,18 @@ def measure_by_temperature(
 
 
 def measure_first_turns(model: LlamaForCausalLM, name: str, settings: LabSettings) -> pd.DataFrame:
-    """Compare an agent model's first turns on dev items with those of traces.
+    """Test whether an agent model starts as a good agent would: by the same tool call, or with the same answer.
+
+    The reference is the first assistant turn of a trace, a conversation that was written for training, of a dev item.
 
     Args:
-        model: A model that is taught agent traces.
-        name: The `method` of the rows.
-        settings: Of the lab: how many items.
+        model: A model that was trained on agent traces.
+        name: The model's name, the `method` of the rows.
+        settings: `test_items` decides how many items; `seed` which.
 
     Returns:
-        Rows of results; correct: whether the turn is the same call, or the same answer. Further column: turn, the
-        role in which the model was asked, or "tool" where the trace calls one.
+        A results table, a row for each item: correct (0 or 1) says whether the turn agrees with the reference; turn is
+        the role of the agent, such as "verifier", or "tool" where the reference is a tool call.
     """
     forward = Forward(model)
     rows = []
@@ -495,7 +504,7 @@ def measure_first_turns(model: LlamaForCausalLM, name: str, settings: LabSetting
 
         conversations = [encode_conversation(turn.messages, turn.tools) for turn in turns]
         checks = [partial(agent_traces.agrees_with_trace, target=turn.target) for turn in turns]
-        agreements = verify_replies(forward, conversations, checks)
+        agreements = verify_replies(forward, conversations, checks)  # (items,) bool
         for i, (turn, agrees) in enumerate(zip(turns, agreements, strict=True)):
             rows.append(
                 {

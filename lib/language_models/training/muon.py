@@ -83,7 +83,7 @@ class Muon(torch.optim.Optimizer):
                     p.add_(update, alpha=-scale)
 
     def _nesterov(self, p: torch.nn.Parameter, momentum: float) -> torch.Tensor:
-        """The gradient with Nesterov's momentum."""
+        """Update the momentum buffer of a parameter, and return its gradient with Nesterov's momentum."""
         state = self.state[p]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(p)

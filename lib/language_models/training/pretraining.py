@@ -51,11 +51,11 @@ class NotLearned(RuntimeError):
 def find_solved_items(
     forward: Forward, items: Sequence[tasks.Item], temperature: float = 0.0
 ) -> np.ndarray:
-    """Ask a model items and verify its replies.
+    """Test a model on items: generate an answer to each, and verify it.
 
     Args:
-        forward: The model.
-        items: Of procedural families.
+        forward: The forward pass of a lab model, a small transformer that is trained here.
+        items: Questions of task families, whose answers a program verifies.
         temperature: 0 is greedy; else replies are sampled, with the index of the item as seed.
 
     Returns:
@@ -70,15 +70,15 @@ def find_solved_items(
 def draw_dev_set(
     target: Target, seed: int, n: int = DEV_ITEMS
 ) -> list[tuple[list[int], ReplyCheck]]:
-    """Draw the conversations that a training is evaluated on.
+    """Draw the dev set that a training is evaluated on: conversations, each with a check of the model's reply.
 
     Args:
-        target: Their family, difficulty and style.
-        seed: Of items and traces.
+        target: Task family, difficulty and style: plain questions, or conversations of agents.
+        seed: Of items and conversations.
         n: How many.
 
     Returns:
-        Each conversation in tokens, and the check of a reply to it.
+        (token ids of a conversation, check) each; check(reply text) says whether a reply is right.
     """
     items = tasks.draw_items(target.family, "dev", n, target.difficulty, seed=seed)
     if target.style == "plain":
@@ -102,11 +102,11 @@ def verify_replies(
     checks: Sequence[ReplyCheck],
     temperature: float = 0.0,
 ) -> np.ndarray:
-    """Ask a model conversations and check its replies.
+    """Generate a model's replies to conversations, and check each.
 
     Args:
-        forward: The model.
-        conversations: Tokens.
+        forward: The forward pass of a lab model.
+        conversations: Token ids each, up to where the model replies.
         checks: One a conversation: check(reply) says whether the reply is right.
         temperature: 0 is greedy; else replies are sampled, with the index of the conversation as seed.
 
@@ -257,7 +257,11 @@ class Pretraining:
         return min(1.0, rise, fall)
 
     def _evaluate(self, loss: float) -> None:
-        """Add a row to the curve."""
+        """Evaluate the model on the dev set, and add a row (step, loss, accuracy) to the learning curve.
+
+        Args:
+            loss: Mean training loss since the last evaluation, in nats per token.
+        """
         self.model.eval()
         conversations, checks = zip(*self.dev_set, strict=True)
         solved = verify_replies(Forward(self.model), conversations, checks)
@@ -266,7 +270,7 @@ class Pretraining:
         self.curve_rows.append({"step": self.step, "loss": loss, "accuracy": accuracy})
 
     def save_checkpoint(self, path: Path) -> None:
-        """Write everything that the next update depends on.
+        """Write weights, states of both optimisers and the learning curve: all that the next update depends on.
 
         Args:
             path: A safetensors file.
@@ -286,7 +290,7 @@ class Pretraining:
         artifacts.write_tensors(path, arrays)
 
     def restore_checkpoint(self, path: Path) -> None:
-        """Go on from a checkpoint.
+        """Restore weights, states of both optimisers and the learning curve, to go on from a checkpoint.
 
         Args:
             path: As `save_checkpoint` wrote it.

@@ -24,8 +24,15 @@ REMEDY = "get the file back with `git checkout data/lab`, or train the lab model
 _CARD_FIELDS = {"recipe": dict, "sha256": str, "attempt": int, "curve": list}
 
 
-def rounded(model: LlamaForCausalLM) -> LlamaForCausalLM:
-    """Round the weights of a model to half precision, in place, as they would come back from a shipped file."""
+def round_weights(model: LlamaForCausalLM) -> LlamaForCausalLM:
+    """Round the weights of a model to half precision, in place: they equal those of its released file afterwards.
+
+    Args:
+        model: In single precision, and it stays so.
+
+    Returns:
+        The same model.
+    """
     with torch.no_grad():
         for weight in model.parameters():
             weight.copy_(weight.half().float())
@@ -40,7 +47,7 @@ def ship(
     curve: pd.DataFrame,
     root: str | Path = LAB,
 ) -> Path:
-    """Save a trained model in half precision, with a card that says how it was trained.
+    """Release a trained lab model: write NAME.safetensors in half precision, and NAME.json on how it was trained.
 
     Args:
         model: The trained model.
@@ -78,14 +85,15 @@ def ship(
 
 
 def card(name: str, root: str | Path = LAB) -> dict[str, Any] | None:
-    """Read the card of a shipped model, which says how it was trained.
+    """Read the training card of a released lab model, NAME.json beside its weights.
 
     Args:
-        name: Name of the model.
-        root: Folder of the shipped models.
+        name: Name of the model, such as "lab-nano".
+        root: Folder of the released models.
 
     Returns:
-        recipe, sha256 (of the weights), attempt and curve; None for a model that is not shipped.
+        JSON: recipe (settings, seed and code versions of the training), sha256 (of the weights), attempt (number of
+        the training run that met its target) and curve (step, loss, accuracy); None for a model that is not released.
 
     Raises:
         ModelError: For a card that cannot be read.
@@ -103,23 +111,32 @@ def card(name: str, root: str | Path = LAB) -> dict[str, Any] | None:
     return card_fields
 
 
-def curve(held: dict[str, Any]) -> pd.DataFrame:
-    """The curve on a card: step, loss, accuracy; one row per look. Raises ModelError for rows that are none."""
+def curve(card_fields: dict[str, Any]) -> pd.DataFrame:
+    """Read the learning curve of a released model from its training card.
+
+    Args:
+        card_fields: As `card` returns them.
+
+    Returns:
+        A row per evaluation, with the columns step, loss (nats per token) and accuracy on dev items.
+
+    Raises:
+        ModelError: Where the card holds no such rows.
+    """
+    columns = ["step", "loss", "accuracy"]
     try:
-        return pd.DataFrame(held["curve"], columns=["step", "loss", "accuracy"]).astype(
-            {"step": int}
-        )
+        return pd.DataFrame(card_fields["curve"], columns=columns).astype({"step": int})
     except (ValueError, TypeError) as error:
         raise ModelError(f"a shipped model's card holds no curve ({error}); {REMEDY}") from error
 
 
 def unpack(name: str, settings: LabModelSettings, root: str | Path = LAB) -> LlamaForCausalLM:
-    """Load a shipped model, in single precision.
+    """Load a released lab model (a small transformer that was trained here), in single precision.
 
     Args:
-        name: Name of the model.
+        name: Name of the model, such as "lab-nano".
         settings: The size that it must have.
-        root: Folder of the shipped models.
+        root: Folder of the released models.
 
     Returns:
         The model in evaluation mode.

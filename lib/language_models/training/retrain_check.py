@@ -89,7 +89,16 @@ def find_solved_by_skill(
 
 
 def _test_component(forward: Forward, component: MixtureComponent, n: int) -> np.ndarray:
-    """Which of n test items of one component the model solves, (n,) bool."""
+    """Test a model on one component of the data mixture that it was trained on.
+
+    Args:
+        forward: The forward pass of a lab model.
+        component: A task family with its difficulties and style: plain questions, or conversations of agents.
+        n: Number of test items.
+
+    Returns:
+        (n,) bool, whether each item is solved: by the answer, or by the same first turn as a good agent's.
+    """
     items = tasks.draw_items(
         component.family, "test", n, component.difficulties, component.skin, seed=23
     )
@@ -109,10 +118,10 @@ def _test_component(forward: Forward, component: MixtureComponent, n: int) -> np
 def measure_one_model(
     job: sweep.Job, folder: Path, progress, weight_folders: Mapping[str, str]
 ) -> dict[str, list[int]]:
-    """Test one model on its skills.
+    """Test one lab model, retrained or released, on the skills that it was taught: the function of a sweep's job.
 
     Args:
-        job: As `measure_skills` makes it.
+        job: As `measure_skills` makes it; its settings name the model.
         folder: Of the job; nothing is written.
         progress: Not called.
         weight_folders: Of retrained models, by name; released ones are unpacked.
@@ -173,7 +182,7 @@ def measure_skills(
 
 
 def versions() -> dict[str, int]:
-    """The VERSIONs of the code that decides which test items a model solves."""
+    """Collect the VERSION numbers of the modules that decide which test items a model solves, for a cache key."""
     return {
         "random streams": seeds.VERSION,
         "tasks": tasks.VERSION,
@@ -192,22 +201,21 @@ def compare_zoos(
     released: Mapping[str, Mapping[str, np.ndarray]],
     retrained: Mapping[str, Mapping[str, np.ndarray]],
 ) -> pd.DataFrame:
-    """Compare the accuracies of two zoos on the same items.
+    """Compare the accuracies of retrained and released models on the same test items.
 
     Args:
         released: By model and skill (n,) bool, whether each item was solved.
-        retrained: The same of the other zoo.
+        retrained: The same of the models that were trained anew.
 
     Returns:
-        One row a model and skill: model, skill, items, shipped and anew (accuracies of both), value (paired
-            difference,
-        retrained minus released) with its 95 % interval ci_low and ci_high, and alike: the interval lies within
-        MARGIN.
+        One row a model and skill: model, skill, items (how many), shipped and anew (accuracies of the released and the
+        retrained model), value (paired difference, retrained minus released) with its 95 % interval ci_low and
+        ci_high, and alike: whether the interval lies within MARGIN of 0.
     """
     rows = []
     for name, solved_by_skill in released.items():
         for skill, solved in solved_by_skill.items():
-            # Both zoos saw the same items, so differences are paired; the interval is a normal one.
+            # Both models saw the same items, so differences are paired; the interval assumes a normal mean.
             differences = retrained[name][skill].astype(float) - solved  # (n,)
             value = float(differences.mean())
             half_width = _Z * float(differences.std(ddof=1)) / len(differences) ** 0.5
@@ -228,11 +236,11 @@ def compare_zoos(
 
 
 def release_zoo(settings: LabSettings, runs: Path, root: str | Path = LAB) -> int:
-    """Release the zoo that was trained under `runs`.
+    """Write the weights of all retrained lab models, with their training cards, as the released ones.
 
     Args:
-        settings: Its models.
-        runs: Folder of its training jobs.
+        settings: Settings of the models.
+        runs: Folder of the jobs that trained them.
         root: Folder of the released weights.
 
     Returns:
@@ -281,17 +289,17 @@ def read_comparisons(root: str | Path = LAB) -> pd.DataFrame:
 
 
 def _shorten_hash(name: str, root: str | Path) -> str:
-    """The begin of the hash of a model's released weights; empty where there are none."""
+    """Return the first 12 digits of the hash of a model's released weights; "" where there are none."""
     card = released_weights.card(name, root)
     return card["sha256"][:12] if card else ""
 
 
 def save_comparison(table: pd.DataFrame, seed: int, root: str | Path = LAB) -> None:
-    """Add a comparison to the file of comparisons.
+    """Add a comparison of retrained and released models to the file of comparisons, data/lab/alike.json.
 
     Args:
-        table: As `compare_zoos`; replaces rows of the same model, seed and machine.
-        seed: Of the retrained zoo.
+        table: As `compare_zoos` returns it; it replaces rows of the same model, seed and machine.
+        seed: Of the retrained models.
         root: Folder of the released weights.
 
     Raises:
@@ -332,14 +340,14 @@ def select_demo_model(settings: LabSettings) -> LabSettings:
 
 
 def select_models(settings: LabSettings, names: Sequence[str]) -> LabSettings:
-    """Reduce the settings to some models and their bases.
+    """Reduce the settings to some lab models and those whose weights they start from (their `base`).
 
     Args:
-        settings: All lab models.
-        names: Which ones; none selects all.
+        settings: Of all lab models.
+        names: Names of models; none selects all.
 
     Returns:
-        The settings.
+        The settings, with fewer models.
 
     Raises:
         ModelError: For a name that is no lab model.
@@ -359,13 +367,13 @@ def select_models(settings: LabSettings, names: Sequence[str]) -> LabSettings:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command.
+    """Run `python -m lib models retrain`: train lab models anew, and compare them with the released ones.
 
     Args:
-        argv: Its arguments; None takes those of the process.
+        argv: Arguments of the command line; None takes those of the process.
 
     Returns:
-        1 where a training misses its target or the zoos do not behave alike, else 0.
+        The exit code: 1 where a training misses its target or the models do not behave alike, else 0.
     """
     parser = argparse.ArgumentParser(
         prog="python -m lib models retrain",

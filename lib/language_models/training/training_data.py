@@ -45,14 +45,14 @@ class Dialogue:
 
 
 def tokenize_dialogue(messages: Sequence[dict[str, str]], tools: Sequence[str] = ()) -> Dialogue:
-    """Encode a conversation with its targets.
+    """Tokenize a conversation for supervised training; the targets are the tokens of the assistant's messages.
 
     Args:
         messages: {"role", "content"} each.
         tools: Names of the tools on offer.
 
     Returns:
-        The dialogue. The assistant's role token is no target: whoever asks writes it.
+        Token ids and targets. The assistant's role token is no target, for it belongs to the prompt.
     """
     ids = [encode_special(BOS)]
     targets = [IGNORE_INDEX]
@@ -74,10 +74,10 @@ def write_question(item: Item) -> list[dict[str, str]]:
 
 
 def build_corpus(data_mixture: Sequence[MixtureComponent], n: int, seed: int) -> list[Dialogue]:
-    """Draw the dialogues that a model is trained on.
+    """Draw the tokenized dialogues that a lab model is trained on.
 
     Args:
-        data_mixture: Components with their shares.
+        data_mixture: Components with their shares: task family, difficulties and style each.
         n: About how many dialogues; shares are rounded.
         seed: Of items, traces and order.
 
@@ -117,8 +117,7 @@ def make_batches(
 ) -> list[np.ndarray]:
     """Divide dialogues into the batches of one epoch.
 
-    Dialogues of similar lengths share a batch, so that little is padded: a random stretch of several batches is
-        sorted
+    Dialogues of similar lengths share a batch, so that little is padded: a random stretch of several batches is sorted
     by length and cut. The batches come in random order.
 
     Args:
@@ -145,15 +144,15 @@ def make_batches(
 
 
 def collate(dialogues: Sequence[Dialogue]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pad dialogues on the right to one length.
+    """Pad the dialogues of a batch on the right to the longest of them.
 
     Args:
-        dialogues: A batch.
+        dialogues: The batch, B of them.
 
     Returns:
-        ids and targets, (B, T) each.
+        Token ids and targets, (B, T) each; padding is no target.
     """
-    # What no dialogue writes over is filling: padding that is no target.
+    # Both start as padding alone; each dialogue overwrites the beginning of its row.
     width = max(len(dialogue.ids) for dialogue in dialogues)
     shape = (len(dialogues), width)
     ids = torch.full(shape, encode_special(PAD))

@@ -112,9 +112,10 @@ def respond(
     Returns:
         The text and its finish reason.
     """
+    # A small model has forgotten the beginning of a long context.
     text = context if strength.window is None else context[-strength.window :]
 
-    # Replies that are never spoiled.
+    # Texts and grades, which are never spoiled: their readers ask for no JSON.
     if SUMMARY_ASKED in text:
         return write_summary(read_prompt(text), strength), "stop"
     if CONFIGURATION_ASKED in context:

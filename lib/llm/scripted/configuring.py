@@ -40,6 +40,7 @@ def choose_configuration(text: str, strength: Strength, rng: np.random.Generator
             examples.append((example_question, configuration_json))
     nearest = _find_nearest(question, examples)
     configuration = json.loads(nearest) if nearest else _configure_by_words(question)
+    # The weaker the model, the more often the question does not matter to it.
     if rng.random() < strength.noise:
         configuration["budgets"] = ["medium"] * 3
     return json.dumps(configuration)

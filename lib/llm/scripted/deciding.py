@@ -1,4 +1,4 @@
-"""Which policy to look at or to pick: evidence is compared by plain averages of the numbers in the prompt.
+"""Which policy to try on copies of the environment, or to pick, by plain averages of the numbers in the prompt.
 
 Left out: learning. The same prompt is weighed alike in every episode.
 """
@@ -37,15 +37,15 @@ from lib.llm.scripted.reading import (
 
 
 def decide(view: PromptView, strength: Strength, rng: np.random.Generator) -> dict[str, Any]:
-    """Reply to a KO, TO or RO prompt: look at more policies, or pick the best of what was seen.
+    """Reply to an orchestrator's prompt: ask to try more policies on copies, or pick the policy that acts next.
 
     Args:
-        view: What the prompt shows.
-        strength: Of the model.
-        rng: Random numbers.
+        view: What the prompt of KO, TO or RO shows.
+        strength: Of the scripted model.
+        rng: Random numbers; first the noise of the scores, then the number of policies to try.
 
     Returns:
-        The reply: reasoning, and either `call` or `policy`.
+        The fields of the reply: reasoning, and either `call` (policies to try) or `policy` (the choice).
     """
     if not view.names:
         return {
@@ -54,11 +54,11 @@ def decide(view: PromptView, strength: Strength, rng: np.random.Generator) -> di
         }
     ranked = score_policies(view, strength, rng)
     tried = [trial.name for trial in view.results]
-    num_looks = _count_looks(view, strength, rng, len(tried))
+    num_to_try = _count_policies_to_try(view, strength, rng, len(tried))
 
-    # Look at the most promising of the policies that were not tried yet.
+    # Try the most promising of the policies that were not tried yet.
     untried = [score for score in ranked if score.name not in tried]
-    to_try = untried[:num_looks]
+    to_try = untried[:num_to_try]
     if to_try:
         names = [score.name for score in to_try]
         call = names if view.at_once > 1 else names[0]
@@ -71,77 +71,123 @@ def decide(view: PromptView, strength: Strength, rng: np.random.Generator) -> di
 
 
 def _explain_look(to_try: Sequence[PolicyScore], view: PromptView) -> str:
-    first = to_try[0]
+    """Say why these policies are tried next, for the reasoning of the reply.
+
+    Args:
+        to_try: The policies to try on copies of the environment, the most promising first.
+        view: What the prompt shows.
+
+    Returns:
+        One sentence with what the first of them promises.
+    """
+    most_promising = to_try[0]
     names = ", ".join(score.name for score in to_try)
-    if first.has_evidence:
-        expectation = f"{first.name} promises {first.value:.2f} ({first.reasons})"
+    if most_promising.has_evidence:
+        value, reasons = f"{most_promising.value:.2f}", most_promising.reasons
+        expectation = f"{most_promising.name} promises {value} ({reasons})"
     else:
-        expectation = f"{first.name} is untested"
+        expectation = f"{most_promising.name} is untested"
     progress = f"{len(view.results)} of {len(view.names)} policies were tried in this state"
     return f"{expectation}; {progress}, so I look at {names}."
 
 
 def _explain_pick(ranked: Sequence[PolicyScore], view: PromptView) -> str:
-    """Why the first of the ranked is picked, with the numbers that decided."""
+    """Say why the first of the ranked policies is picked, with the numbers that decided.
+
+    Args:
+        ranked: Scores of the policies that could be picked, best first.
+        view: What the prompt shows.
+
+    Returns:
+        One or two sentences; the second where only the price of further replies kept it from trying policies.
+    """
     best = ranked[0]
     grounds = f" ({best.reasons})" if best.reasons else ", a guess without any figures,"
     explanation = f"{best.name} comes to {best.value:.2f}{grounds}"
     if len(ranked) > 1:
         explanation += f", {ranked[1].name} to {ranked[1].value:.2f}"
-    may_look = view.at_once and not view.is_final
-    has_price = view.budget and view.budget.typical_reply
-    if may_look and has_price and not _can_afford_look(view, 0):
+
+    may_try = view.at_once and not view.is_final
+    shows_price = view.budget and view.budget.typical_reply
+    if may_try and shows_price and not _can_afford_trial(view, trial_replies=0):
         explanation += (
-            f". About {_count_remaining_replies(view):.0f} replies are left "
+            f". About {_count_affordable_replies(view):.0f} replies are left "
             f"for {_estimate_remaining_steps(view):.0f} steps, so I try no more"
         )
     return explanation + "."
 
 
-# How many looks -------------------------------------------------------------------------------------
+# How many policies to try ---------------------------------------------------------------------------
+
+# In each step of an episode the model is asked repeatedly: a reply either asks to try policies on copies of the
+# environment, or picks the policy of this step. Each reply is paid from the episode's budget.
 
 
-def _count_looks(
+def _count_policies_to_try(
     view: PromptView, strength: Strength, rng: np.random.Generator, num_tried: int
 ) -> int:
-    """How many policies to look at in this reply; 0 to decide."""
+    """Decide how many policies the next reply asks to try on copies of the environment.
+
+    Args:
+        view: What the prompt shows.
+        strength: Of the scripted model; how many policies it wants to try in a step.
+        rng: Random numbers, of which one is drawn.
+        num_tried: Policies that were tried in this step already.
+
+    Returns:
+        The number of policies; 0 to pick a policy now.
+    """
     if view.at_once == 0 or view.is_final:
         return 0
     fewest, most = strength.policies_tried or (NO_LIMIT, NO_LIMIT)
     limit = NO_LIMIT if view.limit is None else view.limit
     num_wanted = min(int(rng.integers(fewest, most + 1)), limit)
-    # In TO every look was a reply of its own, in RO one reply looked at all.
-    replies_used = num_tried if view.at_once == 1 else min(num_tried, 1)
-    if num_wanted <= num_tried or not _can_afford_look(view, replies_used):
+
+    # TO tries one policy in each reply, RO all of them in one.
+    trial_replies = num_tried if view.at_once == 1 else min(num_tried, 1)
+    if num_wanted <= num_tried or not _can_afford_trial(view, trial_replies):
         return 0
     return min(num_wanted - num_tried, view.at_once)
 
 
-def _can_afford_look(view: PromptView, replies_used: int) -> bool:
-    """Whether one more look leaves the steps to come their share of replies.
+def _can_afford_trial(view: PromptView, trial_replies: int) -> bool:
+    """Decide whether the episode's budget allows one more reply that tries policies before this step's decision.
 
-    replies_used: those spent on looking in this step. The share is (replies left + used) / steps expected; a look
-    needs used + 2 of it, since a decision has to follow. Before any reply has been paid the price is unknown, and one
-    look is risked.
+    Each remaining step gets an equal share of the replies that the budget still pays for:
+
+        share = (affordable replies + trial_replies) / expected remaining steps
+
+    where those of this step count again, since they belong to its share. The step needs trial_replies + 1 replies with
+    the next trial, and one more for the decision.
+
+    Args:
+        view: What the prompt shows; its budget line holds dollars.
+        trial_replies: Replies of this step that have tried policies already.
+
+    Returns:
+        Whether the share covers trial_replies + 2 replies; always without a budget.
     """
     budget = view.budget
     if budget is None:
         return True
     if budget.typical_reply == 0:
-        # Nothing paid yet; or something, and replies are too cheap to be shown.
-        return replies_used == 0 or budget.remaining < budget.total
-    replies_per_step = (_count_remaining_replies(view) + replies_used) / _estimate_remaining_steps(
-        view
-    )
-    return replies_per_step >= replies_used + 2
+        # No price is shown. Before the first paid reply one trial is risked, so that a price becomes known; if money is
+        # gone already, replies cost less than the prompt's digits can show.
+        money_was_spent = budget.remaining < budget.total
+        return trial_replies == 0 or money_was_spent
+    replies_to_share = _count_affordable_replies(view) + trial_replies
+    replies_per_step = replies_to_share / _estimate_remaining_steps(view)
+    return replies_per_step >= trial_replies + 2
 
 
-def _count_remaining_replies(view: PromptView) -> float:
+def _count_affordable_replies(view: PromptView) -> float:
+    """How many replies the rest of the budget pays for at their mean price so far; inf where none is known."""
     budget = view.budget
     return budget.remaining / budget.typical_reply if budget.typical_reply else math.inf
 
 
 def _estimate_remaining_steps(view: PromptView) -> float:
+    """Expected steps until the episode ends, this one included: EXPECTED_FRACTION of those up to its horizon."""
     if view.step is None:
         return 1.0
     return max(1.0, EXPECTED_FRACTION * (view.horizon - view.step + 1))
@@ -192,7 +238,7 @@ def score_policies(
     Returns:
         The scores, best first.
     """
-    noise = rng.standard_normal(len(view.names)) * strength.noise
+    noise = rng.standard_normal(len(view.names)) * strength.noise  # (policies,), in units of reward
     evidence = {name: _collect_evidence(name, view, strength) for name in view.names}
     means = {}
     for name, pieces in evidence.items():
@@ -223,16 +269,14 @@ def score_policies(
 
 
 def scalarize_rewards(trial: Trial, importance: Mapping[str, float]) -> float:
-    """One number for what a policy did: rewards weighted by the query's importance.
-
-    For an objective called no-X the fraction of copies that met X is subtracted: it is rewarded at the end only.
+    """Weigh the rewards of a trial by the importance of their objectives, sum_i w_i r_i.
 
     Args:
-        trial: What it did.
-        importance: By objective; those of unknown importance count UNKNOWN_IMPORTANCE.
+        trial: Rewards of a policy by objective, and what changed in words.
+        importance: Weights by objective, in [0, 1]; others count UNKNOWN_IMPORTANCE.
 
     Returns:
-        The weighted sum.
+        The weighted sum, in units of reward; for an objective no-X less the weighted fraction of copies that met X.
     """
     value = sum(
         importance.get(objective, UNKNOWN_IMPORTANCE) * reward
@@ -240,9 +284,10 @@ def scalarize_rewards(trial: Trial, importance: Mapping[str, float]) -> float:
     )
     for objective in trial.rewards:
         if objective.startswith("no-"):
+            # Avoidance is rewarded at the end of an episode only; in a trial its failures show in words.
             hazard = objective.removeprefix("no-")
-            met = _read_percentage(trial.change, f"{hazard} in ")
-            value -= importance.get(objective, UNKNOWN_IMPORTANCE) * met
+            fraction_met = _read_percentage(trial.change, f"{hazard} in ")
+            value -= importance.get(objective, UNKNOWN_IMPORTANCE) * fraction_met
     return value
 
 
@@ -313,8 +358,8 @@ def _read_promise(card: VisibleCard | None, view: PromptView) -> dict[str, float
     """
     if card is None:
         return None
-    matching = []
-    with_condition = []
+    matching = []  # rewards of examples whose conditions hold now
+    with_condition = []  # rewards of all examples that have conditions on the state
     for snippet in card.snippets:
         matches = _matches_state(snippet, view.state)
         if matches is not None:
@@ -348,7 +393,7 @@ def _matches_state(snippet: str, state: Mapping[str, str]) -> bool | None:
     Returns:
         Whether all conditions hold; None for an example without conditions on the state.
     """
-    matches = []
+    matches = []  # for each condition on the state whether it holds
     for condition in snippet.split(" -> ")[0].split(" + "):
         bound = re.fullmatch(r"mastery (>=|<) ([\d.]+)", condition)
         if bound and "mastery" in state:

@@ -73,6 +73,17 @@ def name_better_answer(text: str, strength: Strength, rng: np.random.Generator) 
 def _compare_with_reference(
     text: str, strength: Strength, rng: np.random.Generator, section: str = "Answer"
 ) -> float:
+    """Compute the F1 score of an answer's words against those of the reference, plus noise.
+
+    Args:
+        text: The prompt, or the end of it: Markdown with one heading for each section.
+        strength: Of the scripted model; its noise is the standard deviation of what is added.
+        rng: Random numbers.
+        section: Heading of the answer.
+
+    Returns:
+        The grade in [0, 1]; 0.5 where answer or reference cannot be seen.
+    """
     # Of two sections of one name the first counts: an answer may contain anything, headings too.
     sections = dict(reversed(_SECTION.findall(text)))
     if "Reference" not in sections or section not in sections:

@@ -112,7 +112,15 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _changes_after(trajectory: Trajectory, good: bool) -> list[bool]:
-    """Whether another policy followed, for every good (or poor) step."""
+    """For every good (or poor) step but the last of the episode, whether the next step had another policy.
+
+    Args:
+        trajectory: Of one episode.
+        good: True for good steps, False for poor ones.
+
+    Returns:
+        One element for each such step, in their order.
+    """
     return [
         step.policy != next_step.policy
         for step, next_step in trajectory.transitions
@@ -219,7 +227,7 @@ def judge_trajectory(text: str, strength: Strength, rng: np.random.Generator) ->
         The reasoning and nine scores from 0 to 100; all are 50 where no step can be seen.
     """
     trajectory = read_trajectory(text)
-    noise = rng.standard_normal(len(RUBRIC)) * strength.noise
+    noise = rng.standard_normal(len(RUBRIC)) * strength.noise  # (9,), in fractions of a score
     if not trajectory.steps:
         reply: dict[str, Any] = {
             "reasoning": "No trajectory can be read here, so I stay in the middle."
@@ -230,6 +238,7 @@ def judge_trajectory(text: str, strength: Strength, rng: np.random.Generator) ->
     for (name, rule), noise_of_rule in zip(RUBRIC.items(), noise, strict=True):
         score = min(max(rule(trajectory) + noise_of_rule, 0.0), 1.0)
         scores[name] = round(100 * score, 1)
+    # The reasoning names the numbers that decided most of the rules.
     poor = _mean(_changes_after(trajectory, good=False))
     good = _mean(_changes_after(trajectory, good=True))
     wrong = 1 - _mean([step.accuracy for step in trajectory.steps])

@@ -204,10 +204,18 @@ def read_rewards(text: str) -> dict[str, float]:
 
 
 def _read_cards(text: str) -> dict[str, VisibleCard]:
-    """Entries of the cards or tools, by name; each ends with a brace, and one cut at its head still counts."""
+    """Read the policies' cards, or their entries among the tools, from the JSON in a prompt.
+
+    Args:
+        text: The prompt, or the end of it.
+
+    Returns:
+        Cards by the policy's name; empty where none is visible.
+    """
     if '"name": "' not in text:
         return {}
     cards = {}
+    # Not parsed as JSON, because the window may have cut off the beginning. Every entry ends with a brace.
     for block in text.split("}"):
         fields = dict(_CARD_FIELD.findall(block))
         if "name" not in fields:

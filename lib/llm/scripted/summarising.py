@@ -38,7 +38,15 @@ def write_summary(view: PromptView, strength: Strength) -> str:
 
 
 def _pool_by_policy(trials: Sequence[Trial]) -> list[Trial]:
-    """One trial per policy: counts added, rewards and mastery change averaged over the steps behind them."""
+    """Merge the trials of each policy into one.
+
+    Args:
+        trials: Lines of the older summary, and recent steps; `count` is the number of steps behind each.
+
+    Returns:
+        One trial per policy, in the order of appearance: counts added, rewards and change of mastery averaged with the
+        counts as weights.
+    """
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
         groups.setdefault(trial.name, []).append(trial)
@@ -51,7 +59,7 @@ def _pool_by_policy(trials: Sequence[Trial]) -> list[Trial]:
             total = sum(trial.rewards.get(objective, 0.0) * trial.count for trial in group)
             rewards[objective] = total / count
 
-        # Not every line states a change of mastery.
+        # Not every line states a change of mastery, so this mean has weights of its own.
         changes = []
         weights = []
         for trial in group:
@@ -61,13 +69,14 @@ def _pool_by_policy(trials: Sequence[Trial]) -> list[Trial]:
                 weights.append(trial.count)
         change = ""
         if changes:
-            total = sum(c * w for c, w in zip(changes, weights, strict=True))
-            change = f"mastery {total / sum(weights):+.3f}"
+            weighted = [change * weight for change, weight in zip(changes, weights, strict=True)]
+            change = f"mastery {sum(weighted) / sum(weights):+.3f}"
         pooled.append(Trial(name, rewards, change, count=count))
     return pooled
 
 
 def _write_policy_line(trial: Trial) -> str:
+    """One policy's line of the summary, e.g. `SO-d1: picked 3 times; mean gap 0.50; mastery +0.010 a step.`"""
     times = "time" if trial.count == 1 else "times"
     change = f"; {trial.change} a step" if trial.change else ""
     rewards = describe_rewards(trial.rewards)
@@ -75,7 +84,15 @@ def _write_policy_line(trial: Trial) -> str:
 
 
 def _write_trend(view: PromptView, strength: Strength) -> str:
-    """Where the state came from and where it is, e.g. `From the start: mastery 0.40 to 0.60.`"""
+    """Say where the state came from and where it is, e.g. `From the start: mastery 0.40 to 0.60.`
+
+    Args:
+        view: What the request for a summary shows.
+        strength: Of the scripted model; the episode's start stands in the older summary, which not all models use.
+
+    Returns:
+        One sentence; empty where no step is visible.
+    """
     if not view.recent:
         return ""
     first, last = view.recent[0], view.recent[-1]

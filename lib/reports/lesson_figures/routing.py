@@ -58,7 +58,7 @@ def choose_question(rows: pd.DataFrame, method: str = "corl") -> pd.DataFrame:
     Returns:
         The episodes of seed 0 at the lowest temperature, one row per budget, from low to high.
     """
-    budgets = list(call_protocol.WORDS)
+    budgets = list(call_protocol.BUDGET_WORDS)
     greedy = rows["temperature"] == rows["temperature"].min()
     episodes = rows[(rows["method"] == method) & (rows["seed"] == 0) & greedy]
 

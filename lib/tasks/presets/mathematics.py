@@ -8,6 +8,7 @@ from lib.tasks.presets.preset import Preset, Record, make_item
 
 
 def _make_gsm8k_item(record: Record) -> Item:
+    """Make an item (a question with its reference answer) of a row of GSM8K, whose answers end in "#### 42"."""
     solution, final_answer = split_gsm8k_answer(record.get_text("answer"))
     if not final_answer:
         raise TaskError(
@@ -17,13 +18,13 @@ def _make_gsm8k_item(record: Record) -> Item:
 
 
 def split_gsm8k_answer(answer: str) -> tuple[str, str]:
-    """Splits an answer of GSM8K at its marker.
+    """Splits an answer of GSM8K into the worked solution and the number behind "####".
 
     Args:
         answer: A worked solution, "####" and a number.
 
     Returns:
-        The solution, and the number as it is written; the latter is empty without a marker.
+        (solution, final_answer), both empty where "####", or the solution before it, is missing.
     """
     # The last marker: a solution may hold one itself.
     solution, _, final_answer = answer.rpartition("####")
@@ -31,6 +32,17 @@ def split_gsm8k_answer(answer: str) -> tuple[str, str]:
 
 
 def _make_math_item(record: Record) -> Item:
+    """Make an item (a problem with its reference answer) of a row of MATH or MATH-500.
+
+    Args:
+        record: The row. MATH-500 has a column for the answer; in MATH it stands in a box in the solution.
+
+    Returns:
+        The item; its group is the subject, its difficulty the level from 1 to 5.
+
+    Raises:
+        TaskError: Where there is no answer.
+    """
     solution = record.get_text("solution")
     answer = record.get_optional_text("answer") or find_boxed(solution)
     if not answer:
@@ -61,7 +73,7 @@ def find_boxed(solution: str) -> str:
     start = max(solution.rfind(r"\boxed{"), solution.rfind(r"\fbox{"))
     if start < 0:
         return ""
-    # Braces may be nested, which a regular expression cannot follow.
+    # Count braces up to the one that closes the box; they may be nested.
     begin = solution.index("{", start) + 1
     depth = 1
     for position in range(begin, len(solution)):
@@ -75,6 +87,7 @@ def find_boxed(solution: str) -> str:
 
 
 def _make_competition_item(record: Record) -> Item:
+    """Make an item (a problem with its reference answer) of a row of DeepScaleR, AIME or AMC."""
     # AMC's file says question, the others problem.
     return make_item(
         record.get_text("problem", "question"),

@@ -18,7 +18,7 @@ def read_mmlu_file(path: Path) -> Table:
     """Reads a file of MMLU: the authors' CSV files have no header, those of Hugging Face are Parquet.
 
     Args:
-        path: Of a file such as abstract_algebra_test.csv, whose name says the subject.
+        path: A file such as abstract_algebra_test.csv, whose name says the subject.
 
     Returns:
         The table, with the columns question, A, B, C, D, answer and subject for a CSV file.
@@ -46,6 +46,7 @@ def read_mmlu_file(path: Path) -> Table:
 
 
 def _make_mmlu_item(record: Record) -> Item:
+    """Make an item (a question with four options and the right letter) of a row of MMLU, in either layout."""
     if "choices" in record.values:
         choices = read_choices(record.get_value("choices"), record.location, "choices")
         index = record.get_text("answer")
@@ -63,6 +64,7 @@ def _make_mmlu_item(record: Record) -> Item:
 
 
 def _make_medqa_item(record: Record) -> Item:
+    """Make an item (a question with options and the right letter) of a row of MedQA."""
     choices = read_choices(record.get_value("options"), record.location, "options")
     return make_item(
         record.get_text("question"),
@@ -73,6 +75,14 @@ def _make_medqa_item(record: Record) -> Item:
 
 
 def _make_gpqa_item(record: Record) -> Item:
+    """Make an item (a question with four options and the right letter) of a row of GPQA.
+
+    Args:
+        record: The row, with the right option and three wrong ones, and the seed of their order.
+
+    Returns:
+        The item, with its options in a random order.
+    """
     question = record.get_text("Question")
     correct = record.get_text("Correct Answer")
     incorrect = [record.get_text(f"Incorrect Answer {number}") for number in (1, 2, 3)]
@@ -94,18 +104,30 @@ def _make_gpqa_item(record: Record) -> Item:
 
 
 def _make_tombench_item(record: Record, language: str) -> Item:
+    """Make an item (a story, a question with two to four options, the right letter) of a row of ToMBench.
+
+    Args:
+        record: The row, which has everything in English and in Chinese.
+        language: "en" or "zh".
+
+    Returns:
+        The item; its group is the task of the benchmark, which the file's name says.
+
+    Raises:
+        RowSkipped: Where an option before the last one is empty.
+    """
     if language == "en":
         story, question, option = "STORY", "QUESTION", "OPTION-"
     else:
         story, question, option = "故事", "问题", "选项"
     # Many questions have two options; the other columns are empty then.
-    texts = [record.get_optional_text(f"{option}{letter}") for letter in "ABCD"]
-    num_options = max((i + 1 for i, text in enumerate(texts) if text), default=0)
-    if num_options < 2 or not all(texts[:num_options]):
+    option_texts = [record.get_optional_text(f"{option}{letter}") for letter in "ABCD"]
+    while option_texts and not option_texts[-1]:
+        option_texts.pop()
+    if len(option_texts) < 2 or not all(option_texts):
         raise RowSkipped("an option before the last is empty")
     choices = tuple(
-        text.removeprefix(f"{letter}. ")
-        for letter, text in zip("ABCD", texts[:num_options], strict=False)
+        text.removeprefix(f"{letter}. ") for letter, text in zip("ABCD", option_texts, strict=False)
     )
     return make_item(
         f"{record.get_text(story)}\n\n{record.get_text(question)}",
@@ -125,11 +147,24 @@ def _make_chinese_tombench_item(record: Record) -> Item:
 
 
 def _make_emobench_items(record: Record, language: str) -> list[Item]:
+    """Make the items of a row of EmoBench: one question on an action (EA), or two on an emotion and its cause (EU).
+
+    Args:
+        record: The row: a scenario with the options of each question.
+        language: "en" or "zh"; rows of the other language are skipped.
+
+    Returns:
+        The items, each a question with its options and the right letter.
+
+    Raises:
+        RowSkipped: For a row of another language.
+    """
     if record.get_text("language") != language:
         raise RowSkipped(f"their language is not {language!r}")
     scenario = record.get_text("scenario")
     subject = record.get_text("subject")
     number = record.get_text("qid")
+    # (task, question, column of the options, column of the right one, category) of each question
     if "choices" in record.values:
         kind = (record.get_optional_text("question type") or "action").lower()
         question = f"In this scenario, what is the most effective {kind} for {subject}?"

@@ -18,7 +18,7 @@ _SHARD = re.compile(r"-\d+-of-\d+")
 
 
 class RowSkipped(Exception):
-    """A row that makes no item, for example without an answer; the message says which rows these are."""
+    """A row that makes no item. The message ends a sentence, "Left out, because they have no answer: 3 of 10 rows"."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Record:
         return f"{self.path}, {self.label} ({self.preset})"
 
     def get_value(self, *names: str) -> Any:
-        """The value of the first of several columns that the row has.
+        """Gets a value of the row by the name of its column.
 
         Args:
-            names: Columns, since layouts of one data set differ in names.
+            names: Names that the column has in different layouts of the data set; the first that exists counts.
 
         Returns:
             The value.
@@ -65,13 +65,13 @@ class Record:
         )
 
     def get_text(self, *names: str) -> str:
-        """The same for a value that has to be text or a number, without blanks at its ends.
+        """Gets a value of the row that has to be text or a number.
 
         Args:
-            names: Columns.
+            names: Names that the column has in different layouts of the data set; the first that exists counts.
 
         Returns:
-            The text.
+            The text, without blanks at its ends.
 
         Raises:
             TaskError: The row has none of them, or the value is null, blank or nested.
@@ -85,7 +85,7 @@ class Record:
         return str(value).strip()
 
     def get_optional_text(self, *names: str) -> str:
-        """The same, but empty for a value that is missing, null or blank."""
+        """Gets a value of the row as text by the name of its column; empty where it is missing, null or blank."""
         for name in names:
             value = self.values.get(name)
             if value is not None and value == value:
@@ -127,10 +127,10 @@ class Preset:
 
 
 def find_files(preset: Preset, path: Path, split: str | None) -> list[Path]:
-    """The files of a preset: the file itself, or those of one split in a folder.
+    """Finds the files of a published data set: the file itself, or those of one split in a folder.
 
     Args:
-        preset: Whose files.
+        preset: The data set, with the usual names of its files.
         path: A file or a folder.
         split: "train", "dev" or "test"; None where there is only one.
 
@@ -170,8 +170,16 @@ def find_files(preset: Preset, path: Path, split: str | None) -> list[Path]:
 
 
 def _guess_split(file: Path, folder: Path) -> str | None:
-    """The split that the words of a file's name, or else of its folders' names, say."""
-    # From the file outwards: the file's own name knows best.
+    """Guess the split of a file from the words of its name, or else of its folders' names.
+
+    Args:
+        file: A file somewhere in the folder.
+        folder: The folder of the data set.
+
+    Returns:
+        "train", "dev" or "test"; None where no name says one.
+    """
+    # From the file's own name to the outermost folder's.
     for name in reversed(file.relative_to(folder).parts):
         words = re.split(r"[^A-Za-z]+", name)
         for split, names in SPLIT_NAMES.items():
@@ -183,15 +191,16 @@ def _guess_split(file: Path, folder: Path) -> str | None:
 def read_records(
     preset: Preset, paths: Iterable[Path], seed: int
 ) -> tuple[list[tuple[str, Item]], tuple[str, ...]]:
-    """Reads files of a published data set.
+    """Reads files of a published data set, and makes items (questions with reference answers) of their rows.
 
     Args:
-        preset: How they are read.
+        preset: How files of this data set are read, and how a row becomes an item.
         paths: The files.
-        seed: Of random numbers, such as the order of options.
+        seed: Seed of random numbers, such as the order of options.
 
     Returns:
-        Per item the place that it comes from, for messages, and the item; and notes on what was left out.
+        (located_items, notes): (location, item) of each item, the location being file and line for error messages; and
+        sentences on rows that were left out.
 
     Raises:
         TaskError: A file is broken or in another layout.
@@ -222,7 +231,12 @@ def read_records(
 
 @contextmanager
 def _name_layout(preset: Preset, location: str) -> Iterator[None]:
-    """Turns errors over values of another shape, such as text where a list is due, into one that says so."""
+    """Turn errors in reading a row or file of an unexpected layout into a TaskError, within a with statement.
+
+    Args:
+        preset: The data set whose layout was expected.
+        location: File and line, for the message.
+    """
     try:
         yield
     except TaskError:
@@ -246,16 +260,16 @@ def make_item(
     alternatives: tuple[str, ...] = (),
     metadata: Mapping[str, Any] | None = None,
 ) -> Item:
-    """Makes an item, with the hash of its prompt for an id where the source gives none.
+    """Makes an item: a question with its reference answer. Options are written under the question.
 
     Args:
         prompt: The question.
         reference: The final answer; of a multiple-choice question the letter.
         group: Subject or domain.
-        id: The source's own.
+        id: The id that the source gives; empty for a hash of the prompt.
         worked_solution: The reasoning that leads to the answer.
         difficulty: Higher is harder.
-        choices: The options, which are written under the question.
+        choices: The options of a multiple-choice question.
         alternatives: Further accepted answers.
         metadata: Whatever else the source says.
 
@@ -278,15 +292,15 @@ def make_item(
 
 
 def check_letter(letter: str, choices: tuple[str, ...], record: Record) -> str:
-    """The letter of the right option.
+    """Checks that the letter of the right answer names one of the options.
 
     Args:
-        letter: As the file has it, perhaps with a full stop.
+        letter: The letter as a file has it, such as "b" or "B.".
         choices: The options in the order of their letters.
         record: The row, for messages.
 
     Returns:
-        The letter alone.
+        The capital letter alone.
 
     Raises:
         TaskError: There is no such option.

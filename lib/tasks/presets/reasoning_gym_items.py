@@ -40,13 +40,13 @@ ORDER_DEPENDENT = (
 
 
 def parse_specification(source: str) -> tuple[str, dict[str, Any]]:
-    """Splits the name of a task from its settings.
+    """Splits a specification of a task of reasoning-gym into the task's name and its settings.
 
     Args:
-        source: Such as "reasoning_gym:chain_sum?size=50".
+        source: For example "reasoning_gym:chain_sum?size=50".
 
     Returns:
-        The task, and its settings; numbers, lists and true or false as JSON.
+        (name, settings): "chain_sum", {"size": 50}. Values are parsed as JSON where they are JSON, else kept as text.
 
     Raises:
         TaskError: There is no such task, or a setting has no value.
@@ -61,6 +61,7 @@ def parse_specification(source: str) -> tuple[str, dict[str, Any]]:
 
 
 def _parse_setting(value: str) -> Any:
+    """Parse the value of a setting as JSON; a text that is no JSON stays a text."""
     try:
         return json.loads(value)
     except ValueError:
@@ -72,6 +73,7 @@ REFUSED = ("codeio", "composite")
 
 
 def _get_config_class(name: str) -> type:
+    """Look up the dataclass of settings of a task of reasoning-gym; a TaskError for one that is unknown or refused."""
     from reasoning_gym.factory import DATASETS  # imports a hundred modules
 
     if name in REFUSED:
@@ -88,15 +90,15 @@ def _get_config_class(name: str) -> type:
 def make_reasoning_gym_items(
     name: str, settings: Mapping[str, Any], seed: int
 ) -> tuple[list[Item], tuple[str, ...]]:
-    """Makes the items of one task.
+    """Generates items (questions with reference answers) of one task of the package reasoning-gym.
 
     Args:
-        name: Of the task.
-        settings: Of its generator; `size` is the number of items, `seed` that of its random numbers.
-        seed: What the generator's seed is derived from, where the settings have none.
+        name: Name of the task, for example "chain_sum".
+        settings: Settings of the task's generator; `size` is the number of items, `seed` its random seed.
+        seed: The generator's seed is derived from it, where the settings have none.
 
     Returns:
-        The items, and notes.
+        (items, notes): the items, and sentences on how they were drawn.
 
     Raises:
         TaskError: The task has no such setting, or refuses its value.
@@ -129,7 +131,7 @@ def make_reasoning_gym_items(
 
 @contextmanager
 def _seed_shared_random(seed: int) -> Iterator[None]:
-    """Seeds the random numbers that Python and NumPy share, and puts them back as they were."""
+    """Seed the global random numbers of Python and NumPy within a with statement, and restore their states after it."""
     python_state = random.getstate()
     numpy_state = np.random.get_state()
     random.seed(seed)
@@ -143,6 +145,18 @@ def _seed_shared_random(seed: int) -> Iterator[None]:
 
 @lru_cache(maxsize=16)
 def _make_generator(name: str, settings_json: str) -> Any:
+    """Create the generator of a task of reasoning-gym, a sequence of questions that also scores answers.
+
+    Args:
+        name: Name of the task.
+        settings_json: Its settings as a JSON object, a text so that generators can be cached by it.
+
+    Returns:
+        The generator.
+
+    Raises:
+        TaskError: Where the task has no such setting, or refuses its value.
+    """
     import reasoning_gym
 
     settings = json.loads(settings_json)
@@ -166,11 +180,11 @@ def _make_generator(name: str, settings_json: str) -> Any:
 
 
 def score_reasoning_gym_reply(item: Item, reply: str) -> Score:
-    """Scores a reply by the task's own rule.
+    """Scores a reply to a question of reasoning-gym by the rule that the package has for its task.
 
     Args:
-        item: Of `make_reasoning_gym_items`.
-        reply: A model's whole text.
+        item: An item that `make_reasoning_gym_items` made; its metadata names the task.
+        reply: A model's whole reply.
 
     Returns:
         The score, in [0, 1]; many tasks give partial credit, for example to an answer with more around it.

@@ -22,6 +22,17 @@ from lib.tasks.readers import Table, read_table
 
 
 def _make_routellm_item(record: Record) -> Item:
+    """Make an item (a question, without a reference answer) of a row of RouteLLM's files.
+
+    Args:
+        record: The row: a prompt, and for each of two models "True" or "False" (whether it was right) and its reply.
+
+    Returns:
+        The item; its metadata holds scores (0 or 1) and replies by model.
+
+    Raises:
+        TaskError: Where a column is no reply and neither "True" nor "False".
+    """
     prompt = record.get_text("prompt")
     scores = {}
     replies = {}
@@ -51,14 +62,16 @@ _USUAL_METRICS = ("exact_match", "acc", "f1", "pass@1")  # of logs that do not l
 
 
 def read_sample_log(path: Path) -> Table:
-    """Reads a sample log, which has one row per document and filter of replies.
+    """Reads a log of replies that lm-evaluation-harness wrote (--log_samples), and merges its rows by document.
+
+    A document is a question. The log has a row for each of its answer filters: ways to extract the answer from replies.
 
     Args:
-        path: Of the log.
+        path: The log's path.
 
     Returns:
-        One row per document. It has "recorded_answers", from a filter to the replies as it left them, and
-        "recorded_scores", from a metric and its filter, such as "exact_match,strict-match", to a number.
+        One row per document, with two more columns: "recorded_answers", extracted answers by filter, and
+        "recorded_scores", numbers by metric and filter, such as "exact_match,strict-match".
 
     Raises:
         TaskError: The file is broken, or no sample log.
@@ -72,7 +85,7 @@ def read_sample_log(path: Path) -> Table:
     rows: dict[str, dict[str, Any]] = {}
     labels = []
     for number, (row, label) in enumerate(zip(table.rows, table.labels, strict=True)):
-        # A document comes once per filter, with the same replies.
+        # A document comes once per filter, with the same replies; its first row is kept.
         document = str(row.get("doc_id", number))
         if document not in rows:
             rows[document] = row | {"recorded_answers": {}, "recorded_scores": {}}
@@ -87,6 +100,18 @@ def read_sample_log(path: Path) -> Table:
 
 
 def _make_sample_log_item(record: Record) -> Item:
+    """Make an item (a question with its reference answer) of a document in a log of lm-evaluation-harness.
+
+    Args:
+        record: A row of `read_sample_log`.
+
+    Returns:
+        The item; replies, extracted answers and scores of the logged model are in its metadata.
+
+    Raises:
+        RowSkipped: For a document with several prompts, or without a target.
+        TaskError: For a row in another layout.
+    """
     requests = _read_requests(record)
     contexts = [context for context, _ in requests]
     continuations = [continuation for _, continuation in requests]
@@ -137,7 +162,18 @@ def _make_sample_log_item(record: Record) -> Item:
 
 
 def _read_requests(record: Record) -> list[tuple[Any, Any]]:
-    """(context, continuation or settings) of each request; newer versions write them as an object of objects."""
+    """Read the requests that lm-evaluation-harness sent to the model for one document.
+
+    Args:
+        record: A row of a log. Newer versions write requests as an object of objects, older ones as a list of lists.
+
+    Returns:
+        (context, continuation) of each: the prompt, and the option whose likelihood was computed; in tasks that
+        generate text, the continuation is a dictionary of settings.
+
+    Raises:
+        TaskError: Where there are no requests or no document.
+    """
     arguments = record.get_value("arguments")
     if isinstance(arguments, Mapping):
         pairs = [(request.get("arg_0"), request.get("arg_1")) for request in arguments.values()]
@@ -153,14 +189,22 @@ def _read_requests(record: Record) -> list[tuple[Any, Any]]:
 
 
 def _unpack_chat(context: Any) -> Any:
-    """Chat models are asked with a JSON text of messages, in some versions inside a list."""
+    """Take the prompt to a chat model, a JSON text of messages, out of the list that some versions put around it."""
     if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
         return context[0]
     return context
 
 
 def _read_options(doc: Mapping[str, Any], continuations: Sequence[str]) -> tuple[str, ...]:
-    """The options' texts: of tasks that continue with a letter, the document has them."""
+    """Read the options of a multiple-choice question in a log of lm-evaluation-harness.
+
+    Args:
+        doc: The question as the data set has it.
+        continuations: What the model could continue the prompt with: texts of options, or their letters.
+
+    Returns:
+        The options' texts; for letters they are those of the document, if it has as many.
+    """
     stripped = [text.strip() for text in continuations]
     listed = doc.get("choices") or doc.get("options")
     if isinstance(listed, Mapping):
@@ -172,6 +216,18 @@ def _read_options(doc: Mapping[str, Any], continuations: Sequence[str]) -> tuple
 
 
 def _find_target_letter(record: Record, choices: Sequence[str]) -> str:
+    """Find the letter of the right option in a log, where the target is its index from 0, its text or its letter.
+
+    Args:
+        record: The row of the log, with its target.
+        choices: The options in the order of their letters.
+
+    Returns:
+        The letter.
+
+    Raises:
+        TaskError: Where the target is no option.
+    """
     target = record.get_text("target")
     if target.isdecimal() and target not in choices:
         index = int(target)
@@ -184,13 +240,14 @@ def _find_target_letter(record: Record, choices: Sequence[str]) -> str:
 
 
 def _flatten(replies: Any) -> list[str]:
-    """The texts of a list of lists of replies."""
+    """List the texts of replies, which a log may nest in lists of lists."""
     if isinstance(replies, list):
         return [text for reply in replies for text in _flatten(reply)]
     return [str(replies)]
 
 
 def _is_number(value: Any) -> bool:
+    """Whether a value is a number or the text of one; True and False are none."""
     try:
         float(value)
     except (TypeError, ValueError):
@@ -199,7 +256,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _drop_date(task: str) -> str:
-    """The task of a log's name without the time of the run, such as gsm8k of gsm8k_2025-01-31T10-00-00."""
+    """Cut the time of the run from the name of a log: "gsm8k" for "gsm8k_2025-01-31T10-00-00"."""
     name, _, date = task.rpartition("_")
     return name if name and date[:4].isdecimal() and "-" in date else task
 

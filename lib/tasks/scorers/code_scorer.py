@@ -83,14 +83,15 @@ class CodeScorer(ReplyScorer):
         self.sandbox = Sandbox(limits)
 
     def score_reply(self, item: Item, reply: str) -> Score:
-        """Whether the reply's program passes the tests.
+        """Runs the program in a reply against the unit tests of its item.
 
         Args:
-            item: With tests in its metadata.
-            reply: A model's whole text.
+            item: A programming task with unit tests in its metadata.
+            reply: A model's whole reply.
 
         Returns:
-            1, 0, or a lost judgement.
+            1 where the program passes all tests, 0 where it does not; nan, with a failure, where the sandbox does not
+            support a construct that the program needs.
 
         Raises:
             ScorerError: The item has no tests.
@@ -105,7 +106,8 @@ class CodeScorer(ReplyScorer):
                 0.0, None, f"a program of {len(program):_} characters, more than {_MAX_PROGRAM:_}"
             )
 
-        # A program that ends early, or that ends the tests, never says the password.
+        # The password is the last expression, so its value is the last output. A program that ends early, or that ends
+        # the tests, never gets there.
         password = uuid.uuid4().hex
         result = self.sandbox.run(f"{program}\n\n{tests}\n\n'{password}'\n")
         if result.ok:
@@ -119,10 +121,10 @@ class CodeScorer(ReplyScorer):
 
 
 def compute_unsupported_share(scores: Sequence[Score]) -> float:
-    """The share of programs that were not judged because the sandbox cannot run them.
+    """Computes the share of programs that were not judged because the sandbox cannot run them.
 
     Args:
-        scores: Of a CodeScorer.
+        scores: Scores that a CodeScorer gave.
 
     Returns:
         A share from 0 to 1; 0 without scores.
@@ -132,11 +134,11 @@ def compute_unsupported_share(scores: Sequence[Score]) -> float:
 
 
 def extract_code(reply: str, entry_point: str = "") -> str:
-    """The code of a reply.
+    """Extracts the Python code from a model's reply, which may hold prose and several code blocks.
 
     Args:
-        reply: A model's whole text.
-        entry_point: The function that the code should define.
+        reply: The whole reply.
+        entry_point: Name of the function that the code should define; empty for none.
 
     Returns:
         The last code block that defines the function; else the last block of Python, also one that is never closed;
@@ -144,25 +146,28 @@ def extract_code(reply: str, entry_point: str = "") -> str:
     """
     text = strip_reasoning(reply) if "</think" in reply or "<think" in reply else reply
     blocks = _find_blocks(text)
-    definition = _make_definition_pattern(entry_point)
-    defining = [code for _, code in blocks if entry_point and definition.search(code)]
-    if defining:
-        return defining[-1]
-    python = [code for language, code in blocks if language in _PYTHON]
-    if python:
-        return python[-1]
+    if entry_point:
+        definition = _make_definition_pattern(entry_point)
+        defining_blocks = [code for _, code in blocks if definition.search(code)]
+        if defining_blocks:
+            return defining_blocks[-1]
+    python_blocks = [code for language, code in blocks if language in _PYTHON]
+    if python_blocks:
+        return python_blocks[-1]
     return _cut_prose(text)
 
 
 def build_program(item: Item, reply: str) -> str:
-    """The program that the tests run against.
+    """Builds the program that unit tests run against, from the code that a task begins with and a model's reply.
 
     Args:
-        item: With the code to be completed.
-        reply: A model's whole text.
+        item: A programming task. Its metadata (or its prompt) holds the code to be completed: imports, helpers, and the
+            head of the function that `entry_point` names.
+        reply: The model's whole reply: the whole function, or only the body that completes the head.
 
     Returns:
-        The prompt's imports and helpers with the reply's function, or the prompt with the reply as its function's body.
+        The imports and helpers with the reply's function, or the code to be completed with the reply behind it; the
+        reply's code alone where the task gives none.
     """
     entry_point = str(item.metadata.get("entry_point", ""))
     prompt = str(item.metadata.get("prompt", item.prompt))
@@ -177,6 +182,17 @@ def build_program(item: Item, reply: str) -> str:
 
 
 def _get_tests(item: Item) -> str:
+    """Read the unit tests of a programming task, in the format of HumanEval or of MBPP.
+
+    Args:
+        item: The task, with tests in its metadata.
+
+    Returns:
+        Python code that raises an AssertionError where the program before it is wrong.
+
+    Raises:
+        ScorerError: Where the metadata holds no tests.
+    """
     metadata = item.metadata
     if "test" in metadata:
         call = f"\n\ncheck({metadata['entry_point']})" if "entry_point" in metadata else ""
@@ -190,11 +206,12 @@ def _get_tests(item: Item) -> str:
 
 
 def _make_definition_pattern(entry_point: str) -> re.Pattern[str]:
+    """Compile the pattern of a line that defines a function or class of this name at the top level."""
     return re.compile(rf"^(?:async )?(?:def|class) +{re.escape(entry_point)}\b", re.MULTILINE)
 
 
 def _find_blocks(text: str) -> list[tuple[str, str]]:
-    """Language and code of every fenced block."""
+    """Find the fenced code blocks of a Markdown text, as (language, code); the last one may lack its closing fence."""
     blocks = []
     opening: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
@@ -211,18 +228,28 @@ def _find_blocks(text: str) -> list[tuple[str, str]]:
 
 
 def _cut_prose(text: str) -> str:
-    """Text without fences: from its first line of code on, up to prose behind the code."""
+    """Cut the prose before and behind the Python code of a text without code fences.
+
+    Args:
+        text: A model's reply: a function with prose around it, or only the body of a function.
+
+    Returns:
+        The lines from the first that looks like code ("def", "import", ...) to the last; for a body, its lines up to
+        the prose or the next function behind it. The whole text where nothing looks like code.
+    """
     lines = text.strip("\n").split("\n")
-    first = next((index for index, line in enumerate(lines) if _CODE_LINE.match(line)), None)
-    if first is None:
-        # A body goes on as long as lines are indented.
+    code_starts = [i for i, line in enumerate(lines) if _CODE_LINE.match(line)]
+    if not code_starts:
+        # Perhaps a body: it goes on as long as lines are indented.
         ends = [i for i, line in enumerate(lines) if i and line.strip() and not line[0].isspace()]
         is_body = lines[0][:1].isspace() or lines[0].startswith(("return", "if ", "for ", "while "))
         return "\n".join(lines[: ends[0]] if ends and is_body else lines)
+    first = code_starts[0]
     if lines[0][:1].isspace() and first > 0:
         # A body, behind which the model went on with another function.
         return "\n".join(lines[:first])
 
+    # Code ends before the first line that is neither indented nor looks like code: prose.
     code = []
     for line in lines[first:]:
         is_code = not line.strip() or line[0] in " \t#)]}" or _CODE_LINE.match(line)
@@ -234,12 +261,13 @@ def _cut_prose(text: str) -> str:
 
 
 def _indent_body(code: str) -> str:
-    """A function's body, indented by at least four blanks."""
+    """Indent the code of a function's body by four blanks, unless it is indented already."""
     lines = code.split("\n")
     if lines[0].startswith((" ", "\t")):
         return code
 
-    # Only the first line loses its blanks where a reply is stripped. A block that it opens stands deeper still.
+    # Where a reply was stripped, only its first line lost its blanks: the others are still indented by four, or by
+    # eight if the first line opens a block.
     indents = [len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()]
     opens_block = lines[0].rstrip().endswith(":")
     if indents and min(indents) >= 4 and indents[0] >= (8 if opens_block else 4):
@@ -248,7 +276,14 @@ def _indent_body(code: str) -> str:
 
 
 def _explain_unsupported(result: Result) -> str | None:
-    """What the sandbox lacks for a program; None where the program itself is at fault."""
+    """Say what the sandbox lacks for a program that failed: a syntax, a module, a function, an attribute.
+
+    Args:
+        result: The failed run; an exception's message shows what was missing.
+
+    Returns:
+        What is missing, for a message; None where the program would fail in full Python, too.
+    """
     if result.kind in ("crash", "refused"):
         return result.error
     if result.kind != "exception":
@@ -276,7 +311,15 @@ def _explain_unsupported(result: Result) -> str | None:
 
 
 def _explain_missing(owner: str, name: str) -> str | None:
-    """Whether CPython has a name that the sandbox lacks, in a module or a built-in type."""
+    """Name what the sandbox lacks of a module or built-in type, if full Python has it.
+
+    Args:
+        owner: The module or type, for example "math" or "list".
+        name: The name that was not found in it.
+
+    Returns:
+        "owner.name"; None where Python itself has no such name, so that the program is at fault.
+    """
     if owner == "sys" and name in _ENDS:
         return None
     module_or_type = _MODULES.get(owner)

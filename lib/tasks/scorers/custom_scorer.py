@@ -34,11 +34,11 @@ class CustomScorer(ReplyScorer):
         self.function = import_function(specification)
 
     def score_reply(self, item: Item, reply: str) -> Score:
-        """The function's score of a reply.
+        """Scores a reply with the user's function, and checks what the function returns.
 
         Args:
-            item: What was asked.
-            reply: A model's whole text.
+            item: The question with its reference answer.
+            reply: A model's whole reply.
 
         Returns:
             The score.
@@ -99,6 +99,7 @@ def import_function(specification: str) -> Callable[[Item, str], object]:
 
 @contextmanager
 def _current_folder_on_path() -> Iterator[None]:
+    """Let modules of the current folder be imported within a with statement, then restore Python's path."""
     folder = os.getcwd()
     is_new = folder not in sys.path and "" not in sys.path
     if is_new:

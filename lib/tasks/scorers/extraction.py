@@ -37,7 +37,7 @@ _BOX_OR_BRACE = re.compile(r"\\(?:boxed|fbox)\s{0,3}\{|\\.|[{}]", re.DOTALL)
 _HASHES = re.compile(r"#### ?([^\n#][^\n]{0,400})")
 _STARTS_LIKE_A_NUMBER = re.compile(r"\\?[$€£¥]?\s?[-+−]?\s?\\?[$€£¥]?\.?\d")
 
-_LINE = 400  # characters that are read behind "answer"
+_LINE = 400  # characters of a line that are read before and behind "answer"
 _MAX_PHRASES = 200  # that are looked at, from the end of a reply
 _ANSWER_WORD = re.compile(
     r"\b(?:answer|(?:correct|right|best)[ \t]{1,3}(?:option|choice))\b", re.IGNORECASE
@@ -88,53 +88,66 @@ class FinalAnswer:
 
 
 def strip_reasoning(reply: str) -> str:
-    """The part of a reply that is meant to be read.
+    """Removes the reasoning in think tags from a reply.
 
     Args:
-        reply: A model's whole text.
+        reply: A model's whole reply.
 
     Returns:
         What stands behind the last closing think tag, up to a think tag that is never closed.
     """
-    for end in reversed(list(_THINK_END.finditer(reply))):
-        reply = reply[end.end() :]
-        break
-    start = _THINK_START.search(reply)
-    return (reply[: start.start()] if start else reply).strip()
+    think_ends = list(_THINK_END.finditer(reply))
+    if think_ends:
+        reply = reply[think_ends[-1].end() :]
+    unclosed_think = _THINK_START.search(reply)
+    if unclosed_think:
+        reply = reply[: unclosed_think.start()]
+    return reply.strip()
 
 
 def extract_final_answer(reply: str) -> FinalAnswer:
-    r"""The final answer of a reply, by the strongest rule that applies.
+    r"""Extracts the final answer of a reply: from answer tags, a box, behind "####", or behind "the answer is".
 
         extract_final_answer(r"So $x = \boxed{5}$.") == FinalAnswer("5", "boxed")
 
     Args:
-        reply: A model's whole text.
+        reply: A model's whole reply.
 
     Returns:
-        The answer; the whole visible text where nothing marks one.
+        The answer, and the rule that found it; the whole reply without its reasoning where nothing marks an answer.
     """
     answers = find_final_answers(reply)
-    return (
-        answers[0] if answers else FinalAnswer(clean_answer(strip_reasoning(reply)), "whole reply")
-    )
+    if answers:
+        return answers[0]
+    return FinalAnswer(clean_answer(strip_reasoning(reply)), "whole reply")
 
 
 def find_final_answers(reply: str) -> list[FinalAnswer]:
-    """All answers that the strongest rule finds, the last of the reply first.
+    """Finds the passages that a reply marks as its final answer, by the strongest kind of mark that it has.
 
-    Only phrases ("the answer is") come in several, because some of them announce nothing that a scorer can read.
+    Tags, a box and "####" mark one answer, the last of the reply. Phrases ("the answer is") can mark several, because
+    some of them announce nothing that a scorer can read.
 
     Args:
-        reply: A model's whole text.
+        reply: A model's whole reply.
 
     Returns:
-        Answers; empty where nothing marks one.
+        The answers, the last of the reply first; empty where nothing marks one.
     """
     return _find_in_text(strip_reasoning(reply))
 
 
 def _find_in_text(text: str, nesting: int = 0) -> list[FinalAnswer]:
+    """Find the marked answers in a text, as `find_final_answers` does in a reply.
+
+    Args:
+        text: A reply without its reasoning, or the content of a mark in it.
+        nesting: How many marks the text stands in.
+
+    Returns:
+        The answers, the last first.
+    """
+    # Both splits also return the text without marks that were cut off, which the weaker rules read.
     content, text = _split_answer_tags(text)
     rule = "answer tags"
     if content is None:
@@ -153,53 +166,71 @@ def _find_in_text(text: str, nesting: int = 0) -> list[FinalAnswer]:
 
 
 def _split_answer_tags(text: str) -> tuple[str | None, str]:
-    """The content of the last pair of answer tags that is not empty, and the text without what was cut off."""
+    """Find the content of the last `<answer> ... </answer>` in a text.
+
+    Args:
+        text: A reply without its reasoning.
+
+    Returns:
+        (content, remaining_text): the content of the last pair of tags that is not empty, None without one; and the
+        text without an opening tag that is never closed and the line behind it.
+    """
     content = None
-    start = None
+    opening_tag = None
     for tag in _ANSWER_TAG.finditer(text):
-        if not tag.group(1):
-            start = tag
-        elif start is not None:
-            inside = text[start.end() : tag.start()]
+        is_opening = not tag.group(1)
+        if is_opening:
+            opening_tag = tag
+        elif opening_tag is not None:
+            inside = text[opening_tag.end() : tag.start()]
             content = inside if inside.strip() else content
-            start = None
-    if start is not None:
-        text = _remove_line_from(text, start.start())
+            opening_tag = None
+    if opening_tag is not None:
+        text = _remove_line_from(text, opening_tag.start())
     return content, text
 
 
 def _split_boxes(text: str) -> tuple[str | None, str]:
-    """The content of the last box that is not empty, and the text without what was cut off."""
+    r"""Find the content of the last \boxed{...} or \fbox{...} in a text, whose braces may be nested.
+
+    Args:
+        text: A reply without its reasoning.
+
+    Returns:
+        (content, remaining_text): the content of the last box that is not empty, None without one; and the text, where
+        there is no content without boxes that are never closed and the lines behind them.
+    """
     content = None
+    # Open boxes and braces, the innermost last: a closing brace belongs to the last of them.
     openings: list[re.Match[str]] = []
     for token in _BOX_OR_BRACE.finditer(text):
         if token.group() == "}":
             opening = openings.pop() if openings else None
-            if opening is not None and opening.group() != "{":
+            is_box = opening is not None and opening.group() != "{"
+            if is_box:
                 inside = text[opening.end() : token.start()]
                 content = inside if inside.strip() else content
         elif token.group().endswith("{") and token.group() != r"\{":
             openings.append(token)
 
-    # From the end, so that the positions of the others stay what they are.
-    unclosed = [opening.start() for opening in openings if opening.group() != "{"]
-    if content is None and unclosed:
-        text = _remove_lines_from(text, unclosed)
+    unclosed_boxes = [opening.start() for opening in openings if opening.group() != "{"]
+    if content is None and unclosed_boxes:
+        text = _remove_lines_from(text, unclosed_boxes)
     return content, text
 
 
 def _remove_line_from(text: str, position: int) -> str:
-    """The text without what stands from a position to the end of its line."""
+    """Remove from a text what stands from a position to the end of its line."""
     end = text.find("\n", position)
     return text[:position] + (text[end:] if end >= 0 else "")
 
 
 def _remove_lines_from(text: str, positions: Sequence[int]) -> str:
-    """The text without what stands from each position to the end of its line."""
+    """Remove from a text what stands from each of several positions, in ascending order, to the end of its line."""
     pieces = []
-    start = 0
+    start = 0  # where the text that is kept goes on
     for position in positions:
-        if position < start:
+        if position < start:  # in a line that was removed already
             continue
         pieces.append(text[start:position])
         end = text.find("\n", position)
@@ -208,7 +239,7 @@ def _remove_lines_from(text: str, positions: Sequence[int]) -> str:
 
 
 def _find_behind_hashes(text: str) -> str | None:
-    """The answer behind the last `####`; None where that is a heading."""
+    """Find the answer behind the last "####" of a text, as in GSM8K; None without one, or where it marks a heading."""
     last_position = len(text.rstrip())
     for line in reversed(list(_HASHES.finditer(text))):
         content = line.group(1).strip(" *_")
@@ -221,12 +252,22 @@ def _find_behind_hashes(text: str) -> str | None:
 
 
 def _find_phrases(text: str) -> list[FinalAnswer]:
-    """What "the answer is" and its kin announce, the last first."""
+    """Find what phrases such as "the answer is ..." or a heading "Answer" announce.
+
+    Args:
+        text: A reply without its reasoning.
+
+    Returns:
+        The answers, the last of the text first; each ends with its line or sentence.
+    """
     phrases = []
     for word in list(_ANSWER_WORD.finditer(text))[-_MAX_PHRASES:]:
+        # "this answer", "a wrong answer" are about another answer than the final one.
         word_before = _LAST_WORD.search(text[max(0, word.start() - 20) : word.start()])
         if word_before and word_before.group(1).lower() in _OTHER_ANSWER:
             continue
+
+        # The line that the word stands in, as far as it is read. "I hope the answer is clear" announces nothing.
         line_end = text.find("\n", word.end(), word.end() + _LINE)
         if line_end < 0:
             line_end = min(len(text), word.end() + _LINE)
@@ -236,20 +277,23 @@ def _find_phrases(text: str) -> list[FinalAnswer]:
         if re.search(r"\bhope\b[^.]*$", before):
             continue
 
-        behind = text[word.end() : line_end]
-        statement = _STATEMENT.match(behind)
+        # What stands behind "is" or a colon; if that is nothing, or below a heading, the next line.
+        text_behind = text[word.end() : line_end]
+        statement = _STATEMENT.match(text_behind)
         content = statement.group("content") if statement else ""
         is_heading = _HEADING.fullmatch(text[line_start:line_end]) is not None
         if not content.strip(" *_:") and (statement or is_heading):
             content = _read_next_line(text, line_end)
-        if content.strip() and not _NO_ANSWER.match(content.strip()):
+
+        says_no_answer = _NO_ANSWER.match(content.strip())  # "is not 5", "is correct"
+        if content.strip() and not says_no_answer:
             sentence = clean_answer(_cut_sentence(content))
             phrases.append(FinalAnswer(sentence, "phrase", line_end))
     return [phrase for phrase in reversed(phrases) if phrase.text]
 
 
 def _read_next_line(text: str, position: int) -> str:
-    """The next line that holds something; a display formula counts as one line."""
+    """Read the next line behind a position that is not empty; a LaTeX display formula counts as one line."""
     remaining = text[position : position + 3 * _LINE].lstrip()
     for opening, closing in (("$$", "$$"), (r"\[", r"\]")):
         if remaining.startswith(opening):
@@ -260,23 +304,24 @@ def _read_next_line(text: str, position: int) -> str:
 
 
 def _cut_sentence(text: str) -> str:
-    """The first sentence. Initials and abbreviations end none."""
+    """Cut a text behind its first sentence. The points of initials and abbreviations (J., Dr., e.g.) end none."""
     for end in _SENTENCE_END.finditer(text):
-        word = end.group(1).strip("*_(\"'$").lower()
-        is_initial = len(word) == 1 and word.isalpha()
-        if not is_initial and word not in _ABBREVIATIONS and not re.search(r"\.[a-z]$", word):
+        last_word = end.group(1).strip("*_(\"'$").lower()
+        is_initial = len(last_word) == 1 and last_word.isalpha()
+        is_abbreviation = last_word in _ABBREVIATIONS or re.search(r"\.[a-z]$", last_word)
+        if not is_initial and not is_abbreviation:
             return text[: end.end(1) + 1]
     return text
 
 
 def clean_answer(text: str) -> str:
-    """An answer without what surrounds it: emphasis, quotation marks, math delimiters, a trailing period.
+    """Strips an answer of what surrounds it: emphasis, quotation marks, math delimiters, a trailing period.
 
     Args:
-        text: An answer.
+        text: An answer, for example "**$5$**.".
 
     Returns:
-        The same answer; marks that surround nothing are the answer themselves.
+        The bare answer, "5"; a text of nothing but such marks is returned as it is.
     """
     text = text[:20_000]
     original = text.strip()
@@ -302,6 +347,7 @@ def clean_answer(text: str) -> str:
 
 
 def _unwrap(text: str, opening: str, closing: str) -> str:
+    """Remove a pair of marks, such as quotation marks, that encloses all of a text; else return the text as it is."""
     long_enough = len(text) > len(opening) + len(closing)
     if not (long_enough and text.startswith(opening) and text.endswith(closing)):
         return text
@@ -311,10 +357,11 @@ def _unwrap(text: str, opening: str, closing: str) -> str:
 
 
 def _unwrap_command(text: str) -> str:
-    r"""The content of `\text{...}` where that is all there is."""
+    r"""Return the content of a LaTeX command such as \text{...} that encloses all of a text; else the text as it is."""
     command = _TEXT_COMMAND.match(text)
     if not command or not text.endswith("}"):
         return text
+    # The last brace must close the command: at no point may more braces be closed than opened.
     depth = 0
     inside = text[command.end() : -1]
     for brace in re.finditer(r"\\.|[{}]", inside, re.DOTALL):
@@ -325,14 +372,14 @@ def _unwrap_command(text: str) -> str:
 
 
 def extract_number(reply: str) -> Quantity | None:
-    """The number that a reply ends at.
+    """Extracts the number, with its unit, that a reply to a question gives as its answer.
 
     Args:
-        reply: A model's whole text.
+        reply: A model's whole reply.
 
     Returns:
         The number of the final answer; where only phrases mark one and none of them holds a number, the last number
-        behind them; where nothing marks one, the last number of the reply. None where that is no number.
+        behind them; where nothing marks one, the last number of the reply. None where there is no such number.
     """
     text = strip_reasoning(reply)
     answers = _find_in_text(text)
@@ -340,13 +387,13 @@ def extract_number(reply: str) -> Quantity | None:
         quantity = read_quantity(answer.text)
         if quantity is not None:
             return quantity
+    complete_text = _remove_cut_off(text)
     if not answers:
-        is_number = _is_bare_number(text)
-        return read_quantity(text) if is_number else read_last_quantity(_remove_cut_off(text))
+        return read_quantity(text) if _is_bare_number(text) else read_last_quantity(complete_text)
     if answers[0].rule != "phrase":
         return None
-    # "The answer is below." stands before the answer.
-    return read_last_quantity(_remove_cut_off(text)[answers[0].end :])
+    # A phrase such as "The answer is below." stands before the answer.
+    return read_last_quantity(complete_text[answers[0].end :])
 
 
 def _is_bare_number(text: str) -> bool:
@@ -356,7 +403,7 @@ def _is_bare_number(text: str) -> bool:
 
 
 def _remove_cut_off(text: str) -> str:
-    """The text without tags and boxes that are never closed."""
+    """Remove answer tags and boxes that are never closed, with the line behind them, as the model was cut off there."""
     _, text = _split_answer_tags(text)
     _, text = _split_boxes(text)
     return text
@@ -387,7 +434,7 @@ _VERDICTS = {
 
 
 def read_score(text: str) -> float | None:
-    """The grade that a judge wrote.
+    """Reads the grade, from 0 to 1, in the reply of a language model that judges an answer.
 
         read_score("It is right, but vague.\\n**Score:** 8/10") == 0.8
 
@@ -414,30 +461,45 @@ def read_score(text: str) -> float | None:
         content = labels[-1].group("content")
         # Behind the label the grade comes first, and reasons with numbers may follow.
         leading = _GRADE.match(clean_answer(content).lstrip("*[(\"' "))
-        is_range = re.match(r"[^\n]{0,12}\d\s?(?:[-–]|to\b)\s?\d", content) is not None
+        is_range = re.match(r"[^\n]{0,12}\d\s?(?:[-–]|to\b)\s?\d", content) is not None  # 0-1
         return _to_share(leading) if leading and not is_range else _read_grade(content)
     return _read_grade(visible)
 
 
 def _read_grade(text: str) -> float | None:
-    """The only grade of a short text, or its verdict."""
+    """Read the grade in a short text that holds one number, or a verdict alone ("correct", "no").
+
+    Args:
+        text: What a judge wrote as its grade, or its whole reply.
+
+    Returns:
+        A number from 0 to 1; None where there are several numbers, a range, or one on an unknown scale.
+    """
     text = clean_answer(text).strip("[](){}\"' ")
     verdict = _VERDICTS.get(text.split(".")[0].strip("*_ ").lower())
     if verdict is not None:
         return verdict
     # "8 out of 10" begins with its number; elsewhere a scale may stand before the grade.
     without_scale = text if re.match(r"\d", text) else _RANGE.sub(" ", text)
-    if re.search(r"\d\s?(?:[-–]|to\b)\s?\d", without_scale):
-        return None
+    is_range = re.search(r"\d\s?(?:[-–]|to\b)\s?\d", without_scale) is not None
     grades = list(_GRADE.finditer(without_scale))
-    if len(grades) != 1 or re.search(r"[-−]\s?$", without_scale[: grades[0].start()]):
+    if is_range or len(grades) != 1:
         return None
-
+    is_negative = re.search(r"[-−]\s?$", without_scale[: grades[0].start()]) is not None
+    if is_negative:
+        return None
     return _to_share(grades[0])
 
 
 def _to_share(grade: re.Match[str]) -> float | None:
-    """A grade as a number from 0 to 1; None on a scale that is not said."""
+    """Convert a grade to a number from 0 to 1: .8 for "8/10", "80 %" and "0.8".
+
+    Args:
+        grade: A match of _GRADE: points, perhaps with a percent sign or the most that there are.
+
+    Returns:
+        The share; None for "8", as its scale is not said.
+    """
     points = float(grade.group("points").replace(",", "."))
     most = 1.0
     if grade.group("percent"):

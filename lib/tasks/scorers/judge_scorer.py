@@ -60,30 +60,31 @@ class JudgeScorer(Scorer):
         self.name = name or f"judge:{model.name}"
 
     async def _score_batch(self, items: Sequence[Item], replies: Sequence[str]) -> list[Score]:
-        requests = [
-            ChatRequest(
-                make_messages(item, reply), temperature=0.0, max_tokens=_MAX_TOKENS, caller="judge"
-            )
-            for item, reply in zip(items, replies, strict=True)
-        ]
+        """Ask the judge for a grade of every reply, greedily decoded; a reply without a readable grade scores nan."""
+        requests = []
+        for item, reply in zip(items, replies, strict=True):
+            messages = make_messages(item, reply)
+            request = ChatRequest(messages, temperature=0.0, max_tokens=_MAX_TOKENS, caller="judge")
+            requests.append(request)
         judgements = await self.model.reply_to_all(requests)
         return [_read_judgement(judgement) for judgement in judgements]
 
 
 def make_messages(item: Item, reply: str) -> list[dict[str, str]]:
-    """The messages of one grading.
+    """Writes the messages that ask a language model, the judge, to grade a reply.
 
     Args:
-        item: What was asked, with its reference.
-        reply: What is graded; its thought is not shown to the judge.
+        item: The question with its reference answer.
+        reply: The reply to be graded; its reasoning is not shown to the judge.
 
     Returns:
-        A system and a user message.
+        A system message with the instructions, and a user message with question, reference and answer.
     """
-    question = "\n\n".join(
-        content if role == "user" else f"[{role}] {content}"
-        for role, content in (*item.history, ("user", item.prompt))
-    )
+    # The whole conversation up to the question; messages of others than the user are marked.
+    turns = []
+    for role, content in (*item.history, ("user", item.prompt)):
+        turns.append(content if role == "user" else f"[{role}] {content}")
+    question = "\n\n".join(turns)
     # Options that the prompt lists already are not listed again.
     if item.choices and not all(choice in item.prompt for choice in item.choices):
         options = [
@@ -97,10 +98,10 @@ def make_messages(item: Item, reply: str) -> list[dict[str, str]]:
 
 
 def _read_judgement(judgement: Reply) -> Score:
-    """The score that a judge's reply says."""
+    """Read the score in a judge's reply; nan, with a failure, where the call failed or there is no grade."""
     if judgement.failure is not None:
-        detail = judgement.failure.detail
-        return Score(math.nan, failure=": ".join(filter(None, [judgement.failure.kind, detail])))
+        reasons = [judgement.failure.kind, judgement.failure.detail]
+        return Score(math.nan, failure=": ".join(filter(None, reasons)))
     value = read_score(judgement.text)
     if value is None:
         return Score(

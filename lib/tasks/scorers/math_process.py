@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MEMORY = 2 << 30  # bytes of address space, where the platform has such a limit
-_START = (
-    60.0  # seconds in which the process has to have imported math-verify, also on a busy machine
-)
+# In this time the process has to have imported math-verify, also on a busy machine.
+_START_SECONDS = 60.0
 _MAX_LENGTH = 2_000  # characters of an expression
 
 
@@ -59,15 +58,15 @@ class MathProcess:
     def compare(
         self, references: Sequence[str], answer: str, is_expression: bool = True
     ) -> ExpressionComparison:
-        """Compares an answer with references.
+        """Compares a mathematical answer with references in the process, which is started where it does not run.
 
         Args:
-            references: Expressions, one of which is enough.
+            references: Expressions in LaTeX; it is enough that the answer equals one of them.
             answer: An expression, or a text that holds one.
             is_expression: Whether the answer is nothing but an expression.
 
         Returns:
-            The result, or why there is none.
+            Whether it is equal, or the failure where the comparison took too long. A very long answer equals nothing.
         """
         if len(answer) > _MAX_LENGTH:
             return ExpressionComparison()
@@ -78,6 +77,7 @@ class MathProcess:
             line = self._exchange(json.dumps(request), self.seconds)
             if line:
                 return ExpressionComparison(**json.loads(line))
+            # No answer came in time, and the process was ended; the next comparison starts another.
             self.close()
         return ExpressionComparison(
             failure=f"timeout: math-verify did not compare {answer[:80]!r} within {self.seconds:g} seconds"
@@ -90,6 +90,7 @@ class MathProcess:
         self._process = None
 
     def _start(self) -> None:
+        """Start the process and wait until it is ready; a RuntimeError where it does not start."""
         # By its file, so that nothing of this package is imported there.
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(Path(__file__).with_name("math_worker.py")), str(_MEMORY)],
@@ -101,14 +102,22 @@ class MathProcess:
             errors="replace",
         )
         weakref.finalize(self, _end, self._process)
-        if not self._exchange("", _START):
+        if not self._exchange("", _START_SECONDS):
             self.close()
             raise RuntimeError(
                 "the process for math-verify does not start; `pip install 'math-verify>=0.9'` brings what it needs"
             )
 
     def _exchange(self, line: str, seconds: float) -> str:
-        """Sends a line and waits for the answer; empty where the process ended or had to be ended."""
+        """Sends a line to the process and waits for the line that it answers.
+
+        Args:
+            line: A request as JSON; an empty one asks whether the process is ready.
+            seconds: How long to wait; then the process is ended.
+
+        Returns:
+            The answer; empty where the process ended or was ended.
+        """
         process = self._process
         assert process is not None and process.stdin and process.stdout
         # Ending the process closes its pipe, which ends the wait, on every platform and in every thread.
@@ -126,6 +135,7 @@ class MathProcess:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
+    """Kill a process, wait for its end, and close its pipes."""
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):

@@ -40,14 +40,14 @@ class NumericScorer(ReplyScorer):
         self.name = "numeric" if tolerance is None else f"numeric:{tolerance:g}"
 
     def score_reply(self, item: Item, reply: str) -> Score:
-        """Whether the reply ends at the right number.
+        """Scores a reply by its final number, which must equal the reference.
 
         Args:
-            item: With a number as reference.
-            reply: A model's whole text.
+            item: A question with a number as its reference answer.
+            reply: A model's whole reply.
 
         Returns:
-            1 or 0.
+            1 where the numbers and their units agree, else 0.
 
         Raises:
             ScorerError: The reference holds no number.
@@ -61,6 +61,7 @@ class NumericScorer(ReplyScorer):
         return Score(float(correct), answer.text, f"{relation} {item.reference!r}")
 
     def _read_reference(self, item: Item, text: str) -> Quantity:
+        """Read the number and unit of a reference answer; a ScorerError, which names the item, where it has none."""
         quantity = read_quantity(clean_answer(text))
         if quantity is None:
             raise ScorerError(
@@ -70,23 +71,37 @@ class NumericScorer(ReplyScorer):
         return quantity
 
     def _equal(self, reference: Quantity, answer: Quantity) -> bool:
+        """Whether an answer's number equals the reference's, within the scorer's tolerance.
+
+        Args:
+            reference: The right number, perhaps with a unit.
+            answer: The number of a reply. Its unit is ignored where one of the two has none; percentages are converted.
+
+        Returns:
+            Whether they are equal.
+        """
         if not agree_in_unit(reference, answer):
             return False
+        # Whole numbers are compared in every digit, which floating point numbers cannot hold.
         both_whole = reference.whole is not None and answer.whole is not None
-        if both_whole and self.tolerance is None and reference.unit == answer.unit:
+        compares_digits = both_whole and self.tolerance is None
+        if compares_digits and reference.unit == answer.unit:
             return reference.whole == answer.whole
 
-        equal = self._close(reference.value, answer.value)
+        equal = self._is_close(reference.value, answer.value)
+        # A percentage may be written as a fraction: 0.12 for a reference of 12 %.
         if reference.unit == "%" and answer.unit != "%":
-            return equal or self._close(reference.value / 100, answer.value)
+            return equal or self._is_close(reference.value / 100, answer.value)
+        # The other way round, 12 % for a reference of 0.12, or of 12 without the sign, but not 0.12 % for 0.12.
         if answer.unit == "%" and reference.unit != "%":
-            converted = self._close(reference.value, answer.value / 100)
+            converted = self._is_close(reference.value, answer.value / 100)
             return converted or (equal and abs(reference.value) >= 1)
-        if both_whole and self.tolerance is None:
+        if compares_digits:
             return reference.whole == answer.whole
         return equal
 
-    def _close(self, reference: float, answer: float) -> bool:
+    def _is_close(self, reference: float, answer: float) -> bool:
+        """Whether two numbers differ by no more than the tolerance, relative to the reference."""
         tolerance = TOLERANCE if self.tolerance is None else self.tolerance
         return abs(reference - answer) <= tolerance * abs(reference)
 
@@ -108,14 +123,14 @@ class MathScorer(ReplyScorer):
         self.process = MathProcess(seconds)
 
     def score_reply(self, item: Item, reply: str) -> Score:
-        """Whether the final answer is equal to the reference.
+        """Scores a reply by its final answer, which must be mathematically equal to the reference.
 
         Args:
-            item: With an expression as reference.
-            reply: A model's whole text.
+            item: A question with an expression as its reference answer.
+            reply: A model's whole reply.
 
         Returns:
-            1, 0, or a lost judgement.
+            1 where it is equal, else 0; nan, with a failure, where the comparison did not end in time.
         """
         answer = extract_final_answer(reply)
         if not answer.text:
@@ -152,7 +167,7 @@ def _is_bare_expression(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _remove_layout(text: str) -> str:
-    """An expression without blanks, sizes and variants of commands that change nothing but its looks."""
+    """Remove from a LaTeX expression what changes only its looks: blanks, \\left, \\dfrac for \\frac, \\text{...}."""
     text = clean_answer(text)
     text = re.sub(r"\\(?:left|right|displaystyle|[!,;: ])(?![A-Za-z])", "", text)
     text = re.sub(r"\\[dt]frac(?![A-Za-z])", r"\\frac", text)
@@ -163,13 +178,20 @@ def _remove_layout(text: str) -> str:
 
 
 def _differ_in_braces(reference: str, answer: str) -> bool:
-    """Whether one is a set in curly braces and the other stands in brackets."""
-    kinds = {_get_bracket(reference), _get_bracket(answer)}
-    return len(kinds) == 2 and "{" in kinds and "" not in kinds
+    """Whether one of two expressions is a set in curly braces, {1, 2}, and the other an interval or tuple, (1, 2)."""
+    brackets = {_get_bracket(reference), _get_bracket(answer)}
+    return brackets == {"{", "("}
 
 
 def _get_bracket(text: str) -> str:
-    """The kind of bracket around an expression, empty for none."""
+    """Tell the kind of bracket around an expression, or around what stands behind its last equals sign.
+
+    Args:
+        text: An expression in LaTeX.
+
+    Returns:
+        "{" for curly braces, "(" for round or square brackets, empty for none.
+    """
     text = re.sub(r"\\(?:left|right)(?![A-Za-z])", "", clean_answer(text)).strip()
     text = text.rsplit("=", 1)[-1].strip()
     if text.startswith(r"\{") and text.endswith(r"\}"):

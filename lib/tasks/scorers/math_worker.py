@@ -32,15 +32,15 @@ def main() -> None:
 
 
 def compare(references: list[str], answer: str, is_expression: bool) -> dict[str, object]:
-    """Compares an answer with references.
+    """Compares a mathematical answer with references by math-verify.
 
     Args:
-        references: Expressions, one of which is enough.
+        references: Expressions in LaTeX; it is enough that the answer equals one of them.
         answer: An expression, or a text that holds one.
         is_expression: Whether the answer is nothing but an expression.
 
     Returns:
-        `equal`, and the answer as it was parsed.
+        "equal": whether it equals a reference; "parsed": the answer as math-verify read it, None where it could not.
     """
     from math_verify import verify
 
@@ -57,7 +57,15 @@ def compare(references: list[str], answer: str, is_expression: bool) -> dict[str
 
 
 def parse_text(text: str, is_expression: bool = True) -> list:
-    """Parses an expression with math-verify; empty where it is none, or one that nobody can compute."""
+    """Parses a mathematical expression with math-verify.
+
+    Args:
+        text: An expression in LaTeX, or a text that holds one.
+        is_expression: Whether the text is nothing but an expression.
+
+    Returns:
+        What math-verify's `parse` returns; empty for no expression, or for powers too large to be computed.
+    """
     from math_verify import parse
 
     if _TOWER.search(text):
@@ -72,6 +80,7 @@ def parse_text(text: str, is_expression: bool = True) -> list:
 
 
 def _limit_memory(num_bytes: int) -> None:
+    """Limit the address space of this process, on platforms that have such a limit."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

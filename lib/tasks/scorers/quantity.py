@@ -130,17 +130,17 @@ class Quantity:
 
 
 def read_quantity(text: str) -> Quantity | None:
-    """The number that an answer says.
+    """Reads the number, with its unit, that a final answer states.
 
     Args:
         text: A final answer, such as "x = 1,000 km".
 
     Returns:
-        The number behind the last equals sign (or "which is"), else the one that the answer begins with, else its last
-        one. None where there is none, or where it is only an operand, as in 5π.
+        The number that the answer begins with, else its last number; in an equation (or behind "which is") only the
+        last term counts. None where there is no number, or where it is only an operand, as in 5π.
     """
     plain = _remove_markup(text[:20_000]).strip()
-    # Behind the last sign that something stands behind.
+    # The last term of an equation that holds a digit.
     terms = [term for term in re.split(r"=|\bwhich is\b", plain) if re.search(r"\d", term)]
     if not terms:
         return None
@@ -152,10 +152,12 @@ def read_quantity(text: str) -> Quantity | None:
     numbers = [_read_match(result, match) for match in _find_numbers(result)]
     if not numbers:
         return None
+    # The answer begins with a number.
     start, quantity, end = numbers[0]
     stands_first = not result[:start].strip(" ~(")
     if stands_first:
         return None if _is_operand(result[end:].lstrip()) else quantity
+    # Words come first: the last number counts.
     start, quantity, end = numbers[-1]
     before = result[:start].rstrip()
     # In "x + 1" the sign belongs to a sum; in "a profit of -5" to the number.
@@ -165,31 +167,32 @@ def read_quantity(text: str) -> Quantity | None:
 
 
 def read_last_quantity(text: str) -> Quantity | None:
-    """The last number of a text.
+    """Reads the last number of a text.
 
     Args:
         text: Any text.
 
     Returns:
-        The number with what may be its unit; None where there is none, or where it is an exponent.
+        The number with the unit that may follow it; None where there is none, or where it is an exponent.
     """
-    # Sentences are short; the last number of a long text stands near its end.
+    # The last number of a long text stands near its end.
     plain = _remove_markup(text[-20_000:])
     last = None
     for match in _find_numbers(plain):
         last = match
     if last is None or plain[: last.start()].rstrip(" {(").endswith("^"):
         return None
-    return _read_match(plain, last)[1]
+    _, quantity, _ = _read_match(plain, last)
+    return quantity
 
 
 def agree_in_unit(reference: Quantity, answer: Quantity) -> bool:
-    """Whether two units are equal, or one is absent."""
+    """Whether the units of two numbers do not contradict each other: they are equal, or one is absent."""
     return not reference.unit or not answer.unit or reference.unit == answer.unit
 
 
 def _remove_markup(text: str) -> str:
-    """The text with LaTeX, emphasis and special characters as plain characters."""
+    """Replace LaTeX, emphasis and special characters by plain ones: "1/2" for "½" and for the LaTeX of a fraction."""
     text = text.translate(_MINUS).replace("⁄", "/").replace("’", "'")
     for fraction, plain in _VULGAR.items():
         text = text.replace(fraction, f" {plain} ")
@@ -200,34 +203,59 @@ def _remove_markup(text: str) -> str:
 
 
 def _join_thousands(text: str) -> str:
-    """1 000 000 as 1000000, where it is all that a text says but for a unit."""
-    blanks = re.fullmatch(r"(-?[1-9]\d{0,2}(?:[ ']\d{3})+)((?:\.\d+)?(?:\s?\D{0,40}))", text)
-    return re.sub(r"[ ']", "", blanks.group(1)) + blanks.group(2) if blanks else text
+    """Write "1 000 000 km" as "1000000 km", where a text is nothing but a number and its unit."""
+    grouped_number = re.fullmatch(
+        r"(-?[1-9]\d{0,2}(?:[ ']\d{3})+)((?:\.\d+)?(?:\s?\D{0,40}))", text
+    )
+    if grouped_number is None:
+        return text
+    whole_part, remainder = grouped_number.groups()
+    return re.sub(r"[ ']", "", whole_part) + remainder
 
 
 def _find_numbers(text: str) -> list[re.Match[str]]:
+    """Find the numbers in a text that are finite, as matches of _NUMBER."""
     return [match for match in _NUMBER.finditer(text) if _evaluate(match) is not None]
 
 
 def _is_operand(behind: str) -> bool:
-    """Whether a number is followed by something to be done with it, or is the hour of a time."""
+    """Whether a number is part of a formula or a time, judged by the text behind it, such as "+ 2", "x" or ":30"."""
     return _OPERATION.match(behind) is not None
 
 
 def _read_match(text: str, match: re.Match[str]) -> tuple[int, Quantity, int]:
-    """Start, number and end of a match."""
+    """Read the number and the unit of a match of _NUMBER.
+
+    Args:
+        text: The text in which the number was found.
+        match: The match, of a finite number.
+
+    Returns:
+        (start, quantity, end): the number with its unit, and the positions in the text where it starts and ends.
+    """
     value, whole = _evaluate(match)  # type: ignore[misc]
+    # A currency stands before the number, any other unit behind it.
     unit = _canonicalize_unit((match.group("currency") or "").strip())
-    following = _UNIT.match(text, match.end())
-    if following and not unit:
-        unit = _canonicalize_unit(following.group("unit"))
+    unit_behind = _UNIT.match(text, match.end())
+    if unit_behind and not unit:
+        unit = _canonicalize_unit(unit_behind.group("unit"))
     return match.start(), Quantity(value, unit, whole, match.group().strip()), match.end()
 
 
 def _evaluate(match: re.Match[str]) -> tuple[float, int | None] | None:
-    """A match's value, and the same as a whole number; None where it is no finite number."""
+    """Compute the value of a number that was found in a text.
+
+    Args:
+        match: A match of _NUMBER: a mixed number (3 1/2), a fraction (1/2), or digits, perhaps with an exponent (1e3)
+            or a word such as "million".
+
+    Returns:
+        (value, whole): the value, and the same as an int where it is written out as a whole number, else None. None in
+        place of both where the number is not finite.
+    """
     negative = match.group("sign") in ("-", "–") or match.group("inner_sign") is not None
     sign = -1 if negative else 1
+    # Mixed numbers and fractions.
     if match.group("whole"):
         numbers = [_to_float(match.group(name)) for name in ("whole", "numerator", "denominator")]
         integer, numerator, denominator = numbers
@@ -239,6 +267,7 @@ def _evaluate(match: re.Match[str]) -> tuple[float, int | None] | None:
         value = dividend / divisor if divisor else math.inf
         return (sign * value, None) if math.isfinite(value) else None
 
+    # Digits, with an exponent or a word for a power of ten.
     digits = _to_plain_digits(match.group("digits"))
     value = _to_float(match.group("digits"))
     exponent = match.group("exponent") or match.group("power")
@@ -254,7 +283,7 @@ def _evaluate(match: re.Match[str]) -> tuple[float, int | None] | None:
 
 
 def _to_plain_digits(digits: str) -> str:
-    """Digits without thousands separators, with a decimal point."""
+    """Write a number without thousands separators and with a decimal point: "1000.5" for "1,000.5" and "1.000,5"."""
     if re.fullmatch(r"[1-9]\d{0,2}(,\d{3})+(\.\d+)?", digits):
         return digits.replace(",", "")
     if "," in digits:
@@ -267,7 +296,14 @@ def _to_float(digits: str) -> float:
 
 
 def _canonicalize_unit(unit: str) -> str:
-    """One spelling of a unit; empty for a word that is none."""
+    """Write a unit in one spelling: "km/h" for "kilometres per hour".
+
+    Args:
+        unit: A unit as it stands in a text, or a word that may be none.
+
+    Returns:
+        The unit; empty for a word that is none, such as "because".
+    """
     unit = re.sub(r"[\s{}^.]+", " ", unit.lower().translate(_SUPERSCRIPTS)).strip()
     unit = re.sub(r"\s?(?:/|\bper\b|(?<=\w)\s(?:an|a)\s(?=\w))\s?", "/", unit)
     first_word = next(iter(re.findall(r"[^\s/]+", unit)), "")
@@ -276,6 +312,7 @@ def _canonicalize_unit(unit: str) -> str:
     if unit in _CANONICAL_UNITS:
         return _CANONICAL_UNITS[unit]
 
+    # The parts of a quotient one by one; square and cubic units get their exponent behind them, as in "m2".
     names = []
     for name in unit.split("/"):
         words = re.sub(r"(?<=[a-z])\s?([23])$", r" \1", name).split()
@@ -289,6 +326,7 @@ def _canonicalize_unit(unit: str) -> str:
 
 
 def _canonicalize_word(word: str) -> str:
+    """Write one word of a unit in one spelling, "km" for "kilometres"; an unknown word loses its plural s."""
     if word in _CANONICAL_UNITS:
         return _CANONICAL_UNITS[word]
     singular = word.removesuffix("s") if len(word) > 2 and not word.endswith("ss") else word

@@ -77,11 +77,11 @@ class Scorer(ABC):
     name: str
 
     async def score_all(self, items: Sequence[Item], replies: Sequence[str]) -> list[Score]:
-        """Scores many replies.
+        """Scores one reply to each of many items (questions with reference answers).
 
         Args:
-            items: What was asked.
-            replies: One text per item.
+            items: The questions.
+            replies: A model's whole reply to each item, in the same order.
 
         Returns:
             Scores in the order of the items.
@@ -96,11 +96,11 @@ class Scorer(ABC):
         return await self._score_batch(items, replies) if items else []
 
     def score(self, items: Sequence[Item], replies: Sequence[str]) -> list[Score]:
-        """The same for callers without an event loop, and for those in a notebook's.
+        """Scores one reply to each of many items, and waits for the scores; `score_all` is its asynchronous form.
 
         Args:
-            items: What was asked.
-            replies: One text per item.
+            items: The questions with their reference answers.
+            replies: A model's whole reply to each item, in the same order.
 
         Returns:
             Scores in the order of the items.
@@ -112,7 +112,7 @@ class Scorer(ABC):
 
     @abstractmethod
     async def _score_batch(self, items: Sequence[Item], replies: Sequence[str]) -> list[Score]:
-        """Scores of as many replies as items, at least one."""
+        """Scores replies to items, as many as there are items and at least one; called by `score_all`."""
 
 
 class ReplyScorer(Scorer):
@@ -120,11 +120,11 @@ class ReplyScorer(Scorer):
 
     @abstractmethod
     def score_reply(self, item: Item, reply: str) -> Score:
-        """The score of one reply.
+        """Scores one reply.
 
         Args:
-            item: What was asked.
-            reply: A model's whole text.
+            item: The question with its reference answer.
+            reply: A model's whole reply.
 
         Returns:
             The score.
@@ -142,7 +142,7 @@ class ReplyScorer(Scorer):
 
 
 def list_references(item: Item) -> list[str]:
-    """The answers that count as right: the reference and its alternatives."""
+    """List the answers to an item that count as right: the reference and its alternatives."""
     return [item.reference, *item.alternatives]
 
 
@@ -202,6 +202,18 @@ def make_scorer(specification: str, models: Mapping[str, ChatModel] | None = Non
 
 
 def _read_tolerance(specification: str, argument: str) -> float:
+    """Read the relative tolerance of a scorer's name such as "numeric:0.01".
+
+    Args:
+        specification: The whole name, for error messages.
+        argument: What stands behind its colon.
+
+    Returns:
+        The tolerance.
+
+    Raises:
+        ScorerError: Where it is no number from 0 on.
+    """
     try:
         tolerance = float(argument)
     except ValueError:

@@ -14,14 +14,14 @@ class TagScorer(ReplyScorer):
     name = "tags"
 
     def score_reply(self, item: Item, reply: str) -> Score:
-        """The family's own score of a reply.
+        """Scores a reply by the rule of the item's task family; the answer must stand in `<answer>` tags at its end.
 
         Args:
-            item: Of a procedural family.
-            reply: A model's whole text.
+            item: A question of a procedural task family, which `item.group` names.
+            reply: A model's whole reply.
 
         Returns:
-            The score; 0 where the reply does not end in answer tags.
+            The score, with the answer that was read; 0 where the reply does not end in answer tags.
 
         Raises:
             TaskError: The item's group is no family.

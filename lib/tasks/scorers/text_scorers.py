@@ -29,7 +29,7 @@ _LIST_SEPARATOR = re.compile(r"\s*(?:\n|;|\||,\s|,?\s+and\s)\s*(?:and\s)?")
 
 
 def normalize_squad_text(text: str) -> str:
-    """A text as SQuAD's evaluator compares it: lower case, no ASCII punctuation, no English articles, single blanks.
+    """Normalizes a text as SQuAD's evaluator does: lower case, no ASCII punctuation, no articles, single blanks.
 
     Args:
         text: An answer.
@@ -53,16 +53,17 @@ class ExactScorer(ReplyScorer):
     name = "exact"
 
     def score_reply(self, item: Item, reply: str) -> Score:
-        """Whether the final answer is the reference.
+        """Scores a reply by its final answer, which must equal the reference but for case, punctuation and articles.
 
         Args:
-            item: With a reference.
-            reply: A model's whole text.
+            item: A question with its reference answer and accepted alternatives.
+            reply: A model's whole reply.
 
         Returns:
-            1 or 0.
+            1 where it equals one of them, else 0.
         """
         answer = extract_final_answer(reply)
+        # Where nothing marks the final answer, the last line may be it as well as the whole reply.
         candidates = [answer.text]
         lines = [line for line in strip_reasoning(reply).splitlines() if line.strip()]
         if answer.rule == "whole reply" and len(lines) > 1:
@@ -78,16 +79,27 @@ class ExactScorer(ReplyScorer):
 
 
 def _to_exact_form(text: str) -> str:
+    """Reduce an answer to what exact match compares: SQuAD's normal form, but with the signs in numbers.
+
+    Args:
+        text: An answer.
+
+    Returns:
+        Its normal form; the text in lower case where nothing else would be left of it.
+    """
     text = unicodedata.normalize("NFKC", text)
-    # Other characters stand for the signs of numbers while punctuation is removed.
+    # Control characters stand for decimal points and minus signs while punctuation is removed.
     protected = _SIGNS_IN_NUMBERS.sub(lambda sign: "\1" if sign.group() == "." else "\2", text)
-    ascii_punctuation = "".join(
-        " " if unicodedata.category(character) == "Pd" and character != "-" else character
-        for character in protected
-        if unicodedata.category(character) not in ("Pi", "Pf", "Po")
-        or character in string.punctuation
-    )
-    form = normalize_squad_text(ascii_punctuation)
+    # SQuAD's rule removes ASCII punctuation. Here other quotation marks and signs (Pi, Pf, Po) go, too, and dashes (Pd)
+    # become blanks.
+    characters = []
+    for character in protected:
+        category = unicodedata.category(character)
+        if category == "Pd" and character != "-":
+            characters.append(" ")
+        elif category not in ("Pi", "Pf", "Po") or character in string.punctuation:
+            characters.append(character)
+    form = normalize_squad_text("".join(characters))
     return form or " ".join(text.lower().split())
 
 
@@ -101,29 +113,41 @@ class ChoiceScorer(ReplyScorer):
     name = "choice"
 
     def score_reply(self, item: Item, reply: str) -> Score:
-        """Whether the reply chooses the right option.
+        """Scores a reply to a multiple-choice question by the option that it chooses.
 
         Args:
-            item: With a letter or an option's text as reference.
-            reply: A model's whole text.
+            item: The question, with a letter or an option's text as its reference answer.
+            reply: A model's whole reply.
 
         Returns:
-            1 or 0.
+            1 where it chooses the right option, else 0.
 
         Raises:
             ScorerError: The reference is no letter and no option.
         """
-        right = {_resolve_reference(item, reference) for reference in list_references(item)}
+        right_indices = {_find_option(item, reference) for reference in list_references(item)}
         index = extract_choice(reply, item.choices)
         if index is None:
             return Score(0.0, None, "the reply chooses no option, or several")
         letter = LETTERS[index]
-        letters = " or ".join(LETTERS[option] for option in sorted(right))
-        return Score(float(index in right), letter, f"chose {letter}; right is {letters}")
+        right_letters = " or ".join(LETTERS[right_index] for right_index in sorted(right_indices))
+        explanation = f"chose {letter}; right is {right_letters}"
+        return Score(float(index in right_indices), letter, explanation)
 
 
-def _resolve_reference(item: Item, reference: str) -> int:
-    """The index of the option that a reference means."""
+def _find_option(item: Item, reference: str) -> int:
+    """Find the option of a multiple-choice question that a reference answer means.
+
+    Args:
+        item: The question with its options; without any, only letters are known.
+        reference: A letter, or an option's text.
+
+    Returns:
+        The option's index.
+
+    Raises:
+        ScorerError: Where the reference is neither.
+    """
     if len(item.choices) > len(LETTERS):
         raise ScorerError(
             f"choice: item {item.id!r} has {len(item.choices)} options; {len(LETTERS)} have letters"
@@ -155,20 +179,21 @@ class F1Scorer(ReplyScorer):
         self.name = "f1" if rules == "squad" else f"f1:{rules}"
 
     def score_reply(self, item: Item, reply: str) -> Score:
-        """The F1 of the final answer.
+        """Scores a reply by the F1 score of its final answer: how many words it shares with the reference.
 
         Args:
-            item: With a reference.
-            reply: A model's whole text.
+            item: A question with its reference answer and accepted alternatives; the best match counts.
+            reply: A model's whole reply.
 
         Returns:
-            A number from 0 to 1; DROP rounds it to two places.
+            F1, from 0 to 1; by the rules of DROP it is rounded to two places.
         """
         answer = extract_final_answer(reply).text
-        references = list_references(item)
+        references: Sequence[str | list[str]] = list_references(item)
         if self.rules == "squad":
             values = [compute_squad_f1(answer, reference) for reference in references]
         else:
+            # An answer of DROP is one span of text or several.
             accepted_spans = item.metadata.get("accepted_spans")
             references = accepted_spans or [_split_spans(reference) for reference in references]
             values = [_score_drop_answer(answer, spans) for spans in references]
@@ -177,7 +202,7 @@ class F1Scorer(ReplyScorer):
 
 
 def compute_squad_f1(answer: str, reference: str) -> float:
-    """SQuAD's F1 of the words of two texts (Rajpurkar et al. 2016, section 6.1).
+    """Computes SQuAD's F1 score of two texts from the words that they share (Rajpurkar et al. 2016, section 6.1).
 
     Args:
         answer: A model's answer.
@@ -191,64 +216,87 @@ def compute_squad_f1(answer: str, reference: str) -> float:
     if not answer_words or not reference_words:
         return float(answer_words == reference_words)
     num_common = (Counter(answer_words) & Counter(reference_words)).total()
-    # 2 P R / (P + R), with P and R over the numbers of words, is this.
+    # 2 P R / (P + R), with P = common / words of the answer and R = common / words of the reference, is this.
     return 2 * num_common / (len(answer_words) + len(reference_words))
 
 
 def _split_spans(reference: str) -> list[str]:
-    """The spans of a DROP reference that is one text."""
+    """Split a reference answer of DROP into its spans, at line ends, semicolons and bars."""
     return list(filter(None, _SPAN_SEPARATOR.split(reference.strip()))) or [""]
 
 
 def _score_drop_answer(answer: str, spans: Sequence[str]) -> float:
-    answers = list(filter(None, _LIST_SEPARATOR.split(answer))) if len(spans) > 1 else [answer]
-    return compute_drop_f1(answers or [""], spans)
+    """Compute DROP's F1 score of an answer in one text against one or several reference spans.
+
+    Args:
+        answer: A model's answer; where the reference has several spans, it is split at commas, "and" and semicolons.
+        spans: The reference.
+
+    Returns:
+        F1, from 0 to 1.
+    """
+    if len(spans) <= 1:
+        return compute_drop_f1([answer], spans)
+    answer_spans = [span for span in _LIST_SEPARATOR.split(answer) if span]
+    return compute_drop_f1(answer_spans or [""], spans)
 
 
 def compute_drop_f1(answer: str | Sequence[str], reference: str | Sequence[str]) -> float:
-    """DROP's F1 of two answers of one or several spans (Dua et al. 2019, section 5.1).
+    """Computes the F1 score of the benchmark DROP for an answer of one or several spans (Dua et al. 2019, section 5.1).
+
+    Every span of the answer is paired with at most one span of the reference, so that the sum of their F1 scores is
+    largest; a span without a partner scores 0.
 
     Args:
-        answer: A model's spans.
-        reference: The right spans.
+        answer: A model's span or spans of text.
+        reference: The right span or spans.
 
     Returns:
-        The mean over the spans, aligned one to one so that it is largest; superfluous spans count 0. It is rounded
-        to two decimal places, as in the published evaluator.
+        The mean over the spans of whichever has more, rounded to two decimal places as in the published evaluator.
     """
-    answer_bags = _make_drop_bags(answer)
-    reference_bags = _make_drop_bags(reference)
-    # (reference spans, answer spans)
-    scores = np.array(
-        [
-            [_score_drop_bags(answer_bag, reference_bag) for answer_bag in answer_bags]
-            for reference_bag in reference_bags
-        ]
-    )
-    rows, columns = linear_sum_assignment(-scores)
-    aligned_scores = np.zeros(max(len(answer_bags), len(reference_bags)))
-    aligned_scores[rows] = scores[rows, columns]
+    answer_words = _list_words_of_spans(answer)
+    reference_words = _list_words_of_spans(reference)
+    scores = np.zeros((len(reference_words), len(answer_words)))  # (reference spans, answer spans)
+    for i, words_of_reference_span in enumerate(reference_words):
+        for j, words_of_answer_span in enumerate(answer_words):
+            scores[i, j] = _compute_span_f1(words_of_answer_span, words_of_reference_span)
+
+    # The assignment minimizes costs, so the scores enter with a minus sign.
+    paired_references, paired_answers = linear_sum_assignment(-scores)
+    aligned_scores = np.zeros(max(len(answer_words), len(reference_words)))
+    aligned_scores[paired_references] = scores[paired_references, paired_answers]
     return float(np.round(np.mean(aligned_scores), 2))
 
 
-def _make_drop_bags(spans: str | Sequence[str]) -> list[set[str]]:
+def _list_words_of_spans(spans: str | Sequence[str]) -> list[set[str]]:
+    """List the set of normalized words of each span; a text alone is one span."""
     spans = [spans] if isinstance(spans, str) else spans
     return [set(normalize_drop_text(span).split()) for span in spans]
 
 
-def _score_drop_bags(answer: set[str], reference: set[str]) -> float:
-    numbers = set(filter(_is_number, reference))
-    # A reference with numbers is missed by an answer that has none of them.
-    if numbers and not numbers & answer:
+def _compute_span_f1(answer: set[str], reference: set[str]) -> float:
+    """Compute the F1 score of one span of an answer of DROP.
+
+    Args:
+        answer: Words of the answer's span.
+        reference: Words of the reference's span.
+
+    Returns:
+        The harmonic mean of precision and recall; 0 where the reference has numbers and the answer none of them.
+    """
+    reference_numbers = {word for word in reference if _is_number(word)}
+    if reference_numbers and not reference_numbers & answer:
         return 0.0
     num_common = len(answer & reference)
     precision = num_common / len(answer) if answer else 1.0
     recall = num_common / len(reference) if reference else 1.0
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    if precision + recall == 0:
+        return 0.0
+    return 2 * precision * recall / (precision + recall)
 
 
 def normalize_drop_text(text: str) -> str:
-    """A text as DROP's evaluator compares it: SQuAD's rules word by word, numbers as floating point numbers.
+    """Normalizes a text as DROP's evaluator does: SQuAD's rules word by word, and numbers as floating point numbers.
 
     Args:
         text: An answer.
@@ -261,6 +309,7 @@ def normalize_drop_text(text: str) -> str:
 
 
 def _normalize_drop_word(word: str) -> str:
+    """Normalize a word as DROP's evaluator does: "12.0" for "12" and "$12", "" for "the"."""
     word = word.lower()
     if not _is_number(word):
         word = word.translate(_PUNCTUATION)
@@ -270,6 +319,7 @@ def _normalize_drop_word(word: str) -> str:
 
 
 def _is_number(word: str) -> bool:
+    """Whether Python's float reads a word, as in DROP's evaluator."""
     try:
         float(word)
     except ValueError:

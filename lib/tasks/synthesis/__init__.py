@@ -15,7 +15,7 @@ from lib.tasks.synthesis.database import CallError, Database, find_problems
 from lib.tasks.synthesis.domains import DOMAINS, Column, Function, Records, TableSchema, TaskDomain
 from lib.tasks.synthesis.filters import DropRecord, Solver, filter_tasks, find_fault
 from lib.tasks.synthesis.llm_writer import LLMWriter
-from lib.tasks.synthesis.tasks import Call, Golden, Source, Task, list_steps
+from lib.tasks.synthesis.tasks import Call, GoldenOutcome, Source, Task, list_steps
 from lib.tasks.synthesis.verification import VerificationResult, mentions, verify_trajectory
 from lib.tasks.synthesis.writers import Draft, ProceduralWriter, Writer
 
@@ -30,10 +30,10 @@ def synthesize(
     seed: int = 0,
     split: str | None = None,
 ) -> Corpus:
-    """Make a corpus of tasks. Equal arguments give equal corpora.
+    """Make a corpus of tasks for an agent with tools: databases, and instructions to read and change their records.
 
-    Tasks come in chains, each harder than the one before it; what a filter drops is not made harder. A writer that
-    cannot write enough leaves the corpus short.
+    Tasks come in chains, each harder than the one before it; a task that a filter drops ends its chain. A writer that
+    cannot write enough leaves the corpus short. Equal arguments give equal corpora.
 
     Args:
         writer: Writes domains, records and tasks; or domains, about which a `ProceduralWriter` writes.
@@ -44,7 +44,7 @@ def synthesize(
             takes databases of all splits.
 
     Returns:
-        The corpus.
+        The databases, the tasks that pass the filters, and records of what was dropped and why.
 
     Raises:
         TaskError: For an unknown split, fewer than one database or task, or two domains of one name.

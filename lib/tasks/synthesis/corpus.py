@@ -57,7 +57,7 @@ class Corpus:
     def _describe_domain(
         self, name: str, levels: Iterable[int], reasons: list[str]
     ) -> dict[str, object]:
-        """Count what the corpus holds of one domain.
+        """Count the databases, records, tasks and dropped tasks of one domain (databases with the same tables).
 
         Args:
             name: Name of the domain.
@@ -65,7 +65,7 @@ class Corpus:
             reasons: Reasons to count dropped tasks by.
 
         Returns:
-            Counts by column of `statistics`.
+            One row of the table that `statistics` gives: count by name of the column.
         """
         sources = [source for source in self.sources if source.domain.name == name]
         tasks = [task for task in self.tasks if task.domain.name == name]
@@ -120,6 +120,15 @@ class Corpus:
 
 
 def _to_task_row(task: Task, fit: bool) -> tuple[Any, ...]:
+    """Convert a task into a row for a JSON file; `_from_rows` reads the values in this order.
+
+    Args:
+        task: The task.
+        fit: Whether it passed the filters; False for a dropped task.
+
+    Returns:
+        The values; the database is named by its id.
+    """
     return (
         task.id,
         task.database,
@@ -176,7 +185,7 @@ def _from_rows(rows: _Rows) -> Corpus:
         # The file's hash does not protect against edits, as anybody can compute it anew; so records are checked, too.
         problems = find_problems(source.domain, source.records)
         if problems or source.id != source_id:
-            reason = "; ".join(problems) or "its name is not its own"
+            reason = "; ".join(problems) or "its id does not fit its content"
             raise ValueError(f"database {source_id}: {reason}")
 
     # The file also holds tasks that were dropped, because drop records refer to them.

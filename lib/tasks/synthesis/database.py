@@ -172,8 +172,8 @@ class Database:
             raise CallError(NOTHING_FOUND)
 
     def copy(self) -> Database:
-        """An independent database with the same records and the same operated entries."""
-        # Around __init__: the records were checked once, and a backup copies pages, not rows.
+        """Copy the database: the copy has the same records and operated entries, and changes independently."""
+        # __init__ is not called: the records were checked once, and SQLite's backup copies pages, which is faster.
         duplicate = object.__new__(Database)
         duplicate.domain = self.domain
         duplicate.operated_entries = set(self.operated_entries)
@@ -183,7 +183,7 @@ class Database:
         return duplicate
 
     def serialize(self) -> str:
-        """All records in one canonical text: equal texts are equal contents."""
+        """Write all records in one canonical text, a line per record: equal texts mean equal contents."""
         lines = []
         for table in self.domain.tables:
             for row in self._select_all(table):
@@ -191,7 +191,7 @@ class Database:
         return "\n".join(lines)
 
     def read_records(self) -> dict[str, dict[str, dict[str, str]]]:
-        """The records as they are now, by table, key and column."""
+        """Read the records as they are now: value by table, key and column, all as texts."""
         records: dict[str, dict[str, dict[str, str]]] = {}
         for table in self.domain.tables:
             column_names = [column.name for column in table.columns]

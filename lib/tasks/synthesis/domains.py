@@ -53,6 +53,7 @@ class Column(_Strict):
 
     @model_validator(mode="after")
     def _check_kind(self) -> Column:
+        """Refuse choices on a column that is no choice, and a target table (`of`) on one that is no reference."""
         if bool(self.choices) != (self.kind == "choice"):
             raise ValueError(
                 f"column {self.name!r} is a {self.kind}: choices are for a choice column, which needs some"
@@ -79,6 +80,7 @@ class TableSchema(_Strict):
 
     @model_validator(mode="after")
     def _check_names(self) -> TableSchema:
+        """Refuse names that SQLite cannot take, and keys or columns of one name."""
         if self.name.startswith("sqlite_"):
             raise ValueError(f"table {self.name!r}: SQLite keeps names that begin so for itself")
         _refuse_duplicates(f"keys of {self.name}", self.keys)
@@ -139,6 +141,7 @@ class Function(_Strict):
 
     @model_validator(mode="after")
     def _check_effect(self) -> Function:
+        """Refuse a function whose parameters, tables, columns or phrase do not fit its effect (get, set, add, ...)."""
         num_parameters = 2 if self.names_field or self.effect == "set" else 1
         if len(self.parameters) != num_parameters or len(set(self.parameters)) != num_parameters:
             raise ValueError(
@@ -193,6 +196,7 @@ class TaskDomain(_Strict):
 
     @model_validator(mode="after")
     def _check_references(self) -> TaskDomain:
+        """Refuse names that occur twice, and columns or functions that refer to a table or field that there is not."""
         # Names first: what follows looks tables up by them.
         _refuse_duplicates(f"tables of {self.name}", [table.name for table in self.tables])
         _refuse_duplicates(
@@ -242,10 +246,10 @@ class TaskDomain(_Strict):
             )
 
     def get_table(self, name: str) -> TableSchema:
-        """The table of a name.
+        """Look up a table by its name.
 
         Args:
-            name: Of one of `tables`.
+            name: Name of one of `tables`.
 
         Returns:
             The table.
@@ -279,14 +283,15 @@ class TaskDomain(_Strict):
         return None
 
     def list_values(self, column: Column, table: TableSchema) -> tuple[str, ...]:
-        """List the words that may stand in a column.
+        """List the words that may stand in a column of a table.
 
         Args:
             column: A column of the table.
             table: The table.
 
         Returns:
-            Digits, the choices of the column, or the keys of the table that a record of the column names.
+            The digits for a digit column, the choices for a choice column; for a reference to another table the keys
+            of that table, and for a copy of the record's own key the keys of this one.
         """
         if column.kind == "digit":
             return DIGITS
@@ -362,12 +367,14 @@ class TaskDomain(_Strict):
 
 
 def _refuse_duplicates(kind: str, names: Sequence[str]) -> None:
+    """Raise a ValueError where a name occurs twice; `kind` says in the message what the names are of."""
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
         raise ValueError(f"{kind}: {', '.join(duplicates)} is there twice")
 
 
 def _make_lookup(tables: tuple[str, ...], columns: tuple[str, ...]) -> Function:
+    """Make the function "lookup", with which an agent reads a field of a record: "lookup home Ana"."""
     return Function(
         name="lookup",
         about="one field of one record",

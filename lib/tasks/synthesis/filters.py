@@ -49,12 +49,12 @@ def find_fault(task: Task) -> DropRecord | None:
         Why the task is dropped; None for a task that passes.
     """
     try:
-        content = task.golden.content
+        content = task.golden_outcome.content
     except CallError as error:
         return _drop(task, ERROR, f"a golden call replies: {error}")
-    # A task that an agent would solve without a single call asks for nothing.
+    # A task asks for nothing if an agent that makes no call and says nothing would solve it.
     content_unchanged = task.open().serialize() == content
-    nothing_to_mention = verify_trajectory(task, content, (), "").fidelity
+    nothing_to_mention = verify_trajectory(task, content, operated_entries=(), text="").fidelity
     if content_unchanged and nothing_to_mention:
         return _drop(task, IDLE, "nothing has to be done")
     return None
@@ -101,4 +101,5 @@ def filter_tasks(
 
 
 def _drop(task: Task, reason: str, detail: str) -> DropRecord:
+    """Record why the filters of this module leave a task out."""
     return DropRecord("filter", reason, task.domain.name, detail, task)

@@ -197,7 +197,16 @@ class LLMWriter:
         return domain
 
     def write_subjects(self, domain: TaskDomain, n: int, rng: np.random.Generator) -> list[str]:
-        """Up to n subjects: those that the schema was made for, and more where they are too few."""
+        """List up to n subjects that a database of a domain could be about, such as "a shop for birds".
+
+        Args:
+            domain: The tables and functions.
+            n: Number of subjects wanted.
+            rng: Not used: the model draws.
+
+        Returns:
+            The subjects that the domain was designed for; where they are too few, the model is asked for more.
+        """
         subjects = self._subjects.get(domain.name, [])
         if len(subjects) < n:
             subjects = subjects + self._ask_for_lines("subjects", domain.name, SUBJECTS_PROMPT, n=n)
@@ -329,10 +338,11 @@ class LLMWriter:
         return list(dict.fromkeys(lines))
 
     def _ask_for_json(self, prompt: str) -> Any:
+        """Send a prompt to the model and parse the JSON in its reply; None where there is none."""
         return read_json(self._ask(prompt))
 
     def _drop(self, step: str, reason: str, domain: str, detail: object) -> None:
-        """Record in `dropped` why a reply of the model could not be used."""
+        """Record in `dropped` why a reply of the model could not be used; returns None, as its callers do."""
         if isinstance(detail, ValidationError):
             # One error is enough for a table; without the input, which may be long or odd.
             first = detail.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -392,7 +402,7 @@ def _is_info_in_replies(source: Source, draft: Draft) -> bool:
     """
     task = Task("", source, "", draft.instruction, draft.calls, draft.info)
     try:
-        replies = task.golden.replies
+        replies = task.golden_outcome.replies
     except CallError:
         return True
     return all(any(mentions(reply, value) for reply in replies) for value in draft.info)

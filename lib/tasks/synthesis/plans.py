@@ -46,6 +46,7 @@ class Argument:
     via: tuple[str, str] | None = None
 
     def __str__(self) -> str:
+        """The words of the instruction: "Cy", or "the friend of Ana"."""
         if self.via is None:
             return self.word
         field, name = self.via
@@ -212,6 +213,7 @@ class TaskPlanner:
         return f"if {condition} then {command} ."
 
     def _is_count(self, field: str) -> bool:
+        """Whether a field holds a number, so that sentences say "has 3 keys" rather than "the keys of"."""
         return self._find_column(field)[1].kind == "digit"
 
     def list_calls(self, plan: TaskPlan) -> tuple[Call, ...]:
@@ -241,35 +243,33 @@ class TaskPlanner:
         return tuple(dict.fromkeys(calls))
 
     def _list_lookups(self, query: FieldQuery) -> list[Call]:
-        """The calls that read a field: two where the record is named through another one ("the friend of Ana")."""
+        """List the calls that read a field: two where its record is named through another one ("the friend of Ana")."""
         lookup = (self.reader.name, query.field, query.record.word)
         if query.record.via is None:
             return [lookup]
         return [(self.reader.name, *query.record.via), lookup]
 
     def list_info(self, plan: TaskPlan) -> tuple[str, ...]:
-        """The values of all queried fields, each once: the agent must mention them in its reply."""
+        """List the values of all fields that a plan asks for, each once: the agent must mention them in its reply."""
         queries = [request for request in plan.requests if isinstance(request, FieldQuery)]
         return tuple(dict.fromkeys(map(self._read_value, queries)))
 
     def is_feasible(self, plan: TaskPlan) -> bool:
-        """Whether a plan makes a valid task.
-
-        It is short enough for the models, no request interferes with another, and every change can be made and changes
-        something.
+        """Whether a plan, a list of requests to an agent, makes a valid task.
 
         Args:
             plan: Any plan on this database.
 
         Returns:
-            Whether all of this holds.
+            Whether it is short enough for the models, its requests do not interfere with each other, and every change
+            of a record is possible and changes something.
         """
         words = self.write_instruction(plan).split()
         calls = self.list_calls(plan)
         return (
             len(words) <= LONGEST
             and len(calls) <= MOST_CALLS
-            and self._is_independent(plan)
+            and self._requests_are_independent(plan)
             and self._every_change_has_effect(calls)
         )
 
@@ -472,36 +472,42 @@ class TaskPlanner:
 
     # What a plan reads and writes ------------------------------------------------------------------
 
-    def _is_independent(self, plan: TaskPlan) -> bool:
-        """Whether the requests of a plan can be worked on in any order, and none asks for what another asks for.
+    def _requests_are_independent(self, plan: TaskPlan) -> bool:
+        """Whether the requests of a plan can be carried out in any order, and none repeats another.
+
+        A request asks for a field of a record, or changes a record. In the database it reads some cells and writes
+        others; a cell is (table, key of the record, column).
 
         Args:
-            plan: Any plan on this database.
+            plan: The requests of a task.
 
         Returns:
-            False where a request writes a cell that another reads or writes, reads nothing but what another reads, or
-            overwrites a cell that its own arguments are read from.
+            False where a request writes a cell that another request reads or writes, where it reads only cells that
+            another request reads, too, or where it overwrites a cell that its own arguments refer to.
         """
-        cells = [self._find_cells(request) for request in plan.requests]
-        for i, (reads, writes) in enumerate(cells):
-            for other_reads, other_writes in cells[:i] + cells[i + 1 :]:
-                # With a shared cell the order of the requests would matter.
+        cells_by_request = [self._find_cells(request) for request in plan.requests]
+        for i, (reads, writes) in enumerate(cells_by_request):
+            for j, (other_reads, other_writes) in enumerate(cells_by_request):
+                if i == j:
+                    continue
+                # The result would depend on which of the two requests comes first.
                 if writes & (other_reads | other_writes):
                     return False
-                # A request whose cells another reads anyway would ask for the same thing twice.
+                # The request would ask for what the other one asks for.
                 if reads and reads <= other_reads:
                     return False
-        return not any(self._overwrites_own_words(request) for request in plan.requests)
+        return not any(self._overwrites_referenced_cell(request) for request in plan.requests)
 
-    def _overwrites_own_words(self, request: Request) -> bool:
-        """Whether a change overwrites a cell that one of its arguments is read from.
+    def _overwrites_referenced_cell(self, request: Request) -> bool:
+        """Whether a change writes a cell that one of its own arguments refers to.
 
-        A reference such as "the friend of Ana" would then mean one record before the change and another after it.
+        An argument may be named through a cell: "the friend of Ana" for "Cy". If the change overwrote the friend of
+        Ana, the argument would mean one person before the change and another one after it.
         """
         if isinstance(request, FieldQuery):
             return False
         _, writes = self._find_cells(request)
-        return bool(self._find_sources(request) & writes)
+        return bool(self._find_referenced_cells(request) & writes)
 
     def _find_cells(self, request: Request) -> tuple[set[Cell], set[Cell]]:
         """Find the cells (table, key, column) that a request touches, whether its condition holds or not.
@@ -515,7 +521,7 @@ class TaskPlanner:
         if isinstance(request, FieldQuery):
             return self._find_cells_of_query(request), set()
 
-        reads = self._find_sources(request)
+        reads = self._find_referenced_cells(request)
         if request.condition:
             reads |= self._find_cells_of_query(request.condition)
 
@@ -525,39 +531,41 @@ class TaskPlanner:
         column = more_words[0] if function.names_field else function.columns[0]
         return reads, {(function.tables[0], name, column)}
 
-    def _find_sources(self, change: Change) -> set[Cell]:
-        """The cells behind references in a change: for "the friend of Ana" the cell (people, Ana, friend)."""
+    def _find_referenced_cells(self, change: Change) -> set[Cell]:
+        """Find the cells that arguments of a change refer to: (people, Ana, friend) for "the friend of Ana"."""
         references = [argument.via for argument in change.arguments if argument.via]
         return {self._find_cell(field, name) for field, name in references}
 
     def _find_cells_of_query(self, query: FieldQuery) -> set[Cell]:
+        """Find the cells (table, key, column) that a query reads: two where its record is named through another one."""
         cells = {self._find_cell(query.field, query.record.word)}
         if query.record.via:
             cells.add(self._find_cell(*query.record.via))
         return cells
 
     def _find_cell(self, field: str, name: str) -> Cell:
+        """Find the cell (table, key, column) of a field of a record: (people, Ana, friend) for "friend" and "Ana"."""
         table, column = self._find_column(field)
         return table.name, name, column.name
 
     def _every_change_has_effect(self, calls: tuple[Call, ...]) -> bool:
-        """Whether all calls of a plan succeed on a copy of the database, and each change alters its content."""
+        """Whether all calls (function, argument, ...) succeed on a copy of the database, and each change alters it."""
         database = self.database.copy()
         for name, *arguments in calls:
-            # A lookup changes nothing, so the content need not be compared.
-            content_before = None if name == self.reader.name else database.serialize()
+            content_before = database.serialize()
             try:
                 database.call(name, arguments)
             except CallError:
                 return False
-            if database.serialize() == content_before:
+            is_change = name != self.reader.name  # the other calls look a field up
+            if is_change and database.serialize() == content_before:
                 return False
         return True
 
     # Looking up ------------------------------------------------------------------------------------
 
     def _find_column(self, field: str) -> tuple[TableSchema, Column]:
-        """The table and the column that the lookup function reads a field from.
+        """Find the table and the column that the lookup function reads a field from, such as "home".
 
         Raises:
             KeyError: For a field that it does not read.
@@ -568,6 +576,7 @@ class TaskPlanner:
         return table_and_column
 
     def _read_value(self, query: FieldQuery) -> str:
+        """Read the value that a query asks for from the records, as they are before any change."""
         table, column = self._find_column(query.field)
         return self.records[table.name][query.record.word][column.name]
 

@@ -46,18 +46,18 @@ class Source:
         return {8: "dev", 9: "test"}.get(tenth, "train")
 
     def open(self) -> Database:
-        """A database with these records. To open it often, open it once and `copy` it."""
+        """Create an SQLite database in memory with these records. To need it often, open it once and `copy` it."""
         return Database(self.domain, self.records)
 
 
 @dataclass(frozen=True)
-class Golden:
-    """What the golden calls of a task lead to.
+class GoldenOutcome:
+    """What the golden calls of a task, the right sequence of tool calls, lead to on the task's database.
 
     Attributes:
-        content: `Database.serialize()` after them.
-        operated_entries: Those that they read or wrote.
-        replies: Theirs, in their order.
+        content: All records after the calls, as `Database.serialize` writes them.
+        operated_entries: (table, key) of the entries that the calls read or wrote.
+        replies: The reply to each call, in order.
     """
 
     content: str
@@ -67,17 +67,17 @@ class Golden:
 
 @dataclass(frozen=True)
 class Task:
-    """One task.
+    """A task for an agent with tools: an instruction to read or change records of a database.
 
     Attributes:
         id: Unique in its corpus.
         source: The database that it is about.
         intent: The purpose that it was written for.
         instruction: What the agent is told to do.
-        calls: The golden calls.
-        info: Words that must be mentioned.
+        calls: The golden calls, the right sequence of tool calls.
+        info: Values that the agent must mention in its reply.
         difficulty: 1, and one more for each complexity added.
-        parent: The id of the task that it was made from; None for one of difficulty 1.
+        parent: The id of the easier task that it was made from; None for a task of difficulty 1.
     """
 
     id: str
@@ -91,7 +91,7 @@ class Task:
 
     @property
     def domain(self) -> TaskDomain:
-        """Of its database."""
+        """The tables and functions of its database."""
         return self.source.domain
 
     @property
@@ -101,42 +101,56 @@ class Task:
 
     @property
     def records(self) -> Records:
-        """Of its database, before anything is done."""
+        """The records of its database before any call: value by table, key and column."""
         return self.source.records
 
     @property
     def split(self) -> str:
-        """Of its database."""
+        """The split of its database: "train", "dev" or "test"."""
         return self.source.split
 
     @property
     def answer(self) -> str:
-        """What to reply at the end: the information, or that it is done."""
+        """The right reply at the end: the values to be mentioned, or "done"."""
         return " and ".join(self.info) or DONE
 
     def open(self) -> Database:
-        """The database before anything is done. To try a task often, open it once and `copy` it."""
+        """Create its database as it is before any call. To try a task often, open it once and `copy` it."""
         return self.source.open()
 
     @cached_property
-    def golden(self) -> Golden:
-        """The golden calls carried out, once. Raises CallError where one of them fails."""
+    def golden_outcome(self) -> GoldenOutcome:
+        """Execute the golden calls (the right tool calls) on a fresh database, once; the outcome is kept.
+
+        Raises:
+            CallError: Where one of the calls fails.
+        """
         database = self.open()
-        replies = tuple(database.call(name, arguments) for name, *arguments in self.calls)
-        return Golden(database.serialize(), frozenset(database.operated_entries), replies)
+        replies = []
+        for function_name, *arguments in self.calls:
+            replies.append(database.call(function_name, arguments))
+        return GoldenOutcome(
+            content=database.serialize(),
+            operated_entries=frozenset(database.operated_entries),
+            replies=tuple(replies),
+        )
 
 
 def list_steps(task: Task) -> list[tuple[str, str]]:
-    """Carry the golden calls out.
+    """List the golden calls of an agent's task, the right sequence of tool calls, each with the reply that it gets.
 
     Args:
-        task: Which.
+        task: An instruction on a database, with its golden calls.
 
     Returns:
-        (call as a line, reply) of each.
+        (call, reply) of each, the call as a line of words: ("lookup friend Ana", "Cy").
 
     Raises:
-        CallError: Where one of them fails.
+        CallError: Where a call fails on the task's database.
     """
-    calls_and_replies = zip(task.calls, task.golden.replies, strict=True)
-    return [(" ".join(call), reply) for call, reply in calls_and_replies]
+    # The calls are executed the first time that the outcome is asked for.
+    replies = task.golden_outcome.replies
+    steps = []
+    for call, reply in zip(task.calls, replies, strict=True):
+        steps.append((" ".join(call), reply))
+    return steps

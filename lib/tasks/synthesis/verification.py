@@ -52,9 +52,9 @@ def verify_trajectory(
         CallError: Where the task's own golden calls fail: there is nothing to compare with.
     """
     return VerificationResult(
-        execution=content == task.golden.content,
+        execution=content == task.golden_outcome.content,
         fidelity=all(mentions(text, information) for information in task.info),
-        completeness=task.golden.operated_entries <= set(operated_entries),
+        completeness=task.golden_outcome.operated_entries <= set(operated_entries),
     )
 
 

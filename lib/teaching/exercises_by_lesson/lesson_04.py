@@ -74,9 +74,9 @@ EXERCISES = Exercises(
         6,
         "Rewards of a group are 1, 0, 0, 0, 0. What is the advantage of the first rollout (mean and standard "
         "deviation of the group, the latter with n - 1)? Now make it 1, 1, 1, 1, 0 and see who stands out. "
-        "`lib.rl.losses.group_advantages(torch.tensor(...), 5)` computes it.",
+        "`lib.rl.losses.compute_group_advantages(torch.tensor(...), 5)` computes it.",
         hint="(1 - 0.2) / sqrt(0.8 / 4)",
-        answer=float(losses.group_advantages(torch.tensor([1.0, 0, 0, 0, 0]), 5)[0]),
+        answer=float(losses.compute_group_advantages(torch.tensor([1.0, 0, 0, 0, 0]), 5)[0]),
         worked="0.8 / 0.447 = 1.79, and -0.45 for the others. Turned round, the one failure gets -1.79: a rare "
         "outcome moves a policy most, and a group in which all are equal not at all.",
         wrong=0.8,

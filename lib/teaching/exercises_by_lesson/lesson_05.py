@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from lib import stats
-from lib.rl.budget_reward import reward
+from lib.rl.budget_reward import compute_budget_reward
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 BUDGET = 0.006
@@ -11,12 +11,12 @@ BUDGET = 0.006
 
 def thrifty(correct: float, cost_usd: float, budget: float) -> float:
     """CoRL's reward, and half of it only for what is left of the budget."""
-    return reward(correct, cost_usd, budget) * (1 - 0.5 * cost_usd / budget)
+    return compute_budget_reward(correct, cost_usd, budget) * (1 - 0.5 * cost_usd / budget)
 
 
 def sign_error(correct: float, cost_usd: float, budget: float) -> float:
     """The mistake: of two right answers the more expensive one is rewarded more."""
-    return reward(correct, cost_usd, budget) * (1 + cost_usd / budget) / 2
+    return compute_budget_reward(correct, cost_usd, budget) * (1 + cost_usd / budget) / 2
 
 
 def _saves(answer) -> bool | str:
@@ -42,7 +42,7 @@ EXERCISES = Exercises(
         "A budget of 10 and two experts: one is right in 6 of 10 questions for a price of 8, the other in 9 of 10 for "
         "a price of 12. What is the expected reward of always calling the second one?",
         hint="what is 1[c <= B]?",
-        answer=reward(0.9, 12, 10),
+        answer=compute_budget_reward(0.9, 12, 10),
         worked="Every call costs 12, more than the budget, so every reward is 0. The worse expert earns 0.6.",
         wrong=0.9,
         important=True,

@@ -5,7 +5,11 @@ import pytest
 from lib import config
 from lib.language_models.checkpoints import ModelError
 from lib.language_models.training import build, model_cards, model_folders
-from lib.language_models.training.model_folders import ensure_models, has_models
+from lib.language_models.training.model_folders import (
+    add_released_models,
+    ensure_models,
+    has_models,
+)
 
 SMOKE = config.load("smoke").lab
 
@@ -82,6 +86,29 @@ def test_some_models_are_made_with_those_that_they_start_from_and_no_others(tmp_
     )
     assert [path.name for path in folder.iterdir()] == ["lab-nano"]
     assert not has_models(few_items, folder, tmp_path / "runs")
+
+
+def test_a_command_adds_released_models_and_leaves_those_that_are_there_alone(
+    settings, tmp_path, capsys
+):
+    out = tmp_path / "models"
+    assert add_released_models(settings, ["lab-nano"], out, tmp_path / "runs") == ["lab-nano"]
+    printed = capsys.readouterr()
+    assert printed.out == "" and f"{out} lacks lab-nano" in printed.err
+    assert has_models(settings, out, tmp_path / "runs")
+
+    # Another profile's card would be measured anew by `ensure_models`.
+    before = stamp(out)
+    more_items = settings.model_copy(update={"test_items": 3})
+    assert add_released_models(more_items, ["lab-nano"], out, tmp_path / "runs") == []
+    assert stamp(out) == before and capsys.readouterr() == ("", "")
+
+
+def test_a_command_does_not_train_a_model_whose_settings_have_changed(settings, tmp_path, capsys):
+    longer = settings.models["lab-nano"].model_copy(update={"steps": 10})
+    changed = settings.model_copy(update={"models": {"lab-nano": longer}})
+    assert add_released_models(changed, ["lab-nano"], tmp_path / "models", tmp_path / "runs") == []
+    assert list(tmp_path.iterdir()) == [] and capsys.readouterr() == ("", "")
 
 
 def test_a_folder_of_ones_own_is_taken_as_it_is(settings, tmp_path):

@@ -450,7 +450,7 @@ def test_a_training_that_misses_its_target_is_tried_again_with_another_seed(tmp_
     )
     again = trained(tmp_path / "again", seed=1005, target=target)
     weights = checkpoints.load(tmp_path / "model").state_dict()
-    wanted = released_weights.rounded(again.model).state_dict()
+    wanted = released_weights.round_weights(again.model).state_dict()
     assert all(torch.equal(tensor, weights[name]) for name, tensor in wanted.items())
 
 

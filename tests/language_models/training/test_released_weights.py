@@ -63,7 +63,10 @@ def test_one_zoo_serves_every_profile(profile):
 
 
 def test_a_model_comes_back_as_half_precision_holds_it(root):
-    before, after = released_weights.rounded(tiny.model()).state_dict(), unpacked(root).state_dict()
+    before, after = (
+        released_weights.round_weights(tiny.model()).state_dict(),
+        unpacked(root).state_dict(),
+    )
     assert all(torch.equal(before[key], after[key]) for key in before)
     assert not unpacked(root).training and {tensor.dtype for tensor in after.values()} == {
         torch.float32
@@ -169,7 +172,7 @@ def shelf(tmp_path, monkeypatch):
 def test_a_model_whose_recipe_is_shipped_is_unpacked_and_not_trained(shelf):
     built = build.build_models(lab(), shelf / "models", shelf / "runs")
     found = checkpoints.load(shelf / "models/m").state_dict()
-    wanted = released_weights.rounded(tiny.model(1)).state_dict()
+    wanted = released_weights.round_weights(tiny.model(1)).state_dict()
     assert all(torch.equal(found[key], wanted[key]) for key in wanted) and built.attempts == {
         "m": 1
     }
@@ -182,7 +185,7 @@ def test_another_recipe_is_trained_and_so_is_one_that_must_not_be_unpacked(shelf
         found = checkpoints.load(shelf / "models/m").state_dict()
         assert any(
             not torch.equal(found[k], v)
-            for k, v in released_weights.rounded(tiny.model(1)).state_dict().items()
+            for k, v in released_weights.round_weights(tiny.model(1)).state_dict().items()
         )
         assert built.curves["step"].iloc[-1] == settings.models["m"].steps
 
@@ -193,7 +196,7 @@ def test_trained_weights_are_those_that_shipping_would_keep(shelf):
     before = {key: weight.clone() for key, weight in found.state_dict().items()}
     assert all(
         torch.equal(before[key], weight)
-        for key, weight in released_weights.rounded(found).state_dict().items()
+        for key, weight in released_weights.round_weights(found).state_dict().items()
     )
 
 

@@ -55,7 +55,9 @@ def test_the_question_that_tells_most_has_every_budget_in_order():
     frame = results.episodes
     frame.loc[(frame["item"] == 5) & (frame["condition"] == "medium"), "cost_usd"] = PRICE[L]
     told = routing.choose_question(frame.sample(frac=1, random_state=1))
-    assert told["condition"].tolist() == list(call_protocol.WORDS) and set(told["item"]) == {2}
+    assert told["condition"].tolist() == list(call_protocol.BUDGET_WORDS) and set(told["item"]) == {
+        2
+    }
     assert (
         told["chosen"].tolist() == [N, M, L]
         and set(told["seed"]) == {0}

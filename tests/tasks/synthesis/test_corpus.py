@@ -62,7 +62,9 @@ def sentence_by_sentence(which) -> tuple[str, tuple[str, ...]]:
 
 def test_an_instruction_says_what_its_golden_calls_do():
     for which in CORPUS.tasks:
-        assert sentence_by_sentence(which) == (which.golden.content, which.info), which.instruction
+        assert sentence_by_sentence(which) == (which.golden_outcome.content, which.info), (
+            which.instruction
+        )
 
 
 def test_a_harder_task_adds_one_to_its_parent_and_is_another_task():

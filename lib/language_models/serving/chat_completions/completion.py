@@ -26,12 +26,11 @@ class ChatCompletion(ABC):
     def __init__(
         self, request: CompletionRequest, digest: str, model_name: str, fingerprint: str
     ) -> None:
-        """Name a completion.
-
+        """
         Args:
             request: What is to be answered.
-            digest: Hash of all that the reply depends on but the weights.
-            model_name: The name that the client asked for.
+            digest: Hash of all that the reply depends on except the weights; the completion's id is made of it.
+            model_name: The name of the model, as the client asked for it.
             fingerprint: Hash of the weights.
         """
         self.request = request
@@ -68,14 +67,23 @@ class ChatCompletion(ABC):
     def make_body(
         self, choices: Sequence[Mapping[str, Any]], prompt_tokens: int, completion_tokens: int
     ) -> dict[str, Any]:
-        """The body of a response that comes whole."""
+        """Make the body of a response that comes whole, as OpenAI's API has it.
+
+        Args:
+            choices: JSON of the n replies.
+            prompt_tokens: Number of tokens of the prompt.
+            completion_tokens: Number of tokens of all replies.
+
+        Returns:
+            JSON.
+        """
         body = self._make_head("chat.completion")
         body["choices"] = list(choices)
         body["usage"] = make_usage(prompt_tokens, completion_tokens)
         return body
 
     def make_chunk(self, choice: Mapping[str, Any]) -> dict[str, Any]:
-        """A chunk with one choice."""
+        """Make a chunk of a streamed response, as OpenAI's API has it, with what is new of one choice."""
         chunk = self._make_head("chat.completion.chunk")
         if self.request.wants_usage_in_stream:
             chunk["usage"] = None  # in every chunk but the last
@@ -83,22 +91,22 @@ class ChatCompletion(ABC):
         return chunk
 
     def make_usage_chunk(self, prompt_tokens: int, completion_tokens: int) -> dict[str, Any]:
-        """The chunk after all others."""
+        """Make the last chunk of a streamed response, which has the numbers of tokens and no choice."""
         chunk = self._make_head("chat.completion.chunk")
         chunk["usage"] = make_usage(prompt_tokens, completion_tokens)
         chunk["choices"] = []
         return chunk
 
     def make_tool_call(self, unique: str, name: str, arguments: str) -> dict[str, Any]:
-        """A tool call.
+        """Make a tool call as an assistant message of OpenAI's API holds it.
 
         Args:
-            unique: What tells it from the other calls of this completion.
-            name: The tool's.
-            arguments: JSON of an object.
+            unique: A text that no other call of this completion has; the call's id is made of it.
+            name: Name of the tool.
+            arguments: A JSON object, as text.
 
         Returns:
-            The call as a message holds it.
+            JSON with id, type and function.
         """
         call_id = hashlib.sha256(f"{self.id}/{unique}".encode()).hexdigest()[:24]
         return {
@@ -108,6 +116,7 @@ class ChatCompletion(ABC):
         }
 
     def _make_head(self, kind: str) -> dict[str, Any]:
+        """Make the fields that response bodies and chunks have in common."""
         return {
             "id": self.id,
             "object": kind,
@@ -151,7 +160,7 @@ class CompletionModel(ABC):
         """
 
     def make_description(self, **facts: Any) -> dict[str, Any]:
-        """A description with the fields that OpenAI's API wants, and more facts."""
+        """Make a model's description: the fields that OpenAI's API wants, and further facts."""
         head = {"id": self.name, "object": "model", "created": 0, "owned_by": OWNER}
         return head | facts
 
@@ -166,16 +175,16 @@ def make_choice_chunk(
     logprobs: Sequence[Mapping[str, Any]] = (),
     finish_reason: str | None = None,
 ) -> dict[str, Any]:
-    """One choice of a chunk.
+    """Make the entry of one choice (one of the n replies) in a chunk of a streamed response, as OpenAI's API has it.
 
     Args:
-        index: Of the choice.
-        delta: What is new in its message.
-        logprobs: Entries of the tokens that are new.
-        finish_reason: How it ended; None while it goes on.
+        index: Position of the choice.
+        delta: What is new in its message, such as {"content": "Hello"}.
+        logprobs: Log-probabilities of the new tokens, an entry each.
+        finish_reason: "stop", "length" or "tool_calls"; None while the choice goes on.
 
     Returns:
-        The choice.
+        JSON.
     """
     return {
         "index": index,
@@ -186,7 +195,7 @@ def make_choice_chunk(
 
 
 def make_usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
-    """Tokens read and written."""
+    """Make the usage of a response, as OpenAI's API has it: numbers of tokens read, written and together."""
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,

@@ -49,14 +49,13 @@ NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 class FolderCompletionModel(CompletionModel):
-    """A Hugging Face folder that completes chats."""
+    """A model in a Hugging Face folder behind the chat completions API."""
 
     def __init__(self, model: HuggingFaceModel, max_queue_length: int = MAX_QUEUE_LENGTH) -> None:
-        """Make a folder askable.
-
+        """
         Args:
-            model: The folder's.
-            max_queue_length: Choices that may be under way, until more requests are refused.
+            model: The loaded model.
+            max_queue_length: Number of replies that may be under way; further requests are refused with QueueFull.
         """
         self.model = model
         self.name = model.name
@@ -69,17 +68,31 @@ class FolderCompletionModel(CompletionModel):
 
     @property
     def num_open(self) -> int:
-        """Choices that are under way."""
+        """Number of replies (choices, as OpenAI's API calls them) that are being prepared or written."""
         return self.num_preparing + sum(not task.done() for task in self.tasks)
 
     async def start_completion(self, request: CompletionRequest) -> FolderCompletion:
+        """Check a chat request, and start generating its replies.
+
+        Args:
+            request: The body of POST /v1/chat/completions, already parsed.
+
+        Returns:
+            The completion under way. `complete` waits for the whole response, `iterate_chunks` streams it.
+
+        Raises:
+            RequestRefused: For a request that this model cannot honour: log-probabilities, JSON together with tools,
+                a forced tool call in an unknown format, or too many tokens.
+            QueueFull: Where as many requests wait as may.
+            BatcherClosed: Where the server ends.
+        """
         if request.logprobs:
             raise RequestRefused(
                 f"{self.name} is a Hugging Face folder, for which logprobs is not supported; leave it out",
                 param="logprobs",
             )
-        json_reader = self._make_json_reader(request)
-        call_format = self._get_call_format(request)
+        json_reader = self._make_json_reader(request)  # None for a reply in free text
+        call_format = self._get_call_format(request)  # None where no tool call is forced
         chat_request = self._make_chat_request(request, json_reader)
         self._check_characters(chat_request)
         if self.num_open >= self.max_queue_length:
@@ -89,7 +102,7 @@ class FolderCompletionModel(CompletionModel):
         if self.is_closed:
             raise BatcherClosed("the model is closed")
 
-        # counted before the prompt is read, which takes a while
+        # Counted as open already, because rendering and tokenizing the prompt takes a while.
         num_choices = request.n or 1
         self.num_preparing += num_choices
         try:
@@ -98,9 +111,14 @@ class FolderCompletionModel(CompletionModel):
             )
         finally:
             self.num_preparing -= num_choices
+        # The constructor starts one task per reply, so generation starts here.
         return FolderCompletion(self, request, chat_request, json_reader, call_format)
 
     def _make_json_reader(self, request: CompletionRequest) -> JsonReplyReader | None:
+        """Make the parser of replies that must be JSON (`response_format`); None for replies in free text.
+
+        Raises RequestRefused for a schema that is not supported, or JSON together with tools.
+        """
         if not request.wants_json:
             return None
         if request.offered_tools:
@@ -111,7 +129,10 @@ class FolderCompletionModel(CompletionModel):
         return JsonReplyReader(request)
 
     def _get_call_format(self, request: CompletionRequest) -> CallFormat | None:
-        """How the call that must be made begins; None where none must."""
+        """Return how the model writes a tool call, if the request forces one (`tool_choice`); else None.
+
+        Raises RequestRefused where the format of the model's chat template is not known.
+        """
         if not request.forces_a_call:
             return None
         if self.call_format is None:
@@ -141,19 +162,20 @@ class FolderCompletionModel(CompletionModel):
 
         tools = []
         for name, function in request.offered_tools.items():
-            # of several tools the model sees only the one that it must call
+            # Where the request names the tool to call, the model sees no other.
             if request.forced_tool is None or request.forced_tool == name:
                 schema = function.model_dump(exclude_none=True, exclude={"strict"})
                 schema.setdefault("parameters", NO_PARAMETERS)
                 tools.append({"type": "function", "function": schema})
 
+        # Without a seed, a hash of the request is one, so that equal requests get equal replies.
         seed = request.seed
         if seed is None:
             seed = int(request.digest_with_schemas[:12], 16)
         return ChatRequest(
             messages,
             tools=tools,
-            # a call that must be made is begun for the model, so it is no matter of its choice
+            # "auto" for a forced call, too: its beginning is written for the model, see `write_forced_call`.
             tool_choice="auto" if tools else None,
             temperature=request.sampling_temperature,
             stop=tuple(request.stop or ()),
@@ -161,7 +183,7 @@ class FolderCompletionModel(CompletionModel):
         )
 
     def _check_characters(self, chat_request: ChatRequest) -> None:
-        """Refuse texts that cannot fit, before time is spent to tokenize them."""
+        """Refuse messages that are certain to exceed the context window, before time is spent to tokenize them."""
         num_characters = sum(len(message["content"]) for message in chat_request.messages)
         if num_characters > MAX_CHARACTERS_PER_TOKEN * self.model.window:
             raise refuse_length(
@@ -215,6 +237,7 @@ class FolderCompletionModel(CompletionModel):
         return dataclasses.replace(chat_request, max_tokens=limit)
 
     def describe(self, with_vocabulary: bool = False) -> dict[str, Any]:
+        """Describe the model, as GET /v1/models returns it; its vocabulary is too large to be listed."""
         return self.make_description(
             context_length=self.model.window,
             system_fingerprint=self.fingerprint,
@@ -227,49 +250,63 @@ class FolderCompletionModel(CompletionModel):
 
 
 class FolderCompletion(ChatCompletion):
-    """A chat completion by a Hugging Face folder, from the moment that its choices are under way."""
+    """A chat completion by a model in a Hugging Face folder, from the moment that its replies are under way.
+
+    Each of the n replies that a request wants, which OpenAI's API calls choices, is written by a task of its own. The
+    tasks put pieces of text, finished replies and errors into one queue, `events`, which `complete` and
+    `iterate_chunks` read.
+    """
 
     def __init__(
         self,
-        owner: FolderCompletionModel,
+        completion_model: FolderCompletionModel,
         request: CompletionRequest,
         chat_request: ChatRequest,
         json_reader: JsonReplyReader | None,
         call_format: CallFormat | None,
     ) -> None:
-        """Start on all choices.
+        """Start the tasks that write the choices.
 
         Args:
-            owner: Who is asked.
+            completion_model: The served model that answers; it counts the tasks as open.
             request: What is to be answered.
-            chat_request: The same for the model.
-            json_reader: Where the reply must be JSON.
-            call_format: Where the reply must be a tool call.
+            chat_request: The same, translated for the model.
+            json_reader: Parses replies that must be JSON; None for free text.
+            call_format: How the model writes a tool call, where one is forced; else None.
         """
-        super().__init__(request, request.digest_with_schemas, owner.name, owner.fingerprint)
-        self.owner = owner
+        super().__init__(
+            request,
+            request.digest_with_schemas,
+            completion_model.name,
+            completion_model.fingerprint,
+        )
+        self.chat_model = completion_model.model
         self.json_reader = json_reader
         self.call_format = call_format
         self.cancelled = threading.Event()
         self.events: asyncio.Queue[tuple[int, str | Reply | Exception]] = asyncio.Queue()
         self.tasks = []
         for index in range(request.n or 1):
+            # Each choice has its own seed, or all would be the same.
             choice_request = dataclasses.replace(chat_request, seed=chat_request.seed + index)
             task = asyncio.create_task(self._write_choice(index, choice_request))
-            owner.tasks.add(task)
-            task.add_done_callback(owner.tasks.discard)
+            completion_model.tasks.add(task)
+            task.add_done_callback(completion_model.tasks.discard)
             self.tasks.append(task)
 
     def cancel(self) -> None:
+        """Stop writing, because nobody waits any more; does nothing to a completion that is finished."""
         if all(task.done() for task in self.tasks):
             return
         self.cancelled.set()
         for task in self.tasks:
             task.cancel()
+        # Ends whoever still reads the events.
         self.events.put_nowait((0, RequestCancelled("the request was cancelled")))
 
     async def complete(self) -> dict[str, Any]:
-        replies: dict[int, Reply] = {}
+        """Wait for all choices, and return the body of the response, JSON in the format of OpenAI's API."""
+        replies: dict[int, Reply] = {}  # by index of the choice
         async for index, event in self._iterate_events():
             if isinstance(event, Reply):
                 replies[index] = event
@@ -282,22 +319,29 @@ class FolderCompletion(ChatCompletion):
             }
             for index in sorted(replies)
         ]
-        return self.make_body(choices, *_count_tokens(list(replies.values())))
+        prompt_tokens, completion_tokens = _count_tokens(list(replies.values()))
+        return self.make_body(choices, prompt_tokens, completion_tokens)
 
     async def iterate_chunks(self) -> AsyncIterator[dict[str, Any]]:
+        """Stream the completion in the format of OpenAI's API, while it is written.
+
+        Yields:
+            JSON: for each choice a chunk with its role, chunks with new text, its tool calls, and a last one with the
+            finish reason; after all choices a chunk with the token counts, if the request asks for it.
+        """
         for index in range(len(self.tasks)):
             delta = {"role": "assistant", "content": ""}
             yield self.make_chunk(make_choice_chunk(index, delta))
 
         replies = []
-        num_characters_sent = [0] * len(self.tasks)  # characters
+        num_characters_sent = [0] * len(self.tasks)  # by index of the choice
         async for index, event in self._iterate_events():
             if isinstance(event, str):
                 num_characters_sent[index] += len(event)
                 yield self.make_chunk(make_choice_chunk(index, {"content": event}))
                 continue
 
-            # what was held back of the text, the calls, the end
+            # The event is a finished reply: what was held back of its text is sent, its tool calls, and its end.
             replies.append(event)
             message = self._make_message(index, event)
             remaining = (message["content"] or "")[num_characters_sent[index] :]
@@ -310,10 +354,18 @@ class FolderCompletion(ChatCompletion):
             yield self.make_chunk(make_choice_chunk(index, {}, finish_reason=finish_reason))
 
         if self.request.wants_usage_in_stream:
-            yield self.make_usage_chunk(*_count_tokens(replies))
+            prompt_tokens, completion_tokens = _count_tokens(replies)
+            yield self.make_usage_chunk(prompt_tokens, completion_tokens)
 
     async def _iterate_events(self) -> AsyncIterator[tuple[int, str | Reply]]:
-        """Pieces and replies of all choices, until each has its reply."""
+        """Read the queue of events until each choice has its finished reply; then, or after an error, end all tasks.
+
+        Yields:
+            (index of the choice, new piece of its text or its finished reply).
+
+        Raises:
+            Exception: What a choice failed with.
+        """
         num_open = len(self.tasks)
         try:
             while num_open:
@@ -324,7 +376,7 @@ class FolderCompletion(ChatCompletion):
                 if isinstance(event, Reply):
                     num_open -= 1
         finally:
-            # a choice that failed or a client that is gone ends the others; all are over when this returns
+            # A choice that failed, or a client that is gone, ends the other choices. All tasks are over after this.
             self.cancelled.set()
             for task in self.tasks:
                 task.cancel()
@@ -333,6 +385,12 @@ class FolderCompletion(ChatCompletion):
     # One choice
 
     async def _write_choice(self, index: int, chat_request: ChatRequest) -> None:
+        """Write one choice, and put pieces of its text, its finished reply, or an error into `events`.
+
+        Args:
+            index: Of the choice.
+            chat_request: The conversation, with the choice's own seed.
+        """
         try:
             if self.call_format is not None:
                 reply = await self._write_forced_call(chat_request)
@@ -343,11 +401,12 @@ class FolderCompletion(ChatCompletion):
             else:
                 await self._write_text(index, chat_request)
         except Exception as error:
-            # to whoever waits: an exception of a task that nobody awaits would only be logged
+            # Whoever reads the events raises it; an exception of a task that nobody awaits would only be logged.
             self.events.put_nowait((index, error))
 
     async def _write_text(self, index: int, chat_request: ChatRequest) -> None:
-        stream = self.owner.model.stream(chat_request)
+        """Write a reply in free text: pieces of it, and last the finished reply, go into `events` as they come."""
+        stream = self.chat_model.stream(chat_request)
         async with contextlib.aclosing(stream):
             async for event in stream:
                 if isinstance(event, Reply):
@@ -355,13 +414,23 @@ class FolderCompletion(ChatCompletion):
                 self.events.put_nowait((index, event))
 
     async def _write_json(self, chat_request: ChatRequest) -> Reply:
+        """Sample replies until one is JSON that fits the schema.
+
+        Args:
+            chat_request: The conversation, with the JSON format described in its system message.
+
+        Returns:
+            The first reply that fits, its text the JSON object alone; tokens_out counts all samples.
+
+        Raises:
+            RequestRefused: With status 422, where no sample fits.
+        """
         tokens_out = 0
-        num_attempts = _count_attempts(chat_request)
-        for attempt in range(num_attempts):
-            # equal requests with another `sample` draw other random numbers
-            reply = await self.owner.model.reply_to(
-                dataclasses.replace(chat_request, sample=attempt)
-            )
+        max_samples = _limit_samples(chat_request)
+        for sample in range(max_samples):
+            # Equal requests with another `sample` draw other random numbers.
+            sample_request = dataclasses.replace(chat_request, sample=sample)
+            reply = await self.chat_model.reply_to(sample_request)
             _raise_failure(reply)
             tokens_out += reply.tokens_out
             try:
@@ -374,7 +443,7 @@ class FolderCompletion(ChatCompletion):
             )
         cut = ", and it was cut off at max_tokens" if reply.finish_reason == "length" else ""
         raise RequestRefused(
-            f"{self.model_name} wrote no JSON that fits, in {num_attempts} samples; of the last: {reason}{cut}; "
+            f"{self.model_name} wrote no JSON that fits, in {max_samples} samples; of the last: {reason}{cut}; "
             "ask for less, or a larger model",
             422,
             "json_does_not_fit",
@@ -382,14 +451,27 @@ class FolderCompletion(ChatCompletion):
         )
 
     async def _write_forced_call(self, chat_request: ChatRequest) -> Reply:
+        """Sample tool calls, whose beginning is written for the model, until one has arguments in JSON.
+
+        Args:
+            chat_request: The conversation, with the tools of which one must be called.
+
+        Returns:
+            A reply with the first call that can be read and no text; tokens_out counts all samples.
+
+        Raises:
+            RequestRefused: With status 422, where no sample has arguments in JSON.
+            GenerationFailed: Where the model broke, such as for lack of memory.
+        """
         tokens_out = 0
-        num_attempts = _count_attempts(chat_request)
-        for attempt in range(num_attempts):
+        max_samples = _limit_samples(chat_request)
+        for sample in range(max_samples):
+            sample_request = dataclasses.replace(chat_request, sample=sample)
             try:
                 call = await asyncio.to_thread(
                     write_forced_call,
-                    self.owner.model,
-                    dataclasses.replace(chat_request, sample=attempt),
+                    self.chat_model,
+                    sample_request,
                     self.call_format,
                     chat_request.max_tokens,
                     self.cancelled,
@@ -402,22 +484,31 @@ class FolderCompletion(ChatCompletion):
             return Reply(
                 text="",
                 model=self.model_name,
-                backend=self.owner.model.backend,
+                backend=self.chat_model.backend,
                 tool_calls=(ToolCall("", call.name, call.arguments),),
                 finish_reason="length" if call.finish == "length" else "tool_calls",
                 tokens_in=call.tokens_in,
                 tokens_out=tokens_out,
             )
         raise RequestRefused(
-            f"{self.model_name} wrote no arguments that are JSON, in {num_attempts} samples; use a larger model",
+            f"{self.model_name} wrote no arguments that are JSON, in {max_samples} samples; use a larger model",
             422,
             "arguments_are_no_json",
             "tool_choice",
         )
 
     def _make_message(self, index: int, reply: Reply) -> dict[str, Any]:
+        """Turn a finished reply into an assistant message of OpenAI's API: content, reasoning and tool calls.
+
+        Args:
+            index: Of the choice; part of the ids of its calls.
+            reply: Of the model.
+
+        Returns:
+            JSON.
+        """
         calls = list(reply.tool_calls)
-        # no template can be told to write one call only
+        # The model cannot be told to make one call only, so further ones are left out.
         if self.request.parallel_tool_calls is False:
             calls = calls[:1]
         message: dict[str, Any] = {"role": "assistant", "content": reply.text}
@@ -433,19 +524,31 @@ class FolderCompletion(ChatCompletion):
         return message
 
 
-def _count_attempts(chat_request: ChatRequest) -> int:
-    """Samples at the most; at temperature 0 all are the same."""
+def _limit_samples(chat_request: ChatRequest) -> int:
+    """How many replies to sample, at most, until one fits its format; 1 at temperature 0, where all are the same."""
     return 1 if chat_request.temperature == 0 else MAX_ATTEMPTS
 
 
 def _count_tokens(replies: Sequence[Reply]) -> tuple[int, int]:
-    """Tokens of the prompt, and of all choices; samples that did not fit count as well."""
+    """Count tokens for the usage of a response: (of the prompt, of all replies with samples that did not fit)."""
     prompt_tokens = max((reply.tokens_in for reply in replies), default=0)
     return prompt_tokens, sum(reply.tokens_out for reply in replies)
 
 
 def _raise_failure(reply: Reply) -> None:
-    """Raise what makes a reply none; a text that is cut off, empty or no readable call is one, as clients expect."""
+    """Raise the failure of a reply as the error that a client of the server gets.
+
+    A reply that is cut off, empty, or holds a tool call that cannot be read raises nothing: clients of OpenAI's API
+    expect it as an ordinary reply.
+
+    Args:
+        reply: Of the model; most have no failure.
+
+    Raises:
+        RequestRefused: Where the request is at fault.
+        BatcherClosed: Where the server ends.
+        GenerationFailed: Where the model broke.
+    """
     failure = reply.failure
     if failure is None or failure.kind in ("truncated", "empty", "malformed"):
         return

@@ -37,7 +37,7 @@ _THINK_TAIL = 8  # tokens at the end of a prompt in which an open <think> stands
 
 @dataclass(frozen=True)
 class CallFormat:
-    """How a call is written: this, the name, that, and then the JSON of the arguments."""
+    """How a model writes a tool call: `before_name`, the tool's name, `after_name`, and the JSON of the arguments."""
 
     before_name: str
     after_name: str
@@ -63,9 +63,17 @@ class ForcedCall:
 
 
 def find_call_format(chat_template: str) -> CallFormat | None:
-    """The format in which a chat template writes tool calls; None where it is none of those that are known."""
+    """Find out in which format a model writes tool calls: that of Hermes, Mistral (two) or Llama.
+
+    Args:
+        chat_template: The model's chat template, whose text holds the markers of its format.
+
+    Returns:
+        The format; None where it is none of those.
+    """
     if HERMES_OPEN in chat_template:
         return CallFormat(f'{HERMES_OPEN}\n{{"name": "', '", "arguments":')
+    # Newer Mistral models write a name and its arguments, older ones a list of JSON objects.
     if MISTRAL_OPEN in chat_template and MISTRAL_ARGUMENTS in chat_template:
         return CallFormat(MISTRAL_OPEN, MISTRAL_ARGUMENTS)
     if MISTRAL_OPEN in chat_template:
@@ -82,44 +90,47 @@ def write_forced_call(
     max_tokens: int,
     cancelled: threading.Event,
 ) -> ForcedCall:
-    """Let a model write the arguments of a call; blocks until they are written.
+    """Force a tool call: choose a tool by the model's probabilities of their names, and let it write the arguments.
+
+    Blocks until the call is written.
 
     Args:
-        model: Who is asked.
+        model: The language model.
         request: The conversation, with the tools of which one must be called.
-        call_format: Of the model's chat template.
-        max_tokens: Of the call, with its beginning; more than that takes.
-        cancelled: Set where nobody waits any more.
+        call_format: How the model writes a call.
+        max_tokens: Limit of the call's tokens; its beginning, which is written for the model, counts and must fit.
+        cancelled: Set from another thread to stop generating, where nobody waits for the call any more.
 
     Returns:
-        The call.
+        The call, with its finish reason and numbers of tokens.
 
     Raises:
         PromptError: The chat template cannot show the conversation.
     """
     prompt_ids = model.encode_prompt(request)
-    # a model that is about to reason must close its reasoning first
+    # What is written for the model, for each tool. A model that is about to reason must close its reasoning first.
     before_name = call_format.before_name
     if _opens_in_reasoning(model, prompt_ids):
         before_name = f"\n{THINK_CLOSE}\n\n{before_name}"
     names = [tool["function"]["name"] for tool in request.tools]
-    endings = [f"{before_name}{name}{call_format.after_name}" for name in names]
-    prefixes = [_encode(model, ending) for ending in endings]
+    beginnings = [f"{before_name}{name}{call_format.after_name}" for name in names]
+    prefixes = [_encode(model, beginning) for beginning in beginnings]  # token ids
 
-    # the choice is greedy or sampled as all else is
+    # The choice of the tool is greedy or sampled, as the rest of the reply is.
     temperature = 1.0 if request.temperature is None else request.temperature
     index = 0
     if len(names) > 1:
-        logprobs = _measure_logprobs(model, prompt_ids, prefixes)
+        logprobs = _measure_logprobs(model, prompt_ids, prefixes)  # (tools,)
         index = names.index(choose_tool(logprobs, names, temperature, request.seed))
     prefix = prefixes[index]
 
-    # as in `HuggingFaceModel`, prompts do not share their random numbers
+    # The prompt is part of the random stream's key, so that other prompts draw other random numbers.
     digest = hashlib.sha256(str(prompt_ids).encode()).hexdigest()
     stream = seeds.key("forced call", digest, request.sample, seed=request.seed)
     limit = max(1, min(max_tokens, model.window - len(prompt_ids)) - len(prefix))
     sequence = SampledSequence([*prompt_ids, *prefix], limit, temperature, stream)
 
+    # Generate token by token, until the JSON object of the arguments is whole.
     decoder = TextDecoder(model.tokenizer)
     text = ""
     arguments = None
@@ -129,7 +140,7 @@ def write_forced_call(
             continue
         if sequence.finish != "stop":  # an end token is no text
             text += decoder.add_token(sequence.ids[-1])
-        # to parse after every token would take time that grows with the square of the text
+        # Without a brace the object is not whole. Parsing after every token would take quadratic time.
         if "}" in text:
             arguments = _read_arguments(text)
         if arguments is not None:
@@ -147,7 +158,16 @@ def write_forced_call(
 def count_prefix_tokens(
     model: HuggingFaceModel, call_format: CallFormat, tools: Sequence[str]
 ) -> int:
-    """Tokens of the longest beginning of a call."""
+    """Count the tokens of the longest beginning of a call, up to the arguments, among some tools.
+
+    Args:
+        model: Its tokenizer counts.
+        call_format: How the model writes a call.
+        tools: Names of the tools.
+
+    Returns:
+        Number of tokens.
+    """
     return max(
         len(_encode(model, f"{call_format.before_name}{tool}{call_format.after_name}"))
         for tool in tools
@@ -158,7 +178,16 @@ def count_prefix_tokens(
 def _measure_logprobs(
     model: HuggingFaceModel, prompt_ids: Sequence[int], prefixes: Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """Log-probabilities (tools,) of the beginnings of calls, normalised over the tools."""
+    """Compute how probable each of several beginnings of a tool call is as what the model writes next.
+
+    Args:
+        model: The language model.
+        prompt_ids: Token ids of the conversation.
+        prefixes: Token ids of the beginning of a call, one for each tool.
+
+    Returns:
+        Log-probabilities (tools,), normalised over the tools.
+    """
 
     def read_next_logprobs(contexts: Sequence[tuple[int, ...]]) -> torch.Tensor:
         rows = []
@@ -172,7 +201,7 @@ def _measure_logprobs(
 
 
 def _read_arguments(text: str) -> str | None:
-    """The JSON object that a text begins with; None while it is not whole."""
+    """Cut out the JSON object that a text begins with, as text; None while it is not whole."""
     body = text.lstrip()
     try:
         value, end = _DECODER.raw_decode(body)
@@ -182,6 +211,7 @@ def _read_arguments(text: str) -> str | None:
 
 
 def _opens_in_reasoning(model: HuggingFaceModel, prompt_ids: Sequence[int]) -> bool:
+    """Whether a prompt ends with an open <think>, so that the model's reply would begin with reasoning."""
     tail = model.tokenizer.decode(list(prompt_ids[-_THINK_TAIL:]), skip_special_tokens=False)
     return tail.rstrip().endswith(THINK_OPEN)
 

@@ -20,7 +20,7 @@ Tokens = tuple[int, ...]
 
 
 def encode_call_prefix(tool: str) -> list[int]:
-    """Tokens of the beginning of a lab model's call."""
+    """Tokenize the beginning of a tool call as lab models write it: "<call> NAME"."""
     return encode(f"{CALL_TAG} {tool}")
 
 
@@ -28,11 +28,11 @@ def encode_call_prefix(tool: str) -> list[int]:
 def measure_tool_logprobs(
     forward: Forward, prompt_ids: Sequence[int], tools: Sequence[str]
 ) -> np.ndarray:
-    """How probable it is that a lab model calls each tool, once it has begun a call.
+    """Compute how probable it is that a lab model calls each of several tools, given that it calls one.
 
     Args:
-        forward: The model.
-        prompt_ids: Tokens of the conversation.
+        forward: The forward pass of a lab model, a small transformer that was trained here.
+        prompt_ids: Token ids of the conversation.
         tools: Names of the tools.
 
     Returns:
@@ -51,33 +51,37 @@ def score_prefixes(
     prefixes: Sequence[Tokens],
     read_next_logprobs: Callable[[Sequence[Tokens]], torch.Tensor],
 ) -> np.ndarray:
-    """How probable each of several token sequences is, if it must be one of them.
+    """Compute how probable each of several token sequences is under a model, given that it writes one of them.
+
+    At every token at which the sequences branch, the model's probabilities are normalised over the tokens with which
+    some sequence goes on. A sequence's score is the sum over its branches.
 
     Args:
-        prefixes: The sequences, all different.
-        read_next_logprobs: From contexts, beginnings of the sequences, to the log-probabilities of all tokens that
-            may come next, (contexts, vocabulary).
+        prefixes: The sequences of token ids, all different.
+        read_next_logprobs: Asks the model: from contexts, beginnings of the sequences, to the log-probabilities of
+            all tokens that may come next, (contexts, vocabulary).
 
     Returns:
         Log-probabilities (sequences,), normalised.
     """
-    # with what each beginning goes on; None where a sequence ends there
+    # A prefix tree: the tokens with which each beginning goes on; None where a sequence ends there.
     options: dict[Tokens, set[int | None]] = {}
     for prefix in prefixes:
         for length in range(len(prefix)):
             options.setdefault(prefix[:length], set()).add(prefix[length])
         options.setdefault(prefix, set()).add(None)
 
-    # the model is asked only where the sequences part
+    # The model is asked only where the sequences branch.
     contexts = sorted(context for context, following in options.items() if len(following) > 1)
     if not contexts:
         return np.zeros(len(prefixes))
+    # Log-probability of each branch, by context and next token.
     step_scores: dict[tuple[Tokens, int | None], float] = {}
     for context, row in zip(contexts, read_next_logprobs(contexts), strict=True):
         tokens = sorted(token for token in options[context] if token is not None)
         logprobs = row[tokens]  # (tokens,)
         if None in options[context]:
-            # a sequence ends here with the probability that no other goes on
+            # One sequence is the beginning of others. It ends here with the probability that none of them goes on.
             end = torch.log1p(-logprobs.exp().sum().clamp(max=1 - 1e-12))
             step_scores[context, None] = float(end)
         else:
@@ -85,6 +89,7 @@ def score_prefixes(
         for token, logprob in zip(tokens, logprobs.tolist(), strict=True):
             step_scores[context, token] = logprob
 
+    # Tokens at which nothing branches have probability 1, and add 0.
     scores = np.zeros(len(prefixes))
     for index, prefix in enumerate(prefixes):
         for length, token in enumerate((*prefix, None)):
@@ -93,22 +98,22 @@ def score_prefixes(
 
 
 def choose_tool(logprobs: np.ndarray, tools: Sequence[str], temperature: float, seed: int) -> str:
-    """The tool that is called.
+    """Choose a tool by its probability: the most probable one, or sampled from softmax(logprobs / temperature).
 
     Args:
-        logprobs: Of the tools (tools,).
+        logprobs: Log-probabilities of the tools, (tools,).
         tools: Their names.
-        temperature: 0 is the most probable.
-        seed: Of the random number.
+        temperature: 0 chooses the most probable tool.
+        seed: Of the one random number that sampling draws.
 
     Returns:
-        A name.
+        The name of a tool.
     """
     if temperature == 0:
         return tools[int(np.argmax(logprobs))]
 
     scaled = logprobs / max(temperature, 1e-9)
-    # the largest is taken off, so that no exponential overflows
+    # The largest is subtracted, so that no exponential overflows.
     weights = np.exp(scaled - scaled.max())
     cumulative = np.cumsum(weights)  # (tools,)
 
@@ -116,5 +121,5 @@ def choose_tool(logprobs: np.ndarray, tools: Sequence[str], temperature: float, 
     (uniform,) = seeds.uniform(stream, np.zeros(1))
     threshold = uniform * cumulative[-1]
     index = int(np.searchsorted(cumulative, threshold, side="right"))
-    # rounding may put the threshold on the very end
+    # Rounding may put the threshold on the very end, behind the last tool.
     return tools[min(index, len(tools) - 1)]

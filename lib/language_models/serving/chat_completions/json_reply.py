@@ -33,13 +33,12 @@ INSTRUCTION = "Reply with one JSON object and nothing else."
 
 
 class JsonReplyReader:
-    """Reads the JSON of replies to one request."""
+    """Asks a model for JSON, and parses and checks the JSON of its replies, for one request with `response_format`."""
 
     def __init__(self, request: CompletionRequest) -> None:
-        """Prepare to read.
-
+        """
         Args:
-            request: With a JSON format.
+            request: Its `response_format` is any JSON object, or JSON by a schema.
 
         Raises:
             RequestRefused: For a schema that is not supported, with the reason.
@@ -56,7 +55,14 @@ class JsonReplyReader:
                 ) from None
 
     def add_instruction(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The conversation with the format described at the end of its system message."""
+        """Add the instruction to reply in JSON, with the schema if there is one, to a conversation.
+
+        Args:
+            messages: {"role", "content"} each, as in OpenAI's API.
+
+        Returns:
+            A copy with the instruction at the end of the system message, or in a new one.
+        """
         instruction = INSTRUCTION
         if self.schema is not None:
             schema = json.dumps(self.schema, ensure_ascii=False)
@@ -68,16 +74,16 @@ class JsonReplyReader:
         return [{"role": "system", "content": instruction}, *messages]
 
     def read(self, text: str) -> str:
-        """Find the JSON object of a reply.
+        """Extract the JSON object of a model's reply, and check it against the schema.
 
         Args:
-            text: What the model wrote.
+            text: The reply, perhaps with reasoning, a code fence or prose around the object, or with slips in it.
 
         Returns:
-            The object as JSON; as the model wrote it, where that is JSON.
+            The object as JSON text: as the model wrote it, or repaired where that was no valid JSON.
 
         Raises:
-            Mismatch: Where there is none, or it does not fit the schema.
+            Mismatch: Where there is no object, or it does not fit the schema.
         """
         value, content = _parse_object(text)
         if not isinstance(value, dict):
@@ -88,17 +94,27 @@ class JsonReplyReader:
 
 
 def _parse_object(text: str) -> tuple[Any, str]:
-    """The value of a reply, and its JSON."""
+    """Parse the JSON value in a model's reply: the text as it is, the object in it, or that object repaired.
+
+    Args:
+        text: The reply.
+
+    Returns:
+        (value, JSON text of the value).
+
+    Raises:
+        Mismatch: Where the reply is too long, or holds no object that can be parsed or repaired.
+    """
     if len(text) > MAX_CHARACTERS:
         raise Mismatch(f"the reply has {len(text)} characters; {MAX_CHARACTERS} are read")
-    # models whose prompt opens the reasoning write only its end
+    # Reasoning is left out. Where the prompt has opened it with <think>, the reply holds only its end.
     text = text.rpartition("</think>")[2].strip()
     try:
         return _parse_strictly(text), text
     except ValueError:
         pass
 
-    # a code fence, or prose around the object
+    # A code fence, or prose around the object, is left out.
     start = text.find("{")
     end = text.rfind("}")
     if start < 0 or end < start:
@@ -118,7 +134,7 @@ def _parse_object(text: str) -> tuple[Any, str]:
 
 
 def _parse_strictly(text: str) -> Any:
-    """The value of a JSON text. Raises ValueError for anything else, NaN and Infinity among it."""
+    """Parse a JSON text. Raises ValueError for anything else, even NaN and Infinity, which json.loads would take."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:

@@ -57,24 +57,24 @@ SUPPORTED = {
 
 
 class UnsupportedSchema(ValueError):
-    """A schema that cannot be checked; the message has the place and the reason, in one line."""
+    """A JSON schema that cannot be checked; the message has the path and the reason, in one line."""
 
 
 class Mismatch(ValueError):
-    """A value that does not fit the schema; the message has the place and the reason, in one line."""
+    """A JSON value that does not fit its schema; the message has the path and the reason, in one line."""
 
 
 # Whether a schema is supported --------------------------------------------------------------------
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Refuse a schema that this module cannot check.
+    """Check that a JSON schema uses supported keywords only, and that it describes an object.
 
     Args:
-        schema: Of a whole reply, hence of an object.
+        schema: The schema of a model's whole reply.
 
     Raises:
-        UnsupportedSchema: With the place and the reason.
+        UnsupportedSchema: For the first keyword that is not supported, with its path in the schema and the reason.
     """
     _check_subschema(schema, schema, "#", 0)
     root = _follow_references(schema, schema, "#")
@@ -83,6 +83,17 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 
 def _check_subschema(schema: Any, root: Mapping[str, Any], path: str, depth: int) -> None:
+    """Check one schema and all schemas nested in it for keywords that are not supported.
+
+    Args:
+        schema: Part of `root`; true and false are schemas, too.
+        root: The whole schema, which references point into.
+        path: Where `schema` stands in `root`, for the error.
+        depth: How many schemas it is nested in.
+
+    Raises:
+        UnsupportedSchema: With the path and the reason.
+    """
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):
@@ -98,6 +109,8 @@ def _check_subschema(schema: Any, root: Mapping[str, Any], path: str, depth: int
             supported = ", ".join(sorted(SUPPORTED))
             raise UnsupportedSchema(f"{subpath}: not supported; supported are {supported}")
         _check_keyword(keyword, content, subpath)
+
+        # Keywords that hold further schemas: one, a list of them, or a mapping by name.
         if keyword in SUBSCHEMAS:
             _check_subschema(content, root, subpath, depth + 1)
         elif keyword in SUBSCHEMA_LISTS:
@@ -106,13 +119,22 @@ def _check_subschema(schema: Any, root: Mapping[str, Any], path: str, depth: int
         elif keyword in SUBSCHEMA_MAPPINGS:
             for name, subschema in content.items():
                 _check_subschema(subschema, root, f"{subpath}/{name[:40]}", depth + 1)
-    # now, so that no reply is generated for a reference that leads nowhere
+    # References are followed now, so that no reply is generated for one that leads nowhere.
     if "$ref" in schema:
         _follow_references(schema, root, path)
 
 
 def _check_keyword(keyword: str, content: Any, path: str) -> None:
-    """Whether what stands behind a keyword is of the kind that it needs."""
+    """Check the value of one schema keyword: `minimum` needs a number, `required` a list of names, and so on.
+
+    Args:
+        keyword: Such as "minimum".
+        content: Its value in the schema.
+        path: Where the keyword stands, for the error.
+
+    Raises:
+        UnsupportedSchema: Where the value is of another kind.
+    """
     if keyword == "type":
         types = content if isinstance(content, list) else [content]
         is_valid = bool(types) and all(isinstance(name, str) and name in TYPES for name in types)
@@ -147,8 +169,20 @@ def _check_keyword(keyword: str, content: Any, path: str) -> None:
 def _follow_references(
     schema: Mapping[str, Any], root: Mapping[str, Any], path: str
 ) -> Mapping[str, Any]:
-    """The schema that a reference, or a chain of them, leads to."""
-    visited = set()
+    """Return the schema that a `$ref`, or a chain of them, leads to; a schema without `$ref` is returned as it is.
+
+    Args:
+        schema: Part of `root`.
+        root: The whole schema, which references point into.
+        path: Where `schema` stands in `root`, for the error.
+
+    Returns:
+        A schema without `$ref`.
+
+    Raises:
+        UnsupportedSchema: For a reference to another document, to nothing, or back to itself.
+    """
+    visited = set()  # references so far, to notice a circle
     while isinstance(schema, dict) and "$ref" in schema:
         reference = schema["$ref"]
         if not isinstance(reference, str) or not reference.startswith("#"):
@@ -160,14 +194,28 @@ def _follow_references(
         visited.add(reference)
         schema = _resolve_pointer(reference, root, path)
     if isinstance(schema, bool):
+        # The schema true allows every value, as {} does; false allows none, as an empty enum does.
         return {} if schema else {"enum": []}
     return schema
 
 
 def _resolve_pointer(reference: str, root: Mapping[str, Any], path: str) -> Any:
+    """Return the part of a schema that a JSON pointer such as "#/$defs/person" names.
+
+    Args:
+        reference: Begins with "#", the whole schema.
+        root: The whole schema.
+        path: Where the reference stands, for the error.
+
+    Returns:
+        A schema: a mapping, or true or false.
+
+    Raises:
+        UnsupportedSchema: Where the pointer names nothing, or something that is no schema.
+    """
     target: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+        name = step.replace("~1", "/").replace("~0", "~")  # escapes of JSON pointers, RFC 6901
         if not isinstance(target, dict) or name not in target:
             raise UnsupportedSchema(f"{path}/$ref: {reference[:80]!r} leads nowhere")
         target = target[name]
@@ -180,28 +228,45 @@ def _resolve_pointer(reference: str, root: Mapping[str, Any], path: str) -> Any:
 
 
 class SchemaValidator:
-    """Checks values against one schema."""
+    """Checks whether JSON values, such as the replies of a model, fit one JSON schema."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises UnsupportedSchema, see `check_schema`."""
-        check_schema(schema)
-        self.root = schema
-        self.steps = 0
-
-    def check(self, value: Any) -> None:
-        """Check a value.
-
+        """
         Args:
-            value: Of JSON.
+            schema: Of an object.
 
         Raises:
-            Mismatch: With the first place that does not fit, and why.
+            UnsupportedSchema: Where it uses keywords that are not supported, see `check_schema`.
+        """
+        check_schema(schema)
+        self.root = schema
+        self.steps = 0  # subschemas that the check of one value has visited
+
+    def check(self, value: Any) -> None:
+        """Check that a JSON value fits the schema.
+
+        Args:
+            value: As json.loads returns it.
+
+        Raises:
+            Mismatch: For the first part of the value that does not fit, with its path and the reason.
         """
         self.steps = 0
         self._check(value, self.root, "reply", 0)
 
     def _check(self, value: Any, schema: Any, path: str, depth: int) -> None:
-        # references and alternatives can make a small schema an endless task
+        """Check that a part of the value fits a subschema.
+
+        Args:
+            value: Part of the whole value.
+            schema: Part of the whole schema; true fits every value, false none.
+            path: Where `value` stands, such as "reply.people[0]", for the error.
+            depth: How many checks this one is nested in.
+
+        Raises:
+            Mismatch: With the path and the reason.
+        """
+        # References and alternatives can make even a small schema take for ever.
         self.steps += 1
         if self.steps > MAX_STEPS or depth > 4 * MAX_DEPTH:
             raise Mismatch(f"{path[:80]}: checking it takes too long; use a simpler schema")
@@ -222,6 +287,7 @@ class SchemaValidator:
             self._check_array(value, schema, path, depth)
 
     def _check_type_and_values(self, value: Any, schema: Mapping[str, Any], path: str) -> None:
+        """Check the keywords `type`, `enum` and `const`. Raises Mismatch with the path of a value that does not fit."""
         if "type" in schema:
             types = _list_types(schema)
             if not any(TYPES[name](value) for name in types):
@@ -240,27 +306,49 @@ class SchemaValidator:
     def _check_alternatives(
         self, value: Any, schema: Mapping[str, Any], path: str, depth: int
     ) -> None:
+        """Check the keywords `allOf` (every subschema fits), `anyOf` (at least one) and `oneOf` (exactly one).
+
+        Args:
+            value: Part of the whole value.
+            schema: The subschema with the keywords.
+            path: Where `value` stands, for the error.
+            depth: How many checks this one is nested in.
+
+        Raises:
+            Mismatch: With the path and the reason.
+        """
         for subschema in schema.get("allOf", ()):
             self._check(value, subschema, path, depth + 1)
         for keyword in ("anyOf", "oneOf"):
             if keyword not in schema:
                 continue
-            # the complaint of the first alternative is the most telling one: optional fields put null last
-            complaints = []
+            mismatches = []
             for subschema in schema[keyword]:
                 try:
                     self._check(value, subschema, path, depth + 1)
                 except Mismatch as error:
-                    complaints.append(str(error))
-            num_fitting = len(schema[keyword]) - len(complaints)
+                    mismatches.append(str(error))
+            num_fitting = len(schema[keyword]) - len(mismatches)
             if num_fitting == 0:
-                raise Mismatch(f"{path}: fits no alternative; {complaints[0]}")
+                # The first alternative says the most: optional fields have null as their last one.
+                raise Mismatch(f"{path}: fits no alternative; {mismatches[0]}")
             if keyword == "oneOf" and num_fitting > 1:
                 raise Mismatch(f"{path}: fits {num_fitting} of oneOf's alternatives")
 
     def _check_object(
         self, value: Mapping[str, Any], schema: Mapping[str, Any], path: str, depth: int
     ) -> None:
+        """Check an object: required names, and the value of each property by its own subschema.
+
+        Args:
+            value: The object.
+            schema: Its schema; properties that it does not list follow `additionalProperties`.
+            path: Where the object stands, for the error.
+            depth: How many checks this one is nested in.
+
+        Raises:
+            Mismatch: With the path and the reason.
+        """
         properties = schema.get("properties", {})
         for name in schema.get("required", ()):
             if name not in value:
@@ -275,6 +363,17 @@ class SchemaValidator:
     def _check_array(
         self, value: list[Any], schema: Mapping[str, Any], path: str, depth: int
     ) -> None:
+        """Check an array: the first items by their own subschemas (`prefixItems`), the others by `items`, no repeats.
+
+        Args:
+            value: The array.
+            schema: Its schema.
+            path: Where the array stands, for the error.
+            depth: How many checks this one is nested in.
+
+        Raises:
+            Mismatch: With the path and the reason.
+        """
         first_items = schema.get("prefixItems", [])
         for index, item in enumerate(value):
             subpath = f"{path}[{index}]"
@@ -284,7 +383,7 @@ class SchemaValidator:
                 self._check(item, schema["items"], subpath, depth + 1)
         if schema.get("uniqueItems"):
             for index, item in enumerate(value):
-                self.steps += index
+                self.steps += index  # the comparisons of the next line count towards MAX_STEPS
                 if any(_is_same(item, earlier) for earlier in value[:index]):
                     raise Mismatch(f"{path}[{index}]: stands in it twice")
 
@@ -295,13 +394,23 @@ def _list_types(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _check_bounds(value: Any, schema: Mapping[str, Any], path: str) -> None:
+    """Check bounds of a number (`minimum` ...), and of lengths (`maxLength` of a string, `minItems` of an array ...).
+
+    Args:
+        value: Any JSON value; bounds for other types than its own are ignored.
+        schema: Its schema.
+        path: Where the value stands, for the error.
+
+    Raises:
+        Mismatch: With the path, the value and the bound.
+    """
     if TYPES["number"](value):
         for keyword, fits in NUMBER_BOUNDS.items():
             bound = schema.get(keyword)
             if bound is not None and not fits(value, bound):
                 raise Mismatch(f"{path}: {_show(value)} breaks {keyword} {bound}")
 
-    # a length says nothing of values of another type
+    # A bound of length concerns values of its own type only.
     for keyword, (value_type, fits) in LENGTH_BOUNDS.items():
         bound = schema.get(keyword)
         if bound is not None and isinstance(value, value_type):
@@ -311,13 +420,14 @@ def _check_bounds(value: Any, schema: Mapping[str, Any], path: str) -> None:
 
 
 def _is_integer(value: Any) -> bool:
+    """Whether a JSON value is a whole number; 2.0 is one, true is none, though Python counts bool as int."""
     if isinstance(value, bool):
         return False
     return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
 def _is_same(value: Any, option: Any) -> bool:
-    """Equality of JSON, in which true is not 1."""
+    """Whether two JSON values are equal; other than in Python, true is not 1."""
     if isinstance(value, bool) or isinstance(option, bool):
         return value is option
     if isinstance(value, list) and isinstance(option, list):

@@ -30,11 +30,11 @@ JSON_SIGNS = '{ } [ ] " : ,'
 
 
 def encode_conversation(request: CompletionRequest, window: int) -> list[int]:
-    """Tokens of a request's conversation, up to where the assistant is to write.
+    """Tokenize the conversation of a chat request, up to where the assistant is to reply.
 
     Args:
-        request: With the messages and the tools on offer.
-        window: Tokens that the model can see.
+        request: Messages and tools of POST /v1/chat/completions.
+        window: Context length of the lab model (a small transformer that was trained here), in tokens.
 
     Returns:
         Token ids.
@@ -48,7 +48,17 @@ def encode_conversation(request: CompletionRequest, window: int) -> list[int]:
 
 
 def make_lab_message(message: AnyMessage) -> dict[str, str]:
-    """A message in the two fields that the lab's chat template reads, its tool call written in the text."""
+    """Convert a message of OpenAI's API into what the lab models' chat template reads.
+
+    Args:
+        message: Of any role; a tool call of an assistant is JSON.
+
+    Returns:
+        {"role", "content"}; a tool call stands in the content, as "<call> NAME ARGUMENT </call>".
+
+    Raises:
+        RequestRefused: For several calls in one message, or a call with other than one argument.
+    """
     content = message.content or ""
     if isinstance(message, AssistantMessage) and message.tool_calls:
         if len(message.tool_calls) > 1:
@@ -62,13 +72,17 @@ def make_lab_message(message: AnyMessage) -> dict[str, str]:
 
 
 def _write_call(call: CallInHistory) -> str:
+    """Write a tool call of OpenAI's API as lab models do: "<call> NAME ARGUMENT </call>"."""
     return chat_template.format_tool_call(
         call.function.name, _read_argument(call.function.arguments)
     )
 
 
 def _read_argument(arguments: str) -> str:
-    """The one value of a tool call's arguments, as text."""
+    """Read the one value of a tool call's arguments: '{"expression": "3 + 4"}' -> "3 + 4".
+
+    Raises RequestRefused for anything but a JSON object with one value.
+    """
     try:
         (value,) = json.loads(arguments).values()
         return check_unicode(value if isinstance(value, str) else json.dumps(value))
@@ -79,11 +93,11 @@ def _read_argument(arguments: str) -> str:
 
 
 def check_length(texts: Sequence[str], window: int, param: str) -> None:
-    """Refuse texts that are too long together, before time is spent to tokenize them.
+    """Refuse texts that are certain to exceed the context window, before time is spent to tokenize them.
 
     Args:
-        texts: All that the model is to read.
-        window: Tokens that it can see.
+        texts: Contents of all messages.
+        window: Context length in tokens.
         param: The parameter that holds the texts.
 
     Raises:
@@ -98,18 +112,21 @@ def check_length(texts: Sequence[str], window: int, param: str) -> None:
                 f"the window has {window} tokens, and room for {MAX_CHARACTERS_PER_TOKEN} characters each",
                 param,
             )
-        words = islice(LEAST_TOKENS.finditer(text), max(0, remaining_tokens))
-        remaining_tokens -= 1 + sum(1 for _ in words)
+        # Every match is at least one token, and a message has a token for its role. Counting ends at the limit.
+        matches = islice(LEAST_TOKENS.finditer(text), max(0, remaining_tokens))
+        remaining_tokens -= 1 + sum(1 for _ in matches)
         if remaining_tokens < 0:
             raise refuse_length(f"the window has {window} tokens; {param} has more", param)
 
 
 def check_vocabulary(request: CompletionRequest, model_name: str) -> None:
-    """Refuse words that a lab model does not know, and tools that it cannot call.
+    """Refuse a request with words that a lab model does not know, or tools that it cannot call.
+
+    A lab model is a small transformer that was trained here; its vocabulary has a few hundred words.
 
     Args:
-        request: With the messages and the tools on offer.
-        model_name: For the error.
+        request: Messages and tools of POST /v1/chat/completions.
+        model_name: Named in the error.
 
     Raises:
         RequestRefused: Naming the words, or the tool.
@@ -128,6 +145,13 @@ def check_vocabulary(request: CompletionRequest, model_name: str) -> None:
 
 
 def _check_words(texts: Sequence[str], model_name: str, param: str) -> None:
+    """Raise RequestRefused, with the words, where texts hold words outside the model's vocabulary.
+
+    Args:
+        texts: Messages, or names of tools.
+        model_name: Named in the error.
+        param: The parameter of the request that holds the texts.
+    """
     unknown_words = list(dict.fromkeys(word for text in texts for word in find_unknown_words(text)))
     if not unknown_words:
         return
@@ -143,7 +167,7 @@ def _check_words(texts: Sequence[str], model_name: str, param: str) -> None:
 
 
 def refuse_json(model_name: str) -> RequestRefused:
-    """The refusal of a format that lab models have no signs for."""
+    """Make the error for a request of a JSON reply: lab models have no tokens for JSON's brackets."""
     missing_signs = " ".join(find_unknown_words(JSON_SIGNS))
     return RequestRefused(
         f"{model_name} cannot write JSON: its vocabulary lacks {missing_signs}; ask without response_format, "

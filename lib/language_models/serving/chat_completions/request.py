@@ -64,13 +64,17 @@ def check_unicode(text: str) -> str:
 
 
 def join_text_parts(content: Any) -> Any:
-    """The text of a list of content parts, one a line; content that is no list stays as it is."""
+    """Join the content parts of a message, [{"type": "text", "text": ...}, ...], to one text, a line each.
+
+    Content that is no list stays as it is. Raises ValueError for parts that are no text, such as images.
+    """
     if not isinstance(content, list):
         return content
     return "\n".join(map(_read_text_part, content))
 
 
 def _read_text_part(part: Any) -> str:
+    """Return the text of one content part. Raises ValueError for anything but {"type": "text", "text": ...}."""
     supported = 'supported are parts {"type": "text", "text": ...}'
     if not isinstance(part, dict):
         raise ValueError(f"a content part is an object; {supported}")
@@ -86,6 +90,7 @@ def _read_text_part(part: Any) -> str:
 
 
 def _check_schema_is_writable(schema: Any) -> Any:
+    """Return a JSON schema as it is. Raises ValueError for one that cannot be written as JSON text again."""
     if not isinstance(schema, dict):
         raise ValueError("a JSON schema is an object")
     try:
@@ -110,15 +115,16 @@ def _check_not_empty(stop: str) -> str:
 
 
 def _list_stops(stop: Any) -> Any:
+    """Normalise the parameter `stop`: one string becomes a list of it, an empty list None; all else stays."""
     if isinstance(stop, str):
         return [stop]
-    # no stop strings are the same as none
     if stop == []:
         return None
     return stop
 
 
 def _check_tool_choice(choice: Any) -> Any:
+    """Return a supported value of the parameter `tool_choice` as it is. Raises ValueError for any other."""
     if isinstance(choice, str) and choice in ("auto", "none", "required"):
         return choice
     if _is_named_function(choice):
@@ -139,7 +145,14 @@ def _is_named_function(choice: Any) -> bool:
 
 
 def only(*neutral_values: Any) -> Any:
-    """The type of a parameter that is accepted at values that change no reply, and refused at any other."""
+    """Make the type of a request's parameter that may have neutral values only, which change no reply.
+
+    Args:
+        neutral_values: Such as 1 for top_p.
+
+    Returns:
+        A pydantic type, whose validation raises ValueError for any other value.
+    """
 
     def check(value: Any) -> Any:
         for neutral in neutral_values:
@@ -171,6 +184,7 @@ class StrictShape(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_nulls(cls, body: Any) -> Any:
+        """Leave out fields that are null, before pydantic validates the others; refuse one of far too many fields."""
         if not isinstance(body, dict):
             return body
         fields = {name: value for name, value in body.items() if value is not None}
@@ -345,6 +359,7 @@ class CompletionRequest(StrictShape):
 
     @model_validator(mode="after")
     def _check_fields_together(self) -> CompletionRequest:
+        """Check what concerns several fields: limits that agree, tools with different names, a forced tool on offer."""
         limits = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(limits) > 1:
             raise ValueError("max_tokens and max_completion_tokens are the same: give one of them")
@@ -408,7 +423,7 @@ class CompletionRequest(StrictShape):
 
     @cached_property
     def digest(self) -> str:
-        """Hash of what a lab model's reply depends on, and of nothing else: not of how a default is spelled."""
+        """Hash of all that a lab model's reply depends on: a default that is spelled out does not change it."""
         # Seeds are made of this hash: another field here changes the replies of requests without a seed.
         body = self.model_dump(include={"model", "messages", "seed", "stop"}, exclude_none=True)
         body["max_tokens"] = self.token_limit
@@ -439,14 +454,14 @@ Shape = TypeVar("Shape", bound=StrictShape)
 
 
 def parse_body(body: Any, shape: type[Shape] = CompletionRequest) -> Shape:
-    """Read the JSON of a request.
+    """Validate the JSON body of a request.
 
     Args:
-        body: What the JSON says.
-        shape: What it is to be.
+        body: The JSON as Python values.
+        shape: The pydantic model that it must fit.
 
     Returns:
-        The request.
+        The request, an instance of `shape`.
 
     Raises:
         RequestRefused: Naming the first field that is wrong, and what is supported.
@@ -480,7 +495,14 @@ def refuse_length(message: str, param: str) -> RequestRefused:
 
 
 def _name_field(location: tuple[int | str, ...]) -> str:
-    """A field as a dotted path, without the kind of message or format that pydantic inserts."""
+    """Write the location of a field as a dotted path: ("messages", 0, "user", "content") -> "messages.0.content".
+
+    Args:
+        location: As pydantic reports it, with the kind of a message or format in it, which is left out.
+
+    Returns:
+        The path.
+    """
     steps = list(location)
     if steps[:1] == ["messages"]:
         del steps[2:3]

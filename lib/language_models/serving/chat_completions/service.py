@@ -8,7 +8,7 @@ from lib.language_models.serving.chat_completions.request import RequestRefused,
 
 
 class CompletionService:
-    """Models by name.
+    """The models of a server by name, and chat completions by them.
 
     Attributes:
         models: The models, in the order in which they are listed.
@@ -18,13 +18,13 @@ class CompletionService:
         self.models = {model.name: model for model in models}
 
     async def start_completion(self, body: Any) -> ChatCompletion:
-        """Start on a chat completion.
+        """Parse the body of a chat request, and start the completion by the model that it names.
 
         Args:
-            body: The JSON of a request.
+            body: The JSON of POST /v1/chat/completions, as Python values.
 
         Returns:
-            The completion under way.
+            The completion under way, to be awaited whole or read as chunks.
 
         Raises:
             RequestRefused: Where the body is no request, or the model cannot honour it.
@@ -43,7 +43,7 @@ class CompletionService:
         return self.get_model(name).describe(with_vocabulary=True)
 
     def get_model(self, name: str) -> CompletionModel:
-        """A model by name. Raises RequestRefused with status 404."""
+        """Return the model of a name. Raises RequestRefused with status 404 where there is none."""
         if name not in self.models:
             raise RequestRefused(
                 f"there is no model {name[:80]!r}; there are {', '.join(self.models)}",

@@ -7,35 +7,41 @@ from collections.abc import Sequence
 
 
 def find_stop(text: str, stops: Sequence[str]) -> int | None:
-    """Where the first of the stop strings begins; None if there is none."""
-    positions = [text.find(stop) for stop in stops]
-    return min((position for position in positions if position >= 0), default=None)
+    """Find the position in a text at which the first of some stop strings begins; None if it holds none."""
+    positions = []
+    for stop in stops:
+        position = text.find(stop)
+        if position >= 0:
+            positions.append(position)
+    return min(positions, default=None)
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> str:
-    """The text before the first of the stop strings."""
+    """Cut a text off before the first of some stop strings; a text without one stays whole."""
     return text[: find_stop(text, stops)]
 
 
 def hold_back(text: str, marks: Sequence[str]) -> str:
-    """As much of an unfinished text as can be shown.
+    """Cut an unfinished text to what a stream can send: "yes. EN" to "yes. " where "END" may be under way.
 
     Args:
         text: What is written so far.
-        marks: Strings that end what is shown.
+        marks: Strings that end what may be sent, such as stop strings.
 
     Returns:
-        The text up to where a mark begins, or may begin once more is written.
+        The beginning of the text, up to where a mark begins, or may begin once more is written.
     """
     ends = [len(text)]
     mark_position = find_stop(text, marks)
     if mark_position is not None:
         ends.append(mark_position)
 
-    # a mark that is not whole yet is at most one character shorter than the longest
+    # A mark that is not whole yet is shorter than itself, so it begins within the last `longest - 1` characters.
     longest = max(map(len, marks), default=1)
-    for position in range(max(0, len(text) - longest + 1), len(text)):
-        if any(mark.startswith(text[position:]) for mark in marks):
+    first_position = max(0, len(text) - longest + 1)
+    for position in range(first_position, len(text)):
+        ending = text[position:]
+        if any(mark.startswith(ending) for mark in marks):
             ends.append(position)
             break
     return text[: min(ends)]

@@ -1,0 +1,78 @@
+"""Suffixes behind names in a figure that is drawn already: what a reader must know of a method wherever it is named.
+
+Left out: which names have a suffix, which a lesson knows (`lib.reports.reply_shares`), and titles, which are sentences.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import FixedLocator
+
+from lib.plots.theme import has_narrow
+
+
+def append_suffixes(figure: Figure, suffixes: Mapping[str, str]) -> set[str]:
+    """Write suffixes behind names in tick labels, legends, titles of panels and labels beside marks.
+
+    A label counts as a name where it is the name, or the name and a comma with more behind it.
+
+    Args:
+        figure: Any figure; its drawing for phones gets the same suffixes.
+        suffixes: By name, what to append; "" for a name that is to stay although a shorter one is its beginning.
+
+    Returns:
+        The names whose labels have changed.
+    """
+    # The longest name first, since "KO claude, every 5" begins with "KO claude".
+    patterns = {}
+    for name in sorted(suffixes, key=len, reverse=True):
+        words = r"\s+".join(map(re.escape, name.split()))  # long names are broken into lines
+        patterns[name] = re.compile(rf"\A{words}(?=,|\Z)")
+    changed_names = set()
+
+    def append_to(label: str) -> str:
+        for name, pattern in patterns.items():
+            match = pattern.match(label)
+            if match:
+                if suffixes[name]:
+                    changed_names.add(name)
+                return label[: match.end()] + suffixes[name] + label[match.end() :]
+        return label
+
+    can_draw_narrow = has_narrow(figure)
+    was_stale = figure.stale
+    _replace_labels(figure, append_to)
+    if not changed_names:
+        figure.stale = was_stale  # asking for tick labels sets it
+        return changed_names
+    if can_draw_narrow:
+        draw_narrow = figure.draw_narrow
+
+        def draw_narrow_with_suffixes() -> Figure:
+            narrow_figure = draw_narrow()
+            _replace_labels(narrow_figure, append_to)
+            return narrow_figure
+
+        figure.draw_narrow = draw_narrow_with_suffixes
+        figure.stale = False  # the drawing for phones shows the same
+    return changed_names
+
+
+def _replace_labels(figure: Figure, replace: Callable[[str], str]) -> None:
+    """Replace the text of every label of a figure but its title."""
+    # Tick labels are written anew at every drawing, so the axis has to learn the new ones.
+    tick_labels = set()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            texts = axis.get_ticklabels()
+            tick_labels |= set(map(id, texts))
+            labels = [text.get_text() for text in texts]
+            new_labels = list(map(replace, labels))
+            if new_labels != labels and isinstance(axis.get_major_locator(), FixedLocator):
+                axis.set_ticklabels(new_labels)
+
+    for text in figure.findobj(Text):
+        if id(text) not in tick_labels and text is not figure._suptitle:
+            text.set_text(replace(text.get_text()))

@@ -1,0 +1,82 @@
+"""Weights divided among processes: each keeps its share, and gathers a layer only while it is computed.
+
+PyTorch's FSDP2 (`fully_shard`) does the work. Gradients come back averaged over the processes, each of which holds
+those of its share. Every process must call a sharded network equally often, or the others wait for ever.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+
+def shard_network(network: nn.Module) -> None:
+    """Divide the weights of a transformers model among all processes, layer by layer, in place.
+
+    Args:
+        network: The same weights in every process.
+    """
+    device_type = next(network.parameters()).device.type
+    mesh = init_device_mesh(device_type, (torch.distributed.get_world_size(),))
+    for module in network.modules():
+        if isinstance(module, GradientCheckpointingLayer):
+            fully_shard(module, mesh=mesh)
+    # What is left, embeddings and the output layer, is gathered while `call_gathered` runs.
+    fully_shard(network, mesh=mesh)
+    network.call_with_weights = MethodType(_call_function, network)
+    register_fsdp_forward_method(network, "call_with_weights")
+
+
+def _call_function(network: nn.Module, function: Callable, *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def call_gathered(network: nn.Module, function: Callable, *arguments: Any) -> Any:
+    """Call a function that uses a network's modules one by one, with the weights outside its layers at hand.
+
+    FSDP gathers them in `network.forward` only; this extends it to the function. A network that is not sharded needs
+    nothing, and the function is just called.
+    """
+    if isinstance(network, FSDPModule):
+        return network.call_with_weights(function, *arguments)
+    return function(*arguments)
+
+
+@contextmanager
+def gather_weights(network: nn.Module) -> Iterator[None]:
+    """Hold the whole weights in every process, for sampling: then each may write as many tokens as it likes.
+
+    All processes enter and leave together. A network that is not sharded stays as it is.
+    """
+    sharded_modules = [module for module in network.modules() if isinstance(module, FSDPModule)]
+    for module in sharded_modules:
+        module.set_reshard_after_forward(False, recurse=False)
+        module.unshard()
+    try:
+        yield
+    finally:
+        for module in sharded_modules:
+            module.reshard()
+            # As `fully_shard` has it by default: the root stays gathered from forward to backward.
+            module.set_reshard_after_forward(module is not network, recurse=False)
+
+
+def discard_gathered_weights(network: nn.Module) -> None:
+    """Forget gathered weights, so that the next pass gathers those that were written into the shares."""
+    for module in network.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+def get_local_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """The share of this process, without a copy; a tensor that is not sharded as it is."""
+    if isinstance(tensor, DTensor):
+        return tensor.to_local()
+    return tensor

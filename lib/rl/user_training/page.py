@@ -1,0 +1,257 @@
+"""The report of a run: one HTML file that loads nothing, and reads well on a phone and in the dark.
+
+page = render_page(Report(...))
+artifacts.write_text(folder / "report.html", page)
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib import plots, stats
+from lib.plots.tables import table_html
+from lib.rl.user_training.evaluation import START, TRAINED, HeldOutComparison, format_difference
+
+PHONE = "(max-width: 600px)"  # screens that get the narrow drawing of a figure
+NUM_EPISODES = 6  # that are shown in words
+NUM_PRICED = (
+    1_000  # questions that prices in the report are for: those of one are too small to read
+)
+LONGEST_SEGMENT = 1_500  # characters of a part of an episode that are shown
+
+_STYLE = """
+:root { --ink: #1c2128; --quiet: #57606a; --paper: #ffffff; --shade: #f5f6f8; --line: #d5dae1; --mark: #8a4b00; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #dfe4ea; --quiet: #a0abb8; --paper: #14181d; --shade: #1d232a; --line: #38414c; --mark: #f0b865; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; color: var(--ink); background: var(--paper); font: 1rem/1.55 system-ui, sans-serif; }
+main { max-width: 52rem; margin: 0 auto; padding: 1rem 1.25rem 4rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; }
+h1, li, p, td { overflow-wrap: anywhere; }
+h2 { margin-top: 2.4rem; padding-top: 0.8rem; border-top: 1px solid var(--line); font-size: 1.3rem; }
+.outcome { padding: 0.7rem 1rem; border-left: 0.3rem solid var(--mark); background: var(--shade); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 0.9rem; }
+caption, figcaption { padding: 0.4rem 0; text-align: left; color: var(--quiet); }
+th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid var(--line); }
+figure { margin: 1.2rem 0; }
+img { max-width: 100%; height: auto; }
+summary { cursor: pointer; }
+.segment { margin: 0.6rem 0; padding: 0.4rem 0.7rem; background: var(--shade); border-radius: 6px; }
+.segment b { color: var(--quiet); font-weight: 600; }
+.controller { border-left: 0.3rem solid var(--mark); }
+pre { margin: 0.2rem 0 0; white-space: pre-wrap; overflow-wrap: anywhere; font: 0.85rem/1.45 ui-monospace, monospace; }
+"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run came to.
+
+    Attributes:
+        title: Of the page.
+        outcome: The sentence of `describe_outcome`.
+        notes: What else a reader must know, in sentences: losses, questions that were left out, stand-ins.
+        settings: By name, what the run was set to.
+        costs: By name, what it took.
+        learning: A row per update, with `step` and the columns of `curves`.
+        curves: Titles of the columns of `learning` that are drawn.
+        comparison: The evaluation.
+        measures: Titles of the measures in the table of methods.
+        details: Further tables by caption, such as the methods under each budget.
+        episodes: A row per held-out episode, with method, condition, correct, cost_usd and spoken: its segments by
+            writer, as JSON.
+    """
+
+    title: str
+    outcome: str
+    notes: Sequence[str]
+    settings: Mapping[str, object]
+    costs: Mapping[str, object]
+    learning: pd.DataFrame
+    curves: Mapping[str, str]
+    comparison: HeldOutComparison
+    measures: Mapping[str, str]
+    details: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    episodes: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+
+def render_page(report: Report) -> str:
+    """The report as HTML."""
+    sections = [
+        f"<h1>{escape(report.title)}</h1>",
+        f'<p class="outcome">{escape(report.outcome)}</p>',
+        *_render_notes(report.notes),
+        "<h2>Against the start and the baselines</h2>",
+        *_render_comparison(report),
+        "<h2>Learning</h2>",
+        *_render_learning(report),
+        *_render_details(report.details),
+        *_render_episodes(report.episodes),
+        "<h2>Settings and cost</h2>",
+        _render_pairs(report.costs, "What the run took"),
+        _render_pairs(report.settings, "What it was set to"),
+    ]
+    body = "\n".join(sections)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(report.title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _render_notes(notes: Sequence[str]) -> list[str]:
+    if not notes:
+        return []
+    return ["<ul>", *(f"<li>{escape(note)}</li>" for note in notes), "</ul>"]
+
+
+def _render_comparison(report: Report) -> list[str]:
+    comparison = report.comparison
+    differences = comparison.differences
+    table = pd.DataFrame(index=comparison.means["reward"].index)
+    for measure, title in report.measures.items():
+        table[title] = stats.intervals(scale_estimates(comparison.means[measure], measure))
+    table["reward after training, minus this"] = [
+        format_difference(differences.loc[method]) if method in differences.index else ""
+        for method in table.index
+    ]
+    table["verdict"] = stats.verdict(differences).reindex(table.index).fillna("")
+    caption = f"All methods on {comparison.num_questions} held-out questions, with 95 % intervals"
+    explanation = (
+        "<p>Verdicts are about the last difference: it holds where the whole interval is above 0. The oracle knows the "
+        "answers beforehand; no method reaches it. The best baseline is the best one on these very questions, which "
+        "favours it. Intervals are over questions of one training; another seed may give another controller.</p>"
+    )
+    return [
+        table_html(table.rename_axis("method").reset_index(), caption),
+        explanation,
+        _render_figure(draw_rewards(comparison)),
+        _render_figure(draw_tradeoff(comparison)),
+    ]
+
+
+def draw_rewards(comparison: HeldOutComparison) -> Figure:
+    """Mean reward of every method."""
+    rewards = comparison.means["reward"]
+    title = "Reward on held-out questions"
+    roles = _find_roles(comparison)
+    return plots.forest_plot(
+        rewards, title, "mean reward of a question", rows="method", roles=roles
+    )
+
+
+def draw_tradeoff(comparison: HeldOutComparison) -> Figure:
+    """Share of right answers against dollars."""
+    return plots.tradeoff_plot(
+        scale_estimates(comparison.means["cost_usd"], "cost_usd"),
+        comparison.means["correct"],
+        "Accuracy against cost",
+        f"dollars for {NUM_PRICED:,} questions",
+        "share of right answers",
+        roles=_find_roles(comparison),
+    )
+
+
+def scale_estimates(estimates: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Estimates in the unit that the report shows: dollars for NUM_PRICED questions, everything else as it is."""
+    if measure != "cost_usd":
+        return estimates
+    columns = ["value", "ci_low", "ci_high"]
+    return estimates.assign(**{column: NUM_PRICED * estimates[column] for column in columns})
+
+
+def _find_roles(comparison: HeldOutComparison) -> dict[str, str]:
+    return comparison.rows.drop_duplicates("method").set_index("method")["role"].to_dict()
+
+
+def _render_learning(report: Report) -> list[str]:
+    learning = report.learning
+    columns = [name for name in report.curves if name in learning and learning[name].notna().any()]
+    if learning.empty or not columns:
+        return ["<p>There was no update.</p>"]
+    tables = []
+    for column in columns:
+        curve = learning.loc[learning[column].notna(), ["step", column]]
+        curve = curve.rename(columns={column: "value"})
+        tables.append(curve.assign(measure=report.curves[column], seed=0))
+    figure = plots.line_plot(
+        pd.concat(tables, ignore_index=True),
+        "step",
+        "value",
+        "measure",
+        "Training, update by update",
+        "update",
+        panels="measure",
+        same_scale=False,
+        note="Each value is the mean over the episodes of an update; where there are many updates, of neighbours.",
+    )
+    return [_render_figure(figure)]
+
+
+def _render_details(details: Mapping[str, pd.DataFrame]) -> list[str]:
+    sections = []
+    for caption, table in details.items():
+        sections += [f"<h2>{escape(caption)}</h2>", table_html(table, caption)]
+    return sections
+
+
+def _render_episodes(episodes: pd.DataFrame) -> list[str]:
+    """A few held-out questions in words, before and after the training."""
+    if episodes.empty:
+        return []
+    sections = ["<h2>Episodes in words</h2>"]
+    is_shown = episodes["method"].isin([START, TRAINED])
+    questions = episodes.loc[is_shown].drop_duplicates(["item", "sample", "condition"])
+    for question in questions.head(NUM_EPISODES // 2).itertuples():
+        same_question = (
+            is_shown
+            & (episodes["item"] == question.item)
+            & (episodes["sample"] == question.sample)
+            & (episodes["condition"] == question.condition)
+        )
+        for episode in episodes[same_question].itertuples():
+            sections.append(_render_episode(episode))
+    return sections
+
+
+def _render_episode(episode) -> str:
+    condition = f", {episode.condition}" if episode.condition else ""
+    summary = f"{episode.method}{condition}: correct {episode.correct:g}, ${episode.cost_usd:.4g}"
+    parts = [f"<details><summary>{escape(summary)}</summary>"]
+    for writer, text, cost_usd in json.loads(episode.spoken):
+        price = f", ${cost_usd:.4g}" if cost_usd else ""
+        shown = text if len(text) <= LONGEST_SEGMENT else f"{text[:LONGEST_SEGMENT]} [...]"
+        kind = "segment controller" if writer == "controller" else "segment"
+        parts.append(
+            f'<div class="{kind}"><b>{escape(writer)}{price}</b><pre>{escape(shown)}</pre></div>'
+        )
+    return "".join([*parts, "</details>"])
+
+
+def _render_pairs(values: Mapping[str, object], caption: str) -> str:
+    frame = pd.DataFrame({"": list(values), "value": [str(value) for value in values.values()]})
+    return table_html(frame.rename(columns={"": "name"}), caption)
+
+
+def _render_figure(figure: Figure) -> str:
+    """A figure as part of the page, in two widths, with its alt text."""
+    alt = escape(figure.alt_text, quote=True)
+    image = f'<img src="{_encode_svg(figure)}" alt="{alt}">'
+    if plots.has_narrow(figure):
+        narrow = _encode_svg(figure.draw_narrow())
+        image = f'<picture><source media="{PHONE}" srcset="{narrow}">{image}</picture>'
+    return f"<figure>{image}</figure>"
+
+
+def _encode_svg(figure: Figure) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(plots.render_svg(figure)).decode()

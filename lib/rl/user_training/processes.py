@@ -1,0 +1,74 @@
+"""The processes of a run: on several GPUs each takes its share of the episodes, and the first one writes.
+
+share = ProcessShare(accelerator)
+rows = share.gather_rows(evaluate(share.take(items)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from lib.config import ParamsError
+
+Element = TypeVar("Element")
+
+
+class ProcessShare:
+    """Which part of the work this process does.
+
+    Attributes:
+        rank: Of this process.
+        num_processes: In all.
+        accelerator: Of accelerate.
+    """
+
+    def __init__(self, accelerator: Any) -> None:
+        self.accelerator = accelerator
+        self.rank: int = accelerator.process_index
+        self.num_processes: int = accelerator.num_processes
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process prints and writes."""
+        return self.rank == 0
+
+    def divide(self, num_episodes: int) -> int:
+        """How many of the episodes of an update are this process's.
+
+        Raises:
+            ParamsError: They cannot be shared equally.
+        """
+        share, remainder = divmod(num_episodes, self.num_processes)
+        if remainder:
+            raise ParamsError(
+                f"{num_episodes} episodes cannot be shared by {self.num_processes} processes; take another --batch"
+            )
+        return share
+
+    def take(self, items: Sequence[Element]) -> list[Element]:
+        """Every n-th of the items, beginning with this process's number."""
+        return list(items[self.rank :: self.num_processes])
+
+    def gather_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The rows of all processes, in every process."""
+        if self.num_processes == 1:
+            return rows
+        from accelerate.utils import gather_object
+
+        return pd.DataFrame(gather_object(rows.to_dict("records")))
+
+    def trim_equally(self, samples: Sequence[Element]) -> list[Element]:
+        """As many samples as every process has, for gradients are averaged over processes; filters leave some more."""
+        if self.num_processes == 1:
+            return list(samples)
+        from accelerate.utils import gather_object
+
+        return list(samples[: min(gather_object([len(samples)]))])
+
+    def wait(self) -> None:
+        """Wait until all processes are here."""
+        if self.num_processes > 1:
+            self.accelerator.wait_for_everyone()

@@ -1,0 +1,215 @@
+"""What a run leaves: tables, a summary in JSON, and the report.
+
+evaluation.parquet  a row per method, held-out question and condition, as the results table has them
+episodes.parquet    held-out episodes of the controller in words
+rollouts.parquet    a row per training episode
+learning.parquet    a row per update
+summary.json        the outcome in one sentence, estimates with intervals, cost and settings
+report.html         all of it to read
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from lib import stats
+from lib.experiment import artifacts, results_table
+from lib.rl.user_training.evaluation import (
+    START,
+    TRAINED,
+    HeldOutComparison,
+    compare_methods,
+    describe_outcome,
+    estimate_means,
+)
+from lib.rl.user_training.page import Report, render_page, scale_estimates
+from lib.rl.user_training.training import TrainingOutcome
+
+REPORT = "report.html"
+SUMMARY = "summary.json"
+_CURVES = {
+    "reward": "reward",
+    "correct": "share correct",
+    "cost_usd": "dollars an episode",
+    "calls": "calls an episode",
+    "malformed": "malformed turns an episode",
+    "kl": "KL to the start",
+}
+
+
+@dataclass(frozen=True)
+class RunDescription:
+    """What a system says of its run.
+
+    Attributes:
+        system: Its name in the results table.
+        title: Of the report.
+        measures: Titles of the columns of the evaluation that are compared, "reward" and "correct" among them.
+        notes: Sentences for the report.
+        settings: By name.
+        planned_memory: Bytes at the peak, as computed before the run.
+        details: Further tables by caption.
+    """
+
+    system: str
+    title: str
+    measures: Mapping[str, str]
+    notes: Sequence[str]
+    settings: Mapping[str, Any]
+    planned_memory: int
+    details: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+
+
+def compare_outcome(
+    system: str, outcome: TrainingOutcome, measures: Sequence[str], train_ids: Collection[str]
+) -> HeldOutComparison:
+    """Compare the controller with its start and with all baselines.
+
+    Args:
+        system: Its name in the results table.
+        outcome: Of the training.
+        measures: Columns that are averaged.
+        train_ids: Ids of the questions that were learned from.
+
+    Returns:
+        The comparison, on the rows of the results table.
+    """
+    tables = [outcome.start, outcome.trained, outcome.baselines]
+    # One by one: what a baseline does not know, such as malformed turns, is filled as the schema says.
+    rows = pd.concat(
+        [results_table.make_results(system, table) for table in tables], ignore_index=True
+    )
+    return compare_methods(rows, measures, train_ids)
+
+
+def write_results(
+    folder: Path, outcome: TrainingOutcome, comparison: HeldOutComparison, run: RunDescription
+) -> str:
+    """Write everything that a run leaves.
+
+    Args:
+        folder: Of the run.
+        outcome: Of the training.
+        comparison: Of `compare_outcome`.
+        run: What the system says of it.
+
+    Returns:
+        The outcome in one sentence.
+    """
+    sentence = describe_outcome(comparison)
+    costs = describe_costs(outcome, run.planned_memory)
+    notes = list(run.notes)
+    if comparison.num_incomplete:
+        notes.insert(
+            0,
+            f"{comparison.num_incomplete} held-out questions are in no comparison, because a reply or a judgement was "
+            "lost.",
+        )
+    episodes = pd.concat([outcome.start, outcome.trained], ignore_index=True)
+    artifacts.write_parquet(folder / "evaluation.parquet", comparison.rows.drop(columns="spoken"))
+    artifacts.write_parquet(folder / "episodes.parquet", episodes)
+    artifacts.write_json(
+        folder / SUMMARY,
+        {
+            "outcome": sentence,
+            "notes": notes,
+            "best baseline": comparison.best_baseline,
+            "held-out questions": comparison.num_questions,
+            "means": {name: _list_estimates(frame) for name, frame in comparison.means.items()},
+            "reward after training minus": _list_estimates(comparison.differences),
+            "verdicts": stats.verdict(comparison.differences).to_dict(),
+            "cost": costs,
+            "settings": dict(run.settings),
+        },
+    )
+    report = Report(
+        title=run.title,
+        outcome=sentence,
+        notes=notes,
+        settings=flatten_settings(run.settings),
+        costs=costs,
+        learning=outcome.learning,
+        curves=_CURVES,
+        comparison=comparison,
+        measures=run.measures,
+        details=run.details,
+        episodes=episodes,
+    )
+    artifacts.write_text(folder / REPORT, render_page(report))
+    return sentence
+
+
+def describe_costs(outcome: TrainingOutcome, planned_memory: int) -> dict[str, object]:
+    """What a run took, by name."""
+    rollouts = outcome.rollouts
+    evaluated = pd.concat([outcome.start, outcome.trained], ignore_index=True)
+    costs: dict[str, object] = {
+        "dollars for experts in training": round(float(rollouts["cost_usd"].sum()), 6),
+        "dollars for experts in the evaluation": round(float(evaluated["cost_usd"].sum()), 6),
+        "training episodes": len(rollouts),
+        "tokens that the controller wrote in training": int(rollouts["written"].sum()),
+        "minutes of this call": round(outcome.seconds / 60, 2),
+    }
+    return costs | {
+        "GiB of memory at the peak, as planned": round(planned_memory / 2**30, 2),
+        "GiB of memory at the peak, measured (programs included)": round(
+            measure_peak_memory() / 2**30, 2
+        ),
+    }
+
+
+def measure_peak_memory() -> int:
+    """Bytes that this process has had at most: on the GPU where there is one, else in all."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _list_estimates(frame: pd.DataFrame) -> dict[str, dict[str, float | None]]:
+    """Estimates by method for JSON, which has no nan."""
+    estimates = {}
+    for method, row in frame.iterrows():
+        estimates[str(method)] = {
+            name: None if math.isnan(row[name]) else float(row[name])
+            for name in ("value", "ci_low", "ci_high")
+        }
+    return estimates
+
+
+def summarize_by(rows: pd.DataFrame, column: str, by: str) -> pd.DataFrame:
+    """Means of a column by method and condition, with intervals, one column per condition.
+
+    Args:
+        rows: Of a comparison.
+        column: What is averaged.
+        by: The column of the conditions.
+
+    Returns:
+        A row per method, with `method` as a column.
+    """
+    estimates = scale_estimates(estimate_means(rows, column, ["method", by]), column)
+    table = stats.intervals(estimates).unstack(by)
+    methods = list(dict.fromkeys([START, TRAINED, *rows["method"]]))
+    conditions = list(dict.fromkeys(rows[by]))
+    return table.reindex(methods)[conditions].reset_index()
+
+
+def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings within settings by one name each, such as learn.kl."""
+    values = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            values |= flatten_settings(value, f"{prefix}{name}.")
+        else:
+            values[f"{prefix}{name}"] = value
+    return values

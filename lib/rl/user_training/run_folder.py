@@ -1,0 +1,111 @@
+"""The folder of a run: one process works in it at a time, and it belongs to one set of settings.
+
+with open_run_folder(Path("runs/first"), settings) as folder:
+    table = keep_table(folder / "start.parquet", evaluate)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lib.config import ParamsError
+from lib.experiment import artifacts
+from lib.experiment.file_lock import LockedError, hold_lock_alone
+from lib.rl.user_training.processes import ProcessShare
+
+SETTINGS = "settings.json"
+LOCK = "run.lock"
+# What a later run of the same folder may change: more updates, and what changes no number.
+CHANGEABLE = frozenset({"updates", "save_every"})
+
+
+@contextlib.contextmanager
+def open_run_folder(
+    folder: Path, settings: Mapping[str, Any], share: ProcessShare
+) -> Iterator[Path]:
+    """Lock a run's folder, and refuse one that was begun with other settings.
+
+    Args:
+        folder: Made if it is not there.
+        settings: By name, what JSON can hold; they are written to the folder.
+        share: Of this process; the first one locks and writes.
+
+    Yields:
+        The folder.
+
+    Raises:
+        ParamsError: Another process works in the folder, or it was begun with other settings.
+    """
+    if not share.is_first:
+        yield folder
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(hold_lock_alone(folder / LOCK))
+        except LockedError as error:
+            raise ParamsError(
+                f"--out {folder}: {error}; wait for it, or take another --out"
+            ) from error
+        _refuse_other_settings(folder, settings)
+        artifacts.write_json(folder / SETTINGS, dict(settings))
+        yield folder
+
+
+def _refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    path = folder / SETTINGS
+    if not path.exists():
+        return
+    earlier = artifacts.read_json(path)
+    for name in {**earlier, **settings}:
+        if name not in CHANGEABLE and earlier.get(name) != settings.get(name):
+            before, now = _find_difference(earlier.get(name), settings.get(name))
+            raise ParamsError(
+                f"--out {folder} was begun with {name} = {before}, not {now}; run it as before, or take another --out"
+            )
+
+
+def _find_difference(before: Any, now: Any) -> tuple[Any, Any]:
+    """Of two mappings the first entry that differs, each as {key: value}; any other values as they are."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in {**before, **now}:
+            if before.get(name) != now.get(name):
+                return {name: before.get(name)}, {name: now.get(name)}
+    return before, now
+
+
+def keep_table(
+    path: Path, make_table: Callable[[], pd.DataFrame], share: ProcessShare
+) -> pd.DataFrame:
+    """A table of the run: read where an earlier run wrote it, else made and written.
+
+    Args:
+        path: Of the table.
+        make_table: Makes the rows of this process.
+        share: Of this process; the first one writes the rows of all.
+
+    Returns:
+        The rows of all processes.
+    """
+    is_there = path.exists()
+    share.wait()
+    if not is_there:
+        rows = share.gather_rows(make_table())
+        if share.is_first:
+            artifacts.write_parquet(path, rows)
+        share.wait()
+    return artifacts.read_parquet(path)
+
+
+def keep_json(path: Path, make_value: Callable[[], Any], share: ProcessShare) -> Any:
+    """The same for a value that JSON can hold, which the first process makes."""
+    is_there = path.exists()
+    share.wait()
+    if not is_there and share.is_first:
+        artifacts.write_json(path, make_value())
+    share.wait()
+    return artifacts.read_json(path)

@@ -1,0 +1,496 @@
+"""ToolOrchestra on a model of your own: an orchestrator learns by GRPO which tool or model to call for whom.
+
+The orchestrator is any causal language model that follows instructions. For each question it is offered some of the
+tools, at prices and times that vary, and is told what the user cares for: accuracy, cost, time, or certain tools.
+Right answers are rewarded by those wishes, compared within the rollouts of one question; wrong ones get nothing.
+Tools are a calculator and a Python sandbox, and the models that --experts names, usually endpoints, with the dollars
+and seconds of a call as measured on a few questions.
+
+Some of the questions are held out. On them the orchestrator is compared, before and after the training, with each
+model alone, the best one on the training questions, a random one, and an oracle; and asked again for users who care
+for cost only and for accuracy only. The report, all tables, the checkpoint and the trained model lie under --out, and
+so do the replies (toolorchestra.jsonl). Run the same command again to go on after Ctrl-C or a spending limit.
+
+On several GPUs: `accelerate launch -m lib.tool_orchestration.train_command ...`; each takes its share of episodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from lib.config import ROOT, ParamsError, ToolSettings
+from lib.experiment import seeds
+from lib.experiment.evaluation import TEST_SEED
+from lib.rl.controller_training import UpdateData
+from lib.rl.memory_plan import MemoryPlan
+from lib.rl.user_training import results
+from lib.rl.user_training.data import QuestionSplit, name_units
+from lib.rl.user_training.experts import CallCost, CallPlan, announce_plan, measure_calls
+from lib.rl.user_training.inputs import (
+    RunInputs,
+    describe_inputs,
+    open_experts,
+    read_inputs,
+    summarize_losses,
+)
+from lib.rl.user_training.options import make_parser, parse_options
+from lib.rl.user_training.processes import ProcessShare
+from lib.rl.user_training.progress import ProgressLine
+from lib.rl.user_training.run_folder import keep_json, open_run_folder
+from lib.rl.user_training.training import (
+    CONTROLLER,
+    Controller,
+    LoopSettings,
+    TrainingOutcome,
+    average_rollouts,
+    is_first_process,
+    make_model_settings,
+    plan_run_memory,
+    read_controller,
+    run_command,
+    train_and_test,
+)
+from lib.tasks import FAMILIES, Item
+from lib.tasks.scorers import Scorer
+from lib.tool_orchestration import (
+    episode_specs,
+    tool_environment,
+    tool_menu,
+    variants,
+)
+from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.plain_prompt import write_plain_messages
+from lib.tool_orchestration.tool_environment import NAME, Desk, Own, ToolEpisode
+from lib.tool_orchestration.tool_menu import FUNCTIONS, Offer, ToolMenu, UserPreference
+from lib.tool_orchestration.user_evaluation import (
+    DRAWN_USERS,
+    STEERING_USERS,
+    compute_rewards,
+    describe_steering,
+    estimate_steering,
+)
+
+EXAMPLES = """\
+  python -m lib train toolorchestra --model models/Qwen2.5-1.5B-Instruct --data gsm8k:data/gsm8k --split train \\
+      --experts small,large --lora 16 --out runs/gsm8k-tools
+  python -m lib train toolorchestra --model models/SmolLM2-135M-Instruct --data questions.csv --scorer numeric \\
+      --experts small,large --updates 20 --batch 16 --set rollouts=4 --out runs/first
+"""
+MEASURES = {
+    "reward": "reward",
+    "correct": "share correct",
+    "cost_usd": "dollars for 1,000 questions",
+    "seconds": "seconds a question",
+    "calls": "calls a question",
+}
+FREE_OWN_TOKENS = Own(0.0, 0.0)  # the orchestrator runs on the user's own machine
+EVERYWHERE = ("calculator", "python")  # functions that know nothing of the lab's world
+VARIANT = variants.NAMED["paper"]
+
+
+def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = make_parser("toolorchestra", __doc__, EXAMPLES)
+    return parse_options(parser, argv)
+
+
+def make_offers(
+    settings: ToolSettings, call_costs: Mapping[str, CallCost], functions: Sequence[str]
+) -> dict[str, Offer]:
+    """Every tool of the run at its usual price: functions as declared, models as measured.
+
+    Args:
+        settings: Its price list has the functions.
+        call_costs: By model.
+        functions: Names of the functions.
+
+    Returns:
+        Offers by name. A model's own price and time are factors on what each call takes.
+    """
+    prices = tool_menu.price_list(ROOT / settings.prices)
+    offers = {}
+    for name in functions:
+        rate = prices.calls[name]
+        offers[name] = Offer(
+            name, False, rate.cost_usd, rate.seconds, rate.cost_usd, rate.seconds, {}
+        )
+    for name, cost in call_costs.items():
+        offers[name] = Offer(name, True, 1.0, 1.0, cost.cost_usd, cost.seconds, {}, measured=False)
+    return offers
+
+
+def choose_functions(items: Sequence[Item], experts: Sequence[str]) -> tuple[str, ...]:
+    """The functions on menus: search and lookup know the lab's fictional world only.
+
+    Raises:
+        ParamsError: An expert has the name of a function.
+    """
+    clashes = sorted(set(experts) & set(FUNCTIONS))
+    if clashes:
+        raise ParamsError(
+            f"--experts {clashes[0]}: a tool has this name; give the model another one in llm.models"
+        )
+    are_lab_tasks = all(item.group in FAMILIES for item in items)
+    return FUNCTIONS if are_lab_tasks else EVERYWHERE
+
+
+@dataclass
+class ToolTraining:
+    """ToolOrchestra on a user's questions: what is drawn, rewarded and tested.
+
+    Attributes:
+        questions: To learn from and to evaluate on.
+        desk: The tools at work.
+        scorer: Of answers.
+        settings: Of ToolOrchestra.
+        offers: Every tool at its usual price.
+        controller: The model.
+        share: Of this process.
+        groups: Questions of an update in this process.
+        seed: Of the run.
+    """
+
+    questions: QuestionSplit
+    desk: Desk
+    scorer: Scorer
+    settings: ToolSettings
+    offers: Mapping[str, Offer]
+    controller: Controller
+    share: ProcessShare
+    groups: int
+    seed: int
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Names in the order of the vectors M and P."""
+        return tuple(self.offers)
+
+    def collect_episodes(self, step: int) -> UpdateData:
+        """Questions with menus and users, each in several rollouts."""
+        settings = self.settings
+        update_seed = (self.seed * 10**6 + step) * 1_000 + self.share.rank
+        rng = seeds.rng("toolorchestra", "user questions", seed=update_seed)
+        indices = rng.integers(len(self.questions.train), size=self.groups)
+        works = [self.questions.train[index] for index in indices]
+        drawn = episode_specs.drawn(works, self.offers, self.tools, settings.spread, rng)
+        assignments = [assignment for assignment in drawn for _ in range(settings.rollouts)]
+        episodes = self._roll(assignments, update_seed, settings.temperature)
+        data = variants.make_update_data(
+            VARIANT,
+            episodes,
+            np.repeat(np.arange(self.groups), settings.rollouts),
+            self.tools,
+            FREE_OWN_TOKENS,
+            0.0,
+            settings.least_deviation,
+            step,
+        )
+        rollouts = _add_lengths(data.rollouts, episodes)
+        rollouts = rollouts.assign(item=[assignment.work.id for assignment in assignments])
+        counts = {f"left_out_{name}": count for name, count in data.counts.items()}
+        learned_from = {"learned_from": counts.pop("left_out_kept")}
+        counts = average_rollouts(rollouts) | learned_from | counts
+        return UpdateData(data.samples, rollouts, counts)
+
+    def _roll(
+        self, assignments: Sequence[Assignment], seed: int, temperature: float
+    ) -> list[ToolEpisode]:
+        return tool_environment.roll(
+            self.controller.generator,
+            self.desk,
+            assignments,
+            self.settings.rounds,
+            seed,
+            FREE_OWN_TOKENS,
+            temperature,
+            write_plain_messages,
+            self.scorer,
+        )
+
+    def draw_test_assignments(self, items: Sequence[Item], name: str) -> list[Assignment]:
+        """Questions with menus and users that depend on the seed of the run alone."""
+        rng = seeds.rng("toolorchestra", "user test", name, seed=self.seed)
+        return episode_specs.drawn(items, self.offers, self.tools, self.settings.spread, rng)
+
+    def test_controller(self, method: str, role: str) -> pd.DataFrame:
+        """The held-out questions for drawn users, and for users who care for one thing only."""
+        assignments = self.draw_test_assignments(self.questions.test, "test")
+        units = name_units(self.questions.test)
+        numbers = self.share.take(range(len(assignments)))
+        tables = []
+        for condition in (DRAWN_USERS, *STEERING_USERS):
+            asked = [assignments[number] for number in numbers]
+            if condition in STEERING_USERS:
+                user = STEERING_USERS[condition]
+                asked = [replace(assignment, preference=user) for assignment in asked]
+            episodes = self._roll(asked, TEST_SEED + self.seed, self.settings.test_temperature)
+            rows = variants.make_episode_rows(
+                episodes, self.tools, FREE_OWN_TOKENS, self.controller.generator.decode
+            )
+            tables.append(
+                _add_lengths(rows, episodes).assign(
+                    condition=condition,
+                    number=numbers,
+                    item=[units[number][0] for number in numbers],
+                    sample=[units[number][1] for number in numbers],
+                    chosen=[names.split() for names in rows["chosen"]],
+                    offered=[names.split() for names in rows["offered"]],
+                )
+            )
+        rows = pd.concat(tables, ignore_index=True)
+        return rows.assign(method=method, role=role, reward=rows["correct"])
+
+    def test_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
+        """Every model by itself on the questions to learn from and on the held-out ones, at the menus' prices."""
+        if not self.share.is_first:
+            return pd.DataFrame()
+        models = [name for name in self.tools if self.offers[name].model]
+        tables = []
+        for split, items in (
+            ("train", self.questions.baseline_train),
+            ("test", self.questions.test),
+        ):
+            assignments = self.draw_test_assignments(items, split)
+            rows = tool_environment.tried(self.desk, assignments, models, split, self.scorer)
+            for row in rows:
+                assignment = assignments[row["item"]]
+                row |= {"group": assignment.kind, "difficulty": assignment.difficulty}
+            columns = ["item", "tool", "correct", "cost_usd", "seconds", "calls"]
+            table = pd.DataFrame(rows, columns=[*columns, "group", "difficulty"])
+            tables.append(table.assign(split=split))
+        return pd.concat(tables, ignore_index=True)
+
+
+def _add_lengths(rows: pd.DataFrame, episodes: Sequence[ToolEpisode]) -> pd.DataFrame:
+    """Rows with turns, and tokens that the orchestrator wrote."""
+    return rows.assign(
+        turns=[len(episode.turns) for episode in episodes],
+        written=[episode.num_written_tokens for episode in episodes],
+    )
+
+
+# The run -----------------------------------------------------------------------------------------
+
+
+def train(options: argparse.Namespace) -> None:
+    """Train, evaluate and write the report.
+
+    Raises:
+        ParamsError, TaskError, ScorerError: Something of the input is wrong; nothing was asked or read yet.
+        SandboxUnavailable: No sandbox for programs works here.
+    """
+    from accelerate import Accelerator
+
+    with ProgressLine(f"reading {options.data}", is_silent=not is_first_process()) as progress:
+        inputs = read_inputs(options, "tools", "models")
+        settings = inputs.params.tools
+        functions = choose_functions(inputs.questions.train, list(inputs.experts))
+        loop = LoopSettings(
+            learn=settings.learn,
+            num_updates=options.updates or settings.updates,
+            batch=options.batch or settings.groups * settings.rollouts,
+            max_turns=settings.rounds,
+            turn_tokens=settings.turn_tokens,
+            response_tokens=settings.response_tokens,
+            save_every=settings.save_every,
+        )
+        share = ProcessShare(Accelerator())
+        groups = divide_batch(share.divide(loop.batch), settings.rollouts)
+        for sentence in (*inputs.notes, inputs.questions.note, plan_run(inputs, settings, loop)):
+            progress.say(sentence)
+        model_settings = make_model_settings(options, settings.temperature)
+        memory = plan_run_memory(
+            options,
+            model_settings,
+            loop,
+            write_longest_prompt(inputs, settings, functions),
+            share.accelerator.device,
+        )
+        progress.say(memory.describe())
+
+        described = describe_run(inputs, settings, loop, functions)
+        with (
+            open_run_folder(options.out, described, share) as folder,
+            open_experts(
+                inputs, NAME, settings.model_temperature, share.rank, share.num_processes
+            ) as (pool, scorer),
+        ):
+            # What calls take, which menus are made of.
+            progress.activity = "asking the models what a call takes"
+            trial_items = inputs.questions.baseline_train
+            entries = keep_json(
+                folder / "call_costs.json",
+                lambda: list_call_costs(measure_calls(pool, trial_items)),
+                share,
+            )
+            call_costs = {name: CallCost(**cost) for name, cost in entries}
+            progress.say(describe_call_costs(call_costs))
+            clock = {name: cost.seconds_per_token for name, cost in call_costs.items()}
+
+            progress.activity = f"reading {options.model}"
+            controller = read_controller(options, model_settings, loop, "", share)
+            with Desk(pool, clock, reads_marked_answers=True) as desk:
+                system = ToolTraining(
+                    questions=inputs.questions,
+                    desk=desk,
+                    scorer=scorer,
+                    settings=settings,
+                    offers=make_offers(settings, call_costs, functions),
+                    controller=controller,
+                    share=share,
+                    groups=groups,
+                    seed=options.seed,
+                )
+                outcome = train_and_test(system, controller, folder, loop, share, progress)
+            if share.is_first:
+                write_report(inputs, system, outcome, described, memory, progress)
+
+
+def divide_batch(num_episodes: int, rollouts: int) -> int:
+    """Questions of an update in this process.
+
+    Raises:
+        ParamsError: The episodes are no whole number of groups.
+    """
+    groups, remainder = divmod(num_episodes, rollouts)
+    if remainder or not groups:
+        raise ParamsError(
+            f"--batch: {num_episodes} episodes are no whole number of groups of {rollouts} rollouts; take a multiple, "
+            "or --set rollouts=..."
+        )
+    return groups
+
+
+def plan_run(inputs: RunInputs, settings: ToolSettings, loop: LoopSettings) -> str:
+    """How many calls the run makes at the most, and what they may cost."""
+    num_conditions = 1 + len(STEERING_USERS)
+    plan = CallPlan(
+        episodes=loop.num_updates * loop.batch + 2 * num_conditions * len(inputs.questions.test),
+        calls_per_episode=settings.rounds - 1,
+        baseline_questions=len(inputs.questions.baseline_train) + len(inputs.questions.test),
+        query_tokens=loop.turn_tokens,
+    )
+    items = [*inputs.questions.train, *inputs.questions.test]
+    return announce_plan(inputs.llm, inputs.experts, inputs.judges, items, plan)
+
+
+def write_longest_prompt(
+    inputs: RunInputs, settings: ToolSettings, functions: Sequence[str]
+) -> str:
+    """The longest conversation that the orchestrator may read first, for its length."""
+    question = max(inputs.questions.train, key=lambda item: len(item.prompt))
+    unknown_cost = CallCost(1.23e-4, 1.2, 0.1, True)
+    offers = make_offers(settings, dict.fromkeys(inputs.experts, unknown_cost), functions)
+    longest = sorted(offers.values(), key=lambda offer: offer.model)[-episode_specs.TOOLS[1] :]
+    user = UserPreference(1.0, 1.0, 1.0, tuple(offer.name for offer in longest))
+    messages = write_plain_messages(Assignment(question, ToolMenu(tuple(longest)), user))
+    return "\n".join(message["content"] for message in messages)
+
+
+def list_call_costs(call_costs: Mapping[str, CallCost]) -> list[tuple[str, dict]]:
+    """Costs for JSON, in their order."""
+    return [(name, asdict(cost)) for name, cost in call_costs.items()]
+
+
+def describe_call_costs(call_costs: Mapping[str, CallCost]) -> str:
+    """What a call to each model takes, in a sentence."""
+    words = []
+    for name, cost in call_costs.items():
+        origin = "" if cost.is_measured else " (declared)"
+        words.append(f"{name} ${cost.cost_usd:.3g} and {cost.seconds:.2g} s{origin}")
+    return f"A call takes about: {', '.join(words)}."
+
+
+def describe_run(
+    inputs: RunInputs, settings: ToolSettings, loop: LoopSettings, functions: Sequence[str]
+) -> dict[str, object]:
+    """What decides the numbers of the run, for its folder and its report."""
+    values = {
+        "functions": list(functions),
+        "updates": loop.num_updates,
+        "batch": loop.batch,
+        "rollouts": settings.rollouts,
+        "turns": settings.rounds,
+        "turn_tokens": loop.turn_tokens,
+        "response_tokens": loop.response_tokens,
+        "spread": settings.spread,
+        "temperature": settings.temperature,
+        "test_temperature": settings.test_temperature,
+        "model_temperature": settings.model_temperature,
+        "least_deviation": settings.least_deviation,
+        "learn": settings.learn.model_dump(),
+    }
+    return describe_inputs(inputs, values)
+
+
+def write_report(
+    inputs: RunInputs,
+    system: ToolTraining,
+    outcome: TrainingOutcome,
+    settings: Mapping[str, object],
+    memory: MemoryPlan,
+    progress: ProgressLine,
+) -> None:
+    """Compare, write all files, and say what came out."""
+    losses = [
+        *(f"Training: {loss}." for loss in summarize_losses(outcome.rollouts)),
+        *(f"Evaluation: {loss}." for loss in summarize_losses(outcome.trained)),
+    ]
+    rewarded, steered = compute_rewards(outcome, system.tools)
+    train_ids = {item.id for item in inputs.questions.train}
+    comparison = results.compare_outcome("toolorchestra", rewarded, list(MEASURES), train_ids)
+    steering = estimate_steering(steered)
+    notes = [
+        inputs.questions.note,
+        *describe_steering(steering),
+        describe_learning(outcome.rollouts, outcome.learning),
+        *losses,
+        *(
+            f"{name}: {counts.describe()}."
+            for name, counts in system.desk.pool.counts.items()
+            if counts.calls
+        ),
+    ]
+    sentence = results.write_results(
+        inputs.folder,
+        rewarded,
+        comparison,
+        results.RunDescription(
+            system="toolorchestra",
+            title=f"ToolOrchestra: {inputs.options.model.name} on {inputs.options.data}",
+            measures=MEASURES,
+            notes=notes,
+            settings=settings,
+            planned_memory=memory.total,
+        ),
+    )
+    for line in (sentence, *notes):
+        progress.say(line)
+    progress.say(f"report: {inputs.folder / results.REPORT}")
+    progress.say(f"controller: {inputs.folder / CONTROLLER}")
+
+
+def describe_learning(rollouts: pd.DataFrame, learning: pd.DataFrame) -> str:
+    """How many episodes were learned from, and why the others were not."""
+    names = {
+        "left_out_malformed": "with a malformed turn",
+        "left_out_unanswered": "without an answer",
+        "left_out_agreeing": "in groups whose rewards agree",
+    }
+    reasons = [f"{int(learning[name].sum()):,} {words}" for name, words in names.items()]
+    num_learned = int(learning["learned_from"].sum())
+    return f"{num_learned:,} of {len(rollouts):,} episodes were learned from; left out: {', '.join(reasons)}."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run; mistakes in the input end in one line and the code 2."""
+    return run_command(read_options(argv), train)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,206 @@
+"""Two processes learn together what one would learn alone, with whole weights in each or with shares of them."""
+
+import multiprocessing
+import os
+import socket
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+
+from lib.rl.sharding import gather_weights
+from lib.rl.token_ppo import TokenPPO
+from lib.rl.training_checkpoint import make_rank_path
+from tests.budgeted_routing import small
+from tests.budgeted_routing.small import samples
+from tests.rl.trainers import make_trainer
+
+NUM_UPDATES = 3
+SETTINGS = {"learning_rate": 1e-2, "kl": 0.1}
+TRAININGS = {
+    "whole weights": ({}, {"advantages": "gae", "value": "shared"}),
+    "sharded, group": ({"sharded": True}, {"advantages": "group"}),
+    "sharded, shared critic": ({"sharded": True}, {"advantages": "gae", "value": "shared"}),
+    "sharded, separate critic": (
+        {"sharded": True, "gradient_checkpointing": True},
+        {"advantages": "gae", "value": "apart"},
+    ),
+    "sharded, LoRA": (
+        {"sharded": True, "lora_rank": 2},
+        {"advantages": "gae", "value": "apart"},
+    ),
+}
+CHECKPOINT = "checkpoint.safetensors"
+
+
+def join_group(rank: int, port: int) -> Accelerator:
+    torch.set_num_threads(1)
+    os.environ |= {
+        "ACCELERATE_USE_CPU": "true",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "OMP_NUM_THREADS": "1",
+    }
+    AcceleratorState._reset_state(reset_partial_state=True)
+    return Accelerator(cpu=True)
+
+
+def run_in_two_processes(work, folder: Path) -> list:
+    """Run work(rank, accelerator), which returns what `torch.save` can write, in two processes at once."""
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        port = free_socket.getsockname()[1]
+
+    def run(rank: int) -> None:
+        try:
+            result = work(rank, join_group(rank, port))
+        except Exception as error:
+            result = f"{type(error).__name__}: {error}"
+        torch.save(result, folder / f"{rank}.pt")
+        os._exit(0)  # nothing of the test run that was copied is to be tidied up twice
+
+    context = multiprocessing.get_context("fork")  # what is imported is imported
+    processes = [context.Process(target=run, args=(rank,), daemon=True) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(100)
+    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+
+
+def collect_weights(trainer: TokenPPO) -> dict[str, torch.Tensor]:
+    """All that is trained, whole."""
+    weights = {}
+    for name, parameter in trainer._list_parameters().items():
+        tensor = parameter.detach()
+        weights[name] = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return weights
+
+
+def update_with_half(trainer: TokenPPO, rank: int, steps) -> list[dict[str, float]]:
+    return [trainer.update(samples(8, step)[rank::2]) for step in steps]
+
+
+def train_and_resume(model: dict, options: dict, folder: Path, rank: int, accelerator) -> dict:
+    make = partial(make_trainer, model, accelerator=accelerator, **SETTINGS | options)
+    through = make()
+    update_with_half(through, rank, range(NUM_UPDATES))
+
+    # The same once more, stopped after the first update.
+    stopped = make()
+    update_with_half(stopped, rank, range(1))
+    if model.get("sharded") or rank == 0:
+        stopped.save(folder / CHECKPOINT)
+    accelerator.wait_for_everyone()
+    resumed = make()
+    update_with_half(resumed, rank, range(5, 6))
+    resumed.restore(folder / CHECKPOINT)
+    update_with_half(resumed, rank, range(1, NUM_UPDATES))
+    return {"through": collect_weights(through), "resumed": collect_weights(resumed)}
+
+
+@pytest.mark.parametrize(("model", "options"), TRAININGS.values(), ids=TRAININGS)
+def test_two_processes_learn_what_one_would_learn_alone_and_resume_bit_for_bit(
+    model, options, tmp_path
+):
+    """With four episodes each, against one process with all eight."""
+    work = partial(train_and_resume, model, options, tmp_path)
+    results = run_in_two_processes(work, tmp_path)
+    assert all(isinstance(result, dict) for result in results), results
+
+    alone = make_trainer(model | {"sharded": False}, **SETTINGS | options)
+    for step in range(NUM_UPDATES):
+        alone.update(samples(8, step))
+    for name, expected in collect_weights(alone).items():
+        weights = [result[kind][name] for result in results for kind in ("through", "resumed")]
+        assert all(torch.equal(weight, weights[0]) for weight in weights), name
+        torch.testing.assert_close(weights[0], expected, atol=2e-5, rtol=0)
+    names = {path.name for path in tmp_path.glob("*.safetensors")}
+    if model.get("sharded"):
+        assert names == {f"checkpoint-rank-{rank}-of-2.safetensors" for rank in range(2)}
+    else:
+        assert names == {CHECKPOINT}
+
+
+def save_and_restore_broken(folder: Path, rank: int, accelerator) -> dict:
+    """What is said of a file that is cut off, and of one process's file under another's name."""
+    trainer = make_trainer({"sharded": True}, accelerator=accelerator, advantages="group")
+    trainer.save(folder / CHECKPOINT)
+    accelerator.wait_for_everyone()
+    messages = {}
+    own_path = make_rank_path(folder / CHECKPOINT, rank, 2)
+    content = own_path.read_bytes()
+    other_content = make_rank_path(folder / CHECKPOINT, 1 - rank, 2).read_bytes()
+    accelerator.wait_for_everyone()
+    for name, broken in (("cut off", content[:-50]), ("of another process", other_content)):
+        own_path.write_bytes(broken)
+        try:
+            trainer.restore(folder / CHECKPOINT)
+        except ValueError as error:
+            messages[name] = str(error)
+    return messages
+
+
+def test_a_broken_file_of_one_process_is_named(tmp_path):
+    results = run_in_two_processes(partial(save_and_restore_broken, tmp_path), tmp_path)
+    for rank, messages in enumerate(results):
+        assert set(messages) == {"cut off", "of another process"}, messages
+        for message in messages.values():
+            assert f"checkpoint-rank-{rank}-of-2.safetensors is no checkpoint" in message
+        assert f"it is of process {1 - rank} of 2" in messages["of another process"]
+
+
+def restore_files_of_three(folder: Path, rank: int, accelerator) -> str:
+    trainer = make_trainer({"sharded": True}, accelerator=accelerator, advantages="group")
+    assert trainer.has_checkpoint(folder / CHECKPOINT)
+    trainer.restore(folder / CHECKPOINT)
+    return "restored"
+
+
+def test_shares_of_another_number_of_processes_are_refused(tmp_path):
+    make_rank_path(tmp_path / CHECKPOINT, 0, 3).touch()
+    for result in run_in_two_processes(partial(restore_files_of_three, tmp_path), tmp_path):
+        assert result.startswith("ValueError") and "start it with 3 processes" in result
+
+
+def bring_unequal_numbers(rank: int, accelerator) -> str:
+    make_trainer(accelerator=accelerator).update(samples(4 + rank))
+    return "updated"
+
+
+def test_unequal_numbers_of_episodes_are_refused_before_one_process_waits_for_ever(tmp_path):
+    for result in run_in_two_processes(bring_unequal_numbers, tmp_path):
+        assert "the processes bring [4, 5] samples" in result
+
+
+def write_with_sharded_weights(rank: int, accelerator) -> torch.Tensor:
+    """Each process writes as many tokens as it likes while the weights are gathered."""
+    trainer = make_trainer({"sharded": True}, accelerator=accelerator, advantages="group")
+    network = trainer.policy.network
+    with gather_weights(network), torch.no_grad():
+        ids = torch.ones(1, 1, dtype=torch.long)
+        for _ in range(3 + 2 * rank):
+            ids = torch.cat([ids, network(ids).logits[:, -1:].argmax(-1)], 1)
+    trainer.update(samples(4))  # and it is sharded again
+    return ids
+
+
+def test_processes_sample_at_their_own_pace_while_weights_are_gathered(tmp_path):
+    written = run_in_two_processes(write_with_sharded_weights, tmp_path)
+    network = small.toy()
+    ids = torch.ones(1, 1, dtype=torch.long)
+    for _ in range(5):
+        ids = torch.cat([ids, network(ids).logits[:, -1:].argmax(-1)], 1)
+    assert written[0].tolist() == ids[:, :4].tolist() and written[1].tolist() == ids.tolist()
+
+
+def test_sharded_training_in_one_process_is_refused_with_the_remedy():
+    with pytest.raises(ValueError, match="sharded training needs several processes"):
+        make_trainer({"sharded": True})
