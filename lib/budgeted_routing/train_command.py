@@ -8,8 +8,6 @@ Some of the questions are held out. On them the controller is compared, before a
 alone, the controller alone, a random expert, routers that learned from the training questions, and an oracle. The
 report, all tables, the checkpoint and the trained model lie under --out, and so do the experts' replies
 (routing.jsonl). Run the same command again to go on after Ctrl-C or a spending limit: nothing is paid twice.
-
-On several GPUs: `accelerate launch -m lib.budgeted_routing.train_command ...`; each then takes its share of episodes.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ from lib.rl.user_training.inputs import (
     summarize_losses,
 )
 from lib.rl.user_training.options import make_parser, parse_options
-from lib.rl.user_training.processes import ProcessShare
+from lib.rl.user_training.processes import ProcessShare, join_processes
 from lib.rl.user_training.progress import ProgressLine
 from lib.rl.user_training.run_folder import keep_json, keep_table, open_run_folder
 from lib.rl.user_training.training import (
@@ -368,8 +366,6 @@ def train(options: argparse.Namespace) -> None:
     Raises:
         ParamsError, TaskError, ScorerError: Something of the input is wrong; nothing was asked or read yet.
     """
-    from accelerate import Accelerator
-
     with ProgressLine(f"reading {options.data}", is_silent=not is_first_process()) as progress:
         named_budgets = read_budgets(options.budgets)
         inputs = read_inputs(options, "routing", "experts")
@@ -383,7 +379,7 @@ def train(options: argparse.Namespace) -> None:
             response_tokens=settings.response_tokens,
             save_every=settings.save_every,
         )
-        share = ProcessShare(Accelerator())
+        share = join_processes(needs_several=options.sharded)
         batch = share.divide(loop.batch)
         for sentence in (*inputs.notes, inputs.questions.note, plan_run(inputs, settings, loop)):
             progress.say(sentence)
@@ -396,7 +392,7 @@ def train(options: argparse.Namespace) -> None:
             model_settings,
             loop,
             f"{protocol} {longest_question}",
-            share.accelerator.device,
+            share,
         )
         progress.say(memory.describe())
 

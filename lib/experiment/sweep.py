@@ -30,7 +30,7 @@ from typing import Any
 
 import joblib
 
-from lib.experiment import artifacts
+from lib.experiment import artifacts, leftovers
 from lib.experiment.process_group import die_with_parent
 from lib.experiment.seeds import ROOT_SEED
 
@@ -314,7 +314,11 @@ def _run_all(work, chains: list[list[Job]], root: Path, workers: int) -> None:
             "initargs": (os.getpid(),),
             "inner_max_num_threads": 1,
         }
-        with joblib.parallel_config(backend="loky", n_jobs=workers, **process_settings):
+        leftovers.remove(leftovers.FOLDER)
+        with (
+            leftovers.announce(leftovers.FOLDER, pids=[os.getpid()]),
+            joblib.parallel_config(backend="loky", n_jobs=workers, **process_settings),
+        ):
             _run_in_parallel(work, chains, root)
 
 

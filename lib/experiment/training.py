@@ -48,10 +48,14 @@ class TrainingTables:
         self.learner = learner
         self.checkpoint = folder / CHECKPOINT
         self._tables: dict[str, list[pd.DataFrame]] = {}
-        if self.checkpoint.exists():
+        if self.has_checkpoint():
             learner.restore(self.checkpoint)
             for name in TABLES:
                 self._read_saved_rows(name)
+
+    def has_checkpoint(self) -> bool:
+        """Says whether there is anything to go on from."""
+        return self.checkpoint.exists()
 
     def _read_saved_rows(self, name: str) -> None:
         """Reads the rows of a table up to the checkpoint: later ones will be made once more."""

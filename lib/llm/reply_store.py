@@ -13,11 +13,12 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from lib.experiment import artifacts
+from lib.llm import reply_salvage
 
 PATIENCE = 60.0  # seconds that a process waits for another's writing
 _KEYS_PER_QUERY = 500  # SQLite takes a limited number of parameters
@@ -30,7 +31,11 @@ class ReplyStore:
     """Bytes by key in a SQLite file, or in memory. Its methods may be called from any thread."""
 
     def __init__(
-        self, path: str | Path | None, write_every: int = 1, required: bool = True
+        self,
+        path: str | Path | None,
+        write_every: int = 1,
+        required: bool = True,
+        is_reply: Callable[[bytes], bool] = bool,
     ) -> None:
         """Open the store.
 
@@ -39,12 +44,14 @@ class ReplyStore:
             write_every: Replies that are written together. 1 for replies that were paid for.
             required: Whether a file that cannot be used is an error. Else replies are not kept, which is said
                 once on the terminal; a broken file is set aside.
+            is_reply: Whether a stored reply is whole; by default any is that is not empty.
 
         Raises:
             ValueError: Where a required file is no store.
         """
         self.path = None if path is None else Path(path)
         self.write_every, self.required = write_every, required
+        self._is_reply = is_reply
         self._known: dict[bytes, bytes] = {}
         self._unwritten: dict[bytes, bytes] = {}
         self._lock = threading.RLock()
@@ -55,6 +62,7 @@ class ReplyStore:
         wanted = set(keys)
         with self._lock:
             replies = {key: self._known[key] for key in wanted if key in self._known}
+            # What other processes have kept is in the file alone.
             missing = list(wanted - set(replies))
             if self._connection is not None and missing:
                 from_file = self._read(missing)
@@ -82,6 +90,7 @@ class ReplyStore:
             if len(self._unwritten) >= self.write_every:
                 self._write()
             if self.write_every == 1 and self._connection is not None:
+                # Another process may have been first; its reply is the one in the file.
                 self._known |= self._read([key])
             return self._known[key]
 
@@ -91,7 +100,12 @@ class ReplyStore:
             self._write()
             if self._connection is None:
                 return dict(self._known)
-            return dict(self._connection.execute("SELECT key, reply FROM replies"))
+            try:
+                rows = self._connection.execute("SELECT key, reply FROM replies").fetchall()
+                return self._check_rows(rows)
+            except sqlite3.Error as error:
+                self._give_up(error)
+                return dict(self._known)
 
     def flush(self) -> None:
         """Write what is held back."""
@@ -125,12 +139,22 @@ class ReplyStore:
                 batch = keys[start : start + _KEYS_PER_QUERY]
                 placeholders = ",".join("?" * len(batch))
                 query = f"SELECT key, reply FROM replies WHERE key IN ({placeholders})"
-                replies |= dict(self._connection.execute(query, batch))
+                replies |= self._check_rows(self._connection.execute(query, batch).fetchall())
         except sqlite3.Error as error:
             self._give_up(error)
         return replies
 
+    def _check_rows(self, rows: list[tuple]) -> dict[bytes, bytes]:
+        """Replies by key. Raises sqlite3.DatabaseError where a row is not what a store writes."""
+        for key, reply in rows:
+            are_bytes = isinstance(key, bytes) and isinstance(reply, bytes)
+            if not (are_bytes and self._is_reply(reply)):
+                name = key.decode(errors="replace") if isinstance(key, bytes) else str(key)
+                raise sqlite3.DatabaseError(f"the entry of the key {name[:40]!r} is damaged")
+        return dict(rows)
+
     def _write(self) -> None:
+        """Insert the replies that are held back into the file; a key that is there already keeps its reply."""
         if self._connection is not None and self._unwritten:
             try:
                 with self._connection:
@@ -144,13 +168,29 @@ class ReplyStore:
     def _give_up(self, error: Exception) -> None:
         """Raise where the file is required, else go on without it."""
         if self.required:
-            raise ValueError(
-                f"{self.path} is no store of replies that can be used: {error}"
-            ) from None
+            text = f"{self.path} is no store of replies that can be used: {error}"
+            # An operational error is of the disk or of the folder, not of the file.
+            is_damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
+                error, sqlite3.OperationalError
+            )
+            if is_damaged:
+                text += f"; {reply_salvage.explain_damage(self.path, self._is_reply, self._known)}"
+            raise ValueError(text) from None
         print(f"{self.path}: replies are not kept from here on ({error})", file=sys.stderr)
         self._connection = None
 
     def _open(self, path: Path) -> sqlite3.Connection | None:
+        """Connect to the file; a broken one that is not required is set aside, and an empty one takes its place.
+
+        Args:
+            path: Of the SQLite file.
+
+        Returns:
+            The connection; None where the file is not required and cannot be used.
+
+        Raises:
+            ValueError: Where a required file cannot be used.
+        """
         try:
             return _connect(path)
         except (sqlite3.DatabaseError, OSError) as error:
@@ -171,6 +211,7 @@ class ReplyStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    """Open the SQLite file of a store, or make one. Raises sqlite3.DatabaseError for a file that is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=PATIENCE, check_same_thread=False)
     connection.execute(
@@ -179,9 +220,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     # Read before anything is changed, so that a foreign file stays as it is.
     connection.execute("SELECT key, reply FROM replies LIMIT 1").fetchall()
     _use_write_ahead_log(connection)  # readers do not wait for writers
-    connection.execute(
-        "PRAGMA synchronous = NORMAL"
-    )  # a kill may lose the last replies, not the file
+    # A power failure may lose the last replies, but not the file.
+    connection.execute("PRAGMA synchronous = NORMAL")
     return connection
 
 
@@ -234,7 +274,7 @@ class Recording:
         self.export_path = Path(folder) / f"{name}.jsonl"
         self._exported = _read_lines(self.export_path)
         path = Path(folder) / f"{name}.sqlite" if mode == "record" else None
-        self._store = ReplyStore(path)
+        self._store = ReplyStore(path, is_reply=_is_entry)
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The recorded entry of a request, or None."""
@@ -284,7 +324,26 @@ def _to_line(entry: Mapping[str, Any]) -> str:
     return json.dumps(entry, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
+def _is_entry(line: bytes) -> bool:
+    """Whether a stored line holds all that a recorded reply has."""
+    try:
+        return {"key", "request", "response"} <= set(json.loads(line))
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
 def _read_lines(path: Path) -> dict[str, dict[str, Any]]:
+    """Read an exported recording.
+
+    Args:
+        path: JSON lines with key, request and response; there may be no such file.
+
+    Returns:
+        The entries by key.
+
+    Raises:
+        ValueError: For a line that is no entry; the message has its number.
+    """
     if not path.exists():
         return {}
     entries = {}

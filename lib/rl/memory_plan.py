@@ -2,8 +2,7 @@
 
 Weights are counted on the meta device, and activations measured on tensors without content (PyTorch's fake tensors):
 the trunk's forward pass runs once with the largest batch, and what autograd would keep for the backward pass is added
-up. Left out: what
-CUDA and the interpreter take for themselves (half a gigabyte or so), and fragmentation.
+up. Left out: what CUDA and the interpreter take for themselves (half a gigabyte or so), and fragmentation.
 """
 
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import torch
-from peft import get_peft_model
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
@@ -20,9 +18,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from lib.config import LearnSettings
 from lib.rl.policy_model import (
-    POLICY_ADAPTER,
     PolicyModelSettings,
-    make_lora_config,
+    add_lora,
+    keep_adapter_inputs,
     uses_bfloat16,
 )
 
@@ -39,6 +37,7 @@ _PART_WORDS = {
     "logits": "logits and their gradients",
     "step_workspace": "work space of an optimiser step",
     "kv_cache": "KV cache and logits while sampling",
+    "gathered_weights": "weights gathered while sampling",
 }
 
 
@@ -56,6 +55,7 @@ class MemoryPlan:
         logits: Of one chunk of tokens, with their gradients.
         step_workspace: Of an optimiser step.
         kv_cache: While a batch of turns is sampled, with its logits.
+        gathered_weights: The policy's whole weights while it samples; 0 where they are not divided among processes.
         accumulates_gradients: Whether gradients of one microbatch lie beside activations of the next.
         machine_bytes: Memory that is free on the device now.
         title: What is planned, in words.
@@ -70,6 +70,7 @@ class MemoryPlan:
     logits: int
     step_workspace: int
     kv_cache: int
+    gathered_weights: int
     accumulates_gradients: bool
     machine_bytes: int
     title: str
@@ -96,7 +97,7 @@ class MemoryPlan:
     @property
     def sampling(self) -> int:
         """Bytes while turns are written."""
-        return self.persistent + self.kv_cache
+        return self.persistent + self.kv_cache + self.gathered_weights
 
     @property
     def total(self) -> int:
@@ -188,12 +189,14 @@ def plan_memory(
 
     # Shares of all that is divided; a layer and the embeddings are gathered while they are used.
     shares = num_processes if model_settings.sharded else 1
-    gathered = 0
+    gathered_for_passes = 0
+    gathered_for_sampling = 0
     if model_settings.sharded:
-        gathered = _count_gathered_bytes(network)
+        gathered_for_passes = _count_gathered_bytes(network)
+        gathered_for_sampling = weights
     item_bytes = _BFLOAT16 if in_bfloat16 else _FLOAT32
     return MemoryPlan(
-        weights=weights // shares + gathered,
+        weights=weights // shares + gathered_for_passes,
         reference=reference // shares,
         critic=critic // shares,
         optimiser=2 * trained * _FLOAT32 // shares,
@@ -202,6 +205,7 @@ def plan_memory(
         logits=logits,
         step_workspace=step_numbers * _FLOAT32 // shares,
         kv_cache=_count_cache_bytes(config, sampled_at_once, episode_tokens, item_bytes),
+        gathered_weights=gathered_for_sampling,
         accumulates_gradients=learn.microbatch < learn.minibatch,
         machine_bytes=measure_free_memory(device),
         title=_describe_plan(network, model_settings, in_bfloat16, rows, episode_tokens),
@@ -228,15 +232,24 @@ def _read_config(folder: str | Path) -> PreTrainedConfig:
 def _make_network(
     config: PreTrainedConfig, settings: PolicyModelSettings, in_bfloat16: bool
 ) -> nn.Module:
-    """The network as `PolicyModel` holds it, without content."""
-    half = in_bfloat16 and settings.lora_rank > 0
-    dtype = torch.bfloat16 if half else torch.float32
+    """The network as `PolicyModel` would hold it, with weights that have shapes and dtypes but no values.
+
+    Args:
+        config: Of the model.
+        settings: How the policy is held.
+        in_bfloat16: Whether passes are computed in bfloat16.
+
+    Returns:
+        The network, on the default device: on "meta", no memory is taken.
+    """
+    uses_lora = settings.lora_rank > 0
+    # Weights that are trained stay in float32, or small steps would be rounded away; frozen ones need not.
+    dtype = torch.bfloat16 if in_bfloat16 and uses_lora else torch.float32
     network = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
-    if settings.lora_rank:
-        get_peft_model(network, make_lora_config(settings), adapter_name=POLICY_ADAPTER)
-        for module in network.modules():
-            if in_bfloat16 and hasattr(module, "cast_input_dtype_enabled"):
-                module.cast_input_dtype_enabled = False
+    if uses_lora:
+        add_lora(network, settings)
+    if uses_lora and in_bfloat16:
+        keep_adapter_inputs(network)
     return network.eval()
 
 

@@ -8,6 +8,7 @@ vocabulary) never exist whole. Nothing here knows losses, and the generation con
 
 import copy
 import hashlib
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -22,7 +23,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from lib.config.types import Count, Positive, Section
-from lib.rl.sharding import call_gathered, shard_network
+from lib.rl.sharding import call_gathered, gather_weights, shard_network
 from lib.rl.token_batch import TokenBatch
 
 POLICY_ADAPTER = "policy"
@@ -208,9 +209,7 @@ class PolicyModel:
         if self.computes_in_bfloat16:
             self.network.to(torch.bfloat16)
         with self._draw_reproducibly():
-            self._peft_model = get_peft_model(
-                self.network, make_lora_config(self.settings), adapter_name=POLICY_ADAPTER
-            )
+            self._peft_model = add_lora(self.network, self.settings)
         self._keep_adapters_trainable()
 
     @contextmanager
@@ -232,10 +231,7 @@ class PolicyModel:
             if "lora_" in name:
                 parameter.requires_grad_(True)
         if self.computes_in_bfloat16:
-            for module in self.network.modules():
-                # Or peft would copy the input of each adapter to float32, and autocast back to bfloat16.
-                if hasattr(module, "cast_input_dtype_enabled"):
-                    module.cast_input_dtype_enabled = False
+            keep_adapter_inputs(self.network)
 
     @contextmanager
     def use_adapter(self, name: str) -> Iterator[None]:
@@ -402,23 +398,35 @@ class PolicyModel:
 
     # Into a folder ---------------------------------------------------------------------------------
 
-    def save_folder(self, folder: str | Path) -> None:
-        """Write the trained model in the Hugging Face format; adapters are added to the weights that they adapt."""
-        self.network.save_pretrained(folder, state_dict=self._merge_weights())
+    def save_folder(self, folder: str | Path, is_writer: bool = True) -> None:
+        """Write the trained model in the Hugging Face format; adapters are added to the weights that they adapt.
+
+        Args:
+            folder: Made if it is not there.
+            is_writer: Whether this process writes. With sharded weights all processes call this together, since each
+                has a share of every weight, and one of them writes.
+        """
+        weights = self._merge_weights()
+        if is_writer:
+            self.network.save_pretrained(folder, state_dict=weights)
 
     @torch.no_grad()
     def _merge_weights(self) -> dict[str, torch.Tensor]:
-        """The weights as a model without adapters names them."""
+        """The weights as a model without adapters names them, whole in every process."""
         weights: dict[str, torch.Tensor] = {}
         for name, tensor in self.network.state_dict().items():
             if "lora_" not in name:
                 whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
                 weights[name.replace(".base_layer.", ".")] = whole
-        if self.uses_lora:
+        if not self.uses_lora:
+            return weights
+
+        # Only now: `state_dict` gives up what was gathered before it.
+        with gather_weights(self.network):
             for name, module in self.network.named_modules():
                 if hasattr(module, "get_delta_weight"):
                     weight = weights[f"{name}.weight"]
-                    delta = module.get_delta_weight(POLICY_ADAPTER)
+                    delta = module.get_delta_weight(POLICY_ADAPTER)  # (outputs, inputs)
                     weights[f"{name}.weight"] = weight + delta.to(weight.dtype)
         return weights
 
@@ -432,6 +440,35 @@ def compute_fingerprint(network: nn.Module) -> str:
         digest.update(f"{name} {tuple(parameter.shape)}".encode())
         digest.update(values.numpy().tobytes())
     return digest.hexdigest()
+
+
+def add_lora(network: PreTrainedModel, settings: PolicyModelSettings) -> PeftModel:
+    """Put the policy's adapter into a network, in place.
+
+    Args:
+        network: Its linear layers are replaced by layers with an adapter; its own weights are frozen.
+        settings: Of rank, scale and targets.
+
+    Returns:
+        peft's wrapper, which switches adapters on and off.
+    """
+    with warnings.catch_warnings():
+        # peft reads a name of transformers that is deprecated; nothing that is set here changes that.
+        warnings.filterwarnings(
+            "ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning
+        )
+        return get_peft_model(network, make_lora_config(settings), adapter_name=POLICY_ADAPTER)
+
+
+def keep_adapter_inputs(network: nn.Module) -> None:
+    """Let adapters read their inputs in bfloat16, as autocast has them, although their weights are in float32.
+
+    peft would copy each input to float32 for the backward pass, and autocast then back to bfloat16: three times the
+    memory for the same result.
+    """
+    for module in network.modules():
+        if hasattr(module, "cast_input_dtype_enabled"):  # a layer of peft with adapters
+            module.cast_input_dtype_enabled = False
 
 
 def make_lora_config(settings: PolicyModelSettings) -> LoraConfig:

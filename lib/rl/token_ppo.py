@@ -8,12 +8,14 @@ term in any loss, so exactly zero gradient, and GAE runs over the policy's token
 precision in `policy_model`. Sampling the episodes is left to the caller.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -30,8 +32,10 @@ from lib.rl.training_checkpoint import (
     collect_optimiser_state,
     list_rank_paths,
     load_tensors,
+    make_next_path,
     make_rank_path,
     read_checkpoint,
+    read_step,
     write_checkpoint,
 )
 
@@ -107,7 +111,7 @@ class TokenPPO:
     def _shard(self) -> None:
         if self.accelerator is None or not torch.distributed.is_initialized():
             raise ValueError(
-                "sharded training needs several processes; start them with `accelerate launch` "
+                "sharded training needs several processes; start them with torchrun "
                 "and pass the accelerator, or set sharded to false"
             )
         self.policy.shard()
@@ -345,7 +349,15 @@ class TokenPPO:
         """
         tensors = self._collect_weights()
         tensors |= collect_optimiser_state(self.optimiser, self._list_parameters())
-        write_checkpoint(self._make_own_path(path), tensors, self._make_header())
+        own_path = self._make_own_path(path)
+        if not self.policy.is_sharded:
+            write_checkpoint(own_path, tensors, self._make_header())
+            return
+        # Killed at any moment, the processes still have files of one and the same update.
+        next_path = make_next_path(own_path)
+        write_checkpoint(next_path, tensors, self._make_header())
+        self.accelerator.wait_for_everyone()
+        os.replace(next_path, own_path)
 
     def restore(self, path: str | Path) -> None:
         """Go on from `save`, with the same result as without a break.
@@ -353,17 +365,37 @@ class TokenPPO:
         Raises:
             ValueError: The file is broken or of another training; nothing has changed then.
         """
+        own_path = self._make_own_path(path)
         if self.policy.is_sharded:
             check_number_of_ranks(path, self._make_header().num_ranks)
+            own_path = self._choose_common_file(own_path)
         weights = self._collect_weights()
         parameters = self._list_parameters()
-        own_path = self._make_own_path(path)
         header, tensors = read_checkpoint(own_path, weights, parameters, self._make_header())
         load_tensors(tensors, weights, self.optimiser, parameters)
         self.step = header.step
         discard_gathered_weights(self.policy.network)
         if self.critic is not None:
             discard_gathered_weights(self.critic)
+
+    def _choose_common_file(self, own_path: Path) -> Path:
+        """Of this process's one or two files, that of the latest update of which every process has one.
+
+        Raises:
+            ValueError: There is no such update; the message names the file of this process.
+        """
+        candidates = [own_path, make_next_path(own_path)]
+        steps = [read_step(candidate) for candidate in candidates]
+        steps_by_rank = gather_object([steps])  # (processes, 2)
+        common = set.intersection(*(set(rank_steps) for rank_steps in steps_by_rank)) - {None}
+        if common:
+            return candidates[steps.index(max(common))]
+        if steps[0] is None:
+            return own_path  # whoever reads it says what is wrong with it
+        raise ValueError(
+            f"{own_path} is of update {steps[0]}, and another process has no such file; delete all files of the "
+            "checkpoint and run again"
+        )
 
     def has_checkpoint(self, path: str | Path) -> bool:
         """Whether there is anything to restore, also of another number of processes."""

@@ -2,7 +2,8 @@
 
 Every tensor keeps its dtype, and a file appears only when it is whole. Frozen weights are not saved: they are read
 again from the folder that the training started from, and a fingerprint says whether they are the same. A training
-whose weights are divided among processes writes one file for each process. Nothing here knows the trainer.
+whose weights are divided among processes writes one file for each process, each first under a name of its own
+(`make_next_path`): all of them become the checkpoint only when all are written. Nothing here knows the trainer.
 """
 
 import json
@@ -48,6 +49,21 @@ def make_rank_path(path: str | Path, rank: int, num_ranks: int) -> Path:
     """The file of one process: `checkpoint.safetensors` becomes `checkpoint-rank-0-of-2.safetensors`."""
     path = Path(path)
     return path.with_name(f"{path.stem}-rank-{rank}-of-{num_ranks}{path.suffix}")
+
+
+def make_next_path(path: str | Path) -> Path:
+    """Where a process's file lies until those of all processes are written."""
+    path = Path(path)
+    return path.with_name(f"{path.name}.next")
+
+
+def read_step(path: str | Path) -> int | None:
+    """The updates that a file was written after; None where there is no file, or none that can be read."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return json.loads(file.metadata()[_METADATA_KEY])["step"]
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        return None
 
 
 def list_rank_paths(path: str | Path) -> list[Path]:

@@ -10,8 +10,6 @@ Some of the questions are held out. On them the orchestrator is compared, before
 model alone, the best one on the training questions, a random one, and an oracle; and asked again for users who care
 for cost only and for accuracy only. The report, all tables, the checkpoint and the trained model lie under --out, and
 so do the replies (toolorchestra.jsonl). Run the same command again to go on after Ctrl-C or a spending limit.
-
-On several GPUs: `accelerate launch -m lib.tool_orchestration.train_command ...`; each takes its share of episodes.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from lib.rl.user_training.inputs import (
     summarize_losses,
 )
 from lib.rl.user_training.options import make_parser, parse_options
-from lib.rl.user_training.processes import ProcessShare
+from lib.rl.user_training.processes import ProcessShare, join_processes
 from lib.rl.user_training.progress import ProgressLine
 from lib.rl.user_training.run_folder import keep_json, open_run_folder
 from lib.rl.user_training.training import (
@@ -284,8 +282,6 @@ def train(options: argparse.Namespace) -> None:
         ParamsError, TaskError, ScorerError: Something of the input is wrong; nothing was asked or read yet.
         SandboxUnavailable: No sandbox for programs works here.
     """
-    from accelerate import Accelerator
-
     with ProgressLine(f"reading {options.data}", is_silent=not is_first_process()) as progress:
         inputs = read_inputs(options, "tools", "models")
         settings = inputs.params.tools
@@ -299,7 +295,7 @@ def train(options: argparse.Namespace) -> None:
             response_tokens=settings.response_tokens,
             save_every=settings.save_every,
         )
-        share = ProcessShare(Accelerator())
+        share = join_processes(needs_several=options.sharded)
         groups = divide_batch(share.divide(loop.batch), settings.rollouts)
         for sentence in (*inputs.notes, inputs.questions.note, plan_run(inputs, settings, loop)):
             progress.say(sentence)
@@ -309,7 +305,7 @@ def train(options: argparse.Namespace) -> None:
             model_settings,
             loop,
             write_longest_prompt(inputs, settings, functions),
-            share.accelerator.device,
+            share,
         )
         progress.say(memory.describe())
 

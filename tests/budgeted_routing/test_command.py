@@ -333,7 +333,7 @@ def test_a_folder_without_a_model_is_named(place, capsys):
 
 def test_a_batch_that_processes_cannot_share_is_refused(place, capsys, monkeypatch):
     processes = SimpleNamespace(num_processes=3, process_index=0)
-    monkeypatch.setattr("accelerate.Accelerator", lambda: processes)
+    monkeypatch.setattr("accelerate.Accelerator", lambda **_: processes)
     assert run(place, "mistake") == 2
     assert "4 episodes cannot be shared by 3" in capsys.readouterr().err
 

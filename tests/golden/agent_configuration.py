@@ -48,6 +48,7 @@ SETTINGS = {
     "encoder": "hashing",
     "encoders": ["hashing"],
     "tiers": [8, 24, 64],
+    "hosted_tiers": [256, 512, 1024],
     "temperature": 0.7,
     "seeds": 1,
     "jobs": 1,

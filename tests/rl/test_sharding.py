@@ -1,15 +1,10 @@
 """Two processes learn together what one would learn alone, with whole weights in each or with shares of them."""
 
-import multiprocessing
-import os
-import socket
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 
 from lib.rl.sharding import gather_weights
 from lib.rl.token_ppo import TokenPPO
@@ -17,6 +12,7 @@ from lib.rl.training_checkpoint import make_rank_path
 from tests.budgeted_routing import small
 from tests.budgeted_routing.small import samples
 from tests.rl.trainers import make_trainer
+from tests.rl.two_processes import run_in_two_processes
 
 NUM_UPDATES = 3
 SETTINGS = {"learning_rate": 1e-2, "kl": 0.1}
@@ -34,45 +30,6 @@ TRAININGS = {
     ),
 }
 CHECKPOINT = "checkpoint.safetensors"
-
-
-def join_group(rank: int, port: int) -> Accelerator:
-    torch.set_num_threads(1)
-    os.environ |= {
-        "ACCELERATE_USE_CPU": "true",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "OMP_NUM_THREADS": "1",
-    }
-    AcceleratorState._reset_state(reset_partial_state=True)
-    return Accelerator(cpu=True)
-
-
-def run_in_two_processes(work, folder: Path) -> list:
-    """Run work(rank, accelerator), which returns what `torch.save` can write, in two processes at once."""
-    with socket.socket() as free_socket:
-        free_socket.bind(("127.0.0.1", 0))
-        port = free_socket.getsockname()[1]
-
-    def run(rank: int) -> None:
-        try:
-            result = work(rank, join_group(rank, port))
-        except Exception as error:
-            result = f"{type(error).__name__}: {error}"
-        torch.save(result, folder / f"{rank}.pt")
-        os._exit(0)  # nothing of the test run that was copied is to be tidied up twice
-
-    context = multiprocessing.get_context("fork")  # what is imported is imported
-    processes = [context.Process(target=run, args=(rank,), daemon=True) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(100)
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 
 def collect_weights(trainer: TokenPPO) -> dict[str, torch.Tensor]:

@@ -6,14 +6,11 @@ import signal
 import sys
 from pathlib import Path
 
-from lib.experiment.process_group import die_with_parent
+from lib.experiment.process_group import clear_up_at_signals, die_with_parent
 
 ROOT = Path(__file__).resolve().parents[3]
-INTERRUPTED, TERMINATED = 130, 143  # what a shell expects after Ctrl-C and after a polite kill
-
-
-def _terminate(*_) -> None:
-    raise SystemExit(TERMINATED)
+INTERRUPTED = 130  # what a shell expects after Ctrl-C
+MAX_CLEANUP_SECONDS = 20
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,9 +22,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    stopping = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    clear_up_at_signals(stopping, MAX_CLEANUP_SECONDS)
     if "DVC_STAGE" in os.environ:  # under the pipeline: a killed dvc leaves no runner behind
-        die_with_parent()
-    signal.signal(signal.SIGTERM, _terminate)
+        die_with_parent(number=signal.SIGTERM)
     from lib.reports.execute.dvc_stage import RunError
     from lib.reports.execute.execute_lesson import (
         run,  # imported late: `--help` and typing errors answer at once

@@ -16,10 +16,11 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from lib.experiment import artifacts
+from lib.experiment import artifacts, leftovers
 from lib.reports.accessibility_check import ReportError
 from lib.reports.execute import dvc_stage, papermill_engine, strip_outputs
 from lib.reports.execute.dvc_stage import LessonStage, RunError
+from lib.reports.execute.figure_alt_texts import complete_alt_texts
 from lib.reports.execute.normalise_outputs import Scrubber, scrub
 from lib.reports.execute.progress import Progress, duration
 from lib.reports.execute.rerun_reasons import explain_run
@@ -49,6 +50,7 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
     parameters = dvc_stage.parameters(stage, root)
     notebook = dvc_stage.notebook(stage, root)
     dvc_stage.check(stage, notebook)
+    _check_source(notebook, name, root)
     if "DVC_STAGE" in os.environ:  # `make repro` does not say by itself why this lesson is run
         reason = explain_run(name, root)
         if reason:
@@ -57,10 +59,17 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
     # Execute.
     staging_folder = _empty_staging_folder(name, root)
     scratch_parent = papermill_engine.find_scratch_folder()
-    with tempfile.TemporaryDirectory(
-        prefix="bench-", dir=scratch_parent, ignore_cleanup_errors=True
-    ) as scratch:
+    announcements = root / "data/runs/processes"
+    leftovers.remove(announcements)
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(
+            tempfile.TemporaryDirectory(
+                prefix="bench-", dir=scratch_parent, ignore_cleanup_errors=True
+            )
+        )
+        announce_process = stack.enter_context(leftovers.announce(announcements, paths=[scratch]))
         session = _make_session(name, notebook, parameters, root, timeout, Path(scratch))
+        session.announce_process = announce_process
         try:
             with session.progress:
                 executed = papermill_engine.execute(
@@ -72,13 +81,25 @@ def run(name: str, root: Path, timeout: float = 3600.0) -> Path:
             raise RunError(f"{name}: {error}") from error
 
     # Publish.
-    page = _publish(stage, scrub(executed, root), staging_folder, root)
+    executed = scrub(executed, root)
+    for line in complete_alt_texts(executed):
+        print(f"[{name}] {line}", flush=True)
+    page = _publish(stage, executed, staging_folder, root)
     _write_timings(name, parameters, session.progress, root)
     total = duration(session.progress.total)
     for line in _read_reply_lines(name, root):
         print(f"[{name}] {line}", flush=True)
     print(f"[{name}] done in {total}: {page.relative_to(root)}", flush=True)
     return page
+
+
+def _check_source(notebook: NotebookNode, name: str, root: Path) -> None:
+    """Checks what can be checked before anything runs. Raises RunError with all cells at fault."""
+    from lib.reports.execute import source_check  # imported late: it brings the page's renderer
+
+    problems = source_check.find_problems(notebook, root / "notebooks")
+    if problems:
+        raise RunError(f"{name} is refused before it runs:\n  " + "\n  ".join(problems))
 
 
 def _read_reply_lines(name: str, root: Path) -> list[str]:
@@ -102,8 +123,7 @@ def _make_session(
         root,
         BENCH_PROGRESS=str(report),
         BENCH_REPORTS=str(root / "reports/failed" / name),
-        TMPDIR=str(scratch),  # what the kernel and its processes leave there goes with it
-        IPYTHONDIR=str(scratch / "ipython"),  # a reader's own start-up files change no report
+        **papermill_engine.make_folder_variables(root, scratch),
     )
     last_run = _read_timings(name, root).get(str(parameters.get("profile")), {})
     progress = Progress(name, cell_ids, last_run.get("cells", {}), report)

@@ -12,9 +12,10 @@ from lib.experiment.process_group import die_with_parent
 def main() -> None:
     """Serve the connection file given on the command line until the runner says stop."""
     die_with_parent(int(os.environ.get("JPY_PARENT_PID") or 0) or None)
-    from ipykernel.kernelapp import IPKernelApp  # imported late: the bond to the runner comes first
+    # imported late: the bond to the runner comes first
+    from lib.reports.execute.kernel_app import LessonKernelApp
 
-    IPKernelApp.launch_instance()
+    LessonKernelApp.launch_instance()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class Scrubber:
             (sys.prefix, "<python>"),
             (sys.base_prefix, "<python>"),
             (tempfile.gettempdir(), "<tmp>"),
-            (Path.home(), "~"),
+            (os.path.expanduser("~"), "~"),  # "~" itself where nobody has a home
         ]
         name_by_path: dict[str, str] = {}
         for folder, name in folders:

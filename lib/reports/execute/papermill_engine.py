@@ -14,25 +14,31 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import psutil
+import zmq
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat.v4 import output_from_msg
 from papermill.engines import Engine, papermill_engines
 from papermill.execute import execute_notebook
 from papermill.translators import PythonTranslator, papermill_translators
 from traitlets import Instance
 
+from lib.reports.execute import output_limits
+from lib.reports.execute.output_limits import CellOutputLimits
 from lib.reports.execute.progress import Progress
 
 ENGINE = "bench"
 INJECTED = "injected-parameters"
+SHOWING = ("display_data", "execute_result")  # messages with figures, tables, values
 START_TIMEOUT = 120  # seconds for a kernel to say hello; a cold disk is slow
 INTERRUPT_GRACE = 1.0  # seconds between an interrupt and the end
 CLEANUP_TIMEOUT = 5.0  # seconds that clearing shared memory may take
@@ -99,6 +105,7 @@ class Session:
         environment: Environment variables of the kernel.
         progress: Follows the cells.
         notebook: The notebook as far as it was executed.
+        announce_process: Is told the kernel's process id, for whoever clears up if this process is killed.
     """
 
     root: Path
@@ -107,6 +114,7 @@ class Session:
     environment: dict[str, str]
     progress: Progress
     notebook: nbformat.NotebookNode | None = None
+    announce_process: Callable[[int], None] | None = None
 
 
 class _ThisInterpreter(KernelSpecManager):
@@ -125,6 +133,7 @@ class _ThisInterpreter(KernelSpecManager):
 class _Client(NotebookClient):
     session = Instance(Session)
     _process = None
+    _limits = CellOutputLimits()  # of the cell that runs
 
     def create_kernel_manager(self) -> AsyncKernelManager:
         # sockets in our own scratch folder: no ports to collide, nothing left in the user's runtime folder
@@ -136,7 +145,42 @@ class _Client(NotebookClient):
             ip=str(scratch / "k"),
             connection_file=str(scratch / "kernel.json"),
         )
+        # By default a socket drops what comes too fast, and the end of a cell with it.
+        self.km.context.setsockopt(zmq.RCVHWM, 0)
         return self.km
+
+    def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
+        """As nbclient's, with data that a page can take."""
+        content = msg["content"]
+        if msg["msg_type"] in (*SHOWING, "update_display_data"):
+            content["data"] = output_limits.limit_data(content["data"])
+        elif msg["msg_type"] == "error":
+            content["evalue"] = output_limits.cut_text(content["evalue"])
+            content["traceback"] = [output_limits.cut_text(line) for line in content["traceback"]]
+        return super().process_message(msg, cell, cell_index)
+
+    def output(self, outs: list, msg: dict[str, Any], display_id: Any, cell_index: int) -> Any:
+        """As nbclient's, until the cell has put out more than a page can take."""
+        is_for_widget = bool(self.output_hook_stack[msg["parent_header"].get("msg_id")])
+        if is_for_widget:
+            return super().output(outs, msg, display_id, cell_index)
+        if self.clear_before_next_output:
+            self._limits.clear()
+        content = msg["content"]
+        if msg["msg_type"] == "stream":
+            content["text"] = self._limits.take_text(content["name"], content["text"])
+            is_kept = bool(content["text"])
+        elif msg["msg_type"] in SHOWING:
+            is_kept = self._limits.take_output(output_from_msg(msg))
+        else:
+            is_kept = True
+        return super().output(outs, msg, display_id, cell_index) if is_kept else None
+
+    def clear_output(self, outs: list, msg: dict[str, Any], cell_index: int) -> None:
+        """As nbclient's; what comes after it counts anew."""
+        super().clear_output(outs, msg, cell_index)
+        if not outs:
+            self._limits.clear()
 
     def run(self) -> None:
         """Starts the kernel, runs all code cells, and stops the kernel whatever happens."""
@@ -152,6 +196,8 @@ class _Client(NotebookClient):
                 raise KernelStartError(reason) from error
             # Kept here, because provisioners forget their process when they shut down.
             self._process = self.km.provisioner.process
+            if self.session.announce_process is not None:
+                self.session.announce_process(self._process.pid)
             self._run_cells(self._process)
 
     def _end_kernel(self) -> None:
@@ -164,11 +210,11 @@ class _Client(NotebookClient):
             if cell.cell_type != "code":
                 continue
             progress.begin(cell["id"])
+            self._limits = CellOutputLimits()
             try:
                 self.execute_cell(cell, index)
             except CellExecutionError as error:
-                reason = f"{error.ename}: {error.evalue}"
-                raise CellFailure(index, reason, error.traceback) from None
+                raise _describe_error(index, error) from None
             except CellTimeoutError:
                 reason = f"no result after {self.session.timeout:g} s (--timeout)"
                 raise CellFailure(index, reason) from None
@@ -178,7 +224,15 @@ class _Client(NotebookClient):
                 _interrupt_kernel(process)
                 raise
             finally:
+                self._limits.finish(cell.outputs)
                 progress.end(cell["id"])
+
+
+def _describe_error(index: int, error: CellExecutionError) -> CellFailure:
+    """The failure of a cell that raised; a message may be as long as what it complains about."""
+    half = output_limits.MAX_ERROR_CHARACTERS // 2
+    reason = output_limits.cut_text(f"{error.ename}: {error.evalue}", half, half)
+    return CellFailure(index, reason, output_limits.cut_text(error.traceback))
 
 
 def _interrupt_kernel(process) -> None:
@@ -286,6 +340,39 @@ def make_environment(root: Path, **extra: str) -> dict[str, str]:
     search_path = [path for path in dict.fromkeys(search_path) if path]  # each once
     python_path = {"PYTHONPATH": os.pathsep.join(search_path)}
     return {**os.environ, **FIXED_ENVIRONMENT, **python_path, **extra}
+
+
+def make_folder_variables(root: Path, scratch: Path) -> dict[str, str]:
+    """Environment variables with the folders in which a kernel and its processes may write.
+
+    None lies in the home folder, which may be missing or read-only: then matplotlib would warn with the name of a
+    random folder, in the page. A reader's own start-up files and styles change no report either.
+
+    Args:
+        root: The project's folder.
+        scratch: Goes with the run, and with it what is left there.
+    """
+    drawing_folder = root / "data/runs/matplotlib"  # finding all fonts takes seconds, so it stays
+    try:
+        drawing_folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        drawing_folder = scratch / "matplotlib"
+    # Weights that somebody downloaded stay where Hugging Face and torch keep them.
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return {
+        "HF_HOME": os.environ.get("HF_HOME") or os.path.join(cache, "huggingface"),
+        "TORCH_HOME": os.environ.get("TORCH_HOME") or os.path.join(cache, "torch"),
+        "MPLCONFIGDIR": str(drawing_folder),
+        "MATPLOTLIBRC": str(scratch),  # no file of styles is there
+        "XDG_CACHE_HOME": str(scratch / "cache"),
+        "XDG_CONFIG_HOME": str(scratch / "config"),
+        "IPYTHONDIR": str(scratch / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(scratch / "jupyter"),
+        "JUPYTER_DATA_DIR": str(scratch / "jupyter"),
+        "JUPYTER_RUNTIME_DIR": str(scratch / "jupyter"),
+        "JOBLIB_TEMP_FOLDER": str(scratch),
+        "TMPDIR": str(scratch),
+    }
 
 
 def execute(notebook: Path, parameters: dict[str, Any], session: Session) -> nbformat.NotebookNode:

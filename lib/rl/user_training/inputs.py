@@ -136,6 +136,7 @@ def describe_inputs(inputs: RunInputs, settings: Mapping[str, Any]) -> dict[str,
         "dtype": options.dtype,
         "lora": options.lora,
         "gradient_checkpointing": options.gradient_checkpointing,
+        "sharded": options.sharded,
         **settings,
     }
 

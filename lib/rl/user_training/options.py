@@ -19,6 +19,12 @@ from lib.tasks.scorers import SCORERS
 HELD_OUT_SHARE = 0.2  # of the questions, which nothing learns from
 MAX_TEST_QUESTIONS = 100  # of the held-out questions that are asked in the evaluation
 DTYPES = ("auto", "float32", "bfloat16")
+SEVERAL_PROCESSES = """\
+several processes, each of which takes its share of the episodes (and with --sharded of the weights):
+  torchrun --nproc-per-node 2 -m lib train {system} --model ...
+On GPUs, `accelerate launch --num_processes 2 -m lib train {system} ...` does the same; without GPUs it starts one
+process only, and torchrun is the way.
+"""
 
 
 def make_parser(system: str, description: str, examples: str) -> argparse.ArgumentParser:
@@ -35,7 +41,7 @@ def make_parser(system: str, description: str, examples: str) -> argparse.Argume
     parser = argparse.ArgumentParser(
         prog=f"python -m lib train {system}",
         description=description,
-        epilog=f"examples:\n{examples}",
+        epilog=f"examples:\n{examples}\n{SEVERAL_PROCESSES.format(system=system)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_data_options(parser.add_argument_group("model and questions"))
@@ -142,6 +148,12 @@ def _add_memory_options(group: argparse._ArgumentGroup) -> None:
         "--gradient-checkpointing",
         action="store_true",
         help="compute activations twice instead of keeping them: slower, less memory",
+    )
+    group.add_argument(
+        "--sharded",
+        action="store_true",
+        help="divide weights, gradients and optimiser among the processes, for a model that one GPU cannot learn; each "
+        "holds the whole model while it samples",
     )
 
 

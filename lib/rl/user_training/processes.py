@@ -1,17 +1,21 @@
 """The processes of a run: on several GPUs each takes its share of the episodes, and the first one writes.
 
-share = ProcessShare(accelerator)
+share = join_processes(needs_several=options.sharded)
 rows = share.gather_rows(evaluate(share.take(items)))
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import pandas as pd
 
 from lib.config import ParamsError
+
+# Others wait while the first process asks experts; PyTorch's ten minutes would end a run in the middle of that.
+LONGEST_WAIT = timedelta(days=1)
 
 Element = TypeVar("Element")
 
@@ -72,3 +76,25 @@ class ProcessShare:
         """Wait until all processes are here."""
         if self.num_processes > 1:
             self.accelerator.wait_for_everyone()
+
+
+def join_processes(needs_several: bool) -> ProcessShare:
+    """The share of this process, as torchrun or `accelerate launch` has started it.
+
+    Args:
+        needs_several: Whether a single process is refused, as in sharded training.
+
+    Raises:
+        ParamsError: There is one process only.
+    """
+    from accelerate import Accelerator, InitProcessGroupKwargs
+
+    share = ProcessShare(
+        Accelerator(kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)])
+    )
+    if needs_several and share.num_processes == 1:
+        raise ParamsError(
+            "--sharded divides the weights among several processes, and this is one; start the command by "
+            "`torchrun --nproc-per-node 2 -m lib train ...`, or leave --sharded out"
+        )
+    return share

@@ -22,6 +22,8 @@ SETTINGS = "settings.json"
 LOCK = "run.lock"
 # What a later run of the same folder may change: more updates, and what changes no number.
 CHANGEABLE = frozenset({"updates", "save_every"})
+# Of a folder whose settings do not name them.
+DEFAULTS = {"sharded": False, "processes": 1}
 
 
 @contextlib.contextmanager
@@ -32,7 +34,8 @@ def open_run_folder(
 
     Args:
         folder: Made if it is not there.
-        settings: By name, what JSON can hold; they are written to the folder.
+        settings: By name, what JSON can hold; they are written to the folder, with the number of processes, each of
+            which draws episodes of its own.
         share: Of this process; the first one locks and writes.
 
     Yields:
@@ -51,16 +54,18 @@ def open_run_folder(
             raise ParamsError(
                 f"--out {folder}: {error}; wait for it, or take another --out"
             ) from error
+        settings = {**settings, "processes": share.num_processes}
         _refuse_other_settings(folder, settings)
-        artifacts.write_json(folder / SETTINGS, dict(settings))
+        artifacts.write_json(folder / SETTINGS, settings)
         yield folder
 
 
-def _refuse_other_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+def _refuse_other_settings(folder: Path, settings: dict[str, Any]) -> None:
     path = folder / SETTINGS
     if not path.exists():
         return
-    earlier = artifacts.read_json(path)
+    earlier = DEFAULTS | artifacts.read_json(path)
+    settings = DEFAULTS | settings
     for name in {**earlier, **settings}:
         if name not in CHANGEABLE and earlier.get(name) != settings.get(name):
             before, now = _find_difference(earlier.get(name), settings.get(name))

@@ -30,6 +30,7 @@ from lib.rl.controller_training import UpdateData, train_controller
 from lib.rl.generators import BATCH_SIZE, HFGenerator
 from lib.rl.memory_plan import MemoryPlan, plan_memory
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
+from lib.rl.sharding import gather_weights
 from lib.rl.token_ppo import TokenPPO
 from lib.rl.user_training.evaluation import START, TRAINED
 from lib.rl.user_training.processes import ProcessShare
@@ -114,6 +115,7 @@ def make_model_settings(options: argparse.Namespace, temperature: float) -> Poli
         dtype=options.dtype,
         lora_rank=options.lora or 0,
         gradient_checkpointing=options.gradient_checkpointing,
+        sharded=options.sharded,
         temperature=temperature,
     )
 
@@ -123,7 +125,7 @@ def plan_run_memory(
     model_settings: PolicyModelSettings,
     settings: LoopSettings,
     longest_prompt: str,
-    device: torch.device,
+    share: ProcessShare,
 ) -> MemoryPlan:
     """What memory the training takes, by the longest episode that there can be.
 
@@ -132,7 +134,7 @@ def plan_run_memory(
         model_settings: How the model is held.
         settings: Of the updates.
         longest_prompt: Instructions and question together.
-        device: Where it will run.
+        share: Of this process, which names the device and the number of processes.
 
     Returns:
         The plan, to be printed before anything large is read.
@@ -153,7 +155,8 @@ def plan_run_memory(
         min(num_tokens, window),
         min(turn_tokens, window),
         sampled_at_once=min(BATCH_SIZE, settings.batch),
-        device=device,
+        device=share.accelerator.device,
+        num_processes=share.num_processes,
     )
 
 
@@ -228,13 +231,16 @@ def train_and_test(
 ) -> TrainingOutcome:
     """Evaluate, train, evaluate again.
 
+    Every process calls this and does its share of each step: it answers some of the questions and writes some of the
+    episodes. Tables come back with the rows of all.
+
     Args:
         system: Draws, rewards and tests.
         controller: As it was read.
         folder: Of the run; a checkpoint in it is gone on from.
         settings: Of the updates.
-        share: Of this process.
-        progress: Says what is under way.
+        share: Which part of the questions and episodes this process works on, and whether it writes files.
+        progress: The line on the terminal that says what is done at the moment.
 
     Returns:
         The tables.
@@ -244,6 +250,7 @@ def train_and_test(
         ValueError: The checkpoint is broken, or of another model.
     """
     started = time.monotonic()
+    policy = controller.policy
     has_checkpoint = controller.learner.has_checkpoint(folder / CHECKPOINT)
     for name in (START_TABLE, BASELINE_TABLE):
         if has_checkpoint and not (folder / name).exists():
@@ -251,21 +258,27 @@ def train_and_test(
                 f"{folder / name} is missing, and the model is not at its start any more; take another --out"
             )
 
-    # Before the training: the controller as it comes, and baselines.
-    _follow_turns(controller, progress, "held-out questions before the training")
-    test_start = partial(system.test_controller, START, "start")
-    start = keep_table(folder / START_TABLE, test_start, share)
-    _follow_turns(controller, progress, "asking the baselines")
-    test_baselines = partial(system.test_baselines, start)
-    baselines = keep_table(folder / BASELINE_TABLE, test_baselines, share)
+    # Before the training: the controller as it comes, and baselines. While turns are written, sharded weights are
+    # whole in every process, since each writes as many tokens as its questions take.
+    with gather_weights(policy.network):
+        _report_turns(controller, progress, "held-out questions before the training")
+        test_start = partial(system.test_controller, START, "start")
+        start = keep_table(folder / START_TABLE, test_start, share)
 
+        _report_turns(controller, progress, "asking the baselines")
+        test_baselines = partial(system.test_baselines, start)
+        baselines = keep_table(folder / BASELINE_TABLE, test_baselines, share)
+
+    # The training itself, from the last checkpoint where there is one.
     tables = RunTables(folder, controller.learner, share)
     _run_updates(system, controller, tables, settings, progress)
-    _follow_turns(controller, progress, "held-out questions after the training")
-    trained = share.gather_rows(system.test_controller(TRAINED, "paper"))
 
+    # The same held-out questions again, and the model that answered them.
+    with gather_weights(policy.network):
+        _report_turns(controller, progress, "held-out questions after the training")
+        trained = share.gather_rows(system.test_controller(TRAINED, "paper"))
+    policy.save_folder(folder / CONTROLLER, is_writer=share.is_first)
     if share.is_first:
-        controller.policy.save_folder(folder / CONTROLLER)
         controller.generator.tokenizer.save_pretrained(folder / CONTROLLER)
     share.wait()
     return TrainingOutcome(
@@ -279,11 +292,17 @@ def train_and_test(
 
 
 class RunTables(TrainingTables):
-    """The growing tables of a run, with the rows of all processes; the first one writes them."""
+    """The growing tables of a run, with the rows of all processes; the first one writes them.
+
+    Every process saves its own checkpoint where weights are divided, and the first one where all have the same.
+    """
 
     def __init__(self, folder: Path, learner: TokenPPO, share: ProcessShare) -> None:
-        super().__init__(folder, learner)
         self.share = share
+        super().__init__(folder, learner)
+
+    def has_checkpoint(self) -> bool:
+        return self.learner.has_checkpoint(self.checkpoint)
 
     def add(self, name: str, rows: pd.DataFrame) -> None:
         # The trainer's statistics are those of each process; the first one's stand for all.
@@ -291,7 +310,9 @@ class RunTables(TrainingTables):
 
     def save(self) -> None:
         if self.share.is_first:
-            super().save()
+            super().save()  # the tables, then its checkpoint
+        elif self.learner.policy.is_sharded:
+            self.learner.save(self.checkpoint)
         self.share.wait()
 
 
@@ -312,8 +333,9 @@ def _run_updates(
         nonlocal is_learning, latest_rollouts
         is_learning = False
         activity = f"update {step + 1}/{num_updates}"
-        _follow_turns(controller, progress, f"{activity}: {settings.batch} episodes")
-        data = system.collect_episodes(step)
+        _report_turns(controller, progress, f"{activity}: {settings.batch} episodes")
+        with gather_weights(controller.policy.network):
+            data = system.collect_episodes(step)
         data = replace(data, samples=tables.share.trim_equally(data.samples))
         latest_rollouts = data.rollouts
         progress.activity = f"{activity}: learning from {len(data.samples)} episodes"
@@ -342,8 +364,14 @@ def _run_updates(
         raise
 
 
-def _follow_turns(controller: Controller, progress: ProgressLine, activity: str) -> None:
-    """Let the line about what is under way count the turns that are written."""
+def _report_turns(controller: Controller, progress: ProgressLine, activity: str) -> None:
+    """Let the line on the terminal say from now on what is done, and how many turns of it are written.
+
+    Args:
+        controller: Its generator counts the turns.
+        progress: The line.
+        activity: What is done, in a few words.
+    """
 
     def report(num_finished: int, num_turns: int) -> None:
         progress.activity = f"{activity}, {num_finished} of {num_turns} turns written"
@@ -406,5 +434,5 @@ def run_command(options: argparse.Namespace, train: Callable[[argparse.Namespace
 
 
 def is_first_process() -> bool:
-    """Whether this process prints, as far as `accelerate launch` has said by now."""
+    """Whether this process prints, as far as torchrun or `accelerate launch` has said by now."""
     return int(os.environ.get("RANK", "0")) == 0

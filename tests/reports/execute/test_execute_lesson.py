@@ -343,7 +343,7 @@ def test_a_kernel_that_is_killed_is_noticed_within_seconds(tmp_path):
 def test_a_page_that_is_refused_keeps_the_executed_notebook(tmp_path):
     root = project(
         tmp_path,
-        "from IPython.display import HTML\nHTML('<img src=\"data:image/gif;base64,R0lGODlhAQABAAAAACw=\">')",
+        "from IPython.display import HTML\nimg = '<img src=\"data:image/gif;base64,R0lGODlhAQABAAAAACw=\">'\nHTML(img)",
     )
     with pytest.raises(
         RunError, match=r"page was refused(.|\n)*cell 4(.|\n)*reports/failed/00_tiny.ipynb"
@@ -383,10 +383,8 @@ def asleep(tmp_path: Path, **options) -> tuple[subprocess.Popen, list[int], Path
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_and_a_polite_kill_end_everything_and_leave_no_temporary_file(
-    tmp_path, number, code
+    tmp_path, scratch, number, code
 ):
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
     runner, pids, mark = asleep(tmp_path, env={**os.environ, "TMPDIR": str(scratch)})
     runner.send_signal(number)
     output, _ = runner.communicate(timeout=120)
@@ -402,9 +400,7 @@ def test_an_interrupt_and_a_polite_kill_end_everything_and_leave_no_temporary_fi
 
 
 @pytest.mark.parametrize("seconds", [1.0, 1.6])
-def test_a_polite_kill_while_the_kernel_starts_leaves_no_temporary_file(tmp_path, seconds):
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
+def test_a_polite_kill_while_the_kernel_starts_leaves_no_temporary_file(tmp_path, scratch, seconds):
     runner = start(project(tmp_path / "p", "1"), env={**os.environ, "TMPDIR": str(scratch)})
     time.sleep(seconds)
     runner.terminate()
