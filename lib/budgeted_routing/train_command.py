@@ -36,7 +36,13 @@ from lib.rl.memory_plan import MemoryPlan
 from lib.rl.user_training import results
 from lib.rl.user_training.controller_model import ControllerModel
 from lib.rl.user_training.data import QuestionSplit, name_units
-from lib.rl.user_training.evaluation import TRAINED, HeldOutComparison
+from lib.rl.user_training.evaluation import (
+    TRAINED,
+    HeldOutComparison,
+    decide_verdicts,
+    estimate_difference,
+    format_dollars,
+)
 from lib.rl.user_training.experts import CallPlan, announce_plan, measure_calls
 from lib.rl.user_training.inputs import (
     RunInputs,
@@ -497,7 +503,7 @@ def write_report(
 ) -> None:
     """Compare, write all files, and say what came out."""
     train_ids = {item.id for item in inputs.questions.train}
-    comparison = results.compare_outcome("corl", outcome, list(MEASURES), train_ids)
+    comparison = results.compare_outcome("corl", outcome, list(MEASURES), train_ids, stats.UNIT)
     notes = [
         inputs.questions.note,
         describe_budgets(system.budgets),
@@ -505,12 +511,11 @@ def write_report(
         *(f"Training: {loss}." for loss in summarize_losses(outcome.rollouts)),
         *(f"Evaluation: {loss}." for loss in summarize_losses(outcome.trained)),
         *(
-            f"{expert}: {counts.describe()}."
+            f"{expert}: {counts.describe()}{system.share.scope}."
             for expert, counts in system.pool.counts.items()
             if counts.calls
         ),
     ]
-    rows = comparison.rows
     sentence = results.write_results(
         inputs.folder,
         outcome,
@@ -523,9 +528,9 @@ def write_report(
             settings=settings,
             planned_memory=memory.total,
             details={
-                "Reward under each budget": results.summarize_by(rows, "reward", "condition"),
-                "Dollars for 1,000 questions under each budget": results.summarize_by(
-                    rows, "cost_usd", "condition"
+                "Reward under each budget": results.summarize_by_condition(comparison, "reward"),
+                "Dollars for 1,000 questions under each budget": results.summarize_by_condition(
+                    comparison, "cost_usd"
                 ),
             },
         ),
@@ -539,14 +544,11 @@ def write_report(
 def describe_steering(comparison: HeldOutComparison) -> list[str]:
     """Whether the trained controller spends more under a larger budget, in a sentence."""
     rows = comparison.rows[comparison.rows["method"] == TRAINED]
-    differences = stats.paired_difference(
-        rows, "cost_usd", {"condition": "high"}, {"condition": "low"}
-    )
-    verdict = stats.verdict(differences).iloc[0]
-    amount = differences.iloc[0]
+    differences = estimate_difference(rows, "cost_usd", {"condition": "high"}, {"condition": "low"})
+    verdict = decide_verdicts(differences).iloc[0]
     return [
-        f"Under high it spends ${amount['value']:.3g} a question more than under low "
-        f"[{amount['ci_low']:.3g}, {amount['ci_high']:.3g}]: steering by the budget {verdict}."
+        f"Under high it spends {format_dollars(differences.iloc[0])} a question more than under low: steering by the "
+        f"budget: {verdict}."
     ]
 
 

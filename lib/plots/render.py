@@ -19,6 +19,7 @@ _SVG_OPTIONS = {"svg.fonttype": "none", "svg.hashsalt": "orchestration-bench"}
 _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{2,}")
+_TAG = re.compile(r"<[^<>]*>")
 _PAINT = re.compile(r"\b(fill|stroke|stop-color): (#[0-9a-f]{6})\b")
 
 # Linear sRGB to the cone responses of Oklab (Ottosson 2020), and from their cube roots to lightness and two hues.
@@ -56,11 +57,16 @@ def render_svg(figure: Figure) -> bytes:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = svg.replace("'DejaVu Sans'", _FONTS)
-    # A tenth of a point is less than a pixel, and half of the bytes are digits beyond it, blanks and comments.
-    svg = _LONG_NUMBER.sub(lambda match: f"{float(match.group()):.1f}".removesuffix(".0"), svg)
+    # A tenth of a point is less than a pixel, and half of the bytes are digits beyond it, blanks and comments. Only
+    # coordinates are rounded, which stand in tags: a label such as 0.05 says what it says.
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = _TAG.sub(lambda tag: _LONG_NUMBER.sub(_round_to_tenth, tag.group()), svg)
     svg = re.sub(r"\s*\n\s*", " ", svg)
     return _follow_page(svg).encode()
+
+
+def _round_to_tenth(number: re.Match) -> str:
+    return f"{float(number.group()):.1f}".removesuffix(".0")
 
 
 def _follow_page(svg: str) -> str:

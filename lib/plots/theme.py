@@ -344,7 +344,7 @@ def point_labels(
             escape_dollars(names[row]),
             xy[row],
             xytext=(0, 0),
-            textcoords="offset pixels",
+            textcoords="offset points",
             va="center",
             ha="center",
             fontsize=9.5,
@@ -368,7 +368,8 @@ def point_labels(
         offset, label_box = _best_offset(
             points[row], width, height, frame, obstacle_pixels, label_boxes + other_marks
         )
-        text.set_position(tuple(offset))
+        # In points: an SVG has 72 pixels an inch, whatever the resolution that the label was placed in.
+        text.set_position(tuple(offset * 72 / axes.figure.dpi))
         label_boxes.append(label_box)
 
         # A label near its point needs no line.

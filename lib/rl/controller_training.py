@@ -54,11 +54,12 @@ def train_controller(
 
     def make_update() -> None:
         data = collect_episodes(learner.step)
+        # Also where nothing is learned from them: every episode was paid for.
         tables.add("rollouts", data.rollouts)
         # Where replies are lost or all groups agree, there may be too little to learn from.
         has_enough = len(data.samples) > 1
         statistics = learner.update(data.samples) if has_enough else learner.skip_update()
-        generator.refresh()
+        generator.refresh()  # it may hold a copy of the weights
         row = {"step": learner.step} | dict(data.counts) | statistics
         tables.add("learning", pd.DataFrame([row]))
 

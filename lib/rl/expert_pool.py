@@ -22,13 +22,40 @@ from lib.llm.chat_model import ChatRequest, Failure, Reply
 from lib.llm.event_loop import EventLoopThread
 from lib.llm.failure_policy import ReplyCounts
 from lib.llm.open_models import ChatModels
+from lib.tasks.scorers.extraction import extract_number, find_final_answers
 
 Result = TypeVar("Result")
 VERSION = 1  # of what experts are asked and what a reply costs
 NUM_SAMPLES = 2  # independent replies of an expert to a question; with more, fewer of them would be computed once only
 
-# The families' scores are strict about the tags, which the lab models were trained on; any other model is told.
+# The families' scores are strict about the tags, which the lab models were trained on; any other model is told, and
+# where it answers in another form, `tag_final_answer` adds them.
 ANSWER_FORM = "End with the answer alone as <answer> answer </answer>."
+
+
+def tag_final_answer(reply: str, question: str) -> str:
+    """Put the final answer of a reply into answer tags, which the scores of the procedural families ask for.
+
+    A model that can do a task and forgets the form is not to look like one that cannot.
+
+    Args:
+        reply: Of a model that was told ANSWER_FORM.
+        question: What it was asked; where that is an equation ("47 * 38 = ?"), the answer is a number.
+
+    Returns:
+        The reply, with the answer in tags behind it where it marks one in another way, as a box or "the answer is", or
+        where it is a whole number; else as it was.
+    """
+    if tasks.extract_answer(reply) is not None:
+        return reply
+    answers = find_final_answers(reply)
+    if answers:
+        return f"{reply} {tasks.format_reply(answers[0].text)}"
+    if question.rstrip().endswith("= ?"):
+        number = extract_number(reply)
+        if number is not None and number.whole is not None:
+            return f"{reply} {tasks.format_reply(str(number.whole))}"
+    return reply
 
 
 def derive_reply_seed(text: str, sample: int = 0) -> int:
@@ -84,10 +111,10 @@ class ExpertReply:
     failure: Failure | None = None
 
     @classmethod
-    def from_reply(cls, reply: Reply) -> ExpertReply:
-        """What of a model's reply a controller's episode needs."""
+    def from_reply(cls, reply: Reply, text: str | None = None) -> ExpertReply:
+        """What of a model's reply a controller's episode needs; text: instead of the reply's own."""
         return cls(
-            reply.text,
+            reply.text if text is None else text,
             reply.cost_usd,
             reply.tokens_in,
             reply.tokens_out,
@@ -171,9 +198,15 @@ class ExpertPool:
         if not queries:
             return []
         replies = self._loop.run(self._ask_all(queries))
+        expert_replies = []
         for query, reply in zip(queries, replies, strict=True):
             self.counts[query.expert].add(reply)
-        return [ExpertReply.from_reply(reply) for reply in replies]
+            text = reply.text
+            # Nobody knows what a reply that was cut off would have answered.
+            if self._is_told_rules(query) and reply.failure is None:
+                text = tag_final_answer(text, query.text)
+            expert_replies.append(ExpertReply.from_reply(reply, text))
+        return expert_replies
 
     def generate(self, model: str, requests: Sequence[ChatRequest]) -> list[Reply]:
         """Replies of any of the models, for whoever prompts one with whole conversations.
@@ -198,13 +231,17 @@ class ExpertPool:
         """A query as the expert's model gets it."""
         turns = (*query.history, ("user", query.text))
         messages = [{"role": role, "content": content} for role, content in turns]
-        is_lab_model = self.models[self.model_names[query.expert]].backend == "lab"
-        if self.tells_rules and not is_lab_model:
+        if self._is_told_rules(query):
             instruction = f"{tasks.describe_rules(query.text)} {ANSWER_FORM}".strip()
             messages.insert(0, {"role": "system", "content": instruction})
         return ChatRequest(
             messages, temperature=self.temperature, seed=query.seed, caller=query.expert
         )
+
+    def _is_told_rules(self, query: ExpertQuery) -> bool:
+        """Whether a query goes to a model that was not trained on the bench's questions."""
+        is_lab_model = self.models[self.model_names[query.expert]].backend == "lab"
+        return self.tells_rules and not is_lab_model
 
     async def _ask_all(self, queries: Sequence[ExpertQuery]) -> list[Reply]:
         """All queries, one batch per model."""

@@ -413,11 +413,19 @@ class PolicyModel:
     @torch.no_grad()
     def _merge_weights(self) -> dict[str, torch.Tensor]:
         """The weights as a model without adapters names them, whole in every process."""
+        parameters = dict(self.network.named_parameters(remove_duplicate=False))
         weights: dict[str, torch.Tensor] = {}
+        gathered: dict[int, torch.Tensor] = {}  # by the id of a sharded parameter
         for name, tensor in self.network.state_dict().items():
-            if "lora_" not in name:
-                whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-                weights[name.replace(".base_layer.", ".")] = whole
+            if "lora_" in name:
+                continue
+            if hasattr(tensor, "full_tensor"):
+                # Once for both names of an embedding that is the output layer too, so that one is written.
+                key = id(parameters[name])
+                if key not in gathered:
+                    gathered[key] = tensor.full_tensor()
+                tensor = gathered[key]
+            weights[name.replace(".base_layer.", ".")] = tensor
         if not self.uses_lora:
             return weights
 

@@ -170,6 +170,7 @@ def roll_out(
         for index, episode in enumerate(episodes):
             if episode.is_done:
                 continue
+            # A window that is full ends an episode as it stands: what was written can still be learned from.
             episode.too_long = not generator.has_room(episode.ids)
             if not episode.too_long:
                 active.append(episode)

@@ -84,7 +84,8 @@ def collate_samples(
     for index, sample in enumerate(samples):
         _check_sample(index, sample)
 
-    width = max(len(sample.ids) for sample in samples)
+    # Padded on the right: positions count from the first token, as they did while the tokens were sampled.
+    width = max(len(sample.ids) for sample in samples)  # T
     rows, masks, attention = [], [], []
     for sample in samples:
         padding = width - len(sample.ids)
@@ -94,6 +95,7 @@ def collate_samples(
     return TokenBatch(
         ids=torch.tensor(rows, device=device),
         attention_mask=torch.tensor(attention, device=device),
+        # (B, T - 1): what is predicted after each token is the one behind it.
         mask=torch.tensor(masks, device=device)[:, 1:],
         rewards=torch.tensor(
             [sample.reward for sample in samples], dtype=torch.float32, device=device

@@ -374,9 +374,7 @@ class TokenPPO:
         header, tensors = read_checkpoint(own_path, weights, parameters, self._make_header())
         load_tensors(tensors, weights, self.optimiser, parameters)
         self.step = header.step
-        discard_gathered_weights(self.policy.network)
-        if self.critic is not None:
-            discard_gathered_weights(self.critic)
+        self._discard_gathered_weights()
 
     def _choose_common_file(self, own_path: Path) -> Path:
         """Of this process's one or two files, that of the latest update of which every process has one.
@@ -404,13 +402,20 @@ class TokenPPO:
         return Path(path).exists()
 
     def _collect_weights(self) -> dict[str, torch.Tensor]:
-        """What is trained, and the reference where it cannot be read again."""
+        """What is trained, and the reference where it cannot be read again; shares of what is sharded."""
+        # After a pass without a backward pass, as the reference's, FSDP still holds the outermost weights whole.
+        self._discard_gathered_weights()
         weights: dict[str, torch.Tensor] = dict(self._list_parameters())
         reference = self.policy.reference
         if reference is not None and self.policy.start_folder is None:
             for name, parameter in reference.named_parameters():
                 weights[f"reference.{name}"] = parameter
         return weights
+
+    def _discard_gathered_weights(self) -> None:
+        for network in (self.policy.network, self.policy.reference, self.critic):
+            if network is not None:
+                discard_gathered_weights(network)
 
     def _make_header(self) -> CheckpointHeader:
         rank, num_ranks = 0, 1

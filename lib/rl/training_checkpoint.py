@@ -218,6 +218,7 @@ def load_tensors(
     """Copy what `read_checkpoint` has checked into weights and optimiser."""
     for name, weight in weights.items():
         get_local_tensor(weight).copy_(tensors[name])
+    # Of parameters without a gradient so far, AdamW has no state, and may not get one of zeros.
     optimiser.state.clear()
     for name, parameter in optimised.items():
         if f"optimiser.step.{name}" not in tensors:

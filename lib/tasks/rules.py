@@ -6,7 +6,7 @@ questions that it is about, and to no other: told before every question it spoil
 
 import re
 
-VERSION = 1  # of the rules
+VERSION = 2  # of the rules, and of how replies of models that are told them are read; 2: in any usual form
 CHAIN_RULE = (
     "Work strictly from left to right, without precedence, and keep only the last digit of every result: "
     "0 to 9, and below zero go on from 10."

@@ -23,6 +23,7 @@ from lib.tool_orchestration.tool_menu import (
 )
 
 VERSION = 1  # of the work that is drawn, with menus and users
+HOSTED_VERSION = 1  # of which questions models are asked whose skills nobody measured
 SHARES = {"chain": 0.35, "big": 0.15, "facts": 0.28, "office": 0.22}  # of work by kind (decision)
 DIFFICULTIES = {"chain": (1, 2, 3, 4, 5, 6), "big": (1, 2, 3, 4), "facts": (1, 2, 3)}
 TOOLS = (2, 4)  # the fewest and the most on a menu, functions of an office aside

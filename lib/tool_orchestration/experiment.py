@@ -257,6 +257,7 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
     }
     if any(llm.models[name].backend != "lab" for name in asked):
         numbers["rules of questions"] = question_rules.VERSION
+        numbers["hosted tools"] = episode_specs.HOSTED_VERSION
     if kind != TRIAL:
         numbers["turns of controllers"] = turn_generators.VERSION
     if kind != LESSONS:

@@ -439,7 +439,11 @@ def write_report(
     ]
     rewarded, steered = compute_rewards(outcome, system.tools)
     train_ids = {item.id for item in inputs.questions.train}
-    comparison = results.compare_outcome("toolorchestra", rewarded, list(MEASURES), train_ids)
+    # Outcome, dollars, seconds and calls are normalised to [0, 1], and weighed by the user's wishes.
+    largest_reward = max(float(np.sum(preferences)) for preferences in rewarded.start["p"])
+    comparison = results.compare_outcome(
+        "toolorchestra", rewarded, list(MEASURES), train_ids, (0.0, largest_reward)
+    )
     steering = estimate_steering(steered)
     notes = [
         inputs.questions.note,
@@ -447,7 +451,7 @@ def write_report(
         describe_learning(outcome.rollouts, outcome.learning),
         *losses,
         *(
-            f"{name}: {counts.describe()}."
+            f"{name}: {counts.describe()}{system.share.scope}."
             for name, counts in system.desk.pool.counts.items()
             if counts.calls
         ),

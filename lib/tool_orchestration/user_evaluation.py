@@ -12,8 +12,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from lib import stats
-from lib.rl.user_training.evaluation import START, TRAINED
+from lib.rl.user_training.evaluation import (
+    START,
+    TRAINED,
+    decide_verdicts,
+    estimate_difference,
+    format_dollars,
+)
 from lib.rl.user_training.training import TrainingOutcome
 from lib.tool_orchestration import rewards, rule_baselines
 from lib.tool_orchestration.tool_menu import UserPreference
@@ -160,7 +165,7 @@ def estimate_steering(steered: pd.DataFrame) -> pd.DataFrame:
     rows = steered[steered["item"].map(complete) == 0]
     if rows.empty:
         return pd.DataFrame()
-    return stats.paired_difference(
+    return estimate_difference(
         rows, "cost_usd", {"condition": ACCURACY_ONLY}, {"condition": COST_ONLY}, "method"
     )
 
@@ -171,9 +176,9 @@ def describe_steering(estimates: pd.DataFrame) -> list[str]:
     for method in (START, TRAINED):
         if method in estimates.index:
             row = estimates.loc[method]
-            verdict = stats.verdict(estimates.loc[[method]]).iloc[0]
+            verdict = decide_verdicts(estimates.loc[[method]]).iloc[0]
             sentences.append(
-                f"Steering {method}: users who care for accuracy only cost ${row['value']:.3g} a question more than "
-                f"those who care for cost only [{row['ci_low']:.3g}, {row['ci_high']:.3g}]: {verdict}."
+                f"Steering {method}: users who care for accuracy only cost {format_dollars(row)} a question more than "
+                f"those who care for cost only: {verdict}."
             )
     return sentences

@@ -16,7 +16,7 @@ __all__ = ["certificate", "key"]
 EXPLAINED = "3 + 4 is 7, and nothing follows.\n<answer> 7 </answer>"
 
 
-def with_agents_at(url: str):
+def with_agents_at(url: str, **changes):
     """The settings of the study with an endpoint as all agents."""
     endpoint = {
         "backend": "endpoint",
@@ -32,7 +32,7 @@ def with_agents_at(url: str):
         "concurrency": 4,
     }
     llm = {"models": {"claude": endpoint}}
-    return settings(llm=llm, model="claude", larger="claude", prompted="claude")
+    return settings(llm=llm, model="claude", larger="claude", prompted="claude", **changes)
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,20 @@ def test_jobs_of_endpoint_agents_need_no_weights_of_theirs(models):
     asked = [job.settings["asked"] for job in jobs]
     assert all(set(models_asked) == {"claude"} for models_asked in asked if models_asked)
     assert all(job.settings["base"] is None for job in jobs)
+
+
+def test_budgets_of_endpoint_agents_are_their_own_and_decide_their_jobs(models):
+    jobs = [
+        experiment.make_jobs(
+            with_agents_at("http://127.0.0.1:9/v1", **changes), [NAMED["arc"]], models
+        )
+        for changes in ({}, {"hosted_tiers": [100, 200, 300]})
+    ]
+    before, after = ({job.key for job in each} for each in jobs)
+    assert not before & after
+    params = with_agents_at("http://127.0.0.1:9/v1")
+    assert params.configuration.select_tiers("endpoint") == [256, 512, 1024]
+    assert params.configuration.select_tiers("lab") == [5, 9, 18]
 
 
 def test_endpoint_agents_answer_questions_and_are_charged(models, tmp_path, monkeypatch):

@@ -568,6 +568,7 @@ PARTS = {f"searched/{part}" for part in range(experiment.PARTS)}
 SOME = [ARC, NAMED["bandit"], NAMED["grpo"], NAMED["only-hops"]]
 TRAINED = {f"{variant.name}/seed-0" for variant in SOME}
 WHERE = {  # jobs that depend on a setting; all on every other
+    "hosted_tiers": set(),  # of other agents than these, which are lab models
     "larger": {"arc/seed-0"},
     "prompted": {"prompted"},
     "encoder": TRAINED,

@@ -252,10 +252,10 @@ async def grade(model: ChatModel) -> None:
 async def choose_configuration(model: ChatModel) -> None:
     """A configuration by a prompted model, the declared one in its place, or a run that ends by name."""
     try:
-        configurations, is_fallback = await prompted_baseline.choose(model, [FACT], [])
+        (choice,) = await prompted_baseline.choose(model, [FACT], [])
     except InfrastructureError:
         return
-    assert is_fallback == [0.0] or configurations == [BASE]
+    assert not choice.is_fallback or choice.configuration == BASE
 
 
 async def take_turns(model: ChatModel) -> None:
@@ -289,12 +289,12 @@ def use_tools(text: str) -> None:
     for turn in turns:
         assignment = given(FACT, "search", "calculator")
         episode, _ = played(assignment, turn, says("<answer> 2 </answer>"))
-        assert episode.done and episode.correct in (0.0, 1.0)
+        assert episode.is_done and episode.correct in (0.0, 1.0)
 
 
 def read_alone(text: str) -> None:
     """Readers that are handed a text alone."""
-    call_protocol.parse(text, ("mini",))
+    call_protocol.parse_turn(text, ("mini",))
     llm_writer.read_json(text)
     tool_call_formats.parse_tool_calls(text, TOOLS)
     open_judge = StubModel(text, name="mine").open

@@ -514,3 +514,30 @@ def test_new_names_of_one_figure_do_not_share_a_colour_and_keep_the_marker_of_th
         plots.marker("RO"),
     )
     assert role is None or {found[name][1] for name in names} == {styles.ROLES[role][0]}
+
+
+def test_names_beside_points_stand_where_they_were_placed_at_every_resolution():
+    """An SVG has 72 pixels an inch, a PNG more; names that moved with it covered marks and left the figure."""
+    names = ["lab-nano", "lab-mini", "random", "CoRL"]
+    costs = {name: near(x) for name, x in zip(names, (1.0, 1.05, 1.1, 3.0), strict=True)}
+    qualities = {name: near(y) for name, y in zip(names, (0.5, 0.52, 0.5, 0.9), strict=True)}
+    figure = plots.tradeoff_plot(costs, qualities, "Quality against cost", "dollars", "quality")
+    boxes = []
+    for dpi in (72, 200):
+        figure.dpi = dpi
+        figure.draw_without_rendering()
+        texts = [text for text in figure.axes[0].texts if text.get_text() in names]
+        centres = [Text.get_window_extent(text).get_points().mean(axis=0) / dpi for text in texts]
+        boxes.append(np.array(centres))  # (names, 2) in inches
+    assert len(boxes[0]) == len(names)
+    np.testing.assert_allclose(boxes[0], boxes[1], atol=0.03)
+
+
+def test_numbers_of_an_svg_are_rounded_in_coordinates_alone():
+    figure = plots.forest_plot({"a": near(0.0625, 0.01)}, "A small value", "share")
+    axes = figure.axes[0]
+    axes.set_xticks([0.055, 0.0625])
+    svg = plots.render_svg(figure).decode()
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    assert {"0.0550", "0.0625"} <= set(texts)
+    assert not re.search(r'(?:x|y|d|points)="[^"]*\d\.\d{2,}', svg)

@@ -132,6 +132,40 @@ def test_lab_models_are_told_nothing_and_neither_are_experts_on_questions_of_one
     assert read_system_message("1 + 1 = ?", tells_rules=False) is None
 
 
+@pytest.mark.parametrize(
+    ("reply", "question", "answer"),
+    [
+        ("743 + 310 = 1053 The answer is 1053.", "743 + 310 = ?", "1053"),
+        ("So it is \\boxed{1053}.", "743 + 310 = ?", "1053"),
+        ("743 + 310 = 1,053", "743 + 310 = ?", "1053"),
+        ("**-12**", "3 - 15 = ?", "-12"),
+        ("<answer> 4 </answer>", "1 + 1 = ?", "4"),
+        ("I count 3 steps and <answer> 4 </answer>", "1 + 1 = ?", "4"),
+        ("The answer is Milo.", "Who is the friend of Ana ?", "Milo"),
+        ("I do not know 3 of them.", "Who is the friend of Ana ?", None),
+        ("I cannot say.", "1 + 1 = ?", None),
+        ("About 0.5", "1 + 1 = ?", None),
+    ],
+)
+def test_a_right_answer_in_another_form_gets_its_tags(reply, question, answer):
+    tagged = expert_pool.tag_final_answer(reply, question)
+    assert tagged.startswith(reply)
+    assert tasks.extract_answer(tagged) == answer
+
+
+@pytest.mark.parametrize(
+    ("backend", "tells_rules", "is_tagged"),
+    [("scripted", True, True), ("lab", True, False), ("scripted", False, False)],
+)
+def test_only_models_that_were_told_the_form_are_read_tolerantly(backend, tells_rules, is_tagged):
+    def answer(name, request):
+        return reply_from(name, "It is 2")
+
+    with inside(answer, backend, tells_rules=tells_rules) as pool:
+        (reply,) = pool.ask([ExpertQuery("lab-nano", "1 + 1 = ?")])
+    assert ("<answer>" in reply.text) == is_tagged
+
+
 def test_earlier_messages_of_a_question_reach_the_expert():
     requests = []
 
@@ -215,7 +249,7 @@ def test_an_expert_that_thinks_aloud_is_read_without_its_reasoning_and_pays_for_
     message = {"role": "assistant", "content": EXPLAINED, "reasoning_content": thoughts}
     body = served(EXPLAINED, tokens_out=400, message=message)
     reply = ask_once(Answer(body))
-    assert reply.text == EXPLAINED and reply.tokens_out == 400
+    assert reply.text == f"{EXPLAINED} <answer> 18 </answer>" and reply.tokens_out == 400
     assert reply.cost_usd == pytest.approx(10 * PRICE_IN + 400 * PRICE_OUT)
 
 

@@ -1,6 +1,7 @@
 """The policy scores what it samples, in any precision; adapters leave the frozen weights as they are."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -283,6 +284,21 @@ def test_a_saved_folder_is_the_trained_model_without_adapters(kind, tmp_path):
     assert type(read.network) is Qwen3ForCausalLM
     expected = policy.compute_logprobs(batch)
     torch.testing.assert_close(read.compute_logprobs(batch), expected, atol=1e-4, rtol=0)
+
+
+def test_adapters_are_added_without_a_warning_of_what_peft_reads_and_other_warnings_stay():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        policy = make_policy(**LORA)
+        policy.add_adapter("another")
+        warnings.warn("`is_gradient_checkpointing` is deprecated", FutureWarning, stacklevel=1)
+    messages = [str(warning.message) for warning in caught]
+    assert messages.count("`is_gradient_checkpointing` is deprecated") == 1  # ours, from outside
+    assert not [
+        text
+        for text in messages
+        if text.startswith("`is_gradient_checkpointing` is deprecated and")
+    ]
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):

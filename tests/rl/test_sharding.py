@@ -1,5 +1,7 @@
 """Two processes learn together what one would learn alone, with whole weights in each or with shares of them."""
 
+import contextlib
+import os
 from functools import partial
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import torch
 
 from lib.rl.sharding import gather_weights
 from lib.rl.token_ppo import TokenPPO
-from lib.rl.training_checkpoint import make_rank_path
+from lib.rl.training_checkpoint import make_rank_path, read_step
 from tests.budgeted_routing import small
 from tests.budgeted_routing.small import samples
 from tests.rl.trainers import make_trainer
@@ -112,6 +114,67 @@ def test_a_broken_file_of_one_process_is_named(tmp_path):
         for message in messages.values():
             assert f"checkpoint-rank-{rank}-of-2.safetensors is no checkpoint" in message
         assert f"it is of process {1 - rank} of 2" in messages["of another process"]
+
+
+def save_until_killed(folder: Path, rank: int, accelerator) -> dict:
+    """One process dies between its file and its checkpoint, at the second save; both restore afterwards."""
+    make = partial(
+        make_trainer, {"sharded": True}, accelerator=accelerator, advantages="group", **SETTINGS
+    )
+    trainer = make()
+    trainer.update(samples(4, 0))
+    trainer.save(folder / CHECKPOINT)
+    trainer.update(samples(4, 1))
+    replace = os.replace
+
+    def die_at_the_last_move(source, target):
+        if rank == 1 and str(source).endswith(".next"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    os.replace = die_at_the_last_move
+    with contextlib.suppress(KeyboardInterrupt):
+        trainer.save(folder / CHECKPOINT)
+    os.replace = replace
+    accelerator.wait_for_everyone()
+    steps = [read_step(make_rank_path(folder / CHECKPOINT, index, 2)) for index in range(2)]
+
+    resumed = make()
+    resumed.restore(folder / CHECKPOINT)
+    return {
+        "steps of the files": steps,
+        "step": resumed.step,
+        "weights": collect_weights(resumed),
+        "expected": collect_weights(trainer),
+    }
+
+
+def test_a_kill_between_the_files_of_two_processes_leaves_one_update_for_both(tmp_path):
+    for result in run_in_two_processes(partial(save_until_killed, tmp_path), tmp_path):
+        assert isinstance(result, dict), result
+        assert result["steps of the files"] == [
+            2,
+            1,
+        ]  # nothing but the other file of process 1 fits
+        assert result["step"] == 2
+        for name, weight in result["expected"].items():
+            assert torch.equal(result["weights"][name], weight), name
+
+
+def restore_without_one_file(folder: Path, rank: int, accelerator) -> str:
+    trainer = make_trainer({"sharded": True}, accelerator=accelerator, advantages="group")
+    trainer.save(folder / CHECKPOINT)
+    accelerator.wait_for_everyone()
+    if rank == 1:
+        make_rank_path(folder / CHECKPOINT, 1, 2).unlink()
+    trainer.restore(folder / CHECKPOINT)
+    return "restored"
+
+
+def test_a_file_that_is_missing_is_said_by_every_process_and_none_waits(tmp_path):
+    first, second = run_in_two_processes(partial(restore_without_one_file, tmp_path), tmp_path)
+    assert "another process has no such file" in first
+    assert "checkpoint-rank-1-of-2.safetensors is no checkpoint" in second
 
 
 def restore_files_of_three(folder: Path, rank: int, accelerator) -> str:

@@ -1,12 +1,15 @@
 """A training in a process of its own that says how much memory it took: `python -m tests.rl.training_memory JSON`."""
 
 import json
+import re
 import resource
 import sys
+from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from lib.rl.heap import return_freed_tensors
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.token_batch import Sample
 from lib.rl.token_ppo import TokenPPO
@@ -58,12 +61,18 @@ def train(
 
 def measure_peak_bytes() -> int:
     """The largest resident memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    status = Path("/proc/self/status")
+    if status.exists():
+        # On Linux `ru_maxrss` begins with the memory of the process that started this one.
+        peak_kib = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]
+        return int(peak_kib) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main() -> None:
     options = json.loads(sys.argv[1])
     torch.set_num_threads(1)
+    return_freed_tensors()
     settings = PolicyModelSettings(**options["model"])
     learn = small.learn(**options["learn"])
 

@@ -161,7 +161,9 @@ def test_users_steer_an_orchestrator_that_heeds_them(place, monkeypatch, capsys)
     monkeypatch.setattr(HFGenerator, "write_turns", small.script_turns(heed_price))
     assert run(place, "steered", "--updates", "1", "--held-out", "0.6") == 0
     printed = capsys.readouterr().out
-    found = re.search(r"Steering after training: .* cost \$([\d.e-]+) a question more", printed)
+    found = re.search(
+        r"Steering after training: .* cost \$([\d.e-]+) \[.*\] a question more", printed
+    )
     assert float(found[1]) > 0
 
 

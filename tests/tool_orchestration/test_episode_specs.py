@@ -1,15 +1,17 @@
 """What an orchestrator is given: work of every kind, menus that can do it, prices within bounds, all by seed."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from lib import tasks
+from lib.config import ROOT
 from lib.experiment import seeds
 from lib.tasks import Item
 from lib.tasks.synthesis import Task
-from lib.tool_orchestration import episode_specs
+from lib.tool_orchestration import episode_specs, tool_menu
 from lib.tool_orchestration.episode_specs import DIFFICULTIES, SHARES, TOOLS, Assignment
 from lib.tool_orchestration.tool_menu import LOCAL, OFFICE
 from tests.tool_orchestration import common
@@ -26,6 +28,17 @@ def drawn(n: int = N, seed: int = 0) -> list[Assignment]:
 @pytest.fixture(scope="module")
 def many() -> list[Assignment]:
     return drawn()
+
+
+def test_a_model_of_unknown_skill_is_asked_big_numbers_too_and_no_office_task():
+    about_hosted_models = {"dollars_per_1k_tokens": 0.0, "tokens_per_second": 50.0, "accuracy": []}
+    prices = tool_menu.price_list(ROOT / common.TRAINING)
+    hosted = tool_menu.offers(prices, {"lab-large": about_hosted_models})["lab-large"]
+    assert not hosted.measured and offers()["lab-large"].measured
+    for work, is_asked in ((item("big", 4), True), (item("chain", 6), True), (offices()[0], False)):
+        assignment = given(work, "lab-nano")
+        menu = replace(assignment.menu, offers=(hosted,))
+        assert replace(assignment, menu=menu).usable == ([hosted] if is_asked else [])
 
 
 def test_capable_tools_are_good_at_it_usable_ones_can_be_asked_at_all():

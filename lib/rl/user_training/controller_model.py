@@ -30,6 +30,7 @@ class ControllerModel(ChatModel):
 
     async def reply_to_all(self, requests: Sequence[ChatRequest]) -> list[Reply]:
         """Greedy replies, at once; a question that fills the window gets a reply that failed."""
+        # Contexts and turns are token ids, one list per request.
         contexts = [self.generator.encode_prompt(request.messages) for request in requests]
         fitting = [index for index, ids in enumerate(contexts) if self.generator.has_room(ids)]
         turns = self.generator.write_turns(

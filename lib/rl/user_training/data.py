@@ -90,6 +90,7 @@ def split_questions(
             f"{dataset.name} holds questions of {len(ids)} id(s), too few to hold one out and learn from the others; "
             f"bring {MIN_IDS} or more"
         )
+    # By a hash instead of at random: a file with further questions keeps the order of those that it had.
     ranked_ids = sorted(ids, key=lambda item_id: seeds.key("held out", item_id, seed=seed))
     num_held_out = min(max(1, round(held_out_share * len(ids))), len(ids) - 2)
     held_out_ids = set(ranked_ids[:num_held_out])

@@ -7,17 +7,23 @@ are over questions, and say nothing of what another seed would give.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from lib import stats
+from lib.stats.ranges import UNBOUNDED, Range
 from lib.stats.verdicts import FAILS, HOLDS, UNTESTABLE
 
 START = "before training"
 TRAINED = "after training"
+MIN_QUESTIONS = 3  # below which nothing has an interval: two questions leave one degree of freedom
+FEW_QUESTIONS = 10  # below which nothing is decided, whatever the intervals say
+TOO_FEW = "too few questions"  # in place of a verdict
 _UNIT = ["item", "sample"]
+_ENDS = ["ci_low", "ci_high"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class HeldOutComparison:
             where there is none. It is chosen on the questions that it is compared on, which favours it.
         num_questions: That are compared.
         num_incomplete: Questions that were left out, since a reply or a judgement was lost.
+        ranges: By measure, the least and the largest value that it can have, where its name does not say so.
     """
 
     rows: pd.DataFrame
@@ -40,10 +47,14 @@ class HeldOutComparison:
     best_baseline: str
     num_questions: int
     num_incomplete: int
+    ranges: Mapping[str, Range]
 
 
 def compare_methods(
-    rows: pd.DataFrame, measures: Sequence[str], train_ids: Collection[str]
+    rows: pd.DataFrame,
+    measures: Sequence[str],
+    train_ids: Collection[str],
+    ranges: Mapping[str, Range] | None = None,
 ) -> HeldOutComparison:
     """Compare everything that answered the held-out questions.
 
@@ -52,6 +63,8 @@ def compare_methods(
             START and TRAINED among them. `reward` is nan where a reply was lost.
         measures: Columns that are averaged; "reward" is one of them.
         train_ids: Ids of the questions that were learned from.
+        ranges: By measure, the least and the largest value, where the measure's name does not say so; intervals end
+            there.
 
     Returns:
         The comparison.
@@ -59,6 +72,7 @@ def compare_methods(
     Raises:
         ValueError: A question of the training is among the rows, or no question has a score of every method.
     """
+    # Before anything is measured: a number on questions of the training would say nothing of new ones.
     trained_on = sorted(set(rows["item"]) & set(train_ids))
     if trained_on:
         raise ValueError(
@@ -71,14 +85,28 @@ def compare_methods(
             f"none of {num_questions} held-out questions has a score of every method; check the experts' servers and "
             "run again"
         )
-    by_question = average_over_conditions(rows, measures)
-    means = {measure: estimate_means(by_question, measure) for measure in measures}
 
+    # Three budgets of one question are no three questions: intervals are over questions.
+    by_question = average_over_conditions(rows, measures)
+    ranges = dict(ranges or {})
+    means = {
+        measure: estimate_means(by_question, measure, range_=ranges.get(measure))
+        for measure in measures
+    }
+
+    lowest, highest = ranges.get("reward", UNBOUNDED)
     differences = {}
     for method in dict.fromkeys(rows["method"]):
         if method != TRAINED:
-            selections = {"method": TRAINED}, {"method": method}
-            differences[method] = stats.paired_difference(by_question, "reward", *selections)
+            differences[method] = estimate_difference(
+                by_question,
+                "reward",
+                {"method": TRAINED},
+                {"method": method},
+                largest=highest - lowest,
+            )
+
+    # The oracle is no baseline, since it knows the answers.
     baselines = set(rows.loc[~rows["role"].isin(["start", "paper", "oracle"]), "method"])
     rewards = means["reward"]["value"]
     rewards = rewards[[method for method in rewards.index if method in baselines]]
@@ -90,30 +118,71 @@ def compare_methods(
         best_baseline=rewards.idxmax() if len(rewards) else "",
         num_questions=num_complete,
         num_incomplete=num_questions - num_complete,
+        ranges=ranges,
     )
 
 
 def estimate_means(
-    rows: pd.DataFrame, measure: str, by: str | Sequence[str] = "method"
+    rows: pd.DataFrame,
+    measure: str,
+    by: str | Sequence[str] = "method",
+    range_: Range | None = None,
 ) -> pd.DataFrame:
-    """Means of a measure with intervals.
+    """Means of a measure with intervals that lie inside of its range; none below MIN_QUESTIONS questions.
 
     Args:
         rows: A row per method and question.
         measure: A column.
         by: What the means are grouped by.
+        range_: The least and the largest value that the measure can have; None for what its name says.
 
     Returns:
         Estimates. What is no share and is 0 on every question has an interval of no width: that of a proportion, which
         zeros and ones look like, would say that it may well be 0.7 dollars.
     """
-    estimates = stats.mean(rows, measure, by)
-    if stats.range_of_name(measure) != stats.NONNEGATIVE:
-        return estimates
-    largest = rows.groupby(by, sort=False)[measure].max().reindex(estimates.index)
-    is_zero = (largest == 0).to_numpy()
-    estimates.loc[is_zero, ["ci_low", "ci_high"]] = 0.0
+    estimates = stats.mean(rows, measure, by, bounds=range_)
+    if stats.range_of_name(measure) == stats.NONNEGATIVE:
+        largest = rows.groupby(by, sort=False)[measure].max().reindex(estimates.index)
+        is_zero = (largest == 0).to_numpy()
+        estimates.loc[is_zero, _ENDS] = 0.0
+    return _drop_intervals_of_few(estimates)
+
+
+def estimate_difference(
+    rows: pd.DataFrame,
+    measure: str,
+    treatment: Mapping[str, str],
+    baseline: Mapping[str, str],
+    by: str | Sequence[str] = (),
+    largest: float = math.inf,
+) -> pd.DataFrame:
+    """Mean differences inside questions, with intervals inside of their range; none below MIN_QUESTIONS questions.
+
+    Args:
+        rows: A row per method, question and condition.
+        measure: A column.
+        treatment: Selects the rows of interest, such as {"method": TRAINED}.
+        baseline: Selects the rows that are subtracted.
+        by: What the differences are grouped by.
+        largest: Difference that there can be, in either direction.
+
+    Returns:
+        Estimates.
+    """
+    estimates = stats.paired_difference(rows, measure, treatment, baseline, by)
+    estimates[_ENDS] = estimates[_ENDS].clip(-largest, largest)
+    return _drop_intervals_of_few(estimates)
+
+
+def _drop_intervals_of_few(estimates: pd.DataFrame) -> pd.DataFrame:
+    estimates.loc[estimates["num_items"] < MIN_QUESTIONS, _ENDS] = math.nan
     return estimates
+
+
+def decide_verdicts(estimates: pd.DataFrame) -> pd.Series:
+    """Whether each estimate is above 0: a word of `lib.stats.verdicts`, or TOO_FEW below FEW_QUESTIONS questions."""
+    verdicts = stats.verdict(estimates)
+    return verdicts.mask(estimates["num_items"] < FEW_QUESTIONS, TOO_FEW)
 
 
 def _select_complete_items(rows: pd.DataFrame) -> pd.DataFrame:
@@ -138,6 +207,8 @@ def describe_outcome(comparison: HeldOutComparison) -> str:
     >>> describe_outcome(comparison)
     'No significant gain: after training +0.04 [-0.02, 0.10] reward over the start; ... (40 held-out questions).'
     """
+    if comparison.num_questions < FEW_QUESTIONS:
+        return _describe_few(comparison)
     gain = comparison.differences.loc[[START]]
     failures: list[str] = []
     successes: list[str] = []
@@ -171,9 +242,29 @@ def describe_outcome(comparison: HeldOutComparison) -> str:
     return f"{sentence[0].upper()}{sentence[1:]} ({counts})."
 
 
+def _describe_few(comparison: HeldOutComparison) -> str:
+    """The same where so few questions were held out that intervals say little: amounts, and no verdict."""
+    differences = comparison.differences
+    gain = f"after training {format_difference(differences.loc[START])} reward over the start"
+    clauses = [gain]
+    if comparison.best_baseline:
+        amount = format_difference(differences.loc[comparison.best_baseline])
+        clauses.append(f"{amount} against the best baseline, {comparison.best_baseline}")
+    num_questions = comparison.num_questions
+    return f"Too few held-out questions to tell ({num_questions}): {'; '.join(clauses)}."
+
+
 def format_difference(estimate: pd.Series) -> str:
-    """A difference with its interval, such as +0.04 [-0.02, 0.10]."""
+    """A difference with its interval, such as +0.04 [-0.02, +0.10]; without one where there is none."""
     value, ci_low, ci_high = (estimate[name] for name in ("value", "ci_low", "ci_high"))
     if pd.isna(ci_low):
-        return f"{value:+.2f} (one question, no interval)"
+        return f"{value:+.2f} (no interval)"
     return f"{value:+.2f} [{ci_low:+.2f}, {ci_high:+.2f}]"
+
+
+def format_dollars(estimate: pd.Series) -> str:
+    """Dollars with their interval, such as $0.002 [0.001, 0.003]; without one where there is none."""
+    value, ci_low, ci_high = (estimate[name] for name in ("value", "ci_low", "ci_high"))
+    if pd.isna(ci_low):
+        return f"${value:.3g} (no interval)"
+    return f"${value:.3g} [{ci_low:.3g}, {ci_high:.3g}]"

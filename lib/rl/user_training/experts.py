@@ -138,7 +138,9 @@ def measure_calls(pool: ExpertPool, items: Sequence[Item]) -> dict[str, CallCost
             )
         cost_usd = float(np.mean([reply.cost_usd for reply in replies]))
         seconds = float(np.mean([reply.seconds for reply in replies]))
+        # At least one token, since seconds are divided by it.
         tokens = max(float(np.mean([reply.tokens_out for reply in replies])), 1.0)
+        # A lab model answers in no time that a clock could measure; its tokens stand for the seconds.
         is_measured = seconds > 0
         if not is_measured:
             seconds = tokens / DECLARED_TOKENS_PER_SECOND

@@ -77,6 +77,7 @@ def read_inputs(options: argparse.Namespace, section: str, experts_key: str) -> 
         TaskError: The data cannot be read.
         ScorerError: There is no such scorer.
     """
+    # What is wrong with the command line is said before anything is opened that costs time or money.
     _check_model_folder(options.model)
     dataset = load_questions(options)
     judges = list_judges(dataset.scorer)
@@ -90,6 +91,8 @@ def read_inputs(options: argparse.Namespace, section: str, experts_key: str) -> 
         raise ParamsError(
             f"--experts {', '.join(experts)}: a choice needs two experts or more; name another of llm.models"
         )
+
+    # Only models that are asked need prices and keys.
     names = [*experts.values(), *judges]
     check_names(params.llm, names)
     check_vocabulary(params.llm, list(experts.values()), dataset.items)
@@ -164,6 +167,7 @@ def open_experts(
         with ExpertPool(models, inputs.experts, temperature, tells_rules=False) as pool:
             yield pool, make_scorer(inputs.questions.scorer, pool.models)
     finally:
+        # Also where a run was stopped: what was paid for is not asked again.
         if rank == 0:
             export_recording(inputs.llm, name, folder)
 

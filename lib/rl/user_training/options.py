@@ -21,7 +21,7 @@ MAX_TEST_QUESTIONS = 100  # of the held-out questions that are asked in the eval
 DTYPES = ("auto", "float32", "bfloat16")
 SEVERAL_PROCESSES = """\
 several processes, each of which takes its share of the episodes (and with --sharded of the weights):
-  torchrun --nproc-per-node 2 -m lib train {system} --model ...
+  torchrun --standalone --nproc-per-node 2 -m lib train {system} --model ...
 On GPUs, `accelerate launch --num_processes 2 -m lib train {system} ...` does the same; without GPUs it starts one
 process only, and torchrun is the way.
 """

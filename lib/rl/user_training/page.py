@@ -17,7 +17,15 @@ from matplotlib.figure import Figure
 
 from lib import plots, stats
 from lib.plots.tables import table_html
-from lib.rl.user_training.evaluation import START, TRAINED, HeldOutComparison, format_difference
+from lib.rl.user_training.evaluation import (
+    MIN_QUESTIONS,
+    START,
+    TRAINED,
+    HeldOutComparison,
+    decide_verdicts,
+    format_difference,
+)
+from lib.rl.user_training.learning_figure import draw_learning
 
 PHONE = "(max-width: 600px)"  # screens that get the narrow drawing of a figure
 NUM_EPISODES = 6  # that are shown in words
@@ -35,13 +43,20 @@ _STYLE = """
 body { margin: 0; color: var(--ink); background: var(--paper); font: 1rem/1.55 system-ui, sans-serif; }
 main { max-width: 52rem; margin: 0 auto; padding: 1rem 1.25rem 4rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; }
-h1, li, p, td { overflow-wrap: anywhere; }
+h1, li, p, .pairs td { overflow-wrap: anywhere; }
+@media (max-width: 600px) {
+  main { padding: 0.5rem 0.9rem 3rem; }
+  h1 { font-size: 1.3rem; }
+  ul { padding-left: 1.2rem; }
+}
 h2 { margin-top: 2.4rem; padding-top: 0.8rem; border-top: 1px solid var(--line); font-size: 1.3rem; }
 .outcome { padding: 0.7rem 1rem; border-left: 0.3rem solid var(--mark); background: var(--shade); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.9rem; }
 caption, figcaption { padding: 0.4rem 0; text-align: left; color: var(--quiet); }
-th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid var(--line); }
+th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+.pairs td { min-width: 10rem; white-space: normal; }
+.pairs th { white-space: normal; }
 figure { margin: 1.2rem 0; }
 img { max-width: 100%; height: auto; }
 summary { cursor: pointer; }
@@ -63,7 +78,7 @@ class Report:
         settings: By name, what the run was set to.
         costs: By name, what it took.
         learning: A row per update, with `step` and the columns of `curves`.
-        curves: Titles of the columns of `learning` that are drawn.
+        curves: Titles of the columns of `learning` that are drawn; dollars are drawn for NUM_PRICED episodes.
         comparison: The evaluation.
         measures: Titles of the measures in the table of methods.
         details: Further tables by caption, such as the methods under each budget.
@@ -118,24 +133,34 @@ def _render_notes(notes: Sequence[str]) -> list[str]:
 def _render_comparison(report: Report) -> list[str]:
     comparison = report.comparison
     differences = comparison.differences
-    table = pd.DataFrame(index=comparison.means["reward"].index)
+    measured = pd.DataFrame(index=comparison.means["reward"].index)
     for measure, title in report.measures.items():
-        table[title] = stats.intervals(scale_estimates(comparison.means[measure], measure))
-    table["reward after training, minus this"] = [
+        measured[title] = stats.intervals(scale_estimates(comparison.means[measure], measure))
+
+    # What the page is read for comes first, in a table that is narrow enough to be seen whole.
+    rewards = measured[[report.measures["reward"]]].copy()
+    rewards["trained minus this"] = [
         format_difference(differences.loc[method]) if method in differences.index else ""
-        for method in table.index
+        for method in rewards.index
     ]
-    table["verdict"] = stats.verdict(differences).reindex(table.index).fillna("")
-    caption = f"All methods on {comparison.num_questions} held-out questions, with 95 % intervals"
+    rewards["verdict"] = decide_verdicts(differences).reindex(rewards.index).fillna("")
+    others = measured.drop(columns=report.measures["reward"])
+    caption = f"All methods on {comparison.num_questions} held-out questions"
+    if comparison.num_questions >= MIN_QUESTIONS:
+        caption += ", with 95 % intervals"
+    else:
+        caption += ", too few for intervals"
     explanation = (
-        "<p>Verdicts are about the last difference: it holds where the whole interval is above 0. The oracle knows the "
+        "<p>A verdict is about the reward after training minus that of the method: it holds where the whole interval "
+        "is above 0. The oracle knows the "
         "answers beforehand; no method reaches it. The best baseline is the best one on these very questions, which "
         "favours it. Intervals are over questions of one training; another seed may give another controller.</p>"
     )
     return [
-        table_html(table.rename_axis("method").reset_index(), caption),
+        table_html(rewards.rename_axis("method").reset_index(), caption),
         explanation,
         _render_figure(draw_rewards(comparison)),
+        table_html(others.rename_axis("method").reset_index(), "What else was measured on them"),
         _render_figure(draw_tradeoff(comparison)),
     ]
 
@@ -163,7 +188,12 @@ def draw_tradeoff(comparison: HeldOutComparison) -> Figure:
 
 
 def scale_estimates(estimates: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Estimates in the unit that the report shows: dollars for NUM_PRICED questions, everything else as it is."""
+    """Estimates in the unit that the report shows: dollars for NUM_PRICED questions, everything else as it is.
+
+    Args:
+        estimates: With value, ci_low and ci_high.
+        measure: What they are estimates of; "cost_usd" is in dollars for one question.
+    """
     if measure != "cost_usd":
         return estimates
     columns = ["value", "ci_low", "ci_high"]
@@ -179,29 +209,20 @@ def _render_learning(report: Report) -> list[str]:
     columns = [name for name in report.curves if name in learning and learning[name].notna().any()]
     if learning.empty or not columns:
         return ["<p>There was no update.</p>"]
-    tables = []
-    for column in columns:
-        curve = learning.loc[learning[column].notna(), ["step", column]]
-        curve = curve.rename(columns={column: "value"})
-        tables.append(curve.assign(measure=report.curves[column], seed=0))
-    figure = plots.line_plot(
-        pd.concat(tables, ignore_index=True),
-        "step",
-        "value",
-        "measure",
-        "Training, update by update",
-        "update",
-        panels="measure",
-        same_scale=False,
-        note="Each value is the mean over the episodes of an update; where there are many updates, of neighbours.",
-    )
+    scaled = learning.copy()
+    if "cost_usd" in scaled:
+        scaled["cost_usd"] *= NUM_PRICED
+    figure = draw_learning(scaled, {column: report.curves[column] for column in columns})
     return [_render_figure(figure)]
 
 
 def _render_details(details: Mapping[str, pd.DataFrame]) -> list[str]:
     sections = []
     for caption, table in details.items():
-        sections += [f"<h2>{escape(caption)}</h2>", table_html(table, caption)]
+        sections += [
+            f"<h2>{escape(caption)}</h2>",
+            table_html(table, f"{caption}: means over the held-out questions"),
+        ]
     return sections
 
 
@@ -226,10 +247,10 @@ def _render_episodes(episodes: pd.DataFrame) -> list[str]:
 
 def _render_episode(episode) -> str:
     condition = f", {episode.condition}" if episode.condition else ""
-    summary = f"{episode.method}{condition}: correct {episode.correct:g}, ${episode.cost_usd:.4g}"
+    summary = f"{episode.method}{condition}: correct {episode.correct:g}, ${episode.cost_usd:.2g}"
     parts = [f"<details><summary>{escape(summary)}</summary>"]
     for writer, text, cost_usd in json.loads(episode.spoken):
-        price = f", ${cost_usd:.4g}" if cost_usd else ""
+        price = f", ${cost_usd:.2g}" if cost_usd else ""
         shown = text if len(text) <= LONGEST_SEGMENT else f"{text[:LONGEST_SEGMENT]} [...]"
         kind = "segment controller" if writer == "controller" else "segment"
         parts.append(
@@ -240,14 +261,17 @@ def _render_episode(episode) -> str:
 
 def _render_pairs(values: Mapping[str, object], caption: str) -> str:
     frame = pd.DataFrame({"": list(values), "value": [str(value) for value in values.values()]})
-    return table_html(frame.rename(columns={"": "name"}), caption)
+    table = table_html(frame.rename(columns={"": "name"}), caption)
+    return f'<div class="pairs">{table}</div>'
 
 
 def _render_figure(figure: Figure) -> str:
     """A figure as part of the page, in two widths, with its alt text."""
     alt = escape(figure.alt_text, quote=True)
+    # Asked before anything is drawn: a figure counts as changed afterwards.
+    has_narrow = plots.has_narrow(figure)
     image = f'<img src="{_encode_svg(figure)}" alt="{alt}">'
-    if plots.has_narrow(figure):
+    if has_narrow:
         narrow = _encode_svg(figure.draw_narrow())
         image = f'<picture><source media="{PHONE}" srcset="{narrow}">{image}</picture>'
     return f"<figure>{image}</figure>"

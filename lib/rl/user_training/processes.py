@@ -6,11 +6,13 @@ rows = share.gather_rows(evaluate(share.take(items)))
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import pandas as pd
+import torch
 
 from lib.config import ParamsError
 
@@ -39,6 +41,13 @@ class ProcessShare:
         """Whether this process prints and writes."""
         return self.rank == 0
 
+    @property
+    def scope(self) -> str:
+        """What a sentence of the report adds to a count of this process alone; nothing where it is the only one."""
+        if self.num_processes == 1:
+            return ""
+        return f" (asked by the first of {self.num_processes} processes)"
+
     def divide(self, num_episodes: int) -> int:
         """How many of the episodes of an update are this process's.
 
@@ -62,7 +71,20 @@ class ProcessShare:
             return rows
         from accelerate.utils import gather_object
 
+        # As plain objects: columns of lists have no tensor.
         return pd.DataFrame(gather_object(rows.to_dict("records")))
+
+    def add_up(self, counts: Mapping[str, float]) -> dict[str, float]:
+        """The sums of counts over all processes, in every process."""
+        if self.num_processes == 1:
+            return dict(counts)
+        from accelerate.utils import gather_object
+
+        counts_by_process = gather_object([dict(counts)])
+        return {
+            name: sum(process_counts[name] for process_counts in counts_by_process)
+            for name in counts
+        }
 
     def trim_equally(self, samples: Sequence[Element]) -> list[Element]:
         """As many samples as every process has, for gradients are averaged over processes; filters leave some more."""
@@ -89,12 +111,13 @@ def join_processes(needs_several: bool) -> ProcessShare:
     """
     from accelerate import Accelerator, InitProcessGroupKwargs
 
-    share = ProcessShare(
-        Accelerator(kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)])
-    )
+    # Without GPUs, accelerate takes each of several processes for the only one unless it is told that it is on a CPU.
+    is_one_of_several_on_cpu = "LOCAL_RANK" in os.environ and not torch.cuda.is_available()
+    waiting = InitProcessGroupKwargs(timeout=LONGEST_WAIT)
+    share = ProcessShare(Accelerator(cpu=is_one_of_several_on_cpu, kwargs_handlers=[waiting]))
     if needs_several and share.num_processes == 1:
         raise ParamsError(
             "--sharded divides the weights among several processes, and this is one; start the command by "
-            "`torchrun --nproc-per-node 2 -m lib train ...`, or leave --sharded out"
+            "`torchrun --standalone --nproc-per-node 2 -m lib train ...`, or leave --sharded out"
         )
     return share

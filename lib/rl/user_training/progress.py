@@ -25,6 +25,7 @@ class ProgressLine:
         self.is_silent = is_silent
         self._started = time.monotonic()
         self._ended = threading.Event()
+        # A daemon: a run that ends by an error does not wait for its next line.
         self._thread = threading.Thread(target=self._print_repeatedly, daemon=True)
 
     def __enter__(self) -> ProgressLine:

@@ -28,18 +28,20 @@ from lib.rl.user_training.evaluation import (
     TRAINED,
     HeldOutComparison,
     compare_methods,
+    decide_verdicts,
     describe_outcome,
     estimate_means,
 )
-from lib.rl.user_training.page import Report, render_page, scale_estimates
+from lib.rl.user_training.page import NUM_PRICED, Report, render_page, scale_estimates
 from lib.rl.user_training.training import TrainingOutcome
+from lib.stats.ranges import Range
 
 REPORT = "report.html"
 SUMMARY = "summary.json"
 _CURVES = {
     "reward": "reward",
     "correct": "share correct",
-    "cost_usd": "dollars an episode",
+    "cost_usd": f"dollars for {NUM_PRICED:,} episodes",
     "calls": "calls an episode",
     "malformed": "malformed turns an episode",
     "kl": "KL to the start",
@@ -70,7 +72,11 @@ class RunDescription:
 
 
 def compare_outcome(
-    system: str, outcome: TrainingOutcome, measures: Sequence[str], train_ids: Collection[str]
+    system: str,
+    outcome: TrainingOutcome,
+    measures: Sequence[str],
+    train_ids: Collection[str],
+    reward_range: Range,
 ) -> HeldOutComparison:
     """Compare the controller with its start and with all baselines.
 
@@ -79,6 +85,7 @@ def compare_outcome(
         outcome: Of the training.
         measures: Columns that are averaged.
         train_ids: Ids of the questions that were learned from.
+        reward_range: The least and the largest reward that there can be.
 
     Returns:
         The comparison, on the rows of the results table.
@@ -88,7 +95,7 @@ def compare_outcome(
     rows = pd.concat(
         [results_table.make_results(system, table) for table in tables], ignore_index=True
     )
-    return compare_methods(rows, measures, train_ids)
+    return compare_methods(rows, measures, train_ids, {"reward": reward_range})
 
 
 def write_results(
@@ -126,7 +133,7 @@ def write_results(
             "held-out questions": comparison.num_questions,
             "means": {name: _list_estimates(frame) for name, frame in comparison.means.items()},
             "reward after training minus": _list_estimates(comparison.differences),
-            "verdicts": stats.verdict(comparison.differences).to_dict(),
+            "verdicts": decide_verdicts(comparison.differences).to_dict(),
             "cost": costs,
             "settings": dict(run.settings),
         },
@@ -186,21 +193,28 @@ def _list_estimates(frame: pd.DataFrame) -> dict[str, dict[str, float | None]]:
     return estimates
 
 
-def summarize_by(rows: pd.DataFrame, column: str, by: str) -> pd.DataFrame:
-    """Means of a column by method and condition, with intervals, one column per condition.
+def summarize_by_condition(comparison: HeldOutComparison, measure: str) -> pd.DataFrame:
+    """A table for the report: the mean of a measure for every method under every condition, such as each budget.
 
     Args:
-        rows: Of a comparison.
-        column: What is averaged.
-        by: The column of the conditions.
+        comparison: Of all methods on the held-out questions.
+        measure: A column of its rows; dollars are shown for NUM_PRICED questions, since those of one are too small to
+            read.
 
     Returns:
-        A row per method, with `method` as a column.
+        A row per method, the controller before and after the training first; the column `method`, and a column of
+        intervals per condition.
     """
-    estimates = scale_estimates(estimate_means(rows, column, ["method", by]), column)
-    table = stats.intervals(estimates).unstack(by)
+    rows = comparison.rows
+    means = estimate_means(
+        rows, measure, ["method", "condition"], range_=comparison.ranges.get(measure)
+    )
+    intervals = stats.intervals(scale_estimates(means, measure))
+    table = intervals.unstack("condition")  # (methods, conditions)
+
+    # In the order in which a reader meets them: `unstack` sorts by name.
     methods = list(dict.fromkeys([START, TRAINED, *rows["method"]]))
-    conditions = list(dict.fromkeys(rows[by]))
+    conditions = list(dict.fromkeys(rows["condition"]))
     return table.reindex(methods)[conditions].reset_index()
 
 

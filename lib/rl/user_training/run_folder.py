@@ -96,6 +96,7 @@ def keep_table(
     Returns:
         The rows of all processes.
     """
+    # All look before the first one writes, or some would make their rows and wait for the others for ever.
     is_there = path.exists()
     share.wait()
     if not is_there:

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +28,7 @@ from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.errors import LLMError
 from lib.rl.controller_training import UpdateData, train_controller
 from lib.rl.generators import BATCH_SIZE, HFGenerator
+from lib.rl.heap import return_freed_tensors
 from lib.rl.memory_plan import MemoryPlan, plan_memory
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.sharding import gather_weights
@@ -292,7 +293,7 @@ def train_and_test(
 
 
 class RunTables(TrainingTables):
-    """The growing tables of a run, with the rows of all processes; the first one writes them.
+    """The growing tables of a run, which the first process writes; losses in them are of its share of the episodes.
 
     Every process saves its own checkpoint where weights are divided, and the first one where all have the same.
     """
@@ -303,10 +304,6 @@ class RunTables(TrainingTables):
 
     def has_checkpoint(self) -> bool:
         return self.learner.has_checkpoint(self.checkpoint)
-
-    def add(self, name: str, rows: pd.DataFrame) -> None:
-        # The trainer's statistics are those of each process; the first one's stand for all.
-        super().add(name, self.share.gather_rows(rows) if name == "rollouts" else rows)
 
     def save(self) -> None:
         if self.share.is_first:
@@ -336,7 +333,7 @@ def _run_updates(
         _report_turns(controller, progress, f"{activity}: {settings.batch} episodes")
         with gather_weights(controller.policy.network):
             data = system.collect_episodes(step)
-        data = replace(data, samples=tables.share.trim_equally(data.samples))
+        data = combine_processes(data, tables.share)
         latest_rollouts = data.rollouts
         progress.activity = f"{activity}: learning from {len(data.samples)} episodes"
         is_learning = True
@@ -362,6 +359,22 @@ def _run_updates(
         if learner.step and not is_learning and tables.share.num_processes == 1:
             tables.save()
         raise
+
+
+def combine_processes(data: UpdateData, share: ProcessShare) -> UpdateData:
+    """An update's episodes as all processes together have them.
+
+    Args:
+        data: Of this process.
+        share: Of this process.
+
+    Returns:
+        Rollouts and counts of all processes, the same in each; samples of this process alone, which learns from them.
+    """
+    rollouts = share.gather_rows(data.rollouts)
+    means = average_rollouts(rollouts)
+    counts = {name: means.get(name, total) for name, total in share.add_up(data.counts).items()}
+    return UpdateData(share.trim_equally(data.samples), rollouts, counts)
 
 
 def _report_turns(controller: Controller, progress: ProgressLine, activity: str) -> None:
@@ -419,6 +432,7 @@ def run_command(options: argparse.Namespace, train: Callable[[argparse.Namespace
     Returns:
         The exit code: 0, 2 for a mistake or a limit, 130 for Ctrl-C.
     """
+    return_freed_tensors()
     try:
         train(options)
     except _EXPECTED_ERRORS as error:

@@ -3,12 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lib.rl.user_training.evaluation import (
     START,
+    TOO_FEW,
     TRAINED,
     average_over_conditions,
     compare_methods,
+    decide_verdicts,
     describe_outcome,
     estimate_means,
 )
@@ -63,13 +67,51 @@ def test_a_loss_is_said_first():
 
 
 def test_a_training_that_changed_nothing_is_no_verdict():
-    comparison = compare({START: [0.0, 1.0], TRAINED: [0.0, 1.0]})
+    comparison = compare({START: [0.0, 1.0] * 5, TRAINED: [0.0, 1.0] * 5})
     assert describe_outcome(comparison).startswith("Training changed no reward: +0.00")
 
 
 def test_equal_differences_on_all_questions_are_no_verdict_either():
-    comparison = compare({START: [0.0, 0.5], TRAINED: [0.25, 0.75]})
+    comparison = compare({START: [0.0, 0.5] * 5, TRAINED: [0.25, 0.75] * 5})
     assert describe_outcome(comparison).startswith("No verdict, all questions changed alike: +0.25")
+
+
+def test_fewer_than_ten_questions_have_amounts_and_no_verdict():
+    rewards = {START: [0.0] * 9, TRAINED: [1.0] * 8 + [0.0], "always a": [0.0, 1.0, 1.0] * 3}
+    comparison = compare(rewards)
+    sentence = describe_outcome(comparison)
+    assert sentence.startswith("Too few held-out questions to tell (9): after training +0.89 [")
+    assert "+0.22 [" in sentence and "against the best baseline, always a" in sentence
+    assert set(decide_verdicts(comparison.differences)) == {TOO_FEW}
+    one_more = compare({method: [*values, 0.0] for method, values in rewards.items()})
+    assert decide_verdicts(one_more.differences)[START] == "holds"
+
+
+def test_two_questions_have_points_without_intervals():
+    comparison = compare({START: [0.0, 0.0], TRAINED: [0.0, 1.0]})
+    for estimates in (*comparison.means.values(), comparison.differences):
+        assert estimates["value"].notna().all()
+        assert estimates[["ci_low", "ci_high"]].isna().all(axis=None)
+    assert "+0.50 (no interval)" in describe_outcome(comparison)
+
+
+@given(
+    st.integers(3, 12).flatmap(
+        lambda size: st.lists(
+            st.lists(st.sampled_from([0.0, 1 / 3, 1.0]), min_size=size, max_size=size),
+            min_size=2,
+            max_size=2,
+        )
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_intervals_lie_inside_of_the_range_of_the_reward(values):
+    rows = make_rows(dict(zip((START, TRAINED), values, strict=True)), ("low", "high"))
+    comparison = compare_methods(rows, ["reward"], [], {"reward": (0.0, 1.0)})
+    means = comparison.means["reward"][["ci_low", "ci_high"]]
+    assert means.ge(0).all(axis=None) and means.le(1).all(axis=None)
+    differences = comparison.differences[["ci_low", "ci_high"]]
+    assert differences.ge(-1).all(axis=None) and differences.le(1).all(axis=None)
 
 
 def test_the_oracle_is_no_baseline():

@@ -114,27 +114,31 @@ def test_a_sharded_run_that_was_killed_and_goes_on_equals_one_that_never_stopped
     assert_same_run(place / "resumed", place / "whole-2")
     rollouts = artifacts.read_parquet(place / "resumed/rollouts.parquet")
     assert rollouts["step"].tolist() == [0] * 4 + [1] * 4
+    # A row of the table of learning is about the episodes of both processes.
+    learning = artifacts.read_parquet(place / "resumed/learning.parquet")
+    assert learning["reward"].tolist() == rollouts.groupby("step")["reward"].mean().tolist()
 
 
 def test_sharded_in_one_process_is_refused_with_the_launch_line():
-    with pytest.raises(ParamsError, match="torchrun --nproc-per-node 2 -m lib train"):
+    with pytest.raises(ParamsError, match="torchrun --standalone --nproc-per-node 2 -m lib train"):
         join_processes(needs_several=True)
     assert join_processes(needs_several=False).num_processes == 1
 
 
 def test_the_launch_line_of_the_help_starts_two_processes(tmp_path):
     help_text = make_parser("corl", "", "").format_help()
-    [line] = [line.strip() for line in help_text.splitlines() if "torchrun --nproc" in line]
-    assert line == "torchrun --nproc-per-node 2 -m lib train corl --model ..."
+    [line] = [line.strip() for line in help_text.splitlines() if "torchrun --standalone" in line]
+    assert line == "torchrun --standalone --nproc-per-node 2 -m lib train corl --model ..."
     script = tmp_path / "ask.py"
     script.write_text(
         "from lib.rl.user_training.processes import join_processes\n"
         "share = join_processes(needs_several=True)\n"
-        "print('share', share.rank, 'of', share.num_processes)\n"
+        "import sys\n"
+        "sys.stdout.write(f'share {share.rank} of {share.num_processes}\\n')\n"  # in one piece
     )
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     finished = subprocess.run(
-        [*command, "--master-port", "0", str(script)],
+        [*command, "--nproc-per-node", "2", str(script)],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,

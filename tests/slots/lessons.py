@@ -1,0 +1,213 @@
+"""Every documented slot for a model, each filled by a model behind a server: the lessons' own experiments, very small.
+
+A slot is played by a function of the server's address and of a folder. It returns the rows that the lesson makes of
+the model. Left out: the notebooks around the experiments.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lib import config
+from lib.agent_configuration import experiment as configuration
+from lib.agent_configuration.variants import NAMED as CONFIGURATION_VARIANTS
+from lib.budgeted_routing import experiment as routing
+from lib.budgeted_routing.variants import NAMED as ROUTING_VARIANTS
+from lib.conductor import experiment as conductor
+from lib.conductor.variants import NAMED as CONDUCTOR_VARIANTS
+from lib.config import Params
+from lib.experiment import artifacts
+from lib.language_models import checkpoints
+from lib.llm.open_models import open_models
+from lib.orchestration import ablations, decision_models, prompted_experiment
+from lib.orchestration.decision_context import Brief
+from lib.orchestration.variants import orchestrators
+from lib.tasks.scorers.judge_scorer import JudgeScorer
+from lib.tool_orchestration import experiment as tools
+from lib.tool_orchestration.variants import NAMED as TOOL_VARIANTS
+from tests.agent_configuration.test_experiment import lab_models as make_team_models
+from tests.agent_configuration.test_experiment import settings as make_team_settings
+from tests.budgeted_routing import small
+from tests.budgeted_routing.test_experiment import settings as make_routing_settings
+from tests.conductor import small as conductor_small
+from tests.conductor.test_experiment import settings as make_conductor_settings
+from tests.language_models import tiny
+from tests.orchestration import zoo
+from tests.slots.models import NAME, draw_arithmetic, make_endpoint
+from tests.tool_orchestration import common
+from tests.tool_orchestration.test_experiment import settings as make_tool_settings
+
+Play = Callable[[str, Path], pd.DataFrame]
+DOMAIN = "education"
+WORD = "lab-large"  # of a lab controller, for which the model stands
+BRIEF = Brief(
+    kind="TO",
+    objectives=("speed", "care"),
+    weights=(0.75, 0.25),
+    names=("slow", "fast"),
+    state={},
+    situation="",
+    looks={"slow": (0.1, 0.9), "fast": (0.9, 0.2)},
+    steps=1,
+)
+
+
+def add_endpoint(params: Params, url: str, **sections: Any) -> Params:
+    """The parameters with the model at a URL and with changes of sections; nothing is recorded."""
+    content = params.model_dump()
+    models = content["llm"]["models"] | {NAME: make_endpoint(url)}
+    content["llm"] |= {"models": models, "cassette": "off"}
+    for section, changes in sections.items():
+        content[section] = content[section] | changes
+    return config.validate_settings(content)
+
+
+def write_lab_models(root: Path, trained: dict[str, Any]) -> Path:
+    """Every lab model that the parameters name, with a card: `trained` ones by name, others write at random."""
+    backends = small.EVERYTHING.llm.models
+    names = {model.model or name for name, model in backends.items() if model.backend == "lab"}
+    for seed, name in enumerate(sorted(names | set(trained))):
+        weights = trained.get(name) or tiny.model(seed, hidden=16, intermediate=16)
+        folder = checkpoints.save(weights, root / name)
+        artifacts.write_json(folder / "card.json", common.card({}, 0.001, 1000.0))
+    return root
+
+
+# Lesson 02 ----------------------------------------------------------------------------------------
+
+
+def make_decision_settings(url: str, **orchestration: Any) -> Params:
+    """Two seeds of short episodes in which the model decides."""
+    params = config.settings(
+        profile="smoke", education={"horizon": 6}, minigrid={"horizon": 6}, zoo={"seeds": 1}
+    )
+    changes = {"episodes": 2, "jobs": 1, "models": [NAME], "judge": NAME}
+    ablation = {"model": NAME}
+    return add_endpoint(params, url, orchestration=changes | orchestration, ablations=ablation)
+
+
+def write_zoo(root: Path) -> Path:
+    """The policies to choose from."""
+    zoo.write(root, DOMAIN, zoo.cards(DOMAIN), seeds=1)
+    return root
+
+
+def play_deciding_models(url: str, root: Path) -> pd.DataFrame:
+    """Decisions of KO, TO and RO."""
+    params = make_decision_settings(url)
+    methods = orchestrators(params)
+    return prompted_experiment.run(params, DOMAIN, methods, root / "runs", write_zoo(root / "zoo"))
+
+
+def play_judge_of_trajectories(url: str, root: Path) -> pd.DataFrame:
+    """Scores of the episodes of KO."""
+    params = make_decision_settings(url)
+    scripted = params.orchestration.model_copy(update={"models": ["scripted-small"]})
+    methods = orchestrators(params.model_copy(update={"orchestration": scripted}))[:1]
+    record = prompted_experiment.run(
+        params, DOMAIN, methods, root / "runs", write_zoo(root / "zoo")
+    )
+    return prompted_experiment.judged(params, record)
+
+
+def play_reader(url: str, root: Path) -> pd.DataFrame:
+    """What a reader of briefs chooses."""
+    params = make_decision_settings(url, readers=["rational", NAME])
+    described = decision_models.describe_reader(NAME, params.lab, params.llm)
+    reader = decision_models.make_reader(NAME, described, params.llm, root, root)
+    return pd.DataFrame({"choice": reader.choose([BRIEF] * 4), "backend": reader.backend})
+
+
+# Lesson 04 and scorers ----------------------------------------------------------------------------
+
+
+def play_judge_of_rewards(url: str, root: Path) -> pd.DataFrame:
+    """Rollouts of the method whose reward is a judge."""
+    checkpoints.save(conductor_small.schooled(), root / "models" / conductor_small.SMOKE.policy)
+    params = add_endpoint(make_conductor_settings(), url, conductor={"judge": NAME})
+    compared = [CONDUCTOR_VARIANTS["judge"]]
+    results = conductor.run(params, compared, root / "models", root / "runs")
+    return results.rollouts[results.rollouts["method"] == "judge"]
+
+
+def play_scorer(url: str, root: Path) -> pd.DataFrame:
+    """Scores of `--scorer judge:MODEL`, of a right reply and of a wrong one."""
+    params = add_endpoint(small.EVERYTHING, url)
+    (item,) = draw_arithmetic("big", 1)
+    replies = [item.reference, "none of them"]
+
+    async def score():
+        async with open_models(params.llm, [NAME], "scorer", root, root) as models:
+            return await JudgeScorer(models[NAME])._score_batch([item, item], replies)
+
+    scores = asyncio.run(score())
+    return pd.DataFrame({"score": [score.value for score in scores]})
+
+
+# Lessons 05 to 07 ---------------------------------------------------------------------------------
+
+
+def play_expert(url: str, root: Path) -> pd.DataFrame:
+    """Outcomes of the expert on chains."""
+    base = make_routing_settings()
+    params = add_endpoint(base, url, routing={"experts": {"lab-nano": "nano", WORD: NAME}})
+    models = write_lab_models(root / "models", {params.routing.base: small.schooled()})
+    results = routing.run(params, [ROUTING_VARIANTS["corl"]], models, root / "runs")
+    return results.experts[results.experts["method"] == WORD]
+
+
+def play_tools_and_agent(url: str, root: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Outcomes of the model as a tool, and episodes of the prompted orchestrator."""
+    base = make_tool_settings()
+    in_slots = {"models": base.tools.models | {WORD: NAME}, "agent": NAME}
+    params = add_endpoint(base, url, tools=in_slots)
+    models = write_lab_models(root / "models", {params.tools.base: common.schooled()})
+    results = tools.run(params, [TOOL_VARIANTS["paper"]], models, root / "runs")
+    episodes = results.episodes
+    return results.tried[results.tried["tool"] == WORD], episodes[episodes["method"] == tools.AGENT]
+
+
+def play_tool(url: str, root: Path) -> pd.DataFrame:
+    return play_tools_and_agent(url, root)[0]
+
+
+def play_agent(url: str, root: Path) -> pd.DataFrame:
+    return play_tools_and_agent(url, root)[1]
+
+
+def play_team(url: str, root: Path) -> pd.DataFrame:
+    """Tests of ARC's agents, of both models, and of the prompted policies."""
+    base = make_team_settings()
+    slots = {"model": NAME, "larger": NAME, "prompted": NAME}
+    params = add_endpoint(base, url, configuration=slots)
+    models = make_team_models(root / "models")
+    compared = [CONFIGURATION_VARIANTS["arc"]]
+    return configuration.run(params, compared, models, root / "runs").tests
+
+
+# Lesson 09 ----------------------------------------------------------------------------------------
+
+
+def play_ablations(url: str, root: Path) -> pd.DataFrame:
+    """Episodes of KO, TO and RO that remember less."""
+    comparison = ablations.memory(
+        make_decision_settings(url), DOMAIN, write_zoo(root / "zoo"), runs=root / "runs"
+    )
+    return comparison.frame.assign(backend=comparison.backend)
+
+
+SLOTS: dict[str, Play] = {
+    "orchestration.models": play_deciding_models,
+    "orchestration.judge": play_judge_of_trajectories,
+    "orchestration.readers": play_reader,
+    "conductor.judge": play_judge_of_rewards,
+    "--scorer judge:MODEL": play_scorer,
+    "routing.experts": play_expert,
+    "tools.models": play_tool,
+    "tools.agent": play_agent,
+    "configuration.model": play_team,
+    "ablations.model": play_ablations,
+}
