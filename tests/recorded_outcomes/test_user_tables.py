@@ -204,7 +204,7 @@ BLANK = long(made(12), numbers=False)
         (long(made(1)), ["1 items"]),
         (long(made(3)), ["3 items"]),
     ],
-    ids=str,
+    ids=lambda value: value[0] if isinstance(value, list) else "table",
 )  # fmt: skip
 def test_a_table_that_cannot_be_used_is_refused_with_its_reason(rows, parts):
     check_refused(rows, *parts)

@@ -83,7 +83,7 @@ def test_the_items_needed_grow_with_the_square_of_the_detectable_effect():
         (lambda rows: rows.drop(columns=["e0", "e1"]), "nothing describes the items"),
         (lambda rows: rows.assign(e0=range(len(rows))), "differs"),
     ],
-    ids=str,
+    ids=["negative costs", "one group", "all free", "few items", "no features", "features differ"],
 )
 def test_a_table_that_cannot_be_used_is_named_with_its_reason(tmp_path, capsys, change, reason):
     path = write_rows(tmp_path / "mine.csv", change(long(made(30))))
