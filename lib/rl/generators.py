@@ -33,6 +33,7 @@ from lib.llm.chat_model import ChatRequest
 from lib.rl.call_protocol import STOP_STRINGS
 
 VERSION = 1  # of the turns that controllers write
+LONGEST_LAB_TURN = 64  # tokens of a turn of a lab model
 BATCH_SIZE = 32  # contexts that an HFGenerator samples side by side, which is a matter of memory
 # A stop string is looked for in the text of so many tokens. In a byte-level tokenizer each character is one.
 _NUM_TAIL_TOKENS = 2 * max(map(len, STOP_STRINGS))
@@ -87,11 +88,12 @@ class LabGenerator:
         """
         Args:
             model: With the lab's tokenizer.
-            max_turn_tokens: Tokens of a turn at the most.
+            max_turn_tokens: Tokens of a turn at the most; a lab model gets LONGEST_LAB_TURN or less.
             max_response_tokens: Tokens of an expert's reply that it reads at the most.
         """
         self.model = model
-        self.max_turn_tokens = max_turn_tokens
+        # Its window holds a few turns of this length, and it was trained on shorter ones.
+        self.max_turn_tokens = min(max_turn_tokens, LONGEST_LAB_TURN)
         self.max_response_tokens = max_response_tokens
         self.stop_sequences = tuple(tuple(lab.encode(text)) for text in STOP_STRINGS)
         self.refresh()

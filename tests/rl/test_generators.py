@@ -12,7 +12,7 @@ from lib.language_models import tokenizer as lab
 from lib.language_models.hugging_face_folder import ModelFolderError
 from lib.rl import call_protocol, generators
 from lib.rl.call_protocol import Answer
-from lib.rl.generators import HFGenerator, LabGenerator
+from lib.rl.generators import LONGEST_LAB_TURN, HFGenerator, LabGenerator
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.rollout import Episode, roll_out
 from lib.rl.token_batch import Sample, collate_samples
@@ -382,3 +382,9 @@ def test_sampled_turns_of_a_lab_model_have_one_stop_string_at_their_end(lab_gene
         assert 1 <= len(ids) <= 32 and sum(stops) <= 1
         if sum(stops):
             assert text.endswith(call_protocol.STOP_STRINGS)
+
+
+def test_a_turn_of_the_papers_length_leaves_a_lab_model_room_for_its_own():
+    """At `paper` a turn may have 500 tokens, more than the window of a lab model holds."""
+    generator = LabGenerator(small.toy(words=len(lab.get_tokenizer())), 500, 8)
+    assert generator.max_turn_tokens == LONGEST_LAB_TURN
