@@ -40,6 +40,9 @@ ENGINE = "bench"
 INJECTED = "injected-parameters"
 SHOWING = ("display_data", "execute_result")  # messages with figures, tables, values
 START_TIMEOUT = 120  # seconds for a kernel to say hello; a cold disk is slow
+# Seconds that outputs of a finished cell may still be under way: many of them on a busy machine. nbclient's own 4 lost
+# the end of ten thousand.
+OUTPUT_TIMEOUT = 600
 INTERRUPT_GRACE = 1.0  # seconds between an interrupt and the end
 CLEANUP_TIMEOUT = 5.0  # seconds that clearing shared memory may take
 MAX_SOCKET_PATH = 103  # bytes: macOS takes the fewest
@@ -309,6 +312,8 @@ class BenchEngine(Engine):
             session=session,
             timeout=session.timeout,
             startup_timeout=START_TIMEOUT,
+            iopub_timeout=OUTPUT_TIMEOUT,
+            raise_on_iopub_timeout=True,  # rather than a page without its last outputs
             coalesce_streams=True,  # how output is cut into messages differs between runs
             store_widget_state=False,
             record_timing=False,

@@ -325,25 +325,34 @@ def clean_answer(text: str) -> str:
     """
     text = text[:20_000]
     original = text.strip()
-    previous = None
     # Each round takes one layer; nobody writes twenty.
     for _ in range(20):
+        previous = text
+        text = _strip_one_layer(text)
         if text == previous:
             break
-        previous = text
-        text = text.strip().removeprefix(":").strip()
-        if text.endswith(".") and not text.endswith(".."):
-            text = text[:-1].rstrip()
-        for opening, closing in _WRAPPERS:
-            text = _unwrap(text, opening, closing)
-        text = _unwrap_command(text)
+    return text or original
+
+
+def _strip_one_layer(text: str) -> str:
+    """Strip an answer of its outermost marks: a colon, a period, one pair of delimiters of each kind."""
+    text = text.strip().removeprefix(":").strip()
+    text = _strip_period(text)
+    for opening, closing in _WRAPPERS:
+        text = _unwrap(text, opening, closing)
+    text = _unwrap_command(text)
     # Emphasis that began before the answer ends behind it.
     for mark in ("**", "__", "`", "*"):
         if text.count(mark) == 1:
             text = text.removeprefix(mark).removesuffix(mark).strip()
+    return _strip_period(text)
+
+
+def _strip_period(text: str) -> str:
+    """Remove a period from the end of a text, but no ellipsis."""
     if text.endswith(".") and not text.endswith(".."):
-        text = text[:-1].rstrip()
-    return text or original
+        return text[:-1].rstrip()
+    return text
 
 
 def _unwrap(text: str, opening: str, closing: str) -> str:
