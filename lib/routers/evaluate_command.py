@@ -26,6 +26,8 @@ from lib.stats.random_effects import mde_from_interval
 
 # Methods that are no routers: a check is assumed, an oracle knows the outcomes, chance does not look at the item.
 NO_ROUTERS = (CHECK, POOR, ORACLE, RANDOM, MIXTURES)
+# What is known of a question that is not open, beside `headroom.NOT_OPEN`; see `decide_question`.
+WORSE, TOO_FEW, CLOSE = "worse", "too few items", "close"
 CHANCE_DRAWS = 100  # of a bootstrap, fewer than a lesson has
 
 
@@ -197,27 +199,51 @@ def answer_question(table: OutcomeTable, gate: pd.DataFrame, comparison: pd.Data
             f"No: {headroom.name_best_constant(table)} is correct on {best_accuracy:.1%} of the items, so that "
             "choosing can hardly add to it."
         )
-    undecided = [
-        question
-        for question in ("money", "accuracy")
-        if max(gate.loc[question, "ci_high"], find_mde(gate, question))
-        >= headroom.QUESTIONS[question]
-    ]
-    if not undecided:
-        return (
-            "No, and no router is likely to: what could be won without a check is less than is worth having "
-            f"(upper ends: {gate.loc['accuracy', 'ci_high']:.3f} of accuracy, {gate.loc['money', 'ci_high']:.0%} of "
-            "the money)."
+    decisions = {question: decide_question(gate, question) for question in ("accuracy", "money")}
+    too_few = [question for question, word in decisions.items() if word == TOO_FEW]
+    if too_few:
+        num_needed = max(count_items_needed(len(table), gate, question) for question in too_few)
+        details = " and ".join(
+            f"{find_mde(gate, question):.2f} of {question}, where {headroom.QUESTIONS[question]:.2f} would be worth "
+            "having"
+            for question in too_few
         )
-    num_needed = max(count_items_needed(len(table), gate, question) for question in undecided)
-    details = " and ".join(
-        f"{find_mde(gate, question):.2f} of {question}, where {headroom.QUESTIONS[question]:.2f} would be worth having"
-        for question in undecided
+        return (
+            f"Too few items to tell ({len(table):,}; about {num_needed:,} would do): the minimum detectable effect is "
+            f"{details}."
+        )
+    amounts = ", ".join(
+        f"{question} {gate.loc[question, 'value']:.3f} [{gate.loc[question, 'ci_low']:.3f}, "
+        f"{gate.loc[question, 'ci_high']:.3f}], worth having from {headroom.QUESTIONS[question]:.2f}"
+        for question in decisions
     )
+    if CLOSE in decisions.values():
+        return f"Undecided: what could be won lies near the least that is worth having ({amounts})."
+    if WORSE in decisions.values():
+        return f"No: money can be saved here only with fewer correct answers ({amounts})."
     return (
-        f"Too few items to tell ({len(table):,}; about {num_needed:,} would do): the minimum detectable effect is "
-        f"{details}."
+        "No, and no router is likely to: what could be won without a check is less than is worth having "
+        f"({amounts})."
     )
+
+
+def decide_question(gate: pd.DataFrame, question: str) -> str:
+    """What is known of a question of `headroom.gate` that is not open.
+
+    Args:
+        gate: Of `headroom.gate`.
+        question: One of `headroom.QUESTIONS`.
+
+    Returns:
+        WORSE (enough would be saved, but quality fell), TOO_FEW (the least gain worth having could not have been
+        detected), CLOSE (it could, and the interval holds it), or `headroom.NOT_OPEN` (less could be won).
+    """
+    least = headroom.QUESTIONS[question]
+    if gate.loc[question, "ci_low"] >= least:
+        return WORSE
+    if find_mde(gate, question) >= least:
+        return TOO_FEW
+    return CLOSE if gate.loc[question, "ci_high"] >= least else headroom.NOT_OPEN
 
 
 def find_mde(gate: pd.DataFrame, question: str) -> float:

@@ -1,15 +1,12 @@
 """A training in a process of its own that says how much memory it took: `python -m tests.rl.training_memory JSON`."""
 
 import json
-import re
-import resource
 import sys
-from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from lib.rl.heap import return_freed_tensors
+from lib.rl.heap import measure_peak_memory, return_freed_tensors
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.token_batch import Sample
 from lib.rl.token_ppo import TokenPPO
@@ -59,16 +56,6 @@ def train(
     return trainer
 
 
-def measure_peak_bytes() -> int:
-    """The largest resident memory of this process so far."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # On Linux `ru_maxrss` begins with the memory of the process that started this one.
-        peak_kib = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]
-        return int(peak_kib) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
 def main() -> None:
     options = json.loads(sys.argv[1])
     torch.set_num_threads(1)
@@ -78,10 +65,10 @@ def main() -> None:
 
     # What a first training brings into memory, whatever its size, is not the model's.
     train(make_config(hidden_size=24, num_hidden_layers=1, vocab_size=50), settings, learn, 1)
-    base = measure_peak_bytes()
+    base = measure_peak_memory()
     # Two steps, so that gradients, activations and the optimiser's moments meet.
     train(make_config(), settings, learn, 1)
-    print(json.dumps({"bytes": measure_peak_bytes() - base}))
+    print(json.dumps({"bytes": measure_peak_memory() - base}))
 
 
 if __name__ == "__main__":

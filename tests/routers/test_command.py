@@ -6,7 +6,15 @@ import pytest
 
 from lib.experiment.seeds import rng
 from lib.recorded_outcomes import headroom
-from lib.routers.evaluate_command import count_items_needed, find_mde, main
+from lib.routers.evaluate_command import (
+    CLOSE,
+    TOO_FEW,
+    WORSE,
+    count_items_needed,
+    decide_question,
+    find_mde,
+    main,
+)
 from tests.recorded_outcomes.small import long, made
 
 
@@ -71,6 +79,21 @@ def test_the_items_needed_grow_with_the_square_of_the_detectable_effect():
     ratio = find_mde(gate, "accuracy") / headroom.QUESTIONS["accuracy"]
     assert count_items_needed(1_000, gate, "accuracy") == pytest.approx(1_000 * ratio**2, rel=0.06)
     assert count_items_needed(1_000, gate / 100, "accuracy") > 1_000
+
+
+@pytest.mark.parametrize(
+    ("ci_low", "ci_high", "word"),
+    [
+        (-0.02, 0.02, headroom.NOT_OPEN),
+        (0.03, 0.06, CLOSE),  # .05 could have been detected, and is among what is possible
+        (-0.30, 0.04, TOO_FEW),  # below .05 by luck: .05 could not have been detected
+        (-0.30, 0.30, TOO_FEW),
+        (0.06, 0.08, WORSE),  # enough, and not open: quality fell
+    ],
+)
+def test_no_is_said_only_where_the_least_gain_could_have_been_detected(ci_low, ci_high, word):
+    gate = pd.DataFrame({"ci_low": [ci_low], "ci_high": [ci_high]}, index=["accuracy"])
+    assert decide_question(gate, "accuracy") == word
 
 
 @pytest.mark.parametrize(

@@ -152,9 +152,10 @@ def _render_comparison(report: Report) -> list[str]:
         caption += ", too few for intervals"
     explanation = (
         "<p>A verdict is about the reward after training minus that of the method: it holds where the whole interval "
-        "is above 0. The oracle knows the "
-        "answers beforehand; no method reaches it. The best baseline is the best one on these very questions, which "
-        "favours it. Intervals are over questions of one training; another seed may give another controller.</p>"
+        "is above 0. The oracle knows beforehand which of the baselines' answers is rewarded most, so no baseline "
+        "exceeds it; a controller that asks several experts may. The best baseline is the best one on these very "
+        "questions, which favours it. Intervals are over questions of one training; another seed may give "
+        "another controller.</p>"
     )
     return [
         table_html(rewards.rename_axis("method").reset_index(), caption),

@@ -11,8 +11,6 @@ report.html         all of it to read
 from __future__ import annotations
 
 import math
-import resource
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +21,7 @@ import torch
 
 from lib import stats
 from lib.experiment import artifacts, results_table
+from lib.rl.heap import measure_peak_memory
 from lib.rl.user_training.evaluation import (
     START,
     TRAINED,
@@ -169,17 +168,16 @@ def describe_costs(outcome: TrainingOutcome, planned_memory: int) -> dict[str, o
     return costs | {
         "GiB of memory at the peak, as planned": round(planned_memory / 2**30, 2),
         "GiB of memory at the peak, measured (programs included)": round(
-            measure_peak_memory() / 2**30, 2
+            measure_device_memory() / 2**30, 2
         ),
     }
 
 
-def measure_peak_memory() -> int:
+def measure_device_memory() -> int:
     """Bytes that this process has had at most: on the GPU where there is one, else in all."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return measure_peak_memory()
 
 
 def _list_estimates(frame: pd.DataFrame) -> dict[str, dict[str, float | None]]:
