@@ -34,11 +34,16 @@ class EducationRules:
 
     items: (6,) questions per level of the target topic. `steps_per_level` mastery steps make one
     difficulty level of 0.2, so mastery is an integer number of steps and no comparison depends on
-    rounding. `warmup`: what the five questions before step 1 do to mastery: nothing (`keep`), set it
-    to the share answered right (`measure`), or let NCC raise it (`ncc`). `ncc_rule`: which questions
-    count for NCC. `ncc_scope`: whether a run of right answers carries over to the next set.
+    rounding. `near_delta`: whether a failed question counts as close to mastery where |d - m| < delta
+    (`below`, the paper's) or <= delta (`at_most`). `warmup`: what the five questions before step 1 do
+    to mastery: nothing (`keep`; they fill the accuracies of the observation), set it to the share
+    answered right (`measure`), or let NCC raise it (`ncc`). `ncc_rule`: which questions count for NCC
+    (N consecutive correct). `ncc_scope`: whether a run of right answers carries over to the next set.
     `repeats`: where failed questions may come back. `spread`: half the range of talents, what a student
-    answers above or below mastery; 0 in the paper's world, where mastery tells all.
+    answers above or below mastery; 0 in the paper, where mastery alone decides.
+
+    Derived, in mastery steps: `top`, mastery 1; `goal_steps` and `initial_steps`; `hard_steps`: questions
+    more than this above mastery are a challenge; `near_steps`: questions at most this away are near it.
     """
 
     items: tuple[int, ...]
@@ -46,6 +51,7 @@ class EducationRules:
     questions: int = 5
     discrimination: float = 4.0
     delta: float = 0.2
+    near_delta: Literal["below", "at_most"] = "below"
     consecutive: int = 2
     goal: float = 0.8
     initial: float = 0.4
@@ -56,10 +62,11 @@ class EducationRules:
     repeats: Literal["everywhere", "not_easy", "failed_only"] = "everywhere"
     spread: float = 0.0
 
-    top: int = field(init=False)  # mastery 1.0, in steps
+    top: int = field(init=False)
     goal_steps: int = field(init=False)
     initial_steps: int = field(init=False)
-    delta_steps: int = field(init=False)
+    hard_steps: int = field(init=False)
+    near_steps: int = field(init=False)
 
     def __post_init__(self) -> None:
         if len(self.items) != LEVELS or min(self.items) < 0 or sum(self.items) < self.questions:
@@ -69,11 +76,16 @@ class EducationRules:
         if self.questions > SLOTS // 2:
             raise ValueError(f"questions must be <= {SLOTS // 2}, got {self.questions}")
         top = (LEVELS - 1) * self.steps_per_level
+        # The tolerance undoes the rounding of products such as 0.2 * 15; comparisons are of integers.
+        largest_at_most_delta = int(np.floor(self.delta * top + 1e-9))
+        largest_below_delta = int(np.ceil(self.delta * top - 1e-9)) - 1
+        includes_delta = self.near_delta == "at_most"
         derived = {
             "top": top,
             "goal_steps": int(np.ceil(self.goal * top - 1e-9)),
             "initial_steps": round(self.initial * top),
-            "delta_steps": int(np.floor(self.delta * top + 1e-9)),
+            "hard_steps": largest_at_most_delta,
+            "near_steps": largest_at_most_delta if includes_delta else largest_below_delta,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
@@ -288,8 +300,8 @@ class Education(gym.Env):
         mastery_distance = abs(difficulty - mastery)
 
         if action == FAILED and source == PENDING:
-            # Failed questions within delta of mastery come first, those further away last.
-            tier = 0 if mastery_distance <= self.rules.delta_steps else 2
+            # Failed questions near mastery come first, those further away last.
+            tier = 0 if mastery_distance <= self.rules.near_steps else 2
             return (tier, mastery_distance, level)
         if action == FAILED:
             # In between: unseen questions, closest to the mean level of the failed ones.
@@ -306,7 +318,7 @@ class Education(gym.Env):
             return (1, difficulty, level, source)
 
         # CHALLENGE: the hardest first, before those that are not hard enough.
-        tier = 0 if difficulty > mastery + self.rules.delta_steps else 1
+        tier = 0 if difficulty > mastery + self.rules.hard_steps else 1
         return (tier, -difficulty, level, source)
 
     def _distance_to_mean(self, level: int, level_sum: int, count: int) -> int:

@@ -132,13 +132,12 @@ class EducationBatch(BatchedEnv):
 
     def _preference_keys(self, actions: np.ndarray) -> np.ndarray:
         """Sort keys (B, 12) of the pools, lowest first: tier, distance, level, source."""
-        delta = self.rules.delta_steps
         difficulty = _LEVEL * self.rules.steps_per_level  # (levels,) in mastery steps
         mastery = self.mastery[:, None]  # (B, 1)
         mastery_distance = np.abs(difficulty - mastery)  # (B, levels)
         is_easy = difficulty <= mastery
-        is_hard = difficulty > mastery + delta
-        is_near = mastery_distance <= delta
+        is_hard = difficulty > mastery + self.rules.hard_steps
+        is_near = mastery_distance <= self.rules.near_steps
 
         # Keys of each rule, (B, levels).
         last_right = self._distance_to_mean(self.last_right_sum, self.last_right_count)
