@@ -25,6 +25,7 @@ class EducationSettings(Section):
     ncc_rule: Literal["at_or_above", "exact"]
     ncc_scope: Literal["episode", "set"]
     repeats: Literal["everywhere", "not_easy", "failed_only"]
+    solved: Literal["retire", "requeue"]
     spread: Annotated[float, Field(ge=0, le=1)]
     difficulty: Literal["label", "calibrated"]
     answers: str | None

@@ -19,9 +19,9 @@ from lib.envs.batched_env import BatchedEnv, Transition
 from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
 from lib.experiment import seeds
 from lib.orchestration.decision_context import Brief
-from lib.policy_zoo.planned_policies import SOUGHT, distances, guide
+from lib.policy_zoo.planned_policies import TARGET_BY_POLICY, compute_distances, plan_actions
 from lib.policy_zoo.policies import Policy
-from lib.policy_zoo.recipes import OBJECTIVES, SINGLE, make_batch
+from lib.policy_zoo.recipes import OBJECTIVES, SINGLE, make_batched_env
 
 VERSION = 1  # of episodes side by side and who decides in them
 WORLDS = ("paper", "ours")
@@ -54,7 +54,7 @@ class BatchedPolicyMenu:
 class Guides:
     """The menu of guides. slip: share of their moves that are random."""
 
-    names = tuple(SOUGHT)
+    names = tuple(TARGET_BY_POLICY)
 
     def __init__(self, slip: float) -> None:
         self.slip = slip
@@ -63,7 +63,7 @@ class Guides:
         self, env: BatchedEnv, which: np.ndarray, observation: np.ndarray, draws: np.ndarray
     ) -> np.ndarray:
         """Actions (B,) of guide which[i] in row i, (B,) each."""
-        return guide(env, np.array(self.names)[which], draws, self.slip)
+        return plan_actions(env, np.array(self.names)[which], draws, self.slip)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Arena:
         equal = np.full((len(streams), 3), 1 / 3)
         self.weights = dealt(streams) if world == "ours" else equal
         self.names = menu.names[: len(SINGLE)]
-        self._twin = make_batch(self.params, domain, [self.task])
+        self._twin = make_batched_env(self.params, domain, [self.task])
 
     def play(self, decider, every: int = 1) -> pd.DataFrame:
         """One row per episode: length, d1 .. d3 (means per step, or returns in rooms), utility, chosen, course (what
@@ -121,7 +121,7 @@ class Arena:
         asked and stepped no further.
         """
         n = len(self.streams)
-        env = make_batch(self.params, self.domain, [self.task] * n)
+        env = make_batched_env(self.params, self.domain, [self.task] * n)
         env.seed_with(self.streams)
         observation, rows, t = (
             env.reset(),
@@ -275,7 +275,9 @@ def _student(env) -> tuple[dict[str, np.ndarray], list[str]]:
 def _room(env) -> tuple[dict[str, np.ndarray], list[str]]:
     board, cell = env.board[:, :CELLS], env.pose // 4
     gold = (board == GOLD).sum(1)
-    lava = distances(board == LAVA, np.ones(board.shape, dtype=bool))[np.arange(len(cell)), cell]
+    lava = compute_distances(board == LAVA, np.ones(board.shape, dtype=bool))[
+        np.arange(len(cell)), cell
+    ]
     words = [
         f"gold {g}, lava {'near' if d <= 1 else 'far'}" for g, d in zip(gold, lava, strict=True)
     ]

@@ -290,7 +290,7 @@ def main() -> int:
     if parser.parse_args().pose:
         from lib.policy_zoo import train
 
-        write([*made_up(MADE_UP), *real(config.load(), train.ZOO)])
+        write([*made_up(MADE_UP), *real(config.load(), train.ZOO_FOLDER)])
         return 0
     from lib.language_models.hugging_face_model import HuggingFaceModel
     from lib.language_models.training import smollm_baseline

@@ -114,3 +114,34 @@ def open_decision_model(
         summary_interval=settings.summary_interval,
         keep_exchanges=keep_exchanges,
     )
+
+
+# Models whose replies are constrained ---------------------------------------------------------------
+
+
+def list_constrained_versions() -> dict[str, int]:
+    """The VERSIONs of the code that decides what a model chooses whose replies are constrained."""
+    from lib.orchestration import constrained_model  # imported late: it loads transformers
+
+    return {
+        "decision models": VERSION,
+        "prompts": prompts.VERSION,
+        "constrained model": constrained_model.VERSION,
+    }
+
+
+def open_constrained_model(folder: str | Path, name: str) -> DecisionModel:
+    """Open a model that can name nothing but policies of the menu.
+
+    Args:
+        folder: Of a Hugging Face model; its card.json may hold a price per token.
+        name: As in tables.
+    """
+    from lib.language_models.hugging_face_model import HuggingFaceModel
+    from lib.orchestration.constrained_model import ConstrainedModel
+
+    model = HuggingFaceModel(folder, name, device="cpu")
+    price = model.card.get("dollars_per_1k_tokens", 0.0) / 1000
+    model.price_in = price
+    model.price_out = price
+    return ConstrainedModel(model)

@@ -14,7 +14,7 @@ from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
 from lib.orchestration.contexts import Domain
-from lib.policy_zoo.planned_policies import distances
+from lib.policy_zoo.planned_policies import compute_distances
 
 VERSION = 1  # of the two domains, their words and what is measured in them
 HIGH_MASTERY = 0.6  # rows of a policy card: below, or from here on (the rubric of PO, Figure 12)
@@ -167,7 +167,7 @@ class MiniGridDescriber:
         board = env.board[:, :CELLS]
         cell = env.pose // 4
         everywhere = np.ones(board.shape, dtype=bool)
-        lava_distance = distances(board == LAVA, everywhere)[np.arange(len(cell)), cell]
+        lava_distance = compute_distances(board == LAVA, everywhere)[np.arange(len(cell)), cell]
         return {"gold left": (board == GOLD).sum(axis=1), "lava distance": lava_distance}
 
     def name_situations(self, numbers: Mapping[str, np.ndarray]) -> list[str]:
@@ -197,7 +197,8 @@ class MiniGridDescriber:
 
     def read_outcome(self, env: GridBatch) -> dict[str, np.ndarray]:
         """What a step led to: columns of the step record, (rooms,) each."""
-        return {**env.outcomes, "gold_collected": env.gold_collected}
+        # A copy: the environment counts on in the same array.
+        return {**env.outcomes, "gold_collected": env.gold_collected.copy()}
 
     def describe_change(self, before: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
         """What a step did to one room."""

@@ -17,9 +17,9 @@ import torch
 from lib.config import Environments
 from lib.envs.batched_env import BatchedEnv, Transition
 from lib.experiment import seeds
-from lib.policy_zoo.networks import sample
+from lib.policy_zoo.networks import sample_actions
 from lib.policy_zoo.policies import Policy
-from lib.policy_zoo.recipes import ACTIONS, make_batch
+from lib.policy_zoo.recipes import ACTIONS, make_batched_env
 
 VERSION = 1  # of episodes and look-aheads
 _DRAWS = np.uint64(
@@ -65,7 +65,7 @@ class PolicyMenu:
     def act(self, names: Sequence[str], observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
         """Actions (K, N) of the named policies for observations (K, N, ...) with draws (K, N) in [0, 1). A costly
         network is asked policy by policy, for each remembers what it has seen."""
-        if self.network.costly:
+        if self.network.has_expensive_forward:
             pairs = zip(names, observation, draws, strict=True)
             return np.stack([self.policies[name].act(seen, lots) for name, seen, lots in pairs])
         chosen = [self.names.index(name) for name in names]
@@ -73,8 +73,8 @@ class PolicyMenu:
             self._stacked if chosen == list(range(len(self.names))) else self._some(tuple(chosen))
         )
         with torch.no_grad():
-            logits = self.network.forward(params, self.network.prepare(observation))[0]
-        return sample(logits.log_softmax(-1), torch.from_numpy(draws)).numpy()
+            logits = self.network.forward(params, self.network.prepare_inputs(observation))[0]
+        return sample_actions(logits.log_softmax(-1), torch.from_numpy(draws)).numpy()
 
     def _some(self, chosen: tuple[int, ...]) -> dict[str, torch.Tensor]:
         return {name: tensor[list(chosen)] for name, tensor in self._stacked.items()}
@@ -151,7 +151,7 @@ class World(ABC):
     # Acting ------------------------------------------------------------------------------------
 
     def _batch(self, rows: int) -> BatchedEnv:
-        return make_batch(self.params, self.domain, [self.task] * rows)
+        return make_batched_env(self.params, self.domain, [self.task] * rows)
 
     def step(self, policy: str | Policy) -> dict[str, float | str]:
         """Let a policy of the menu, or any other, act for real; the environment's columns of the record."""

@@ -20,6 +20,7 @@ import pandas as pd
 from lib.config import Environments
 from lib.envs.batched_env import BatchedEnv, Transition
 from lib.experiment import seeds
+from lib.llm import reply_shares
 from lib.orchestration.contexts import (
     TABLE_1,
     Budget,
@@ -40,9 +41,9 @@ from lib.orchestration.decision_model import (
     Usage,
 )
 from lib.orchestration.domain_descriptions import DESCRIBERS
-from lib.policy_zoo.planned_policies import SOUGHT, guide
+from lib.policy_zoo.planned_policies import TARGET_BY_POLICY, plan_actions
 from lib.policy_zoo.policies import Policy
-from lib.policy_zoo.recipes import SINGLE, make_batch
+from lib.policy_zoo.recipes import SINGLE, make_batched_env
 
 VERSION = 1  # of episodes, look-aheads and what is recorded of them
 DIGITS = 3  # decimals of results in a context
@@ -94,7 +95,7 @@ class TrainedMenu:
 class PlannedMenu:
     """The planned policies of rooms."""
 
-    names = tuple(SOUGHT)
+    names = tuple(TARGET_BY_POLICY)
 
     def __init__(self, slip: float) -> None:
         """slip: share of moves that are random."""
@@ -102,7 +103,7 @@ class PlannedMenu:
 
     def act(self, env, policies, observation, draws) -> np.ndarray:
         """See `Menu`."""
-        return guide(env, np.array(self.names)[policies], draws, self.slip)
+        return plan_actions(env, np.array(self.names)[policies], draws, self.slip)
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ class Contest:
         return _Play(self, model, options).run()
 
     def _make_env(self, num_rows: int) -> BatchedEnv:
-        return make_batch(self.environments, self.domain, [self.describer.task] * num_rows)
+        return make_batched_env(self.environments, self.domain, [self.describer.task] * num_rows)
 
     def look_ahead(
         self,
@@ -294,9 +295,7 @@ class Contest:
 
         for plan_step in range(num_steps):
             policies = np.tile(np.repeat(plans[:, plan_step], self.num_copies), len(rows))[running]
-            action = self.menu.act(
-                copies, policies, seen, seeds.uniform(draws[running], plan_step)
-            )
+            action = self.menu.act(copies, policies, seen, seeds.uniform(draws[running], plan_step))
             numbers = self.describer.read_numbers(copies)
             result = copies.advance(action, restart=False)
             progress = self.describer.measure_progress(numbers, copies)
@@ -520,6 +519,11 @@ class _Play:
             answers = self.model.decide([contexts[i] for i in waiting])
             still_waiting = []
             for i, answer in zip(waiting, answers, strict=True):
+                # The next reply of this step is paid from what this one left.
+                budget = contexts[i].budget
+                if budget is not None:
+                    left = max(budget.left - answer.usage.cost_usd, 0.0)
+                    contexts[i] = replace(contexts[i], budget=replace(budget, left=left))
                 answer.usage.add(decisions[i].usage)
                 answer.exchanges = [*decisions[i].exchanges, *answer.exchanges]
                 decisions[i] = answer
@@ -597,6 +601,10 @@ class _Play:
     def _remember(self, rows, step, numbers, words, action, results, outcome) -> None:
         """Add the step to each episode's short-term memory."""
         action_names = list(self.describer.domain.actions)
+        if "lava" in outcome:
+            # A room pays for avoided lava at its end; memory says of each step what a look-ahead says.
+            results = results.copy()
+            results[:, 1] = ~outcome["lava"]
         for position, row in enumerate(rows):
             change = ""
             if words is not None:
@@ -669,9 +677,12 @@ class _Play:
         table["decisions"] = groups["decided"].sum().to_numpy()
         table["malformed"] = groups["failure"].agg(_count(UNUSABLE)).to_numpy()
         table["failures"] = groups["failure"].agg(_count(LOST)).to_numpy()
+        # Summaries belong to no decision, so usage is counted by episode.
         for name in ("calls", "tokens_in", "tokens_out", "cost_usd", "kwh", "invalid_replies"):
-            # Summaries belong to no decision, so usage is counted by episode.
             table[name] = [getattr(usage, name) for usage in self.usage]
+        kinds = [reply_shares.count_failure_kinds(usage.failure_kinds) for usage in self.usage]
+        for name in ("failed", "truncated", "unusable"):
+            table[f"replies_{name}"] = [counts[name] for counts in kinds]
         return table
 
 

@@ -8,7 +8,8 @@ A world is a domain with a kind of query:
 
 A job is a world under one seed of the policy zoo. In it all methods play the same episodes with the same random
 numbers. What a method knows of policies beforehand (cards, LinUCB, the best single policy) comes from training students
-and rooms, apart from those that anyone is judged on. Prompted models have jobs of their own, with fewer episodes.
+and rooms, apart from those that anyone is judged on. Prompted models, and models whose replies are constrained, have
+jobs of their own with fewer episodes.
 """
 
 import math
@@ -23,12 +24,14 @@ import pandas as pd
 import torch
 
 from lib import envs
-from lib.config import Environments, LLMSettings, OrchestrationSettings, Params
+from lib.config import Environments, OrchestrationSettings, Params
 from lib.experiment import artifacts, results_table, seeds
-from lib.experiment.harness import JobRun, Stage, run_stages
+from lib.experiment.harness import FinishedJobs, JobRun, Stage, run_stages
 from lib.experiment.run_context import RunContext
-from lib.experiment.sweep import Job, count_workers
+from lib.experiment.sweep import Job, count_workers, read_receipt
+from lib.language_models.hugging_face_folder import hash_folder
 from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint
+from lib.llm.cost_ledger import BudgetExceeded
 from lib.llm.open_models import export_recording
 from lib.orchestration import (
     baseline_models,
@@ -60,7 +63,15 @@ from lib.orchestration.episode_batch import (
     draw_weights,
     watch_random_policies,
 )
-from lib.policy_zoo import networks, planned_policies, policies, recipes, train
+from lib.orchestration.prompted_model import ATTEMPTS
+from lib.policy_zoo import (
+    networks,
+    planned_policies,
+    policies,
+    recipes,
+    train,
+    zoo_folder,
+)
 from lib.policy_zoo.recipes import OBJECTIVES, REFERENCES, SINGLE
 from lib.policy_zoo.zoo_folder import ensure_zoo
 
@@ -77,12 +88,15 @@ BEST_POLICY = "best policy"
 UPPER_BOUND = "plan ahead"
 ORACLE = "oracle"
 GREEDY = "greedy"
-_PROMPT_TOKENS = 1_200  # of a prompt, more than contexts of these domains need
+_HASH_DIGITS = 16
+PROMPT_TOKENS = 2_500  # of a prompt, more than contexts of these domains need
 
 # Fields of the settings that a job reads.
 _READ_BY_ALL = ("memory", "max_calls", "lookahead", "rollout_copies", "fallback", "weights")
 _READ_BY_CONTEST = ("students", "training", "summary_interval")
 _READ_BY_PROMPTED = ("episodes", "training", "summary_interval")
+CONSTRAINED_SEED = 0  # a model on this machine's processor is slow: one seed of the zoo,
+CONSTRAINED_INTERVAL = 5  # and steps between its decisions
 
 
 @dataclass(frozen=True)
@@ -112,6 +126,7 @@ def run(
     places: Sequence[tuple[str, str]] = PLACES,
     zoo: str | Path | None = None,
     runs: str | Path = RUNS,
+    records: str | Path = results_table.RECORDS,
 ) -> pd.DataFrame:
     """Let every method play in every world; what is not finished yet is run.
 
@@ -120,6 +135,7 @@ def run(
         places: (domain, world) each.
         zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
         runs: Folder of the jobs.
+        records: Folder of the results table.
 
     Returns:
         The results table "orchestration", a row per method, seed and episode, the oracle in hindsight among them.
@@ -129,9 +145,9 @@ def run(
     """
     zoo = ensure_zoo(params, _list_trained_domains(places), zoo)
     jobs = [job for domain, world in places for job in make_jobs(params, domain, world, zoo)]
-    finished = _run_jobs(params, jobs, "deciding", zoo, runs, plan_contest_calls(params, places))
+    finished = run_jobs(params, jobs, "deciding", zoo, runs, plan_contest_calls(params, places))
     episodes = finished.read_tables("episodes", with_identity=False)
-    return results_table.write_results("orchestration", add_oracle(episodes))
+    return results_table.write_results("orchestration", add_oracle(episodes), records)
 
 
 def run_prompted(
@@ -165,16 +181,45 @@ def run_prompted(
         for job in make_prompted_jobs(params, domain, model, zoo, without)
     ]
     planned = plan_prompted_calls(params, domains, models, len(without))
-    finished = _run_jobs(params, jobs, label, zoo, runs, planned)
+    finished = run_jobs(params, jobs, label, zoo, runs, planned)
     episodes = finished.read_tables("episodes", with_identity=False)
     steps = finished.read_tables("steps", with_identity=False)
     return episodes, steps
 
 
+def run_constrained(
+    params: Params,
+    folder: str | Path,
+    zoo: str | Path | None = None,
+    runs: str | Path = RUNS,
+    identity: str | None = None,
+) -> pd.DataFrame:
+    """Let a model on this machine decide as KO, TO and RO, which can name nothing but policies of the menu.
+
+    It meets the first students of one seed in the paper's world, as many as prompted models do, and decides every few
+    steps only.
+
+    Args:
+        params: All settings.
+        folder: Of a Hugging Face model with a chat template.
+        zoo, runs: See `run`.
+        identity: What stands for the weights in the jobs' keys; None for a hash of the folder.
+
+    Returns:
+        Episodes, as `run` returns them; methods are called such as "KO SmolLM2-135M-Instruct".
+    """
+    zoo = ensure_zoo(params, ["education"], zoo)
+    name = Path(folder).name
+    identity = identity or hash_folder(Path(folder))
+    jobs = make_constrained_jobs(params, name, identity, zoo)
+    finished = run_jobs(params, jobs, f"{name} deciding", zoo, runs, inputs={identity: str(folder)})
+    return finished.read_tables("episodes", with_identity=False)
+
+
 def read_steps(
     params: Params,
     places: Sequence[tuple[str, str]],
-    zoo: str | Path = train.ZOO,
+    zoo: str | Path = train.ZOO_FOLDER,
     runs: str | Path = RUNS,
 ) -> pd.DataFrame:
     """The steps of the episodes of `run`, a row each, with method, seed, item, group and condition."""
@@ -183,14 +228,49 @@ def read_steps(
     return pd.concat(tables, ignore_index=True)
 
 
-def _run_jobs(params, jobs, label, zoo, runs, planned_calls: Sequence[PlannedCalls]):
+def run_jobs(
+    params: Params,
+    jobs: Sequence[Job],
+    label: str,
+    zoo: str | Path,
+    runs: str | Path,
+    planned_calls: Sequence[PlannedCalls] = (),
+    inputs: Mapping[str, str] | None = None,
+) -> FinishedJobs:
+    """Run the jobs that are not finished yet.
+
+    Args:
+        params: All settings; of them the models and the number of processes are read.
+        jobs: Of `make_jobs`, `make_prompted_jobs` or `make_constrained_jobs`.
+        label: What the progress line says.
+        zoo: Folder of the trained policies.
+        runs: Folder of the jobs.
+        planned_calls: To endpoints, which are announced with their price.
+        inputs: Folders that jobs read, by what stands for them in the jobs' settings.
+
+    Returns:
+        All jobs, with the tables `episodes` and `steps`.
+
+    Raises:
+        BudgetExceeded: At llm.max_usd.
+        LLMError: No endpoint can be used.
+    """
     context = RunContext.of(params, zoo, runs, CASSETTES, params.orchestration.jobs)
+    context = replace(context, inputs=inputs or {})
     announcement = ""
     if planned_calls:
         announcement = f"{label}: {announce_costs(params.llm, planned_calls)}"
     keep_replies = partial(export_recording, params.llm, RECORDING, CASSETTES)
     stages = [Stage(label, jobs, play_job)]
-    return run_stages(stages, context, on_exit=keep_replies, announcement=announcement)
+    try:
+        return run_stages(stages, context, on_exit=keep_replies, announcement=announcement)
+    except BudgetExceeded as error:
+        num_finished = sum(read_receipt(job, runs) is not None for job in jobs)
+        error.add_note(
+            f"llm.max_usd is reached; {num_finished} of {len(jobs)} jobs are finished and kept: "
+            "raise it, and run again"
+        )
+        raise
 
 
 def _list_trained_domains(places: Sequence[tuple[str, str]]) -> list[str]:
@@ -202,7 +282,7 @@ def _has_planned_policies(domain: str, world: str) -> bool:
 
 
 def make_jobs(
-    params: Params, domain: str, world: str, zoo: str | Path = train.ZOO
+    params: Params, domain: str, world: str, zoo: str | Path | None = train.ZOO_FOLDER
 ) -> list[Job]:
     """One job per seed.
 
@@ -210,7 +290,7 @@ def make_jobs(
         params: All settings; a job is handed those that it reads.
         domain: education or minigrid.
         world: One of WORLDS.
-        zoo: Folder of the trained policies.
+        zoo: Folder of the trained policies; None describes them by what trains them, so that no file is read.
 
     Raises:
         PolicyError: A policy is missing.
@@ -240,7 +320,7 @@ def make_prompted_jobs(
     params: Params,
     domain: str,
     model: str,
-    zoo: str | Path = train.ZOO,
+    zoo: str | Path | None = train.ZOO_FOLDER,
     without: Sequence[Sequence[str]] = ((),),
 ) -> list[Job]:
     """One job per seed, of KO, TO and RO by a prompted model in the paper's world.
@@ -249,7 +329,7 @@ def make_prompted_jobs(
         params: All settings.
         domain: education or minigrid.
         model: A name of `llm.models`.
-        zoo: Folder of the trained policies and their cards.
+        zoo: See `make_jobs`.
         without: Components to leave out, a variant each.
     """
     settings = params.orchestration
@@ -267,6 +347,38 @@ def make_prompted_jobs(
     ]
 
 
+def make_constrained_jobs(
+    params: Params, name: str, identity: str, zoo: str | Path | None = train.ZOO_FOLDER
+) -> list[Job]:
+    """One job for each of KO, TO and RO by a model whose replies are constrained, in the paper's students.
+
+    Args:
+        params: All settings; a job is handed those that it reads.
+        name: Of the model.
+        identity: What stands for its weights.
+        zoo: See `make_jobs`.
+    """
+    domain = "education"
+    fields = [*_READ_BY_ALL, "episodes", "training"]
+    shared = {
+        "job": "constrained model",
+        "domain": domain,
+        "world": "paper",
+        "environment": recipes.describe_environment(params, domain),
+        "model": name,
+        "inputs": {"model": identity},
+        "interval": CONSTRAINED_INTERVAL,
+        "orchestration": params.orchestration.to_job_settings(*fields),
+        "seed": CONSTRAINED_SEED,
+        "menu": describe_menu(params, domain, "paper", CONSTRAINED_SEED, zoo),
+        "versions": list_versions(domain, "paper") | decision_models.list_constrained_versions(),
+    }
+    return [
+        Job(f"constrained/{domain}/{name}/{system}", shared | {"system": system})
+        for system in SYSTEMS
+    ]
+
+
 def _describe_world(params: Params, domain: str, world: str, model: str) -> dict[str, Any]:
     environments = make_environments(params, world)
     return {
@@ -274,15 +386,13 @@ def _describe_world(params: Params, domain: str, world: str, model: str) -> dict
         "world": world,
         "environment": recipes.describe_environment(environments, domain),
         "model": model,
-        "model_description": decision_models.describe_decision_model(
-            model, params.lab, params.llm
-        ),
-        "versions": versions(params.llm, domain, world, model),
+        "model_description": decision_models.describe_decision_model(model, params.lab, params.llm),
+        "versions": list_versions(domain, world) | decision_models.versions(model, params.llm),
     }
 
 
-def versions(llm: LLMSettings, domain: str, world: str, model: str) -> dict[str, int]:
-    """The VERSIONs of the code that decides the episodes of a job."""
+def list_versions(domain: str, world: str) -> dict[str, int]:
+    """The VERSIONs of the code that decides the episodes of a job, whoever decides in it."""
     decided_by = {
         "random streams": seeds.VERSION,
         "environments": envs.VERSION,
@@ -299,7 +409,7 @@ def versions(llm: LLMSettings, domain: str, world: str, model: str) -> dict[str,
     if not _has_planned_policies(domain, world):
         decided_by["networks"] = networks.VERSION
         decided_by["policies"] = policies.VERSION
-    return decided_by | decision_models.versions(model, llm)
+    return decided_by
 
 
 def make_environments(params: Params, world: str) -> Environments:
@@ -314,17 +424,52 @@ def make_environments(params: Params, world: str) -> Environments:
 
 
 def describe_menu(
-    params: Params, domain: str, world: str, seed: int, zoo: str | Path
+    params: Params, domain: str, world: str, seed: int, zoo: str | Path | None
 ) -> dict[str, Any]:
-    """What a job holds of its policies: the slip of planned ones, or hashes of the trained ones and their cards."""
+    """What a job holds of its policies and their cards.
+
+    Args:
+        params: All settings.
+        domain, world: Where they act.
+        seed: Of the zoo.
+        zoo: Folder of the trained policies; None for those that these settings train, wherever they lie.
+
+    Returns:
+        The slip of planned policies, or what stands for the trained ones and their cards by name: hashes of the files,
+        or of the settings that they are made from.
+
+    Raises:
+        PolicyError: A file is missing.
+    """
     if _has_planned_policies(domain, world):
         return {"slip": params.orchestration.varied.slip}
     names = SINGLE if world == "varied" else (*SINGLE, *REFERENCES[domain])
-    hashes = {
-        name: policies.hash_policy(_policy_path(zoo, domain, name, seed)) for name in names
-    }
+    if zoo is None:
+        training_hashes = _hash_training_settings(params, domain, seed)
+        cards_hash = _hash_card_settings(params, domain)
+        return {"policies": {name: training_hashes[name] for name in names}, "cards": cards_hash}
+    hashes = {name: policies.hash_policy(_policy_path(zoo, domain, name, seed)) for name in names}
     cards = {name: artifacts.sha256_file(_card_path(zoo, domain, name)) for name in SINGLE}
     return {"policies": hashes, "cards": cards}
+
+
+def _hash_training_settings(params: Params, domain: str, seed: int) -> dict[str, str]:
+    """By policy, a hash of all that decides its training: the same under every root seed."""
+    hashes = {}
+    for job in train.make_jobs(params, domain):
+        shared = {name: value for name, value in job.settings.items() if name != "policies"}
+        for policy in job.settings["policies"]:
+            if policy["seed"] == seed:
+                name = policy["recipe"]["name"]
+                hashes[name] = artifacts.sha256_json(shared | policy)[:_HASH_DIGITS]
+    return hashes
+
+
+def _hash_card_settings(params: Params, domain: str) -> str:
+    """A hash of what decides the cards, beside the policies."""
+    settings = zoo_folder.make_playing_job(params, domain).settings
+    settings = {name: value for name, value in settings.items() if name != "policies"}
+    return artifacts.sha256_json(settings)[:_HASH_DIGITS]
 
 
 def make_menu(description: Mapping[str, Any], domain: str, seed: int, zoo: str | Path) -> Menu:
@@ -372,8 +517,8 @@ def play_job(run: JobRun) -> dict[str, int]:
     """Plays the episodes of all methods of one job; leaves the tables `episodes` and `steps`."""
     torch.set_num_threads(1)  # the matrices are small: a second thread only waits
     setting = World.of_job(run)
-    methods = setting.make_methods() if run.kind == "contest" else setting.make_prompted_methods()
-    keeps_steps = run.kind != "contest" or setting.name != "varied"
+    methods = setting.list_methods_of_job(run)
+    keeps_steps = setting.name != "varied"
 
     episode_tables = []
     step_tables = []
@@ -442,15 +587,18 @@ class World:
         environments = recipes.restore_environment(job["environment"], domain)
         menu = make_menu(job["menu"], domain, run.seed, context.models)
         num_test = settings.students if run.kind == "contest" else settings.episodes
-        model = open_decision_model(
-            job["model"],
-            job["model_description"],
-            context.llm,
-            settings,
-            count_workers(context.workers),
-            context.runs,
-            context.cassettes,
-        )
+        if run.kind == "constrained model":
+            model = decision_models.open_constrained_model(run.input_folder("model"), job["model"])
+        else:
+            model = open_decision_model(
+                job["model"],
+                job["model_description"],
+                context.llm,
+                settings,
+                count_workers(context.workers),
+                context.runs,
+                context.cassettes,
+            )
         return cls(
             name=name,
             domain=domain,
@@ -519,6 +667,16 @@ class World:
             for name, card in self.cards.items()
         }
 
+    def list_methods_of_job(self, run: JobRun) -> list[Method]:
+        """The methods that play in a job, by its kind."""
+        if run.kind == "contest":
+            return self.make_methods()
+        if run.kind == "prompted model":
+            return self.make_prompted_methods()
+        system = run.settings["system"]
+        options = self.make_options(system, interval=run.settings["interval"])
+        return [Method(f"{system} {self.model.name}", self.model, options, "router")]
+
     def make_methods(self) -> list[Method]:
         """Every method that is compared in this world."""
         settings = self.settings
@@ -557,7 +715,7 @@ class World:
         if self.name == "paper":
             for system in SYSTEMS:
                 options = self.make_options(system, without=("mem_s",))
-                name = f"{system} {model.name}, no short-term memory"
+                name = f"{system} {model.name}{NAMES_OF_VARIANTS['mem_s',]}"
                 methods.append(Method(name, model, options, "router"))
         if self.name != "varied" and self.domain == "education":
             for decider in (GreedyModel(), model):
@@ -590,15 +748,20 @@ class World:
         methods = []
         for components in self.without:
             for system in SYSTEMS:
-                missing = tuple(name for name in components)
+                missing = tuple(components)
                 options = self.make_options(system, without=missing)
-                suffix = f", no {' and '.join(MEMORY_NAMES[name] for name in missing)}"
-                name = f"{system} {self.model.name}{suffix if missing else ''}"
+                name = f"{system} {self.model.name}{NAMES_OF_VARIANTS[missing]}"
                 methods.append(Method(name, self.model, options, "router"))
         return methods
 
 
-MEMORY_NAMES = {"mem_s": "short-term memory", "mem_l": "long-term memory"}
+# What is appended to a method's name, by the components that its context lacks.
+NAMES_OF_VARIANTS = {
+    (): "",
+    ("mem_s",): ", no short-term",
+    ("mem_l",): ", no long-term",
+    ("mem_s", "mem_l"): ", no memory",
+}
 
 
 def make_contests(
@@ -646,9 +809,7 @@ def make_contests(
 # Costs beforehand -----------------------------------------------------------------------------------
 
 
-def plan_contest_calls(
-    params: Params, places: Sequence[tuple[str, str]]
-) -> list[PlannedCalls]:
+def plan_contest_calls(params: Params, places: Sequence[tuple[str, str]]) -> list[PlannedCalls]:
     """What `orchestration.model` may be asked at most, where it is an endpoint: whole episodes, every call used.
 
     Args:
@@ -658,20 +819,29 @@ def plan_contest_calls(
     settings = params.orchestration
     if settings.model not in params.llm.models or not asks_endpoint(params.llm, [settings.model]):
         return []
-    calls = 0.0
+    calls = 0
     for domain, world in places:
-        replies = float(sum(_count_replies(system, settings) for system in SYSTEMS))
-        total = replies + _count_replies("RO", settings)  # and RO with one copy
-        if world == "paper":
-            total += replies  # without short-term memory
-        if world != "varied" and domain == "education":
-            total += len(settings.lookahead_depths) * _count_replies("RO", settings)
-        if world == "varied":
-            share = sum(1 / interval for interval in settings.decision_intervals)
-            total += share * (_count_replies("KO", settings) + _count_replies("RO", settings))
         horizon = getattr(make_environments(params, world), domain).horizon
-        calls += math.ceil(total * horizon) * params.zoo.seeds * settings.students
-    return [_plan(params, settings.model, int(calls))]
+        for system, interval in _list_model_contexts(domain, world, settings):
+            calls += _count_calls(system, horizon, settings, interval)
+    calls *= params.zoo.seeds * settings.students
+    return [_plan(params, settings.model, calls)]
+
+
+def _list_model_contexts(
+    domain: str, world: str, settings: OrchestrationSettings
+) -> list[tuple[str, int]]:
+    """System and interval of each method of `World.make_methods` in which the model decides."""
+    systems = [*SYSTEMS, "RO"]  # and RO with one copy
+    if world == "paper":
+        systems += SYSTEMS  # without short-term memory
+    if world != "varied" and domain == "education":
+        systems += ["RO"] * len(settings.lookahead_depths)
+    asked = [(system, 1) for system in systems]
+    if world == "varied":
+        for system in ("KO", "RO"):
+            asked += [(system, interval) for interval in settings.decision_intervals]
+    return asked
 
 
 def plan_prompted_calls(
@@ -690,21 +860,31 @@ def plan_prompted_calls(
     for model in models:
         if not asks_endpoint(params.llm, [model]):
             continue
-        replies = sum(_count_replies(system, settings) for system in SYSTEMS) * num_variants
-        horizons = sum(getattr(params, domain).horizon for domain in domains)
-        calls = replies * horizons * params.zoo.seeds * settings.episodes
+        calls = 0
+        for domain in domains:
+            horizon = getattr(params, domain).horizon
+            calls += sum(_count_calls(system, horizon, settings) for system in SYSTEMS)
+        calls *= num_variants * params.zoo.seeds * settings.episodes
         planned.append(_plan(params, model, calls))
     return planned
 
 
-def _count_replies(system: str, settings: OrchestrationSettings) -> int:
-    """Replies per decision at most: KO one, TO one per call and one more, RO two."""
-    return {"KO": 1, "TO": settings.max_calls + 1, "RO": 2}[system]
+def _count_calls(
+    system: str, horizon: int, settings: OrchestrationSettings, interval: int = 1
+) -> int:
+    """Calls of an episode at most: of full length, policies tried one by one, every reply sent back, all summaries."""
+    num_tries = 0 if system == "KO" else min(settings.max_calls, len(SINGLE))
+    calls = math.ceil(horizon / interval) * (num_tries + 1) * ATTEMPTS
+    if settings.summary_interval:
+        calls += horizon // settings.summary_interval
+    return calls
 
 
 def _plan(params: Params, model: str, calls: int) -> PlannedCalls:
     max_tokens = params.llm.models[model].max_tokens
-    return PlannedCalls(model, calls, _PROMPT_TOKENS * calls, max_tokens * calls)
+    # A reply that is sent back is part of the next prompt.
+    tokens_in = calls * PROMPT_TOKENS + calls // 2 * max_tokens
+    return PlannedCalls(model, calls, tokens_in, calls * max_tokens)
 
 
 def add_oracle(rows: pd.DataFrame) -> pd.DataFrame:

@@ -18,17 +18,24 @@ from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.tokenizer import encode
 from lib.language_models.training import build, released_weights
 from lib.language_models.training.decision_traces import (
-    LOOKAHEAD,
     STATES,
     TraceSituation,
-    make_situation,
 )
+from lib.language_models.training.decision_traces import (
+    TRIAL as LOOKAHEAD,
+)
+from lib.language_models.training.decision_traces import make_situation as _make_situation
 from lib.orchestration.decision_context import Brief
 from lib.tasks.vocabulary import PEOPLE
 
 VERSION = 1  # of what lab-orchestrator chooses
 NAME = "lab-orchestrator"
 _ANSWERS = "<answer>"  # what a reply begins with
+
+
+def make_situation(weights, when, rewards) -> TraceSituation:
+    """A situation with one source of results, until this module is replaced by `lab_orchestrator`."""
+    return _make_situation(weights, when if when in STATES else STATES[0], {when: rewards})
 
 
 def situation(brief: Brief) -> tuple[TraceSituation, dict[str, str]]:

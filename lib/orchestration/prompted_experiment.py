@@ -233,7 +233,7 @@ def versions(llm: LLMSettings, method: Method) -> dict[str, int]:
 
 
 def make_jobs(
-    params: Params, domain: str, methods: Sequence[Method], zoo: str | Path = train.ZOO
+    params: Params, domain: str, methods: Sequence[Method], zoo: str | Path = train.ZOO_FOLDER
 ) -> list[sweep.Job]:
     """One job per method and seed.
 

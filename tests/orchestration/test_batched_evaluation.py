@@ -24,7 +24,7 @@ from lib.orchestration.batched_evaluation import (
     environments_of,
 )
 from lib.orchestration.decision_context import Brief, Rational
-from lib.policy_zoo.planned_policies import FAR, distances, guide
+from lib.policy_zoo.planned_policies import UNREACHABLE, compute_distances, plan_actions
 from tests.orchestration import zoo
 
 SMOKE = config.load("smoke")
@@ -210,14 +210,14 @@ def test_distances_are_those_of_a_walk_around_what_is_closed():
     floor, sources = np.ones((1, CELLS), dtype=bool), np.zeros((1, CELLS), dtype=bool)
     sources[0, 0] = True
     floor[0, [1, 5]] = False  # a wall between the first two columns, open below
-    far = distances(sources, floor)[0]
+    far = compute_distances(sources, floor)[0]
     assert (
         far[0] == 0
         and far[4] == 1
         and far[8] == 2
         and far[9] == 3
         and far[2] == 6
-        and far[1] == FAR
+        and far[1] == UNREACHABLE
     )
 
 
@@ -228,7 +228,7 @@ def test_a_guide_that_does_not_slip_gets_what_it_seeks_and_never_steps_on_lava(n
     got, dead, alive = np.zeros(64), np.zeros(64, dtype=bool), np.ones(64, dtype=bool)
     for _ in range(60):
         env_done = env.advance(
-            guide(env, np.full(64, name), np.full(64, 0.5), 0.0), restart=False
+            plan_actions(env, np.full(64, name), np.full(64, 0.5), 0.0), restart=False
         ).done
         got = np.where(alive, np.maximum(got, env.outcomes[reached]), got)
         dead |= env.outcomes["lava"] & alive

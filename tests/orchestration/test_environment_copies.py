@@ -8,7 +8,7 @@ import pytest
 from lib.experiment import seeds
 from lib.orchestration.environment_copies import Foresight, PolicyMenu
 from lib.policy_zoo import evaluate
-from lib.policy_zoo.networks import Mlp, initial
+from lib.policy_zoo.networks import Mlp, draw_initial_parameters
 from lib.policy_zoo.policies import Policy
 from lib.policy_zoo.recipes import ACTIONS
 from tests.orchestration import zoo
@@ -45,7 +45,7 @@ def states(domain: str, count: int = 5):
 
 @pytest.mark.parametrize("domain", zoo.DOMAINS)
 def test_a_policy_acts_in_a_world_as_in_the_evaluation_row_for_row(domain):
-    actors = evaluate.actors({name: [each] for name, each in zoo.policies(domain).items()})
+    actors = evaluate.make_actors({name: [each] for name, each in zoo.policies(domain).items()})
     record = evaluate.evaluate(FEW, actors, domain, zoo.TASK[domain])
     streams = evaluate.evaluation_streams(domain, 0, FEW.zoo.episodes)
     shared = [
@@ -74,7 +74,8 @@ def test_a_policy_that_is_not_on_the_menu_acts_as_the_same_one_on_the_menu(domai
 @pytest.mark.parametrize("networks", [[], [Mlp(13, 3), Mlp(13, 3, values=3)]])
 def test_a_menu_is_of_one_kind_and_not_empty(networks):
     policies = {
-        str(n): Policy(str(n), "education", n, initial(n, "x", seed=0), {}) for n in networks
+        str(n): Policy(str(n), "education", n, draw_initial_parameters(n, "x", seed=0), {})
+        for n in networks
     }
     with pytest.raises(ValueError, match="one network" if networks else "at least one"):
         PolicyMenu(policies)

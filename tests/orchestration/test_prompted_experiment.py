@@ -85,7 +85,7 @@ def test_a_single_policy_plays_as_it_does_in_the_evaluation_of_the_zoo(domain, t
 
     settings = small(zoo={"seeds": 1, "episodes": 2})
     mine = prompted_experiment.run(settings, domain, [Method("SO-d2", "single")], tmp_path, trained)
-    actor = train.load(domain, trained)["SO-d2"][0].act
+    actor = train.load_zoo(domain, trained)["SO-d2"][0].act
     theirs = evaluate.evaluate(settings, {"SO-d2": [actor]}, domain, zoo.TASK[domain])
     order = ["episode", "step"]
     for column in ("action", "reward_0", "reward_1", "reward_2", "done"):

@@ -22,10 +22,10 @@ from lib.orchestration.domains import WORLDS
 from lib.orchestration.environment_copies import PolicyMenu, World
 from lib.policy_zoo import evaluate
 from lib.policy_zoo import policies as saved
-from lib.policy_zoo.networks import Network, initial
+from lib.policy_zoo.networks import Network, draw_initial_parameters
 from lib.policy_zoo.policies import Policy
 from lib.policy_zoo.policy_cards import make_card
-from lib.policy_zoo.recipes import ACTIONS, REFERENCES, SINGLE, recipes
+from lib.policy_zoo.recipes import ACTIONS, REFERENCES, SINGLE, list_recipes
 
 torch.set_num_threads(1)  # networks as small as these only wait for a second thread
 
@@ -52,8 +52,10 @@ LEANING = {
 @cache
 def untrained(domain: str, name: str) -> tuple[Network, dict[str, np.ndarray]]:
     """The network of a domain and first parameters that make it look at what it sees."""
-    network = next(recipe for recipe in recipes(SMOKE, domain) if recipe.name == "SO-d1").network
-    parameters = initial(network, "tests", name, seed=3)
+    network = next(
+        recipe for recipe in list_recipes(SMOKE, domain) if recipe.name == "SO-d1"
+    ).network
+    parameters = draw_initial_parameters(network, "tests", name, seed=3)
     return network, parameters | {"action_net.weight": 60 * parameters["action_net.weight"]}
 
 
@@ -94,7 +96,10 @@ def make_cards(settings: Params, domain: str, episodes: int = 8) -> list[dict]:
         update={"zoo": settings.zoo.model_copy(update={"episodes": episodes})}
     )
     record = evaluate.evaluate(
-        few, evaluate.actors({n: [p] for n, p in policies(domain).items()}), domain, TASK[domain]
+        few,
+        evaluate.make_actors({n: [p] for n, p in policies(domain).items()}),
+        domain,
+        TASK[domain],
     )
     return [make_card(record, domain, name).model_dump() for name in SINGLE]
 
