@@ -33,7 +33,7 @@ from lib.orchestration.episode_batch import (
     watch_random_policies,
 )
 from lib.policy_zoo import evaluate
-from lib.policy_zoo.recipes import SINGLE, make_batched_env
+from lib.policy_zoo.recipes import SINGLE
 from tests.orchestration import zoo
 from tests.orchestration.untrained import (
     DOMAINS,
@@ -296,56 +296,81 @@ def test_what_is_tried_is_the_same_whoever_asks_and_in_whichever_order():
 # Look-aheads --------------------------------------------------------------------------------------
 
 
-def roll_out_by_hand(contest, step: int, row: int, state, plan, copy: int) -> np.ndarray:
-    """The mean result per step of one copy, one step at a time in a batch of one.
-
-    Args:
-        contest: Of students, with constant actions.
-        step: Steps that the episode has taken.
-        row: Which episode.
-        state: Of the whole batch.
-        plan: Policy of each step.
-        copy: Which copy.
-    """
-    env = make_batched_env(contest.environments, contest.domain, [contest.describer.task])
-    env.restore(state, rows=np.array([row]))
+def make_copy_keys(stream: np.uint64, step: int, num_copies: int) -> np.ndarray:
+    """The random streams of the copies that an episode has at a step."""
     with np.errstate(over="ignore"):
-        number = np.uint64(step * 4096 + copy)
-        env.key = seeds.next_key((contest.streams[[row]] ^ np.uint64(0xC0B1)) + number)
-    rewards = []
-    for policy in plan:
-        before = env.mastery / env.rules.top
-        result = env.advance(contest.menu.actions[[policy]], restart=False)
-        progress = env.mastery / env.rules.top - before
-        rewards.append([*result.reward[0], progress[0]])
-        if result.done[0]:
-            break
-    return np.mean(rewards, axis=0)
+        numbers = np.uint64(step * 4096) + np.arange(num_copies, dtype=np.uint64)
+        return seeds.next_key((stream ^ np.uint64(0xC0B1)) + numbers)
 
 
-@pytest.mark.parametrize("goal", [0.8, 0.5])
-def test_a_look_ahead_is_the_mean_of_copies_that_end_when_they_end(goal):
+@pytest.mark.parametrize(("num_steps", "num_copies"), [(1, 1), (7, 3), (40, 2)])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_a_look_ahead_equals_copying_and_stepping_single_environments(
+    domain, num_steps, num_copies
+):
+    """Policies of the tiny zoo, which draw their actions, from states early in an episode."""
+    trained = zoo.policies(domain)
+    num_ended = 0
+    for seed in range(5):
+        stream = seeds.key(zoo.STREAM[domain], seed=seed)
+        contest = make_contest(
+            domain, 1, num_copies, zoo.SMOKE, TrainedMenu(trained), np.array([stream])
+        )
+        env = contest._make_env(1)
+        env.seed_with(contest.streams)
+        observation = env.reset()
+        actions = [0, 1, 2, 1, 0][:seed]
+        for action in actions:
+            observation = env.advance(np.array([action]), restart=False).observation
+        single, single_observation = zoo.single(domain, seed, actions)
+        np.testing.assert_array_equal(observation[0], single_observation)
+
+        plans = np.repeat(np.arange(len(SINGLE))[:, None], num_steps, axis=1)
+        ahead = contest.look_ahead(env, observation, np.array([0]), len(actions), plans)
+        for number, name in enumerate(SINGLE):
+            keys = make_copy_keys(stream, len(actions), num_copies)
+            rollouts = [
+                zoo.rollout(single, single_observation, trained[name], num_steps, key)
+                for key in keys
+            ]
+            if domain == "education":
+                expected = [rewards.mean(axis=0) for rewards, _ in rollouts]
+            else:  # lava is seen before the end, where only the last reward tells of it
+                expected = [rewards.sum(axis=0) for rewards, _ in rollouts]
+                on_lava = [len(r) < num_steps and r[-1, 0] == r[-1, 1] == 0 for r, _ in rollouts]
+                for rewards, is_on_lava in zip(expected, on_lava, strict=True):
+                    rewards[1] = not is_on_lava
+            results = ahead.results[0, number, :3]
+            np.testing.assert_allclose(results, np.mean(expected, axis=0), atol=1e-12)
+            taken = ahead.actions[:, 0, number]
+            assert taken[taken >= 0].tolist() == rollouts[0][1]
+            num_ended += sum(len(taken) < num_steps for _, taken in rollouts)
+    assert num_steps < 40 or num_ended > 0  # copies that end count no further
+
+
+def test_a_plan_of_two_policies_hands_over_and_copies_that_ended_stay_ended():
     """With a goal of .5 most copies end within the plan; what they would do afterwards counts nothing."""
-    contest = make_contest(
-        "education", num_episodes=4, params=make_params(education={"goal": goal})
-    )
-    plans = np.array([[0] * 6, [1] * 6, [1, 1, 0, 0, 2, 2]])
+    params = make_params(education={"goal": 0.5})
+    contest = make_contest("education", num_episodes=4, params=params)
     env = contest._make_env(4)
     env.seed_with(contest.streams)
     observation = env.reset()
-    state = env.state()
-    rows = np.arange(4)
-    ahead = contest.look_ahead(env, observation, rows, 5, plans)
-    for row in rows:
-        for number, plan in enumerate(plans):
-            copies = [roll_out_by_hand(contest, 5, row, state, plan, copy) for copy in range(3)]
-            np.testing.assert_allclose(ahead.results[row, number], np.mean(copies, axis=0))
-    ended = ~ahead.alive[-1]
-    assert ended.any() == (goal == 0.5)
+    plans = np.array([[1, 1, 0, 0, 2, 2]])
+    ahead = contest.look_ahead(env, observation, np.arange(4), 0, plans, with_outcomes=True)
+    assert (~ahead.alive[-1]).any() and ahead.alive[0].all()
     assert (np.diff(ahead.alive.astype(int), axis=0) <= 0).all()  # nobody comes back
-    first_copy_ended = ~ahead.alive[..., 0]
-    assert (ahead.actions[first_copy_ended] == -1).all()
-    assert (ahead.actions[~first_copy_ended] >= 0).all()
+    actions = contest.menu.actions[plans[0]]
+    for row in range(4):
+        num_steps = ahead.alive[:, row, 0, 0].sum()
+        assert ahead.actions[:num_steps, row, 0].tolist() == actions[:num_steps].tolist()
+        assert (ahead.actions[num_steps:, row, 0] == -1).all()
+        # The progress per step is what a copy won on its way, divided by its own number of steps.
+        progress = []
+        for copy in range(contest.num_copies):
+            length = ahead.alive[:, row, 0, copy].sum()
+            last = ahead.outcomes[length - 1]["mastery_after"][row, 0, copy]
+            progress.append((last - 0.4) / length)
+        assert ahead.results[row, 0, 3] == pytest.approx(np.mean(progress))
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

@@ -16,6 +16,7 @@ import pytest
 
 from lib import config, envs
 from lib.config import ROOT
+from lib.envs.education import draw_talents
 from lib.experiment import artifacts, results_table, seeds
 from lib.experiment.harness import JobRun
 from lib.experiment.run_context import RunContext
@@ -423,6 +424,23 @@ def test_a_card_tells_of_the_next_questions_and_of_the_end_of_a_room(monkeypatch
             world.make_options("KO")
         assert steps == [num_steps]  # once for all
         monkeypatch.setattr(experiment, "average_by_situation", average)
+
+
+def test_students_of_the_varied_world_have_an_ability_of_their_own_that_no_number_shows():
+    streams = seeds.keys("abilities", n=400)
+    spread = experiment.make_environments(make_params(), "varied").education.spread
+    abilities = draw_talents(streams, spread) / 1000
+    assert abs(abilities.mean()) < 0.05
+    assert abilities.min() < -0.9 * spread and abilities.max() > 0.9 * spread
+    assert not draw_talents(streams, make_params().education.spread).any()
+
+    contest = make_world("education", "varied").test
+    env = contest._make_env(len(contest.streams))
+    env.seed_with(contest.streams)
+    env.reset()
+    numbers = contest.describer.read_numbers(env)
+    assert len(np.unique(env.talent)) == len(contest.streams)
+    assert set(numbers) == {"mastery", "failed questions open"}
 
 
 # Prompted models ----------------------------------------------------------------------------------

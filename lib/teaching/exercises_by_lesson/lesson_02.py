@@ -139,7 +139,7 @@ def _check_linucb(answer) -> bool | str:
 STUB_OF_MODEL = '''from collections.abc import Sequence
 
 from lib.orchestration.contexts import DecisionContext
-from lib.orchestration.decision_model import Decision, NumericModel, choose_surely
+from lib.orchestration.decision_model import Decision, NumericModel
 
 
 class OwnModel(NumericModel):
@@ -155,7 +155,8 @@ class OwnModel(NumericModel):
                 policy on the menu `policies`.
 
         Returns:
-            A decision for each; `choose_surely(index, 3)` picks the policy with this index on the menu.
+            A decision for each; `choose_surely(index, 3)` of `lib.orchestration.decision_model` picks the policy with
+            this index on the menu.
         """
         raise NotImplementedError
 
