@@ -17,11 +17,11 @@ class WorstFirst:
     def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
         return reward.min(axis=1)
 
-    def told(self, names: Sequence[str]) -> str:
-        return f"the worst of {', '.join(names)}"
+    def describe_reward(self, objective_names: Sequence[str]) -> str:
+        return f"the worst of {', '.join(objective_names)}"
 
 
-KINDS["WorstFirst"] = WorstFirst
+OBJECTIVE_TYPES["WorstFirst"] = WorstFirst
 '''
 ROUTER = """
 
@@ -36,11 +36,11 @@ from lib import config, stats
 from lib.policy_zoo import evaluate, recipes, train
 smoke = config.load("smoke")
 place = Path(sys.argv[1])
-built = train.build(smoke, "education", place / "zoo", place / "runs")
-steps = evaluate.evaluate(smoke, evaluate.actors(built.policies), "education", smoke.education.topic)
-rows = evaluate.as_record(evaluate.episodes(steps, "education"), "education", smoke.education.topic)
+built = train.build_zoo(smoke, "education", place / "zoo", place / "runs")
+steps = evaluate.evaluate(smoke, evaluate.make_actors(built.policies), "education", smoke.education.topic)
+rows = evaluate.make_rows(evaluate.summarize_episodes(steps, "education"), "education", smoke.education.topic)
 assert "MO-worst" in stats.mean(rows, "reward", "method").index, "the policy was not measured"
-told = {each.name: each.objective.told(recipes.OBJECTIVES["education"]) for each in recipes.recipes(smoke, "education")}
+told = {each.name: each.objective.describe_reward(recipes.OBJECTIVES["education"]) for each in recipes.list_recipes(smoke, "education")}
 assert told["MO-worst"].startswith("the worst of"), told
 from tests.budgeted_routing.test_baselines import BUDGETS, modest
 from lib.budgeted_routing import baselines
@@ -64,8 +64,8 @@ def test_a_reward_a_policy_and_a_router_are_added_in_three_files(copy):
     edits = {
         "lib/policy_zoo/objectives.py": lambda text: text + REWARD,
         "lib/policy_zoo/recipes.py": lambda text: text.replace(
-            '"MO-RM": RewardMachine()}', '"MO-RM": RewardMachine(), "MO-worst": WorstFirst()}'
-        ).replace("RewardMachine, Vector", "RewardMachine, Vector, WorstFirst"),
+            '"MO-RM": RewardMachine(),', '"MO-RM": RewardMachine(), "MO-worst": WorstFirst(),'
+        ).replace("    VectorReward,\n)", "    VectorReward,\n    WorstFirst,\n)"),
         "lib/budgeted_routing/baselines.py": lambda text: text + ROUTER,
     }
     for name, edit in edits.items():

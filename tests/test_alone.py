@@ -28,9 +28,9 @@ LESSONS = sorted(name for name in STAGES if (ROOT / f"notebooks/{name}.ipynb").e
 # What lessons make for others: the functions one of which every lesson that reads it calls first.
 MAKERS = {
     "data/models": (model_folders.ensure_models, build.build_models),
-    "data/zoo": (zoo_folder.ensure_zoo, train.build),
+    "data/zoo": (zoo_folder.ensure_zoo, train.build_zoo),
 }
-FOLDERS = {"data/models": MODELS, "data/zoo": train.ZOO}
+FOLDERS = {"data/models": MODELS, "data/zoo": train.ZOO_FOLDER}
 # What is recomputed by the function that the earlier lesson calls, and only orders the stages.
 RECOMPUTED = {("09_ablations", "data/records/corl_glass.parquet")}
 COMMITTED = "reports/metrics/"  # of a laptop run, which the scoreboard shows until there is another

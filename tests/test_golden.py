@@ -32,6 +32,7 @@ CARRIERS = (
     "lib.llm.open_models",
     "lib.llm.scripted_model",
     "lib.llm.recorded_model",
+    "lib.llm.reply_shares",  # sorts the failures of a job, which it has counted
     "lib.llm.endpoint",
     "lib.llm.failure_policy",
     "lib.llm.parse_response",  # what it reads decides the VERSION of token counts

@@ -61,6 +61,9 @@ EARLIER_NAMES = {
 }
 
 
+LAB_ORCHESTRATOR = "lab-orchestrator"  # the small model that decides in lesson 02
+
+
 class Params(ZooParams):
     """Everything in `params.yaml`, resolved for one profile."""
 
@@ -80,9 +83,10 @@ class Params(ZooParams):
     def models_by_section(self) -> dict[str, list[str]]:
         """The names of llm.models that each section's lesson may ask."""
         orchestration, configuration = self.orchestration, self.configuration
-        readers = [name for name in orchestration.readers if name in self.llm.models]
+        # The small model of the lab stands in no list of models; anything else must.
+        deciding = [name for name in [orchestration.model] if name != LAB_ORCHESTRATOR]
         return {
-            "orchestration": [*orchestration.models, orchestration.judge, *readers],
+            "orchestration": [*deciding, *orchestration.prompted, orchestration.judge],
             "conductor": [self.conductor.judge],
             "routing": list(self.routing.experts.values()),
             "tools": [*self.tools.models.values(), self.tools.agent],

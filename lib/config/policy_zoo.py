@@ -16,6 +16,7 @@ class EducationSettings(Section):
     questions: Annotated[int, Field(ge=1, le=32)]
     discrimination: Positive
     delta: Share
+    near_delta: Literal["below", "at_most"]
     consecutive: Count
     goal: Annotated[float, Field(gt=0, le=1)]
     initial: Share
@@ -24,6 +25,7 @@ class EducationSettings(Section):
     ncc_rule: Literal["at_or_above", "exact"]
     ncc_scope: Literal["episode", "set"]
     repeats: Literal["everywhere", "not_easy", "failed_only"]
+    solved: Literal["retire", "requeue"]
     spread: Annotated[float, Field(ge=0, le=1)]
     difficulty: Literal["label", "calibrated"]
     answers: str | None
@@ -130,15 +132,15 @@ class ZooSettings(Section):
     minigrid: MinigridZoo
 
 
-class CeilingSettings(Section):
-    """The look-ahead that measures headroom: how far, and after which steps a plan may hand over to another policy."""
+class UpperBoundSettings(Section):
+    """The look-ahead that measures headroom: steps of a plan, and steps after which it may hand over to another policy."""
 
     steps: Count
-    then: list[Count]
+    handovers: list[Count]
 
 
-class CustomEnvironmentSettings(Section):
-    """Environments of this project in which deciding matters: what they change in the paper's, by section."""
+class VariedWorldSettings(Section):
+    """Environments of this project in which queries differ: what they change in the paper's, by section."""
 
     education: dict[str, int | float]
     minigrid: dict[str, int | float]
@@ -148,27 +150,26 @@ class CustomEnvironmentSettings(Section):
 class OrchestrationSettings(Section):
     """The orchestrators; meanings beside the values in `params.yaml`."""
 
-    models: Annotated[list[str], Field(min_length=1)]
+    model: Annotated[str, Field(min_length=1)]
+    prompted: list[str]
     judge: str
     episodes: Annotated[int, Field(ge=1)]
     jobs: Count | None
     memory: Annotated[int, Field(ge=0, le=20)]
-    summarise_every: Annotated[int, Field(ge=0)]
-    probes: Annotated[int, Field(ge=0, le=10)]
-    candidates: Annotated[int, Field(ge=1, le=10)]
+    summary_interval: Annotated[int, Field(ge=0)]
+    max_calls: Annotated[int, Field(ge=1, le=10)]
     lookahead: Annotated[int, Field(ge=1, le=20)]
     rollout_copies: Annotated[int, Field(ge=1, le=256)]
     fallback: Literal["SO-d1", "SO-d2", "SO-d3"]
     weights: Annotated[list[NotNegative], Field(min_length=3, max_length=3)]
     students: Annotated[int, Field(ge=2)]
     training: Annotated[int, Field(ge=2)]
-    readers: Annotated[list[str], Field(min_length=1)]
     decision_intervals: list[Count]
     lookahead_depths: list[Count]
     equivalence_margin: Positive
     contrasts: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
-    ceiling: dict[Literal["education", "minigrid"], CeilingSettings]
-    custom_environments: CustomEnvironmentSettings
+    upper_bound: dict[Literal["education", "minigrid"], UpperBoundSettings]
+    varied: VariedWorldSettings
 
     @model_validator(mode="after")
     def _weighs_something(self):

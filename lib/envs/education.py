@@ -21,7 +21,9 @@ LEVELS = 6  # difficulty levels of the bank, 1..6
 OBJECTIVES = ("aptitude", "gap", "performance")  # d1, d2, d3
 ACTIONS = ("failed", "easy", "challenge")
 FAILED, EASY, CHALLENGE = range(3)
-UNSEEN, PENDING = range(2)  # where a question comes from: never asked, or failed and still open
+QUEUED, PENDING = range(
+    2
+)  # where a question comes from: its level's queue, or failed and still open
 STREAM = "education"  # name of the environment's random streams
 SLOTS = 64  # random numbers set aside for one step
 SHUFFLE = 2**32  # counter from which the order of a level's questions is drawn
@@ -34,11 +36,17 @@ class EducationRules:
 
     items: (6,) questions per level of the target topic. `steps_per_level` mastery steps make one
     difficulty level of 0.2, so mastery is an integer number of steps and no comparison depends on
-    rounding. `warmup`: what the five questions before step 1 do to mastery: nothing (`keep`), set it
-    to the share answered right (`measure`), or let NCC raise it (`ncc`). `ncc_rule`: which questions
-    count for NCC. `ncc_scope`: whether a run of right answers carries over to the next set.
-    `repeats`: where failed questions may come back. `spread`: half the range of talents, what a student
-    answers above or below mastery; 0 in the paper's world, where mastery tells all.
+    rounding. `near_delta`: whether a failed question counts as close to mastery where |d - m| < delta
+    (`below`, the paper's) or <= delta (`at_most`). `warmup`: what the five questions before step 1 do
+    to mastery: nothing (`keep`; they fill the accuracies of the observation), set it to the share
+    answered right (`measure`), or let NCC raise it (`ncc`). `ncc_rule`: which questions count for NCC
+    (N consecutive correct). `ncc_scope`: whether a run of right answers carries over to the next set.
+    `repeats`: where failed questions may come back. `solved`: whether a question answered right is never
+    asked again (`retire`) or goes to the end of its level's queue (`requeue`). `spread`: half the range
+    of talents, what a student answers above or below mastery; 0 in the paper, where mastery alone decides.
+
+    Derived, in mastery steps: `top`, mastery 1; `goal_steps` and `initial_steps`; `hard_steps`: questions
+    more than this above mastery are a challenge; `near_steps`: questions at most this away are near it.
     """
 
     items: tuple[int, ...]
@@ -46,6 +54,7 @@ class EducationRules:
     questions: int = 5
     discrimination: float = 4.0
     delta: float = 0.2
+    near_delta: Literal["below", "at_most"] = "below"
     consecutive: int = 2
     goal: float = 0.8
     initial: float = 0.4
@@ -54,12 +63,14 @@ class EducationRules:
     ncc_rule: Literal["at_or_above", "exact"] = "at_or_above"
     ncc_scope: Literal["episode", "set"] = "episode"
     repeats: Literal["everywhere", "not_easy", "failed_only"] = "everywhere"
+    solved: Literal["retire", "requeue"] = "retire"
     spread: float = 0.0
 
-    top: int = field(init=False)  # mastery 1.0, in steps
+    top: int = field(init=False)
     goal_steps: int = field(init=False)
     initial_steps: int = field(init=False)
-    delta_steps: int = field(init=False)
+    hard_steps: int = field(init=False)
+    near_steps: int = field(init=False)
 
     def __post_init__(self) -> None:
         if len(self.items) != LEVELS or min(self.items) < 0 or sum(self.items) < self.questions:
@@ -69,11 +80,16 @@ class EducationRules:
         if self.questions > SLOTS // 2:
             raise ValueError(f"questions must be <= {SLOTS // 2}, got {self.questions}")
         top = (LEVELS - 1) * self.steps_per_level
+        # The tolerance undoes the rounding of products such as 0.2 * 15; comparisons are of integers.
+        largest_at_most_delta = int(np.floor(self.delta * top + 1e-9))
+        largest_below_delta = int(np.ceil(self.delta * top - 1e-9)) - 1
+        includes_delta = self.near_delta == "at_most"
         derived = {
             "top": top,
             "goal_steps": int(np.ceil(self.goal * top - 1e-9)),
             "initial_steps": round(self.initial * top),
-            "delta_steps": int(np.floor(self.delta * top + 1e-9)),
+            "hard_steps": largest_at_most_delta,
+            "near_steps": largest_at_most_delta if includes_delta else largest_below_delta,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
@@ -134,10 +150,10 @@ class Education(gym.Env):
 
     ## Actions
     `Discrete(3)`, a recommendation strategy. A set is filled from the first questions of its order.
-    0 *failed*: failed questions within delta of mastery, closest first; then unseen ones closest to
-    the failed ones. 1 *easy*: questions not harder than mastery, closest to the last ones answered
-    right. 2 *challenge*: questions more than delta above mastery, hardest first. When a pool runs dry
-    the nearest level serves. Questions are asked once, except failed ones, which may come back.
+    0 *failed*: failed questions near mastery, closest first; then others closest to the failed ones.
+    1 *easy*: questions not harder than mastery, closest to the last ones answered right. 2 *challenge*:
+    questions more than delta above mastery, hardest first. When a pool runs dry the nearest level
+    serves. Questions are asked once, except failed ones, which may come back, and others by `rules.solved`.
 
     ## Rewards
     `Box(0, 1, (3,))`: d1 aptitude, the mean of max(0, (d - m) / (1 - m)); d2 gap, the share of the set
@@ -231,16 +247,18 @@ class Education(gym.Env):
         # Levels of the right answers in the last set that had any.
         self.last_right_sum = 0
         self.last_right_count = 0
-        # By level: questions asked, right answers, ids never asked, ids failed and still open.
+        # By level: answers, right answers, different questions asked, ids that may be asked (first to last), ids
+        # failed and still open.
         self.asked = [0] * LEVELS
         self.right_count = [0] * LEVELS
-        self.unseen = [self._shuffle_questions(level) for level in range(LEVELS)]
+        self.num_met = [0] * LEVELS
+        self.queue = [self._shuffle_questions(level) for level in range(LEVELS)]
         self.pending: list[list[int]] = [[] for _ in range(LEVELS)]
 
         # The warm-up set is asked at t = 0 and is no step of the episode.
         questions = []
         for level in self.rules.warmup_levels:
-            questions.append((UNSEEN, level, self.unseen[level].pop(0)))
+            questions.append((QUEUED, level, self.queue[level].pop(0)))
         correct = self._ask(questions)
         if self.rules.warmup == "ncc":
             self._apply_ncc(questions, correct)
@@ -265,7 +283,7 @@ class Education(gym.Env):
         """
         pools = {}
         for level in range(LEVELS):
-            pools[UNSEEN, level] = self.unseen[level]
+            pools[QUEUED, level] = self.queue[level]
             pools[PENDING, level] = self.pending[level]
         filled_pools = [pool for pool in pools if pools[pool]]
         order = sorted(filled_pools, key=lambda pool: self._preference_key(action, *pool))
@@ -288,11 +306,11 @@ class Education(gym.Env):
         mastery_distance = abs(difficulty - mastery)
 
         if action == FAILED and source == PENDING:
-            # Failed questions within delta of mastery come first, those further away last.
-            tier = 0 if mastery_distance <= self.rules.delta_steps else 2
+            # Failed questions near mastery come first, those further away last.
+            tier = 0 if mastery_distance <= self.rules.near_steps else 2
             return (tier, mastery_distance, level)
         if action == FAILED:
-            # In between: unseen questions, closest to the mean level of the failed ones.
+            # In between: queued questions, closest to the mean level of the failed ones.
             counts = [len(question_ids) for question_ids in self.pending]
             level_sum = sum(i * count for i, count in enumerate(counts))
             return (1, self._distance_to_mean(level, level_sum, sum(counts)), level)
@@ -306,7 +324,7 @@ class Education(gym.Env):
             return (1, difficulty, level, source)
 
         # CHALLENGE: the hardest first, before those that are not hard enough.
-        tier = 0 if difficulty > mastery + self.rules.delta_steps else 1
+        tier = 0 if difficulty > mastery + self.rules.hard_steps else 1
         return (tier, -difficulty, level, source)
 
     def _distance_to_mean(self, level: int, level_sum: int, count: int) -> int:
@@ -318,15 +336,20 @@ class Education(gym.Env):
     def _ask(self, questions: list[tuple[int, int, int]]) -> list[bool]:
         """Draws whether the student answers each question right, and counts the answers."""
         correct = []
-        for slot, (_, level, question_id) in enumerate(questions):
+        for slot, (source, level, question_id) in enumerate(questions):
             ability = self.mastery + self.talent / 1000  # mastery does not change within a set
             difficulty = level / (LEVELS - 1)
             probability = answer_probability(ability, difficulty, self.rules.discrimination)
             is_correct = bool(seeds.uniform(self._key, self.t * SLOTS + slot) < probability)
             self.asked[level] += 1
             self.right_count[level] += is_correct
+            # The queue begins with all questions of the level; those that return to it stand behind them.
+            if source == QUEUED and self.num_met[level] < self.rules.items[level]:
+                self.num_met[level] += 1
             if not is_correct:
                 self.pending[level].append(question_id)
+            elif self.rules.solved == "requeue":
+                self.queue[level].append(question_id)
             correct.append(is_correct)
 
         right_levels = [
@@ -377,7 +400,7 @@ class Education(gym.Env):
         failed = []
         for level in range(LEVELS):
             num_answered = self.asked[level]
-            num_met = self.rules.items[level] - len(self.unseen[level])
+            num_met = self.num_met[level]
             num_pending = len(self.pending[level])
             accuracy.append(self.right_count[level] / max(1, num_answered))
             failed.append(num_pending / max(1, num_met))

@@ -1,7 +1,7 @@
 """Many students at once: the rules of `education` as array arithmetic.
 
 Questions of one level are exchangeable, so a student is a few integers: how many questions of each
-level are unseen and how many are failed and open. A set is filled from 12 pools (unseen and failed,
+level are queued and how many are failed and open. A set is filled from 12 pools (queued and failed,
 by level) in the order of preference of the action. Equal to `Education` step for step, except that
 question ids are not kept.
 """
@@ -32,8 +32,8 @@ _NONE = 2 * LEVELS  # pool index of "no question left"
 class EducationBatch(BatchedEnv):
     """B students; observation (B, 13) float32, action (B,), reward (B, 3).
 
-    State arrays: t, mastery, talent, run, last_right_sum, last_right_count (B,); unseen, pending, asked,
-    right_count (B, 6). Random numbers are those of `Education` under the same seed.
+    State arrays: t, mastery, talent, run, last_right_sum, last_right_count (B,); queued, pending, asked,
+    right_count, num_met (B, 6). Random numbers are those of `Education` under the same seed.
     """
 
     name = STREAM
@@ -44,10 +44,11 @@ class EducationBatch(BatchedEnv):
         "run",
         "last_right_sum",
         "last_right_count",
-        "unseen",
+        "queued",
         "pending",
         "asked",
         "right_count",
+        "num_met",
     )
 
     def __init__(self, rules: EducationRules, num_envs: int, seed: int = 0) -> None:
@@ -58,8 +59,11 @@ class EducationBatch(BatchedEnv):
         for name in self.fields:
             shape = (num_envs, LEVELS) if name in self.fields[6:] else (num_envs,)
             setattr(self, name, np.zeros(shape, dtype=np.int64))
-        # (students, questions) levels of the last set, for display
+        # Of the last set, for display: levels of its questions (students, questions), how many of them counted for
+        # mastery and how many of those were answered right (students,).
         self.levels = np.zeros((num_envs, rules.questions), dtype=np.int64)
+        self.num_counted = np.zeros(num_envs, dtype=np.int64)
+        self.num_counted_correct = np.zeros(num_envs, dtype=np.int64)
         super().__init__(
             num_envs,
             observation_space=spaces.Box(0.0, 1.0, (1 + 2 * LEVELS,), np.float32),
@@ -73,7 +77,7 @@ class EducationBatch(BatchedEnv):
             getattr(self, name)[rows] = 0
         self.mastery[rows] = self.rules.initial_steps
         self.talent[rows] = draw_talents(self.key[rows], self.rules.spread)
-        self.unseen[rows] = self.rules.items
+        self.queued[rows] = self.rules.items
 
         # The warm-up set: nobody has failed a question before.
         level = np.tile(self.rules.warmup_levels, (rows.size, 1))  # (n, questions)
@@ -98,11 +102,13 @@ class EducationBatch(BatchedEnv):
         self._count_answers(rows, level, correct, is_repeat, is_filled)
         if self.rules.ncc_scope == "set":
             self.run[:] = 0
-        self._apply_ncc(rows, level, correct, is_filled)
+        counts = self._apply_ncc(rows, level, correct, is_filled)
         terminated = self.mastery >= self.rules.goal_steps
         truncated = (self.t >= self.rules.horizon) & ~terminated
         self.t += 1
         self.levels = np.where(is_filled, level, -1)
+        self.num_counted = counts.sum(axis=1)
+        self.num_counted_correct = (counts & correct).sum(axis=1)
         return reward, terminated, truncated
 
     def _recommend(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -113,7 +119,7 @@ class EducationBatch(BatchedEnv):
             is_repeat: (B, questions) bool, whether the question had been failed before.
             is_filled: (B, questions) bool; False where the bank had no question left.
         """
-        pool_sizes = np.concatenate([self.unseen, self.pending], axis=1)  # (B, 12)
+        pool_sizes = np.concatenate([self.queued, self.pending], axis=1)  # (B, 12)
         preference_keys = self._preference_keys(actions)
         order = np.argsort(preference_keys, axis=1, kind="stable")
         sizes_in_order = np.take_along_axis(pool_sizes, order, axis=1)
@@ -132,13 +138,12 @@ class EducationBatch(BatchedEnv):
 
     def _preference_keys(self, actions: np.ndarray) -> np.ndarray:
         """Sort keys (B, 12) of the pools, lowest first: tier, distance, level, source."""
-        delta = self.rules.delta_steps
         difficulty = _LEVEL * self.rules.steps_per_level  # (levels,) in mastery steps
         mastery = self.mastery[:, None]  # (B, 1)
         mastery_distance = np.abs(difficulty - mastery)  # (B, levels)
         is_easy = difficulty <= mastery
-        is_hard = difficulty > mastery + delta
-        is_near = mastery_distance <= delta
+        is_hard = difficulty > mastery + self.rules.hard_steps
+        is_near = mastery_distance <= self.rules.near_steps
 
         # Keys of each rule, (B, levels).
         last_right = self._distance_to_mean(self.last_right_sum, self.last_right_count)
@@ -149,7 +154,7 @@ class EducationBatch(BatchedEnv):
         like_failed = _TIER + self._distance_to_mean(pending_level_sum, num_pending)
         review = np.where(is_near, mastery_distance, 2 * _TIER + mastery_distance)
 
-        # The rule of each student's action, for unseen questions and for failed ones.
+        # The rule of each student's action, for queued questions and for failed ones.
         is_easy_action = (actions == EASY)[:, None]  # (B, 1)
         reviews_failed = (actions == FAILED)[:, None]
         easy_or_challenge = np.where(is_easy_action, easy, challenge)
@@ -159,7 +164,7 @@ class EducationBatch(BatchedEnv):
         keys[:, 0] = np.where(reviews_failed, like_failed, easy_or_challenge)
         keys[:, 1] = np.where(reviews_failed, review, repeat)
 
-        # Ties: by level, then unseen before failed.
+        # Ties: by level, then queued before failed.
         source = np.array([[0], [1]])  # (2, 1)
         tie_break = 2 * _LEVEL + source
         keys = keys * (4 * LEVELS) + tie_break
@@ -204,12 +209,18 @@ class EducationBatch(BatchedEnv):
             counts = np.bincount(cell[selected], minlength=rows.size * LEVELS)
             return counts.reshape(-1, LEVELS)
 
-        is_new = is_filled & ~is_repeat
+        is_queued = is_filled & ~is_repeat
+        num_queued = count_by_level(is_queued)
+        num_correct_by_level = count_by_level(correct)
         self.asked[rows] += count_by_level(is_filled)
-        self.right_count[rows] += count_by_level(correct)
-        self.unseen[rows] -= count_by_level(is_new)
-        self.pending[rows] += count_by_level(is_new & ~correct)
+        self.right_count[rows] += num_correct_by_level
+        self.queued[rows] -= num_queued
+        if self.rules.solved == "requeue":
+            self.queued[rows] += num_correct_by_level
+        self.pending[rows] += count_by_level(is_queued & ~correct)
         self.pending[rows] -= count_by_level(correct & is_repeat)
+        # Questions that return to a queue stand behind all that were never asked.
+        self.num_met[rows] = np.minimum(self.num_met[rows] + num_queued, self.rules.items)
 
         # Sets without a right answer leave the last right answers as they are.
         num_correct = correct.sum(axis=1)  # (n,)
@@ -225,22 +236,29 @@ class EducationBatch(BatchedEnv):
         level: np.ndarray,
         correct: np.ndarray,
         is_filled: np.ndarray,
-    ) -> None:
-        """N consecutive correct, question by question; mastery may rise within a set."""
+    ) -> np.ndarray:
+        """N consecutive correct, question by question; mastery may rise within a set.
+
+        Returns:
+            Which questions counted, (n, questions) bool.
+        """
         mastery = self.mastery[rows]
         run = self.run[rows]
+        counts = np.zeros(level.shape, dtype=bool)
         for slot in range(level.shape[1]):
             difficulty = level[:, slot] * self.rules.steps_per_level  # (n,) in mastery steps
-            counts = is_filled[:, slot] & (difficulty >= mastery)
+            slot_counts = is_filled[:, slot] & (difficulty >= mastery)
             if self.rules.ncc_rule == "exact":
-                counts &= difficulty < mastery + self.rules.steps_per_level
+                slot_counts &= difficulty < mastery + self.rules.steps_per_level
+            counts[:, slot] = slot_counts
             next_run = np.where(correct[:, slot], run + 1, 0)
-            run = np.where(counts, next_run, run)
+            run = np.where(slot_counts, next_run, run)
             rises = run >= self.rules.consecutive
             mastery = np.minimum(mastery + rises, self.rules.top)
             run[rises] = 0
         self.mastery[rows] = mastery
         self.run[rows] = run
+        return counts
 
     def _compute_reward(
         self,
@@ -263,9 +281,8 @@ class EducationBatch(BatchedEnv):
         return totals / num_questions[:, None]
 
     def _observe(self) -> np.ndarray:
-        num_met = np.array(self.rules.items) - self.unseen  # (B, levels)
-        accuracy = self.right_count / np.maximum(1, self.asked)
-        failed = self.pending / np.maximum(1, num_met)
+        accuracy = self.right_count / np.maximum(1, self.asked)  # (B, levels)
+        failed = self.pending / np.maximum(1, self.num_met)
         mastery = self.mastery[:, None] / self.rules.top  # (B, 1)
         observation = np.concatenate([mastery, accuracy, failed], axis=1)
         return observation.astype(np.float32)

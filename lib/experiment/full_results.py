@@ -29,6 +29,11 @@ _METADATA = b"full_run"  # key of the description in the Parquet file
 _COLUMNS_LEFT_OUT = ("context", "offered", "outcomes")
 
 
+def list_no_jobs(params: Params) -> Sequence[Job]:
+    """The optional jobs of a full run that has none."""
+    return ()
+
+
 @dataclass(frozen=True)
 class FullRun:
     """What `make full` runs for a lesson.
@@ -41,6 +46,8 @@ class FullRun:
         runs: Folder of the jobs.
         describe_settings: What is compared of a job's settings, for inputs whose bytes differ between machines although
             they mean the same; by default all of it.
+        list_optional_jobs: Lists jobs that are left out where an optional extra is not installed. A table is compared
+            with those that it has.
     """
 
     lesson: str
@@ -49,6 +56,7 @@ class FullRun:
     make_rows: Callable[[Params], pd.DataFrame]
     runs: Path
     describe_settings: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    list_optional_jobs: Callable[[Params], Sequence[Job]] = list_no_jobs
 
     @property
     def path(self) -> Path:
@@ -161,7 +169,11 @@ def read_full_results(
             f"{path} is no table of a full run; make it again with `{full_run.command}`"
         )
     description = json.loads(metadata[_METADATA])
-    todays_jobs = _describe_jobs(full_run, full_run.list_jobs(params))
+    jobs = list(full_run.list_jobs(params))
+    for job in full_run.list_optional_jobs(params):
+        if job.label in description["jobs"]:
+            jobs.append(job)
+    todays_jobs = _describe_jobs(full_run, jobs)
     changes = _list_changes(description["jobs"], todays_jobs)
     return FullResults(
         rows=rows,

@@ -1,58 +1,73 @@
-"""Readers of briefs by the names that `orchestration.readers` uses, and any model of `llm.models` beside them."""
+"""Decision models by the name that `orchestration.model` and `orchestration.prompted` use."""
 
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lib import tasks
-from lib.config import ROOT, LabSettings, LLMSettings, Params
+from lib.config import ROOT, LabSettings, LLMSettings, OrchestrationSettings
 from lib.language_models import chat_template, checkpoints, kv_cache_forward, tokenizer
 from lib.language_models.cache_key import describe_model
 from lib.language_models.cache_key import versions as versions_of_asking
 from lib.language_models.local_models import open_local
 from lib.language_models.training import decision_traces, released_weights
 from lib.llm.open_models import open_models
-from lib.orchestration import decision_context, lab_model_reader, llm_reader, reply_parser
-from lib.orchestration.decision_context import Rational, Reader
+from lib.orchestration import lab_orchestrator, prompted_model, prompts, reply_parser
+from lib.orchestration.decision_model import DecisionModel
 
-VERSION = 1  # of which reader a name stands for
-RATIONAL = "rational"
-RUNS, CASSETTES = ROOT / "data/runs/orchestration", ROOT / "data/cassettes/02_orchestration"
-RECORDING = "readers"  # name of the recording and of the spending limit of endpoints
+VERSION = 1  # of which decision model a name stands for
+LAB = lab_orchestrator.NAME
+RUNS = ROOT / "data/runs/orchestration"
+CASSETTES = ROOT / "data/cassettes/02_orchestration"
+RECORDING = "orchestration"  # name of the recording, and of the spending limit, of endpoints
 
 
 def versions(name: str, llm: LLMSettings) -> dict[str, int]:
-    """The VERSIONs of the code that decides what a reader chooses."""
-    decided_by = {"briefs": decision_context.VERSION, "readers": VERSION}
-    if name == lab_model_reader.NAME:
-        decided_by["lab-orchestrator"] = lab_model_reader.VERSION
-        decided_by["tasks"] = tasks.VERSION  # the names of policies in the words of the lab
-        decided_by["decision situations"] = decision_traces.VERSION
-        decided_by["tokenizer"] = tokenizer.VERSION
-        decided_by["chat template"] = chat_template.VERSION
-        decided_by["initial weights"] = checkpoints.VERSION
-        decided_by["forward pass"] = kv_cache_forward.VERSION
-    elif name != RATIONAL:
-        decided_by["spoken briefs"] = llm_reader.VERSION
-        decided_by["choices in replies"] = reply_parser.VERSION
-        decided_by |= versions_of_asking(llm, [name])
-    return decided_by
+    """The VERSIONs of the code that decides what a model chooses.
+
+    Args:
+        name: LAB, or a name of `llm.models`.
+        llm: The models.
+    """
+    decided_by = {"decision models": VERSION}
+    if name == LAB:
+        return decided_by | {
+            "lab-orchestrator": lab_orchestrator.VERSION,
+            "tasks": tasks.VERSION,  # the words of the lab
+            "decision traces": decision_traces.VERSION,
+            "tokenizer": tokenizer.VERSION,
+            "chat template": chat_template.VERSION,
+            "initial weights": checkpoints.VERSION,
+            "forward pass": kv_cache_forward.VERSION,
+        }
+    decided_by |= {
+        "prompts": prompts.VERSION,
+        "prompted model": prompted_model.VERSION,
+        "choices in replies": reply_parser.VERSION,
+    }
+    return decided_by | versions_of_asking(llm, [name])
 
 
-def describe_reader(name: str, lab: LabSettings, llm: LLMSettings) -> dict[str, Any]:
-    """What a job holds of a reader, beside the VERSIONs of its code; `make_reader` takes it.
+def describe_decision_model(name: str, lab: LabSettings, llm: LLMSettings) -> dict[str, Any]:
+    """What a job holds of a decision model, beside the VERSIONs of its code; `open_decision_model` takes it.
+
+    Args:
+        name: LAB, or a name of `llm.models`.
+        lab: The small models and their recipes.
+        llm: The models that can be asked.
 
     Raises:
-        ValueError: A name that is no reader's.
+        ValueError: Nobody has this name.
     """
-    if name == RATIONAL:
-        return {}
-    if name == lab_model_reader.NAME:
+    if name == LAB:
         card = released_weights.card(name)
         return {"weights": card and card["sha256"], "lab": _select_lab_model(lab, name)}
     if name not in llm.models:
-        known = ", ".join((RATIONAL, lab_model_reader.NAME, *llm.models))
-        raise ValueError(f"{name!r} in orchestration.readers is no reader; there are {known}")
+        known = ", ".join((LAB, *llm.models))
+        raise ValueError(
+            f"orchestration.model: {name!r} is no decision model; there are {known}. "
+            "Name one of them, or add yours to llm.models"
+        )
     return {"model": describe_model(llm, name)}
 
 
@@ -66,35 +81,67 @@ def _select_lab_model(lab: LabSettings, name: str) -> dict[str, Any]:
     return lab.to_job_settings("seed") | {"models": models}
 
 
-def make_reader(
+def open_decision_model(
     name: str,
     description: dict[str, Any],
     llm: LLMSettings,
+    settings: OrchestrationSettings,
+    processes: int = 1,
     runs: str | Path = RUNS,
     cassettes: str | Path = CASSETTES,
-) -> Reader:
-    """A reader by its name.
+    keep_exchanges: bool = False,
+) -> DecisionModel:
+    """Open a decision model.
 
     Args:
-        name: As in `orchestration.readers`.
-        description: What `describe_reader` returned.
+        name: LAB, or a name of `llm.models`.
+        description: Of `describe_decision_model`.
         llm: The models that may be asked, and how to reach them.
-        runs, cassettes: Folders of the purse and of the recorded replies of endpoints.
+        settings: Of the orchestrators; the interval of the long-term memory is read.
+        processes: Those that ask at once.
+        runs, cassettes: Folders of the spending limit and of the recorded replies of endpoints.
+        keep_exchanges: Whether decisions carry their prompts and replies.
 
     Raises:
         ModelError: The released weights of lab-orchestrator were trained by another recipe.
     """
-    if name == RATIONAL:
-        return Rational()
-    if name == lab_model_reader.NAME:
-        return lab_model_reader.Taught(LabSettings.from_job_settings(description["lab"]))
-    return llm_reader.ChatModelReader(
+    if name == LAB:
+        return lab_orchestrator.LabOrchestrator(LabSettings.from_job_settings(description["lab"]))
+    return prompted_model.PromptedModel(
         name,
         llm.models[name].backend,
-        partial(open_models, llm, [name], RECORDING, runs, cassettes, open_local=open_local()),
+        partial(open_models, llm, [name], RECORDING, runs, cassettes, processes, open_local()),
+        summary_interval=settings.summary_interval,
+        keep_exchanges=keep_exchanges,
     )
 
 
-def reader(name: str, params: Params) -> Reader:
-    """A reader by its name, for who has all parameters. Raises as `describe_reader` and `make_reader` do."""
-    return make_reader(name, describe_reader(name, params.lab, params.llm), params.llm)
+# Models whose replies are constrained ---------------------------------------------------------------
+
+
+def list_constrained_versions() -> dict[str, int]:
+    """The VERSIONs of the code that decides what a model chooses whose replies are constrained."""
+    from lib.orchestration import constrained_model  # imported late: it loads transformers
+
+    return {
+        "decision models": VERSION,
+        "prompts": prompts.VERSION,
+        "constrained model": constrained_model.VERSION,
+    }
+
+
+def open_constrained_model(folder: str | Path, name: str) -> DecisionModel:
+    """Open a model that can name nothing but policies of the menu.
+
+    Args:
+        folder: Of a Hugging Face model; its card.json may hold a price per token.
+        name: As in tables.
+    """
+    from lib.language_models.hugging_face_model import HuggingFaceModel
+    from lib.orchestration.constrained_model import ConstrainedModel
+
+    model = HuggingFaceModel(folder, name, device="cpu")
+    price = model.card.get("dollars_per_1k_tokens", 0.0) / 1000
+    model.price_in = price
+    model.price_out = price
+    return ConstrainedModel(model)

@@ -1,14 +1,13 @@
-"""A judge reads trajectories and scores them from 0 to 100 (section 4.2.3, Tables 4 and 12).
+"""A judge reads trajectories of students and scores them from 1 to 5 (section 4.2.3, Tables 4 and 12).
 
-Four scores say how an orchestrator chose (Table 12), five what it was like for the student, after
-NASA-TLX (Table 4). The paper names the criteria and prints no rubric: the one in `judge_system.md` is
-ours and continuous, so that a program can be judge as well as a language model. Every episode is judged
-by itself, so that scores have intervals. A reply that cannot be used is sent back once, then the
-episode's scores are missing and counted; no score is ever invented.
+Four scores say how an orchestrator chose (Table 12), five what it was like for the student, after NASA-TLX (Table 4).
+The paper names the criteria and prints no rubric. Ours is `templates/judge_system.md`: words for the scores 1, 3 and 5,
+about what stands in a trajectory. Every episode is judged by itself, so that scores have intervals. A reply that cannot
+be used is sent back once; then the episode's scores are missing and counted, and no score is ever invented.
 
-The judge does not learn whose trajectories it reads. Mental, temporal, effort and frustration measure
-demand, so lower is better. For performance the paper does not say which end is good; here 100 means that
-the student attains the goal, which agrees with its text on KO ("high performance").
+The judge does not learn whose trajectories it reads; random choice is judged like any method, as a control. Mental,
+temporal, effort and frustration measure demand, so lower is better. For performance the paper does not say which end is
+good; here 5 means that the student attains the goal, which agrees with its text on KO ("high performance").
 
 Left out: MiniGrid, which the paper does not judge, and pairwise comparison of methods.
 """
@@ -24,32 +23,35 @@ from lib.config import EducationSettings
 from lib.experiment import seeds
 from lib.llm.chat_model import ChatModel, ChatRequest
 from lib.llm.json_replies import InvalidReply, read_object
-from lib.orchestration.domains import STUDENT
-from lib.orchestration.prompt_components import again, template
+from lib.orchestration.domain_descriptions import EDUCATION
+from lib.orchestration.prompts import load_template, send_back
+from lib.policy_zoo.recipes import SINGLE
 
-VERSION = 1  # of what a judge is asked and how its scores are read
-CRITERIA = (
-    "adaptivity", "progression", "exploration", "diversity",  # Table 12: how an orchestrator chose
-    "mental", "temporal", "performance", "effort", "frustration",  # Table 4: what it was like for the student
-)  # fmt: skip
-COLUMNS = (
-    "method",
-    "seed",
+VERSION = 2  # of what a judge is asked and how its scores are read
+TRAJECTORY_CRITERIA = ("adaptivity", "progression", "exploration", "diversity")  # Table 12
+EXPERIENCE_CRITERIA = ("mental", "temporal", "performance", "effort", "frustration")  # Table 4
+CRITERIA = TRAJECTORY_CRITERIA + EXPERIENCE_CRITERIA
+LOWEST, HIGHEST = 1, 5  # scores
+# Of a table of steps; those that name an episode, where it has them, and those that a judge reads.
+EPISODE_COLUMNS = ("method", "seed", "item", "episode")
+STEP_COLUMNS = (
     "episode",
     "step",
     "choice",
     "action",
-    "fallback",
     "mastery",
     "mastery_after",
+    "failed_questions_open",
+    "levels",
+    *(f"result_{index}" for index in range(len(EDUCATION.objectives))),
+    "failure",
 )
 ATTEMPTS = 2  # at an episode: a reply that cannot be used is sent back once
 _SPENT = ("tokens_in", "tokens_out", "cost_usd")
 
-Score = Annotated[float, Field(ge=0, le=100)]
-
-
-# A judge's reply; numbers from 0 to 100, none missing. Further fields are ignored.
+# Numbers in replies are read as floats.
+Score = Annotated[float, Field(ge=LOWEST, le=HIGHEST, multiple_of=1)]
+# A judge's reply; no score is missing. Further fields are ignored.
 Scores = create_model(
     "Scores",
     __config__=ConfigDict(extra="ignore", strict=True),
@@ -57,91 +59,122 @@ Scores = create_model(
 )
 
 
-async def judge(model: ChatModel, log: pd.DataFrame, education: EducationSettings) -> pd.DataFrame:
-    """What a model makes of every episode of a decision record in education.
+async def judge(
+    model: ChatModel,
+    steps: pd.DataFrame,
+    education: EducationSettings,
+    policies: Sequence[str] = SINGLE,
+) -> pd.DataFrame:
+    """Let a model score every episode.
 
     Args:
         model: The judge.
-        log: Rows as `prompted_experiment.run` returns them.
-        education: The settings of the episodes, for the prompt.
+        steps: Of `PlayedEpisodes.steps` in education, of one method or, with the columns method and seed, of several.
+        education: Settings of the episodes, for the prompt.
+        policies: Those that could be chosen.
 
     Returns:
-        A row per episode: method, seed, item, backend, judge (its name), the criteria (nan where no reply could be
-        used), calls, malformed, failures (calls that the infrastructure failed), tokens_in, tokens_out, cost_usd.
+        A row per episode: those of EPISODE_COLUMNS that `steps` has, the criteria (whole numbers, nan where no reply
+        could be used), calls, malformed (replies that could not be used), failures (calls that the infrastructure
+        failed), tokens_in, tokens_out, cost_usd, backend, judge (its name).
 
     Raises:
-        ValueError: For a log that is empty or not of education.
+        ValueError: The table is empty, or no record of education.
     """
-    steps_by_episode = _episodes(log)
-    score_rows = await asyncio.gather(
-        *(_score_episode(model, prompt(steps, education)) for steps in steps_by_episode.values())
+    episodes = split_episodes(steps)
+    scores_by_episode = await asyncio.gather(
+        *(
+            _score_episode(model, make_prompt(episode, education, policies))
+            for _, episode in episodes
+        )
     )
-    rows = []
-    for (method, seed, number), scores in zip(steps_by_episode, score_rows, strict=True):
-        rows.append({"method": method, "seed": seed, "item": f"{seed}-{number}"} | scores)
+    rows = [
+        identity | scores for (identity, _), scores in zip(episodes, scores_by_episode, strict=True)
+    ]
     return pd.DataFrame(rows).assign(backend=model.backend, judge=model.name)
+
+
+def make_first_requests(
+    steps: pd.DataFrame, education: EducationSettings, policies: Sequence[str] = SINGLE
+) -> list[ChatRequest]:
+    """What a judge is asked first about each episode. Arguments as of `judge`."""
+    return [
+        _make_request(make_prompt(episode, education, policies), attempt=0)
+        for _, episode in split_episodes(steps)
+    ]
 
 
 # The prompt ---------------------------------------------------------------------------------------
 
 
-def prompt(log: pd.DataFrame, education: EducationSettings) -> list[dict[str, str]]:
-    """The messages that ask for scores: the rubric, then one episode, a line a step."""
-    (steps,) = _episodes(log).values()
-    context = {
+def split_episodes(steps: pd.DataFrame) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+    """Split a table of steps into episodes.
+
+    Args:
+        steps: As of `judge`.
+
+    Returns:
+        For each episode the columns that name it, and its steps in their order.
+
+    Raises:
+        ValueError: The table is empty, or lacks columns that a judge reads.
+    """
+    missing = [name for name in STEP_COLUMNS if name not in steps]
+    if missing or steps.empty:
+        problem = f"lacks {', '.join(missing)}" if missing else "is empty"
+        raise ValueError(f"the judge reads steps of education; this table {problem}")
+    names = [name for name in EPISODE_COLUMNS if name in steps]
+    return [
+        (dict(zip(names, values, strict=True)), episode.sort_values("step"))
+        for values, episode in steps.groupby(names, sort=False)
+    ]
+
+
+def make_prompt(
+    episode: pd.DataFrame, education: EducationSettings, policies: Sequence[str] = SINGLE
+) -> list[dict[str, str]]:
+    """Ask for the scores of one episode: the rubric, then a line for each step.
+
+    Args:
+        episode: Its steps, in their order.
+        education: Settings of the episode.
+        policies: Those that could be chosen.
+    """
+    variables = {
         "topic": education.topic,
         "names": CRITERIA,
-        "objectives": list(STUDENT.objectives),
-        "steps": [step_line(row) for row in steps.to_dict("records")],
-        "policies": _menu(steps),
+        "objectives": list(EDUCATION.objectives),
+        "steps": [describe_step(row) for row in episode.to_dict("records")],
+        # A reference policy stands on no menu.
+        "policies": list(dict.fromkeys([*policies, *episode["choice"]])),
         "goal": education.goal,
         "horizon": education.horizon,
-        "fallbacks": steps["fallback"].any(),
+        "has_failures": (episode["failure"] != "").any(),
     }
     return [
-        {"role": role, "content": template(f"judge_{role}.md").render(context).strip()}
+        {"role": role, "content": load_template(f"judge_{role}").render(variables).strip()}
         for role in ("system", "user")
     ]
 
 
-def step_line(row: Mapping[str, Any]) -> str:
-    """A step of the record in a line, e.g. `7 | SO-d1 | challenge | 55555 | 0.40 > 0.50 | 3 | 0.67 0.00 0.20`."""
-    who = f"{row['choice']} (fallback)" if row["fallback"] else row["choice"]
-    did = list(STUDENT.actions)[int(row["action"])]
-    mastery = f"{row['mastery']:.2f} > {row['mastery_after']:.2f}"
-    rewards = " ".join(f"{row[f'reward_{i}']:.2f}" for i in range(len(STUDENT.objectives)))
-    return f"{row['step'] + 1} | {who} | {did} | {row['levels']} | {mastery} | {row['open_failed']:.0f} | {rewards}"
-
-
-def _menu(log: pd.DataFrame) -> list[str]:
-    """The policies that there were to choose from; those that were chosen, where the log does not say."""
-    offered = log["alternatives"].iloc[0].split(";") if "alternatives" in log else []
-    return list(dict.fromkeys([*offered, *log["choice"]]))
-
-
-def _episodes(log: pd.DataFrame) -> dict[tuple[str, int, int], pd.DataFrame]:
-    """The steps of each episode, by method, seed and number."""
-    needed = [
-        *COLUMNS,
-        "open_failed",
-        "levels",
-        *(f"reward_{i}" for i in range(len(STUDENT.objectives))),
+def describe_step(row: Mapping[str, Any]) -> str:
+    """One step as a line, such as `7 | SO-d1 | challenge | 55555 | 0.40 > 0.50 | 3 | 0.67 0.00 0.20`."""
+    action = list(EDUCATION.actions)[int(row["action"])]
+    results = [row[f"result_{index}"] for index in range(len(EDUCATION.objectives))]
+    fields = [
+        str(int(row["step"]) + 1),
+        f"{row['choice']} (no choice)" if row["failure"] else row["choice"],
+        action,
+        row["levels"],
+        f"{row['mastery']:.2f} > {row['mastery_after']:.2f}",
+        f"{row['failed_questions_open']:.0f}",
+        " ".join(f"{result:.2f}" for result in results),
     ]
-    missing = [name for name in needed if name not in log]
-    if missing or log.empty:
-        what = f"lacks {', '.join(missing)}" if missing else "is empty"
-        raise ValueError(f"the judge reads decision records of education; this log {what}")
-    groups = log.groupby(["method", "seed", "episode"], sort=False)
-    return {name: steps.sort_values("step") for name, steps in groups}
-
-
-def make_first_requests(log: pd.DataFrame, education: EducationSettings) -> list[ChatRequest]:
-    """What a judge is asked first about each episode of a decision record."""
-    return [_make_request(prompt(steps, education), 0) for steps in _episodes(log).values()]
+    return " | ".join(fields)
 
 
 def _make_request(messages: Sequence[Mapping[str, str]], attempt: int) -> ChatRequest:
-    seed = int(seeds.key("judge", attempt) % 2**31)
+    seed = int(seeds.key("judge", attempt)) % 2**31
     return ChatRequest(messages, seed=seed, caller="judge")
 
 
@@ -151,7 +184,7 @@ def _make_request(messages: Sequence[Mapping[str, str]], attempt: int) -> ChatRe
 async def _score_episode(
     model: ChatModel, messages: Sequence[Mapping[str, str]]
 ) -> dict[str, float]:
-    """The scores of one episode and what they took, asked for again once if the reply is of no use."""
+    """The scores of one episode and what they took, asked for again once where the reply cannot be used."""
     row = dict.fromkeys(CRITERIA, float("nan"))
     row |= dict.fromkeys(("calls", "malformed", "failures", *_SPENT), 0)
     for attempt in range(ATTEMPTS):
@@ -159,30 +192,41 @@ async def _score_episode(
         row["calls"] += 1
         for name in _SPENT:
             row[name] += getattr(reply, name)
+
         if reply.failure is None:
             try:
-                return row | read(reply.text).model_dump()
+                return row | read_scores(reply.text)
             except InvalidReply as problem:
                 complaint = str(problem)
+        elif reply.failure.of_infrastructure:
+            row["failures"] += 1
+            break  # nobody spoke, so there is nobody to correct
         else:
             complaint = f"the reply is unusable ({reply.failure.kind})"
 
-        if reply.failure is not None and reply.failure.of_infrastructure:
-            row["failures"] += 1
-            break  # nobody spoke, so there is nobody to correct
         row["malformed"] += 1
-        correction = template("judge_correction.md").render(problem=complaint, names=CRITERIA)
-        messages = again(messages, reply.text, correction.strip())
+        template = load_template("judge_correction")
+        correction = template.render(problem=complaint, names=CRITERIA).strip()
+        messages = send_back(messages, reply.text, correction)
     return row
 
 
-def read(text: str) -> Scores:
-    """The scores in a reply. Raises InvalidReply, whose message says what was wrong with it."""
+def read_scores(text: str) -> dict[str, int]:
+    """Read the scores in a reply.
+
+    Args:
+        text: The reply.
+
+    Returns:
+        A whole number from LOWEST to HIGHEST for each of CRITERIA.
+
+    Raises:
+        InvalidReply: The message says what is wrong with it.
+    """
     content, _ = read_object(text, CRITERIA)
     try:
-        return Scores.model_validate(content)
+        scores = Scores.model_validate(content)
     except ValidationError as error:
-        said = "; ".join(
-            f"field {'.'.join(map(str, each['loc']))!r}: {each['msg']}" for each in error.errors()
-        )
-        raise InvalidReply("wrong_fields", said) from None
+        problems = [f"field {problem['loc'][0]!r}: {problem['msg']}" for problem in error.errors()]
+        raise InvalidReply("wrong_fields", "; ".join(problems)) from None
+    return {name: int(score) for name, score in scores.model_dump().items()}

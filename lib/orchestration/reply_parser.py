@@ -5,6 +5,7 @@ A reply is one JSON object (`lib.llm.json_replies`), {"reasoning", "policy"} or,
 goes back to the model with the list of names.
 """
 
+import re
 from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -14,10 +15,20 @@ from lib.llm.json_replies import InvalidReply, read_object
 
 VERSION = 1  # of choices that are read in replies
 KINDS = (*json_replies.KINDS, "unknown_policy", "already_tried", "must_decide")
+SUMMARY_WORDS = 150  # of a running summary, at the most
+_LONGEST_NAME = 60  # characters of an unknown name that a complaint repeats
+_END_OF_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
 
 class Choice(BaseModel):
-    """A parsed reply: `policy` is the final choice, or `calls` are policies to look ahead with."""
+    """A parsed reply.
+
+    Attributes:
+        reasoning: What the model says about it; may be empty.
+        policy: The final choice; None where policies are to be tried first.
+        calls: Policies to try.
+        repaired: Whether the reply was no clean JSON.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -38,52 +49,79 @@ class _Fields(BaseModel):
 
 
 def parse(text: str, names: Sequence[str], untried: Sequence[str] = (), limit: int = 0) -> Choice:
-    """The choice that a reply makes.
+    """Read the choice that a reply makes.
 
-    names: all policies; untried: those that may still be looked at; limit: how many of them in one
-    reply (0: the model must decide now). Raises InvalidReply, whose message says what was wrong.
+    Args:
+        text: The reply.
+        names: All policies.
+        untried: Those that may still be tried.
+        limit: How many of them one reply may try; 0 where the model must decide now.
+
+    Raises:
+        InvalidReply: Of one of KINDS; the message says what was wrong.
     """
     content, repaired = read_object(text, ("policy", "call"))
     try:
         fields = _Fields.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][:1])
-        raise InvalidReply("wrong_fields", f"field {where!r}: {first['msg']}") from None
+        first_error = error.errors()[0]
+        raise InvalidReply(
+            "wrong_fields", f"field {str(first_error['loc'][0])!r}: {first_error['msg']}"
+        ) from None
     if (fields.policy is None) == (fields.call is None):
         raise InvalidReply("wrong_fields", 'give exactly one of "policy" and "call"')
+
+    calls: tuple[str, ...] = ()
     if fields.policy is None:
-        named = {"calls": _calls(fields.call, names, untried, limit)}
+        calls = _check_calls(fields.call, names, untried, limit)
     else:
-        named = {"policy": _known(fields.policy, names)}
-    if repaired and not all(name in text for name in named.get("calls", (fields.policy,))):
+        _check_name(fields.policy, names)
+
+    # A repair may join what stood apart; a name counts only where the model has written it out.
+    chosen_names = calls or (fields.policy,)
+    if repaired and not all(name in text for name in chosen_names):
         raise InvalidReply(
             "unknown_policy", "the reply is not valid JSON, and holds no name written out"
         )
-    said = (
-        (fields.reasoning or "").encode(errors="replace").decode()
-    )  # half a surrogate pair fits no file
-    return Choice(reasoning=said, repaired=repaired, **named)
+    # Half a surrogate pair fits into no file.
+    reasoning = (fields.reasoning or "").encode(errors="replace").decode()
+    return Choice(reasoning=reasoning, policy=fields.policy, calls=calls, repaired=repaired)
 
 
-def _calls(
+def _check_calls(
     call: str | list[str], names: Sequence[str], untried: Sequence[str], limit: int
 ) -> tuple[str, ...]:
-    wanted = [call] if isinstance(call, str) else call
+    """The policies that a reply wants to try. Raises InvalidReply where it may not."""
+    calls = [call] if isinstance(call, str) else call
     if limit == 0:
         raise InvalidReply("must_decide", "nothing is left to try; decide")
-    if not 1 <= len(wanted) <= limit:
-        raise InvalidReply(
-            "wrong_fields", f'"call" must hold 1 to {limit} names, got {len(wanted)}'
-        )
-    wanted = [_known(name, names) for name in wanted]
-    again = sorted({name for name in wanted if name not in untried or wanted.count(name) > 1})
-    if again:
-        raise InvalidReply("already_tried", f"{', '.join(again)} cannot be tried twice")
-    return tuple(wanted)
+    if not 1 <= len(calls) <= limit:
+        raise InvalidReply("wrong_fields", f'"call" must hold 1 to {limit} names, got {len(calls)}')
+    for name in calls:
+        _check_name(name, names)
+    repeated = {name for name in calls if name not in untried or calls.count(name) > 1}
+    if repeated:
+        raise InvalidReply("already_tried", f"{', '.join(sorted(repeated))} cannot be tried twice")
+    return tuple(calls)
 
 
-def _known(name: str, names: Sequence[str]) -> str:
+def _check_name(name: str, names: Sequence[str]) -> None:
     if name not in names:
-        raise InvalidReply("unknown_policy", f"there is no policy {name[:60]!r}")
-    return name
+        raise InvalidReply("unknown_policy", f"there is no policy {name[:_LONGEST_NAME]!r}")
+
+
+def read_summary(text: str) -> str:
+    """The running summary in a reply: without the model's thoughts, cut after SUMMARY_WORDS words.
+
+    Args:
+        text: The reply.
+
+    Returns:
+        The summary; empty where the reply holds none.
+    """
+    summary = _END_OF_THOUGHT.split(text)[-1].strip()
+    summary = summary.encode(errors="replace").decode()
+    word_ends = [word.end() for word in re.finditer(r"\S+", summary)]
+    if len(word_ends) > SUMMARY_WORDS:
+        summary = summary[: word_ends[SUMMARY_WORDS - 1]]
+    return summary

@@ -1,80 +1,171 @@
-"""Numbers from decision records: the results table, what deciding took, and paired comparisons.
+"""Numbers from the results table of lesson 02: headroom, Table 2, contrasts, and what deciding took."""
 
-Means over a seed's episodes come first, then mean and interval over seeds. The price is calls, tokens and dollars per
-episode (A.6), and how often a model's reply was of no use.
-"""
-
-from itertools import permutations
+from collections.abc import Sequence
 
 import pandas as pd
 
 from lib import stats
+from lib.config import OrchestrationSettings
+from lib.experiment import results_table
 from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.llm import reply_shares
-from lib.orchestration.variants import KINDS
+from lib.orchestration.contexts import SYSTEMS
+from lib.orchestration.experiment import BEST_POLICY, UPPER_BOUND
 from lib.policy_zoo import evaluate
+from lib.stats.verdicts import NOT_OPEN
 
+OBJECTIVE_COLUMNS = ["d1", "d2", "d3"]
+# Quantities of Table 2 that are means over episodes, by domain: name -> column.
+MEANS_OF_TABLE_2 = {
+    "education": {
+        "length": "length",
+        "aptitude": "d1",
+        "gap": "d2",
+        "performance": "d3",
+        "tokens": "tokens",
+        "cost_usd": "cost_usd",
+    },
+    "minigrid": {
+        "length": "length",
+        "success": "d1",
+        "no_lava": "d2",
+        "gold": "d3",
+        "tokens": "tokens",
+        "cost_usd": "cost_usd",
+    },
+}
+FRONTS_OF_TABLE_2 = ("hv_mean", "hv_union", "sparsity")
 PRICE = ("calls", "tokens_in", "tokens_out", "cost_usd")  # per episode
-RATES = ("invalid", "fallback")  # shares of decisions
-
-Rows = dict[str, dict[str, stats.Interval]]
+_KEYS = ["group", "condition"]
 
 
-def results(record: pd.DataFrame) -> Rows:
-    """The price per episode of every method and the shares of its decisions that went wrong, {method: {measure:
-    interval over seeds}}, in the order of the record."""
-    by_seed = {
-        method: part.groupby("seed") for method, part in record.groupby("method", sort=False)
-    }
-    return {
-        method: {
-            name: stats.t_interval(values.to_numpy(dtype=float), stats.range_of_name(name))
-            for name, values in _spent(parts).items()
-        }
-        for method, parts in by_seed.items()
-    }
+# Is the question open? -------------------------------------------------------------------------------
 
 
-def _spent(by_seed) -> dict[str, pd.Series]:
-    """The price per episode and the rates, of each seed."""
-    out = {name: by_seed[name].sum() / by_seed["episode"].nunique() for name in PRICE}
-    return out | {name: by_seed[name].agg(lambda values: (values > 0).mean()) for name in RATES}
+def estimate_headroom(rows: pd.DataFrame) -> pd.DataFrame:
+    """What planning ahead on fresh copies gains over the best single policy on training students.
 
+    Plans see no random number that will fall, so what they win could be earned.
 
-def outcomes(record: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """`evaluate.episodes` with cost_usd, and with utility, the mean of the front columns."""
-    table = evaluate.episodes(record, domain)
-    cost_usd = (
-        record.groupby(["method", "seed", "episode"])["cost_usd"]
-        .sum()
-        .rename("cost_usd")
-        .reset_index()
+    Args:
+        rows: Of `experiment.run`.
+
+    Returns:
+        Estimates by domain and world, with the column `is_open`.
+    """
+    headroom = stats.paired_difference(
+        rows, "reward", {"method": UPPER_BOUND}, {"method": BEST_POLICY}, _KEYS
     )
-    table = table.merge(cost_usd, on=["method", "seed", "episode"])
-    table = table.assign(utility=table[evaluate.front_columns(domain)].mean(axis=1))
-    marked_shares = list_unusable_shares(record)
-    if marked_shares:
-        table[UNUSABLE_SHARE] = table["method"].map(marked_shares).fillna(0.0)
-    return table
+    return headroom.assign(is_open=stats.is_open(headroom))
 
 
-def count_replies(record: pd.DataFrame) -> pd.DataFrame:
+# Contrasts -------------------------------------------------------------------------------------------
+
+
+def estimate_contrasts(
+    rows: pd.DataFrame, settings: OrchestrationSettings, model: str | None = None
+) -> pd.DataFrame:
+    """The questions of `orchestration.contrasts`, written down before any run, in every world.
+
+    Args:
+        rows: Of `experiment.run`.
+        settings: Of the orchestrators.
+        model: Whose KO, TO and RO are asked about; None for `orchestration.model`.
+
+    Returns:
+        Estimates of the difference of utility, paired by student or room, by domain, world and contrast (such as
+        "RO_best-policy"). Columns beside those of `lib.stats.estimates`: is_significant (by Holm over the contrasts of
+        open worlds) and verdict, which is "not open" where too little can be won.
+    """
+    model = model or settings.model
+    headroom = estimate_headroom(rows)
+    tables = {}
+    for domain, world in headroom.index:
+        world_rows = results_table.select(rows, group=domain, condition=world)
+        for first, second in settings.contrasts:
+            estimate = stats.paired_difference(
+                world_rows,
+                "reward",
+                {"method": name_method(first, model)},
+                {"method": name_method(second, model)},
+            )
+            tables[domain, world, name_contrast(first, second)] = estimate.iloc[0]
+    names = ["group", "condition", "contrast"]
+    contrasts = pd.DataFrame(tables).T.rename_axis(names)
+    contrasts = contrasts.astype(float).astype({"num_runs": int, "num_items": int})
+
+    is_open = headroom["is_open"].reindex(contrasts.index.droplevel("contrast")).to_numpy()
+    verdicts = stats.verdict(contrasts, settings.equivalence_margin)
+    significant = stats.holm(contrasts[is_open]).reindex(contrasts.index, fill_value=False)
+    return contrasts.assign(is_significant=significant, verdict=verdicts.where(is_open, NOT_OPEN))
+
+
+def name_method(short_name: str, model: str) -> str:
+    """The method behind a name in `orchestration.contrasts`: "RO" is "RO MODEL", others are what they are called."""
+    return f"{short_name} {model}" if short_name in SYSTEMS else short_name
+
+
+def name_contrast(first: str, second: str) -> str:
+    """A contrast as part of a metric's key, such as "RO_best-policy"."""
+    return f"{first}_{second}".replace(" ", "-")
+
+
+# Table 2 ---------------------------------------------------------------------------------------------
+
+
+def estimate_table_2(rows: pd.DataFrame, domain: str, num_episodes: int) -> pd.DataFrame:
+    """The paper's Table 2 in one domain: a row per method, in the paper's world.
+
+    Args:
+        rows: Of `experiment.run`, and of prompted models.
+        domain: education or minigrid.
+        num_episodes: Per seed, the first ones, the same for all: the hypervolume of a union grows with their number.
+
+    Returns:
+        Estimates by method and quantity. tokens: in prompts and replies, per episode. The hypervolume stands in two
+        versions: of the mean vector, and of the union of single episodes (the paper's).
+    """
+    table = results_table.select(rows, group=domain, condition="paper")
+    table = table.assign(tokens=table["tokens_in"] + table["tokens_out"])
+    number = table["item"].str.split("-").str[1].astype(int)
+    table = table[number < num_episodes]
+
+    estimates = {}
+    for quantity, column in MEANS_OF_TABLE_2[domain].items():
+        estimates[quantity] = stats.mean(table, column, "method")
+    for quantity in FRONTS_OF_TABLE_2:
+        front = evaluate.FRONTS[quantity]
+        estimates[quantity] = stats.statistic(table, OBJECTIVE_COLUMNS, front, "method")
+    by_quantity = pd.concat(estimates, names=["quantity"])
+    return by_quantity.swaplevel().loc[list(dict.fromkeys(table["method"]))]
+
+
+def name_row_of_table_2(method: str) -> str:
+    """A method's part of a metric's key: "RO.lab-orchestrator", "policy.SO-d1", "baseline.random"."""
+    first, _, rest = method.partition(" ")
+    if first in SYSTEMS:
+        return f"{first}.{rest.replace(', ', '.').replace(' ', '-')}"
+    kind = "policy" if method.startswith(("SO-", "MO-")) else "baseline"
+    return f"{kind}.{method.replace(' ', '-')}"
+
+
+# What deciding took -----------------------------------------------------------------------------------
+
+
+def count_replies(rows: pd.DataFrame) -> pd.DataFrame:
     """How many calls of each method's model gave no answer (`lib.llm.reply_shares.count_replies`).
 
     Args:
-        record: Decisions of `prompted_experiment.run`; those of methods without a model are not counted.
+        rows: Episodes; methods that ask no model are not counted.
     """
-    decisions = record[record["model"] != ""]
-    kinds = [list(filter(None, trouble.split(";"))) for trouble in decisions["trouble"]]
-    # A summary that failed is written "summary_KIND".
-    kinds = [[kind.removeprefix("summary_") for kind in of_decision] for of_decision in kinds]
-    losses = pd.DataFrame(
-        [reply_shares.count_failure_kinds(of_decision) for of_decision in kinds],
-        index=decisions.index,
-        columns=["failed", "truncated", "unusable"],
+    asked = rows[rows["model"] != ""]
+    calls = asked.assign(
+        failed=asked["replies_failed"],
+        truncated=asked["replies_truncated"],
+        unusable=asked["replies_unusable"],
+        fallback=asked["malformed"] + asked["failures"],
     )
-    columns = ["method", "model", "backend", "calls", "fallback"]
-    return reply_shares.count_replies(decisions[columns].join(losses))
+    return reply_shares.count_replies(calls)
 
 
 def count_judge_replies(judged: pd.DataFrame) -> pd.DataFrame:
@@ -92,72 +183,62 @@ def count_judge_replies(judged: pd.DataFrame) -> pd.DataFrame:
     return reply_shares.count_replies(calls, keys=["judge"])
 
 
-def list_unusable_shares(record: pd.DataFrame) -> dict[str, float]:
+def estimate_price(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Calls, tokens and dollars per episode, by method: estimates by quantity.
+
+    Args:
+        rows: Episodes of methods that ask a model.
+    """
+    asked = rows[rows["model"] != ""]
+    return {quantity: stats.mean(asked, quantity, "method") for quantity in PRICE}
+
+
+def list_unusable_shares(rows: pd.DataFrame) -> dict[str, float]:
     """By method, the share of calls without an answer; only of methods that are marked."""
-    if UNUSABLE_SHARE not in record:
+    if UNUSABLE_SHARE not in rows:
         return {}
-    shares = record.groupby("method", sort=False)[UNUSABLE_SHARE].max()
+    shares = rows.groupby("method", sort=False)[UNUSABLE_SHARE].max()
     return shares[shares > 0].to_dict()
 
 
-def key(method: str) -> str:
-    """A method's part of a metric's name: `RO.scripted-large`, `MO-MGDA`."""
-    kind, _, model = method.partition(" ")
-    if kind in KINDS:
-        return f"{kind}.{model.replace(' ', '-')}"
-    return method
+# Courses ----------------------------------------------------------------------------------------------
 
 
-def metrics(rows: Rows, record: pd.DataFrame, domain: str) -> dict[str, float | str]:
-    """Flat metrics such as `education.RO.scripted-large.cost_usd`, with `_ci_low` and `_ci_high`, and each
-    method's backend. A method whose model gave too few answers has `_unusable_share` in their place: something else
-    decided, so that nothing measured is the model's."""
-    backends = record.groupby("method")["backend"].first()
-    marked_shares = list_unusable_shares(record)
-    out: dict[str, float | str] = {}
-    for method, measured in rows.items():
-        name = f"{domain}.{key(method)}"
-        for measure, interval in measured.items():
-            if method in marked_shares:
-                out[f"{name}.{measure}_{UNUSABLE_SHARE}"] = marked_shares[method]
-            else:
-                out |= interval.as_metrics(f"{name}.{measure}")
-        out[f"{name}.backend"] = backends.get(method, "policy")
-    for name, gap in hypervolume_gaps(record, domain).items():
-        # The gap is marked where one of its two methods is.
-        compared = _list_compared_methods(name)
-        shares = [share for method, share in marked_shares.items() if key(method) in compared]
-        if shares:
-            out[f"{domain}.{name}_{UNUSABLE_SHARE}"] = max(shares)
-        else:
-            out |= gap.as_metrics(f"{domain}.{name}")
-    return out
+def tabulate_course(
+    rows: pd.DataFrame, horizon: int, by: Sequence[str] = ("method",)
+) -> pd.DataFrame:
+    """Mean mastery by step (Figures 4 to 6); a student who is done keeps the last mastery.
+
+    Args:
+        rows: Episodes, with the course of mastery in `outcomes`.
+        horizon: Steps of an episode at the most.
+        by: Columns that define the curves.
+
+    Returns:
+        One row per curve, seed and step: columns `by`, seed, step, mastery.
+    """
+    courses = [[*course, *[course[-1]] * (horizon - len(course))] for course in rows["outcomes"]]
+    table = pd.DataFrame(courses).assign(seed=rows["seed"].to_numpy())
+    for name in by:
+        table[name] = rows[name].to_numpy()
+    table = table.melt(["seed", *by], var_name="step", value_name="mastery")
+    means = table.groupby([*by, "seed", "step"], sort=False)["mastery"].mean()
+    return means.reset_index()
 
 
-def _list_compared_methods(gap: str) -> tuple[str, str]:
-    """The keys of the two methods of a gap such as `RO.scripted-large.hv_mean_minus.TO`."""
-    method, _, changed = gap.partition(".hv_mean_minus.")
-    kind, _, model = method.partition(".")
-    changed = changed.replace(" ", "-")
-    return method, f"{changed}.{model}" if changed in KINDS else f"{kind}.{changed}"
+def share_in_flow_zone(steps: pd.DataFrame, delta: float) -> pd.DataFrame:
+    """How near the student's mastery questions lie (Figures 4 and 5, lower halves).
 
+    Args:
+        steps: Of education.
+        delta: Half-width of the flow zone around mastery.
 
-def hypervolume_gaps(record: pd.DataFrame, domain: str) -> dict[str, stats.Interval]:
-    """How far the `hv_mean` of every orchestrator is above those that differ from it in kind or in model alone, by
-    pairs of one seed: by name, such as `RO.scripted-large.hv_mean_minus.TO`."""
-    table = evaluate.episodes(record, domain)
-    means = table.groupby(["method", "seed"])[evaluate.front_columns(domain)].mean()
-    reached = {}
-    for method in record["method"].unique():
-        kind, _, model = method.partition(" ")
-        if kind in KINDS:
-            reached[kind, model] = stats.hv_by_seed(
-                means.loc[method].to_numpy(), evaluate.REFERENCE_POINT
-            )
-    return {
-        f"{key(' '.join(one))}.hv_mean_minus.{next(a for a, b in zip(other, one, strict=True) if a != b)}": (
-            stats.t_interval(reached[one] - reached[other])
-        )
-        for one, other in permutations(reached, 2)
-        if (one[0] == other[0]) != (one[1] == other[1]) and len(reached[one]) == len(reached[other])
-    }
+    Returns:
+        One row per episode: method, model, backend, seed, item, distance (mean difficulty less mastery), in_zone.
+    """
+    digits = steps["levels"].map(lambda levels: [int(level) for level in levels])
+    difficulty = digits.map(lambda levels: (sum(levels) / len(levels) - 1) / 5)
+    distance = difficulty - steps["mastery"]
+    table = steps.assign(distance=distance, in_zone=(distance.abs() <= delta + 1e-9).astype(float))
+    keys = ["method", "model", "backend", "seed", "item"]
+    return table.groupby(keys, sort=False)[["distance", "in_zone"]].mean().reset_index()

@@ -1,12 +1,13 @@
-"""Play policies and write down every decision.
+"""Plays policies and records every decision.
 
-All policies meet the same students and the same rooms (common random numbers), so differences
-between them are not luck. The record has one row per step; `episodes` sums it up. Tables and
-figures are made from these records only.
+All policies meet the same students and the same rooms (common random numbers), so a difference between two of them is
+not one between two draws of students. The step record has one row per decision, `summarize_episodes` one per episode,
+`make_rows` turns those into rows of the results table. Tables and figures are made from these rows only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -16,12 +17,22 @@ from lib.config import Params
 from lib.envs.batched_env import BatchedEnv, Transition
 from lib.experiment import seeds
 from lib.policy_zoo.policies import Policy
-from lib.policy_zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, make_batch, recipes
+from lib.policy_zoo.recipes import ACTIONS, OBJECTIVES, SINGLE, list_recipes, make_batched_env
 
 VERSION = 1  # of records of evaluation episodes and what they sum up to
-Act = Callable[
-    [np.ndarray, np.ndarray], np.ndarray
-]  # observations (N, ...), draws (N,) -> actions (N,)
+
+# Observations (N, ...) and draws (N,) in [0, 1) -> actions (N,).
+Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
+# What episodes are played for; each purpose has students and rooms of its own.
+Purpose = Literal["evaluation", "cards"]
+
+ORACLE = "oracle (hindsight)"
+_ACTION_DRAWS = np.uint64(0xAC7)  # keeps the draws of actions apart from those of the environment
+_SEED_STRIDE = 1_000_000  # more episodes than any seed plays
+UNION_SIZES = (1, 2, 5, 10, 20, 50, 100, 200)  # episodes in a union, in `measure_union_growth`
+
+
+# Playing -------------------------------------------------------------------------------------------
 
 
 def play(
@@ -31,132 +42,282 @@ def play(
     describe: Callable[[BatchedEnv], dict[str, np.ndarray]] | None = None,
     outcome: Callable[[Transition], dict[str, np.ndarray]] | None = None,
 ) -> pd.DataFrame:
-    """One episode in every row of `env`; one line per step that belongs to it.
+    """Plays one episode in every row of a batched environment.
 
-    streams: (B,) keys of the episodes' random numbers. describe and outcome may return more columns,
-    (B,) arrays: of the state before the step, and of what the step led to (the state itself may belong
-    to the next episode by then). Columns: episode, step, action, reward_0.., done.
+    Args:
+        env: The environment, B rows.
+        act: Chooses the actions of all rows.
+        streams: (B,) uint64, keys of the episodes' random numbers.
+        describe: Further columns, (B,) each, from the environment before a step.
+        outcome: Further columns, (B,) each, from what a step led to. The environment's own state may belong to the next
+            episode by then.
+
+    Returns:
+        One row per step of these episodes: episode, step, action, reward_0 and on, the further columns, done.
     """
     env.seed_with(streams)
     observation = env.reset()
-    draws_from = seeds.next_key(streams ^ np.uint64(0xAC7))
-    alive, lines, step = np.ones(env.num_envs, dtype=bool), [], 0
-    everyone = np.arange(env.num_envs)
-    while alive.any():
-        action = act(observation, seeds.uniform(draws_from, np.full(env.num_envs, step)))
-        before = describe(env) if describe else {}
-        result = env.advance(action)
-        rewards = {f"reward_{i}": result.reward[:, i] for i in range(env.reward_dim)}
-        line = {
-            "episode": everyone,
-            "step": np.full(env.num_envs, step),
-            "action": action,
-            **rewards,
-        }
-        after = outcome(result) if outcome else {}
-        line |= before | after | {"done": result.done}
-        lines.append({name: value[alive] for name, value in line.items()})  # a mask copies
-        alive &= ~result.done
-        observation, step = result.observation, step + 1
-    return pd.DataFrame({name: np.concatenate([line[name] for line in lines]) for name in lines[0]})
+    action_streams = make_action_streams(streams)
+    rows = np.arange(env.num_envs)
+    is_running = np.ones(env.num_envs, dtype=bool)
+    columns_by_step = []
+    step = 0
+
+    while is_running.any():
+        # Draws depend on the episode and the step alone, so that all policies meet the same ones.
+        draws = seeds.uniform(action_streams, np.full(env.num_envs, step))
+        action = act(observation, draws)
+        state_columns = describe(env) if describe else {}
+        transition = env.advance(action)
+
+        columns = {"episode": rows, "step": np.full(env.num_envs, step), "action": action}
+        for i in range(env.reward_dim):
+            columns[f"reward_{i}"] = transition.reward[:, i]
+        columns |= state_columns
+        if outcome:
+            columns |= outcome(transition)
+        columns["done"] = transition.done
+
+        # Rows whose first episode is over play on, but are not recorded. A mask copies.
+        columns_by_step.append({name: values[is_running] for name, values in columns.items()})
+        is_running &= ~transition.done
+        observation = transition.observation
+        step += 1
+
+    names = columns_by_step[0]
+    return pd.DataFrame(
+        {name: np.concatenate([columns[name] for columns in columns_by_step]) for name in names}
+    )
 
 
-def evaluation_streams(domain: str, seed: int, episodes: int) -> np.ndarray:
-    """Keys of the evaluation episodes: equal for all policies, apart from all training episodes."""
-    return seeds.keys("evaluation", domain, seed=seed * 1_000_000, n=episodes)
+def make_action_streams(streams: np.ndarray) -> np.ndarray:
+    """Keys of the draws of actions, apart from those of the environments with keys `streams`, (B,) uint64."""
+    return seeds.next_key(streams ^ _ACTION_DRAWS)
+
+
+def evaluation_streams(
+    domain: str, seed: int, episodes: int, purpose: Purpose = "evaluation"
+) -> np.ndarray:
+    """Keys of the episodes that policies of a seed are played in.
+
+    Args:
+        domain: education or minigrid.
+        seed: Number of the training whose policies play.
+        episodes: How many episodes.
+        purpose: What they are played for; cards are made of other students and rooms than tables are.
+
+    Returns:
+        (episodes,) uint64, equal for all policies and apart from all training episodes.
+    """
+    return seeds.keys(purpose, domain, seed=seed * _SEED_STRIDE, n=episodes)
 
 
 def evaluate(
-    params: Params, actors: Mapping[str, Sequence[Act]], domain: str, task: str
+    params: Params,
+    actors: Mapping[str, Sequence[Act]],
+    domain: str,
+    task: str,
+    purpose: Purpose = "evaluation",
 ) -> pd.DataFrame:
-    """The step record of every actor, {method: one `Act` per seed}, on `task`.
+    """The step record of every actor.
 
-    Columns of `play` plus method, seed and backend (`policy`: nothing here asks a language model).
+    Args:
+        params: All settings; `zoo.episodes` says how many episodes a seed plays.
+        actors: By method, one actor per seed.
+        domain: education or minigrid.
+        task: The room (minigrid) or the skill.
+        purpose: What the episodes are played for.
+
+    Returns:
+        The columns of `play`, and method, seed and backend (`policy`: no language model is called). Where students are
+        taught, also mastery, mastery_after, open_failed (failed questions that may come back), and how many questions
+        of the set counted for mastery (counted) and were answered right (counted_correct).
     """
-    env = make_batch(params, domain, [task] * params.zoo.episodes)
-    looks = (_before, _after) if domain == "education" else (None, None)
+    env = make_batched_env(params, domain, [task] * params.zoo.episodes)
+    describe, outcome = None, None
+    if domain == "education":
+        describe, outcome = _describe_student, partial(_describe_set, env)
     records = []
-    for method, by_seed in actors.items():
-        for seed, act in enumerate(by_seed):
-            streams = evaluation_streams(domain, seed, params.zoo.episodes)
-            record = play(env, act, streams, *looks)
+    for method, actors_by_seed in actors.items():
+        for seed, act in enumerate(actors_by_seed):
+            streams = evaluation_streams(domain, seed, params.zoo.episodes, purpose)
+            record = play(env, act, streams, describe, outcome)
             records.append(record.assign(method=method, seed=seed, backend="policy"))
     return pd.concat(records, ignore_index=True)
 
 
-def actors(zoo: Mapping[str, Sequence[Policy]]) -> dict[str, list[Act]]:
-    """The zoo's policies as actors that sample their actions."""
-    return {name: [policy.act for policy in by_seed] for name, by_seed in zoo.items()}
-
-
-def baselines(domain: str, replicates: int) -> dict[str, list[Act]]:
-    """Random choice and, where one action can be a strategy (education), each action alone."""
-    names = ACTIONS[domain]
-    out = {"random": mixture_policy(np.ones(len(names)) / len(names))}
-    if domain == "education":
-        out |= {
-            f"always {name}": mixture_policy(np.eye(len(names))[i]) for i, name in enumerate(names)
-        }
-    return {name: [act] * replicates for name, act in out.items()}
-
-
-def mixture_policy(weights: Sequence[float]) -> Act:
-    """Action i with probability weights[i], whatever is seen."""
-    edges = np.cumsum(weights)
-    return lambda observation, draws: np.minimum(
-        np.searchsorted(edges, draws, side="right"), len(edges) - 1
-    )
-
-
-ORACLE = "oracle (hindsight)"
-
-
-def with_oracle(table: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """`table` (of `episodes`) plus the oracle: for each student or room the episode of the
-    single-objective policy that served best by the plain mean of the objectives, chosen after the
-    fact. A ceiling for anything that picks one policy per episode, not a method."""
-    columns = front_columns(domain)
-    rows = table[table["method"].isin(SINGLE)]
-    best = rows[columns].mean(axis=1).groupby([rows["seed"], rows["episode"]]).idxmax()
-    return pd.concat([table, table.loc[best].assign(method=ORACLE)], ignore_index=True)
-
-
-def _before(env) -> dict[str, np.ndarray]:
+def _describe_student(env: BatchedEnv) -> dict[str, np.ndarray]:
     return {"mastery": env.mastery / env.rules.top, "open_failed": env.pending.sum(axis=1)}
 
 
-def _after(step: Transition) -> dict[str, np.ndarray]:
-    mastery = step.final_observation[:, 0].astype(np.float64)
-    return {"mastery_after": mastery.round(6)}  # observations are float32
+def _describe_set(env: BatchedEnv, transition: Transition) -> dict[str, np.ndarray]:
+    mastery = transition.final_observation[:, 0].astype(np.float64)
+    return {
+        "mastery_after": mastery.round(6),  # observations are float32
+        "counted": env.num_counted,
+        "counted_correct": env.num_counted_correct,
+    }
 
 
-def paid_for(method: str) -> tuple[int, ...]:
-    """Places of the objectives that a policy is paid for: one for SO-d1..3, goal and gold for MO-pseudoS,
-    all three for everything else."""
+def evaluate_in_training_rooms(params: Params, zoo: Mapping[str, Sequence[Policy]]) -> pd.DataFrame:
+    """Results of the minigrid policies that were trained in a simpler room, in that room (`condition`)."""
+    rows = []
+    for recipe in list_recipes(params, "minigrid"):
+        if recipe.task == "composite":
+            continue
+        actors = make_actors({recipe.name: zoo[recipe.name]})
+        steps = evaluate(params, actors, "minigrid", recipe.task)
+        episodes = summarize_episodes(steps, "minigrid")
+        rows.append(make_rows(episodes, "minigrid", recipe.task))
+    return pd.concat(rows, ignore_index=True)
+
+
+# Who plays -----------------------------------------------------------------------------------------
+
+
+def make_actors(zoo: Mapping[str, Sequence[Policy]], greedy: bool = False) -> dict[str, list[Act]]:
+    """Actors of the zoo's policies, by method, one per seed.
+
+    Args:
+        zoo: The policies.
+        greedy: Take the most probable action instead of sampling one.
+    """
+
+    def act_greedily(policy: Policy, observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        return policy.act(observation)
+
+    actors = {}
+    for method, policies_by_seed in zoo.items():
+        if greedy:
+            actors[method] = [partial(act_greedily, policy) for policy in policies_by_seed]
+        else:
+            actors[method] = [policy.act for policy in policies_by_seed]
+    return actors
+
+
+def make_baselines(domain: str, num_seeds: int) -> dict[str, list[Act]]:
+    """Random choice and, where one action can be a strategy (education), each action alone."""
+    action_names = ACTIONS[domain]
+    one_hot = np.eye(len(action_names))
+    actor_by_method = {"random": make_mixture(one_hot.mean(axis=0))}
+    if domain == "education":
+        for probabilities, name in zip(one_hot, action_names, strict=True):
+            actor_by_method[f"always {name}"] = make_mixture(probabilities)
+    return {method: [actor] * num_seeds for method, actor in actor_by_method.items()}
+
+
+def make_mixture(probabilities: Sequence[float]) -> Act:
+    """An actor that takes action i with probability probabilities[i], whatever it observes."""
+    probabilities = np.asarray(probabilities)
+    return lambda observation, draws: choose_from_mixture(probabilities[None], draws)
+
+
+def choose_from_mixture(probabilities: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Actions (N,) from probabilities (N, A) or (1, A) and draws (N,), by the inverse of the distribution function."""
+    upper_edges = probabilities.cumsum(axis=1)  # (N, A)
+    actions = (upper_edges <= draws[:, None]).sum(axis=1)
+    return np.minimum(actions, probabilities.shape[1] - 1)  # the last edge may round below 1
+
+
+def list_trained_objectives(method: str) -> tuple[int, ...]:
+    """Indices of the objectives that a method is rewarded for: one for SO-d1, SO-d2 and SO-d3, goal and gold for
+    MO-pseudoS, all three for any other."""
     if method in SINGLE:
         return (SINGLE.index(method),)
     return (0, 2) if method == "MO-pseudoS" else (0, 1, 2)
 
 
-def episodes(record: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """One line per episode: method, seed, episode, length, the return and the per-step mean of each
-    objective (`aptitude`, ... and `mean_aptitude`, ...)."""
-    names = OBJECTIVES[domain]
-    columns = {f"reward_{i}": name for i, name in enumerate(names)}
-    groups = record.groupby(["method", "seed", "episode"], sort=True, observed=True)
-    out = groups[list(columns)].sum().rename(columns=columns)
-    out.insert(0, "length", groups.size())
-    for name in names:
-        out[f"mean_{name}"] = out[name] / out["length"]
-    return out.reset_index()
+# Episodes ------------------------------------------------------------------------------------------
+
+
+def summarize_episodes(steps: pd.DataFrame, domain: str) -> pd.DataFrame:
+    """One row per episode of a step record.
+
+    Returns:
+        method, seed, episode, length; by objective the return (`aptitude`) and the mean per step (`mean_aptitude`).
+    """
+    objectives = OBJECTIVES[domain]
+    name_by_column = {f"reward_{i}": name for i, name in enumerate(objectives)}
+    by_episode = steps.groupby(["method", "seed", "episode"], sort=True, observed=True)
+    episodes = by_episode[list(name_by_column)].sum().rename(columns=name_by_column)
+    episodes.insert(0, "length", by_episode.size())
+    for name in objectives:
+        episodes[f"mean_{name}"] = episodes[name] / episodes["length"]
+    return episodes.reset_index()
+
+
+def summarize_teaching(steps: pd.DataFrame, questions_per_set: int) -> pd.DataFrame:
+    """How quickly each method brings students to mastery, and what it is rewarded for that, in words for a table.
+
+    Args:
+        steps: Of `evaluate` in education.
+        questions_per_set: Of the simulator.
+
+    Returns:
+        By method, quickest first: steps of an episode; share of the questions that counted for mastery, and of those
+        the share answered right; return of an episode and reward per step, means of the three objectives.
+    """
+    episodes = summarize_episodes(steps, "education")
+    returns = episodes[list(OBJECTIVES["education"])].mean(axis=1)
+    rewards = episodes[front_columns("education")].mean(axis=1)
+    counts = steps.groupby("method")[["counted", "counted_correct"]].sum()
+    num_questions = steps.groupby("method").size() * questions_per_set
+    table = pd.DataFrame(
+        {
+            "steps": episodes.groupby("method")["length"].mean(),
+            "questions that count, %": 100 * counts["counted"] / num_questions,
+            "right among those, %": 100 * counts["counted_correct"] / counts["counted"],
+            "return of an episode": returns.groupby(episodes["method"]).mean(),
+            "reward per step": rewards.groupby(episodes["method"]).mean(),
+        }
+    )
+    return table.sort_values("steps", kind="stable")
 
 
 def front_columns(domain: str) -> list[str]:
-    """The vector that Pareto statistics compare, in [0, 1] each: per-step means in education, where
-    returns depend on length; returns in minigrid, where they are shares already."""
-    names = OBJECTIVES[domain]
-    return [f"mean_{name}" for name in names] if domain == "education" else list(names)
+    """Columns of the vector that Pareto statistics compare, in [0, 1] each: means per step in education, where returns
+    depend on length; returns in minigrid, where they are shares already."""
+    objectives = OBJECTIVES[domain]
+    return [f"mean_{name}" for name in objectives] if domain == "education" else list(objectives)
 
+
+def add_oracle(episodes: pd.DataFrame, domain: str) -> pd.DataFrame:
+    """Adds an oracle to the episodes of `summarize_episodes`.
+
+    For each student or room it is the episode of the single-objective policy with the highest mean of the objectives,
+    chosen after the fact: an upper bound for anything that picks one policy per episode, not a method.
+    """
+    single = episodes[episodes["method"].isin(SINGLE)]
+    utility = single[front_columns(domain)].mean(axis=1)
+    best_index = utility.groupby([single["seed"], single["episode"]]).idxmax()
+    oracle = episodes.loc[best_index].assign(method=ORACLE)
+    return pd.concat([episodes, oracle], ignore_index=True)
+
+
+def select_training_returns(
+    curves: pd.DataFrame, zoo: Mapping[str, Sequence[Policy]]
+) -> pd.DataFrame:
+    """Training episodes of all policies, with the mean return of the objectives that each is rewarded for.
+
+    Episodes that ended before the longest one could have ended are left out where there are others: among the first
+    episodes of a training only short ones are over.
+
+    Returns:
+        The rows of `curves`, with policy and value.
+    """
+    frames = []
+    for method, policies_by_seed in zoo.items():
+        episodes = curves[curves["method"] == method]
+        num_envs = policies_by_seed[0].about["settings"]["num_envs"]
+        is_unbiased = episodes["steps"] / num_envs > episodes["length"].max()
+        if is_unbiased.any():
+            episodes = episodes[is_unbiased]
+        columns = [f"return_{i}" for i in list_trained_objectives(method)]
+        frames.append(episodes.assign(value=episodes[columns].mean(axis=1), policy=method))
+    return pd.concat(frames, ignore_index=True)
+
+
+# Fronts --------------------------------------------------------------------------------------------
 
 REFERENCE_POINT = (-1.0, -1.0, -1.0)  # of the hypervolume; reproduces the 7.91 of Table 2
 
@@ -174,78 +335,80 @@ FRONTS: dict[str, Callable[[np.ndarray], float]] = {  # of a seed's episodes (n,
 }
 
 
-def union_growth(rows: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
-    """Hypervolume of the union of N episodes against N, beside that of the mean vector, per method of a record.
+def measure_union_growth(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """Hypervolume of the union of N episodes against N, beside that of the mean vector.
 
-    Columns: method, episodes (N), value, mean. Episodes of all seeds together, random subsets; no interval.
+    Args:
+        rows: Of `make_rows`, of one domain.
+        methods: Which methods.
+
+    Returns:
+        method, episodes (N), value, mean. Of random subsets of the episodes of all seeds together; no interval.
     """
     lines = []
-    for method in arms:
-        part = rows[rows["method"] == method]
-        points = part[["d1", "d2", "d3"]].to_numpy()
+    for method in methods:
+        of_method = rows[rows["method"] == method]
+        points = of_method[["d1", "d2", "d3"]].to_numpy()  # (episodes, 3)
         mean = hv_mean(points)
-        for n in (n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n <= len(points)):
-            rng = seeds.rng("union", part["group"].iloc[0], method, n)
-            union = stats.hv_union(points, REFERENCE_POINT, n_fixed=n, rng=rng)
-            lines.append({"method": method, "episodes": n, "value": union, "mean": mean})
+        for size in UNION_SIZES:
+            if size > len(points):
+                break
+            rng = seeds.rng("union", of_method["group"].iloc[0], method, size)
+            union = stats.hv_union(points, REFERENCE_POINT, n_fixed=size, rng=rng)
+            lines.append({"method": method, "episodes": size, "value": union, "mean": mean})
     return pd.DataFrame(lines)
 
 
-# The record ----------------------------------------------------------------------------------------
+# Rows of the results table -------------------------------------------------------------------------
 
-_ROLES = {
-    "SO-": "expert",
-    "MO-": "paper",
-    "oracle": "oracle",
-}  # whoever is neither acts without looking
+# By the beginning of a method's name; all others choose without observing anything.
+_ROLES = {"SO-": "expert", "MO-": "paper", "oracle": "oracle"}
+_CONSTANT = "constant"
 
 
-def as_record(table: pd.DataFrame, domain: str, task: str) -> pd.DataFrame:
-    """Episodes as rows of the record "zoo": method, seed, item (every seed meets its own students and rooms), group
-    (the domain), condition (the task), reward (mean of the objectives), right (minigrid: the goal was reached).
+def make_rows(episodes: pd.DataFrame, domain: str, task: str) -> pd.DataFrame:
+    """Rows of the results table "zoo".
 
-    Its own columns: length; d1, d2, d3, the objectives in [0, 1] (`front_columns`); return_d1 .. 3, their sums.
+    Args:
+        episodes: Of `summarize_episodes`.
+        domain: education or minigrid, the column `group`.
+        task: The room or the skill, the column `condition`.
+
+    Returns:
+        Beside the columns of every results table: item (every seed meets its own students and rooms), reward (mean of
+        the objectives), correct (minigrid: the goal was reached), length, d1 to d3 (the objectives in [0, 1], see
+        `front_columns`), return_d1 to return_d3 (their sums over the episode).
     """
-    vectors = dict(zip(("d1", "d2", "d3"), front_columns(domain), strict=True))
-    returns = dict(zip(("return_d1", "return_d2", "return_d3"), OBJECTIVES[domain], strict=True))
-    arms = table["method"].str.replace(" (hindsight)", "", regex=False)
+    vector_columns = front_columns(domain)
+    methods = episodes["method"].str.replace(" (hindsight)", "", regex=False)
     rows = pd.DataFrame(
-        {"method": arms, "seed": table["seed"], "group": domain, "condition": task, "split": "test"}
+        {
+            "method": methods,
+            "seed": episodes["seed"],
+            "group": domain,
+            "condition": task,
+            "split": "test",
+        }
     )
-    rows["role"] = [
-        next((r for start, r in _ROLES.items() if a.startswith(start)), "constant") for a in arms
-    ]
-    rows["item"] = table["seed"].astype(str) + "-" + table["episode"].astype(str)
-    rows["backend"], rows["calls"] = "policy", table["length"]
-    rows["correct"] = table["goal"] if domain == "minigrid" else np.nan
-    rows["reward"] = table[list(vectors.values())].mean(axis=1)
-    rows["outcomes"] = list(table[list(vectors.values())].to_numpy())
-    own = {"length": "length"} | vectors | returns
-    return rows.assign(**{name: table[column].astype(float) for name, column in own.items()})
+    rows["role"] = [_find_role(method) for method in methods]
+    rows["item"] = episodes["seed"].astype(str) + "-" + episodes["episode"].astype(str)
+    rows["backend"] = "policy"
+    rows["calls"] = episodes["length"]
+    rows["correct"] = episodes["goal"] if domain == "minigrid" else np.nan
+    rows["reward"] = episodes[vector_columns].mean(axis=1)
+    rows["outcomes"] = list(episodes[vector_columns].to_numpy())
+    rows["length"] = episodes["length"].astype(float)
+    for name, column in zip(("d1", "d2", "d3"), vector_columns, strict=True):
+        rows[name] = episodes[column].astype(float)
+    for name, column in zip(
+        ("return_d1", "return_d2", "return_d3"), OBJECTIVES[domain], strict=True
+    ):
+        rows[name] = episodes[column].astype(float)
+    return rows
 
 
-def at_home(params: Params, zoo: Mapping[str, Sequence[Policy]]) -> pd.DataFrame:
-    """Record rows of the minigrid policies that were trained in a room of their own, there (`condition`)."""
-    rows = []
-    for recipe in (each for each in recipes(params, "minigrid") if each.task != "composite"):
-        played = evaluate(params, actors({recipe.name: zoo[recipe.name]}), "minigrid", recipe.task)
-        rows.append(as_record(episodes(played, "minigrid"), "minigrid", recipe.task))
-    return pd.concat(rows, ignore_index=True)
-
-
-def paid_returns(curves: pd.DataFrame, zoo: Mapping[str, Sequence[Policy]]) -> pd.DataFrame:
-    """Training episodes of all policies with the mean return of their own objectives as `value`.
-
-    Episodes that ended before the longest could are left out where others are there: they are short ones only.
-    """
-    frames = []
-    for name, by_seed in zoo.items():
-        rows = curves[curves["method"] == name]
-        settled = rows["steps"] / by_seed[0].about["settings"]["num_envs"] > rows["length"].max()
-        rows = rows[settled] if settled.any() else rows
-        frames.append(
-            rows.assign(
-                value=rows[[f"return_{i}" for i in paid_for(name)]].mean(axis=1), policy=name
-            )
-        )
-    return pd.concat(frames, ignore_index=True)
+def _find_role(method: str) -> str:
+    for beginning, role in _ROLES.items():
+        if method.startswith(beginning):
+            return role
+    return _CONSTANT

@@ -1,8 +1,11 @@
-"""Min-norm weights of several gradients (Desideri 2009), by quadratic programming.
+"""Min-norm weights of several gradients (Desideri 2009), the core of MGDA, the multiple-gradient descent algorithm.
 
-    min over alpha in the simplex of || sum_i alpha_i g_i ||^2      (policy orchestration, equation 3)
+    alpha = argmin || sum_i alpha_i g_i ||^2   over alpha_i >= 0 with sum_i alpha_i = 1
+                                               (policy orchestration, equation 3)
 
-Only the Gram matrix G_ij = g_i . g_j enters, so the problem has as many unknowns as objectives.
+The combination sum_i alpha_i g_i is a direction along which no objective gets worse, or 0 where there is none. Only
+the Gram matrix G_ij = g_i . g_j enters, so the problem has as many unknowns as there are objectives, whatever the
+number of parameters.
 """
 
 import numpy as np
@@ -10,32 +13,57 @@ from qpsolvers import solve_qp
 
 VERSION = 1  # of min-norm weights
 
+RELATIVE_RIDGE = 1e-9  # added to the diagonal of the Gram matrix, whose mean is 1 by then
 
-def min_norm_weights(gram: np.ndarray) -> np.ndarray:
-    """Weights alpha (k,) >= 0 with sum 1 that minimise alpha' G alpha.
 
-    gram: (k, k), symmetric positive semi-definite. Raises ValueError if it is not finite. A zero or
-    singular matrix is regularised by a billionth of its trace, which picks among equal solutions.
+def compute_min_norm_weights(gram_matrix: np.ndarray) -> np.ndarray:
+    """Weights of the shortest convex combination of k gradients.
+
+        minimize alpha' G alpha   subject to   sum_i alpha_i = 1,  alpha_i >= 0
+
+    Args:
+        gram_matrix: (k, k) products of the gradients, G_ij = g_i . g_j.
+
+    Returns:
+        (k,) the weights alpha; 1 / k each where all gradients are 0.
+
+    Raises:
+        ValueError: The matrix is not square or not finite, or the solver finds no weights.
+
+    Example:
+        >>> compute_min_norm_weights(np.diag([1.0, 3.0]))  # orthogonal: the shorter gradient weighs more
+        array([0.75, 0.25])
+
+    Source: Desideri 2009; policy orchestration, equation 3.
     """
-    gram = np.asarray(gram, dtype=np.float64)
-    if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not np.isfinite(gram).all():
+    gram_matrix = np.asarray(gram_matrix, dtype=np.float64)
+    is_square = gram_matrix.ndim == 2 and gram_matrix.shape[0] == gram_matrix.shape[1]
+    if not is_square or not np.isfinite(gram_matrix).all():
         raise ValueError(
-            f"the Gram matrix of the gradients must be square and finite, got {gram!r}"
+            f"the Gram matrix of the gradients must be square and finite, got {gram_matrix!r}; "
+            "look for a loss that overflowed"
         )
-    count = len(gram)
-    scale = np.trace(gram) / count
-    if scale <= 0:  # every gradient is zero: any weights are optimal
-        return np.full(count, 1 / count)
-    quadratic = (gram + gram.T) / (2 * scale) + 1e-9 * np.eye(count)
-    alpha = solve_qp(
-        quadratic,
-        np.zeros(count),
-        A=np.ones((1, count)),
+    num_objectives = len(gram_matrix)  # k
+    mean_square_norm = np.trace(gram_matrix) / num_objectives
+    if mean_square_norm <= 0:  # every gradient is 0, so that any weights are optimal
+        return np.full(num_objectives, 1 / num_objectives)
+
+    # The solver needs a positive definite matrix. The ridge makes one of any Gram matrix, also where gradients are
+    # parallel, and picks among weights that are equally good.
+    symmetric = (gram_matrix + gram_matrix.T) / (2 * mean_square_norm)
+    quadratic_term = symmetric + RELATIVE_RIDGE * np.eye(num_objectives)
+
+    weights = solve_qp(
+        quadratic_term,
+        np.zeros(num_objectives),  # no linear term
+        A=np.ones((1, num_objectives)),  # sum_i alpha_i = 1
         b=np.ones(1),
-        lb=np.zeros(count),
+        lb=np.zeros(num_objectives),  # alpha_i >= 0
         solver="quadprog",
     )
-    if alpha is None:
-        raise ValueError(f"no min-norm weights found for the Gram matrix {gram!r}")
-    alpha = np.clip(alpha, 0.0, None)
-    return alpha / alpha.sum()
+    if weights is None:
+        raise ValueError(f"no min-norm weights found for the Gram matrix {gram_matrix!r}")
+
+    # Rounding may leave a weight just below 0.
+    weights = np.clip(weights, 0.0, None)
+    return weights / weights.sum()

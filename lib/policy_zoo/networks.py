@@ -1,14 +1,16 @@
-"""Actor-critic networks, several of one shape stacked along a leading axis.
+"""Actor-critic networks of K policies of one shape, batched along a leading axis.
 
-The architectures are stable-baselines3's `MlpPolicy` (separate 64-64 tanh nets) and its `CnnPolicy`
-with the small MiniGrid extractor (three 2x2 convolutions, 16/32/64 channels, 128 features), on which
-stable-baselines3 puts the same 64-64 nets unless told otherwise. What is
-different is the axis K in front of every parameter: K policies are one batched matrix product, so
-that small networks do not drown in the overhead of calling the library. They are written out by hand:
-`lib.rl.seed_batched.SeedBatched` takes 1.3 to 1.7 times as long for a training step of `Mlp`s and 1.0 to
-1.5 times for `Cnn`s, whose numbers torch's convolutions round otherwise
-(tests/benchmarks/test_seed_batched_speed.py). Parameters carry
-stable-baselines3's names and, outside, its layout: a saved policy loads into its `PPO` as it is.
+The architectures are those of stable-baselines3: `MlpPolicy` (separate 64-64 tanh nets for actor and critic), and
+`CnnPolicy` with the small MiniGrid extractor (three 2x2 convolutions of 16, 32 and 64 channels, 128 features), on
+which stable-baselines3 puts the same 64-64 nets by default. What differs is the axis K in front of every parameter: K
+policies are one batched matrix product, so that small networks do not wait for the overhead of a call. Parameters
+have stable-baselines3's names and, without the axis K, its layout: a saved policy loads into its `PPO` as it is.
+
+The layers are written out by hand. `lib.rl.seed_batched.SeedBatched`, which batches torch modules, takes 1.3 to 1.7
+times as long for a training step of `Mlp`s and 1.0 to 1.5 times for `Cnn`s, and torch's convolutions round otherwise
+(tests/benchmarks/test_seed_batched_speed.py).
+
+Letters of shapes: K policies, N inputs, A actions, V critic heads.
 """
 
 from collections.abc import Mapping
@@ -22,21 +24,32 @@ from torch import Tensor
 from lib.experiment import seeds
 
 VERSION = 1  # of first weights, outputs and sampled actions of networks
-Params = Mapping[str, Tensor]
+Params = Mapping[str, Tensor]  # by stable-baselines3's names, with the axis K in front
+
+# Gains of the orthogonal first weights, by the first word of a layer's name, as stable-baselines3 has them.
+HEAD_GAINS = {"action_net": 0.01, "value_net": 1.0}
+HIDDEN_GAIN = np.sqrt(2)
 
 
 class Network(Protocol):
-    """A family of stacked networks; `shapes` gives one policy's parameters, without the axis K."""
+    """A family of batched networks.
+
+    Attributes:
+        actions: Number of actions, A.
+        values: Number of critic heads, V.
+        has_expensive_forward: Whether looking for equal inputs costs less than computing them twice.
+        parameter_shapes: Shapes of the parameters of one policy, without the axis K.
+    """
 
     actions: int
     values: int
-    costly: bool  # whether it pays to look for equal inputs before computing
+    has_expensive_forward: bool
 
     @property
-    def shapes(self) -> dict[str, tuple[int, ...]]: ...
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]: ...
 
-    def prepare(self, observation: np.ndarray) -> Tensor:
-        """Observations (K, N, ...) as the input of `forward`; done once per rollout."""
+    def prepare_inputs(self, observation: np.ndarray) -> Tensor:
+        """Observations (K, N, ...) as `forward` takes them; done once for a rollout."""
         ...
 
     def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -44,120 +57,192 @@ class Network(Protocol):
         ...
 
 
-def describe(part: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """A network (or another frozen dataclass of plain values) as JSON.
+# First weights and actions ------------------------------------------------------------------------
+
+
+def draw_initial_parameters(network: Network, *name: str | int, seed: int) -> dict[str, np.ndarray]:
+    """First parameters of one policy: orthogonal weights with stable-baselines3's gains, biases 0.
 
     Args:
-        part: The object.
-        kinds: Classes by the names under which files and jobs know them, so that a class may be renamed.
+        network: The network.
+        name: Name of the random stream.
+        seed: Number of the repetition.
 
     Returns:
-        Its type, a name of `kinds`, beside its fields.
-
-    Raises:
-        ValueError: It is none of `kinds`.
+        float32 arrays by parameter, without the axis K.
     """
-    for name, kind in kinds.items():
-        if type(part) is kind:
-            return {"type": name, **asdict(part)}
-    raise ValueError(
-        f"{type(part).__name__} is none of the known kinds {sorted(kinds)}; add it to KINDS"
-    )
-
-
-def restore(description: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:
-    """The inverse of `describe`. Raises ValueError for what is none of `kinds`, or has other fields."""
-    fields = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in description.items()
-    }
-    kind = fields.pop("type", None)
-    try:
-        return kinds[kind](**fields)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{kind!r}, and must be one of {sorted(kinds)} ({error})") from error
-
-
-def _linear(x: Tensor, params: Params, name: str) -> Tensor:
-    """Outputs (K, N, out) of K linear layers on x (K, N, in); weights are (K, out, in) as in torch."""
-    # x_k W_k^T + b_k for every policy k
-    return torch.baddbmm(
-        params[f"{name}.bias"].unsqueeze(1), x, params[f"{name}.weight"].transpose(1, 2)
-    )
-
-
-def _orthogonal(shape: tuple[int, ...], gain: float, rng: np.random.Generator) -> np.ndarray:
-    """An orthogonal matrix by QR, as torch.nn.init.orthogonal_ makes it, from our generator."""
-    rows, columns = shape[0], int(np.prod(shape[1:]))
-    tall = rng.standard_normal((max(rows, columns), min(rows, columns)))
-    q, r = np.linalg.qr(tall)
-    q = q * np.sign(np.diag(r))
-    return (gain * (q if rows >= columns else q.T)).reshape(shape).astype(np.float32)
-
-
-def initial(network: Network, *name: str | int, seed: int) -> dict[str, np.ndarray]:
-    """Initial parameters of one policy: stable-baselines3's orthogonal gains, biases 0."""
     rng = seeds.rng(*name, "initial", seed=seed)
-    gains = {"action_net": 0.01, "value_net": 1.0}
-    out = {}
-    for parameter, shape in network.shapes.items():
-        gain = gains.get(parameter.split(".")[0], np.sqrt(2))
-        bias = parameter.endswith("bias")
-        out[parameter] = np.zeros(shape, np.float32) if bias else _orthogonal(shape, gain, rng)
-    return out
+    parameters = {}
+    for parameter_name, shape in network.parameter_shapes.items():
+        if parameter_name.endswith("bias"):
+            parameters[parameter_name] = np.zeros(shape, np.float32)
+            continue
+        layer_name = parameter_name.split(".")[0]
+        gain = HEAD_GAINS.get(layer_name, HIDDEN_GAIN)
+        parameters[parameter_name] = _draw_orthogonal(shape, gain, rng)
+    return parameters
 
 
-def _head_shapes(
-    inputs: int, hidden: tuple[int, ...], actions: int, values: int
-) -> dict[str, tuple[int, ...]]:
-    out: dict[str, tuple[int, ...]] = {}
-    for part in ("policy_net", "value_net"):
-        width = inputs
-        for i, size in enumerate(hidden):
-            name = f"mlp_extractor.{part}.{2 * i}"
-            out |= {f"{name}.weight": (size, width), f"{name}.bias": (size,)}
-            width = size
-    for name, size in (("action_net", actions), ("value_net", values)):
-        out |= {f"{name}.weight": (size, width), f"{name}.bias": (size,)}
-    return out
+def _draw_orthogonal(shape: tuple[int, ...], gain: float, rng: np.random.Generator) -> np.ndarray:
+    """A random orthogonal matrix times `gain`, by the algorithm of torch.nn.init.orthogonal_."""
+    num_rows = shape[0]
+    num_columns = int(np.prod(shape[1:]))
+    larger = max(num_rows, num_columns)
+    smaller = min(num_rows, num_columns)
+
+    normal = rng.standard_normal((larger, smaller))
+    q, r = np.linalg.qr(normal)
+    q = q * np.sign(np.diag(r))  # makes q uniformly distributed
+    matrix = q if num_rows >= num_columns else q.T
+    return (gain * matrix).reshape(shape).astype(np.float32)
 
 
-def _heads(x: Tensor, params: Params, depth: int) -> tuple[Tensor, Tensor]:
-    """Separate tanh nets for actor and critic over x (K, N, in): logits and values."""
-    pi = vf = x
+def sample_actions(logprobs: Tensor, uniforms: Tensor) -> Tensor:
+    """Actions by inverse transform: the first whose cumulative probability exceeds the uniform number.
+
+    Args:
+        logprobs: (..., A) log-probabilities of the actions.
+        uniforms: (...) numbers in [0, 1).
+
+    Returns:
+        (...) int64 actions.
+    """
+    cumulative = logprobs.double().exp().cumsum(-1)  # (..., A)
+    actions = (uniforms.unsqueeze(-1) >= cumulative).sum(-1)
+    # Rounding may leave the whole sum just below 1, and the number above it.
+    return actions.clamp(max=logprobs.shape[-1] - 1)
+
+
+# Layers -------------------------------------------------------------------------------------------
+
+
+def _apply_linear(x: Tensor, params: Params, layer_name: str) -> Tensor:
+    """Outputs (K, N, out) of a linear layer of every policy on x (K, N, in)."""
+    return _multiply_batched(x, params[f"{layer_name}.weight"], params[f"{layer_name}.bias"])
+
+
+def _multiply_batched(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x_k W_k^T + b_k for every policy k; x (K, N, in), weight (K, out, in) as in torch, bias (K, out)."""
+    return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+
+
+def _apply_heads(features: Tensor, params: Params, depth: int) -> tuple[Tensor, Tensor]:
+    """Separate tanh nets for actor and critic: logits (K, N, A) and values (K, N, V) of features (K, N, in)."""
+    actor = features
+    critic = features
     for i in range(depth):
-        pi = torch.tanh(_linear(pi, params, f"mlp_extractor.policy_net.{2 * i}"))
-        vf = torch.tanh(_linear(vf, params, f"mlp_extractor.value_net.{2 * i}"))
-    return _linear(pi, params, "action_net"), _linear(vf, params, "value_net")
+        # Even numbers, because stable-baselines3 counts the tanh layers between them.
+        actor = torch.tanh(_apply_linear(actor, params, f"mlp_extractor.policy_net.{2 * i}"))
+        critic = torch.tanh(_apply_linear(critic, params, f"mlp_extractor.value_net.{2 * i}"))
+    logits = _apply_linear(actor, params, "action_net")
+    values = _apply_linear(critic, params, "value_net")
+    return logits, values
+
+
+def _list_head_shapes(
+    num_features: int, hidden: tuple[int, ...], num_actions: int, num_values: int
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of the parameters of `_apply_heads`."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for net in ("policy_net", "value_net"):
+        width = num_features
+        for i, next_width in enumerate(hidden):
+            layer_name = f"mlp_extractor.{net}.{2 * i}"
+            shapes[f"{layer_name}.weight"] = (next_width, width)
+            shapes[f"{layer_name}.bias"] = (next_width,)
+            width = next_width
+
+    for layer_name, num_outputs in (("action_net", num_actions), ("value_net", num_values)):
+        shapes[f"{layer_name}.weight"] = (num_outputs, width)
+        shapes[f"{layer_name}.bias"] = (num_outputs,)
+    return shapes
+
+
+class _CutPatches(torch.autograd.Function):
+    """All 2x2 patches of feature maps, so that a convolution becomes a matrix product.
+
+    (K, N, s, s, c) becomes (K, N, (s-1)^2, 4c): the four corners of a patch side by side, in the order of
+    `_flatten_kernel`. Autograd would undo every slice with a tensor of zeros; here one buffer collects all four.
+    """
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.shape = x.shape
+        top_left_corner = x[:, :, :-1, :-1]
+        top_right_corner = x[:, :, :-1, 1:]
+        bottom_left_corner = x[:, :, 1:, :-1]
+        bottom_right_corner = x[:, :, 1:, 1:]
+        corners = [top_left_corner, top_right_corner, bottom_left_corner, bottom_right_corner]
+        return torch.cat(corners, dim=-1).flatten(2, 3)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        num_policies, num_inputs, width, _, channels = ctx.shape
+        shape = (num_policies, num_inputs, width - 1, width - 1, 4, channels)
+        corners = gradient.view(shape).unbind(4)
+        top_left_corner, top_right_corner, bottom_left_corner, bottom_right_corner = corners
+
+        # Every pixel gets the gradients of the up to four patches that it is in.
+        pixel_gradient = gradient.new_zeros(ctx.shape)
+        pixel_gradient[:, :, :-1, :-1] = top_left_corner
+        pixel_gradient[:, :, :-1, 1:] += top_right_corner
+        pixel_gradient[:, :, 1:, :-1] += bottom_left_corner
+        pixel_gradient[:, :, 1:, 1:] += bottom_right_corner
+        return pixel_gradient
+
+
+def _flatten_kernel(kernel: Tensor) -> Tensor:
+    """Weights of 2x2 convolutions as matrices: (K, out, in, 2, 2) to (K, out, 2 * 2 * in)."""
+    return kernel.permute(0, 1, 3, 4, 2).flatten(2)
+
+
+# Networks -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Mlp:
-    """`MlpPolicy`: separate tanh nets for actor and critic; `values` critic heads."""
+    """`MlpPolicy` of stable-baselines3: separate tanh nets for actor and critic.
+
+    Files of policies and keys of jobs hold the fields under these names.
+
+    Attributes:
+        inputs: Numbers of an observation.
+        actions: Number of actions, A.
+        values: Critic heads, V; one per objective for MGDA.
+        hidden: Units of the hidden layers.
+    """
 
     inputs: int
     actions: int
     values: int = 1
     hidden: tuple[int, ...] = (64, 64)
-    costly: ClassVar[bool] = False
+    has_expensive_forward: ClassVar[bool] = False
 
     @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        return _head_shapes(self.inputs, self.hidden, self.actions, self.values)
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        return _list_head_shapes(self.inputs, self.hidden, self.actions, self.values)
 
-    def prepare(self, observation: np.ndarray) -> Tensor:
+    def prepare_inputs(self, observation: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(observation, dtype=np.float32))
 
     def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        return _heads(inputs, params, len(self.hidden))
+        return _apply_heads(inputs, params, len(self.hidden))
 
 
 @dataclass(frozen=True)
 class Cnn:
-    """`CnnPolicy` over a 7x7x3 MiniGrid view, features shared by actor and critic.
+    """`CnnPolicy` of stable-baselines3 on a 7x7x3 MiniGrid view; actor and critic share the features.
 
-    A 2x2 convolution is a matrix product over patches. Inside, weights keep torch's (out, in, 2, 2)
-    layout, and the first patches are cut once per rollout by `prepare`.
+    A 2x2 convolution is a matrix product over patches. The first patches are cut once for a rollout, by
+    `prepare_inputs`. Files of policies and keys of jobs hold the fields under these names.
+
+    Attributes:
+        actions: Number of actions, A.
+        values: Critic heads, V.
+        channels: Of the view and after each convolution.
+        side: Width and height of the view.
+        features: Outputs of the extractor.
+        hidden: Units of the hidden layers of actor and critic.
     """
 
     actions: int
@@ -166,82 +251,97 @@ class Cnn:
     side: int = 7
     features: int = 128
     hidden: tuple[int, ...] = (64, 64)
-    costly: ClassVar[bool] = True
+    has_expensive_forward: ClassVar[bool] = True
 
     @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        out: dict[str, tuple[int, ...]] = {}
-        for i, (inner, outer) in enumerate(zip(self.channels, self.channels[1:], strict=False)):
-            name = f"features_extractor.cnn.{2 * i}"
-            out |= {f"{name}.weight": (outer, inner, 2, 2), f"{name}.bias": (outer,)}
-        flat = self.channels[-1] * (self.side - 3) ** 2
-        out |= {"features_extractor.linear.0.weight": (self.features, flat)}
-        out |= {"features_extractor.linear.0.bias": (self.features,)}
-        return out | _head_shapes(self.features, self.hidden, self.actions, self.values)
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        shapes: dict[str, tuple[int, ...]] = {}
+        for i, out_channels in enumerate(self.channels[1:]):
+            in_channels = self.channels[i]
+            layer_name = f"features_extractor.cnn.{2 * i}"
+            shapes[f"{layer_name}.weight"] = (out_channels, in_channels, 2, 2)
+            shapes[f"{layer_name}.bias"] = (out_channels,)
 
-    def prepare(self, observation: np.ndarray) -> Tensor:
-        """(K, N, 7, 7, 3) uint8 to patches (K, N, 36, 12) float32; pixels are not rescaled."""
-        x = torch.from_numpy(np.ascontiguousarray(observation)).float()
-        return _patches(x)
+        final_width = self.side - 3  # each convolution takes one off
+        num_flat = self.channels[-1] * final_width**2
+        shapes["features_extractor.linear.0.weight"] = (self.features, num_flat)
+        shapes["features_extractor.linear.0.bias"] = (self.features,)
+        return shapes | _list_head_shapes(self.features, self.hidden, self.actions, self.values)
+
+    def prepare_inputs(self, observation: np.ndarray) -> Tensor:
+        """Views (K, N, 7, 7, 3) of uint8 as patches (K, N, 36, 12) of float32; pixels are not rescaled."""
+        views = torch.from_numpy(np.ascontiguousarray(observation)).float()
+        return _CutPatches.apply(views)
 
     def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        count, batch = inputs.shape[:2]
-        x, side = inputs, self.side - 1
-        for i, outer in enumerate(self.channels[1:]):
-            if i:
-                x = _patches(x.view(count, batch, side, side, -1))
-                side -= 1
-            x = _linear(
-                x.flatten(1, 2), _as_matrix(params, f"features_extractor.cnn.{2 * i}"), ""
-            ).relu()
-            x = x.view(count, batch, side * side, outer)
+        num_policies, num_inputs = inputs.shape[:2]
+        width = self.side - 1  # of the feature map after the first convolution
+        x = inputs  # patches of the view, (K, N, width^2, 4 * channels)
+        for i, out_channels in enumerate(self.channels[1:]):
+            if i > 0:
+                feature_map = x.view(num_policies, num_inputs, width, width, -1)
+                x = _CutPatches.apply(feature_map)
+                width -= 1
+            layer_name = f"features_extractor.cnn.{2 * i}"
+            weight = _flatten_kernel(params[f"{layer_name}.weight"])
+            bias = params[f"{layer_name}.bias"]
+            x = _multiply_batched(x.flatten(1, 2), weight, bias).relu()
+            x = x.view(num_policies, num_inputs, width * width, out_channels)
+
         x = x.transpose(2, 3).flatten(2)  # torch flattens channels first
-        return _heads(
-            _linear(x, params, "features_extractor.linear.0").relu(), params, len(self.hidden)
-        )
+        features = _apply_linear(
+            x, params, "features_extractor.linear.0"
+        ).relu()  # (K, N, features)
+        return _apply_heads(features, params, len(self.hidden))
 
 
-class _Patches(torch.autograd.Function):
-    """All 2x2 patches of (K, N, s, s, c) as (K, N, (s-1)^2, 4c), in the order of `_as_matrix`.
+# Networks and objectives as JSON ------------------------------------------------------------------
 
-    Autograd would undo every slice with a tensor of zeros of its own; here one buffer collects all four.
+# Classes by the names that files and jobs know them by, so that a class may be renamed.
+NETWORK_TYPES = {"Mlp": Mlp, "Cnn": Cnn}
+
+
+def describe_component(component: Any, types: Mapping[str, type]) -> dict[str, Any]:
+    """A network or an objective (a frozen dataclass of plain values) as JSON.
+
+    Args:
+        component: The network or objective.
+        types: Classes by the names under which files and jobs know them.
+
+    Returns:
+        Its type, a name of `types`, beside its fields.
+
+    Raises:
+        ValueError: Its class is not in `types`.
+
+    Example:
+        >>> describe_component(Mlp(inputs=13, actions=3), NETWORK_TYPES)
+        {'type': 'Mlp', 'inputs': 13, 'actions': 3, 'values': 1, 'hidden': (64, 64)}
     """
-
-    @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
-        ctx.shape = x.shape
-        corners = [x[:, :, :-1, :-1], x[:, :, :-1, 1:], x[:, :, 1:, :-1], x[:, :, 1:, 1:]]
-        return torch.cat(corners, dim=-1).flatten(2, 3)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> Tensor:
-        count, batch, side, _, channels = ctx.shape
-        top_left, top_right, low_left, low_right = gradient.view(
-            count, batch, side - 1, side - 1, 4, channels
-        ).unbind(4)
-        out = gradient.new_zeros(ctx.shape)
-        out[:, :, :-1, :-1] = top_left
-        out[:, :, :-1, 1:] += top_right
-        out[:, :, 1:, :-1] += low_left
-        out[:, :, 1:, 1:] += low_right
-        return out
+    for type_name, component_class in types.items():
+        if type(component) is component_class:
+            return {"type": type_name, **asdict(component)}
+    raise ValueError(
+        f"{type(component).__name__} is none of the known types {sorted(types)}; add it to "
+        "NETWORK_TYPES or OBJECTIVE_TYPES"
+    )
 
 
-_patches = _Patches.apply
+def restore_component(description: Mapping[str, Any], types: Mapping[str, type]) -> Any:
+    """The inverse of `describe_component`.
 
+    Args:
+        description: The JSON, in which tuples may have become lists.
+        types: Classes by the names under which files and jobs know them.
 
-def _as_matrix(params: Params, name: str) -> dict[str, Tensor]:
-    weight = params[f"{name}.weight"]  # (K, out, in, 2, 2) -> (K, out, 2*2*in)
-    return {".weight": weight.permute(0, 1, 3, 4, 2).flatten(2), ".bias": params[f"{name}.bias"]}
-
-
-def sample(log_probs: Tensor, draws: Tensor) -> Tensor:
-    """The action whose interval of the cumulative distribution holds the draw.
-
-    log_probs (..., A); draws (...) in [0, 1). Returns (...) int64.
+    Raises:
+        ValueError: The type is not in `types`, or the fields are not those of its class.
     """
-    cumulative = log_probs.double().exp().cumsum(-1)
-    return (draws.unsqueeze(-1) >= cumulative).sum(-1).clamp(max=log_probs.shape[-1] - 1)
-
-
-KINDS = {"Mlp": Mlp, "Cnn": Cnn}  # by the names that files and jobs know them by
+    fields = {}
+    for name, value in description.items():
+        fields[name] = tuple(value) if isinstance(value, list) else value
+    type_name = fields.pop("type", None)
+    try:
+        return types[type_name](**fields)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{type_name!r}, and must be one of {sorted(types)} ({error})") from error

@@ -1,7 +1,7 @@
-"""What a policy is paid for: how a vector reward becomes the training signal.
+"""What a policy is rewarded for: how a vector reward becomes the training signal.
 
-Three formulations of appendix A.3: fixed weights (single objectives and MO-S), a reward machine
-(MO-RM), and the vector itself (MO-MGDA, where the combination happens among gradients).
+Three formulations of the paper's appendix A.3: fixed weights (single objectives and MO-S), a reward machine (MO-RM),
+and the vector itself (MO-MGDA, which combines gradients instead of rewards).
 """
 
 from collections.abc import Sequence
@@ -12,66 +12,104 @@ import numpy as np
 
 from lib.envs.education import OBJECTIVES
 
-VERSION = 1  # of what policies are paid
+VERSION = 1  # of training rewards
 
 
 class Objective(Protocol):
-    """Maps vector rewards (E, k) and the observations acted on (E, ...) to training rewards (E,) or (E, V)."""
+    """Maps vector rewards to training rewards.
 
-    def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray: ...
+    A new one is a frozen dataclass with these two methods and an entry in `OBJECTIVE_TYPES`.
+    """
 
-    def told(self, names: Sequence[str]) -> str:
-        """What is paid for, in the names of the k objectives."""
+    def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
+        """Training rewards of one step in E environments.
+
+        Args:
+            reward: (E, k) vector rewards.
+            observation: (E, ...) what the policy saw before the step.
+
+        Returns:
+            (E,) rewards, or (E, V) for a critic with V heads.
+        """
+        ...
+
+    def describe_reward(self, objective_names: Sequence[str]) -> str:
+        """What is rewarded, in the names of the k objectives."""
+        ...
 
 
 @dataclass(frozen=True)
-class Linear:
-    """r = sum_i w_i r_i (equation 2); one weight alone is a single-objective policy."""
+class LinearScalarization:
+    """Weighted sum of the objectives, r = sum_i w_i r_i.
+
+    A single weight of 1 makes a single-objective policy, equal weights make MO-S.
+
+    Source: policy orchestration, equation 2.
+    """
 
     weights: tuple[float, ...]
 
     def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
-        return reward @ np.asarray(self.weights)
+        return reward @ np.asarray(self.weights)  # sum_i w_i r_i
 
-    def told(self, names: Sequence[str]) -> str:
-        paid = [(w, name) for w, name in zip(self.weights, names, strict=True) if w]
-        return " + ".join(name if w == 1 else f"{w:.2g} {name}" for w, name in paid)
+    def describe_reward(self, objective_names: Sequence[str]) -> str:
+        terms = []
+        for weight, name in zip(self.weights, objective_names, strict=True):
+            if weight == 1:
+                terms.append(name)
+            elif weight:
+                terms.append(f"{weight:.2g} {name}")
+        return " + ".join(terms)
 
 
 @dataclass(frozen=True)
-class Vector:
-    """All objectives, uncombined."""
+class VectorReward:
+    """All objectives side by side, one critic head each; MGDA combines their gradients."""
 
     def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
         return reward
 
-    def told(self, names: Sequence[str]) -> str:
-        return f"{', '.join(names)}, gradients combined"
+    def describe_reward(self, objective_names: Sequence[str]) -> str:
+        return f"{', '.join(objective_names)}, gradients combined"
 
 
 @dataclass(frozen=True)
 class RewardMachine:
-    """Two phases: u0 pays performance and gap, u1 gap and aptitude (A.3).
+    """Two phases of learning: first performance and gap, then gap and aptitude.
 
-    The machine is in u1 while average mastery is at least `threshold` and in u0 otherwise, so its
-    state follows from the observation acted on, whose first entry is mastery.
+        u0:  r = .5 performance + .5 gap        while average mastery is below `threshold`
+        u1:  r = .5 gap + .5 aptitude           from there on
+
+    The state follows from the observation alone, whose first entry is mastery, so the machine needs no memory and
+    goes back to u0 where mastery falls.
+
+    Source: policy orchestration, A.3.
     """
 
     threshold: float = 0.6
 
-    def state(self, observation: np.ndarray) -> np.ndarray:
+    def find_state(self, observation: np.ndarray) -> np.ndarray:
         """0 or 1 for each of the observations (E, 13)."""
-        return (observation[..., 0] >= self.threshold - 1e-6).astype(np.int64)
+        mastery = observation[..., 0]
+        is_above = mastery >= self.threshold - 1e-6  # observations are float32
+        return is_above.astype(np.int64)
 
     def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
-        by_name = {name: reward[:, i] for i, name in enumerate(OBJECTIVES)}
-        u0 = 0.5 * by_name["performance"] + 0.5 * by_name["gap"]
-        u1 = 0.5 * by_name["gap"] + 0.5 * by_name["aptitude"]
-        return np.where(self.state(observation) == 1, u1, u0)
+        aptitude = reward[:, OBJECTIVES.index("aptitude")]
+        gap = reward[:, OBJECTIVES.index("gap")]
+        performance = reward[:, OBJECTIVES.index("performance")]
 
-    def told(self, names: Sequence[str]) -> str:
-        return f"a reward machine of {', '.join(names)}"
+        reward_in_u0 = 0.5 * performance + 0.5 * gap
+        reward_in_u1 = 0.5 * gap + 0.5 * aptitude
+        return np.where(self.find_state(observation) == 1, reward_in_u1, reward_in_u0)
+
+    def describe_reward(self, objective_names: Sequence[str]) -> str:
+        return f"a reward machine of {', '.join(objective_names)}"
 
 
-# by the names that recipes in the settings of a job know them by
-KINDS = {"Linear": Linear, "Vector": Vector, "RewardMachine": RewardMachine}
+# Classes by the names that the settings of jobs know them by, so that a class may be renamed.
+OBJECTIVE_TYPES = {
+    "Linear": LinearScalarization,
+    "Vector": VectorReward,
+    "RewardMachine": RewardMachine,
+}

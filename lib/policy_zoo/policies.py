@@ -1,8 +1,7 @@
-"""A trained policy: its network, its parameters, and how it is kept on disk.
+"""A trained policy: its network and parameters, in memory and on disk.
 
-A policy is two files: `<name>.safetensors` with the parameters under stable-baselines3's names, and
-`<name>.json` saying which network they belong to. Neither can run code when it is read; anything
-else, a pickle above all, is refused.
+A policy is two files: `<name>.safetensors` with the parameters under stable-baselines3's names, and `<name>.json` with
+the network that they belong to. Neither can run code when it is read; anything else, above all a pickle, is refused.
 """
 
 from dataclasses import dataclass
@@ -14,11 +13,20 @@ import numpy as np
 import torch
 
 from lib.experiment import artifacts
-from lib.policy_zoo.networks import KINDS, Network, describe, restore, sample
+from lib.policy_zoo.networks import (
+    NETWORK_TYPES,
+    Network,
+    describe_component,
+    restore_component,
+    sample_actions,
+)
 
-VERSION = 1  # of how a policy is kept and what it does
+VERSION = 1  # of how a policy is stored and what it does
 FORMAT = 1
-_LARGEST = 2**16  # units of a layer
+MAX_SIZE = 2**16  # of a layer that a file may ask for
+
+# Entries of the JSON file and the types of their values; `format` is checked against FORMAT.
+ENTRY_TYPES = {"name": str, "domain": str, "network": dict, "about": dict, "sha256": str}
 
 
 class PolicyError(ValueError):
@@ -27,7 +35,15 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True)
 class Policy:
-    """name: as in the paper's tables; params: parameter name -> array; about: JSON facts (seed, ...)."""
+    """A trained policy.
+
+    Attributes:
+        name: As in the paper's tables.
+        domain: education or minigrid.
+        network: Its architecture.
+        params: float32 arrays by parameter, under stable-baselines3's names.
+        about: Facts as JSON, such as the seed and the settings of the training.
+    """
 
     name: str
     domain: str
@@ -37,65 +53,107 @@ class Policy:
 
     @cached_property
     def _tensors(self) -> dict[str, torch.Tensor]:
+        """Parameters with the axis of one policy in front."""
         return {name: torch.from_numpy(array).unsqueeze(0) for name, array in self.params.items()}
 
     @cached_property
-    def _known(self) -> dict[bytes, torch.Tensor]:
+    def _logprobs_by_view(self) -> dict[bytes, torch.Tensor]:
         return {}
 
-    def log_probs(self, observation: np.ndarray) -> torch.Tensor:
-        """Log-probabilities of the actions, (N, A), for observations (N, ...). Where the network is costly, what was
-        seen once is remembered: rooms have few views."""
+    def act(self, observation: np.ndarray, draws: np.ndarray | None = None) -> np.ndarray:
+        """Actions for observations.
+
+        Args:
+            observation: (N, ...).
+            draws: (N,) uniform numbers in [0, 1), to sample actions with; None takes the most probable ones.
+
+        Returns:
+            (N,) actions.
+        """
+        logprobs = self.compute_logprobs(observation)
+        if draws is None:
+            return logprobs.argmax(-1).numpy()
+        return sample_actions(logprobs, torch.from_numpy(np.asarray(draws))).numpy()
+
+    def compute_logprobs(self, observation: np.ndarray) -> torch.Tensor:
+        """Log-probabilities of the actions, (N, A), for observations (N, ...).
+
+        Where the network is expensive, a view is computed once in the life of the policy: rooms have few views.
+        """
         observation = np.asarray(observation)
-        if not self.network.costly:
-            return self._computed(observation)
+        if not self.network.has_expensive_forward:
+            return self._run_network(observation)
+
+        # The distinct views among the observations, as bytes.
         rows = np.ascontiguousarray(observation).reshape(len(observation), -1)
-        packed = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
-        views, first, place = np.unique(packed, return_index=True, return_inverse=True)
-        names = [view.tobytes() for view in views]
-        new = {name: at for name, at in zip(names, first, strict=True) if name not in self._known}
-        if new:
-            self._known.update(
-                zip(new, self._computed(observation[list(new.values())]), strict=True)
-            )
-        return torch.stack([self._known[name] for name in names])[place]
+        bytes_of_row = np.dtype((np.void, rows.itemsize * rows.shape[1]))
+        distinct_rows, first_row, view_number = np.unique(
+            rows.view(bytes_of_row).ravel(), return_index=True, return_inverse=True
+        )
+        views = [row.tobytes() for row in distinct_rows]
+
+        # Views that are new to the policy.
+        row_by_new_view = {}
+        for view, row in zip(views, first_row, strict=True):
+            if view not in self._logprobs_by_view:
+                row_by_new_view[view] = row
+        if row_by_new_view:
+            new_logprobs = self._run_network(observation[list(row_by_new_view.values())])
+            self._logprobs_by_view.update(zip(row_by_new_view, new_logprobs, strict=True))
+
+        logprobs_of_views = torch.stack([self._logprobs_by_view[view] for view in views])
+        return logprobs_of_views[view_number]
 
     @torch.no_grad()
-    def _computed(self, observation: np.ndarray) -> torch.Tensor:
-        inputs = self.network.prepare(observation[None])
-        return self.network.forward(self._tensors, inputs)[0][0].log_softmax(-1)
+    def _run_network(self, observation: np.ndarray) -> torch.Tensor:
+        """Log-probabilities (N, A), computed anew."""
+        inputs = self.network.prepare_inputs(observation[None])
+        logits, _ = self.network.forward(self._tensors, inputs)  # (1, N, A)
+        return logits[0].log_softmax(-1)
 
-    def act(self, observation: np.ndarray, draws: np.ndarray | None = None) -> np.ndarray:
-        """Actions (N,) for observations (N, ...): sampled with `draws` (N,) in [0, 1), greedy without."""
-        log_probs = self.log_probs(observation)
-        if draws is None:
-            return log_probs.argmax(-1).numpy()
-        return sample(log_probs, torch.from_numpy(np.asarray(draws))).numpy()
+
+# Files --------------------------------------------------------------------------------------------
 
 
 def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
-    """Write the policy's two files; returns the JSON's path. The tensors go first."""
+    """Writes the two files of a policy; the tensors go first, so that the JSON file never stands alone.
+
+    Args:
+        policy: The policy.
+        folder: Where the files go.
+        file: Their name without suffix; None for the policy's name.
+
+    Returns:
+        Path of the JSON file.
+    """
     stem = Path(folder) / (file or policy.name)
-    tensors = artifacts.write_tensors(stem.with_name(stem.name + ".safetensors"), policy.params)
-    facts = {
+    tensors_path = stem.with_name(stem.name + ".safetensors")
+    artifacts.write_tensors(tensors_path, policy.params)
+    description = {
         "format": FORMAT,
         "name": policy.name,
         "domain": policy.domain,
-        "network": describe(policy.network, KINDS),
+        "network": describe_component(policy.network, NETWORK_TYPES),
+        "about": policy.about,
+        "sha256": artifacts.sha256_file(tensors_path),
     }
-    facts |= {"about": policy.about, "sha256": artifacts.sha256_file(tensors)}
-    return artifacts.write_json(stem.with_name(stem.name + ".json"), facts)
+    return artifacts.write_json(stem.with_name(stem.name + ".json"), description)
 
 
 def load(path: str | Path) -> Policy:
-    """Read a policy from its JSON file (the tensors lie beside it).
+    """Reads a policy.
 
-    Raises PolicyError if a file is missing, is not what it should be, has been changed since it was
-    written, or holds parameters of another shape or that are not finite.
+    Args:
+        path: Its JSON file; the tensors lie beside it.
+
+    Raises:
+        PolicyError: A file is missing, is not what it should be, was changed since it was written, or has parameters
+            of another shape or that are not finite.
     """
     path = Path(path)
-    facts = _facts(path)
-    network = _network(path, facts["network"])
+    description = _read_description(path)
+    network = _restore_network(path, description["network"])
+
     tensors_path = path.with_suffix(".safetensors")
     if not tensors_path.exists():
         raise PolicyError(f"{tensors_path} is missing; train the zoo again with `make repro`")
@@ -103,25 +161,29 @@ def load(path: str | Path) -> Policy:
         params = artifacts.read_tensors(tensors_path)
     except (ValueError, OSError) as error:
         raise PolicyError(f"{error}: a policy is never unpickled") from error
-    if artifacts.sha256_file(tensors_path) != facts["sha256"]:
+    if artifacts.sha256_file(tensors_path) != description["sha256"]:
         raise PolicyError(
             f"{tensors_path} is not the file that {path.name} describes; train the zoo again"
         )
-    _check(tensors_path, network, params)
-    return Policy(facts["name"], facts["domain"], network, params, facts["about"])
+    _check_parameters(tensors_path, network, params)
+    return Policy(description["name"], description["domain"], network, params, description["about"])
 
 
 def hash_policy(path: str | Path) -> str:
     """The hash of what decides the actions of a policy on disk: its network and its parameters.
 
-    path: as of `load`, which checks that the parameters are those that the JSON file describes. Raises PolicyError
-    where that file is missing or none of a policy.
+    Args:
+        path: Its JSON file. `load` checks that the parameters are those that the file describes.
+
+    Raises:
+        PolicyError: The file is missing or none of a policy.
     """
-    facts = _facts(Path(path))
-    return artifacts.sha256_json([facts["network"], facts["sha256"]])
+    description = _read_description(Path(path))
+    return artifacts.sha256_json([description["network"], description["sha256"]])
 
 
-def _facts(path: Path) -> dict[str, Any]:
+def _read_description(path: Path) -> dict[str, Any]:
+    """The content of the JSON file, with entries of the right types; raises PolicyError."""
     if path.suffix != ".json":
         raise PolicyError(
             f"{path}: a policy is loaded from its .json file; pickles and zips are refused"
@@ -129,47 +191,47 @@ def _facts(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise PolicyError(f"{path} is missing; train the zoo with `make repro`")
     try:
-        facts = artifacts.read_json(path)
+        description = artifacts.read_json(path)
     except (ValueError, OSError) as error:
         raise PolicyError(f"{path} is not a policy description: {error}") from error
-    needed = {"format", "name", "domain", "network", "about", "sha256"}
-    if not isinstance(facts, dict) or not needed <= set(facts) or facts["format"] != FORMAT:
+
+    required = {"format", *ENTRY_TYPES}
+    has_entries = isinstance(description, dict) and required <= set(description)
+    if not has_entries or description["format"] != FORMAT:
         raise PolicyError(
-            f"{path} is not a policy description of format {FORMAT} with {sorted(needed)}"
+            f"{path} is not a policy description of format {FORMAT} with {sorted(required)}"
         )
-    kinds = {"name": str, "domain": str, "network": dict, "about": dict, "sha256": str}
-    wrong = [name for name, kind in kinds.items() if not isinstance(facts[name], kind)]
-    if wrong:
-        raise PolicyError(f"{path}: {wrong[0]} must be of type {kinds[wrong[0]].__name__}")
-    return facts
+    for name, entry_type in ENTRY_TYPES.items():
+        if not isinstance(description[name], entry_type):
+            raise PolicyError(f"{path}: {name} must be of type {entry_type.__name__}")
+    return description
 
 
-def _network(path: Path, about: dict[str, Any]) -> Network:
+def _restore_network(path: Path, description: dict[str, Any]) -> Network:
+    """The network of a file; raises PolicyError before a file makes it allocate too much."""
     try:
-        network = restore(about, KINDS)
-        sizes = [
-            size
-            for value in vars(network).values()
-            for size in (value if isinstance(value, tuple) else (value,))
-        ]
-        if not all(type(size) is int and 1 <= size <= _LARGEST for size in sizes):
-            raise ValueError(f"of other sizes than whole numbers from 1 to {_LARGEST}")
-        _ = network.shapes  # not every list of sizes makes one
-        return network
+        network = restore_component(description, NETWORK_TYPES)
+        sizes: list[Any] = []
+        for value in vars(network).values():
+            sizes.extend(value if isinstance(value, tuple) else [value])
+        if not all(type(size) is int and 1 <= size <= MAX_SIZE for size in sizes):
+            raise ValueError(f"of other sizes than whole numbers from 1 to {MAX_SIZE}")
+        _ = network.parameter_shapes  # fails where sizes do not make a network
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise PolicyError(f"{path}: its network is {error}") from error
+    return network
 
 
-def _check(path: Path, network: Network, params: dict[str, np.ndarray]) -> None:
-    for name, shape in network.shapes.items():
-        found = params[name].shape if name in params else None
-        if found != shape:
-            raise PolicyError(f"{path}: {name} must have shape {shape}, found {found}")
+def _check_parameters(path: Path, network: Network, params: dict[str, np.ndarray]) -> None:
+    """Raises PolicyError where parameters are not those of the network, of float32 and finite."""
+    shapes = network.parameter_shapes
+    for name, shape in shapes.items():
+        actual_shape = params[name].shape if name in params else None
+        if actual_shape != shape:
+            raise PolicyError(f"{path}: {name} must have shape {shape}, found {actual_shape}")
         if params[name].dtype != np.float32:
             raise PolicyError(f"{path}: {name} must be float32, found {params[name].dtype}")
         if not np.isfinite(params[name]).all():
             raise PolicyError(f"{path}: {name} holds values that are not finite")
-    if len(params) > len(network.shapes):
-        raise PolicyError(
-            f"{path}: unexpected parameters {sorted(set(params) - set(network.shapes))}"
-        )
+    if len(params) > len(shapes):
+        raise PolicyError(f"{path}: unexpected parameters {sorted(set(params) - set(shapes))}")

@@ -1,8 +1,9 @@
-"""Policy cards: what an orchestrator may know about a policy, made from evaluation episodes.
+"""Policy cards: what an orchestrator may know about a policy.
 
-The fields are those of the paper's Figure 12. Every word in a card follows from the step record by
-the rubric below; nothing is written by hand, so a policy that learned something else than its name
-promises gets a card that says so. Sentences are ours.
+The fields are those of the paper's Figure 12. Every word in a card follows by the rubric below from episodes that the
+policy played for the purpose (`evaluate.evaluate` with purpose="cards"), with other students and rooms than any that a
+method is tested on. Nothing is written by hand, so that a policy that learned something else than its name promises
+gets a card that says so. The wording is ours.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from lib.policy_zoo.evaluate import episodes, paid_for
+from lib.policy_zoo.evaluate import list_trained_objectives, summarize_episodes
 from lib.policy_zoo.recipes import ACTIONS, OBJECTIVES
 
 VERSION = 1  # of policy cards
@@ -22,6 +23,11 @@ RUBRIC = {
     "reward": {"high": "normalised reward >= 0.6", "medium": "0.4 to 0.6", "low": "< 0.4"},
     "stability": {"stable": "std < 0.05", "moderate": "0.05 to 0.15", "volatile": "std >= 0.15"},
 }
+HIGH_REWARD, MEDIUM_REWARD = 0.6, 0.4
+STABLE_DEVIATION, MODERATE_DEVIATION = 0.05, 0.15
+HIGH_MASTERY = 0.6  # where descriptions of students divide low from high mastery
+MIN_ACTION_SHARE = 0.05  # rarer actions are left out of the behaviour hint
+NUM_SNIPPETS = 3
 
 
 class Card(BaseModel):
@@ -45,106 +51,136 @@ class Card(BaseModel):
     rubric: dict[str, dict[str, str]]
 
 
-def level(value: float, high: float, medium: float) -> Literal["high", "medium", "low"]:
-    """Where a value stands in the rubric."""
-    return "high" if value >= high else "medium" if value >= medium else "low"
+def make_card(steps: pd.DataFrame, domain: str, name: str) -> Card:
+    """Describes a policy from a step record.
 
+    Args:
+        steps: Of `evaluate.evaluate`, all seeds.
+        domain: education or minigrid.
+        name: The policy, a value of the column `method`.
 
-def stability(deviation: float) -> Literal["stable", "moderate", "volatile"]:
-    """Spread of the normalised reward between episodes, in the rubric's words."""
-    return "stable" if deviation < 0.05 else "moderate" if deviation < 0.15 else "volatile"
+    Raises:
+        ValueError: The record has no episode of the policy.
+    """
+    policy_steps = steps[steps["method"] == name]
+    if policy_steps.empty:
+        methods = sorted(steps["method"].unique())
+        raise ValueError(f"there are no episodes of {name!r} to describe; there are {methods}")
 
+    objectives = [OBJECTIVES[domain][i] for i in list_trained_objectives(name)]
+    episodes = summarize_episodes(policy_steps, domain)
+    returns = episodes[objectives].mean(axis=1)
+    if domain == "education":
+        # Returns depend on the length of an episode, means per step lie in [0, 1].
+        normalized = episodes[[f"mean_{objective}" for objective in objectives]].mean(axis=1)
+        strengths_and_failures = _describe_student_outcomes(policy_steps)
+    else:
+        normalized = returns
+        strengths_and_failures = _describe_room_outcomes(episodes)
 
-def make_card(record: pd.DataFrame, domain: str, name: str) -> Card:
-    """The card of policy `name` from a step record (all seeds). Raises ValueError without episodes."""
-    steps = record[record["method"] == name]
-    if steps.empty:
-        raise ValueError(
-            f"no evaluation episodes of {name!r}; there are {sorted(record['method'].unique())}"
-        )
-    names = OBJECTIVES[domain]
-    own = [names[i] for i in paid_for(name)]
-    table = episodes(steps, domain)
-    returns = table[own].mean(axis=1)
-    normalised = (
-        table[[f"mean_{n}" for n in own]].mean(axis=1) if domain == "education" else returns
-    )
-    words = _education_words(steps) if domain == "education" else _grid_words(table)
     return Card(
         name=name,
         domain=domain,
-        optimized_objective=" + ".join(own),
-        objectives=own,
-        overall_strength=level(normalised.mean(), 0.6, 0.4),
-        stability=stability(normalised.std(ddof=0)),
-        behavior_hint=_hint(steps["action"], ACTIONS[domain]),
-        example_snippets=_snippets(steps, domain),
+        optimized_objective=" + ".join(objectives),
+        objectives=objectives,
+        overall_strength=rate_reward(normalized.mean()),
+        stability=rate_stability(normalized.std(ddof=0)),
+        behavior_hint=_describe_actions(policy_steps["action"], ACTIONS[domain]),
+        example_snippets=_describe_frequent_situations(policy_steps, domain),
         avg_scalar_reward=float(returns.mean()),
         std_scalar_reward=float(returns.std(ddof=0)),
-        normalized_reward=float(normalised.mean()),
+        normalized_reward=float(normalized.mean()),
         rubric=RUBRIC,
-        **words,
+        **strengths_and_failures,
     )
 
 
-def _hint(actions: pd.Series, names: Sequence[str]) -> str:
+def rate_reward(normalized_reward: float) -> Literal["high", "medium", "low"]:
+    """The rubric's word for a normalised reward."""
+    if normalized_reward >= HIGH_REWARD:
+        return "high"
+    return "medium" if normalized_reward >= MEDIUM_REWARD else "low"
+
+
+def rate_stability(deviation: float) -> Literal["stable", "moderate", "volatile"]:
+    """The rubric's word for the standard deviation of the normalised reward between episodes."""
+    if deviation < STABLE_DEVIATION:
+        return "stable"
+    return "moderate" if deviation < MODERATE_DEVIATION else "volatile"
+
+
+def _describe_actions(actions: pd.Series, action_names: Sequence[str]) -> str:
     shares = actions.value_counts(normalize=True).sort_values(ascending=False)
-    parts = [f"{names[int(a)]} {share:.0%}" for a, share in shares.items() if share >= 0.05]
+    frequent = shares[shares >= MIN_ACTION_SHARE]
+    parts = [f"{action_names[int(action)]} {share:.0%}" for action, share in frequent.items()]
     return "chooses " + ", ".join(parts) + " of the time"
 
 
-def _education_words(steps: pd.DataFrame) -> dict[str, str]:
+def _describe_student_outcomes(steps: pd.DataFrame) -> dict[str, str]:
     """Where the student gains most and where the policy fails, by mastery."""
-    low = steps[steps["mastery"] < 0.6]
-    high = steps[steps["mastery"] >= 0.6]
-    gains = {
-        where: _rises(part).mean()
-        for where, part in (("below 0.6", low), ("at 0.6 or more", high))
-        if len(part)
-    }
-    best = max(gains, key=gains.get)
-    wrong = 1 - steps["reward_2"].mean()
-    idle = (_rises(steps) <= 0).mean()
+    gain = _measure_mastery_gain(steps)
+    is_low = steps["mastery"] < HIGH_MASTERY
+    mean_gains = {}
+    if is_low.any():
+        mean_gains["below 0.6"] = gain[is_low].mean()
+    if (~is_low).any():
+        mean_gains["at 0.6 or more"] = gain[~is_low].mean()
+    best = max(mean_gains, key=mean_gains.get)
+
+    wrong_share = 1 - steps["reward_2"].mean()
+    idle_share = (gain <= 0).mean()
     return {
-        "applicability": f"mastery rises fastest while it is {best}: {gains[best]:.3f} a step",
-        "failure_modes": f"{wrong:.0%} of answers are wrong; {idle:.0%} of steps raise no mastery",
+        "applicability": f"mastery rises fastest while it is {best}: {mean_gains[best]:.3f} a step",
+        "failure_modes": f"{wrong_share:.0%} of answers are wrong; {idle_share:.0%} of steps raise no mastery",
     }
 
 
-def _rises(steps: pd.DataFrame) -> pd.Series:
+def _measure_mastery_gain(steps: pd.DataFrame) -> pd.Series:
     """What each step added to mastery, the last one of an episode included."""
     return (steps["mastery_after"] - steps["mastery"]).round(6)
 
 
-def _grid_words(table: pd.DataFrame) -> dict[str, str]:
-    goal, lava, gold = table["goal"].mean(), 1 - table["no-lava"].mean(), table["gold"].mean()
-    idle = (table["length"] >= table["length"].max()).mean()
-    parts = {"reaching the goal": goal, "collecting gold": gold, "staying off lava": 1 - lava}
-    best = max(parts, key=parts.get)
+def _describe_room_outcomes(episodes: pd.DataFrame) -> dict[str, str]:
+    """What the policy does best in a room, and how it fails."""
+    goal_share = episodes["goal"].mean()
+    lava_share = 1 - episodes["no-lava"].mean()
+    gold_share = episodes["gold"].mean()
+    timeout_share = (episodes["length"] >= episodes["length"].max()).mean()
+    share_by_skill = {
+        "reaching the goal": goal_share,
+        "collecting gold": gold_share,
+        "staying off lava": 1 - lava_share,
+    }
+    best = max(share_by_skill, key=share_by_skill.get)
     return {
-        "applicability": f"best at {best} ({parts[best]:.0%}); goal {goal:.0%}, gold {gold:.0%}",
-        "failure_modes": f"steps on lava in {lava:.0%} of rooms; runs out of time in {idle:.0%}",
+        "applicability": f"best at {best} ({share_by_skill[best]:.0%}); goal {goal_share:.0%}, gold {gold_share:.0%}",
+        "failure_modes": f"steps on lava in {lava_share:.0%} of rooms; runs out of time in {timeout_share:.0%}",
     }
 
 
-def _snippets(steps: pd.DataFrame, domain: str, count: int = 3) -> list[str]:
-    """The most frequent situations: what was seen, what was done, what came of it."""
-    names, objectives = ACTIONS[domain], OBJECTIVES[domain]
+def _describe_frequent_situations(steps: pd.DataFrame, domain: str) -> list[str]:
+    """The most frequent situations: what was observed, what was done, and its mean rewards."""
     if domain == "education":
-        above = np.where(steps["mastery"] >= 0.6, "mastery >= 0.6", "mastery < 0.6")
-        open_ = np.where(steps["open_failed"] > 0, "failed questions open", "none failed")
-        situation = pd.Series(above, index=steps.index) + " + " + open_
+        is_high = steps["mastery"] >= HIGH_MASTERY
+        mastery = np.where(is_high, "mastery >= 0.6", "mastery < 0.6")
+        failed = np.where(steps["open_failed"] > 0, "failed questions open", "none failed")
+        situation = pd.Series(mastery, index=steps.index) + " + " + failed
     else:
         situation = pd.Series("any view", index=steps.index)
-    frame = steps.assign(situation=situation)
-    rewards = [f"reward_{i}" for i in range(len(objectives))]
-    groups = frame.groupby(["situation", "action"])[rewards].mean()
-    sizes = frame.groupby(["situation", "action"]).size().sort_values(ascending=False)
-    lines = []
-    for (seen, action), _ in sizes.head(count).items():
-        outcome = ", ".join(
-            f"{n} {groups.loc[(seen, action), r]:.2f}"
-            for n, r in zip(objectives, rewards, strict=True)
-        )
-        lines.append(f"{seen} -> {names[int(action)]} -> {outcome}")
-    return lines
+
+    objectives = OBJECTIVES[domain]
+    reward_columns = [f"reward_{i}" for i in range(len(objectives))]
+    groups = steps.assign(situation=situation).groupby(["situation", "action"])
+    mean_rewards = groups[reward_columns].mean()
+    sizes = groups.size().sort_values(ascending=False)
+
+    snippets = []
+    for situation_name, action in sizes.head(NUM_SNIPPETS).index:
+        rewards = mean_rewards.loc[(situation_name, action)]
+        outcomes = [
+            f"{objective} {reward:.2f}"
+            for objective, reward in zip(objectives, rewards, strict=True)
+        ]
+        action_name = ACTIONS[domain][int(action)]
+        snippets.append(f"{situation_name} -> {action_name} -> {', '.join(outcomes)}")
+    return snippets

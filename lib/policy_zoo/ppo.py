@@ -1,16 +1,29 @@
-"""PPO for a stack of policies, and its multi-gradient variant.
+"""PPO for several policies at once, and MO-MGDA, its variant that combines gradients.
 
-Proximal policy optimisation as stable-baselines3 has it (its defaults, its order of operations; a
-test compares the weights after the same updates), for K policies of one shape at once: they share
-nothing but the calls into the library. `Arm` says what one policy is paid for; `PPO` collects with
-a batched twin and updates; `MGDA` replaces the actor's gradient by the min-norm combination of one
-gradient per objective. `loss` is what both descend, to be read; `slopes` are its derivatives, to be
-followed. Saving and cards are elsewhere (`policies`, `cards`).
+Proximal policy optimization (Schulman et al. 2017) with the defaults and in the order of operations of
+stable-baselines3; a test compares the weights after the same updates. K variants, policies of one network shape, are
+trained side by side. They share nothing but the calls into the library, so that small networks do not wait for the
+overhead of a call. From top to bottom:
+
+    compute_ppo_loss        what a minibatch step minimizes, as the textbook has it
+    compute_loss_gradients  its derivatives, written out, which a minibatch step follows
+    PPO.train               collect a rollout and update the policies, until the steps are spent
+    PPO.collect_rollout     act, step the environments, log episodes
+    PPO.update_policies     advantages, then epochs of minibatch steps
+    MGDA                    one critic head and one gradient per objective, combined by min-norm weights
+
+Equations that several systems share, the clipped objective and GAE, stand in `lib.rl.losses`.
+
+Letters of shapes: K variants, E environments of each, T steps of a rollout, M samples of a minibatch, A actions,
+V critic heads (1, or one per objective), P parameters.
+
+Left out: files of trained policies (`policies`), and jobs, seeds and processes (`train`).
 """
 
+import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -19,25 +32,30 @@ import torch
 from torch import Tensor
 
 from lib.config import PPOSettings
-from lib.envs.batched_env import BatchedEnv
+from lib.envs.batched_env import BatchedEnv, Transition
 from lib.experiment import artifacts, seeds
-from lib.policy_zoo.mgda import min_norm_weights
-from lib.policy_zoo.networks import Network, initial, sample
+from lib.policy_zoo.mgda import compute_min_norm_weights
+from lib.policy_zoo.networks import Network, draw_initial_parameters, sample_actions
 from lib.policy_zoo.objectives import Objective
 from lib.rl import losses
 
-VERSION = 1  # of stacked PPO trainings
-Batch = dict[str, Tensor]  # what is known of a minibatch, or of the variants, by name
+VERSION = 1  # of batched PPO trainings
 
-ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-5  # stable-baselines3's PPO
+# The epsilon is that of stable-baselines3's PPO; torch's default is 1e-8.
+ADAM_BETAS = (0.9, 0.999)
+ADAM_EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
 class PPOVariant:
-    """One policy in training: its name, its random seed, what it is paid for, its settings.
+    """One policy in training.
 
-    settings that decide array shapes (rollout, minibatch, epochs, num_envs, timesteps) must be equal
-    in all variants of a stack; learning rates, coefficients and limits may differ.
+    Attributes:
+        name: As in the paper's tables; it names the random streams, together with the seed.
+        seed: Number of the repetition.
+        objective: What the policy is rewarded for.
+        settings: Of PPO. Those that decide shapes of arrays (rollout, minibatch, epochs, num_envs, timesteps) must be
+            equal in all variants that are trained together; the others may differ.
     """
 
     name: str
@@ -46,418 +64,715 @@ class PPOVariant:
     settings: PPOSettings
 
 
+@dataclass(frozen=True)
+class PPOCoefficients:
+    """Settings that may differ between variants, (K, 1) each, so that they broadcast over samples.
+
+    Attributes:
+        gamma: Discount.
+        gae_lambda: Decay of later errors in GAE.
+        clip: Largest change of the ratio that is rewarded, epsilon in the paper.
+        learning_rate: Of Adam.
+        entropy: Weight of the entropy in the loss, c_e.
+        value: Weight of the critic's error in the loss, c_v.
+        max_grad_norm: Largest norm of a gradient.
+        target_kl: A variant stops learning from a rollout at 1.5 times this divergence; infinite for no limit.
+    """
+
+    gamma: Tensor
+    gae_lambda: Tensor
+    clip: Tensor
+    learning_rate: Tensor
+    entropy: Tensor
+    value: Tensor
+    max_grad_norm: Tensor
+    target_kl: Tensor
+
+    @classmethod
+    def from_variants(cls, variants: Sequence[PPOVariant]) -> "PPOCoefficients":
+        columns = {}
+        for field in fields(cls):
+            values = [getattr(variant.settings, field.name) for variant in variants]
+            if field.name == "target_kl":
+                values = [math.inf if value is None else value for value in values]
+            columns[field.name] = torch.tensor(values).unsqueeze(1)  # (K, 1)
+        return cls(**columns)
+
+
 @dataclass
 class PPORollout:
-    """What was collected, time first; N = T * E samples per variant after `flat`.
+    """What was collected with the policies as they were, time after variants.
 
-    inputs (K, T, E, ...), action, log_prob (K, T, E); value, reward (K, T, E, V);
-    last_value (K, E, V); done (K, T, E): the episode ended with this step.
+    Attributes:
+        inputs: (K, T, E, ...) what the network read.
+        actions: (K, T, E).
+        logprobs: (K, T, E) log-probabilities of the actions under the policies that took them.
+        values: (K, T, E, V) before each step.
+        rewards: (K, T, E, V) training rewards.
+        dones: (K, T, E) whether the episode ended with the step.
+        last_values: (K, E, V) after the last step.
     """
 
     inputs: Tensor
-    action: Tensor
-    log_prob: Tensor
-    value: Tensor
-    reward: Tensor
-    done: Tensor
-    last_value: Tensor
+    actions: Tensor
+    logprobs: Tensor
+    values: Tensor
+    rewards: Tensor
+    dones: Tensor
+    last_values: Tensor
+
+
+@dataclass
+class PPOSamples:
+    """Decisions to learn from, N of each variant: those of a rollout, or M of them in a minibatch.
+
+    Attributes:
+        inputs: (K, N, ...) what the network reads.
+        actions: (K, N).
+        logprobs: (K, N) under the policies that took the actions.
+        advantages: (K, N, V).
+        returns: (K, N, V) what the critic should have said.
+        input_ids: (1, N) equal where inputs are equal; None where equal inputs are not merged.
+    """
+
+    inputs: Tensor
+    actions: Tensor
+    logprobs: Tensor
+    advantages: Tensor
+    returns: Tensor
+    input_ids: Tensor | None = None
+
+    def select(self, index: Tensor) -> "PPOSamples":
+        """The samples with the numbers `index` (K, M), which differ between variants."""
+        variant = torch.arange(len(index)).unsqueeze(1)  # (K, 1)
+        return PPOSamples(
+            inputs=self.inputs[variant, index],
+            actions=self.actions[variant, index],
+            logprobs=self.logprobs[variant, index],
+            advantages=self.advantages[variant, index],
+            returns=self.returns[variant, index],
+            input_ids=None if self.input_ids is None else self.input_ids[variant, index],
+        )
+
+
+# The loss and its derivatives ---------------------------------------------------------------------
+
+
+def compute_ppo_loss(
+    logits: Tensor,
+    values: Tensor,
+    minibatch: PPOSamples,
+    coefficients: PPOCoefficients,
+    objective_weights: Tensor | float = 1.0,
+) -> Tensor:
+    """Loss of PPO on a minibatch, to be minimized: stable-baselines3's, with a clipped objective per critic head.
+
+        L   = sum_i alpha_i L_i + c_v sum_i mean (V_i - R_i)^2 - c_e mean H
+        L_i = -mean min(r A_i, clip(r, 1 - epsilon, 1 + epsilon) A_i),   r = pi(a | s) / pi_old(a | s)
+
+    Training follows `compute_loss_gradients`, its derivatives; a test compares both.
+
+    Args:
+        logits: (K, M, A) of the policies that are trained.
+        values: (K, M, V) of their critics.
+        minibatch: The samples.
+        coefficients: Of each variant.
+        objective_weights: (K, V) weights alpha_i of the objectives; 1 where there is one objective.
+
+    Returns:
+        (K,) the loss of each variant.
+
+    Source: Schulman et al. 2017 (PPO), eq. 7 and 9; policy orchestration, eq. 1.
+    """
+    action_logprobs = logits.log_softmax(-1)  # (K, M, A)
+
+    # Clipped policy loss of every objective. Advantages are whitened within the minibatch.
+    new_logprobs = action_logprobs.gather(-1, minibatch.actions.unsqueeze(-1))  # (K, M, 1)
+    old_logprobs = minibatch.logprobs.unsqueeze(-1)  # (K, M, 1)
+    advantages = losses.whiten(minibatch.advantages, dim=1, correction=1)  # (K, M, V)
+    clip = coefficients.clip.unsqueeze(-1)  # (K, 1, 1)
+    objectives = losses.compute_clipped_objective(new_logprobs, old_logprobs, advantages, clip)
+    objective_losses = -objectives.mean(1)  # L_i, (K, V)
+    policy_loss = (objective_weights * objective_losses).sum(-1)  # sum_i alpha_i L_i
+
+    # Error of the critic, without clipping.
+    value_loss = (values - minibatch.returns).square().mean(1).sum(-1)  # sum_i mean (V_i - R_i)^2
+
+    # Entropy, whose weight keeps the policy exploring.
+    entropy = -(action_logprobs.exp() * action_logprobs).sum(-1).mean(1)  # mean H, (K,)
+
+    value_coefficient = coefficients.value.squeeze(-1)  # c_v, (K,)
+    entropy_coefficient = coefficients.entropy.squeeze(-1)  # c_e, (K,)
+    return policy_loss + value_coefficient * value_loss - entropy_coefficient * entropy
+
+
+def compute_loss_gradients(
+    logits: Tensor, values: Tensor, minibatch: PPOSamples, coefficients: PPOCoefficients
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """The derivatives of `compute_ppo_loss` with respect to the outputs of the network, written out.
+
+    They are short, and the graph of autograd then holds the network alone, which is faster (a benchmark).
+
+    Args:
+        logits: (K, M, A) of the policies that are trained.
+        values: (K, M, V) of their critics.
+        minibatch: The samples.
+        coefficients: Of each variant.
+
+    Returns:
+        d(L_i) / d(logits) of every objective, (K, M, A) each; d(-c_e mean H) / d(logits), (K, M, A); and
+        d(c_v sum_i mean (V_i - R_i)^2) / d(values), (K, M, V).
+    """
+    action_logprobs = logits.log_softmax(-1)
+    probs = action_logprobs.exp()  # pi, (K, M, A)
+    num_samples = logits.shape[1]  # M
+
+    # r = pi(a | s) / pi_old(a | s) and d(r) / d(logits) = r (1[a] - pi)
+    new_logprobs = action_logprobs.gather(-1, minibatch.actions.unsqueeze(-1)).squeeze(-1)
+    ratio = (new_logprobs - minibatch.logprobs).exp()  # (K, M)
+    is_chosen = torch.nn.functional.one_hot(minibatch.actions, logits.shape[-1])  # 1[a]
+    ratio_gradient = (is_chosen - probs) * ratio.unsqueeze(-1)  # (K, M, A)
+
+    # d(L_i) / d(r) = -A_i / M; 0 where the ratio has left the interval in the direction of the advantage
+    clip = coefficients.clip
+    advantages = losses.whiten(minibatch.advantages, dim=1, correction=1)
+    policy_gradients = []
+    for advantage in advantages.unbind(-1):  # A_i, (K, M)
+        is_clipped = torch.where(advantage > 0, ratio > 1 + clip, ratio < 1 - clip)
+        loss_by_ratio = -advantage * ~is_clipped / num_samples
+        policy_gradients.append(loss_by_ratio.unsqueeze(-1) * ratio_gradient)
+
+    # d(-c_e mean H) / d(logits) = c_e pi (log pi + H) / M
+    entropy_coefficient = coefficients.entropy.unsqueeze(-1)
+    weighted_logprobs = probs * action_logprobs  # pi log pi
+    entropy = -weighted_logprobs.sum(-1, keepdim=True)  # H of each decision, (K, M, 1)
+    entropy_gradient = entropy_coefficient * (weighted_logprobs + probs * entropy) / num_samples
+
+    # d(c_v mean (V_i - R_i)^2) / d(V_i) = 2 c_v (V_i - R_i) / M
+    value_coefficient = coefficients.value.unsqueeze(-1)
+    critic_gradient = 2 * value_coefficient * (values - minibatch.returns) / num_samples
+    return policy_gradients, entropy_gradient, critic_gradient
+
+
+def clip_gradient_norm(gradient: Tensor, max_norm: Tensor) -> Tensor:
+    """Rows of `gradient` (K, P), scaled down to `max_norm` (K, 1) where longer, as torch's clip_grad_norm_ does."""
+    norm = gradient.norm(dim=1, keepdim=True)  # (K, 1)
+    return gradient * (max_norm / (norm + 1e-6)).clamp(max=1.0)
+
+
+# The trainer --------------------------------------------------------------------------------------
 
 
 class PPO:
-    """Train the variants of a stack in one batched environment of K * E rows (row k * E + e)."""
+    """Trains K variants in one batched environment of K * E rows; environment e of variant k is row k * E + e.
+
+    Example:
+        >>> ppo = PPO([PPOVariant("SO-d1", 0, objective, settings)], Mlp(13, 3), env, "education")
+        >>> ppo.train()
+        >>> parameters, curve = ppo.get_parameters(0), ppo.make_training_curve()
+    """
 
     def __init__(
-        self, arms: Sequence[PPOVariant], network: Network, env: BatchedEnv, domain: str
+        self, variants: Sequence[PPOVariant], network: Network, env: BatchedEnv, domain: str
     ) -> None:
-        self.arms, self.network, self.env, self.domain = list(arms), network, env, domain
-        first = arms[0].settings
-        shared = [(a.settings.rollout, a.settings.minibatch, a.settings.epochs) for a in arms]
-        if len(set(shared)) > 1 or env.num_envs != len(arms) * first.num_envs:
+        """Draws the first parameters and resets the environments.
+
+        Args:
+            variants: What is trained side by side.
+            network: Of all variants.
+            env: One row for every environment of every variant.
+            domain: education or minigrid; it names the random streams.
+
+        Raises:
+            ValueError: Variants differ in settings that decide shapes, or `env` has another number of rows.
+        """
+        settings = variants[0].settings
+        shapes = [
+            (variant.settings.rollout, variant.settings.minibatch, variant.settings.epochs)
+            for variant in variants
+        ]
+        if len(set(shapes)) > 1 or env.num_envs != len(variants) * settings.num_envs:
             raise ValueError(
-                f"variants of one stack need equal shapes and {first.num_envs} rows each, got {shared}"
+                f"variants that are trained together need equal shapes (rollout, minibatch, epochs), got {shapes}, "
+                f"and {settings.num_envs} rows of the environment each, got {env.num_envs} for {len(variants)}"
             )
-        self.K, self.E, self.T = len(arms), first.num_envs, first.rollout // first.num_envs
-        self.names = list(network.shapes)
-        self.sizes = [int(np.prod(shape)) for shape in network.shapes.values()]
-        start = [initial(network, "zoo", domain, a.name, seed=a.seed) for a in arms]
-        flat = [np.concatenate([params[name].ravel() for name in self.names]) for params in start]
-        self.theta = torch.from_numpy(np.stack(flat).astype(np.float32))
-        self.params = self._leaves()
-        self.moment_1, self.moment_2 = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
-        self.adam_steps = torch.zeros(self.K, 1)
-        column = {n: torch.tensor([[getattr(a.settings, n)] for a in arms]) for n in _PER_ARM}
-        self.coefficient = column | {
-            "target_kl": torch.tensor([[a.settings.target_kl or np.inf] for a in arms])
-        }
-        self.merges_equal = (
-            self.K == 1 and network.costly
-        )  # variants differ in which inputs are equal
-        self.updates = 0
-        env.seed_with(np.concatenate([streams(domain, a.name, a.seed, self.E) for a in arms]))
-        self.observation = env.reset()
-        self.running = np.zeros((env.num_envs, env.reward_dim + 1))  # return so far and length
-        self.episodes: list[
-            tuple
-        ] = []  # (update, number of the variant, length, return per objective)
+        self.variants = list(variants)
+        self.network = network
+        self.env = env
+        self.domain = domain
+        self.num_variants = len(variants)  # K
+        self.num_envs = settings.num_envs  # E
+        self.num_steps = settings.rollout // settings.num_envs  # T
+        self.coefficients = PPOCoefficients.from_variants(variants)
+        # Where several variants are trained together, they differ in which of their inputs are equal.
+        self.merges_equal_inputs = self.num_variants == 1 and network.has_expensive_forward
 
-    # Parameters --------------------------------------------------------------------------------
+        # Parameters: all in one matrix, of which those with names are views.
+        initial_theta = []
+        for variant in variants:
+            parameters = draw_initial_parameters(
+                network, "zoo", domain, variant.name, seed=variant.seed
+            )
+            flat = [parameters[name].ravel() for name in network.parameter_shapes]
+            initial_theta.append(np.concatenate(flat))
+        self.theta = torch.from_numpy(np.stack(initial_theta).astype(np.float32))  # (K, P)
+        self.params = self._make_parameter_views()
 
-    def _leaves(self) -> dict[str, Tensor]:
-        """Parameters by name, (K, *shape): leaves of the graph that share their memory with `theta`."""
-        parts = self.theta.split(self.sizes, dim=1)
-        shapes = self.network.shapes.values()
-        named = zip(self.names, parts, shapes, strict=True)
-        return {
-            name: part.view(self.K, *shape).detach().requires_grad_() for name, part, shape in named
-        }
+        # Adam.
+        self.first_moment = torch.zeros_like(self.theta)
+        self.second_moment = torch.zeros_like(self.theta)
+        self.adam_steps = torch.zeros(self.num_variants, 1)
 
-    def _slopes(
-        self, outputs: Sequence[Tensor], slopes: Sequence[Tensor], keep: bool = False
-    ) -> Tensor:
-        """d(outputs) / d(theta) along `slopes`, flat, (K, P); keep: the graph is needed again."""
-        leaves = list(self.params.values())
-        parts = torch.autograd.grad(
-            outputs, leaves, slopes, retain_graph=keep, materialize_grads=True
-        )
-        return torch.cat([part.flatten(1) for part in parts], dim=1)
+        # Environments and their log.
+        streams = [
+            make_environment_streams(domain, variant.name, variant.seed, self.num_envs)
+            for variant in variants
+        ]
+        env.seed_with(np.concatenate(streams))
+        self.observation = env.reset()  # (K * E, ...)
+        self.num_updates = 0
+        # Return per objective so far, and length, of the episodes under way.
+        self.running_totals = np.zeros((env.num_envs, env.reward_dim + 1))
+        # Of finished episodes: update, number of the variant, length, return per objective.
+        self.episodes: list[tuple] = []
 
-    def parameters(self, k: int) -> dict[str, np.ndarray]:
-        """Copies of variant k's parameters."""
-        return {name: value[k].detach().numpy().copy() for name, value in self.params.items()}
+    def train(
+        self,
+        checkpoint: Path | None = None,
+        progress: Callable[[float], None] = lambda fraction: None,
+        seconds_between_checkpoints: float = 20.0,
+    ) -> None:
+        """Updates the policies until `timesteps` of the settings are spent.
+
+        Args:
+            checkpoint: File to resume from, if it exists, and to save to on the way; None for neither.
+            progress: Called with the fraction of the training that is over.
+            seconds_between_checkpoints: At least.
+        """
+        if checkpoint is not None and checkpoint.exists():
+            self.resume_from_checkpoint(checkpoint)
+        total_updates = math.ceil(self.variants[0].settings.timesteps / self.steps_per_update)
+        last_save = time.monotonic()
+
+        while self.num_updates < total_updates:
+            rollout = self.collect_rollout()
+            self.update_policies(rollout)
+            self.num_updates += 1
+
+            progress(self.num_updates / total_updates)
+            is_save_due = time.monotonic() - last_save > seconds_between_checkpoints
+            if checkpoint is not None and is_save_due:
+                self.save_checkpoint(checkpoint)
+                last_save = time.monotonic()
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of a rollout, of each variant."""
+        return self.num_steps * self.num_envs
 
     # Collecting --------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def collect(self) -> PPORollout:
-        """T steps of every row; actions are drawn by inverse distribution from named streams."""
-        draws = np.stack([self._rng(a, "actions").random((self.T, self.E)) for a in self.arms])
-        params = self.params
-        kept: list[list] = [[] for _ in range(6)]
-        for t in range(self.T):
-            inputs = self.network.prepare(self._per_arm(self.observation))
-            logits, value = self.network.forward(params, inputs)
-            log_probs = logits.log_softmax(-1)
-            action = sample(log_probs, torch.from_numpy(draws[:, t]))
-            log_prob = log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
-            before = self.observation
-            step = self.env.advance(action.numpy().ravel())
-            reward = self._scalar(step.reward, before) + self._beyond_the_horizon(params, step)
-            for row, told in booked(self.running, step.reward, step.done):
-                self.episodes.append((self.updates, row // self.E, *told))
-            self.observation = step.observation
-            done = torch.from_numpy(self._per_arm(step.done).copy())
-            for store_, item in zip(
-                kept, (inputs, action, log_prob, value, reward, done), strict=True
-            ):
-                store_.append(item)
-        last = self.network.forward(params, self.network.prepare(self._per_arm(self.observation)))[
-            1
+    def collect_rollout(self) -> PPORollout:
+        """T steps in every environment, with actions sampled from the policies as they are."""
+        # One uniform number for every decision, from a stream of each variant and update.
+        uniforms_by_variant = [
+            self._make_generator(variant, "actions").random((self.num_steps, self.num_envs))
+            for variant in self.variants
         ]
-        return PPORollout(*(torch.stack(items, dim=1) for items in kept), last_value=last)
+        uniforms = torch.from_numpy(np.stack(uniforms_by_variant))  # (K, T, E)
 
-    def _per_arm(self, rows: np.ndarray) -> np.ndarray:
-        return rows.reshape(self.K, self.E, *rows.shape[1:])
+        steps: list[dict[str, Tensor]] = []
+        for t in range(self.num_steps):
+            # Act.
+            inputs = self.network.prepare_inputs(self._split_by_variant(self.observation))
+            logits, values = self.network.forward(self.params, inputs)  # (K, E, A), (K, E, V)
+            action_logprobs = logits.log_softmax(-1)  # (K, E, A)
+            actions = sample_actions(action_logprobs, uniforms[:, t])  # (K, E)
+            logprobs = action_logprobs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)  # (K, E)
 
-    def _rng(self, variant: PPOVariant, *what: str) -> np.random.Generator:
-        return stream(self.domain, variant.name, variant.seed, *what, self.updates)
+            # Step the environments.
+            transition = self.env.advance(actions.numpy().ravel())
+            rewards = self._compute_rewards(transition.reward, self.observation)  # (K, E, V)
+            rewards = rewards + self._compute_value_after_truncation(transition)
+            dones = torch.from_numpy(self._split_by_variant(transition.done))  # (K, E)
+            self.observation = transition.observation
 
-    def _scalar(self, reward: np.ndarray, observation: np.ndarray) -> Tensor:
-        """What each variant is paid for the vector rewards (K*E, k): (K, E, V)."""
-        reward, observation = self._per_arm(reward), self._per_arm(observation)
-        paid = [a.objective(reward[k], observation[k]) for k, a in enumerate(self.arms)]
-        return torch.from_numpy(np.stack(paid).astype(np.float32).reshape(self.K, self.E, -1))
+            # Log.
+            finished_episodes = pop_finished_episodes(
+                self.running_totals, transition.reward, transition.done
+            )
+            for row, length_and_returns in finished_episodes:
+                variant_number = row // self.num_envs
+                self.episodes.append((self.num_updates, variant_number, *length_and_returns))
 
-    def _beyond_the_horizon(self, params: dict[str, Tensor], step) -> Tensor | float:
-        """gamma V(last state) where the time limit cut an episode off (Pardo et al. 2018)."""
-        cut = step.truncated & ~step.terminated
-        if not cut.any():
+            steps.append(
+                {
+                    "inputs": inputs,
+                    "actions": actions,
+                    "logprobs": logprobs,
+                    "values": values,
+                    "rewards": rewards,
+                    "dones": dones,
+                }
+            )
+
+        # The critic's value stands for the steps that follow the rollout.
+        last_inputs = self.network.prepare_inputs(self._split_by_variant(self.observation))
+        _, last_values = self.network.forward(self.params, last_inputs)  # (K, E, V)
+        stacked = {name: torch.stack([step[name] for step in steps], dim=1) for name in steps[0]}
+        return PPORollout(**stacked, last_values=last_values)
+
+    def _split_by_variant(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of the environment (K * E, ...) as (K, E, ...)."""
+        return rows.reshape(self.num_variants, self.num_envs, *rows.shape[1:])
+
+    def _make_generator(self, variant: PPOVariant, purpose: str) -> np.random.Generator:
+        """Random numbers of a variant in this update."""
+        return make_training_generator(
+            self.domain, variant.name, variant.seed, purpose, self.num_updates
+        )
+
+    def _compute_rewards(self, vector_rewards: np.ndarray, observation: np.ndarray) -> Tensor:
+        """Training rewards (K, E, V) of vector rewards (K * E, k), by the objective of each variant."""
+        vector_rewards = self._split_by_variant(vector_rewards)  # (K, E, k)
+        observation = self._split_by_variant(observation)  # (K, E, ...)
+        rewards = [
+            variant.objective(vector_rewards[k], observation[k])
+            for k, variant in enumerate(self.variants)
+        ]
+        rewards = np.stack(rewards).astype(np.float32)  # (K, E), or (K, E, V) for several heads
+        return torch.from_numpy(rewards.reshape(self.num_variants, self.num_envs, -1))
+
+    def _compute_value_after_truncation(self, transition: Transition) -> Tensor | float:
+        """gamma V(s_{t+1}) where the time limit cut an episode off, (K, E, V); 0 elsewhere.
+
+        The episode would have gone on, so what it would still have earned belongs to its last reward.
+
+        Source: Pardo et al. 2018, partial-episode bootstrapping.
+        """
+        is_truncated = transition.truncated & ~transition.terminated  # (K * E,)
+        if not is_truncated.any():
             return 0.0
-        value = self.network.forward(
-            params, self.network.prepare(self._per_arm(step.final_observation))
-        )[1]
-        mask = torch.from_numpy(self._per_arm(cut).copy()).unsqueeze(-1)
-        return self.coefficient["gamma"].unsqueeze(-1) * value * mask
+        final_observation = self._split_by_variant(transition.final_observation)
+        inputs = self.network.prepare_inputs(final_observation)
+        _, values = self.network.forward(self.params, inputs)  # (K, E, V)
+        mask = torch.from_numpy(self._split_by_variant(is_truncated)).unsqueeze(-1)  # (K, E, 1)
+        return self.coefficients.gamma.unsqueeze(-1) * values * mask
 
     # Learning ----------------------------------------------------------------------------------
 
-    def advantages(self, rollout: PPORollout) -> tuple[Tensor, Tensor]:
-        """Advantages and returns of what was collected, (K, T, E, V) each."""
-        gamma, lam = (self.coefficient[n].unsqueeze(-1) for n in ("gamma", "gae_lambda"))
-        continues = (~rollout.done).float().unsqueeze(-1)
-        return losses.compute_gae(
-            rollout.reward, rollout.value, continues, rollout.last_value, gamma, lam
-        )
+    def update_policies(self, rollout: PPORollout) -> None:
+        """Epochs of minibatch steps on one rollout.
 
-    def learn(self, rollout: PPORollout) -> None:
-        """Epochs of minibatch updates over one rollout."""
-        advantage, returns = self.advantages(rollout)
-        samples = {
-            "inputs": rollout.inputs,
-            "action": rollout.action,
-            "log_prob": rollout.log_prob,
-            "advantage": advantage,
-            "returns": returns,
-        }
-        # rows in stable-baselines3's order: all steps of environment 0, then of environment 1, ...
-        samples = {name: x.transpose(1, 2).flatten(1, 2) for name, x in samples.items()}
-        if self.merges_equal:
-            samples["same"] = self._equal_inputs(samples["inputs"])
-        settings, total = self.arms[0].settings, self.T * self.E
-        learning = torch.ones(self.K, 1, dtype=torch.bool)
-        orders = [self._rng(a, "minibatches") for a in self.arms]
-        variant = torch.arange(self.K).unsqueeze(1)
+        A variant whose policy has moved too far from the one that collected the rollout takes no further step.
+        """
+        # Advantages.
+        advantages, returns = self.compute_advantages(rollout)  # (K, T, E, V)
+
+        # Samples, in stable-baselines3's order: all steps of environment 0, then those of environment 1, ...
+        def flatten(values: Tensor) -> Tensor:  # (K, T, E, ...) to (K, E * T, ...)
+            return values.transpose(1, 2).flatten(1, 2)
+
+        samples = PPOSamples(
+            inputs=flatten(rollout.inputs),
+            actions=flatten(rollout.actions),
+            logprobs=flatten(rollout.logprobs),
+            advantages=flatten(advantages),
+            returns=flatten(returns),
+        )
+        if self.merges_equal_inputs:
+            samples.input_ids = number_distinct_inputs(samples.inputs)
+
+        # Epochs.
+        settings = self.variants[0].settings
+        num_samples = self.steps_per_update
+        generators = [self._make_generator(variant, "minibatches") for variant in self.variants]
+        is_learning = torch.ones(self.num_variants, 1, dtype=torch.bool)  # (K, 1)
         for _ in range(settings.epochs):
-            order = torch.from_numpy(np.stack([rng.permutation(total) for rng in orders]))
-            for start in range(0, total, settings.minibatch):
-                index = order[:, start : start + settings.minibatch]
-                learning = self._minibatch(
-                    {n: x[variant, index] for n, x in samples.items()}, learning
-                )
-                if not learning.any():
+            orders = [generator.permutation(num_samples) for generator in generators]
+            order = torch.from_numpy(np.stack(orders))  # (K, E * T)
+            for start in range(0, num_samples, settings.minibatch):
+                minibatch = samples.select(order[:, start : start + settings.minibatch])
+                is_learning = self._take_minibatch_step(minibatch, is_learning)
+                if not is_learning.any():
                     return
 
-    def _equal_inputs(self, inputs: Tensor) -> Tensor:
-        """For each sample the number of its input among the distinct ones, (1, N)."""
-        rows = inputs[0].flatten(1).numpy()
-        packed = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.itemsize * rows.shape[1])))
-        return torch.from_numpy(np.unique(packed, return_inverse=True)[1].reshape(1, -1))
+    def compute_advantages(self, rollout: PPORollout) -> tuple[Tensor, Tensor]:
+        """Generalized advantage estimates and returns, (K, T, E, V) each.
 
-    def _forward(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Logits and values of a minibatch. A room has few views, so a minibatch holds many equal ones:
-        each is computed once and its gradients add up, which is the same sum with less work."""
-        if not self.merges_equal:
-            return self.network.forward(self.params, batch["inputs"])
-        distinct, place = torch.unique(batch["same"][0], return_inverse=True)
-        first = torch.empty_like(distinct).scatter_(0, place, torch.arange(len(place)))
-        logits, value = self.network.forward(self.params, batch["inputs"][:, first])
-        return logits[:, place], value[:, place]
+        A_t = delta_t + gamma lambda A_{t+1},   delta_t = r_t + gamma V_{t+1} - V_t,   R_t = A_t + V_t
+        """
+        continues = (~rollout.dones).float().unsqueeze(-1)  # (K, T, E, 1)
+        gamma = self.coefficients.gamma.unsqueeze(-1)  # (K, 1, 1)
+        lam = self.coefficients.gae_lambda.unsqueeze(-1)
+        return losses.compute_gae(
+            rollout.rewards, rollout.values, continues, rollout.last_values, gamma, lam
+        )
 
-    def _minibatch(self, batch: dict[str, Tensor], learning: Tensor) -> Tensor:
-        """One step of the variants still `learning` (K, 1); returns which of them go on."""
-        logits, value = self._forward(batch)
+    def _take_minibatch_step(self, minibatch: PPOSamples, is_learning: Tensor) -> Tensor:
+        """One step of the variants that are learning, (K, 1); returns which of them go on."""
+        logits, values = self._compute_outputs(minibatch)
+
+        # Stop early: KL(old || new) = E[(r - 1) - log r], known as k3, is compared before the step.
         with torch.no_grad():
-            log_probs = logits.log_softmax(-1)
-            log_ratio = (
-                log_probs.gather(-1, batch["action"].unsqueeze(-1)).squeeze(-1) - batch["log_prob"]
-            )
-            divergence = (log_ratio.exp() - 1 - log_ratio).mean(
-                1, keepdim=True
-            )  # Schulman's k3 estimate
-            learning = learning & (divergence <= 1.5 * self.coefficient["target_kl"])
-        if learning.any():
-            gradient = self._gradient(logits, value, batch)
-            self._adam(clip_norm(gradient, self.coefficient["max_grad_norm"]), learning)
-        return learning
+            new_logprobs = logits.log_softmax(-1).gather(-1, minibatch.actions.unsqueeze(-1))
+            log_ratio = new_logprobs.squeeze(-1) - minibatch.logprobs  # log r, (K, M)
+            approx_kl = (log_ratio.exp() - 1 - log_ratio).mean(1, keepdim=True)  # (K, 1)
+            is_learning = is_learning & (approx_kl <= 1.5 * self.coefficients.target_kl)
+        if not is_learning.any():
+            return is_learning
 
-    def _gradient(self, logits: Tensor, value: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """d(loss) / d(theta), (K, P). Variants share no parameter, so one backward pass serves all."""
-        (actor,), rest, critic = slopes(logits.detach(), value.detach(), batch, self.coefficient)
-        return self._slopes((logits, value), (actor + rest, critic))
+        gradient = self._compute_gradient(logits, values, minibatch)  # (K, P)
+        gradient = clip_gradient_norm(gradient, self.coefficients.max_grad_norm)
+        self._take_adam_step(gradient, is_learning)
+        return is_learning
+
+    def _compute_outputs(self, minibatch: PPOSamples) -> tuple[Tensor, Tensor]:
+        """Logits (K, M, A) and values (K, M, V) of a minibatch.
+
+        A room has few views, so a minibatch has many equal ones. Each is computed once and its gradients add up, which
+        gives the same sum with less work.
+        """
+        if not self.merges_equal_inputs:
+            return self.network.forward(self.params, minibatch.inputs)
+        distinct_ids, position = torch.unique(minibatch.input_ids[0], return_inverse=True)
+        # One sample of every distinct input.
+        representative = torch.empty_like(distinct_ids)
+        representative.scatter_(0, position, torch.arange(len(position)))
+        logits, values = self.network.forward(self.params, minibatch.inputs[:, representative])
+        return logits[:, position], values[:, position]
+
+    def _compute_gradient(self, logits: Tensor, values: Tensor, minibatch: PPOSamples) -> Tensor:
+        """Gradient of the loss with respect to theta, (K, P)."""
+        policy_gradients, entropy_gradient, critic_gradient = compute_loss_gradients(
+            logits.detach(), values.detach(), minibatch, self.coefficients
+        )
+        (policy_gradient,) = policy_gradients  # there is one objective
+        return self._backpropagate(
+            (logits, values), (policy_gradient + entropy_gradient, critic_gradient)
+        )
+
+    def _backpropagate(
+        self,
+        outputs: Sequence[Tensor],
+        output_gradients: Sequence[Tensor],
+        keep_graph: bool = False,
+    ) -> Tensor:
+        """Gradients with respect to theta, (K, P), from those with respect to outputs of the network.
+
+        Variants share no parameter, so that one backward pass serves all of them.
+        """
+        gradients = torch.autograd.grad(
+            outputs,
+            list(self.params.values()),
+            output_gradients,
+            retain_graph=keep_graph,
+            materialize_grads=True,  # zeros for parameters that the outputs do not depend on
+        )
+        return torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
 
     @torch.no_grad()
-    def _adam(self, gradient: Tensor, learning: Tensor) -> None:
-        """Adam (Kingma and Ba 2015) on the variants that are `learning`; the others stay as they are. One state for all
-        variants, for which torch's plain Adam takes longer and its fused one as long (a benchmark)."""
-        (b1, b2), rows = ADAM_BETAS, learning.squeeze(1)
-        whole = (
-            self.theta,
-            self.moment_1,
-            self.moment_2,
-            self.adam_steps,
-            self.coefficient["learning_rate"],
-        )
-        if rows.all():
-            theta, m, v, steps, rate = whole
-        else:  # copies of the learning variants, put back below
-            theta, m, v, steps, rate = (tensor[rows] for tensor in whole)
+    def _take_adam_step(self, gradient: Tensor, is_learning: Tensor) -> None:
+        """Adam on the variants that are learning, (K, 1); the others stay as they are.
+
+        One state for all variants: torch's Adam takes longer with one optimizer per variant, and its fused one as long
+        (a benchmark).
+
+        Source: Kingma and Ba 2015, algorithm 1.
+        """
+        beta_1, beta_2 = ADAM_BETAS
+        state = (self.theta, self.first_moment, self.second_moment, self.adam_steps)
+        learning_rate = self.coefficients.learning_rate
+        rows = is_learning.squeeze(1)  # (K,)
+        theta, m, v, t = state
+        if not rows.all():  # indexing copies; the rows are written back below
+            theta, m, v, t = (tensor[rows] for tensor in state)
             gradient = gradient[rows]
-        steps += 1
-        m.lerp_(gradient, 1 - b1)
-        v.mul_(b2).addcmul_(gradient, gradient, value=1 - b2)
-        deviation = (
-            (v / (1 - b2**steps)).clamp_(min=1e-30).sqrt_().add_(ADAM_EPS)
-        )  # the root of 0 is slow
-        theta -= (rate / (1 - b1**steps)) * m / deviation
+            learning_rate = learning_rate[rows]
+
+        t += 1
+        m.lerp_(gradient, 1 - beta_1)  # m = beta_1 m + (1 - beta_1) g
+        v.mul_(beta_2).addcmul_(gradient, gradient, value=1 - beta_2)  # beta_2 v + (1 - beta_2) g^2
+        corrected_v = v / (1 - beta_2**t)
+        corrected_v.clamp_(min=1e-30)  # the square root of 0 is slow
+        deviation = corrected_v.sqrt_().add_(ADAM_EPSILON)
+        theta -= (learning_rate / (1 - beta_1**t)) * m / deviation  # the quotient corrects m
+
         if not rows.all():
-            for tensor, part in zip(whole, (theta, m, v, steps), strict=False):
-                tensor[rows] = part
+            for tensor, updated_rows in zip(state, (theta, m, v, t), strict=True):
+                tensor[rows] = updated_rows
 
-    # Running -----------------------------------------------------------------------------------
+    # Results and checkpoints -------------------------------------------------------------------
 
-    def train(
-        self, checkpoint: Path | None = None, progress=lambda fraction: None, every: float = 20.0
-    ) -> None:
-        """Updates until `timesteps` are spent; with `checkpoint`, resumes from it and keeps it fresh."""
-        if checkpoint is not None and checkpoint.exists():
-            self.resume(checkpoint)
-        total = -(-self.arms[0].settings.timesteps // (self.T * self.E))
-        saved = time.monotonic()
-        while self.updates < total:
-            self.learn(self.collect())
-            self.updates += 1
-            progress(self.updates / total)
-            if checkpoint is not None and time.monotonic() - saved > every:
-                self.save(checkpoint)
-                saved = time.monotonic()
+    def get_parameters(self, k: int) -> dict[str, np.ndarray]:
+        """Copies of the parameters of variant k, by stable-baselines3's names."""
+        return {name: values[k].detach().numpy().copy() for name, values in self.params.items()}
 
-    def curve(self) -> pd.DataFrame:
-        """Finished training episodes, as `curve` tells them."""
-        arms = [(variant.name, variant.seed) for variant in self.arms]
-        return curve(self.episodes, arms, self.T * self.E, self.env.reward_dim)
+    def make_training_curve(self) -> pd.DataFrame:
+        """Finished training episodes, as the function `make_training_curve` returns them."""
+        names_and_seeds = [(variant.name, variant.seed) for variant in self.variants]
+        return make_training_curve(
+            self.episodes, names_and_seeds, self.steps_per_update, self.env.reward_dim
+        )
 
-    def save(self, path: Path) -> None:
-        """Everything that decides the rest of the training, as safetensors."""
+    def save_checkpoint(self, path: Path) -> None:
+        """Writes everything that decides the rest of the training, as safetensors."""
         episodes = np.array(self.episodes, dtype=np.float64)
         arrays = {
             "theta": self.theta.detach().numpy(),
-            "moment_1": self.moment_1.numpy(),
-            "moment_2": self.moment_2.numpy(),
+            "moment_1": self.first_moment.numpy(),
+            "moment_2": self.second_moment.numpy(),
             "adam_steps": self.adam_steps.numpy(),
-            "updates": np.array([self.updates]),
+            "updates": np.array([self.num_updates]),
             "observation": self.observation,
-            "running": self.running,
+            "running": self.running_totals,
             "episodes": episodes.reshape(len(self.episodes), -1),
         }
-        state = {f"env.{name}": array for name, array in self.env.state().items()}
-        artifacts.write_tensors(path, arrays | state)
+        for name, array in self.env.state().items():
+            arrays[f"env.{name}"] = array
+        artifacts.write_tensors(path, arrays)
 
-    def resume(self, path: Path) -> None:
-        """Take over a checkpoint written by `save`."""
+    def resume_from_checkpoint(self, path: Path) -> None:
+        """Takes over what `save_checkpoint` wrote. Random streams need no state: every update has another one."""
         arrays = artifacts.read_tensors(path)
-        with torch.no_grad():
+        with torch.no_grad():  # in place, because the named parameters are views
             self.theta.copy_(torch.from_numpy(arrays["theta"]))
-        for name in ("moment_1", "moment_2", "adam_steps"):
-            setattr(self, name, torch.from_numpy(arrays[name].copy()))
-        self.updates = int(arrays["updates"][0])
-        self.observation, self.running = arrays["observation"].copy(), arrays["running"].copy()
-        self.episodes = [(int(e[0]), int(e[1]), *e[2:]) for e in arrays["episodes"]]
-        self.env.restore(
-            {n.removeprefix("env."): a for n, a in arrays.items() if n.startswith("env.")}
-        )
+        self.first_moment = torch.from_numpy(arrays["moment_1"].copy())
+        self.second_moment = torch.from_numpy(arrays["moment_2"].copy())
+        self.adam_steps = torch.from_numpy(arrays["adam_steps"].copy())
+        self.num_updates = int(arrays["updates"][0])
+        self.observation = arrays["observation"].copy()
+        self.running_totals = arrays["running"].copy()
+        self.episodes = [
+            (int(update), int(variant_number), *length_and_returns)
+            for update, variant_number, *length_and_returns in arrays["episodes"]
+        ]
+        env_state = {}
+        for name, array in arrays.items():
+            if name.startswith("env."):
+                env_state[name.removeprefix("env.")] = array
+        self.env.restore(env_state)
+
+    def _make_parameter_views(self) -> dict[str, Tensor]:
+        """Parameters by name, (K, *shape): leaves of autograd's graph that share their memory with theta."""
+        shapes = self.network.parameter_shapes
+        sizes = [math.prod(shape) for shape in shapes.values()]
+        views = {}
+        for name, columns in zip(shapes, self.theta.split(sizes, dim=1), strict=True):
+            view = columns.view(self.num_variants, *shapes[name])
+            views[name] = view.detach().requires_grad_()
+        return views
 
 
 class MGDA(PPO):
-    """Multi-objective PPO: one critic head, one advantage and one actor gradient per objective."""
+    """PPO for several objectives: one critic head, one advantage and one policy gradient for each.
 
-    def _gradient(self, logits: Tensor, value: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        """The min-norm convex combination of the objectives' gradients (equation 3), plus the rest.
+    The gradients are combined by the weights of least norm, so that no objective gets worse by the step.
 
-        Critic and entropy have no part in the combination: weighting them would change how well each
-        objective is *estimated*, not how the objectives are traded off.
-        """
-        actors, entropy, critic = slopes(logits.detach(), value.detach(), batch, self.coefficient)
-        each = [self._slopes((logits,), (actor,), keep=True) for actor in actors]
-        stacked = torch.stack(each, dim=1).double()  # (K, k, P)
-        alpha = [min_norm_weights(gram) for gram in (stacked @ stacked.transpose(1, 2)).numpy()]
-        combined = (torch.from_numpy(np.stack(alpha)).unsqueeze(-1) * stacked).sum(1).float()
-        return combined + self._slopes((logits, value), (entropy, critic))
-
-
-def loss(
-    logits: Tensor, value: Tensor, batch: Batch, coefficient: Batch, alpha: Tensor | float = 1.0
-) -> Tensor:
-    """What an update descends, (K,): stable-baselines3's loss, with k clipped objectives (equation 1) in the place of
-    one where there are several.
-
-        L = sum_i alpha_i L_i + c_v sum_i mean (V_i - R_i)^2 - c_e H,   L_i = -mean min(r A_i, clip(r) A_i)
-
-    logits: (K, M, A); value: (K, M, V); batch: action, log_prob (K, M), advantage, returns (K, M, V); coefficient:
-    (K, 1) each; alpha: (K, V), the weights of the objectives (MGDA's min-norm ones).
+    Source: policy orchestration, A.3, equation 3.
     """
-    log_probs = logits.log_softmax(-1)
-    new = log_probs.gather(-1, batch["action"].unsqueeze(-1))  # log pi(a | s), (K, M, 1)
-    advantage = losses.whiten(batch["advantage"], dim=1, correction=1)  # within the minibatch
-    objective = losses.compute_clipped_objective(
-        new, batch["log_prob"].unsqueeze(-1), advantage, coefficient["clip"].unsqueeze(-1)
-    )
-    actor = -(alpha * objective.mean(1)).sum(-1)  # sum_i alpha_i L_i
-    critic = (value - batch["returns"]).square().mean(1).sum(-1)  # sum_i mean (V_i - R_i)^2
-    entropy = -(log_probs.exp() * log_probs).sum(-1).mean(1)  # H
-    return (
-        actor
-        + coefficient["value"].squeeze(-1) * critic
-        - coefficient["entropy"].squeeze(-1) * entropy
-    )
+
+    def _compute_gradient(self, logits: Tensor, values: Tensor, minibatch: PPOSamples) -> Tensor:
+        """Combined policy gradients of the objectives, plus those of entropy and critic, (K, P)."""
+        policy_gradients, entropy_gradient, critic_gradient = compute_loss_gradients(
+            logits.detach(), values.detach(), minibatch, self.coefficients
+        )
+
+        # The gradient of every objective, g_i = d(L_i) / d(theta).
+        objective_gradients = [
+            self._backpropagate((logits,), (policy_gradient,), keep_graph=True)
+            for policy_gradient in policy_gradients
+        ]
+        g = torch.stack(objective_gradients, dim=1).double()  # (K, V, P)
+
+        # alpha = argmin || sum_i alpha_i g_i ||^2, for every variant.
+        gram_matrices = g @ g.transpose(1, 2)  # G_ij = g_i . g_j, (K, V, V)
+        weights = [compute_min_norm_weights(gram_matrix) for gram_matrix in gram_matrices.numpy()]
+        alpha = torch.from_numpy(np.stack(weights)).unsqueeze(-1)  # (K, V, 1)
+        combined = (alpha * g).sum(1).float()  # sum_i alpha_i g_i, (K, P)
+
+        # Critic and entropy have no weight: it would change how well an objective is estimated, not how objectives are
+        # traded off.
+        return combined + self._backpropagate((logits, values), (entropy_gradient, critic_gradient))
 
 
-def slopes(
-    logits: Tensor, value: Tensor, batch: Batch, coefficient: Batch
-) -> tuple[list[Tensor], Tensor, Tensor]:
-    """The derivatives of `loss`, written out: d(L_i) / d(logits) for each objective, d(-c_e H) / d(logits), (K, M, A)
-    each, and d(critic) / d(value), (K, M, V).
+def number_distinct_inputs(inputs: Tensor) -> Tensor:
+    """For each input of the only variant, (1, N, ...), the number of its content among the distinct ones, (1, N)."""
+    rows = np.ascontiguousarray(inputs[0].flatten(1).numpy())  # (N, size)
+    bytes_of_row = np.dtype((np.void, rows.itemsize * rows.shape[1]))
+    _, input_ids = np.unique(rows.view(bytes_of_row), return_inverse=True)
+    return torch.from_numpy(input_ids.reshape(1, -1))
 
-    They are short, and the graph then holds the network alone, which a benchmark shows to be worth it.
+
+# Random streams and episodes, which training by stable-baselines3 shares ---------------------------
+
+
+def make_training_generator(
+    domain: str, name: str, seed: int, *purpose: str | int
+) -> np.random.Generator:
+    """Random numbers of a policy's training for a purpose, such as the actions of an update.
+
+    Every update has another generator, so that a training that is resumed needs no state of one.
     """
-    log_probs, chosen = logits.log_softmax(-1), batch["action"].unsqueeze(-1)
-    ratio = (log_probs.gather(-1, chosen).squeeze(-1) - batch["log_prob"]).exp()
-    onehot = torch.nn.functional.one_hot(batch["action"], logits.shape[-1])
-    direction = (onehot - log_probs.exp()) * ratio.unsqueeze(-1)  # d(r) / d(logits)
-    advantage, limit, count = (
-        losses.whiten(batch["advantage"], dim=1, correction=1),
-        coefficient["clip"],
-        ratio.shape[1],
-    )
-    actors = []
-    for each in advantage.unbind(-1):
-        flat = torch.where(each > 0, ratio > 1 + limit, ratio < 1 - limit)
-        actors.append(
-            (-each * ~flat / count).unsqueeze(-1) * direction
-        )  # d(L_i) / d(r) = -A / M, or 0
-    weighted = log_probs.exp() * log_probs
-    inside = -weighted.sum(-1, keepdim=True)  # H of each decision
-    entropy = (
-        coefficient["entropy"].unsqueeze(-1) * (weighted + log_probs.exp() * inside) / count
-    )  # c p (log p + H) / M
-    critic = (
-        2 * coefficient["value"].unsqueeze(-1) * (value - batch["returns"]) / count
-    )  # 2 c (V - R) / M
-    return actors, entropy, critic
+    return seeds.rng("zoo", domain, name, *purpose, seed=seed)
 
 
-_PER_ARM = ("gamma", "gae_lambda", "clip", "learning_rate", "entropy", "value", "max_grad_norm")
+def make_environment_streams(domain: str, name: str, seed: int, num_envs: int) -> np.ndarray:
+    """Random streams of the environments that a policy is trained in, (num_envs,) uint64."""
+    return seeds.keys("zoo", domain, name, seed=1000 * seed, n=num_envs)
 
 
-def stream(domain: str, name: str, seed: int, *what: str | int) -> np.random.Generator:
-    """Random numbers of a policy's training; each update has its own, so that going on needs no generator's state."""
-    return seeds.rng("zoo", domain, name, *what, seed=seed)
-
-
-def streams(domain: str, name: str, seed: int, rows: int) -> np.ndarray:
-    """Random streams of the rows that a policy is trained in, (rows,) uint64."""
-    return seeds.keys("zoo", domain, name, seed=1000 * seed, n=rows)
-
-
-def booked(
-    running: np.ndarray, reward: np.ndarray, done: np.ndarray
+def pop_finished_episodes(
+    running_totals: np.ndarray, rewards: np.ndarray, dones: np.ndarray
 ) -> list[tuple[int, tuple[float, ...]]]:
-    """Adds a step to `running`, returns so far and length, (B, k + 1); of every episode that ended its row, and
-    (length, return per objective)."""
-    running[:, :-1] += reward
-    running[:, -1] += 1
-    ended = [(int(row), (running[row, -1], *running[row, :-1])) for row in np.flatnonzero(done)]
-    running[done] = 0
-    return ended
+    """Adds a step to the totals of the episodes under way, and takes out those that ended with it.
 
+    Args:
+        running_totals: (B, k + 1) return per objective so far, and length; changed in place.
+        rewards: (B, k) of the step.
+        dones: (B,) whether the episode ended with the step.
 
-def curve(
-    episodes: Sequence[tuple], arms: Sequence[tuple[str, int]], samples: int, k: int
-) -> pd.DataFrame:
-    """Finished training episodes: update, variant, length, return_0 and on by objective, seed, steps (per variant, at
-    the update's end).
-
-    episodes: (update, number of the variant, length, return per objective); variants: name and seed; samples:
-    of an update; k: objectives.
+    Returns:
+        Of every episode that ended its row, and (length, return per objective).
     """
-    returns = [f"return_{i}" for i in range(k)]
-    frame = pd.DataFrame(list(episodes), columns=["update", "method", "length", *returns])
-    names, runs = (dict(enumerate(column)) for column in zip(*arms, strict=True))
-    seed = frame["method"].map(runs)
-    return frame.assign(
-        method=frame["method"].map(names), seed=seed, steps=(frame["update"] + 1) * samples
-    )
+    running_totals[:, :-1] += rewards
+    running_totals[:, -1] += 1
+
+    finished_episodes = []
+    for row in np.flatnonzero(dones):
+        *returns, length = running_totals[row]
+        finished_episodes.append((int(row), (length, *returns)))
+    running_totals[dones] = 0
+    return finished_episodes
 
 
-def clip_norm(gradient: Tensor, limit: Tensor) -> Tensor:
-    """Scale each row of (K, P) down to the norm `limit` (K, 1), as torch's clip_grad_norm_ does."""
-    norm = gradient.norm(dim=1, keepdim=True)
-    return gradient * (limit / (norm + 1e-6)).clamp(max=1.0)
+def make_training_curve(
+    episodes: Sequence[tuple],
+    names_and_seeds: Sequence[tuple[str, int]],
+    steps_per_update: int,
+    num_objectives: int,
+) -> pd.DataFrame:
+    """Finished training episodes as a table.
+
+    Args:
+        episodes: (update, number of the variant, length, return per objective) of each.
+        names_and_seeds: Of each variant.
+        steps_per_update: Environment steps of each variant.
+        num_objectives: k.
+
+    Returns:
+        Columns update, method, length, return_0 .. return_{k-1}, seed, and steps (of the variant, at the end of the
+        update).
+    """
+    return_columns = [f"return_{i}" for i in range(num_objectives)]
+    columns = ["update", "method", "length", *return_columns]
+    curve = pd.DataFrame(list(episodes), columns=columns)
+
+    variant_number = curve["method"]
+    name_by_number = {number: name for number, (name, _) in enumerate(names_and_seeds)}
+    seed_by_number = {number: seed for number, (_, seed) in enumerate(names_and_seeds)}
+    curve["method"] = variant_number.map(name_by_number)
+    curve["seed"] = variant_number.map(seed_by_number)
+    curve["steps"] = (curve["update"] + 1) * steps_per_update
+    return curve

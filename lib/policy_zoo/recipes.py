@@ -1,7 +1,7 @@
-"""Which policies each zoo holds and how each is trained (PO, 4.1.2, 4.1.3, Tables 6 and 7).
+"""Which policies each zoo has and how each is trained (policy orchestration, 4.1.2, 4.1.3, Tables 6 and 7).
 
-A recipe names a policy, what it is paid for, in which environment and with which settings. Recipes
-of one `stack` have one shape and are trained together.
+A recipe names a policy, its objective, its environment and its settings. Recipes of one `stack` have networks and
+rollouts of one shape, and are trained side by side.
 """
 
 from __future__ import annotations
@@ -19,21 +19,43 @@ from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import ACTIONS as GRID_ACTIONS
 from lib.experiment import artifacts
-from lib.policy_zoo.networks import KINDS, Cnn, Mlp, Network, describe, restore
-from lib.policy_zoo.objectives import KINDS as OBJECTIVE_KINDS
-from lib.policy_zoo.objectives import Linear, Objective, RewardMachine, Vector
+from lib.policy_zoo.networks import (
+    NETWORK_TYPES,
+    Cnn,
+    Mlp,
+    Network,
+    describe_component,
+    restore_component,
+)
+from lib.policy_zoo.objectives import (
+    OBJECTIVE_TYPES,
+    LinearScalarization,
+    Objective,
+    RewardMachine,
+    VectorReward,
+)
 
 VERSION = 1  # of how a policy and its environment are made from settings
 DOMAINS = ("education", "minigrid")
 ACTIONS = {"education": EDUCATION_ACTIONS, "minigrid": GRID_ACTIONS}
 OBJECTIVES = {"education": EDUCATION_OBJECTIVES, "minigrid": ("goal", "no-lava", "gold")}
-SINGLE = ("SO-d1", "SO-d2", "SO-d3")  # the policies that orchestrators choose from
+SINGLE = ("SO-d1", "SO-d2", "SO-d3")  # one objective each; orchestrators choose among them
 REFERENCES = {"education": ("MO-S", "MO-RM", "MO-MGDA"), "minigrid": ("MO-pseudoS",)}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One policy of a zoo. task: the room it is trained in (minigrid), or the skill."""
+    """One policy of a zoo.
+
+    Attributes:
+        name: As in the paper's tables.
+        domain: education or minigrid.
+        objective: What it is rewarded for.
+        settings: Of PPO.
+        network: Its architecture.
+        task: The skill that is taught, or the room that it is trained in.
+        stack: Recipes of one stack are trained side by side.
+    """
 
     name: str
     domain: str
@@ -43,71 +65,124 @@ class Recipe:
     task: str
     stack: str
 
-    def facts(self) -> dict[str, Any]:
-        """All that decides a training but environment and seed, as JSON; with whom it is trained does not."""
-        facts = {
+    def to_json(self) -> dict[str, Any]:
+        """All that decides a training but environment and seed; `stack` does not, and is left out."""
+        return {
             "name": self.name,
             "domain": self.domain,
             "task": self.task,
             "settings": self.settings.model_dump(),
+            "objective": describe_component(self.objective, OBJECTIVE_TYPES),
+            "network": describe_component(self.network, NETWORK_TYPES),
         }
-        parts = {
-            "objective": describe(self.objective, OBJECTIVE_KINDS),
-            "network": describe(self.network, KINDS),
-        }
-        return facts | parts
 
     @classmethod
-    def of(cls, facts: dict[str, Any], stack: str = "") -> Recipe:
-        """The recipe that `facts` tell. Raises ValueError for an objective or a network of an unknown kind."""
-        objective = restore(facts["objective"], OBJECTIVE_KINDS)
-        parts = {"objective": objective, "network": restore(facts["network"], KINDS)}
-        return cls(**facts | parts | {"settings": PPOSettings(**facts["settings"]), "stack": stack})
+    def from_json(cls, description: dict[str, Any], stack: str = "") -> Recipe:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: The type of the objective or of the network is unknown.
+        """
+        return cls(
+            name=description["name"],
+            domain=description["domain"],
+            objective=restore_component(description["objective"], OBJECTIVE_TYPES),
+            settings=PPOSettings(**description["settings"]),
+            network=restore_component(description["network"], NETWORK_TYPES),
+            task=description["task"],
+            stack=stack,
+        )
 
 
-def recipes(params: ZooParams, domain: str) -> list[Recipe]:
-    """All recipes of a domain. Raises ValueError for an unknown one."""
+def list_recipes(params: ZooParams, domain: str) -> list[Recipe]:
+    """All recipes of a domain, in the order of the paper's tables.
+
+    Raises:
+        ValueError: The domain is unknown.
+    """
     if domain == "education":
-        return _education(params)
+        return _list_education_recipes(params)
     if domain == "minigrid":
-        return _minigrid(params)
+        return _list_minigrid_recipes(params)
     raise ValueError(f"unknown domain {domain!r}; there are {', '.join(DOMAINS)}")
 
 
-def _education(params: ZooParams) -> list[Recipe]:
-    paid = {name: Linear(tuple(float(i == k) for i in range(3))) for k, name in enumerate(SINGLE)}
-    paid |= {"MO-S": Linear((1 / 3, 1 / 3, 1 / 3)), "MO-RM": RewardMachine()}
-    zoo, task = params.zoo.education, params.education.topic
-    network = Mlp(inputs=13, actions=3)
-    rows = [
-        Recipe(n, "education", o, zoo.single, network, task, "table-6") for n, o in paid.items()
+def _list_education_recipes(params: ZooParams) -> list[Recipe]:
+    """Table 6: single objectives, fixed weights and reward machine with one critic head, MO-MGDA with three."""
+    objectives: dict[str, Objective] = {
+        "SO-d1": LinearScalarization((1.0, 0.0, 0.0)),  # aptitude
+        "SO-d2": LinearScalarization((0.0, 1.0, 0.0)),  # gap
+        "SO-d3": LinearScalarization((0.0, 0.0, 1.0)),  # performance
+        "MO-S": LinearScalarization((1 / 3, 1 / 3, 1 / 3)),
+        "MO-RM": RewardMachine(),
+    }
+    settings = params.zoo.education
+    recipes = [
+        Recipe(
+            name=name,
+            domain="education",
+            objective=objective,
+            settings=settings.single,
+            network=Mlp(inputs=13, actions=3),
+            task=params.education.topic,
+            stack="table-6",
+        )
+        for name, objective in objectives.items()
     ]
-    per_objective = Mlp(inputs=13, actions=3, values=3)
+    mgda = Recipe(
+        name="MO-MGDA",
+        domain="education",
+        objective=VectorReward(),
+        settings=settings.mgda,
+        network=Mlp(inputs=13, actions=3, values=3),
+        task=params.education.topic,
+        stack="MO-MGDA",
+    )
+    return [*recipes, mgda]
+
+
+def _list_minigrid_recipes(params: ZooParams) -> list[Recipe]:
+    """Table 7: every policy in the room that asks for its objective, and each trained by itself."""
+    settings = params.zoo.minigrid
+    # The vector reward has the share of the two pieces of gold: a weight of 2 gives +1 for each.
+    goal = LinearScalarization((1.0, 0.0, 0.0))
+    gold = LinearScalarization((0.0, 0.0, 2.0))
+    goal_and_gold = LinearScalarization((1.0, 0.0, 2.0))
+    trainings = [
+        ("SO-d1", goal, settings.navigate, "empty"),
+        # Lava ends the episode, so that reaching the goal means avoiding it.
+        ("SO-d2", goal, settings.lava, "lava_gap"),
+        ("SO-d3", gold, settings.gold, "gold_room"),
+        ("MO-pseudoS", goal_and_gold, settings.pseudo, "composite"),
+    ]
     return [
-        *rows,
-        Recipe("MO-MGDA", "education", Vector(), zoo.mgda, per_objective, task, "MO-MGDA"),
+        Recipe(
+            name=name,
+            domain="minigrid",
+            objective=objective,
+            settings=ppo_settings,
+            network=Cnn(actions=6),
+            task=room,
+            stack=name,
+        )
+        for name, objective, ppo_settings, room in trainings
     ]
 
 
-def _minigrid(params: ZooParams) -> list[Recipe]:
-    zoo = params.zoo.minigrid
-    goal, gold = (
-        Linear((1.0, 0.0, 0.0)),
-        Linear((0.0, 0.0, 2.0)),
-    )  # +1 per piece; the vector has shares
-    rows = [
-        ("SO-d1", goal, zoo.navigate, "empty"),
-        ("SO-d2", goal, zoo.lava, "lava_gap"),  # lava ends the episode: reaching the goal avoids it
-        ("SO-d3", gold, zoo.gold, "gold_room"),
-        ("MO-pseudoS", Linear((1.0, 0.0, 2.0)), zoo.pseudo, "composite"),  # 1[goal] + gold pieces
-    ]
-    return [Recipe(n, "minigrid", o, s, Cnn(actions=6), task, n) for n, o, s, task in rows]
+# Environments -------------------------------------------------------------------------------------
 
 
-def make_batch(
+def make_batched_env(
     params: Environments, domain: str, tasks: Sequence[str], seed: int = 0
 ) -> BatchedEnv:
-    """A batched twin with one row per entry of `tasks`."""
+    """A batched environment.
+
+    Args:
+        params: Settings of the environments.
+        domain: education or minigrid.
+        tasks: One for each row: the room, in minigrid.
+        seed: Of the first row; row i has seed + i.
+    """
     if domain == "education":
         return EducationBatch(make_education_rules(params.education), len(tasks), seed)
     room = params.minigrid
@@ -115,20 +190,30 @@ def make_batch(
 
 
 def describe_environment(params: Environments, domain: str) -> dict[str, Any]:
-    """What a job holds of its environment: the settings of its domain, and hashes of the files that they name."""
+    """What the settings of a job say of its environment.
+
+    Args:
+        params: Settings of the environments.
+        domain: education or minigrid.
+
+    Returns:
+        The settings of the domain, and hashes of the files that they name.
+    """
     section = getattr(params, domain)
     paths: list[str] = []
     if domain == "education":
-        paths = [section.bank]
+        paths.append(section.bank)
         if section.difficulty == "calibrated":
             paths.append(section.answers)
-    files = [ROOT / path for path in paths]  # an absolute path stays as it is
-    hashes = [
-        artifacts.sha256_file(file) for file in files if file.is_file()
-    ]  # whoever reads one that is missing says so
+
+    hashes = []
+    for path in paths:
+        file = ROOT / path  # an absolute path stays as it is
+        if file.is_file():  # a missing one is reported where it is read
+            hashes.append(artifacts.sha256_file(file))
     return {"settings": section.model_dump(), "files": hashes}
 
 
 def restore_environment(description: dict[str, Any], domain: str) -> Environments:
-    """The environments as a job sees them: the one that `describe_environment` told of, and no other."""
+    """The settings of the environment that `describe_environment` described, and of no other."""
     return Environments.from_job_settings({domain: description["settings"]})

@@ -1,10 +1,12 @@
-"""Policies trained by stable-baselines3's own PPO: its class, its networks, its rollouts and its updates.
+"""Policies trained by stable-baselines3's PPO as it is: its class, its networks, its rollouts and its updates.
 
-The paper's choice (policy orchestration, 4.1.2), and what the stacked trainer (`ppo`) is held to. The first weights
-and the random numbers are ours (`SameDraws`), so that both trainers do the same but for rounding, which a long
-training multiplies. A training that was stopped begins again, because stable-baselines3's checkpoints are pickles.
-MO-MGDA is not here and stays stacked: `PPO.train` flattens values and takes its step in one method, which a subclass
-with a critic for each objective would have to repeat as a whole.
+The paper's choice (policy orchestration, 4.1.2), and what the stacked trainer (`ppo`) is compared with. First weights
+and random numbers are handed in (`SameRandomNumbers`), so that both trainers do the same but for rounding, which a
+long training multiplies. A training that was stopped begins again, because stable-baselines3's checkpoints are
+pickles.
+
+Left out: MO-MGDA, which is always trained by the stacked trainer. `PPO.train` flattens values and takes its step in one
+method, which a subclass with a critic head for each objective would have to repeat as a whole.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,14 +19,19 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.distributions import CategoricalDistribution
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import RolloutBufferSamples
-from stable_baselines3.common.vec_env import VecEnvWrapper
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from torch import nn
 
 from lib.config import Environments
 from lib.envs.batched_env import BatchedEnv
-from lib.policy_zoo.networks import Cnn, initial, sample
-from lib.policy_zoo.ppo import booked, curve, stream, streams
-from lib.policy_zoo.recipes import Recipe, make_batch
+from lib.policy_zoo.networks import Cnn, draw_initial_parameters, sample_actions
+from lib.policy_zoo.ppo import (
+    make_environment_streams,
+    make_training_curve,
+    make_training_generator,
+    pop_finished_episodes,
+)
+from lib.policy_zoo.recipes import Recipe, make_batched_env
 
 VERSION = 1  # of trainings by stable-baselines3
 
@@ -50,132 +57,176 @@ class SmallExtractor(BaseFeaturesExtractor):
 
 
 class RecipeRewardWrapper(VecEnvWrapper):
-    """A batched twin that pays what a recipe's objective says, (E,), and keeps what episodes returned in each."""
+    """A batched environment whose rewards, (E,), are those of a recipe's objective.
+
+    Attributes:
+        episodes: Of finished episodes: update, 0 (the number of the only variant), length, return per objective.
+    """
 
     def __init__(self, venv: BatchedEnv, recipe: Recipe) -> None:
         super().__init__(venv)
-        self.recipe, self.steps = recipe, 0
-        self.running = np.zeros((venv.num_envs, venv.reward_dim + 1))
-        self.episodes: list[tuple] = []  # (update, 0, length, return per objective)
+        self.recipe = recipe
+        self.num_steps = 0
+        self.running_totals = np.zeros((venv.num_envs, venv.reward_dim + 1))
+        self.episodes: list[tuple] = []
 
     def reset(self) -> np.ndarray:
-        self.seen = self.venv.reset()
-        return self.seen
+        self.observation = self.venv.reset()
+        return self.observation
 
     def step_wait(self):
-        acted_on = self.seen
-        self.seen, reward, done, infos = self.venv.step_wait()
-        update = self.steps // (self.recipe.settings.rollout // self.num_envs)
-        self.episodes += [(update, 0, *told) for _, told in booked(self.running, reward, done)]
-        self.steps += 1
-        return self.seen, self.recipe.objective(reward, acted_on), done, infos
+        previous_observation = self.observation
+        self.observation, vector_rewards, dones, infos = self.venv.step_wait()
+
+        steps_per_rollout = self.recipe.settings.rollout // self.num_envs
+        update = self.num_steps // steps_per_rollout
+        finished_episodes = pop_finished_episodes(self.running_totals, vector_rewards, dones)
+        for _, length_and_returns in finished_episodes:
+            self.episodes.append((update, 0, *length_and_returns))
+        self.num_steps += 1
+
+        rewards = self.recipe.objective(vector_rewards, previous_observation)  # (E,)
+        return self.observation, rewards, dones, infos
 
 
 class InverseTransformCategorical(CategoricalDistribution):
-    """Actions by inverse distribution from draws that are given, as the stacked trainer takes them."""
+    """Samples actions by inverse transform from uniform numbers that are handed in, as the stacked trainer does.
 
-    draws: Callable[[], np.ndarray]
+    Attributes:
+        read_uniforms: Returns the (E,) uniform numbers in [0, 1) of the current step.
+    """
+
+    read_uniforms: Callable[[], np.ndarray]
 
     def sample(self) -> torch.Tensor:
-        return sample(self.distribution.logits, torch.from_numpy(self.draws()))
+        uniforms = torch.from_numpy(self.read_uniforms())
+        return sample_actions(self.distribution.logits, uniforms)
 
 
-class SameDraws(BaseCallback):
-    """Gives stable-baselines3's PPO the stacked trainer's first weights and random numbers of a recipe and a seed."""
+class SameRandomNumbers(BaseCallback):
+    """Gives stable-baselines3's PPO the first weights and random numbers that the stacked trainer has.
+
+    Args:
+        recipe: What is trained.
+        seed: Number of the repetition.
+        progress: Called with the fraction of the training that is over.
+    """
 
     def __init__(
         self, recipe: Recipe, seed: int, progress: Callable[[float], None] = lambda fraction: None
     ) -> None:
         super().__init__()
-        self.recipe, self.seed, self.progress, self.update = recipe, seed, progress, 0
+        self.recipe = recipe
+        self.seed = seed
+        self.progress = progress
+        self.num_updates = 0
 
     def _on_training_start(self) -> None:
-        first = initial(
+        # First weights. An extractor that actor and critic share has several names, hence not strict.
+        parameters = draw_initial_parameters(
             self.recipe.network, "zoo", self.recipe.domain, self.recipe.name, seed=self.seed
         )
-        weights = {name: torch.from_numpy(array) for name, array in first.items()}
-        self.model.policy.load_state_dict(
-            weights, strict=False
-        )  # an extractor that is shared has several names
-        self.model.policy.action_dist = InverseTransformCategorical(self.recipe.network.actions)
-        self.model.policy.action_dist.draws = lambda: self.draws[self.model.rollout_buffer.pos]
-        self.model.rollout_buffer.get = self._minibatches
+        state_dict = {name: torch.from_numpy(array) for name, array in parameters.items()}
+        self.model.policy.load_state_dict(state_dict, strict=False)
+
+        # Actions and minibatches.
+        distribution = InverseTransformCategorical(self.recipe.network.actions)
+        distribution.read_uniforms = lambda: self.uniforms[self.model.rollout_buffer.pos]
+        self.model.policy.action_dist = distribution
+        self.model.rollout_buffer.get = self._iterate_minibatches
 
     def _on_rollout_start(self) -> None:
-        who, buffer = (self.recipe.domain, self.recipe.name, self.seed), self.model.rollout_buffer
-        self.draws = stream(*who, "actions", self.update).random(
-            (buffer.buffer_size, buffer.n_envs)
-        )
-        self.orders = stream(*who, "minibatches", self.update)
-        self.update += 1
+        buffer = self.model.rollout_buffer
+        actions_generator = self._make_generator("actions")
+        self.uniforms = actions_generator.random((buffer.buffer_size, buffer.n_envs))  # (T, E)
+        self.order_generator = self._make_generator("minibatches")
+        self.num_updates += 1
         self.progress(self.model.num_timesteps / self.recipe.settings.timesteps)
 
     def _on_step(self) -> bool:
         return True
 
-    def _minibatches(self, size: int) -> Iterator[RolloutBufferSamples]:
-        """`RolloutBuffer.get` in our order."""
-        buffer = self.model.rollout_buffer
-        next(
-            type(buffer).get(buffer, size)
-        )  # flattens what was collected; its own order is not used
-        order = self.orders.permutation(buffer.buffer_size * buffer.n_envs)
-        yield from (
-            buffer._get_samples(order[start : start + size]) for start in range(0, len(order), size)
+    def _make_generator(self, purpose: str) -> np.random.Generator:
+        return make_training_generator(
+            self.recipe.domain, self.recipe.name, self.seed, purpose, self.num_updates
         )
 
+    def _iterate_minibatches(self, batch_size: int) -> Iterator[RolloutBufferSamples]:
+        """`RolloutBuffer.get` in the stacked trainer's order."""
+        buffer = self.model.rollout_buffer
+        # The first minibatch of the original is thrown away: asking for it flattens the buffer.
+        next(type(buffer).get(buffer, batch_size))
 
-def environment(params: Environments, recipe: Recipe, seed: int) -> RecipeRewardWrapper:
-    """The rows that a policy is trained in; they see the students or rooms that the stacked trainer's see."""
-    env = make_batch(params, recipe.domain, [recipe.task] * recipe.settings.num_envs)
-    env.seed_with(streams(recipe.domain, recipe.name, seed, env.num_envs))
+        order = self.order_generator.permutation(buffer.buffer_size * buffer.n_envs)
+        for start in range(0, len(order), batch_size):
+            yield buffer._get_samples(order[start : start + batch_size])
+
+
+def make_environment(params: Environments, recipe: Recipe, seed: int) -> RecipeRewardWrapper:
+    """The environments of a policy, with the students or rooms that the stacked trainer has."""
+    env = make_batched_env(params, recipe.domain, [recipe.task] * recipe.settings.num_envs)
+    env.seed_with(make_environment_streams(recipe.domain, recipe.name, seed, env.num_envs))
     return RecipeRewardWrapper(env, recipe)
 
 
-def learner(recipe: Recipe, env: RecipeRewardWrapper) -> PPO:
-    """stable-baselines3's PPO with a recipe's settings and a network of its shape."""
-    s, rooms = recipe.settings, isinstance(recipe.network, Cnn)
+def make_learner(recipe: Recipe, env: VecEnv) -> PPO:
+    """stable-baselines3's PPO with the settings of a recipe and a network of its shape."""
+    settings = recipe.settings
+    policy_class = "MlpPolicy"
+    policy_kwargs = None
+    if isinstance(recipe.network, Cnn):
+        policy_class = "CnnPolicy"
+        policy_kwargs = {"features_extractor_class": SmallExtractor, "normalize_images": False}
     return PPO(
-        "CnnPolicy" if rooms else "MlpPolicy",
+        policy_class,
         env,
-        learning_rate=s.learning_rate,
-        n_steps=s.rollout // env.num_envs,
-        batch_size=s.minibatch,
-        n_epochs=s.epochs,
-        gamma=s.gamma,
-        gae_lambda=s.gae_lambda,
-        clip_range=s.clip,
-        ent_coef=s.entropy,
-        vf_coef=s.value,
-        max_grad_norm=s.max_grad_norm,
-        target_kl=s.target_kl,
+        learning_rate=settings.learning_rate,
+        n_steps=settings.rollout // env.num_envs,
+        batch_size=settings.minibatch,
+        n_epochs=settings.epochs,
+        gamma=settings.gamma,
+        gae_lambda=settings.gae_lambda,
+        clip_range=settings.clip,
+        ent_coef=settings.entropy,
+        vf_coef=settings.value,
+        max_grad_norm=settings.max_grad_norm,
+        target_kl=settings.target_kl,
         device="cpu",
-        policy_kwargs={"features_extractor_class": SmallExtractor, "normalize_images": False}
-        if rooms
-        else None,
+        policy_kwargs=policy_kwargs,
     )
 
 
-def train(
+def train_policy(
     params: Environments,
     recipe: Recipe,
     seed: int,
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
-    """Parameters and training curve of one policy."""
-    env = environment(params, recipe, seed)
-    with (
-        torch.random.fork_rng()
-    ):  # its own first weights come from torch's generator, and are not used
-        model = learner(recipe, env)
-        model.learn(recipe.settings.timesteps, callback=SameDraws(recipe, seed, progress))
-    k = env.venv.reward_dim
-    return weights(model, recipe), curve(
-        env.episodes, [(recipe.name, seed)], recipe.settings.rollout, k
+    """Trains one policy.
+
+    Args:
+        params: Settings of the environments.
+        recipe: What is trained.
+        seed: Number of the repetition.
+        progress: Called with the fraction of the training that is over.
+
+    Returns:
+        Parameters by name, and the training curve (`ppo.make_training_curve`).
+    """
+    env = make_environment(params, recipe, seed)
+    # stable-baselines3 draws first weights from torch's generator. They are replaced, and the generator put back.
+    with torch.random.fork_rng():
+        model = make_learner(recipe, env)
+        callback = SameRandomNumbers(recipe, seed, progress)
+        model.learn(recipe.settings.timesteps, callback=callback)
+
+    curve = make_training_curve(
+        env.episodes, [(recipe.name, seed)], recipe.settings.rollout, env.venv.reward_dim
     )
+    return get_parameters(model, recipe), curve
 
 
-def weights(model: PPO, recipe: Recipe) -> dict[str, np.ndarray]:
+def get_parameters(model: PPO, recipe: Recipe) -> dict[str, np.ndarray]:
     """Copies of the parameters, by the names and in the shapes of the recipe's network."""
-    held = model.policy.state_dict()
-    return {name: held[name].numpy().copy() for name in recipe.network.shapes}
+    state_dict = model.policy.state_dict()
+    return {name: state_dict[name].numpy().copy() for name in recipe.network.parameter_shapes}

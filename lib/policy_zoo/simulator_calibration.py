@@ -1,22 +1,28 @@
-"""How the simulator's open switches were chosen: a small search against the paper's Table 2.
+"""Which rules of the simulated student fit the paper's Table 2: a small search over what the paper leaves open.
 
-The paper leaves open how large a mastery step is, what the warm-up does, which questions count and
-where failed ones come back. Each combination is judged by the lengths and per-objective rewards of the
-*single-objective* policies, for which fixed strategies stand in here (a policy paid for one objective
-comes close to always doing one thing). Orchestrators are never looked at.
+The paper leaves open how large a mastery step is, what the warm-up does, which questions count for mastery and where
+failed ones come back. Each combination is compared with the lengths and per-objective rewards of the
+*single-objective* policies, for which constant actions stand in here (a policy that is rewarded for one objective
+comes close to always doing one thing). Orchestrators are not used for the comparison.
+
+Table 2 says one thing more: every orchestrator that mixes policies needs at least as many steps as SO-d1. So the
+search also measures mixtures of actions: random choice, and each pair of actions with probability one half.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from lib.envs.education import CHALLENGE, EASY, FAILED, OBJECTIVES, EducationRules
+from lib.envs.education import ACTIONS, CHALLENGE, EASY, FAILED, OBJECTIVES, EducationRules
 from lib.envs.education_batch import EducationBatch
-from lib.policy_zoo.evaluate import evaluation_streams, play
+from lib.experiment import seeds
+from lib.policy_zoo.evaluate import choose_from_mixture, evaluation_streams, make_action_streams
 
-VERSION = 1  # of the search for the simulator's switches
+VERSION = 2  # of the search for the simulator's switches
 
 # Table 2: length, then mean aptitude (d1), gap (d2) and performance (d3) of each policy
 TABLE_2 = {
@@ -38,57 +44,137 @@ PRINTED = {  # all policies of Table 2: education as above; minigrid as length, 
         "MO-pseudoS": (75.5, (0.53, 1.0, 0.70)),
     },
 }
-STAND_IN = {"SO-d1": CHALLENGE, "SO-d2": FAILED, "SO-d3": EASY}
+STAND_INS = {"SO-d1": CHALLENGE, "SO-d2": FAILED, "SO-d3": EASY}
+RANDOM = "random"
 SWITCHES = {
     "steps_per_level": (1, 2),
-    "warmup": ("keep", "measure", "ncc"),
+    "warmup": ("keep", "measure"),  # "ncc" lies between them
+    "near_delta": ("below", "at_most"),
     "ncc_rule": ("at_or_above", "exact"),
     "ncc_scope": ("episode", "set"),
     "repeats": ("everywhere", "not_easy", "failed_only"),
+    "solved": ("retire", "requeue"),
 }
 
 
-def search(rules: EducationRules, students: int = 100) -> pd.DataFrame:
-    """All combinations of the switches, closest to Table 2 first.
+def search(
+    rules: EducationRules,
+    num_students: int = 100,
+    switches: Mapping[str, Sequence[Any]] = SWITCHES,
+) -> pd.DataFrame:
+    """Compares every combination of the switches with Table 2.
 
-    Columns: the switches, the mean length of each stand-in, and `distance`: the sum over policies of
-    |length - paper| / H plus the mean absolute difference of the three rewards.
+    Args:
+        rules: All other rules.
+        num_students: Students that each strategy teaches under each combination.
+        switches: The values of each switch.
+
+    Returns:
+        One row per combination, closest to Table 2 first. Columns: the switches; `<policy> length`, mean steps of each
+        stand-in; `random length`, of random choice; `pair` and `pair length`, the two actions whose half-and-half
+        mixture ends soonest; `random is no quicker`, whether random choice takes at least as many steps as the quickest
+        stand-in; `distance`, the sum over policies of |length - paper's| / horizon plus the mean absolute difference of
+        the three rewards.
     """
-    lines = []
-    for values in product(*SWITCHES.values()):
-        chosen = dict(zip(SWITCHES, values, strict=True))
-        lengths, distance = _compare(replace(rules, **chosen), students)
-        lines.append(
-            {
-                **chosen,
-                **{f"{name} length": value for name, value in lengths.items()},
-                "distance": distance,
-            }
-        )
-    return pd.DataFrame(lines).sort_values("distance", kind="stable", ignore_index=True)
+    mixtures = _make_mixtures()
+    streams = evaluation_streams("switches", 0, num_students)
+    rows = []
+    for values in product(*switches.values()):
+        combination = dict(zip(switches, values, strict=True))
+        means = _play_mixtures(replace(rules, **combination), mixtures, streams)
+        rows.append(combination | _compare_with_table_2(means, rules.horizon))
+    table = pd.DataFrame(rows)
+    return table.sort_values("distance", kind="stable", ignore_index=True)
 
 
-def _compare(rules: EducationRules, students: int) -> tuple[dict[str, float], float]:
-    streams = np.tile(
-        evaluation_streams("switches", 0, students), len(TABLE_2)
-    )  # all meet the same students
-    stand_ins = np.repeat(
-        [STAND_IN[name] for name in TABLE_2], students
-    )  # side by side: a batch costs as much as one
-    together = play(
-        EducationBatch(rules, len(streams)), lambda observation, draws: stand_ins, streams
-    )
-    lengths, distance = {}, 0.0
-    rewards = [f"reward_{i}" for i in range(len(OBJECTIVES))]
-    for i, (name, (length, means)) in enumerate(TABLE_2.items()):
-        record = together[together["episode"] // students == i]
-        lengths[name] = len(record) / students
-        ours = record.groupby("episode")[rewards].mean().mean().to_numpy()
-        distance += abs(lengths[name] - length) / rules.horizon + np.abs(ours - means).mean()
-    return lengths, float(distance)
+def find_rank(table: pd.DataFrame, rules: EducationRules) -> int:
+    """The rank (from 1) of the combination of switches that `rules` have in a table of `search`."""
+    is_in_force = np.ones(len(table), dtype=bool)
+    for name in SWITCHES.keys() & table.columns:
+        is_in_force &= (table[name] == getattr(rules, name)).to_numpy()
+    return int(np.flatnonzero(is_in_force)[0]) + 1
 
 
-def rank(table: pd.DataFrame, rules: EducationRules) -> int:
-    """Place (from 1) of the switches in force in a `search` table."""
-    same = np.logical_and.reduce([table[name] == getattr(rules, name) for name in SWITCHES])
-    return int(np.flatnonzero(same)[0]) + 1
+def find_closest_without_quick_random(table: pd.DataFrame) -> int:
+    """The rank (from 1) of the closest combination under which random choice is no quicker than a single action."""
+    return int(np.flatnonzero(table["random is no quicker"])[0]) + 1
+
+
+def _make_mixtures() -> dict[str, np.ndarray]:
+    """Probabilities of the actions, (3,), by strategy: stand-ins, random choice, pairs half and half."""
+    one_hot = np.eye(len(ACTIONS))
+    mixtures = {policy: one_hot[action] for policy, action in STAND_INS.items()}
+    mixtures[RANDOM] = np.full(len(ACTIONS), 1 / len(ACTIONS))
+    for first, second in combinations(range(len(ACTIONS)), 2):
+        name = f"{ACTIONS[first]} + {ACTIONS[second]}"
+        mixtures[name] = (one_hot[first] + one_hot[second]) / 2
+    return mixtures
+
+
+def _play_mixtures(
+    rules: EducationRules, mixtures: dict[str, np.ndarray], student_streams: np.ndarray
+) -> pd.DataFrame:
+    """Mean length and mean reward per step of each strategy, which all meet the same students.
+
+    Args:
+        rules: Of the simulator.
+        mixtures: Probabilities of the actions, (3,), by strategy.
+        student_streams: (students,) uint64, keys of their random numbers.
+
+    Returns:
+        By strategy: length, then the reward of each objective.
+    """
+    # All strategies play side by side: one large batch costs little more than a small one.
+    num_students = len(student_streams)
+    streams = np.tile(student_streams, len(mixtures))
+    probabilities = np.repeat(np.stack(list(mixtures.values())), num_students, axis=0)
+    env = EducationBatch(rules, len(streams))
+    env.seed_with(streams)
+    env.reset()
+
+    action_streams = make_action_streams(streams)
+    running = np.arange(len(streams))  # rows whose episode is not over, as numbered at the start
+    length = np.zeros(len(streams))
+    returns = np.zeros((len(streams), len(OBJECTIVES)))
+    for step in range(rules.horizon):
+        draws = seeds.uniform(action_streams[running], np.full(len(running), step))
+        actions = choose_from_mixture(probabilities[running], draws)
+        transition = env.advance(actions, restart=False)
+        length[running] += 1
+        returns[running] += transition.reward
+
+        # Episodes that are over leave the batch: half the steps would be theirs.
+        if transition.done.all():
+            break
+        if transition.done.any():
+            remaining = np.flatnonzero(~transition.done)
+            env.restore(env.state(), rows=remaining)
+            running = running[remaining]
+
+    episodes = pd.DataFrame(returns / length[:, None], columns=list(OBJECTIVES))
+    episodes.insert(0, "length", length)
+    strategy = np.repeat(list(mixtures), num_students)
+    return episodes.groupby(strategy, sort=False).mean()
+
+
+def _compare_with_table_2(means: pd.DataFrame, horizon: int) -> dict[str, Any]:
+    """The columns of `search` that do not repeat the switches, from the means of each strategy."""
+    distance = 0.0
+    for policy, (paper_length, paper_rewards) in TABLE_2.items():
+        length = means.loc[policy, "length"]
+        rewards = means.loc[policy].drop("length").to_numpy()  # (3,)
+        distance += abs(length - paper_length) / horizon
+        distance += np.abs(rewards - paper_rewards).mean()
+
+    lengths = means["length"]
+    lengths_of_pairs = lengths.drop([*STAND_INS, RANDOM])
+    quickest_pair = lengths_of_pairs.idxmin()
+    quickest_stand_in = lengths[list(STAND_INS)].min()
+    return {
+        **{f"{policy} length": lengths[policy] for policy in STAND_INS},
+        "random length": lengths[RANDOM],
+        "pair": quickest_pair,
+        "pair length": lengths_of_pairs[quickest_pair],
+        "random is no quicker": bool(lengths[RANDOM] >= quickest_stand_in),
+        "distance": float(distance),
+    }

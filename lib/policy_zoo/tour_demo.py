@@ -1,6 +1,6 @@
-"""The demonstrations of lesson 00: one decision tried on copies, and mixed strategies.
+"""The demonstrations of lesson 00: one decision tried on copies of a student, and strategies for whole episodes.
 
-No policy is trained here; a strategy is a fixed probability for each action, or a rule that looks at the student.
+No policy is trained here. A strategy is a fixed probability for each action, or a rule that reacts to the student.
 """
 
 from itertools import product
@@ -11,95 +11,126 @@ import pandas as pd
 from lib.envs.education import ACTIONS, LEVELS, OBJECTIVES, EducationRules
 from lib.envs.education_batch import EducationBatch
 from lib.experiment import seeds
-from lib.policy_zoo.evaluate import Act, mixture_policy, play
+from lib.policy_zoo.evaluate import Act, make_mixture, play
 
 VERSION = 1  # of the demonstrations of lesson 00
+# Where reactive rules change what they ask, as the paper's reward machine does.
+MASTERY_THRESHOLD = 0.6
 
 
 def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) -> pd.DataFrame:
-    """Rewards of one step of each action (method) on copies of one student after `warm_steps` random sets, as rows of a
-    record: one for each action and copy (item), with a column for each objective.
+    """Tries one step of each action on copies of one student.
 
-    The copies draw fresh random numbers: none of them sees what will really happen.
+    The copies draw fresh random numbers: none of them shows what will really happen.
+
+    Args:
+        rules: Of the simulator.
+        seed: Of the student.
+        warm_steps: Random sets that the student answers first.
+        copies: Copies for each action.
+
+    Returns:
+        Rows of the results table, one per action (method) and copy (item), with a column for each objective.
     """
-    env = EducationBatch(rules, 1, seed)
-    env.reset()
-    warm = seeds.rng("tour", "warm", seed=seed)
+    student = EducationBatch(rules, 1, seed)
+    student.reset()
+    rng = seeds.rng("tour", "warm", seed=seed)
     for _ in range(warm_steps):
-        env.advance(warm.integers(len(ACTIONS), size=1))
-    state = env.state()
-    tried = []
+        student.advance(rng.integers(len(ACTIONS), size=1))
+    state = student.state()
+
+    rows = []
     for action, name in enumerate(ACTIONS):
-        many = EducationBatch(rules, copies)
-        many.restore(state, rows=np.zeros(copies, dtype=int))
-        many.key = seeds.keys("tour", name, seed=seed, n=copies)
-        rewards = pd.DataFrame(
-            many.advance(np.full(copies, action)).reward, columns=list(OBJECTIVES)
-        )
-        tried.append(_rows(rewards, name))
-    return pd.concat(tried, ignore_index=True)
+        batch = EducationBatch(rules, copies)
+        batch.restore(state, rows=np.zeros(copies, dtype=int))
+        batch.key = seeds.keys("tour", name, seed=seed, n=copies)
+        transition = batch.advance(np.full(copies, action))
+        rewards = pd.DataFrame(transition.reward, columns=list(OBJECTIVES))
+        rows.append(_make_rows(rewards, name))
+    return pd.concat(rows, ignore_index=True)
 
 
-def _rows(rewards: pd.DataFrame, method: str) -> pd.DataFrame:
-    """Record rows of what a method that looks at nothing was paid, one for each row of rewards."""
-    fixed = {"method": method, "role": "constant", "backend": "simulated", "seed": 0, "sample": 0}
-    return rewards.assign(
-        **fixed, item=rewards.index.astype(str), reward=rewards[list(OBJECTIVES)].mean(axis=1)
-    )
+def make_simplex(points_per_side: int) -> np.ndarray:
+    """All probability vectors on a grid, (n, 3), with `points_per_side` of them on each side of the simplex."""
+    num_steps = points_per_side - 1
+    vectors = []
+    for first, second in product(range(points_per_side), repeat=2):
+        if first + second <= num_steps:
+            vectors.append((first, second, num_steps - first - second))
+    return np.array(vectors) / num_steps
 
 
-def simplex(points: int) -> np.ndarray:
-    """All weight vectors (n, 3) on a grid of `points` per side of the simplex."""
-    steps = points - 1
-    grid = [(i, j, steps - i - j) for i, j in product(range(points), repeat=2) if i + j <= steps]
-    return np.array(grid) / steps
+def play_mixtures(rules: EducationRules, mixtures: np.ndarray, students: int) -> pd.DataFrame:
+    """Plays mixed strategies on the same students.
 
+    Args:
+        rules: Of the simulator.
+        mixtures: (n, 3) probabilities of the actions.
+        students: Number of students.
 
-def play_mixtures(rules: EducationRules, strategies: np.ndarray, students: int) -> pd.DataFrame:
-    """Mean rewards per step of each student under each mixed strategy (n, 3), the same students for all: record rows.
-
-    method: the strategy, such as "0.25 failed + 0.75 easy". Its own columns: the probability of each action, a column
-    for each objective, length.
+    Returns:
+        Rows of the results table, one per strategy (method, such as "0.25 failed + 0.75 easy") and student (item):
+        mean rewards per step, length, and the probability of each action.
     """
-    played = []
-    for weights in strategies:
-        method = " + ".join(
-            f"{weight:.2g} {action}"
-            for weight, action in zip(weights, ACTIONS, strict=True)
-            if weight
-        )
-        rows = _played(rules, mixture_policy(weights), method, students)
-        played.append(rows.assign(**dict(zip(ACTIONS, weights, strict=True))))
-    return pd.concat(played, ignore_index=True)
+    rows = []
+    for probabilities in mixtures:
+        terms = [
+            f"{probability:.2g} {action}"
+            for probability, action in zip(probabilities, ACTIONS, strict=True)
+            if probability
+        ]
+        act = make_mixture(probabilities)
+        episodes = _play_students(rules, act, " + ".join(terms), students)
+        rows.append(episodes.assign(**dict(zip(ACTIONS, probabilities, strict=True))))
+    return pd.concat(rows, ignore_index=True)
 
 
-def play_watchful(rules: EducationRules, students: int) -> pd.DataFrame:
-    """The same students under every rule that looks at them: what to ask while failed questions are open, and where
-    none is, below mastery 0.6 and above. Record rows as those of `play_mixtures`, without probabilities."""
-    played = []
-    for open_, low, high in product(range(len(ACTIONS)), repeat=3):
-        if open_ == low == high:
-            continue  # a corner of the mixtures
+def play_reactive_rules(rules: EducationRules, students: int) -> pd.DataFrame:
+    """Plays every rule that reacts to the student, on the students of `play_mixtures`.
 
-        def act(
-            seen: np.ndarray, draws: np.ndarray, way: tuple[int, int, int] = (open_, low, high)
-        ) -> np.ndarray:
-            failed = seen[:, 1 + LEVELS :].sum(1) > 0
-            return np.where(failed, way[0], np.where(seen[:, 0] < 0.6 - 1e-6, way[1], way[2]))
+    A rule says what to ask while failed questions are open, and where none is, below mastery 0.6 and from there on.
 
-        method = f"{ACTIONS[open_]} if any failed, else {ACTIONS[low]} then {ACTIONS[high]}"
-        played.append(_played(rules, act, method, students).assign(role="router"))
-    return pd.concat(played, ignore_index=True)
+    Returns:
+        Rows as those of `play_mixtures`, without probabilities.
+    """
+    rows = []
+    for if_failed, if_low, if_high in product(range(len(ACTIONS)), repeat=3):
+        if if_failed == if_low == if_high:
+            continue  # a constant action, which is one of the mixtures
+        name = f"{ACTIONS[if_failed]} if any failed, else {ACTIONS[if_low]} then {ACTIONS[if_high]}"
+        act = _make_reactive_rule(if_failed, if_low, if_high)
+        rows.append(_play_students(rules, act, name, students).assign(role="router"))
+    return pd.concat(rows, ignore_index=True)
 
 
-def _played(rules: EducationRules, act: Act, method: str, students: int) -> pd.DataFrame:
-    """Record rows of one episode of each of the students, who are the same for every method."""
-    steps = play(
-        EducationBatch(rules, students), act, seeds.keys("tour", "students", n=students)
-    ).groupby("episode")
-    means = (
-        steps[[f"reward_{i}" for i in range(len(OBJECTIVES))]]
-        .mean()
-        .set_axis(list(OBJECTIVES), axis=1)
+def _make_reactive_rule(if_failed: int, if_low: int, if_high: int) -> Act:
+    def act(observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        has_failed = observation[:, 1 + LEVELS :].sum(axis=1) > 0
+        is_low = observation[:, 0] < MASTERY_THRESHOLD - 1e-6  # observations are float32
+        return np.where(has_failed, if_failed, np.where(is_low, if_low, if_high))
+
+    return act
+
+
+def _play_students(rules: EducationRules, act: Act, method: str, students: int) -> pd.DataFrame:
+    """Rows of one episode of each student; the students are the same for every method."""
+    env = EducationBatch(rules, students)
+    steps = play(env, act, seeds.keys("tour", "students", n=students))
+    by_episode = steps.groupby("episode")
+    reward_columns = [f"reward_{i}" for i in range(len(OBJECTIVES))]
+    means = by_episode[reward_columns].mean().set_axis(list(OBJECTIVES), axis=1)
+    rows = _make_rows(means.reset_index(drop=True), method)
+    return rows.assign(length=by_episode.size().to_numpy())
+
+
+def _make_rows(rewards: pd.DataFrame, method: str) -> pd.DataFrame:
+    """Rows of the results table for a method that observes nothing, one per row of rewards (n, 3)."""
+    return rewards.assign(
+        method=method,
+        role="constant",
+        backend="simulated",
+        seed=0,
+        sample=0,
+        item=rewards.index.astype(str),
+        reward=rewards[list(OBJECTIVES)].mean(axis=1),
     )
-    return _rows(means.reset_index(drop=True), method).assign(length=steps.size().to_numpy())

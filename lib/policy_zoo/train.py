@@ -1,12 +1,13 @@
-"""Train a zoo: every policy, every seed, in parallel processes that resume.
+"""Train a zoo: every policy under every seed, in parallel processes that resume.
 
-One job of the sweep is what is not trained yet of one stack of recipes under a few seeds: a policy that is added, or
-whose settings change, is trained without the others. Working files live under `data/runs` and survive a kill; the
-finished zoo, policies and curves, is written to `data/zoo`. Evaluation and cards come afterwards (`zoo_folder`).
+A job of the sweep trains the policies of one stack under a few seeds, as far as they are not trained yet: a policy
+that is added, or whose settings change, is trained without the others. Working files lie under `data/runs` and survive
+a kill; the finished zoo, policies and curves, is written to `data/zoo`. Episodes and cards of the policies come
+afterwards (`zoo_folder`).
 """
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,22 +18,29 @@ import torch
 from lib import envs
 from lib.config import ROOT, Environments, ZooParams
 from lib.experiment import artifacts, seeds, sweep
-from lib.policy_zoo import mgda, networks, objectives, policies, recipes, sb3_baseline
-from lib.policy_zoo import ppo as stacked_ppo
+from lib.policy_zoo import mgda, networks, objectives, policies, ppo, recipes, sb3_baseline
 from lib.policy_zoo.networks import Network
 from lib.policy_zoo.ppo import MGDA, PPO, PPOVariant
 from lib.policy_zoo.recipes import Recipe
 from lib.rl import losses
 
-VERSION = 1  # of who is trained beside whom
-ZOO, RUNS = ROOT / "data/zoo", ROOT / "data/runs/zoo"
-TOGETHER = 3  # seeds of a small network in one job: with more of them fewer cores would have work
+VERSION = 1  # of which policies are trained side by side
+ZOO_FOLDER = ROOT / "data/zoo"
+RUNS_FOLDER = ROOT / "data/runs/zoo"
+SEEDS_PER_JOB = 3  # of a small network: with more in a job, fewer cores would have work
 
 
 @dataclass(frozen=True)
 class Zoo:
-    """A trained zoo: policies[name][seed], training curves, core seconds by stack and group of seeds, and the
-    names of the policies that each stack trained together."""
+    """A trained zoo.
+
+    Attributes:
+        domain: education or minigrid.
+        stacks: Names of the policies that were trained together, by stack.
+        policies: By name, in the order of the seeds.
+        curves: Training episodes of all policies, see `ppo.make_training_curve`.
+        seconds: Core seconds by stack and group of seeds, with the columns stack, seeds (how many) and seconds.
+    """
 
     domain: str
     stacks: dict[str, list[str]]
@@ -41,71 +49,101 @@ class Zoo:
     seconds: pd.DataFrame
 
 
+# Who trains what ----------------------------------------------------------------------------------
+
+
 def choose_learner(params: ZooParams, recipe: Recipe) -> str:
-    """Who trains a recipe: `zoo.learner`, but several critics only the stacked trainer."""
+    """Name of the learner of a recipe: `zoo.learner`, but `stacked` where there are several critic heads."""
     return "stacked" if recipe.network.values > 1 else params.zoo.learner
 
 
-def stacks(params: ZooParams, domain: str) -> dict[str, list[Recipe]]:
-    """Recipes by stack; stable-baselines3 trains one policy at a time."""
+def group_recipes_by_stack(params: ZooParams, domain: str) -> dict[str, list[Recipe]]:
+    """Recipes that are trained side by side, by stack; stable-baselines3 trains one policy at a time."""
     recipes_by_stack: dict[str, list[Recipe]] = {}
-    for recipe in recipes.recipes(params, domain):
-        alone = choose_learner(params, recipe) != "stacked"
-        recipes_by_stack.setdefault(recipe.name if alone else recipe.stack, []).append(recipe)
+    for recipe in recipes.list_recipes(params, domain):
+        is_stacked = choose_learner(params, recipe) == "stacked"
+        stack_name = recipe.stack if is_stacked else recipe.name
+        recipes_by_stack.setdefault(stack_name, []).append(recipe)
     return recipes_by_stack
 
 
 def group_seeds(params: ZooParams, stack: Sequence[Recipe]) -> list[list[int]]:
-    """Seeds that are trained together: up to TOGETHER of a small network, whose calls cost more than its arithmetic,
-    and every seed alone where equal inputs of one policy are computed once, or where nothing is stacked."""
-    alone = stack[0].network.costly or choose_learner(params, stack[0]) != "stacked"
-    size = 1 if alone else TOGETHER
-    firsts = range(0, params.zoo.seeds, size)
-    return [list(range(first, min(first + size, params.zoo.seeds))) for first in firsts]
+    """Seeds that are trained side by side.
+
+    Args:
+        params: All settings.
+        stack: Recipes of one stack.
+
+    Returns:
+        Groups of `SEEDS_PER_JOB` where networks are small, because their calls cost more than their arithmetic; groups
+        of one where equal inputs of one policy are merged, and where the learner is not the stacked one.
+    """
+    is_stacked = choose_learner(params, stack[0]) == "stacked"
+    is_small = not stack[0].network.has_expensive_forward
+    group_size = SEEDS_PER_JOB if is_stacked and is_small else 1
+
+    num_seeds = params.zoo.seeds
+    groups = []
+    for first_seed in range(0, num_seeds, group_size):
+        next_group = min(first_seed + group_size, num_seeds)
+        groups.append(list(range(first_seed, next_group)))
+    return groups
 
 
-def learner(params: Environments, stack: list[Recipe], *seeds: int) -> PPO:
-    """The PPO (or MGDA) that trains one stack under some seeds; all policies of the first seed come first."""
-    return _make_stacked_learner(params, [(recipe, seed) for seed in seeds for recipe in stack])
+def make_stacked_learner(params: Environments, stack: Sequence[Recipe], *seeds: int) -> PPO:
+    """The PPO (or MGDA) that trains the recipes of a stack under some seeds.
+
+    Args:
+        params: Settings of the environments.
+        stack: Recipes of one stack.
+        seeds: All recipes of the first seed come first.
+    """
+    recipes_and_seeds = [(recipe, seed) for seed in seeds for recipe in stack]
+    return _make_learner(params, recipes_and_seeds)
 
 
-def _make_stacked_learner(params: Environments, pairs: Sequence[tuple[Recipe, int]]) -> PPO:
-    arms = [
-        PPOVariant(recipe.name, seed, recipe.objective, recipe.settings) for recipe, seed in pairs
-    ]
-    tasks = [recipe.task for recipe, _ in pairs for _ in range(recipe.settings.num_envs)]
-    first = pairs[0][0]
-    method = MGDA if first.network.values > 1 else PPO
-    return method(
-        arms, first.network, recipes.make_batch(params, first.domain, tasks), first.domain
-    )
+def _make_learner(params: Environments, recipes_and_seeds: Sequence[tuple[Recipe, int]]) -> PPO:
+    variants = []
+    tasks = []  # of the rows of the batched environment
+    for recipe, seed in recipes_and_seeds:
+        variants.append(PPOVariant(recipe.name, seed, recipe.objective, recipe.settings))
+        tasks.extend([recipe.task] * recipe.settings.num_envs)
+
+    first_recipe, _ = recipes_and_seeds[0]
+    network = first_recipe.network
+    domain = first_recipe.domain
+    env = recipes.make_batched_env(params, domain, tasks)
+    learner_class = MGDA if network.values > 1 else PPO
+    return learner_class(variants, network, env, domain)
 
 
 # Jobs ---------------------------------------------------------------------------------------------
 
 
-def versions(network: Network, learner: str) -> dict[str, int]:
+def list_versions(network: Network, learner: str) -> dict[str, int]:
     """The VERSIONs of the code that decides the weights and the curve of a policy.
 
-    learner: "stacked" or "stable-baselines3", as `choose_learner` says.
+    Args:
+        network: Of the policy.
+        learner: "stacked" or "stable-baselines3", as `choose_learner` says.
     """
-    decided_by = {
+    versions = {
         "random streams": seeds.VERSION,
         "environments": envs.VERSION,
         "recipes": recipes.VERSION,
         "objectives": objectives.VERSION,
         "networks": networks.VERSION,
-        "stacked PPO": stacked_ppo.VERSION,  # its random numbers are those of every learner
+        "stacked PPO": ppo.VERSION,  # its random numbers are those of every learner
         "policies": policies.VERSION,
         "stacks": VERSION,
     }
     if learner == "stacked":
-        decided_by["losses"] = losses.VERSION
+        versions["losses"] = losses.VERSION
     else:
-        decided_by["stable-baselines3"] = sb3_baseline.VERSION
+        versions["stable-baselines3"] = sb3_baseline.VERSION
     if network.values > 1:
-        decided_by["min-norm weights"] = mgda.VERSION
-    return decided_by
+        versions["min-norm weights"] = mgda.VERSION
+    return versions
 
 
 def make_jobs(params: ZooParams, domain: str, trained: Collection[str] = ()) -> list[sweep.Job]:
@@ -114,155 +152,223 @@ def make_jobs(params: ZooParams, domain: str, trained: Collection[str] = ()) -> 
     Args:
         params: All settings; a job is handed those that it reads.
         domain: education or minigrid.
-        trained: Keys of policies (`policy_keys`) that no job need train.
+        trained: Keys of policies (`compute_policy_keys`) that no job need train.
 
     Returns:
         One job per stack and group of seeds, with those of its policies that are not `trained`; none where all are.
     """
     jobs = []
-    for name, stack in stacks(params, domain).items():
-        learner_name = choose_learner(params, stack[0])
-        shared = {
+    for stack_name, stack in group_recipes_by_stack(params, domain).items():
+        learner = choose_learner(params, stack[0])
+        shared_settings = {
             "job": "policy training",
             "environment": recipes.describe_environment(params, domain),
-            "learner": learner_name,
+            "learner": learner,
             "torch": torch.__version__,
-            "versions": versions(stack[0].network, learner_name),
+            "versions": list_versions(stack[0].network, learner),
         }
-        for group in group_seeds(params, stack):
+        for seed_group in group_seeds(params, stack):
             policies_of_job = [
-                {"recipe": recipe.facts(), "seed": seed} for seed in group for recipe in stack
+                {"recipe": recipe.to_json(), "seed": seed}
+                for seed in seed_group
+                for recipe in stack
             ]
-            settings = shared | {"policies": policies_of_job}
-            keys = policy_keys(settings)
-            open_policies = [
+            keys = compute_policy_keys(shared_settings | {"policies": policies_of_job})
+            untrained_policies = [
                 policy
                 for policy, key in zip(policies_of_job, keys, strict=True)
                 if key not in trained
             ]
-            if open_policies:
-                label = f"{domain}/{name}/seeds-{group[0]}-{group[-1]}"
-                jobs.append(sweep.Job(label, shared | {"policies": open_policies}))
+            if untrained_policies:
+                label = f"{domain}/{stack_name}/seeds-{seed_group[0]}-{seed_group[-1]}"
+                settings = shared_settings | {"policies": untrained_policies}
+                jobs.append(sweep.Job(label, settings))
     return jobs
 
 
-def policy_keys(settings: Mapping[str, Any]) -> list[str]:
-    """The key of each policy of a job, in order: of all that decides the policy, but not of who is trained beside it.
+def compute_policy_keys(settings: Mapping[str, Any]) -> list[str]:
+    """The key of each policy of a job: of all that decides the policy, but not of those trained beside it.
 
-    settings: of the job.
+    Args:
+        settings: Of the job.
+
+    Returns:
+        Keys in the order of the job's policies.
     """
-    shared = {name: value for name, value in settings.items() if name != "policies"}
-    return [sweep.Job("a policy", shared | policy).key for policy in settings["policies"]]
+    shared_settings = {name: value for name, value in settings.items() if name != "policies"}
+    return [sweep.Job("a policy", shared_settings | policy).key for policy in settings["policies"]]
 
 
-def train_policies(job: sweep.Job, folder: Path, progress) -> dict[str, Any]:
-    """Train policies side by side; leaves them and their curves in `folder` and returns their keys."""
+def train_policies(
+    job: sweep.Job, folder: Path, progress: Callable[[float], None]
+) -> dict[str, Any]:
+    """Trains the policies of a job side by side.
+
+    Args:
+        job: Of `make_jobs`.
+        folder: Where policies and their curves go.
+        progress: Called with the fraction of the training that is over.
+
+    Returns:
+        The keys of the policies.
+    """
     torch.set_num_threads(1)
-    torch.set_flush_denormal(
-        True
-    )  # Adam's moments of idle weights decay into slow denormal numbers
-    pairs = [(Recipe.of(policy["recipe"]), policy["seed"]) for policy in job.settings["policies"]]
-    domain = pairs[0][0].domain
+    # Adam's moments of weights without a gradient decay into denormal numbers, which are slow.
+    torch.set_flush_denormal(True)
+    recipes_and_seeds = [
+        (Recipe.from_json(policy["recipe"]), policy["seed"]) for policy in job.settings["policies"]
+    ]
+    domain = recipes_and_seeds[0][0].domain
     environments = recipes.restore_environment(job.settings["environment"], domain)
+
+    # Train.
     checkpoint = folder / "checkpoint.safetensors"
     if job.settings["learner"] == "stacked":
-        ppo = _make_stacked_learner(environments, [*pairs, *_make_company(pairs)])
-        ppo.train(checkpoint, progress)
-        weights = [ppo.parameters(k) for k in range(len(pairs))]
-        curve = ppo.curve()
+        companions = _make_companions(recipes_and_seeds)
+        learner = _make_learner(environments, [*recipes_and_seeds, *companions])
+        learner.train(checkpoint, progress)
+        parameters_by_policy = [learner.get_parameters(k) for k in range(len(recipes_and_seeds))]
+        curve = learner.make_training_curve()
     else:
-        ((recipe, seed),) = pairs
-        parameters, curve = sb3_baseline.train(environments, recipe, seed, progress)
-        weights = [parameters]
-    for (recipe, seed), parameters in zip(pairs, weights, strict=True):
+        ((recipe, seed),) = recipes_and_seeds
+        parameters, curve = sb3_baseline.train_policy(environments, recipe, seed, progress)
+        parameters_by_policy = [parameters]
+
+    # Write policies and curves.
+    for (recipe, seed), parameters in zip(recipes_and_seeds, parameters_by_policy, strict=True):
         about = {"seed": seed, "task": recipe.task, "settings": recipe.settings.model_dump()}
         policy = policies.Policy(recipe.name, domain, recipe.network, parameters, about)
         policies.save(policy, folder / f"seed-{seed}")
     artifacts.write_parquet(folder / "curve.parquet", curve)
     checkpoint.unlink(missing_ok=True)
-    return {"policies": policy_keys(job.settings)}
+    return {"policies": compute_policy_keys(job.settings)}
 
 
-def _make_company(pairs: Sequence[tuple[Recipe, int]]) -> list[tuple[Recipe, int]]:
-    """A twin for a small network that is alone: one product of matrices is computed in another way than a batch of
-    them, and the last bits of a policy must not depend on who was trained beside it."""
-    recipe, seed = pairs[0]
-    is_lonely = len(pairs) == 1 and not recipe.network.costly
-    return [(replace(recipe, name=f"twin of {recipe.name}"), seed)] if is_lonely else []
+def _make_companions(
+    recipes_and_seeds: Sequence[tuple[Recipe, int]],
+) -> list[tuple[Recipe, int]]:
+    """A second policy for a small network that would be trained by itself; otherwise none.
+
+    A single product of matrices is computed in another way than a batch of them, and the last bits of a policy must
+    not depend on how many are trained beside it.
+    """
+    recipe, seed = recipes_and_seeds[0]
+    is_single = len(recipes_and_seeds) == 1
+    if is_single and not recipe.network.has_expensive_forward:
+        return [(replace(recipe, name=f"twin of {recipe.name}"), seed)]
+    return []
 
 
 # The zoo ------------------------------------------------------------------------------------------
 
 
-def find_trained(runs: str | Path = RUNS) -> dict[str, Path]:
+def find_trained(runs: str | Path = RUNS_FOLDER) -> dict[str, Path]:
     """The folder of every trained policy, by its key. A receipt is written when all policies of a job are trained."""
-    folders = {}
-    for path in sorted(Path(runs).glob("*/done.json")):
-        for key in artifacts.read_json(path)["result"].get("policies", ()):
-            folders[key] = path.parent
-    return folders
+    folder_by_key = {}
+    for receipt_path in sorted(Path(runs).glob("*/done.json")):
+        receipt = artifacts.read_json(receipt_path)
+        for key in receipt["result"].get("policies", ()):
+            folder_by_key[key] = receipt_path.parent
+    return folder_by_key
 
 
-def build(params: ZooParams, domain: str, out: str | Path = ZOO, runs: str | Path = RUNS) -> Zoo:
-    """Train what is not trained yet and write the domain's zoo under `out`/`domain`."""
-    open_jobs = make_jobs(params, domain, find_trained(runs))
-    sweep.run(train_policies, open_jobs, runs, params.zoo.jobs, f"training the {domain} zoo")
+def build_zoo(
+    params: ZooParams, domain: str, out: str | Path = ZOO_FOLDER, runs: str | Path = RUNS_FOLDER
+) -> Zoo:
+    """Trains what is not trained yet, and writes the zoo of a domain.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+        out: Folder of the zoo, which gets a folder of the domain.
+        runs: Folder of the jobs.
+
+    Returns:
+        The zoo, read from the files of the jobs.
+    """
+    untrained_jobs = make_jobs(params, domain, find_trained(runs))
+    label = f"training the {domain} zoo"
+    sweep.run(train_policies, untrained_jobs, runs, params.zoo.jobs, label)
 
     # Policies of other settings, such as those of more seeds, do not stay beside these.
     shutil.rmtree(Path(out) / domain, ignore_errors=True)
 
-    recipes_by_stack = stacks(params, domain)
-    names_by_stack = {
-        stack: [recipe.name for recipe in members] for stack, members in recipes_by_stack.items()
+    names_by_stack = {}
+    stack_by_name = {}
+    for stack_name, stack in group_recipes_by_stack(params, domain).items():
+        names_by_stack[stack_name] = [recipe.name for recipe in stack]
+        for recipe in stack:
+            stack_by_name[recipe.name] = stack_name
+
+    folder_by_key = find_trained(runs)
+    policies_by_name: dict[str, list[policies.Policy]] = {
+        recipe.name: [] for recipe in recipes.list_recipes(params, domain)
     }
-    stack_of = {name: stack for stack, names in names_by_stack.items() for name in names}
-    folder_of_key = find_trained(runs)
-    zoo: dict[str, list[policies.Policy]] = {
-        recipe.name: [] for recipe in recipes.recipes(params, domain)
-    }
-    seconds, curves = [], []
-    for job in make_jobs(params, domain):  # those of all policies
-        folders = {}
-        for policy, key in zip(job.settings["policies"], policy_keys(job.settings), strict=True):
-            folders[policy["recipe"]["name"], policy["seed"]] = folder_of_key[key]
-        for (name, seed), folder in folders.items():
+    curves = []
+    seconds = []
+    for job in make_jobs(params, domain):  # all policies, trained or not
+        folder_by_policy = {}
+        for policy, key in zip(
+            job.settings["policies"], compute_policy_keys(job.settings), strict=True
+        ):
+            folder_by_policy[policy["recipe"]["name"], policy["seed"]] = folder_by_key[key]
+
+        # Policies.
+        for (name, seed), folder in folder_by_policy.items():
             policy = policies.load(folder / f"seed-{seed}" / f"{name}.json")
             policies.save(policy, Path(out) / domain / name, f"seed-{seed}")
-            zoo[name].append(policy)
-        for folder in dict.fromkeys(folders.values()):  # one, unless some were trained later
+            policies_by_name[name].append(policy)
+
+        # Curves: of one folder, unless some policies were trained later.
+        for folder in dict.fromkeys(folder_by_policy.values()):
             curve = artifacts.read_parquet(folder / "curve.parquet")
-            of_this_job = [
-                folders.get(pair) == folder
-                for pair in zip(curve["method"], curve["seed"], strict=True)
+            is_of_this_job = [
+                folder_by_policy.get((name, seed)) == folder
+                for name, seed in zip(curve["method"], curve["seed"], strict=True)
             ]
-            curves.append(curve[of_this_job])
-        first_name, _ = next(iter(folders))
+            curves.append(curve[is_of_this_job])
+
+        # Core seconds.
+        first_name, _ = next(iter(folder_by_policy))
         seconds.append(
             {
-                "stack": stack_of[first_name],
-                "seeds": len({seed for _, seed in folders}),
-                "seconds": sum(_seconds_per_policy(folder) for folder in folders.values()),
+                "stack": stack_by_name[first_name],
+                "seeds": len({seed for _, seed in folder_by_policy}),
+                "seconds": sum(map(_read_seconds_per_policy, folder_by_policy.values())),
             }
         )
+
     curve = pd.concat(curves, ignore_index=True)
     artifacts.write_parquet(Path(out) / domain / "curves.parquet", curve)
-    return Zoo(domain, names_by_stack, zoo, curve, pd.DataFrame(seconds))
+    return Zoo(domain, names_by_stack, policies_by_name, curve, pd.DataFrame(seconds))
 
 
-def _seconds_per_policy(folder: Path) -> float:
+def _read_seconds_per_policy(folder: Path) -> float:
     """Core seconds of one of the policies that were trained together in a folder."""
     receipt = artifacts.read_json(folder / "done.json")
     return receipt["seconds"] / len(receipt["result"]["policies"])
 
 
-def load(domain: str, root: str | Path = ZOO) -> dict[str, list[policies.Policy]]:
-    """The trained policies of a domain, by name and seed. Raises PolicyError where there are none."""
+def load_zoo(domain: str, root: str | Path = ZOO_FOLDER) -> dict[str, list[policies.Policy]]:
+    """The trained policies of a domain, by name and in the order of the seeds.
+
+    Args:
+        domain: education or minigrid.
+        root: Folder of the zoo.
+
+    Raises:
+        PolicyError: There are none.
+    """
     folder = Path(root) / domain
     if not folder.is_dir():
         raise policies.PolicyError(f"{folder} is missing; train the zoo with `make repro`")
-    names = sorted(place.name for place in folder.iterdir() if place.is_dir())
-    files = {
-        name: sorted((folder / name).glob("seed-*.json"), key=lambda path: int(path.stem[5:]))
-        for name in names
-    }
-    return {name: [policies.load(path) for path in paths] for name, paths in files.items()}
+    zoo = {}
+    for policy_folder in sorted(path for path in folder.iterdir() if path.is_dir()):
+        paths = sorted(policy_folder.glob("seed-*.json"), key=_read_seed)
+        zoo[policy_folder.name] = [policies.load(path) for path in paths]
+    return zoo
+
+
+def _read_seed(path: Path) -> int:
+    """The number in a name such as seed-12.json."""
+    return int(path.stem.removeprefix("seed-"))

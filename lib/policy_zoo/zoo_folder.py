@@ -1,10 +1,11 @@
-"""The folder of the trained policies with their cards, for every lesson that builds on them: made where it is missing.
+"""The folder of the trained policies with their cards, for every lesson that builds on them.
 
     zoo = ensure_zoo(params, ["education"])  # data/zoo, complete, for these settings
 
-The policies are those of lesson 01, trained by the function that it calls (`train.build`), and so are the episodes
-that their cards describe (`play_zoo`). All jobs are kept under data/runs/zoo, so who makes the zoo first makes it for
-all. Left out: policies of one's own, whose folder is handed to an experiment as `zoo`.
+The policies are those of lesson 01, trained by the function that it calls (`train.build_zoo`), and so are the episodes
+that its tables show (`play_zoo`). The cards describe other episodes, of students and rooms that no method is tested on.
+All jobs lie under data/runs/zoo, so that the lesson that needs the zoo first makes it for all. Left out: policies that
+a user brings, whose folder is handed to an experiment as `zoo`.
 """
 
 from collections.abc import Iterable
@@ -19,22 +20,22 @@ from lib.config import Params
 from lib.experiment import artifacts, file_lock, seeds, sweep
 from lib.policy_zoo import evaluate, networks, policies, policy_cards, recipes, train
 
-VERSION = 1  # of which actors are played
+VERSION = 2  # of which policies are evaluated, and which episodes cards describe
 
 
 def ensure_zoo(
     params: Params,
     domains: Iterable[str],
     zoo: str | Path | None = None,
-    out: str | Path = train.ZOO,
-    runs: str | Path = train.RUNS,
+    out: str | Path = train.ZOO_FOLDER,
+    runs: str | Path = train.RUNS_FOLDER,
 ) -> Path:
-    """The folder of the zoo. Policies that lesson 01 has not made yet are trained, played and described.
+    """The folder of the zoo. Policies that lesson 01 has not made yet are trained, evaluated and described.
 
     Args:
         params: All settings.
         domains: Of education and minigrid those that are needed.
-        zoo: A folder of one's own, which is returned as it is; None for `out`.
+        zoo: A folder that the user brings, which is returned as it is; None for `out`.
         out: Where the zoo of these settings lies.
         runs: Folder of the jobs.
 
@@ -47,18 +48,22 @@ def ensure_zoo(
         if has_zoo(params, domain, out, runs):
             continue
         with file_lock.hold_lock(Path(runs) / "making.lock"):
-            if not has_zoo(params, domain, out, runs):  # no other notebook made it meanwhile
+            # Another notebook may have made it meanwhile.
+            if not has_zoo(params, domain, out, runs):
                 print(f"First, the {domain} policies of lesson 01:")
-                train.build(params, domain, out, runs)
+                train.build_zoo(params, domain, out, runs)
                 play_zoo(params, domain, runs)
                 write_cards(params, domain, out, runs)
     return Path(out)
 
 
 def has_zoo(
-    params: Params, domain: str, out: str | Path = train.ZOO, runs: str | Path = train.RUNS
+    params: Params,
+    domain: str,
+    out: str | Path = train.ZOO_FOLDER,
+    runs: str | Path = train.RUNS_FOLDER,
 ) -> bool:
-    """Whether `out` holds the policies and cards of these settings: what their finished jobs left, and no others.
+    """Whether `out` has the policies and cards of these settings, byte by byte as the jobs wrote them, and no others.
 
     Args:
         params: All settings; those of another profile have other policies, and fewer or more seeds.
@@ -66,6 +71,7 @@ def has_zoo(
         out: Folder of the zoo.
         runs: Folder of the jobs.
     """
+    # Policies.
     folder = Path(out) / domain
     folder_by_key = train.find_trained(runs)
     policy_paths = set()
@@ -80,40 +86,46 @@ def has_zoo(
     if policy_paths != set(folder.glob("*/seed-*.json")):
         return False
 
+    # Cards.
     playing_job = make_playing_job(params, domain)
-    if sweep.read_receipt(playing_job, _find_episodes(runs)) is None:
+    playing_folder = _find_playing_folder(runs)
+    if sweep.read_receipt(playing_job, playing_folder) is None:
         return False
     return all(
-        artifacts.has_same_bytes(card, folder / card.stem / "card.json")
-        for card in playing_job.folder(_find_episodes(runs)).glob("cards/*.json")
+        artifacts.has_same_bytes(card_path, folder / card_path.stem / "card.json")
+        for card_path in playing_job.folder(playing_folder).glob("cards/*.json")
     )
 
 
 # Episodes and cards -------------------------------------------------------------------------------
 
 
-def play_zoo(params: Params, domain: str, runs: str | Path = train.RUNS) -> pd.DataFrame:
-    """The step record of all trained policies of a domain and of its baselines, see `evaluate.evaluate`.
+def play_zoo(params: Params, domain: str, runs: str | Path = train.RUNS_FOLDER) -> pd.DataFrame:
+    """Evaluation episodes of all trained policies of a domain and of its baselines.
 
     Args:
         params: All settings.
         domain: education or minigrid.
-        runs: Folder of the jobs, which holds the trained policies.
+        runs: Folder of the jobs, in which the trained policies are.
 
     Returns:
-        What was played once is read.
+        One row per step, see `evaluate.evaluate`; read from the job's folder where it was run before.
     """
     job = make_playing_job(params, domain)
+    playing_folder = _find_playing_folder(runs)
     # Of the settings only the environment and the number of episodes are read, and both are in the job's key.
     work = partial(play_policies, params=params, runs=str(runs))
-    sweep.run(work, [job], _find_episodes(runs), label=f"playing the {domain} zoo")
-    return artifacts.read_parquet(job.folder(_find_episodes(runs)) / "steps.parquet")
+    sweep.run(work, [job], playing_folder, label=f"playing the {domain} zoo")
+    return artifacts.read_parquet(job.folder(playing_folder) / "steps.parquet")
 
 
 def write_cards(
-    params: Params, domain: str, out: str | Path = train.ZOO, runs: str | Path = train.RUNS
+    params: Params,
+    domain: str,
+    out: str | Path = train.ZOO_FOLDER,
+    runs: str | Path = train.RUNS_FOLDER,
 ) -> dict[str, dict[str, Any]]:
-    """Puts the card of every policy beside its weights.
+    """Writes the card of every policy beside its parameters.
 
     Args:
         params: All settings.
@@ -124,20 +136,22 @@ def write_cards(
     Returns:
         The cards by policy.
     """
+    job_folder = make_playing_job(params, domain).folder(_find_playing_folder(runs))
     cards = {}
-    for path in make_playing_job(params, domain).folder(_find_episodes(runs)).glob("cards/*.json"):
-        cards[path.stem] = artifacts.read_json(path)
-        artifacts.write_json(Path(out) / domain / path.stem / "card.json", cards[path.stem])
+    for path in job_folder.glob("cards/*.json"):
+        name = path.stem
+        cards[name] = artifacts.read_json(path)
+        artifacts.write_json(Path(out) / domain / name / "card.json", cards[name])
     return cards
 
 
 def get_task(params: Params, domain: str) -> str:
-    """What policies are tested on: a topic, or the room with everything."""
+    """What policies are evaluated on: a topic, or the room with all objectives."""
     return params.education.topic if domain == "education" else "composite"
 
 
 def make_playing_job(params: Params, domain: str) -> sweep.Job:
-    """The job that plays the trained policies of a domain."""
+    """The job that evaluates the trained policies of a domain."""
     keys_by_policy: dict[str, list[str]] = {}
     for (name, _), key in _find_keys(params, domain).items():
         keys_by_policy.setdefault(name, []).append(key)
@@ -165,18 +179,19 @@ def make_playing_job(params: Params, domain: str) -> sweep.Job:
 def play_policies(
     job: sweep.Job, folder: Path, progress: sweep.JobProgress, params: Params, runs: str
 ) -> dict[str, int]:
-    """Plays the policies; leaves their steps and cards in `folder`.
+    """Evaluates the policies, and writes their steps and cards.
 
     Args:
         job: Of `make_playing_job`.
-        folder: Where it writes.
-        progress: Not called: it takes seconds.
+        folder: Where steps and cards go.
+        progress: Not called, because the job takes seconds.
         params: Those that the job was made from.
         runs: Folder of the jobs that trained the policies.
 
     Returns:
         The number of steps.
     """
+    # Policies.
     folder_by_key = train.find_trained(runs)
     zoo = {}
     for name, keys in job.settings["policies"].items():
@@ -185,12 +200,18 @@ def play_policies(
         ]
         zoo[name] = [policies.load(path) for path in paths]
 
-    domain, task = job.settings["domain"], job.settings["task"]
-    baselines = evaluate.baselines(domain, params.zoo.seeds)
-    steps = evaluate.evaluate(params, evaluate.actors(zoo) | baselines, domain, task)
+    # Episodes.
+    domain = job.settings["domain"]
+    task = job.settings["task"]
+    actors = evaluate.make_actors(zoo)
+    baselines = evaluate.make_baselines(domain, params.zoo.seeds)
+    steps = evaluate.evaluate(params, actors | baselines, domain, task)
     artifacts.write_parquet(folder / "steps.parquet", steps)
+
+    # Cards. Orchestrators read them, so they must not know the students that orchestrators are tested on.
+    card_steps = evaluate.evaluate(params, actors, domain, task, "cards")
     for name in zoo:
-        card = policy_cards.make_card(steps, domain, name)
+        card = policy_cards.make_card(card_steps, domain, name)
         artifacts.write_json(folder / "cards" / f"{name}.json", card.model_dump())
     return {"steps": len(steps)}
 
@@ -199,18 +220,17 @@ def _find_keys(params: Params, domain: str) -> dict[tuple[str, int], str]:
     """The key of every policy by name and seed, in the order in which lesson 01 shows them; seeds in order."""
     key_by_policy = {}
     for job in train.make_jobs(params, domain):
-        for policy, key in zip(
-            job.settings["policies"], train.policy_keys(job.settings), strict=True
-        ):
+        keys = train.compute_policy_keys(job.settings)
+        for policy, key in zip(job.settings["policies"], keys, strict=True):
             key_by_policy[policy["recipe"]["name"], policy["seed"]] = key
-    names = [recipe.name for recipe in recipes.recipes(params, domain)]
-    return {
-        (name, seed): key_by_policy[name, seed]
-        for name in names
-        for seed in range(params.zoo.seeds)
-    }
+
+    ordered_keys = {}
+    for recipe in recipes.list_recipes(params, domain):
+        for seed in range(params.zoo.seeds):
+            ordered_keys[recipe.name, seed] = key_by_policy[recipe.name, seed]
+    return ordered_keys
 
 
-def _find_episodes(runs: str | Path) -> Path:
-    """Folder of the jobs that play, apart from those that train."""
+def _find_playing_folder(runs: str | Path) -> Path:
+    """Folder of the jobs that evaluate; those that train have their folders beside it."""
     return Path(runs) / "played"

@@ -39,6 +39,7 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "00_tour": "policy orchestration",
     "01_policy_zoo": "policy orchestration",
     "02_orchestration": "policy orchestration",
+    "02a_orchestration_details": "policy orchestration",
     "04_conductor": "MAESTRO",
     "05_budgeted_routing": "CoRL",
     "06_tool_orchestration": "ToolOrchestra",

@@ -17,7 +17,11 @@ from lib.experiment.seeds import ROOT_SEED
 from lib.language_models.checkpoints import ModelError
 from lib.llm.errors import LLMError
 
-MODULES = {"05_budgeted_routing": "lib.budgeted_routing.full_run"}  # lesson: where its FULL_RUN is
+# Lesson: where its FULL_RUN is.
+MODULES = {
+    "02_orchestration": "lib.orchestration.full_run",
+    "05_budgeted_routing": "lib.budgeted_routing.full_run",
+}
 EXIT_INTERRUPTED = 130
 EXAMPLES = """examples:
   python -m lib full --list                 which lessons have a full run, and whether its table is current
@@ -81,8 +85,11 @@ def run_full(lesson: str) -> str:
     minutes = (time.monotonic() - started) / 60
 
     # What the jobs took, in whichever session they were done.
-    jobs = full_run.list_jobs(params)
     runs = full_run.runs
+    jobs = list(full_run.list_jobs(params))
+    for job in full_run.list_optional_jobs(params):
+        if sweep.read_receipt(job, runs) is not None:
+            jobs.append(job)
     seconds = sum(sweep.read_receipt(job, runs)["seconds"] for job in jobs)
     size = write_full_results(full_run, rows, jobs, seconds, full_run.path)
     return (

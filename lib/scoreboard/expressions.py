@@ -24,7 +24,7 @@ from lib.stats import Interval, interval_arithmetic
 MetricKey = tuple[str, str]  # lesson ("" for the claim's own), key
 Lookup = Callable[[str, str], Interval]
 
-_BRACES = re.compile(r"\{\s*(?:(?P<lesson>\d{2}_\w+)\s*:\s*)?(?P<key>[\w.+-]+)\s*\}")
+_BRACES = re.compile(r"\{\s*(?:(?P<lesson>\d{2}[a-z]?_\w+)\s*:\s*)?(?P<key>[\w.+-]+)\s*\}")
 _METRIC_PREFIX = "metric_"  # {key} becomes metric_0, metric_1, ... before Python parses the test
 _METRIC_NAME = re.compile(r"metric_\d")
 MAX_CHARACTERS = 500  # of a test; ast walks each as deep as it is

@@ -90,7 +90,7 @@ def describe_sources(
     runs_by_profile: dict[str, list[str]] = {}
     committed, missing = [], []
     for name in sorted(names):
-        number = name[:2]
+        number = name.split("_")[0]
         card = Path(cards_folder) / f"{name}.json"
         if not (Path(metrics_folder) / f"{name}.json").exists():
             missing.append(number)

@@ -98,7 +98,7 @@ class Metrics:
 
     def _get_value(self, lesson: str, key: str) -> Any:
         if lesson not in self.lessons:
-            raise MissingMetric(f"metrics of lesson {lesson[:2]} are missing: run it")
+            raise MissingMetric(f"metrics of lesson {lesson.split('_')[0]} are missing: run it")
         if key not in self.lessons[lesson]:
             unusable_share = self.find_unusable_share(lesson, key)
             if unusable_share > 0:
@@ -108,7 +108,7 @@ class Metrics:
                 raise ClaimError(
                     f"lesson {lesson} has no metric {key!r}; the nearest one is {intended_key!r}"
                 )
-            raise MissingMetric(f"this run of lesson {lesson[:2]} left no metric {key}")
+            raise MissingMetric(f"this run of lesson {lesson.split('_')[0]} left no metric {key}")
         return self.lessons[lesson][key]
 
     def _guess_intended_key(self, lesson: str, key: str) -> str:

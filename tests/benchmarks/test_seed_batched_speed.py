@@ -189,13 +189,13 @@ def make_zoo(network: networks.Network, make_single, observation: np.ndarray, in
     """Policies of the zoo. observation: what `network` prepares; inputs: the same for the single networks."""
     singles, starts = [], []
     for seed in range(len(observation)):
-        starts.append(networks.initial(network, "benchmark", seed=seed))
+        starts.append(networks.draw_initial_parameters(network, "benchmark", seed=seed))
         singles.append(make_single())
         singles[-1].load(starts[-1])
-    helper, prepared = SeedBatched(singles), network.prepare(observation)
+    helper, prepared = SeedBatched(singles), network.prepare_inputs(observation)
     params = {
         name: torch.from_numpy(np.stack([start[name] for start in starts])).requires_grad_()
-        for name in network.shapes
+        for name in network.parameter_shapes
     }
     return (
         (lambda: helper(inputs), helper.parameters()),

@@ -24,8 +24,8 @@ from lib.envs import make_education
 from lib.envs.grid import GridRoom
 from lib.experiment import sweep
 from lib.policy_zoo import sb3_baseline, train
-from lib.policy_zoo.objectives import Linear
-from lib.policy_zoo.recipes import recipes
+from lib.policy_zoo.objectives import LinearScalarization
+from lib.policy_zoo.recipes import list_recipes
 from tests.benchmarks.clock import ROUNDS, SCALE, relax, scale
 
 GOALS = {"education": 5.0, "minigrid": 3.0}  # against stock as the paper's tables imply it
@@ -56,10 +56,12 @@ def shrunk(domain, steps, seed_count=1):
 def stock(recipe, envs, seed=0):
     """A stock PPO for a recipe, over `envs` single environments."""
     weight = np.array(
-        recipe.objective.weights if isinstance(recipe.objective, Linear) else (1 / 3,) * 3
+        recipe.objective.weights
+        if isinstance(recipe.objective, LinearScalarization)
+        else (1 / 3,) * 3
     )
     single = make_education if recipe.domain == "education" else lambda: GridRoom(recipe.task)
-    model = sb3_baseline.learner(
+    model = sb3_baseline.make_learner(
         recipe, DummyVecEnv([lambda: Monitor(LinearReward(single(), weight))] * envs)
     )
     model.set_random_seed(seed)
@@ -69,7 +71,9 @@ def stock(recipe, envs, seed=0):
 def stock_rate(domain, envs):
     """Steps per second over all policies of a zoo, one after another (MO-MGDA, which stock lacks, aside)."""
     steps, seconds = 0, 0.0
-    recipes_of_stock = [r for r in recipes(config.load("laptop"), domain) if r.name != "MO-MGDA"]
+    recipes_of_stock = [
+        r for r in list_recipes(config.load("laptop"), domain) if r.name != "MO-MGDA"
+    ]
     for recipe in recipes_of_stock if SCALE >= 1 else recipes_of_stock[:1]:
         model = stock(recipe, envs or recipe.settings.num_envs)
         started = time.perf_counter()
@@ -89,7 +93,10 @@ def our_rate(domain, folder):
     started = time.perf_counter()
     sweep.run(train.train_policies, jobs, folder / "timed")
     return (
-        len(recipes(settings, domain)) * 2 * SPEED_STEPS[domain] / (time.perf_counter() - started)
+        len(list_recipes(settings, domain))
+        * 2
+        * SPEED_STEPS[domain]
+        / (time.perf_counter() - started)
     )
 
 

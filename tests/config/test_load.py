@@ -78,9 +78,9 @@ MISTAKES = {
         ["education.discrimination", "nan"],
     ),
     "no such choice": (
-        "  warmup: measure ",
-        "  warmup: mesure ",
-        ["warmup", "'keep', 'measure' or 'ncc'", "'mesure'"],
+        "  warmup: keep ",
+        "  warmup: keeps ",
+        ["warmup", "'keep', 'measure' or 'ncc'", "'keeps'"],
     ),
     "empty": ("  topic: Linear Algebra ", "  topic: ", ["education.topic", "valid string", "None"]),
     "a misspelled profile": (

@@ -1,5 +1,7 @@
 """The student simulator: its rules by hand, its twin step for step, its conventions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from catsim import irt
@@ -15,7 +17,7 @@ from lib.envs.education import (
     EASY,
     FAILED,
     PENDING,
-    UNSEEN,
+    QUEUED,
     Education,
     EducationRules,
     answer_probability,
@@ -36,6 +38,8 @@ variants = st.fixed_dictionaries(
         "ncc_rule": st.sampled_from(["at_or_above", "exact"]),
         "ncc_scope": st.sampled_from(["episode", "set"]),
         "repeats": st.sampled_from(["everywhere", "not_easy", "failed_only"]),
+        "solved": st.sampled_from(["retire", "requeue"]),
+        "near_delta": st.sampled_from(["below", "at_most"]),
         "consecutive": st.integers(1, 3),
         "spread": st.sampled_from([0.0, 0.4]),
         "delta": st.sampled_from([0.0, 0.2, 0.4]),
@@ -43,7 +47,7 @@ variants = st.fixed_dictionaries(
 )
 
 
-def same(twin_row, single):
+def matches(twin_row, single):
     """Whether one row of a transition equals what the single environment returned."""
     return all(np.array_equal(a, b) for a, b in zip(twin_row, single, strict=True))
 
@@ -65,7 +69,7 @@ def run_both(rules, batch, steps, seed):
                 step.terminated[i],
                 step.truncated[i],
             )
-            assert same(ours, (seen, reward, terminated, truncated))
+            assert matches(ours, (seen, reward, terminated, truncated))
             levels = [level for level in twin.levels[i] if level >= 0]
             assert levels == [level - 1 for level in info["levels"]]
             if terminated or truncated:
@@ -81,6 +85,12 @@ def test_the_twin_equals_the_single_environment_under_every_switch(variant, seed
 
 def test_the_twin_equals_the_single_environment_over_thousands_of_steps():
     run_both(RULES, batch=16, steps=400, seed=11)
+
+
+@pytest.mark.parametrize("near_delta", ["below", "at_most"])
+@pytest.mark.parametrize("solved", ["retire", "requeue"])
+def test_the_twin_equals_the_single_environment_under_the_newer_switches(near_delta, solved):
+    run_both(replace(RULES, near_delta=near_delta, solved=solved), batch=8, steps=120, seed=5)
 
 
 def test_answers_follow_item_response_theory_as_catsim_has_it():
@@ -109,7 +119,7 @@ def learn(rules, mastery, answers):
     env.reset(seed=0)
     env.mastery_steps, env.run = mastery, 0
     env._apply_ncc(
-        [(UNSEEN, level, 0) for level, _ in answers], [correct for _, correct in answers]
+        [(QUEUED, level, 0) for level, _ in answers], [correct for _, correct in answers]
     )
     return env.mastery_steps
 
@@ -154,11 +164,11 @@ def test_a_challenge_set_is_the_hardest_there_is_above_mastery():
 
 def test_an_easy_set_holds_nothing_above_mastery_and_nothing_failed_before():
     env, chosen = sets(EASY, repeats="not_easy")
-    assert all(level <= env.mastery_steps and source == UNSEEN for source, level, _ in chosen)
+    assert all(level <= env.mastery_steps and source == QUEUED for source, level, _ in chosen)
 
 
 def test_a_failed_set_starts_with_open_questions_near_mastery():
-    env, _ = sets(EASY)
+    env, _ = sets(EASY, near_delta="at_most")
     env.pending = [[], [], [901], [902], [], []]
     env.mastery_steps = 2
     chosen = env._recommend(FAILED)
@@ -166,11 +176,72 @@ def test_a_failed_set_starts_with_open_questions_near_mastery():
         (PENDING, 901),
         (PENDING, 902),
     ]
-    assert all(source == UNSEEN for source, _, _ in chosen[2:])
+    assert all(source == QUEUED for source, _, _ in chosen[2:])
+
+
+@pytest.mark.parametrize(
+    ("near_delta", "steps_per_level", "levels"),
+    [
+        ("below", 1, [2, 2]),  # |d - m| = 0.2 is one level, and not below delta
+        ("at_most", 1, [2, 2, 1, 3]),
+        ("below", 2, [2, 2]),  # the same in half levels: two steps are 0.2
+        ("at_most", 2, [2, 2, 1, 3]),
+    ],
+)
+def test_failed_questions_are_near_below_delta_or_up_to_it(near_delta, steps_per_level, levels):
+    rules = EducationRules(ITEMS, steps_per_level=steps_per_level, near_delta=near_delta)
+    env = Education(rules)
+    env.reset(seed=4)
+    env.pending = [[900], [901], [902, 903], [904], [905], []]
+    env.mastery_steps = 2 * steps_per_level  # mastery 0.4
+    near = [level for source, level, _ in env._recommend(FAILED) if source == PENDING]
+    assert near == levels
+
+
+@pytest.mark.parametrize("steps_per_level", range(1, 11))
+def test_delta_is_compared_exactly_in_mastery_steps(steps_per_level):
+    rules = {
+        name: EducationRules(ITEMS, steps_per_level=steps_per_level, near_delta=name)
+        for name in ("below", "at_most")
+    }
+    assert rules["at_most"].near_steps == steps_per_level  # delta 0.2 is one level
+    assert rules["below"].near_steps == steps_per_level - 1
+    assert rules["below"].hard_steps == rules["at_most"].hard_steps == steps_per_level
+
+
+def test_every_episode_begins_at_the_initial_mastery_and_the_warm_up_fills_the_accuracies():
+    assert RULES.warmup == "keep" and RULES.near_delta == "below"  # what the paper prints
+    twin = EducationBatch(RULES, 50, seed=3)
+    observation = twin.reset()
+    assert np.allclose(observation[:, 0], 0.4)
+    assert (twin.asked.sum(axis=1) == RULES.questions).all()
+    assert observation[:, 1:7].any(axis=1).mean() > 0.9  # somebody may answer nothing right
+
+
+def test_a_solved_question_returns_behind_all_others_of_its_level():
+    env = Education(EducationRules((1, 1, 7, 1, 1, 0), steps_per_level=1, solved="requeue"))
+    env.reset(seed=0)
+    env.queue = [[], [], [10, 11, 12], [], [], []]
+    env.pending = [[] for _ in range(6)]
+    env._ask([(QUEUED, 2, 20), (QUEUED, 2, 21)] * 20)  # some are right, some are not
+    assert env.queue[2][:3] == [10, 11, 12]
+    assert set(env.queue[2][3:]) <= {20, 21} and env.queue[2][3:]
+    assert set(env.pending[2]) <= {20, 21}
+
+
+def test_a_bank_whose_solved_questions_return_never_runs_dry():
+    rules = EducationRules((1, 1, 1, 1, 1, 0), solved="requeue")
+    env = Education(rules)
+    env.reset(seed=1)
+    for _ in range(20):
+        _, _, terminated, _, info = env.step(CHALLENGE)
+        assert len(info["items"]) == 5
+        if terminated:
+            break
 
 
 def test_a_question_answered_right_never_comes_back():
-    env = Education(RULES)
+    env = Education(replace(RULES, solved="retire"))
     rng = np.random.default_rng(0)
     for episode in range(5):
         env.reset(seed=episode)
@@ -189,14 +260,14 @@ def test_a_question_answered_right_never_comes_back():
 def test_rewards_are_the_papers_formulas():
     env = Education(EducationRules(ITEMS, steps_per_level=1))
     env.reset(seed=0)
-    chosen = [(UNSEEN, 4, 1), (UNSEEN, 3, 2), (PENDING, 2, 3), (PENDING, 0, 4), (UNSEEN, 2, 5)]
+    chosen = [(QUEUED, 4, 1), (QUEUED, 3, 2), (PENDING, 2, 3), (PENDING, 0, 4), (QUEUED, 2, 5)]
     reward = env._compute_reward(
         chosen, [False, True, True, False, True], mastery_before=2
     )  # m = 0.4
     aptitude = ((0.8 - 0.4) + (0.6 - 0.4)) / (1 - 0.4) / 5
     assert reward == pytest.approx([aptitude, 1 / 5, 3 / 5])
     assert (
-        env._compute_reward([(UNSEEN, 4, 1)], [True], mastery_before=5)[0] == 0
+        env._compute_reward([(QUEUED, 4, 1)], [True], mastery_before=5)[0] == 0
     )  # at full mastery there is nothing above it
 
 

@@ -33,10 +33,15 @@ SHOWN = 12  # actions that are kept one by one
 # All that the jobs read, so that a change to params.yaml is no change here.
 EDUCATION = {
     "bank": "data/bank/mathe_items.csv", "topic": "Linear Algebra", "horizon": 15, "questions": 5,
-    "discrimination": 4.0, "delta": 0.2, "consecutive": 2, "goal": 0.8, "initial": 0.4, "steps_per_level": 2,
-    "warmup": "measure", "ncc_rule": "at_or_above", "ncc_scope": "episode", "repeats": "not_easy", "spread": 0.2,
-    "difficulty": "label", "answers": None,
+    "discrimination": 4.0, "delta": 0.2, "near_delta": "at_most", "consecutive": 2, "goal": 0.8, "initial": 0.4,
+    "steps_per_level": 2, "warmup": "measure", "ncc_rule": "at_or_above", "ncc_scope": "episode",
+    "repeats": "not_easy", "solved": "retire", "spread": 0.2, "difficulty": "label", "answers": None,
 }  # fmt: skip
+SEARCHED = {  # a few combinations, those in force among them
+    "steps_per_level": (1, 2),
+    "near_delta": ("below", "at_most"),
+    "solved": ("retire", "requeue"),
+}
 MINIGRID = {"horizon": 16, "lava": 2}
 PPO = {
     "timesteps": 256, "num_envs": 8, "rollout": 128, "minibatch": 64, "epochs": 2, "gamma": 0.99, "gae_lambda": 0.95,
@@ -108,13 +113,13 @@ def _train_and_evaluate(
     domain = job.settings["policies"][0]["recipe"]["domain"]
 
     # Episodes of the trained policies and of those that look at nothing.
-    actors = evaluate.actors(zoo) | evaluate.baselines(domain, 1)
+    actors = evaluate.make_actors(zoo) | evaluate.make_baselines(domain, 1)
     steps = evaluate.evaluate(settings, actors, domain, TASK[domain])
-    episodes = evaluate.episodes(steps, domain)
+    episodes = evaluate.summarize_episodes(steps, domain)
     if set(SINGLE) <= set(zoo):
-        episodes = evaluate.with_oracle(episodes, domain)
-    rows = evaluate.as_record(episodes, domain, TASK[domain])
-    growth = evaluate.union_growth(rows, list(zoo))
+        episodes = evaluate.add_oracle(episodes, domain)
+    rows = evaluate.make_rows(episodes, domain, TASK[domain])
+    growth = evaluate.measure_union_growth(rows, list(zoo))
     artifacts.write_parquet(folder / "steps.parquet", steps)
     artifacts.write_parquet(folder / "rows.parquet", rows)
     artifacts.write_parquet(folder / "growth.parquet", growth)
@@ -164,7 +169,7 @@ def _summarize_training(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _subtract_first_weights(policy: policies.Policy) -> dict[str, np.ndarray]:
-    first = networks.initial(
+    first = networks.draw_initial_parameters(
         policy.network, "zoo", policy.domain, policy.name, seed=policy.about["seed"]
     )
     return {name: array.astype(float) - first[name] for name, array in policy.params.items()}
@@ -201,13 +206,14 @@ def _play_strategies(job: sweep.Job, folder: Path, progress: Callable) -> None:
     rules = make_education_rules(environments.education)
     rows = [
         tour_demo.try_actions(rules, seed=0, warm_steps=3, copies=6),
-        tour_demo.play_mixtures(rules, tour_demo.simplex(3), students=4),
-        tour_demo.play_watchful(rules, students=2),
+        tour_demo.play_mixtures(rules, tour_demo.make_simplex(3), students=4),
+        tour_demo.play_reactive_rules(rules, students=2),
     ]
     artifacts.write_parquet(folder / "rows.parquet", pd.concat(rows, ignore_index=True))
-    search = simulator_calibration.search(rules, students=2)
+    search = simulator_calibration.search(rules, num_students=2, switches=SEARCHED)
     artifacts.write_parquet(
-        folder / "search.parquet", search.assign(rank=simulator_calibration.rank(search, rules))
+        folder / "search.parquet",
+        search.assign(rank=simulator_calibration.find_rank(search, rules)),
     )
 
 

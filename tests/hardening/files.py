@@ -25,7 +25,7 @@ from lib.language_models import checkpoints
 from lib.language_models.tokenizer import get_tokenizer
 from lib.llm.reply_store import Recording
 from lib.policy_zoo import policies
-from lib.policy_zoo.networks import Mlp, initial
+from lib.policy_zoo.networks import Mlp, draw_initial_parameters
 from lib.recorded_outcomes.user_tables import read_outcome_table
 from lib.reports.execute import dvc_stage, strip_outputs
 from lib.scoreboard import claim
@@ -61,7 +61,10 @@ def _text(name: str, content: str) -> Callable[[Path], Any]:
 def _policy(folder: Path) -> None:
     network = Mlp(4, 3)
     policies.save(
-        policies.Policy("p", "education", network, initial(network, "t", seed=1), {}), folder
+        policies.Policy(
+            "p", "education", network, draw_initial_parameters(network, "t", seed=1), {}
+        ),
+        folder,
     )
 
 

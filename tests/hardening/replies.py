@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -38,9 +39,10 @@ from lib.llm.errors import InfrastructureError
 from lib.llm.open_models import ChatModels
 from lib.llm.safe_transport import LARGEST_BODY
 from lib.llm.scripted_model import ScriptedModel
-from lib.orchestration.decisions import OrchestrationEpisode
+from lib.orchestration.contexts import SYSTEMS
+from lib.orchestration.decision_model import LOST, UNUSABLE
 from lib.orchestration.llm_judge import CRITERIA, _score_episode
-from lib.orchestration.orchestrators import Orchestrator
+from lib.orchestration.prompted_model import PromptedModel
 from lib.rl import call_protocol
 from lib.rl.expert_pool import ExpertPool, ExpertQuery
 from lib.tasks.synthesis import llm_writer
@@ -49,7 +51,7 @@ from tests.hardening.endpoint import PatientWatch, answer, served
 from tests.llm.server import completion as scripted
 from tests.llm.server import settings_of
 from tests.llm.stub_model import StubModel
-from tests.orchestration import zoo
+from tests.orchestration.contests import make_context, make_result
 from tests.tool_orchestration.test_prompted_baseline import FACT, given, played, says
 
 SECONDS = 10.0
@@ -223,15 +225,30 @@ def _placed(spot: str, value: Any) -> dict[str, Any]:
 # Where it goes ------------------------------------------------------------------------------------
 
 
-async def decide(model: ChatModel, kind: str) -> None:
-    """A decision of an orchestrator: one of the policies, whatever the model writes."""
-    world = zoo.world("education")
-    settings = zoo.SMOKE.orchestration
-    topic = zoo.SMOKE.education.topic
-    orchestrator = Orchestrator(kind, model, settings, zoo.cards("education"), topic)
-    decision = await orchestrator.decide(OrchestrationEpisode(world))
-    assert decision.policy in world.menu.names
-    decision.reasoning.encode()
+async def decide(model: ChatModel, system: str) -> None:
+    """A decision of an orchestrator: a policy of the menu, calls for policies that were not tried, or none by name."""
+    decider = PromptedModel("mine", "endpoint", StubModel().open)
+    context = make_context("education", system)
+    while True:
+        try:
+            decision = await decider._decide(model, context)
+        except InfrastructureError:
+            return
+        decision.reasoning.encode()
+        if not decision.calls:
+            break
+        assert set(decision.calls) <= set(context.untried)
+        results = [make_result("education", policy, system) for policy in decision.calls]
+        context = replace(
+            context,
+            tool_results=(*context.tool_results, *results),
+            calls_left=context.calls_left - len(results),
+        )
+    if decision.probabilities is None:
+        assert decision.failure in (UNUSABLE, LOST)
+    else:
+        assert len(decision.probabilities) == len(context.policies)
+        assert sorted(decision.probabilities) == [0, 0, 1]
 
 
 async def score_episode(model: ChatModel) -> None:
@@ -239,7 +256,7 @@ async def score_episode(model: ChatModel) -> None:
     row = await _score_episode(model, [{"role": "user", "content": "How good was it?"}])
     scores = [row[name] for name in CRITERIA]
     is_lost = all(score != score for score in scores)
-    assert is_lost or all(0 <= score <= 100 for score in scores)
+    assert is_lost or all(score in (1, 2, 3, 4, 5) for score in scores)
 
 
 async def grade(model: ChatModel) -> None:
@@ -318,7 +335,7 @@ ROADS = (
     grade,
     choose_configuration,
     take_turns,
-    *(partial(decide, kind=kind) for kind in ("KO", "TO", "RO")),
+    *(partial(decide, system=system) for system in SYSTEMS),
 )
 
 

@@ -19,232 +19,230 @@ from lib.llm import scripted
 from lib.llm.scripted import STRENGTHS, complete_chat, deciding, malformed_replies, reading, respond
 from lib.llm.scripted.model_strength import INVENTED, SUMMARY_WORDS
 from lib.llm.scripted.reading import Trial
-from lib.orchestration import prompt_components, reply_parser
-from lib.orchestration.environment_copies import Foresight
-from lib.orchestration.prompt_components import Budget, Situation
-from tests.orchestration import zoo
+from lib.orchestration import prompts, reply_parser
+from lib.orchestration.contexts import (
+    Budget,
+    DecisionContext,
+    Interaction,
+    PolicyKnowledge,
+    ToolResult,
+)
+from lib.orchestration.prompted_model import collect_contexts, count_calls_allowed
+from tests.orchestration.contests import (
+    DOMAINS,
+    SYSTEMS,
+    make_contest,
+    make_options,
+    replace_in,
+)
 
 LARGE = STRENGTHS["scripted-large"]
 NAMES = ("SO-d1", "SO-d2", "SO-d3")
 
 
 @cache
-def situation(domain: str, kind: str, steps: int = 4, looked: int = 0, limit: int = 3) -> Situation:
-    """A real step of a real episode of the tiny zoo, after `looked` policies were tried."""
-    world, lines = zoo.played(domain, 1, steps), []
-    past = zoo.world(domain, 1)
-    for step in range(world.t):
-        state, name = past.state(), past.menu.names[step % 3]
-        row = past.step(name)
-        lines.append(
-            prompt_components.interaction_line(
-                step + 1, state, name, row, past.change(row), past.words
-            )
-        )
-    names, ahead = world.menu.names, 3 if kind == "RO" else 1
-    seen = world.look(names[:looked], ahead, 4) if looked else []
-    return Situation(
-        domain=world.words,
-        kind=kind,
-        topic="Linear Algebra",
-        names=names,
-        weights=(1 / 3,) * 3,
-        step=world.t + 1,
-        horizon=world.horizon,
-        state=world.state(),
-        recent=lines,
-        results=[prompt_components.result_line(each, world.words) for each in seen],
-        final=looked >= limit or kind == "KO",
-        limit=limit,
-        steps=ahead,
-        cards=prompt_components.knowledge_json(zoo.cards(domain)),
-        tools=prompt_components.tools_json(zoo.cards(domain), world.words),
-    )
+def take_context(domain: str, system: str, num_tried: int = 0, step: int = 5) -> DecisionContext:
+    """A real step of a real episode, after `num_tried` policies were tried."""
+    contexts = collect_contexts(make_contest(domain), make_options(domain, system))
+    context = next(context for context in contexts if context.query.step == step)
+    if system == "KO":
+        return context
+    calls_left = len(NAMES) - num_tried
+    return replace(context, tool_results=context.tool_results[:num_tried], calls_left=calls_left)
 
 
-def messages(of: Situation) -> list[dict[str, str]]:
-    return prompt_components.assemble(
-        prompt_components.render(prompt_components.components(of.kind), of)
-    )
+def list_messages(context: DecisionContext) -> list[dict[str, str]]:
+    return prompts.assemble(prompts.render(context))
 
 
-def joined(turns: list[dict[str, str]]) -> str:
-    return "\n\n".join(turn["content"] for turn in turns)
+def join_messages(messages: list[dict[str, str]]) -> str:
+    return "\n\n".join(message["content"] for message in messages)
 
 
-def prompt(of: Situation, **changes) -> str:
-    return joined(messages(replace(of, **changes)))
+def write_prompt(context: DecisionContext, **changes) -> str:
+    return join_messages(list_messages(replace_in(context, **changes)))
 
 
-def said(context: str, strength=LARGE, seed: int = 0) -> dict:
-    """The reply to a context without any breaks."""
-    return json.loads(
-        respond(context, replace(strength, malformed_rate=0.0), seeds.rng("test", seed=seed))[0]
-    )
+def reply_to(prompt: str, strength=LARGE, seed: int = 0) -> dict:
+    """The reply to a prompt without any breaks."""
+    unbroken = replace(strength, malformed_rate=0.0)
+    return json.loads(respond(prompt, unbroken, seeds.rng("test", seed=seed))[0])
 
 
-def text(body: dict) -> str:
+def read_text(body: dict) -> str:
     return complete_chat(body)["choices"][0]["message"]["content"]
 
 
-def rival(name: str, rewards, change: str = "mastery +0.000") -> Foresight:
-    return Foresight(name, 3, 8, np.array(rewards), ("easy",) * 3, "", change)
+def make_result(name: str, results, change: str = "mastery +0.000") -> ToolResult:
+    """What a rollout of three steps on eight copies gave."""
+    padded = (*results, *[0.0] * (4 - len(results)))
+    return ToolResult(name, 3, 8, padded, ("easy",) * 3, "", change)
 
 
 # What they answer ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", STRENGTHS)
-@pytest.mark.parametrize("domain", zoo.DOMAINS)
+@pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize(
-    "kind, looked", [("KO", 0), *((kind, n) for kind in ("TO", "RO") for n in range(4))]
+    ("system", "num_tried"),
+    [("KO", 0), *((system, n) for system in ("TO", "RO") for n in range(4))],
 )
-def test_every_kind_of_prompt_gets_a_reply_that_can_be_used(domain, kind, looked, model):
-    now = situation(domain, kind, looked=looked)
-    room = 0 if now.final else {"TO": 1, "RO": 3 - looked}[kind]
+def test_every_kind_of_prompt_gets_a_reply_that_can_be_used(domain, system, num_tried, model):
+    context = take_context(domain, system, num_tried)
+    max_calls = count_calls_allowed(context)
     for seed in range(20):
-        reply = json.dumps(said(prompt(now), STRENGTHS[model], seed))
-        choice = reply_parser.parse(reply, NAMES, NAMES[looked:], room)
-        assert choice.reasoning and (choice.policy is not None or room)
+        reply = json.dumps(reply_to(write_prompt(context), STRENGTHS[model], seed))
+        choice = reply_parser.parse(reply, NAMES, context.untried, max_calls)
+        assert choice.reasoning and (choice.policy is not None or max_calls)
 
 
-@pytest.mark.parametrize("kind, form", [("TO", str), ("RO", list)])
-def test_to_tries_one_policy_and_ro_several(kind, form):
-    assert isinstance(said(prompt(situation("education", kind)))["call"], form)
+@pytest.mark.parametrize(("system", "form"), [("TO", str), ("RO", list)])
+def test_to_tries_one_policy_and_ro_several(system, form):
+    assert isinstance(reply_to(write_prompt(take_context("education", system)))["call"], form)
 
 
 @pytest.mark.parametrize(
-    "model, fewest, most", [("small", 1, 2), ("medium", 2, 2), ("large", 3, 3)]
+    ("model", "fewest", "most"), [("small", 1, 2), ("medium", 2, 2), ("large", 3, 3)]
 )
 def test_the_larger_the_more_policies_it_tries_within_the_limit(model, fewest, most):
-    now, strength = situation("education", "RO"), STRENGTHS[f"scripted-{model}"]
-    calls = [len(said(prompt(now), strength, seed)["call"]) for seed in range(40)]
+    context, strength = take_context("education", "RO"), STRENGTHS[f"scripted-{model}"]
+    calls = [len(reply_to(write_prompt(context), strength, seed)["call"]) for seed in range(40)]
     assert (min(calls), max(calls)) == (fewest, most)
-    assert (
-        len(said(prompt(now, limit=2), strength)["call"])
-        <= 2
-        == len(said(prompt(now, limit=2))["call"])
-    )
+    limited = write_prompt(context, calls_left=2)
+    assert len(reply_to(limited, strength)["call"]) <= 2 == len(reply_to(limited)["call"])
 
 
 def test_the_reasoning_names_the_choice_and_its_numbers():
-    now = situation("education", "RO", looked=3)
-    reply = said(prompt(now))
-    line = next(line for line in now.results if line.startswith(reply["policy"]))
-    rewards = line.split("rewards ")[1].split(";")[0]
-    assert reply["policy"] in reply["reasoning"] and rewards in reply["reasoning"]
+    context = take_context("education", "RO", num_tried=3)
+    reply = reply_to(write_prompt(context))
+    (result,) = [r for r in context.tool_results if r.policy == reply["policy"]]
+    assert reply["policy"] in reply["reasoning"]
+    assert prompts.describe_results(result.results, context) in reply["reasoning"]
 
 
 def test_a_complaint_is_answered_again():
-    now = situation("education", "KO")
-    turns = [
-        *messages(now),
-        {"role": "assistant", "content": '{"policy": "no"}'},
-        {
-            "role": "user",
-            "content": prompt_components.correction("there is no policy 'no'", NAMES, True),
-        },
-    ]
+    context = take_context("education", "KO")
+    complaint = prompts.write_correction(context, "there is no policy 'no'")
+    conversation = prompts.send_back(list_messages(context), '{"policy": "no"}', complaint)
     for strength in STRENGTHS.values():
-        assert said(joined(turns), strength)["policy"] in NAMES
+        assert reply_to(join_messages(conversation), strength)["policy"] in NAMES
 
 
 def test_without_any_name_in_sight_the_reply_is_broken():
-    assert said("Decide.")["policy"] == INVENTED
+    assert reply_to("Decide.")["policy"] == INVENTED
 
 
 def test_short_of_money_it_tries_less():
-    rich, poor = (
-        Budget(1.0, 0.5, 0.001),
-        Budget(1.0, 0.02, 0.001),
-    )  # 500 and 20 replies for about 20 steps
-    now = situation("education", "TO")
-    assert "call" in said(prompt(now, budget=rich))
-    reply = said(prompt(now, budget=poor))
-    assert "policy" in reply and "20 replies are left" in reply["reasoning"]
+    # 100 and 4 replies for about 4 steps.
+    rich, poor = Budget(1.0, 0.1, 0.001), Budget(1.0, 0.004, 0.001)
+    context = take_context("education", "TO")
+    assert "call" in reply_to(write_prompt(context, budget=rich))
+    reply = reply_to(write_prompt(context, budget=poor))
+    assert "policy" in reply and "4 replies are left" in reply["reasoning"]
 
 
 # How they weigh -----------------------------------------------------------------------------------
 
 
-def test_worth_weighs_rewards_and_lava_by_the_query_and_nothing_else():
+def test_results_are_weighed_by_the_query_and_nothing_else():
     trial = Trial("x", {"aptitude": 0.6, "gap": 0.0, "performance": 0.3}, "mastery +0.060", steps=3)
-    assert deciding.scalarize_rewards(trial, {}) == pytest.approx(
-        0.9 / 3
-    )  # mastery gained is no objective of the query
-    assert deciding.scalarize_rewards(
-        trial, {"aptitude": 1.0, "gap": 0.0, "performance": 0.0}
-    ) == pytest.approx(0.6)
-    lava = Trial(
-        "x", {"goal": 0.2, "no-lava": 0.2, "gold": 0.0}, "goal in 20% and lava in 50% of copies"
+    # Mastery gained is no criterion of this query.
+    assert deciding.scalarize_results(trial, {}) == pytest.approx(0.9 / 3)
+    only_aptitude = {"aptitude": 1.0, "gap": 0.0, "performance": 0.0}
+    assert deciding.scalarize_results(trial, only_aptitude) == pytest.approx(0.6)
+
+
+def choose_by_cards(situation: str, low: dict, high: dict, **changes) -> str:
+    """What KO picks of left and right, whose performance by situation is given."""
+    rows = {"left": low, "right": high}
+    knowledge = tuple(
+        PolicyKnowledge(
+            {"optimized_objective": "gap"},
+            {name: (0.0, 0.0, value, 0.0) for name, value in rows[policy].items()},
+        )
+        for policy in rows
     )
-    assert deciding.scalarize_rewards(
-        lava, {"goal": 0.2, "no-lava": 0.7, "gold": 0.1}
-    ) == pytest.approx(0.04 + 0.14 - 0.35)
+    context = replace_in(
+        take_context("education", "KO"),
+        policies=("left", "right"),
+        knowledge=knowledge,
+        situation=situation,
+        recent=(),
+        summary="",
+    )
+    return reply_to(write_prompt(context, **changes))["policy"]
 
 
-EXAMPLE = (
-    "mastery {} 0.6 + failed questions open -> easy -> aptitude 0.00, gap 0.00, performance {:.2f}"
+@pytest.mark.parametrize(
+    ("situation", "best"),
+    [("mastery low, none open", "left"), ("mastery high, none open", "right")],
 )
-CARDS = [
-    {
-        "name": name,
-        "optimized_objective": own,
-        "normalized_reward": 0.5,
-        "example_snippets": [EXAMPLE.format("<", low), EXAMPLE.format(">=", high)],
-        "rubric": {},
-    }
-    for name, own, low, high in (("left", "aptitude", 0.9, 0.1), ("right", "gap", 0.1, 0.9))
-]
-
-
-def chosen(mastery: str, cards: list[dict], **changes) -> str:
-    """What KO picks of left and right."""
-    now = replace(
-        situation("education", "KO"),
-        names=("left", "right"),
-        state={"mastery": f"{mastery} (the episode ends at 0.80)", "failed questions open": "4"},
-        cards=prompt_components.knowledge_json(cards),
-    )
-    return said(prompt(now, **{"recent": ()} | changes))["policy"]
-
-
-@pytest.mark.parametrize("mastery, best", [("0.40", "left"), ("0.60", "right")])
-def test_ko_takes_the_card_whose_examples_fit_the_state(mastery, best):
-    assert chosen(mastery, CARDS) == best
+def test_ko_takes_the_row_of_the_cards_that_fits_the_situation(situation, best):
+    falling = {"mastery low, none open": 0.9, "mastery high, none open": 0.1}
+    rising = {"mastery low, none open": 0.1, "mastery high, none open": 0.9}
+    assert choose_by_cards(situation, falling, rising) == best
 
 
 def test_recent_steps_and_the_summary_count_for_ko():
-    alike = [CARDS[0], CARDS[0] | {"name": "right"}]
-    step = "step 4: mastery 0.40, failed questions open 4; picked left; did easy; rewards aptitude 0.00, gap 0.00, "
-    assert chosen("0.40", alike, recent=[f"{step}performance 0.20; mastery +0.000"]) == "right"
-    summary = "left: picked 9 times; mean aptitude 0.00, gap 0.00, performance 0.20; mastery +0.000 a step."
-    assert chosen("0.40", alike, summary=summary) == "right"
+    alike = {"anywhere": 0.5}
+    poor = Interaction(4, {"mastery": "0.40"}, "left", "easy", (0, 0, 0.2, 0), "mastery +0.000")
+    assert choose_by_cards("anywhere", alike, alike, recent=(poor,)) == "right"
+    summary = "left: picked 9 times; mean aptitude 0.000, gap 0.000, performance 0.200; mastery +0.000 a step."
+    assert choose_by_cards("anywhere", alike, alike, summary=summary) == "right"
 
 
 def test_the_choice_falls_on_a_policy_that_was_tried():
-    now = situation("education", "TO", looked=2)
-    memory = "SO-d3: picked 9 times; mean aptitude 1.00, gap 1.00, performance 1.00; mastery +0.100 a step."
-    poor = _lines([rival("SO-d1", (0, 0, 0.1)), rival("SO-d2", (0, 0, 0.4))])
-    context = prompt(now, summary=memory, results=poor)
-    assert said(context, replace(LARGE, policies_tried=(2, 2)))["policy"] == "SO-d2"
+    memory = "SO-d3: picked 9 times; mean aptitude 1.000, gap 1.000, performance 1.000; mastery +0.100 a step."
+    poor = (make_result("SO-d1", (0, 0, 0.1)), make_result("SO-d2", (0, 0, 0.4)))
+    context = take_context("education", "TO", num_tried=2)
+    prompt = write_prompt(context, summary=memory, tool_results=poor)
+    assert reply_to(prompt, replace(LARGE, policies_tried=(2, 2)))["policy"] == "SO-d2"
 
 
-def test_importance_decides_between_results():
-    seen = [rival("SO-d1", (0.6, 0, 0)), rival("SO-d2", (0, 0.3, 0)), rival("SO-d3", (0, 0, 0.6))]
-    now = situation("education", "RO", looked=3)
-    for weights, best in (
-        ((0.8, 0.1, 0.1), "SO-d1"),
-        ((0.1, 0.8, 0.1), "SO-d2"),
-        ((0.1, 0.1, 0.8), "SO-d3"),
-    ):
-        assert said(prompt(now, results=_lines(seen), weights=weights))["policy"] == best
+@pytest.mark.parametrize(
+    ("weights", "best"),
+    [
+        ((0.8, 0.1, 0.1, 0.0), "SO-d1"),
+        ((0.1, 0.8, 0.1, 0.0), "SO-d2"),
+        ((0.1, 0.1, 0.8, 0.0), "SO-d3"),
+        ((0.0, 0.0, 0.0, 1.0), "SO-d2"),
+    ],
+)
+def test_importance_decides_between_results(weights, best):
+    results = (
+        make_result("SO-d1", (0.6, 0, 0, 0)),
+        make_result("SO-d2", (0, 0.3, 0, 0.3)),
+        make_result("SO-d3", (0, 0, 0.6, 0.1)),
+    )
+    context = take_context("education", "RO", num_tried=3)
+    prompt = write_prompt(context, tool_results=results, weights=weights, recent=(), summary="")
+    assert reply_to(prompt)["policy"] == best
 
 
-def _lines(seen) -> list[str]:
-    return [
-        prompt_components.result_line(each, situation("education", "RO").domain) for each in seen
-    ]
+def test_everything_that_a_prompt_shows_is_read():
+    for domain in DOMAINS:
+        for system in SYSTEMS:
+            context = take_context(domain, system, num_tried=2 if system != "KO" else 0)
+            context = replace_in(context, budget=Budget(0.5, 0.25, 0.125))
+            view = reading.read_prompt(write_prompt(context))
+            assert view.names == NAMES and set(view.cards) == set(NAMES)
+            assert list(view.importance) == list(context.domain.objectives)
+            assert (view.step, view.horizon) == (context.query.step, context.query.horizon)
+            assert (view.budget.remaining, view.budget.total) == (0.25, 0.5)
+            assert len(view.recent) == len(context.recent) == 3
+            assert [trial.name for trial in view.results] == [
+                result.policy for result in context.tool_results
+            ]
+            for trial, result in zip(view.results, context.tool_results, strict=True):
+                assert list(trial.results.values()) == pytest.approx(result.results[:3], abs=5e-4)
+                assert (trial.count, trial.change) == (result.num_copies, result.change)
+            for trial, interaction in zip(view.recent, context.recent, strict=True):
+                assert trial.name == interaction.policy and trial.change == interaction.change
+            if system == "KO":
+                assert view.situation == context.state.situation
+                for name, knowledge in zip(NAMES, context.knowledge, strict=True):
+                    assert set(view.cards[name].results) == set(knowledge.results)
 
 
 # How they differ ----------------------------------------------------------------------------------
@@ -255,24 +253,25 @@ def _lines(seen) -> list[str]:
 )
 def test_the_larger_the_more_often_the_best_is_picked(model, least, most):
     """Noise on the difference has 0.17, 0.057 and 0.014 as its standard deviation, against 0.1."""
-    now, strength, hits = situation("education", "RO", looked=3), STRENGTHS[f"scripted-{model}"], 0
+    context, strength = take_context("education", "RO", num_tried=3), STRENGTHS[f"scripted-{model}"]
+    hits = 0
     for i in range(300):
-        rewards = [[0.3, 0.1, 0.2 + 0.3 * (k == i % 3)] for k in range(3)]  # better by 0.1, weighed
-        seen = [rival(name, r) for name, r in zip(NAMES, rewards, strict=True)]
-        hits += (
-            said(prompt(now, results=_lines(seen), recent=()), strength, i)["policy"]
-            == NAMES[i % 3]
-        )
+        # One of them is better by 0.1, weighed.
+        values = [[0.3, 0.1, 0.2 + 0.3 * (k == i % 3)] for k in range(3)]
+        results = tuple(make_result(name, v) for name, v in zip(NAMES, values, strict=True))
+        prompt = write_prompt(context, tool_results=results, recent=())
+        hits += reply_to(prompt, strength, i)["policy"] == NAMES[i % 3]
     assert least <= hits / 300 <= most
 
 
 @pytest.mark.parametrize("complaints", [0, 1])
 @pytest.mark.parametrize("model", STRENGTHS)
 def test_replies_are_broken_as_often_as_stated(model, complaints):
-    context, strength, n = prompt(situation("education", "TO", looked=3)), STRENGTHS[model], 1_000
+    prompt = write_prompt(take_context("education", "TO", num_tried=3))
+    strength, n = STRENGTHS[model], 1_000
     broken = 0
     for seed in range(n):
-        reply, _ = respond(context, strength, seeds.rng("test", model, seed=seed), complaints)
+        reply, _ = respond(prompt, strength, seeds.rng("test", model, seed=seed), complaints)
         try:
             content = json.loads(reply)
             broken += set(content) != {"reasoning", "policy"} or content["policy"] not in NAMES
@@ -305,13 +304,13 @@ def test_each_break_does_to_the_parser_what_real_ones_do(spoil):
 
 @pytest.mark.parametrize("model", ["scripted-small", "scripted-medium"])
 def test_what_lies_before_the_window_cannot_matter(model):
-    strength, now = STRENGTHS[model], prompt(situation("education", "KO"))
-    assert len(now) > strength.window
-    tail = now[-strength.window :]
+    strength, prompt = STRENGTHS[model], write_prompt(take_context("education", "KO"))
+    assert len(prompt) > strength.window
+    tail = prompt[-strength.window :]
     for before in (
         "",
         "- Pick exactly one policy, by its exact name: A, B.\n",
-        now[: -strength.window],
+        prompt[: -strength.window],
     ):
         assert respond(before + tail, strength, seeds.rng("t")) == respond(
             tail, strength, seeds.rng("t")
@@ -319,111 +318,117 @@ def test_what_lies_before_the_window_cannot_matter(model):
 
 
 def test_a_cut_anywhere_is_read_as_far_as_it_goes():
-    context = prompt(situation("education", "KO"), summary=summary_of(stretch(1, 10, 0), ""))
-    whole, seen = reading.read_prompt(context), []
-    for cut in range(context.index("# State")):
-        view = reading.read_prompt(context[cut:])
+    summary = summarize(draw_steps(1, 10, 0), "")
+    prompt = write_prompt(take_context("education", "KO"), summary=summary)
+    whole, visible = reading.read_prompt(prompt), []
+    for cut in range(prompt.index("# State")):
+        view = reading.read_prompt(prompt[cut:])
         assert (
             set(view.names) <= set(NAMES)
             and view.state == whole.state
             and view.recent == whole.recent
         )
         assert all(trial in whole.summary for trial in view.summary)
-        seen.append((len(view.importance), len(view.summary), len(view.cards)))
-    assert seen[0] == (3, 3, 3) and seen[-1] == (0, 0, 0)
-    assert all(
-        sorted(column, reverse=True) == list(column) for column in zip(*seen, strict=True)
-    )  # never more again
+        visible.append((len(view.importance), len(view.summary), len(view.cards)))
+    assert visible[0] == (3, 3, 3) and visible[-1] == (0, 0, 0)
+    for column in zip(*visible, strict=True):
+        assert sorted(column, reverse=True) == list(column)  # never more again
 
 
 # Summaries ----------------------------------------------------------------------------------------
 
 
-def summary_of(steps, old: str, strength=LARGE) -> str:
-    lines = [
-        f"step {i}: mastery {0.4 + i / 100:.2f}, failed questions open {i}; picked {name}; did easy; "
-        f"rewards aptitude {a:.2f}, gap {g:.2f}, performance {p:.2f}; mastery {m:+.3f}"
-        for i, name, a, g, p, m in steps
-    ]
-    now = replace(situation("education", "KO"), recent=lines, summary=old)
-    return respond(joined(prompt_components.summary_request(now)), strength, seeds.rng("t"))[0]
+def summarize(steps, summary: str, strength=LARGE) -> str:
+    """The summary of steps and an older summary."""
+    recent = tuple(
+        Interaction(
+            step=number,
+            state={"mastery": f"{0.4 + number / 100:.2f}", "failed questions open": str(number)},
+            policy=name,
+            action="easy",
+            results=(aptitude, gap, performance, 0.0),
+            change=f"mastery {gain:+.3f}",
+        )
+        for number, name, aptitude, gap, performance, gain in steps
+    )
+    context = replace_in(take_context("education", "KO"), recent=recent, summary=summary)
+    prompt = join_messages(prompts.summary_messages(context))
+    return respond(prompt, strength, seeds.rng("t"))[0]
 
 
-def stretch(first: int, n: int, seed: int) -> list[tuple]:
-    draw = seeds.rng("steps", seed=seed)
+def draw_steps(first: int, num_steps: int, seed: int) -> list[tuple]:
+    """Steps of random policies and results: number, policy, three results, mastery gained."""
+    rng = seeds.rng("steps", seed=seed)
     return [
-        (first + i, NAMES[int(draw.integers(3))], *draw.random(3), 0.1 * (draw.random() < 0.3))
-        for i in range(n)
+        (first + i, NAMES[int(rng.integers(3))], *rng.random(3), 0.1 * (rng.random() < 0.3))
+        for i in range(num_steps)
     ]
 
 
-def remembered(summary: str) -> dict[str, Trial]:
+def read_summary(summary: str) -> dict[str, Trial]:
     return {trial.name: trial for trial in reading.read_prompt(f"# Summary\n{summary}").summary}
 
 
 @pytest.mark.parametrize("model", ["scripted-medium", "scripted-large"])
 def test_counts_and_means_survive_three_summaries(model):
-    steps = [stretch(1 + 10 * part, 10, part) for part in range(3)]
+    stretches = [draw_steps(1 + 10 * number, 10, number) for number in range(3)]
     summary = ""
-    for part in steps:
-        summary = summary_of(part, summary, STRENGTHS[model])
-    known, every = remembered(summary), [step for part in steps for step in part]
-    assert sum(trial.count for trial in known.values()) == 30
-    for name, trial in known.items():
-        own = np.array([step[2:] for step in every if step[1] == name])
-        assert trial.count == len(own)
-        assert list(trial.rewards.values()) == pytest.approx(own[:, :3].mean(axis=0), abs=0.015)
-        assert float(trial.change.split()[1]) == pytest.approx(own[:, 3].mean(), abs=0.002)
+    for stretch in stretches:
+        summary = summarize(stretch, summary, STRENGTHS[model])
+    trials = read_summary(summary)
+    steps = [step for stretch in stretches for step in stretch]
+    assert sum(trial.count for trial in trials.values()) == 30
+    for name, trial in trials.items():
+        values = np.array([step[2:] for step in steps if step[1] == name])
+        assert trial.count == len(values)
+        assert list(trial.results.values()) == pytest.approx(values[:, :3].mean(axis=0), abs=2e-3)
+        assert float(trial.change.split()[1]) == pytest.approx(values[:, 3].mean(), abs=2e-3)
     assert "mastery 0.41 to 0.7" in summary  # where it began, three summaries ago
 
 
 def test_a_summary_stays_within_its_words():
-    old = "\n".join(
-        f"policy-{i}: picked {i} times; mean aptitude 0.10, gap 0.20, performance 0.30; mastery +0.010 a step."
+    summary = "\n".join(
+        f"policy-{i}: picked {i} times; mean aptitude 0.100, gap 0.200, performance 0.300; mastery +0.010 a step."
         for i in range(2, 40)
     )
-    summary = summary_of(stretch(1, 10, 0), old)
-    assert 100 < len(summary.split()) <= SUMMARY_WORDS
+    summary = summarize(draw_steps(1, 10, 0), summary)
+    assert 100 < len(summary.split()) <= SUMMARY_WORDS == reply_parser.SUMMARY_WORDS
     assert "policy-39" in summary  # what was picked most is kept
+    assert reply_parser.read_summary(summary) == summary
 
 
 @pytest.mark.parametrize("model", STRENGTHS)
-@pytest.mark.parametrize("domain", zoo.DOMAINS)
+@pytest.mark.parametrize("domain", DOMAINS)
 def test_real_summary_requests_are_answered_with_lines_that_are_read_back(domain, model):
-    now = replace(situation(domain, "KO", steps=3), summary="")
-    summary = respond(
-        joined(prompt_components.summary_request(now)), STRENGTHS[model], seeds.rng("t")
-    )[0]
-    assert sum(trial.count for trial in remembered(summary).values()) == len(now.recent)
+    context = take_context(domain, "KO")
+    prompt = join_messages(prompts.summary_messages(context))
+    summary = respond(prompt, STRENGTHS[model], seeds.rng("t"))[0]
+    num_steps = sum(trial.count for trial in read_summary(summary).values())
+    assert num_steps == len(context.recent) == 3
 
 
 # The request and nothing else ---------------------------------------------------------------------
 
 
-def body(model: str = "scripted-small", kind: str = "RO", seed: int = 3, **more) -> dict:
-    return {
-        "model": model,
-        "messages": messages(situation("education", kind)),
-        "seed": seed,
-        **more,
-    }
+def make_body(model: str = "scripted-small", system: str = "RO", seed: int = 3, **more) -> dict:
+    messages = list_messages(take_context("education", system))
+    return {"model": model, "messages": messages, "seed": seed, **more}
 
 
 def test_the_same_request_has_the_same_reply_and_another_seed_model_or_word_may_have_another():
-    assert complete_chat(body()) == complete_chat(body(temperature=1.3, user="somebody"))
-    assert len({text(body(seed=seed)) for seed in range(10)}) > 1
-    assert len({text(body(model=model)) for model in STRENGTHS}) > 1
-    system, user = messages(situation("education", "KO"))
-    assert text(body(kind="KO")) != text(
-        body() | {"messages": [system, user | {"content": f"{user['content']} "}]}
+    assert complete_chat(make_body()) == complete_chat(make_body(temperature=1.3, user="somebody"))
+    assert len({read_text(make_body(seed=seed)) for seed in range(10)}) > 1
+    assert len({read_text(make_body(model=model)) for model in STRENGTHS}) > 1
+    system, user = list_messages(take_context("education", "KO"))
+    assert read_text(make_body(system="KO")) != read_text(
+        make_body() | {"messages": [system, user | {"content": f"{user['content']} "}]}
     )
 
 
 def test_a_canary_in_the_environment_cannot_matter(monkeypatch, tmp_path):
-    requests = [body(model, kind) for model in STRENGTHS for kind in ("KO", "TO", "RO")]
+    requests = [make_body(model, system) for model in STRENGTHS for system in SYSTEMS]
     before = [complete_chat(request) for request in requests]
-    world = zoo.played("education", 1, 4)
-    world.env.secret = lib.envs.education.SECRET = "SO-d3 is best"
+    lib.envs.education.SECRET = "SO-d3 is best"
     for name in ("SECRET", "OPENAI_API_KEY", "BEST_POLICY"):
         monkeypatch.setenv(name, "SO-d3")
     monkeypatch.chdir(tmp_path)
@@ -460,20 +465,24 @@ def test_the_module_imports_no_room_that_knows_an_answer():
 
 @pytest.mark.parametrize("limit", ["max_tokens", "max_completion_tokens"])
 def test_a_limit_on_tokens_cuts_the_reply_and_says_so(limit):
-    whole, cut = body("scripted-large"), body("scripted-large", **{limit: 9})
+    whole, cut = make_body("scripted-large"), make_body("scripted-large", **{limit: 9})
     assert [complete_chat(each)["choices"][0]["finish_reason"] for each in (whole, cut)] == [
         "stop",
         "length",
     ]
-    assert complete_chat(cut)["usage"]["completion_tokens"] == 9 == scripted.count_tokens(text(cut))
-    assert text(whole).startswith(text(cut))
+    assert (
+        complete_chat(cut)["usage"]["completion_tokens"]
+        == 9
+        == scripted.count_tokens(read_text(cut))
+    )
+    assert read_text(whole).startswith(read_text(cut))
 
 
 def test_an_unknown_model_is_named_with_those_that_exist():
     with pytest.raises(
         ValueError, match="'scripted-huge'.*scripted-small, scripted-medium, scripted-large"
     ):
-        complete_chat(body("scripted-huge"))
+        complete_chat(make_body("scripted-huge"))
 
 
 @pytest.mark.parametrize(

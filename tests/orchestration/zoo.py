@@ -1,4 +1,4 @@
-"""A tiny zoo without training, worlds made of it, and the plain way to look ahead.
+"""A tiny zoo without training, and the plain way to look ahead.
 
 The networks are those of the recipes. Their first weights are scaled so that what is seen matters, and
 each policy leans to actions of its own, so that the three differ as trained ones do.
@@ -18,14 +18,12 @@ from lib.envs import make_education_rules
 from lib.envs.education import Education
 from lib.envs.grid import GridRoom
 from lib.experiment import artifacts, seeds
-from lib.orchestration.domains import WORLDS
-from lib.orchestration.environment_copies import PolicyMenu, World
 from lib.policy_zoo import evaluate
 from lib.policy_zoo import policies as saved
-from lib.policy_zoo.networks import Network, initial
+from lib.policy_zoo.networks import Network, draw_initial_parameters
 from lib.policy_zoo.policies import Policy
 from lib.policy_zoo.policy_cards import make_card
-from lib.policy_zoo.recipes import ACTIONS, REFERENCES, SINGLE, recipes
+from lib.policy_zoo.recipes import ACTIONS, REFERENCES, SINGLE, list_recipes
 
 torch.set_num_threads(1)  # networks as small as these only wait for a second thread
 
@@ -52,8 +50,10 @@ LEANING = {
 @cache
 def untrained(domain: str, name: str) -> tuple[Network, dict[str, np.ndarray]]:
     """The network of a domain and first parameters that make it look at what it sees."""
-    network = next(recipe for recipe in recipes(SMOKE, domain) if recipe.name == "SO-d1").network
-    parameters = initial(network, "tests", name, seed=3)
+    network = next(
+        recipe for recipe in list_recipes(SMOKE, domain) if recipe.name == "SO-d1"
+    ).network
+    parameters = draw_initial_parameters(network, "tests", name, seed=3)
     return network, parameters | {"action_net.weight": 60 * parameters["action_net.weight"]}
 
 
@@ -78,11 +78,6 @@ def policies(domain: str) -> dict[str, Policy]:
 
 
 @cache
-def menu(domain: str) -> PolicyMenu:
-    return PolicyMenu(policies(domain))
-
-
-@cache
 def cards(domain: str) -> list[dict]:
     """The cards of the menu in the environments of smoke."""
     return make_cards(SMOKE, domain)
@@ -94,14 +89,16 @@ def make_cards(settings: Params, domain: str, episodes: int = 8) -> list[dict]:
         update={"zoo": settings.zoo.model_copy(update={"episodes": episodes})}
     )
     record = evaluate.evaluate(
-        few, evaluate.actors({n: [p] for n, p in policies(domain).items()}), domain, TASK[domain]
+        few,
+        evaluate.make_actors({n: [p] for n, p in policies(domain).items()}),
+        domain,
+        TASK[domain],
     )
     return [make_card(record, domain, name).model_dump() for name in SINGLE]
 
 
 def write(root: Path, domain: str, cards_of_menu: Sequence[dict], seeds: int = 2) -> None:
-    """The tiny zoo of a domain on disk, as `lib.policy_zoo.train` and lesson 01 leave one: policies, references,
-    cards."""
+    """The tiny zoo of a domain on disk, as lesson 01 leaves one: policies, references, cards."""
     card_of = {card["name"]: card for card in cards_of_menu}
     for name in (*SINGLE, *REFERENCES[domain]):
         actor = policies(domain)[name] if name in SINGLE else policy(domain, name, (), 1.0)
@@ -110,36 +107,13 @@ def write(root: Path, domain: str, cards_of_menu: Sequence[dict], seeds: int = 2
         artifacts.write_json(root / domain / name / "card.json", card_of.get(name, {}))
 
 
-def world(domain: str, seed: int = 0, of: Sequence[Policy] | None = None) -> World:
-    """A new episode, the one that the single environment has when it is reset with `seed`."""
-    chosen = menu(domain) if of is None else PolicyMenu({each.name: each for each in of})
-    return WORLDS[domain](SMOKE, chosen, seeds.key(STREAM[domain], seed=seed))
-
-
-def played(domain: str, seed: int, steps: int) -> World:
-    """An episode after `steps` steps of the menu's policies in turn, or before its end if that is sooner."""
-    now = world(domain, seed)
-    for step in range(steps):
-        later = clone(now)
-        later.step(later.menu.names[step % 3])
-        if later.done:
-            break
-        now = later
-    return now
-
-
-def clone(of: World) -> World:
-    """A world that goes on as the original would, without touching it."""
-    return copy.deepcopy(of, {id(of.menu): of.menu, id(of.params): of.params})
-
-
 # Looking ahead the plain way: one copied single environment at a time, one observation at a time ---------
 
 
 def single(
     domain: str, seed: int, actions: Sequence[int] = ()
 ) -> tuple[Education | GridRoom, np.ndarray]:
-    """The single environment of `world(domain, seed)` after `actions`, and what it shows."""
+    """The single environment that was reset with `seed`, after `actions`, and what it shows."""
     env = (
         Education(make_education_rules(SMOKE.education))
         if domain == "education"

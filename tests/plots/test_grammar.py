@@ -448,7 +448,8 @@ VISION = {  # Machado, Oliveira and Fernandes 2009, severity 1.0
 }
 FAMILIES = [
     "SO-d1, SO-d2, SO-d3, MO-S, MO-RM, MO-MGDA, MO-pseudoS, random, oracle",
-    "KO, TO, RO, random, round-robin, LinUCB, greedy look-ahead, oracle look-ahead",
+    "KO, TO, RO, random, round-robin, LinUCB, greedy, plan ahead",
+    "KO, TO, RO, random, best policy, MO-MGDA", "best policy, MO-S, MO-RM, MO-MGDA, random, plan ahead",
     "aptitude, gap, performance", "goal, no-lava, gold", "failed, easy, challenge", "ARC, RL bandit, RL episodes",
     "paper, router, expert, constant, start, oracle", "low, medium, high",
     "lab-nano, lab-mini, lab-large, CoRL", "nearest neighbours, logistic, cascade, best constant, oracle",

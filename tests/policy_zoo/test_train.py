@@ -1,4 +1,4 @@
-"""What trains again: a policy is named by what decides it, and made of the same bytes whoever was trained beside it."""
+"""Which policies are trained again, and that a policy does not depend on those that are trained beside it."""
 
 from dataclasses import replace
 
@@ -8,70 +8,72 @@ import pytest
 from lib import config, envs
 from lib.experiment import seeds, sweep
 from lib.policy_zoo import mgda, networks, objectives, policies, ppo, recipes, sb3_baseline, train
-from lib.policy_zoo.objectives import Linear
+from lib.policy_zoo.objectives import LinearScalarization
 from lib.rl import losses
 
 SMOKE = config.load("smoke")
-ALL = recipes.recipes
+list_shipped_recipes = recipes.list_recipes  # without what a test adds
 
 
-def changed(**zoo):
-    """Smoke with some changes to the zoo."""
+def change_zoo(**zoo):
+    """Settings of smoke with some changes to the zoo."""
     content = SMOKE.model_dump()
     return config.validate_settings(content | {"zoo": config.overlay_settings(content["zoo"], zoo)})
 
 
 def find_keys(settings, domain):
     """The keys of the policies of a domain's sweep, by domain, name and seed."""
-    keys = {}
+    key_by_policy = {}
     for job in train.make_jobs(settings, domain):
-        for policy, key in zip(
-            job.settings["policies"], train.policy_keys(job.settings), strict=True
-        ):
-            keys[domain, policy["recipe"]["name"], policy["seed"]] = key
-    return keys
+        keys = train.compute_policy_keys(job.settings)
+        for policy, key in zip(job.settings["policies"], keys, strict=True):
+            key_by_policy[domain, policy["recipe"]["name"], policy["seed"]] = key
+    return key_by_policy
 
 
 def find_all_keys(settings):
     return find_keys(settings, "education") | find_keys(settings, "minigrid")
 
 
-def add_recipe(settings, domain):
+def list_recipes_and_a_new_one(settings, domain):
     """The recipes, with one more in the stack of Table 6."""
-    shipped = ALL(settings, domain)
+    shipped = list_shipped_recipes(settings, domain)
     if domain != "education":
         return shipped
-    return [*shipped, replace(shipped[0], name="SO-new", objective=Linear((0.5, 0.5, 0.0)))]
+    objective = LinearScalarization((0.5, 0.5, 0.0))
+    return [*shipped, replace(shipped[0], name="SO-new", objective=objective)]
 
 
-def files(out, domain="education"):
+def read_policy_files(out, domain="education"):
+    """Bytes of the policies by path."""
     return {
         str(path.relative_to(out)): path.read_bytes() for path in (out / domain).rglob("seed-*")
     }
 
 
 @pytest.fixture(scope="module")
-def short():
-    """Two updates of each, one process: a sweep's own workers take longer to start."""
-    single = {"timesteps": 512, "rollout": 256}
-    return changed(jobs=1, education={"single": single, "mgda": single})
+def short_settings():
+    """Two updates of each policy, in one process: the workers of a sweep take longer to start."""
+    training = {"timesteps": 512, "rollout": 256}
+    return change_zoo(jobs=1, education={"single": training, "mgda": training})
 
 
 @pytest.fixture(scope="module")
-def built(short, tmp_path_factory):
-    out = tmp_path_factory.mktemp("zoo")
-    return train.build(short, "education", out / "zoo", out / "runs"), out
+def zoo_and_folder(short_settings, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("zoo")
+    zoo = train.build_zoo(short_settings, "education", folder / "zoo", folder / "runs")
+    return zoo, folder
 
 
-def test_a_recipe_comes_back_from_its_facts():
+def test_a_recipe_comes_back_from_its_json():
     for domain in recipes.DOMAINS:
-        for recipe in ALL(SMOKE, domain):
-            assert recipes.Recipe.of(recipe.facts(), recipe.stack) == recipe
-    facts = ALL(SMOKE, "education")[0].facts()
+        for recipe in recipes.list_recipes(SMOKE, domain):
+            assert recipes.Recipe.from_json(recipe.to_json(), recipe.stack) == recipe
+    description = recipes.list_recipes(SMOKE, "education")[0].to_json()
     with pytest.raises(
         ValueError, match="'Wish', and must be one of .'Linear', 'RewardMachine', 'Vector'"
     ):
-        recipes.Recipe.of(facts | {"objective": {"type": "Wish"}})
+        recipes.Recipe.from_json(description | {"objective": {"type": "Wish"}})
 
 
 def find_changed_keys(before, after):
@@ -80,25 +82,25 @@ def find_changed_keys(before, after):
     return {policy for policy, key in before.items() if after[policy] != key}
 
 
-def test_a_setting_changes_the_keys_of_the_policies_that_it_decides_and_of_no_others():
+def test_a_setting_changes_only_the_keys_of_the_policies_that_it_decides():
     before = find_all_keys(SMOKE)
 
     def keys_changed_by(settings):
         return find_changed_keys(before, find_all_keys(settings))
 
-    assert keys_changed_by(changed(education={"mgda": {"clip": 0.3}})) == {
+    assert keys_changed_by(change_zoo(education={"mgda": {"clip": 0.3}})) == {
         ("education", "MO-MGDA", seed) for seed in (0, 1)
     }
-    assert keys_changed_by(changed(minigrid={"gold": {"entropy": 0.5}})) == {
+    assert keys_changed_by(change_zoo(minigrid={"gold": {"entropy": 0.5}})) == {
         ("minigrid", "SO-d3", seed) for seed in (0, 1)
     }
-    assert not keys_changed_by(changed(seeds=7, jobs=3, episodes=9))
+    assert not keys_changed_by(change_zoo(seeds=7, jobs=3, episodes=9))
     other_room = config.validate_settings(
         SMOKE.model_dump() | {"minigrid": {"horizon": 30, "lava": 2}}
     )
     assert keys_changed_by(other_room) == {policy for policy in before if policy[0] == "minigrid"}
-    by_reference = keys_changed_by(changed(learner="stable-baselines3"))
-    assert by_reference == {policy for policy in before if "MO-MGDA" not in policy}
+    keys_changed_by_learner = keys_changed_by(change_zoo(learner="stable-baselines3"))
+    assert keys_changed_by_learner == {policy for policy in before if "MO-MGDA" not in policy}
 
 
 @pytest.mark.parametrize(
@@ -108,25 +110,25 @@ def test_a_setting_changes_the_keys_of_the_policies_that_it_decides_and_of_no_ot
 def test_a_version_that_is_raised_changes_the_keys_of_the_policies_that_it_decides(
     module, monkeypatch
 ):
-    by_learner = [SMOKE, changed(learner="stable-baselines3")]
-    before = [find_all_keys(settings) for settings in by_learner]
+    settings_of_sb3 = change_zoo(learner="stable-baselines3")
+    stacked_before = find_all_keys(SMOKE)
+    sb3_before = find_all_keys(settings_of_sb3)
     monkeypatch.setattr(module, "VERSION", 99)
-    stacked, by_reference = (
-        find_changed_keys(keys, find_all_keys(settings))
-        for keys, settings in zip(before, by_learner, strict=True)
-    )
-    everybody, several_critics = (
-        set(before[0]),
-        {policy for policy in before[0] if "MO-MGDA" in policy},
-    )
+    changed_of_stacked = find_changed_keys(stacked_before, find_all_keys(SMOKE))
+    changed_of_sb3 = find_changed_keys(sb3_before, find_all_keys(settings_of_sb3))
+
+    all_policies = set(stacked_before)
+    several_critics = {policy for policy in all_policies if "MO-MGDA" in policy}
     if module is mgda:
-        assert stacked == by_reference == several_critics
+        assert changed_of_stacked == changed_of_sb3 == several_critics
     elif module is losses:
-        assert stacked == everybody and by_reference == several_critics
+        assert changed_of_stacked == all_policies
+        assert changed_of_sb3 == several_critics
     elif module is sb3_baseline:
-        assert not stacked and by_reference == everybody - several_critics
+        assert not changed_of_stacked
+        assert changed_of_sb3 == all_policies - several_critics
     else:
-        assert stacked == by_reference == everybody
+        assert changed_of_stacked == changed_of_sb3 == all_policies
 
 
 def test_a_question_bank_with_another_content_trains_its_policies_again(tmp_path):
@@ -139,92 +141,112 @@ def test_a_question_bank_with_another_content_trains_its_policies_again(tmp_path
     assert find_changed_keys(before, find_keys(settings, "education")) == set(before)
 
 
-def test_a_key_holds_no_name_of_a_class_or_a_module(monkeypatch):
-    class Renamed(Linear):
+def test_a_key_has_no_name_of_a_class(monkeypatch):
+    class RenamedScalarization(LinearScalarization):
         pass
 
     before = find_keys(SMOKE, "education")
-    monkeypatch.setitem(objectives.KINDS, "Linear", Renamed)
-    renamed = [
-        replace(recipe, objective=Renamed(recipe.objective.weights))
-        if type(recipe.objective) is Linear
-        else recipe
-        for recipe in ALL(SMOKE, "education")
-    ]
-    monkeypatch.setattr(recipes, "recipes", lambda settings, domain: renamed)
+    monkeypatch.setitem(objectives.OBJECTIVE_TYPES, "Linear", RenamedScalarization)
+    renamed_recipes = []
+    for recipe in list_shipped_recipes(SMOKE, "education"):
+        if type(recipe.objective) is LinearScalarization:
+            recipe = replace(recipe, objective=RenamedScalarization(recipe.objective.weights))
+        renamed_recipes.append(recipe)
+    monkeypatch.setattr(recipes, "list_recipes", lambda settings, domain: renamed_recipes)
     assert find_keys(SMOKE, "education") == before
 
 
-def test_a_recipe_that_is_added_is_trained_alone_and_to_the_bytes_of_a_full_training(
-    built, short, tmp_path, monkeypatch
+def test_a_recipe_that_is_added_is_trained_without_the_others_and_to_the_bytes_of_a_full_training(
+    zoo_and_folder, short_settings, tmp_path, monkeypatch
 ):
-    zoo, out = built
-    before, receipts = files(out / "zoo"), set((out / "runs").glob("*/done.json"))
-    assert len(before) == 24 and len(receipts) == 2
-    monkeypatch.setattr(recipes, "recipes", add_recipe)
-    grown = train.build(short, "education", out / "zoo", out / "runs")
-    (new,) = set((out / "runs").glob("*/done.json")) - receipts
-    assert sorted(path.name for path in new.parent.glob("seed-*/*.json")) == ["SO-new.json"] * 2
-    after = files(out / "zoo")
-    assert {name: after[name] for name in before} == before and len(after) == 28
-    afresh = train.build(short, "education", tmp_path / "zoo", tmp_path / "runs")
-    assert files(tmp_path / "zoo") == after
+    zoo, folder = zoo_and_folder
+    files_before = read_policy_files(folder / "zoo")
+    receipts_before = set((folder / "runs").glob("*/done.json"))
+    assert len(files_before) == 24 and len(receipts_before) == 2
+
+    # The new policy alone is trained.
+    monkeypatch.setattr(recipes, "list_recipes", list_recipes_and_a_new_one)
+    grown = train.build_zoo(short_settings, "education", folder / "zoo", folder / "runs")
+    (receipt,) = set((folder / "runs").glob("*/done.json")) - receipts_before
+    assert sorted(path.name for path in receipt.parent.glob("seed-*/*.json")) == ["SO-new.json"] * 2
+    files_after = read_policy_files(folder / "zoo")
+    assert {name: files_after[name] for name in files_before} == files_before
+    assert len(files_after) == 28
+
+    # A training of all policies gives the same files and curves.
+    full = train.build_zoo(short_settings, "education", tmp_path / "zoo", tmp_path / "runs")
+    assert read_policy_files(tmp_path / "zoo") == files_after
     order = ["method", "seed", "update", "length"]
     pd.testing.assert_frame_equal(
-        *(z.curves.sort_values(order, ignore_index=True) for z in (grown, afresh))
+        grown.curves.sort_values(order, ignore_index=True),
+        full.curves.sort_values(order, ignore_index=True),
     )
     assert grown.seconds["seeds"].tolist() == zoo.seconds["seeds"].tolist() == [2, 2]
     assert grown.seconds["seconds"].sum() > zoo.seconds["seconds"].sum()
 
 
-def test_a_policy_that_is_alone_has_the_bytes_that_it_has_in_company(built, short, tmp_path):
-    _, out = built
+def test_a_policy_has_the_same_bytes_with_and_without_others_beside_it(
+    zoo_and_folder, short_settings, tmp_path
+):
+    _, folder = zoo_and_folder
     stack_job = next(
-        job for job in train.make_jobs(short, "education") if len(job.settings["policies"]) > 3
+        job
+        for job in train.make_jobs(short_settings, "education")
+        if len(job.settings["policies"]) > 3
     )
     for policy in stack_job.settings["policies"][3:5]:
-        job = sweep.Job("alone", stack_job.settings | {"policies": [policy]})
+        job = sweep.Job("one policy", stack_job.settings | {"policies": [policy]})
         train.train_policies(job, tmp_path, lambda fraction: None)
-        name, seed = policy["recipe"]["name"], policy["seed"]
-        mine = policies.load(tmp_path / f"seed-{seed}" / f"{name}.json").params
-        theirs = policies.load(out / "zoo/education" / name / f"seed-{seed}.json").params
-        assert all((mine[key] == theirs[key]).all() for key in theirs)
+        name = policy["recipe"]["name"]
+        seed = policy["seed"]
+        trained_singly = policies.load(tmp_path / f"seed-{seed}" / f"{name}.json").params
+        trained_in_stack = policies.load(
+            folder / "zoo/education" / name / f"seed-{seed}.json"
+        ).params
+        for key, array in trained_in_stack.items():
+            assert (trained_singly[key] == array).all()
 
 
-def test_what_is_trained_is_not_trained_again(built, short, monkeypatch):
-    zoo, out = built
+def test_what_is_trained_is_not_trained_again(zoo_and_folder, short_settings, monkeypatch):
+    zoo, folder = zoo_and_folder
     monkeypatch.setattr(train, "train_policies", None)
-    again = train.build(short, "education", out / "zoo", out / "runs")
+    again = train.build_zoo(short_settings, "education", folder / "zoo", folder / "runs")
     pd.testing.assert_frame_equal(again.curves, zoo.curves)
     pd.testing.assert_frame_equal(again.seconds, zoo.seconds)
 
 
-@pytest.mark.parametrize(("domain", "timesteps"), [("education", 512), ("minigrid", 1_024)])
+@pytest.mark.parametrize(
+    ("domain", "sections", "timesteps"),
+    [
+        ("education", ("single", "mgda"), 512),
+        ("minigrid", ("navigate", "lava", "gold", "pseudo"), 1_024),
+    ],
+)
 def test_stable_baselines3_trains_a_zoo_that_is_the_stacked_one_after_few_updates(
-    domain, timesteps, tmp_path
+    domain, sections, timesteps, tmp_path
 ):
-    every = {"education": ("single", "mgda"), "minigrid": ("navigate", "lava", "gold", "pseudo")}[
-        domain
-    ]
-    part = {"timesteps": timesteps, "rollout": 256, "epochs": 1, "learning_rate": 1e-4}
-    settings = {"jobs": 1, "seeds": 1, domain: {name: part for name in every}}
-    ours, theirs = (
-        train.build(
-            changed(learner=learner, **settings), domain, tmp_path / learner, tmp_path / "runs"
-        )
-        for learner in ("stacked", "stable-baselines3")
-    )
-    assert list(ours.policies) == list(theirs.policies)
-    for name, (policy,) in theirs.policies.items():
-        (mine,) = ours.policies[name]
-        assert policy.network == mine.network and policy.about == mine.about
-        for key, value in mine.params.items():
-            assert value == pytest.approx(policy.params[key], abs=5e-6), (name, key)
+    training = {"timesteps": timesteps, "rollout": 256, "epochs": 1, "learning_rate": 1e-4}
+    changes = {"jobs": 1, "seeds": 1, domain: dict.fromkeys(sections, training)}
+    zoos = {}
+    for learner in ("stacked", "stable-baselines3"):
+        settings = change_zoo(learner=learner, **changes)
+        zoos[learner] = train.build_zoo(settings, domain, tmp_path / learner, tmp_path / "runs")
+    stacked = zoos["stacked"]
+    sb3 = zoos["stable-baselines3"]
+
+    # Policies.
+    assert list(stacked.policies) == list(sb3.policies)
+    for name, (sb3_policy,) in sb3.policies.items():
+        (policy,) = stacked.policies[name]
+        assert policy.network == sb3_policy.network and policy.about == sb3_policy.about
+        for key, array in policy.params.items():
+            assert array == pytest.approx(sb3_policy.params[key], abs=5e-6), (name, key)
+
+    # Curves, and that stable-baselines3 trains one policy at a time.
     order = ["method", "update", "length"]
-    one, other = (
-        zoo.curves.sort_values(order, ignore_index=True)[list(ours.curves)]
-        for zoo in (ours, theirs)
+    columns = list(stacked.curves)
+    pd.testing.assert_frame_equal(
+        stacked.curves.sort_values(order, ignore_index=True),
+        sb3.curves.sort_values(order, ignore_index=True)[columns],
     )
-    pd.testing.assert_frame_equal(one, other)
-    alone = [[name] for name in theirs.policies]
-    assert sorted(theirs.stacks.values()) == sorted(alone)
+    assert sorted(sb3.stacks.values()) == sorted([name] for name in sb3.policies)

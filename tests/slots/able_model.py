@@ -177,14 +177,12 @@ def fill_in_form(prompt: Prompt) -> str | None:
         tools = re.search(r"any of (.*)\.", text)[1].split(", ")
         choice = {"workflow": workflows[1], "tools1": tools, "tools2": tools}
         return json.dumps(choice | {"budgets": [tiers[-1]] * 3})
-    if "the sum of weight times reward" in text:
-        return choose_policy(prompt.user)
     if '"policy": "NAME"' in text:
         names = re.search(r"by its exact name: (.*?)\.", text)[1].split(", ")
         return json.dumps({"reasoning": "The middle one balances.", "policy": names[1]})
     if "One JSON object" in text and "Score " in prompt.user:
         criteria = re.search(r"Score (.*)\.", prompt.user)[1].split(", ")
-        return json.dumps({"reasoning": "Middling."} | dict.fromkeys(criteria, 50))
+        return json.dumps({"reasoning": "Middling."} | dict.fromkeys(criteria, 3))
     if "Rewrite the running summary" in text:
         return "Mastery rises slowly; keep what worked."
     sections = dict(re.findall(r"# (\w+(?: [AB])?)\n(.*)", text))
@@ -196,17 +194,6 @@ def fill_in_form(prompt: Prompt) -> str | None:
     if "So the better answer is A" in text:
         return "I compared both.\nSo the better answer is A."
     return None
-
-
-def choose_policy(text: str) -> str:
-    """The policy with the largest weighted sum of rewards, as JSON: "Weights: a 0.75, ...", "A) slow: a 0.10, ..."."""
-    weights = dict(re.findall(r"(\w+) (\d\.\d+)", re.search(r"Weights: (.*)", text)[1]))
-    scores = {}
-    for name, rewards in re.findall(r"^[A-Z]\) (.*?): (.*)$", text, re.MULTILINE):
-        terms = re.findall(r"(\w+) (-?\d\.\d+)", rewards)
-        scores[name] = sum(float(weights[what]) * float(value) for what, value in terms)
-    best = max(scores, key=scores.get)
-    return json.dumps({"reasoning": f"{best} has the highest score.", "policy": best})
 
 
 def answer_request(asked: Asked) -> Answer:

@@ -22,9 +22,7 @@ from lib.config import Params
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
 from lib.llm.open_models import open_models
-from lib.orchestration import ablations, decision_models, prompted_experiment
-from lib.orchestration.decision_context import Brief
-from lib.orchestration.variants import orchestrators
+from lib.orchestration import ablations, experiment, judged_episodes
 from lib.tasks.scorers.judge_scorer import JudgeScorer
 from lib.tool_orchestration import experiment as tools
 from lib.tool_orchestration.variants import NAMED as TOOL_VARIANTS
@@ -43,16 +41,6 @@ from tests.tool_orchestration.test_experiment import settings as make_tool_setti
 Play = Callable[[str, Path], pd.DataFrame]
 DOMAIN = "education"
 WORD = "lab-large"  # of a lab controller, for which the model stands
-BRIEF = Brief(
-    kind="TO",
-    objectives=("speed", "care"),
-    weights=(0.75, 0.25),
-    names=("slow", "fast"),
-    state={},
-    situation="",
-    looks={"slow": (0.1, 0.9), "fast": (0.9, 0.2)},
-    steps=1,
-)
 
 
 def add_endpoint(params: Params, url: str, **sections: Any) -> Params:
@@ -80,13 +68,16 @@ def write_lab_models(root: Path, trained: dict[str, Any]) -> Path:
 
 
 def make_decision_settings(url: str, **orchestration: Any) -> Params:
-    """Two seeds of short episodes in which the model decides."""
+    """Two short episodes of one seed in which the model decides, and is the judge."""
     params = config.settings(
         profile="smoke", education={"horizon": 6}, minigrid={"horizon": 6}, zoo={"seeds": 1}
     )
-    changes = {"episodes": 2, "jobs": 1, "models": [NAME], "judge": NAME}
+    changes = {"episodes": 2, "students": 2, "training": 2, "jobs": 1}
+    slots = {"model": NAME, "prompted": [NAME], "judge": NAME}
     ablation = {"model": NAME}
-    return add_endpoint(params, url, orchestration=changes | orchestration, ablations=ablation)
+    return add_endpoint(
+        params, url, orchestration=changes | slots | orchestration, ablations=ablation
+    )
 
 
 def write_zoo(root: Path) -> Path:
@@ -95,30 +86,31 @@ def write_zoo(root: Path) -> Path:
     return root
 
 
-def play_deciding_models(url: str, root: Path) -> pd.DataFrame:
-    """Decisions of KO, TO and RO."""
+def play_prompted_model(url: str, root: Path) -> pd.DataFrame:
+    """Episodes of KO, TO and RO."""
     params = make_decision_settings(url)
-    methods = orchestrators(params)
-    return prompted_experiment.run(params, DOMAIN, methods, root / "runs", write_zoo(root / "zoo"))
+    episodes, _ = experiment.run_prompted(
+        params, [DOMAIN], zoo=write_zoo(root / "zoo"), runs=root / "runs"
+    )
+    return episodes
+
+
+def play_deciding_model(url: str, root: Path) -> pd.DataFrame:
+    """Episodes of the whole experiment in one world, of the methods in which the model decides."""
+    params = make_decision_settings(url)
+    zoo_folder = write_zoo(root / "zoo")
+    episodes = experiment.run(params, [(DOMAIN, "varied")], zoo_folder, root / "runs", root)
+    return episodes[episodes["model"] == NAME]
 
 
 def play_judge_of_trajectories(url: str, root: Path) -> pd.DataFrame:
-    """Scores of the episodes of KO."""
+    """Scores of the episodes of a scripted KO."""
     params = make_decision_settings(url)
-    scripted = params.orchestration.model_copy(update={"models": ["scripted-small"]})
-    methods = orchestrators(params.model_copy(update={"orchestration": scripted}))[:1]
-    record = prompted_experiment.run(
-        params, DOMAIN, methods, root / "runs", write_zoo(root / "zoo")
+    _, steps = experiment.run_prompted(
+        params, [DOMAIN], ["scripted-small"], write_zoo(root / "zoo"), root / "runs"
     )
-    return prompted_experiment.judged(params, record)
-
-
-def play_reader(url: str, root: Path) -> pd.DataFrame:
-    """What a reader of briefs chooses."""
-    params = make_decision_settings(url, readers=["rational", NAME])
-    described = decision_models.describe_reader(NAME, params.lab, params.llm)
-    reader = decision_models.make_reader(NAME, described, params.llm, root, root)
-    return pd.DataFrame({"choice": reader.choose([BRIEF] * 4), "backend": reader.backend})
+    steps = steps[steps["orchestrator"] == "KO"]
+    return judged_episodes.score_episodes(params, steps, root / "runs", root / "cassettes")
 
 
 # Lesson 04 and scorers ----------------------------------------------------------------------------
@@ -192,17 +184,17 @@ def play_team(url: str, root: Path) -> pd.DataFrame:
 
 
 def play_ablations(url: str, root: Path) -> pd.DataFrame:
-    """Episodes of KO, TO and RO that remember less."""
-    comparison = ablations.memory(
+    """Episodes of KO, TO and RO with less memory."""
+    comparison = ablations.compare_memory(
         make_decision_settings(url), DOMAIN, write_zoo(root / "zoo"), runs=root / "runs"
     )
     return comparison.frame.assign(backend=comparison.backend)
 
 
 SLOTS: dict[str, Play] = {
-    "orchestration.models": play_deciding_models,
+    "orchestration.model": play_deciding_model,
+    "orchestration.prompted": play_prompted_model,
     "orchestration.judge": play_judge_of_trajectories,
-    "orchestration.readers": play_reader,
     "conductor.judge": play_judge_of_rewards,
     "--scorer judge:MODEL": play_scorer,
     "routing.experts": play_expert,

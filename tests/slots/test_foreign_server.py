@@ -17,16 +17,15 @@ from lib.agent_configuration.questions import questions
 from lib.agent_configuration.search import BASE
 from lib.budgeted_routing import expert_outcomes
 from lib.llm.open_models import open_models
-from lib.orchestration import prompted_experiment
+from lib.orchestration import experiment
 from lib.orchestration.llm_judge import judge
-from lib.orchestration.variants import orchestrators
 from lib.tasks.scorers.judge_scorer import JudgeScorer
 from lib.tool_orchestration import prompted_baseline, tool_environment
 from tests.agent_configuration.test_experiment import lab_models as make_team_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
 from tests.budgeted_routing.small import endpoint
 from tests.llm.server import certificate, key
-from tests.orchestration.test_llm_judge import POOR, log, steps
+from tests.orchestration.test_llm_judge import POOR, list_steps, make_steps
 from tests.slots import lessons
 from tests.slots.foreign_server import explain_absence, run_foreign_server
 from tests.slots.models import NAME, draw_arithmetic
@@ -60,21 +59,23 @@ def change_limits(params):
 
 
 def test_as_deciding_model_it_chooses_or_falls_back(address, tmp_path):
-    params = change_limits(lessons.make_decision_settings(address, episodes=1))
+    params = change_limits(lessons.make_decision_settings(address, episodes=1, summary_interval=0))
     params = params.model_copy(
         update={"education": params.education.model_copy(update={"horizon": 2})}
     )
     zoo = lessons.write_zoo(tmp_path / "zoo")
-    methods = orchestrators(params)[:1]
-    record = prompted_experiment.run(params, lessons.DOMAIN, methods, tmp_path / "runs", zoo)
-    assert len(record) == 2 and (record["calls"] > 0).all()
-    assert set(record["backend"]) == {"endpoint"} and (record["tokens_out"] > 0).all()
-    assert record[record["fallback"]]["choice"].eq(params.orchestration.fallback).all()
+    episodes, steps = experiment.run_prompted(
+        params, [lessons.DOMAIN], zoo=zoo, runs=tmp_path / "runs"
+    )
+    assert len(steps) == 3 * 2 and (steps["calls"] > 0).all()
+    assert set(episodes["backend"]) == {"endpoint"} and (episodes["tokens_out"] > 0).all()
+    without_choice = steps[steps["failure"] != ""]
+    assert without_choice["choice"].eq(params.orchestration.fallback).all()
 
 
 def test_as_judges_it_scores_or_its_judgement_is_lost(address, tmp_path):
     params = change_limits(lessons.make_decision_settings(address))
-    record = log(steps(("A", POOR)))
+    record = make_steps(list_steps(("A", POOR)))
     (item,) = draw_arithmetic("big", 1)
 
     async def ask():

@@ -1,5 +1,6 @@
 """Exercises: every solution is accepted, every mistake and every silence is not, and a reader hears what helps."""
 
+import ast
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from lib.policy_zoo import policies
 from lib.policy_zoo.recipes import SINGLE
 from lib.scoreboard.verdicts import combine_verdicts
 from lib.teaching import exercises
-from lib.teaching.exercises_by_lesson import UNANSWERED, Exercise, Exercises
+from lib.teaching.exercises_by_lesson import UNANSWERED, UNWRITTEN, Exercise, Exercises
 from tests.orchestration import zoo as tiny
 
 LESSONS = exercises.load()
@@ -47,7 +48,7 @@ def test_the_worked_solution_is_accepted_and_the_usual_mistake_and_silence_are_n
 ):
     assert said(lesson, exercise, exercise.answer) == "Right.\n"
     wrong = said(lesson, exercise, exercise.wrong)
-    assert wrong.startswith("Not yet") and exercise.hint in wrong
+    assert wrong.startswith("Not yet") and (exercise.nudge or exercise.hint) in wrong
     assert said(lesson, exercise, None) == UNANSWERED + "\n"
 
 
@@ -88,7 +89,8 @@ def test_two_exercises_with_one_id_are_refused():
 @pytest.mark.parametrize("lesson, exercise", EVERY, ids=[each.id for _, each in EVERY])
 def test_an_answer_of_another_kind_is_told_so_and_crashes_nothing(lesson, exercise, said):
     for nonsense in ("many", [], lambda *_, **__: None):
-        assert exercise.hint in said(lesson, exercise, nonsense)
+        text = said(lesson, exercise, nonsense)
+        assert exercise.hint in text or "Nudge: " in text
 
 
 @pytest.mark.parametrize("number", LESSONS)
@@ -110,3 +112,50 @@ def test_what_the_judge_found_is_said(capsys):
     )
     lesson.check("99.1", 7)
     assert capsys.readouterr().out == "Not yet: 7 is odd. Hint: think.\n"
+
+
+def test_help_comes_in_steps_and_the_solution_last_of_all(capsys):
+    lesson = Exercises(
+        Exercise("02.1", "easy", 3, "?", "six by seven", 42.0, "6 x 7", 41, nudge="multiply")
+    )
+    texts = []
+    for answer in (1, 2, 3, 42, 4):
+        lesson.check("02.1", answer)
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == "Not yet. Nudge: multiply.\n"
+    assert texts[1] == "Not yet. Hint: six by seven.\n"
+    assert "Hint: six by seven. Solution: `python -m lib exercises --solutions 02`" in texts[2]
+    assert texts[3] == "Right.\n" and "Nudge" in texts[4]  # from the beginning
+
+
+def test_without_a_nudge_the_hint_comes_first(capsys):
+    lesson = Exercises(Exercise("99.1", "easy", 3, "?", "think", 1, "so", 2))
+    lesson.check("99.1", 7)
+    assert capsys.readouterr().out == "Not yet. Hint: think.\n"
+
+
+STUBS = [(lesson, each) for lesson, each in EVERY if "def " in each.start]
+
+
+@pytest.mark.parametrize("lesson, exercise", STUBS, ids=[each.id for _, each in STUBS])
+def test_a_stub_has_types_and_a_docstring_and_is_not_answered_before_it_is_written(
+    lesson, exercise, said
+):
+    tree = ast.parse(exercise.start)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    assert functions and all(ast.get_docstring(function) for function in functions)
+    for function in functions:
+        arguments = [each for each in function.args.args if each.arg != "self"]
+        assert function.returns and all(each.annotation for each in arguments)
+    names: dict = {}
+    exec(exercise.start, names)
+    for _ in range(4):  # running it again is no miss
+        assert said(lesson, exercise, names["answer"]) == UNWRITTEN + "\n"
+
+
+def test_a_rendered_page_does_not_say_that_nobody_has_answered(monkeypatch, capsys):
+    monkeypatch.setenv("BENCH_RUN", "1")
+    LESSONS["02"].check("02.1", None)
+    assert capsys.readouterr().out == ""
+    LESSONS["02"].check("02.1", LESSONS["02"]["02.1"].answer)
+    assert capsys.readouterr().out == "Right.\n"

@@ -1,26 +1,38 @@
-"""Decision situations: what an orchestrator reads before it picks a policy, and what a rational reader answers.
+"""Decision situations: the context of a decision in the vocabulary of the lab models, and what is rational there.
 
-A situation is written in the vocabulary of the lab models, a group of words for every number that is known:
+    is calm last Bo 9 7 0 last Bo 3 0 0 calm Ana 9 6 2 calm Ana 3 0 0 calm Bo 9 0 0 calm Bo 3 7 1
 
-    low Ana 9 6 2 low Ana 3 0 0 low Bo 9 0 0 low Bo 3 7 1
+The state at hand comes first. Behind it stands a group of words for every result: its source, the policy, the
+importance of the criterion (a digit) and the result (two digits). The source says where the result stands in the
+paper's Table 1:
 
-where `low Ana 9 6 2` says that while things stand `low`, Ana is .62 better by an objective that counts 9 than whoever
-is worst by it. Numbers of a look-ahead begin with `look` instead of a state. So cards, trials of one step and
-rollouts are one language: KO, TO and RO differ in which numbers stand there. Numbers are relative to each other
-(`rescale_values`), which moves no choice: what decides is differences, and they fill the two digits. The rational
-answer is the policy with the highest sum of importance times value. Names and states mean nothing, they are dealt
-anew.
+| source                   | component    | results of                                          |
+|--------------------------|--------------|-----------------------------------------------------|
+| a state, such as `calm`  | know         | a policy card, in the state at hand                 |
+| `step`                   | tools        | a trial of one step, the mean over several copies   |
+| `plan`                   | reflect      | a trial of several steps, the mean over copies      |
+| `last`                   | mem_s        | a past step: one observation                        |
 
-Left out: cards of other states than the one at hand. Of two pages, models of this size did not learn which one
-counts.
+Results are relative to each other (`rescale_values`), which moves no choice: what decides is differences, and they
+fill the two digits. Criteria whose importance rounds to 0 are left out.
+
+The rational answer is the policy with the highest sum of importance times estimate. The estimate of a result weighs
+every observation by its precision: a mean counts RESULT_WEIGHT times as much as a single past step.
 
 The family `situation` makes such situations up, as a lab model is taught them: to rank all policies, the best first.
-The hash of the preferences decides a situation's split, so preferences of dev and test were never seen in training.
-It joins the families of `lib.tasks` when this module is imported: models that are not taught it stay what they are.
+Names and states mean nothing, they are dealt anew. The hash of the importance digits decides a situation's split, so
+preferences of dev and test were never seen in training. The family joins those of `lib.tasks` when this module is
+imported: models that are not taught it stay what they are.
+
+Left out: rows of a card about other states than the one at hand. With two to six rows a policy, a model of four
+layers, 64 wide, had not learned to find the row that counts when its training was stopped after 700 of 3,000 updates:
+it named the best of three policies in .54 of the dev items. After 500 updates, without past steps, it did so in .55 of
+the cards and .86 of the trials. Longer or wider trainings were not tried.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import mul
 
 import numpy as np
 
@@ -28,14 +40,38 @@ from lib import tasks
 from lib.tasks.item import Family, Item
 from lib.tasks.vocabulary import DIGITS, PEOPLE
 
-VERSION = 1  # of the decision situations
+VERSION = 2  # of the decision situations
 FAMILY = "situation"
-STATES = ("low", "medium", "high")
-LOOKAHEAD = "look"
-NUM_POLICIES = tuple(range(2, 9))  # in a situation
-NUM_OBJECTIVES = (2, 4)  # of a made-up situation, from and to
-_LARGEST_WEIGHT = 9  # digit of the objective that counts most
-_ROLLOUTS = 8  # copies of a look-ahead; made-up tables hold fractions of so many
+CURRENT_STATE = "is"
+STATES = ("calm", "storm", "fog", "frost", "flood", "dim", "high", "low")
+TRIAL = "step"
+ROLLOUT = "plan"
+MEMORY = "last"
+SYSTEMS = ("KO", "TO", "RO")  # surface forms of the family
+RESULT_WEIGHT = 8  # a card's or trial's mean counts as so many single observations
+
+# Of made-up situations, from and to.
+NUM_POLICIES = tuple(range(2, 7))
+NUM_CRITERIA = (1, 4)
+NUM_MEMORIES = (1, 3)
+_LARGEST_WEIGHT = 9  # digit of the criterion that counts most
+_LARGEST_VALUE = 99
+_MEMORY_PROBABILITY = 0.5  # of a made-up situation with past steps
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """What one source says of one policy.
+
+    Attributes:
+        source: A state, TRIAL, ROLLOUT or MEMORY.
+        policy: Its name in the prompt.
+        values: A number from 0 to 99 per criterion.
+    """
+
+    source: str
+    policy: str
+    values: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -43,42 +79,65 @@ class TraceSituation:
     """A decision in the vocabulary of the lab models.
 
     Attributes:
-        weights: A digit per objective.
-        state: The state of the environment, or LOOKAHEAD.
-        values: By policy, one per objective, in hundredths.
+        weights: A digit per criterion.
+        state: The state at hand.
+        rows: Results, in the order of the prompt.
     """
 
     weights: tuple[int, ...]
     state: str
-    values: Mapping[str, tuple[int, ...]]
+    rows: tuple[ResultRow, ...]
 
     @property
     def prompt(self) -> str:
         """The situation in words, number by number."""
-        groups = []
-        for name, policy_values in self.values.items():
-            for weight, value in zip(self.weights, policy_values, strict=True):
+        groups = [f"{CURRENT_STATE} {self.state}"]
+        for row in self.rows:
+            for weight, value in zip(self.weights, row.values, strict=True):
                 tens, ones = divmod(value, 10)
-                groups.append(f"{self.state} {name} {weight} {tens} {ones}")
+                groups.append(f"{row.source} {row.policy} {weight} {tens} {ones}")
         return " ".join(groups)
 
-    @property
-    def utilities(self) -> dict[str, int]:
-        """Importance times value, summed, for each policy: what a rational reader compares."""
-        return {name: int(np.dot(self.weights, values)) for name, values in self.values.items()}
+    def estimate_utilities(self) -> dict[str, float]:
+        """The utility of each policy, as far as the prompt tells it.
+
+        estimate = (RESULT_WEIGHT x result + sum of past results) / (RESULT_WEIGHT + number of past results)
+
+        Returns:
+            By policy, in the order of the prompt's results: sum over criteria of importance times estimate.
+        """
+        utilities = {}
+        for row in self.rows:
+            if row.source != MEMORY:
+                utilities[row.policy] = self._weigh(row.values)
+
+        # A mean and single observations, by their precision.
+        past_utilities: dict[str, list[int]] = {policy: [] for policy in utilities}
+        for row in self.rows:
+            if row.source == MEMORY:
+                past_utilities[row.policy].append(self._weigh(row.values))
+        return {
+            policy: (RESULT_WEIGHT * utility + sum(past_utilities[policy]))
+            / (RESULT_WEIGHT + len(past_utilities[policy]))
+            for policy, utility in utilities.items()
+        }
+
+    def _weigh(self, values: tuple[int, ...]) -> int:
+        """Sum of importance times value."""
+        return sum(map(mul, self.weights, values))
 
     @property
     def ranking(self) -> tuple[str, ...]:
         """All policies, the best first; where two tie, in their order."""
-        utilities = self.utilities
-        return tuple(sorted(utilities, key=lambda name: -utilities[name]))
+        utilities = self.estimate_utilities()
+        return tuple(sorted(utilities, key=utilities.__getitem__, reverse=True))
 
 
 def scale_to_digits(weights: Sequence[float]) -> tuple[int, ...]:
     """Write preferences as digits.
 
     Args:
-        weights: One per objective, of any scale.
+        weights: One per criterion, of any scale.
 
     Returns:
         The digits, the largest of them 9.
@@ -96,41 +155,59 @@ def scale_to_digits(weights: Sequence[float]) -> tuple[int, ...]:
 
 
 def rescale_values(values: np.ndarray) -> np.ndarray:
-    """Rescale values to two digits, by one factor for all objectives.
+    """Rescale values to two digits, by one factor for all criteria.
 
     Args:
-        values: (policies, objectives).
+        values: (rows, criteria).
 
     Returns:
-        (policies, objectives), whole numbers from 0 to 99: what a policy has above the worst one by each objective,
-        in hundredths of the widest such difference. All 0 where no policy is better than another.
+        (rows, criteria), whole numbers from 0 to 99: what a row has above the worst one by each criterion, in
+        hundredths of the widest such difference. All 0 where no row is better than another.
     """
     above_worst = values - values.min(axis=0)
-    return np.rint(99 * above_worst / (above_worst.max() or 1.0)).astype(int)
+    scaled = _LARGEST_VALUE * above_worst / (above_worst.max() or 1.0)
+    return np.rint(scaled).astype(int)
 
 
 def make_situation(
-    weights: Sequence[float], state: str, rewards: Mapping[str, Sequence[float]]
+    weights: Sequence[float],
+    state: str,
+    source: str,
+    results: Mapping[str, Sequence[float]],
+    memory: Sequence[tuple[str, Sequence[float]]] = (),
 ) -> TraceSituation:
-    """Make a decision situation, as a lab model reads it, from preferences and a table of rewards.
+    """Write the context of a decision as a lab model reads it.
 
     Args:
-        weights: Preference for each objective, of any scale.
-        state: One of STATES, or LOOKAHEAD where the rewards come from simulated rollouts.
-        rewards: By policy, one reward per objective.
+        weights: Importance of each criterion, of any scale.
+        state: The state at hand, one of STATES.
+        source: Of the results: the state (cards), TRIAL or ROLLOUT.
+        results: By policy, one result per criterion.
+        memory: Past steps: the policy that acted, and one result per criterion.
 
     Returns:
-        The situation, with weights as digits and values as two digits.
+        The situation, with importance as digits and results as two digits, all on one scale.
 
     Raises:
-        ValueError: As `scale_to_digits`.
+        ValueError: As `scale_to_digits`, and for cards of another state than the one at hand.
     """
-    table = np.array(list(rewards.values()), dtype=float)  # (policies, objectives)
-    values = rescale_values(table).tolist()
-    values_by_policy = {
-        name: tuple(policy_values) for name, policy_values in zip(rewards, values, strict=True)
-    }
-    return TraceSituation(scale_to_digits(weights), state, values_by_policy)
+    if source not in (state, TRIAL, ROLLOUT):
+        raise ValueError(
+            f"the source of results is the state at hand ({state}), {TRIAL} or {ROLLOUT}, not {source!r}"
+        )
+    digits = np.array(scale_to_digits(weights))
+    counts = digits > 0  # (criteria,)
+    observations = [*(past_results for _, past_results in memory), *results.values()]
+    table = np.array(observations, dtype=float)[:, counts]  # (rows, criteria that count)
+    scaled = rescale_values(table).tolist()
+
+    sources = [MEMORY] * len(memory) + [source] * len(results)
+    policies = [*(policy for policy, _ in memory), *results]
+    rows = tuple(
+        ResultRow(row_source, policy, tuple(values))
+        for row_source, policy, values in zip(sources, policies, scaled, strict=True)
+    )
+    return TraceSituation(tuple(digits[counts].tolist()), state, rows)
 
 
 # The family ----------------------------------------------------------------------------------------
@@ -142,21 +219,23 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> I
     Args:
         rng: Random numbers.
         difficulty: Number of policies.
-        surface_form: "cards" (values of a state) or "looks" (values of simulated rollouts).
+        surface_form: KO (cards), TO (trials of one step) or RO (rollouts); half of the items have past steps.
 
     Returns:
-        The item: its prompt lists weights and values, its reference ranks all policies, the best first.
+        The item: its prompt lists importance and results, its reference ranks all policies, the best first.
     """
     # Drawn again while the two best policies tie, for then there is no one right answer.
     while True:
-        situation = draw_situation(rng, difficulty, surface_form)
-        best, second_best = situation.ranking[:2]
-        if situation.utilities[best] != situation.utilities[second_best]:
+        has_memory = rng.random() < _MEMORY_PROBABILITY
+        situation = draw_situation(rng, difficulty, surface_form, has_memory)
+        ranking = situation.ranking
+        utilities = situation.estimate_utilities()
+        if utilities[ranking[0]] != utilities[ranking[1]]:
             break
     preferences = " ".join(map(str, situation.weights))
     return Item(
         prompt=situation.prompt,
-        reference=" ".join(situation.ranking),
+        reference=" ".join(ranking),
         worked_solution="",
         group=FAMILY,
         difficulty=difficulty,
@@ -166,38 +245,53 @@ def draw_item(rng: np.random.Generator, difficulty: int, surface_form: str) -> I
 
 
 def draw_situation(
-    rng: np.random.Generator, num_policies: int, surface_form: str
+    rng: np.random.Generator, num_policies: int, system: str, has_memory: bool
 ) -> TraceSituation:
-    """Draw a random decision situation: preferences, and rewards of several policies by several objectives.
+    """Draw a random decision situation.
+
+    True means are drawn for every policy and criterion in the state at hand. Results are means of RESULT_WEIGHT
+    noisy observations, past steps are single ones. Half of the situations count successes, so that past steps are 0
+    or 1 and results have ties; the others measure with normal noise.
 
     Args:
         rng: Random numbers.
         num_policies: Number of policies to choose from.
-        surface_form: "cards" (values of a state) or "looks" (values of simulated rollouts).
+        system: KO, TO or RO.
+        has_memory: Whether past steps stand in the prompt.
 
     Returns:
-        The situation. Half of the tables hold multiples of 1/8 only, as averages of 8 rollouts do, so they have ties.
+        The situation.
     """
-    fewest, most = NUM_OBJECTIVES
-    num_objectives = int(rng.integers(fewest, most + 1))
+    num_criteria = _draw_between(rng, NUM_CRITERIA)
     order = rng.permutation(len(PEOPLE))
     names = [PEOPLE[i] for i in order[:num_policies]]
+    state = STATES[int(rng.integers(len(STATES)))]
+    acting = []
+    if has_memory:
+        acting = rng.integers(num_policies, size=_draw_between(rng, NUM_MEMORIES)).tolist()
 
-    # Objectives differ in how far policies lie apart.
-    rewards = rng.random((num_policies, num_objectives))
-    widths = rng.uniform(0.1, 1.0, size=num_objectives)
-    rewards = rewards * widths
-    # Averages of few rollouts, as a look-ahead estimates rewards.
+    # Criteria differ in how far policies lie apart.
+    means = rng.random((num_policies, num_criteria))
     if rng.random() < 0.5:
-        rewards = np.rint(_ROLLOUTS * rewards) / _ROLLOUTS
-
-    if surface_form == "looks":
-        state = LOOKAHEAD
+        results = rng.binomial(RESULT_WEIGHT, means) / RESULT_WEIGHT
+        past_results = rng.binomial(1, means[acting]).astype(float)
     else:
-        index = int(rng.integers(len(STATES)))
-        state = STATES[index]
-    weights = rng.dirichlet(np.ones(num_objectives))
-    return make_situation(weights, state, dict(zip(names, rewards, strict=True)))
+        widths = rng.uniform(0.1, 1.0, size=num_criteria)
+        noise = rng.uniform(0, 1) * widths  # standard deviation of one observation
+        results = rng.normal(means * widths, noise / RESULT_WEIGHT**0.5)
+        past_results = rng.normal(means[acting] * widths, noise)
+
+    source = {"KO": state, "TO": TRIAL, "RO": ROLLOUT}[system]
+    memory = [(names[policy], row) for policy, row in zip(acting, past_results, strict=True)]
+    weights = rng.dirichlet(np.ones(num_criteria))
+    results_by_policy = dict(zip(names, results, strict=True))
+    return make_situation(weights, state, source, results_by_policy, memory)
+
+
+def _draw_between(rng: np.random.Generator, bounds: tuple[int, int]) -> int:
+    """A whole number within bounds, both included."""
+    fewest, most = bounds
+    return int(rng.integers(fewest, most + 1))
 
 
 def score_first_choice(item: Item, answer: str) -> float:
@@ -207,10 +301,10 @@ def score_first_choice(item: Item, answer: str) -> float:
 
 tasks.FAMILIES[FAMILY] = Family(
     FAMILY,
-    "which policy is best by preferences, state, cards and results; difficulty is the number of policies",
+    "which policy is best by preferences, state, cards, results and memory; difficulty is the number of policies",
     draw_item,
     NUM_POLICIES,
-    (*STATES, LOOKAHEAD, *PEOPLE, *DIGITS),
-    ("cards", "looks"),
+    (CURRENT_STATE, *STATES, TRIAL, ROLLOUT, MEMORY, *PEOPLE, *DIGITS),
+    SYSTEMS,
     score_first_choice,
 )

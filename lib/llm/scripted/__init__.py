@@ -40,7 +40,7 @@ from lib.llm.scripted.model_strength import STRENGTHS, Strength
 from lib.llm.scripted.reading import JUDGE_ASKED, SUMMARY_ASKED, read_prompt
 from lib.llm.scripted.summarising import write_summary
 
-VERSION = 1  # of what scripted models reply
+VERSION = 2  # of what scripted models reply
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 

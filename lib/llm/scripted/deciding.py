@@ -6,7 +6,6 @@ Left out: learning. The same prompt is weighed alike in every episode.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +29,6 @@ from lib.llm.scripted.reading import (
     PromptView,
     Trial,
     VisibleCard,
-    read_rewards,
 )
 
 # Deciding -------------------------------------------------------------------------------------------
@@ -215,9 +213,9 @@ class PolicyScore:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One thing that is known of a policy: its scalarized reward, how many steps it counts as, and where it is from."""
+    """One thing that is known of a policy: its scalarized result, how many steps it counts as, and where it is from."""
 
-    reward: float
+    value: float
     weight: float
     source: str
 
@@ -225,7 +223,7 @@ class Evidence:
 def score_policies(
     view: PromptView, strength: Strength, rng: np.random.Generator
 ) -> list[PolicyScore]:
-    """Score every policy that is visible by the mean reward of all evidence on it, plus noise.
+    """Score every policy that is visible by the mean of all evidence on it, plus noise.
 
     Results, cards, recent steps and the summary pool as if they were observations: a result counts its
     copies, a card CARD_WEIGHT, a step in the recent past 1, a line of the summary its steps up to SUMMARY_WEIGHT.
@@ -238,13 +236,15 @@ def score_policies(
     Returns:
         The scores, best first.
     """
-    noise = rng.standard_normal(len(view.names)) * strength.noise  # (policies,), in units of reward
+    noise = (
+        rng.standard_normal(len(view.names)) * strength.noise
+    )  # (policies,), in units of results
     evidence = {name: _collect_evidence(name, view, strength) for name in view.names}
     means = {}
     for name, pieces in evidence.items():
         if pieces:
             total_weight = sum(piece.weight for piece in pieces)
-            means[name] = sum(piece.reward * piece.weight for piece in pieces) / total_weight
+            means[name] = sum(piece.value * piece.weight for piece in pieces) / total_weight
     # Of a policy without evidence, expect what the others do on average.
     typical = sum(means.values()) / len(means) if means else 0.0
 
@@ -268,45 +268,32 @@ def score_policies(
     return sorted(scores, key=lambda score: -score.value)
 
 
-def scalarize_rewards(trial: Trial, importance: Mapping[str, float]) -> float:
-    """Weigh the rewards of a trial by the importance of their objectives, sum_i w_i r_i.
+def scalarize_results(trial: Trial, importance: Mapping[str, float]) -> float:
+    """Weigh the results of a trial by the importance of their criteria, sum_i w_i r_i.
 
     Args:
-        trial: Rewards of a policy by objective, and what changed in words.
-        importance: Weights by objective, in [0, 1]; others count UNKNOWN_IMPORTANCE.
+        trial: Results of a policy by criterion.
+        importance: Weights by criterion, in [0, 1]; others count UNKNOWN_IMPORTANCE.
 
     Returns:
-        The weighted sum, in units of reward; for an objective no-X less the weighted fraction of copies that met X.
+        The weighted sum, in units of results.
     """
-    value = sum(
-        importance.get(objective, UNKNOWN_IMPORTANCE) * reward
-        for objective, reward in trial.rewards.items()
+    return sum(
+        importance.get(criterion, UNKNOWN_IMPORTANCE) * result
+        for criterion, result in trial.results.items()
     )
-    for objective in trial.rewards:
-        if objective.startswith("no-"):
-            # Avoidance is rewarded at the end of an episode only; in a trial its failures show in words.
-            hazard = objective.removeprefix("no-")
-            fraction_met = _read_percentage(trial.change, f"{hazard} in ")
-            value -= importance.get(objective, UNKNOWN_IMPORTANCE) * fraction_met
-    return value
 
 
-def describe_rewards(rewards: Mapping[str, float]) -> str:
-    """Rewards in words, with two digits: `gap 0.50, aptitude 0.10`."""
-    return ", ".join(f"{name} {value:.2f}" for name, value in rewards.items())
-
-
-def _read_percentage(text: str, words_before: str) -> float:
-    """The fraction behind some words, e.g. 0.13 in `lava in 13% of copies`; 0 where they do not stand there."""
-    match = re.search(re.escape(words_before) + r"(\d+)%", text)
-    return int(match[1]) / 100 if match else 0.0
+def describe_results(results: Mapping[str, float]) -> str:
+    """Results in words, with three digits: `gap 0.500, aptitude 0.100`."""
+    return ", ".join(f"{name} {value:.3f}" for name, value in results.items())
 
 
 # Evidence -------------------------------------------------------------------------------------------
 
 
 def _collect_evidence(name: str, view: PromptView, strength: Strength) -> list[Evidence]:
-    """Collect from the prompt what speaks for a policy: estimates of its reward, the most reliable kind first.
+    """Collect from the prompt what speaks for a policy: estimates of its results, the most reliable kind first.
 
     Args:
         name: Name of the policy.
@@ -314,115 +301,58 @@ def _collect_evidence(name: str, view: PromptView, strength: Strength) -> list[E
         strength: Which of these kinds the scripted model makes use of.
 
     Returns:
-        Estimates of the scalarized reward, each with a weight and its source in words.
+        Estimates of the scalarized result, each with a weight and its source in words.
     """
     evidence = []
     for trial in view.results:
         if trial.name == name:
-            reward = scalarize_rewards(trial, view.importance)
-            source = f"{describe_rewards(trial.rewards)}; {trial.change}"
-            evidence.append(Evidence(reward, trial.count, source))
+            value = scalarize_results(trial, view.importance)
+            source = f"{describe_results(trial.results)}; {trial.change}"
+            evidence.append(Evidence(value, trial.count, source))
 
     promised = _read_promise(view.cards.get(name), view)
     if promised is not None:
-        reward = scalarize_rewards(Trial("", promised), view.importance)
-        source = f"its card says {describe_rewards(promised)}"
-        evidence.append(Evidence(reward, CARD_WEIGHT, source))
+        value = scalarize_results(Trial(name, promised), view.importance)
+        source = f"its card says {describe_results(promised)}"
+        evidence.append(Evidence(value, CARD_WEIGHT, source))
 
     # A step without any reward says nothing where rewards come at the end.
-    recent_rewards = [
-        scalarize_rewards(trial, view.importance)
+    recent_values = [
+        scalarize_results(trial, view.importance)
         for trial in view.recent
-        if trial.name == name and any(trial.rewards.values())
+        if trial.name == name and any(trial.results.values())
     ]
-    if recent_rewards:
-        num_steps = len(recent_rewards)
+    if recent_values:
+        num_steps = len(recent_values)
         source = f"{num_steps} recent {'step' if num_steps == 1 else 'steps'}"
-        evidence.append(Evidence(sum(recent_rewards) / num_steps, num_steps, source))
+        evidence.append(Evidence(sum(recent_values) / num_steps, num_steps, source))
 
     if strength.uses_summary:
         for trial in view.summary:
-            if trial.name == name and any(trial.rewards.values()):
-                reward = scalarize_rewards(trial, view.importance)
+            if trial.name == name and any(trial.results.values()):
+                value = scalarize_results(trial, view.importance)
                 weight = min(trial.count, SUMMARY_WEIGHT)
                 source = f"{trial.count:.0f} picks in the summary"
-                evidence.append(Evidence(reward, weight, source))
+                evidence.append(Evidence(value, weight, source))
     return evidence
 
 
-def _read_promise(card: VisibleCard | None, view: PromptView) -> dict[str, float] | None:
-    """Read which rewards a policy's card (its description in the prompt) lets expect in the current state.
-
-    They are the mean of its examples that match the state, else of all that speak of a state, else the rates in its
-    text, else its normalised reward for what it was trained for.
-    """
-    if card is None:
-        return None
-    matching = []  # rewards of examples whose conditions hold now
-    with_condition = []  # rewards of all examples that have conditions on the state
-    for snippet in card.snippets:
-        matches = _matches_state(snippet, view.state)
-        if matches is not None:
-            rewards = read_rewards(snippet.rpartition(" -> ")[2])
-            with_condition.append(rewards)
-            if matches:
-                matching.append(rewards)
-    examples = matching or with_condition
-    if examples:
-        promised = {}
-        for objective in examples[0]:
-            total = sum(rewards.get(objective, 0.0) for rewards in examples)
-            promised[objective] = total / len(examples)
-        return promised
-
-    rates = _read_rates(card, view)
-    if rates:
-        return rates
-    if card.normalised is None:
-        return None
-    return dict.fromkeys(card.objectives, card.normalised)
-
-
-def _matches_state(snippet: str, state: Mapping[str, str]) -> bool | None:
-    """Whether the conditions of a card's example hold in the current state.
+def _read_promise(card: VisibleCard | None, view: PromptView) -> Mapping[str, float] | None:
+    """Read which results a policy's card lets expect in the current state.
 
     Args:
-        snippet: An example such as "mastery >= 0.5 + none failed -> goal 0.8".
-        state: The state in the prompt, value by name.
+        card: The policy's description in the prompt; None where there is none.
+        view: What else the prompt shows.
 
     Returns:
-        Whether all conditions hold; None for an example without conditions on the state.
+        The card's row of this situation; the mean of its rows where the situation is out of sight; None without rows.
     """
-    matches = []  # for each condition on the state whether it holds
-    for condition in snippet.split(" -> ")[0].split(" + "):
-        bound = re.fullmatch(r"mastery (>=|<) ([\d.]+)", condition)
-        if bound and "mastery" in state:
-            mastery = float(state["mastery"].split()[0])
-            condition_is_above = bound[1] == ">="
-            matches.append((mastery >= float(bound[2])) == condition_is_above)
-        elif (
-            condition in ("failed questions open", "none failed")
-            and "failed questions open" in state
-        ):
-            some_open = int(state["failed questions open"]) > 0
-            matches.append(some_open == (condition == "failed questions open"))
-    return all(matches) if matches else None
-
-
-def _read_rates(card: VisibleCard, view: PromptView) -> dict[str, float]:
-    """Fractions of episodes that a card states for objectives: `goal 27%`, and `on lava in 57%` for no-lava."""
-    objectives = {*view.importance, *card.objectives}
-    for snippet in card.snippets:
-        objectives |= read_rewards(snippet).keys()
-    rates = {}
-    for objective in sorted(objectives):
-        is_avoidance = objective.startswith("no-")
-        hazard = objective.removeprefix("no-")
-        words_before = f"on {hazard} in " if is_avoidance else f"{objective} "
-        if re.search(re.escape(words_before) + r"\d+%", card.text):
-            rate = _read_percentage(card.text, words_before)
-            rates[objective] = 1 - rate if is_avoidance else rate
-    return rates
+    if card is None or not card.results:
+        return None
+    if view.situation in card.results:
+        return card.results[view.situation]
+    rows = list(card.results.values())
+    return {criterion: sum(row[criterion] for row in rows) / len(rows) for criterion in rows[0]}
 
 
 # The situation --------------------------------------------------------------------------------------
@@ -472,7 +402,7 @@ def _idle_penalty(name: str, view: PromptView) -> float:
         earlier = POSITION.search(trial.before)
         if earlier is None or earlier[0] != position[0]:
             return 0.0
-        if any(trial.rewards.values()):
+        if any(trial.results.values()):
             return 0.0
     steps_of_policy = sum(trial.name == name for trial in view.recent)
     return IDLE_PENALTY * steps_of_policy / len(view.recent)

@@ -1,6 +1,8 @@
-"""The judge: nine scores from 0 to 100, each an explicit rule on the printed trajectory.
+"""The judge: nine scores from 1 to 5, each an explicit rule on the printed trajectory.
 
-Left out: any taste. Every rule is arithmetic that can be done by hand.
+The rules are a program's reading of the rubric in the prompt (`lib.orchestration.templates.judge_system`): each gives a
+position between the words for 1 (0) and those for 5 (1), which noise moves and rounding turns into a score. Left out:
+any taste. Every rule is arithmetic that can be done by hand.
 """
 
 import math
@@ -14,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from lib.llm.scripted.model_strength import Strength
+
+LOWEST, HIGHEST = 1, 5  # scores
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Trajectory:
 
 
 _STEP_LINE = re.compile(
-    r"^\d+ \| (\S+)(?: \(fallback\))? \| [\w-]+ \| ([1-6]*) \| (\d\.\d+) > (\d\.\d+) \| \d+ \| "
+    r"^\d+ \| (\S+)(?: \(no choice\))? \| [\w-]+ \| ([1-6]*) \| (\d\.\d+) > (\d\.\d+) \| \d+ \| "
     r"\d\.\d+ \d\.\d+ (\d\.\d+)$",
     re.MULTILINE,
 )
@@ -128,16 +132,16 @@ def _changes_after(trajectory: Trajectory, good: bool) -> list[bool]:
     ]
 
 
-# The rules. Each gives 0 to 1; what is outside is clipped.
+# The rules. Each gives 0 (the words for 1) to 1 (the words for 5); what is outside is clipped.
 
 
 def score_adaptivity(trajectory: Trajectory) -> float:
-    """(Fraction of changes after poor steps - after good ones) / 0.5; one half where all steps are of one kind."""
+    """Fraction of changes after poor steps minus that after good ones; one half where all steps are of one kind."""
     after_poor = _changes_after(trajectory, good=False)
     after_good = _changes_after(trajectory, good=True)
     if not after_poor or not after_good:
         return 0.5
-    return (_mean(after_poor) - _mean(after_good)) / 0.5
+    return _mean(after_poor) - _mean(after_good)
 
 
 def score_progression(trajectory: Trajectory) -> float:
@@ -215,6 +219,12 @@ RUBRIC: dict[str, Callable[[Trajectory], float]] = {
 }
 
 
+def place_on_scale(position: float) -> int:
+    """The score of a position between the words for 1 and those for 5, such as 3 for 0.5."""
+    clipped = min(max(position, 0.0), 1.0)
+    return LOWEST + math.floor(clipped * (HIGHEST - LOWEST) + 0.5)
+
+
 def judge_trajectory(text: str, strength: Strength, rng: np.random.Generator) -> dict[str, Any]:
     """Reply to the judge's prompt: RUBRIC applied to the steps that can be seen, plus noise.
 
@@ -224,26 +234,26 @@ def judge_trajectory(text: str, strength: Strength, rng: np.random.Generator) ->
         rng: Random numbers.
 
     Returns:
-        The reasoning and nine scores from 0 to 100; all are 50 where no step can be seen.
+        The reasoning and nine scores from 1 to 5; all are 3 where no step can be seen.
     """
     trajectory = read_trajectory(text)
-    noise = rng.standard_normal(len(RUBRIC)) * strength.noise  # (9,), in fractions of a score
+    noise = rng.standard_normal(len(RUBRIC)) * strength.noise  # (9,), in parts of the scale
     if not trajectory.steps:
         reply: dict[str, Any] = {
             "reasoning": "No trajectory can be read here, so I stay in the middle."
         }
-        return reply | dict.fromkeys(RUBRIC, 50.0)
+        return reply | dict.fromkeys(RUBRIC, place_on_scale(0.5))
 
     scores = {}
     for (name, rule), noise_of_rule in zip(RUBRIC.items(), noise, strict=True):
-        score = min(max(rule(trajectory) + noise_of_rule, 0.0), 1.0)
-        scores[name] = round(100 * score, 1)
+        scores[name] = place_on_scale(rule(trajectory) + noise_of_rule)
     # The reasoning names the numbers that decided most of the rules.
-    poor = _mean(_changes_after(trajectory, good=False))
-    good = _mean(_changes_after(trajectory, good=True))
+    changes_after_bad = _mean(_changes_after(trajectory, good=False))
+    changes_after_good = _mean(_changes_after(trajectory, good=True))
     wrong = 1 - _mean([step.accuracy for step in trajectory.steps])
     reasoning = (
-        f"The choice changed after {poor:.0%} of poor and {good:.0%} of good steps. Mastery ended at "
+        f"The choice changed after {changes_after_bad:.0%} of the steps that went badly and "
+        f"{changes_after_good:.0%} of those that went well. Mastery ended at "
         f"{trajectory.steps[-1].mastery_after:.2f}, and {wrong:.0%} of the answers were wrong."
     )
     return {"reasoning": reasoning} | scores

@@ -122,8 +122,8 @@ def omit_score(reply, state, rng):
 
 
 def write_scores_as_text(reply, state, rng):
-    """Scores as text, such as 40/100."""
-    scores = {key: f"{value}/100" for key, value in reply.items() if key != "reasoning"}
+    """Scores as text, such as 4/5."""
+    scores = {key: f"{value}/5" for key, value in reply.items() if key != "reasoning"}
     return _dump({"reasoning": reply["reasoning"], **scores}), "stop"
 
 

@@ -9,7 +9,8 @@ class Strength:
 
     Attributes:
         window: Characters from the end of the context that it can use; None for all.
-        noise: Standard deviation of what it adds to every score; scores are mean rewards, about 0 to 1.
+        noise: Standard deviation of what it adds to every score; scores are mean results, about 0 to 1, or a judge's
+            positions on its scale.
         malformed_rate: Fraction of JSON replies that it spoils, halved after each complaint.
         policies_tried: The fewest and the most policies that it looks at before it decides; None for as many as it may.
         uses_summary: Whether it uses an older summary.

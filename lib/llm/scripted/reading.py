@@ -15,15 +15,15 @@ class Trial:
 
     Attributes:
         name: The policy's.
-        rewards: By objective, per step or in all as the line says it.
+        results: By criterion, per step or in all as the line says it.
         change: What changed, in the words of the line.
         steps: Over how many steps.
         count: How many times it was seen.
-        before: How things stood, in the words of the line.
+        before: The state before, in the words of the line.
     """
 
     name: str
-    rewards: Mapping[str, float]
+    results: Mapping[str, float]
     change: str = ""
     steps: int = 1
     count: float = 1.0
@@ -35,16 +35,12 @@ class VisibleCard:
     """What is left of a policy's card, or of its entry among the tools, inside the window.
 
     Attributes:
-        objectives: What it was trained for.
-        normalised: Its normalised reward for that.
-        snippets: Its examples.
-        text: What else it says.
+        objectives: What it was made for.
+        results: By situation, mean results by criterion.
     """
 
     objectives: tuple[str, ...] = ()
-    normalised: float | None = None
-    snippets: tuple[str, ...] = ()
-    text: str = ""
+    results: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,24 +58,26 @@ class PromptView:
 
     Attributes:
         names: Policies to choose from.
-        importance: Of objectives.
+        importance: Of the criteria of the query.
         state: By the quantity's name, in the words of the prompt.
+        situation: The row of the cards that applies.
         cards: By policy.
-        results: Policies that were looked at in this state.
+        results: Policies that were tried in this state.
         recent: The last steps.
         summary: Lines of the running summary.
         trend: Where quantities began.
         step: Which step it is, from 1.
         horizon: Most steps of an episode.
         budget: What may still be spent.
-        limit: How many policies may be looked at in all.
-        at_once: How many a reply may look at: 0 in KO, 1 in TO, NO_LIMIT in RO.
-        is_final: Whether nothing may be looked at any more.
+        limit: How many policies may be tried in all.
+        at_once: How many a reply may try: 0 in KO, 1 in TO, NO_LIMIT in RO.
+        is_final: Whether nothing may be tried any more.
     """
 
     names: tuple[str, ...] = ()
     importance: Mapping[str, float] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)
+    situation: str = ""
     cards: Mapping[str, VisibleCard] = field(default_factory=dict)
     results: tuple[Trial, ...] = ()
     recent: tuple[Trial, ...] = ()
@@ -101,14 +99,15 @@ _IMPORTANCE = re.compile(r"^- ([\w-]+), importance (\d+\.\d+):", re.MULTILINE)
 _STATE = re.compile(
     r"^- (mastery|failed questions open|position|in front|in view|gold left): (.*)$", re.MULTILINE
 )
-_REWARD = re.compile(r"([A-Za-z][\w-]*) (\d+\.\d+)")
+_SITUATION = re.compile(r"The situation now: (.*)\.$", re.MULTILINE)
+_RESULT_OF_CRITERION = re.compile(r"([A-Za-z][\w-]*) (-?\d+\.\d+)")
 _RESULT = re.compile(
-    r"^- (\S+): (?:did [^;\n]*|(\d+) steps: [^;\n]*); (?:.*; )?rewards ([^;\n]+); "
-    r"(.*) \((?:one copy|mean of (\d+) copies)\)$",
+    r"^- (\S+): (?:did [^;\n]*|(\d+) steps: [^;\n]*); (?:.*; )?results ([^;\n]+)(?:; (.*))? "
+    r"\((?:one copy|mean of (\d+) copies)\)$",
     re.MULTILINE,
 )
 _RECENT = re.compile(
-    r"(?:^- step \d+: ([^\n]*?); )?picked (\S+); did [^;\n]*; rewards ([^;\n]+); (.*)$",
+    r"(?:^- step \d+: ([^\n]*?); )?picked (\S+); did [^;\n]*; results ([^;\n]+); (.*)$",
     re.MULTILINE,
 )
 _SUMMARY_LINE = re.compile(
@@ -119,9 +118,8 @@ _TREND_QUANTITY = re.compile(r"([a-z ]+?) (\d[\d.]*) to \d")
 _REQUEST = re.compile(r"Pick the policy for step (\d+) of at most (\d+)")
 _BUDGET = re.compile(r"Budget: \$([\d.]+) of \$([\d.]+) left; a reply has cost about \$([\d.]+)\.")
 _LIMIT = re.compile(r"(\d+) (?:policies )?at the most")
-_CARD_FIELD = re.compile(r'"(name|optimized_objective|applicability|failure_modes)": "([^"]*)"')
-_NORMALISED = re.compile(r'"normalized_reward": ([\d.]+)')
-_SNIPPET = re.compile(r'"([^"\n]* -> [^"\n]* -> [^"\n]*)"')
+_CARD_FIELD = re.compile(r'"(name|optimized_objective)": "([^"]*)"')
+_CARD_ROW = re.compile(r'"([^":\n]+): ((?:[\w-]+ -?\d+\.\d+(?:, )?)+)"')
 MASTERY_CHANGE = re.compile(r"mastery ([+-]\d+\.\d+)")
 POSITION = re.compile(r"column (\d+), row (\d+)")
 DISTANCE = re.compile(r"([\w-]+) (\d+) ahead, (?:(\d+) to the|straight)")
@@ -131,9 +129,9 @@ QUANTITY = re.compile(r"(mastery|failed questions open|gold left) (\d+(?:\.\d+)?
 def read_prompt(text: str) -> PromptView:
     """Find in an orchestrator's prompt everything that a scripted model decides by.
 
-    The prompt is Markdown that `lib.orchestration.prompt_components` writes: policies with their cards, the state,
-    earlier steps with rewards, results of trying policies on copies of the environment, and what is asked. A small
-    scripted model sees only the end of it, so anything may be missing.
+    The prompt is Markdown that `lib.orchestration.prompts` writes: policies with their cards, the state, earlier steps
+    with their results, what policies did on copies of the environment, and what is asked. A small scripted model sees
+    only the end of it, so anything may be missing.
 
     Args:
         text: The prompt, or the end of it.
@@ -143,18 +141,18 @@ def read_prompt(text: str) -> PromptView:
         try on copies: 0 where nothing may be tried (KO), 1 where tools are called one by one (TO), NO_LIMIT where
         several rollouts are asked for together (RO); `limit` is how many may be tried in all.
     """
-    # Each trial is one line of the prompt: a policy, its rewards, what changed in the environment.
+    # Each trial is one line of the prompt: a policy, its results, what changed in the environment.
     results = tuple(
-        Trial(name, read_rewards(rewards), change, int(steps or 1), float(copies or 1))
-        for name, steps, rewards, change, copies in _RESULT.findall(text)
+        Trial(name, read_results(line), change, int(steps or 1), float(copies or 1))
+        for name, steps, line, change, copies in _RESULT.findall(text)
     )
     recent = tuple(
-        Trial(name, read_rewards(rewards), change, before=before)
-        for before, name, rewards, change in _RECENT.findall(text)
+        Trial(name, read_results(line), change, before=before)
+        for before, name, line, change in _RECENT.findall(text)
     )
     summary = tuple(
-        Trial(name, read_rewards(rewards), change, count=float(count))
-        for name, count, rewards, change in _SUMMARY_LINE.findall(text)
+        Trial(name, read_results(line), change, count=float(count))
+        for name, count, line, change in _SUMMARY_LINE.findall(text)
     )
     trend_line = _TREND.search(text)
     trend = {}
@@ -178,12 +176,14 @@ def read_prompt(text: str) -> PromptView:
         at_once = 1 if "# Tool results" in text else 0
     limit = _LIMIT.search(text) if at_once else None
     request = _REQUEST.search(text)
+    situation = _SITUATION.search(text)
     budget = _BUDGET.search(text)
 
     return PromptView(
         names=names,
         importance={name: float(value) for name, value in _IMPORTANCE.findall(text)},
         state=dict(_STATE.findall(text)),
+        situation=situation[1] if situation else "",
         cards=cards,
         results=results,
         recent=recent,
@@ -198,9 +198,9 @@ def read_prompt(text: str) -> PromptView:
     )
 
 
-def read_rewards(text: str) -> dict[str, float]:
-    """Rewards by objective from a text such as `gap 0.50, aptitude 0.10`."""
-    return {name: float(value) for name, value in _REWARD.findall(text)}
+def read_results(text: str) -> dict[str, float]:
+    """Results by criterion from a text such as `gap 0.500, aptitude 0.100`."""
+    return {name: float(value) for name, value in _RESULT_OF_CRITERION.findall(text)}
 
 
 def _read_cards(text: str) -> dict[str, VisibleCard]:
@@ -220,12 +220,7 @@ def _read_cards(text: str) -> dict[str, VisibleCard]:
         fields = dict(_CARD_FIELD.findall(block))
         if "name" not in fields:
             continue
-        normalised = _NORMALISED.search(block)
-        texts = [fields[key] for key in ("applicability", "failure_modes") if key in fields]
-        cards[fields["name"]] = VisibleCard(
-            objectives=tuple(fields.get("optimized_objective", "").split(" + ")),
-            normalised=float(normalised[1]) if normalised else None,
-            snippets=tuple(_SNIPPET.findall(block)),
-            text="; ".join(texts),
-        )
+        results = {situation: read_results(line) for situation, line in _CARD_ROW.findall(block)}
+        objectives = tuple(fields.get("optimized_objective", "").split(" + "))
+        cards[fields["name"]] = VisibleCard(objectives, results)
     return cards

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from lib.llm.scripted.deciding import describe_rewards, scalarize_rewards
+from lib.llm.scripted.deciding import describe_results, scalarize_results
 from lib.llm.scripted.model_strength import SUMMARY_WORDS, Strength
 from lib.llm.scripted.reading import MASTERY_CHANGE, QUANTITY, PromptView, Trial
 
-_ALIKE_BELOW = 0.005  # difference of mean rewards that two digits do not show
+_ALIKE_BELOW = 0.005  # difference of means that two digits do not show
 
 
 def write_summary(view: PromptView, strength: Strength) -> str:
@@ -44,7 +44,7 @@ def _pool_by_policy(trials: Sequence[Trial]) -> list[Trial]:
         trials: Lines of the older summary, and recent steps; `count` is the number of steps behind each.
 
     Returns:
-        One trial per policy, in the order of appearance: counts added, rewards and change of mastery averaged with the
+        One trial per policy, in the order of appearance: counts added, results and change of mastery averaged with the
         counts as weights.
     """
     groups: dict[str, list[Trial]] = {}
@@ -54,10 +54,10 @@ def _pool_by_policy(trials: Sequence[Trial]) -> list[Trial]:
     pooled = []
     for name, group in groups.items():
         count = sum(trial.count for trial in group)
-        rewards = {}
-        for objective in group[0].rewards:
-            total = sum(trial.rewards.get(objective, 0.0) * trial.count for trial in group)
-            rewards[objective] = total / count
+        results = {}
+        for criterion in group[0].results:
+            total = sum(trial.results.get(criterion, 0.0) * trial.count for trial in group)
+            results[criterion] = total / count
 
         # Not every line states a change of mastery, so this mean has weights of its own.
         changes = []
@@ -71,16 +71,16 @@ def _pool_by_policy(trials: Sequence[Trial]) -> list[Trial]:
         if changes:
             weighted = [change * weight for change, weight in zip(changes, weights, strict=True)]
             change = f"mastery {sum(weighted) / sum(weights):+.3f}"
-        pooled.append(Trial(name, rewards, change, count=count))
+        pooled.append(Trial(name, results, change, count=count))
     return pooled
 
 
 def _write_policy_line(trial: Trial) -> str:
-    """One policy's line of the summary, e.g. `SO-d1: picked 3 times; mean gap 0.50; mastery +0.010 a step.`"""
+    """One policy's line of the summary, e.g. `SO-d1: picked 3 times; mean gap 0.500; mastery +0.010 a step.`"""
     times = "time" if trial.count == 1 else "times"
     change = f"; {trial.change} a step" if trial.change else ""
-    rewards = describe_rewards(trial.rewards)
-    return f"{trial.name}: picked {trial.count:.0f} {times}; mean {rewards}{change}."
+    results = describe_results(trial.results)
+    return f"{trial.name}: picked {trial.count:.0f} {times}; mean {results}{change}."
 
 
 def _write_trend(view: PromptView, strength: Strength) -> str:
@@ -112,15 +112,15 @@ def _read_quantities(trial: Trial) -> dict[str, str]:
 
 def _write_advice(pooled: Sequence[Trial]) -> str:
     """Which policy to keep and which to avoid; all objectives count alike."""
-    ranked = sorted(pooled, key=lambda trial: -scalarize_rewards(trial, {}))
+    ranked = sorted(pooled, key=lambda trial: -scalarize_results(trial, {}))
     best, worst = ranked[0], ranked[-1]
-    best_reward = scalarize_rewards(best, {})
-    worst_reward = scalarize_rewards(worst, {})
+    best_value = scalarize_results(best, {})
+    worst_value = scalarize_results(worst, {})
     if best is worst:
-        return f"Only {best.name} has been picked, worth {best_reward:.2f} a step."
-    if best_reward - worst_reward < _ALIKE_BELOW:
-        return f"No policy stands out so far; all are worth {best_reward:.2f} a step."
+        return f"Only {best.name} has been picked, worth {best_value:.2f} a step."
+    if best_value - worst_value < _ALIKE_BELOW:
+        return f"No policy stands out so far; all are worth {best_value:.2f} a step."
     return (
-        f"Keep {best.name}, which was worth most ({best_reward:.2f} a step); "
-        f"avoid {worst.name} ({worst_reward:.2f})."
+        f"Keep {best.name}, which was worth most ({best_value:.2f} a step); "
+        f"avoid {worst.name} ({worst_value:.2f})."
     )

@@ -1,8 +1,7 @@
-"""Prompts and replies as HTML: the components of a prompt, the model's reply, and the decision read from it.
+"""Prompts and replies as HTML: the sections of a prompt, the model's reply, and the decision read from it.
 
-The styles stand on the elements, so that a prompt looks the same in JupyterLab and in the report, light
-or dark; a component is named in words and not by colour alone. Left out: rendering prompts, which is
-`lib.orchestration.prompt_components`.
+The styles stand on the elements, so that a prompt looks the same in JupyterLab and in the report, light or dark; a
+section is named in words and not by colour alone. Left out: rendering prompts, which is `lib.orchestration.prompts`.
 """
 
 import difflib
@@ -11,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from lib import plots
-from lib.orchestration.decisions import ModelExchange
-from lib.orchestration.prompt_components import ORDER, RenderedComponent
+from lib.orchestration.decision_model import ModelExchange, PromptSection
+from lib.orchestration.prompts import COMPONENTS
 from lib.plots import sliders
 
-MAX_LINES = 12  # a longer component is folded
+MAX_LINES = 12  # a longer section is folded
 STEPS_SHOWN = 5  # steps of an episode that can be looked at
-_MEANING = {component.name: component.meaning for component in ORDER}
+_MEANINGS = {component.name: component.meaning for component in COMPONENTS}
 _PRE = "white-space:pre-wrap;overflow-wrap:anywhere;margin:0.3rem 0;font-size:0.85rem;background:transparent"
 _ADDED = "text-decoration:underline;text-decoration-thickness:2px;font-weight:600;background:transparent;color:inherit"
 _REMOVED = "text-decoration:line-through;opacity:0.75;background:transparent;color:inherit"
@@ -25,21 +24,21 @@ _ABSENT = "<p>Not part of this step's prompt.</p>"
 _MIN_SIMILARITY = 0.5  # share of common words from which two lines count as one that was changed
 
 
-def prompt_html(parts: Sequence[RenderedComponent], caption: str) -> str:
-    """Renders a prompt, one block per component: its name, its meaning, the message it belongs to, its text.
+def prompt_html(sections: Sequence[PromptSection], caption: str) -> str:
+    """Renders a prompt, one block per section: its name, its meaning, the message it belongs to, its text.
 
     Args:
-        parts: The components of the prompt, in order.
+        sections: Of the prompt, in order.
         caption: Stands above.
 
     Raises:
-        ValueError: If there is no component.
+        ValueError: If there is no section.
     """
-    if not parts:
+    if not sections:
         raise ValueError(
             "there is no prompt to show; a decision has exchanges only where it was asked to keep them"
         )
-    blocks = [_component_block(component, _fold_long_text(component.text)) for component in parts]
+    blocks = [_section_block(section, _fold_long_text(section.text)) for section in sections]
     return _figure("\n".join(blocks), caption)
 
 
@@ -47,7 +46,7 @@ def exchange_html(exchanges: Sequence[ModelExchange], caption: str) -> str:
     """Renders the requests behind one decision: what had changed in the prompt, the reply, and its outcome.
 
     Args:
-        exchanges: The requests and replies, in order; several where replies had to be repeated.
+        exchanges: The requests and replies, in order; several where policies were tried or replies sent back.
         caption: Stands above.
 
     Raises:
@@ -58,7 +57,7 @@ def exchange_html(exchanges: Sequence[ModelExchange], caption: str) -> str:
     items = []
     previous_texts: dict[str, str] = {}  # by component, of the last prompt
     for exchange in exchanges:
-        texts = {component.component: component.text for component in exchange.parts}
+        texts = {section.component: section.text for section in exchange.parts}
         changed = [name for name in texts if texts[name] != previous_texts.get(name)]
         if not previous_texts:
             note = "new in the prompt: everything"
@@ -75,80 +74,78 @@ def exchange_html(exchanges: Sequence[ModelExchange], caption: str) -> str:
 
 
 def explorer(
-    decisions: Mapping[str, Sequence[Sequence[RenderedComponent]]],
+    prompts_by_system: Mapping[str, Sequence[Sequence[PromptSection]]],
     caption: str,
     component: str = "mem_s",
     slider_name: str = "prompt",
 ) -> str:
-    """Renders prompt components over an episode, with knobs for the orchestrator, the step and the component.
+    """Renders the sections of prompts over an episode, with knobs for the system, the step and the component.
 
     Args:
-        decisions: By orchestrator, the components of each step's first prompt.
+        prompts_by_system: By KO, TO or RO, the sections of each step's first prompt.
         caption: Stands above.
         component: The component that is shown first.
         slider_name: Names the slider, unique on its page.
 
     Returns:
-        HTML that needs no kernel: the component of the first orchestrator at the second of some steps, with additions
-        since the step before underlined and deletions struck out.
+        HTML that needs no kernel: the component of the first system at the second of some steps, with additions since
+        the step before underlined and deletions struck out.
 
     Raises:
-        ValueError: If an orchestrator has no step, or the first one never shows the component.
+        ValueError: If a system has no step, or the first one never shows the component.
     """
-    empty = [orchestrator for orchestrator, steps in decisions.items() if not steps]
-    if empty or not decisions:
+    empty = [system for system, steps in prompts_by_system.items() if not steps]
+    if empty or not prompts_by_system:
         raise ValueError(
             f"there is no decision to explore{' of ' + ', '.join(empty) if empty else ''}"
         )
-    num_steps = min(STEPS_SHOWN, max(len(steps) for steps in decisions.values()))
-    components = _component_names([parts for steps in decisions.values() for parts in steps])
-    first_orchestrator, first_steps = next(iter(decisions.items()))
-    if component not in _component_names(first_steps[:num_steps]):
-        raise ValueError(f"{first_orchestrator} shows no component {component!r}")
+    num_steps = min(STEPS_SHOWN, max(len(steps) for steps in prompts_by_system.values()))
+    all_steps = [sections for steps in prompts_by_system.values() for sections in steps]
+    first_system, first_steps = next(iter(prompts_by_system.items()))
+    if component not in _list_components(first_steps[:num_steps]):
+        raise ValueError(f"{first_system} shows no component {component!r}")
 
     knobs = {
-        "orchestrator": list(decisions),
-        "component": components,
+        "orchestrator": list(prompts_by_system),
+        "component": _list_components(all_steps),
         "step": range(1, num_steps + 1),
     }
-    blocks = {
-        indices: _step_block(
-            decisions[position["orchestrator"]], position["component"], position["step"] - 1
-        )
-        for indices, position in sliders.list_arguments(knobs).items()
-    }
+    blocks = {}
+    for indices, position in sliders.list_arguments(knobs).items():
+        steps = prompts_by_system[position["orchestrator"]]
+        blocks[indices] = _step_block(steps, position["component"], position["step"] - 1)
     # The first step has no memory yet, so the second is the first to show, if there is one.
     start = sliders.find_start(knobs, {"component": component, "step": min(2, num_steps)})
     note = f"{caption}; since the step before, what is new is underlined, what is gone struck out"
     return _figure(sliders.slider_html(slider_name, knobs, blocks, start), note)
 
 
-def _step_block(steps: Sequence[Sequence[RenderedComponent]], component: str, step: int) -> str:
+def _step_block(steps: Sequence[Sequence[PromptSection]], component: str, step: int) -> str:
     """One component at a step (from 0), with its changes since the step before."""
-    shown_component = _find_component(steps[step], component) if step < len(steps) else None
-    if shown_component is None:
+    section = _find_section(steps[step], component) if step < len(steps) else None
+    if section is None:
         return _ABSENT
-    previous = _find_component(steps[step - 1], component) if step > 0 else None
-    body = _mark_changes(previous.text if previous else None, shown_component.text)
-    return _component_block(shown_component, body)
+    previous = _find_section(steps[step - 1], component) if step > 0 else None
+    body = _mark_changes(previous.text if previous else None, section.text)
+    return _section_block(section, body)
 
 
-def _component_names(steps: Sequence[Sequence[RenderedComponent]]) -> list[str]:
+def _list_components(steps: Sequence[Sequence[PromptSection]]) -> list[str]:
     """Every component that some step shows, in the order of appearance."""
-    names = [component.component for components in steps for component in components]
+    names = [section.component for sections in steps for section in sections]
     return list(dict.fromkeys(names))
 
 
-def _find_component(components: Sequence[RenderedComponent], name: str) -> RenderedComponent | None:
-    return next((component for component in components if component.component == name), None)
+def _find_section(sections: Sequence[PromptSection], component: str) -> PromptSection | None:
+    return next((section for section in sections if section.component == component), None)
 
 
-def _component_block(component: RenderedComponent, body: str, prefix: str = "") -> str:
-    """A component's name after `prefix`, its meaning, and `body` (HTML), behind a bar of its colour."""
-    color = plots.colour(component.component)
-    meaning = _MEANING.get(component.component, "")
-    name = f"<strong>{escape(prefix + component.component)}</strong>"
-    label = f"{name} {escape(meaning)} ({escape(component.role)} message)"
+def _section_block(section: PromptSection, body: str) -> str:
+    """A component's name, its meaning, and `body` (HTML), behind a bar of its colour."""
+    color = plots.colour(section.component)
+    meaning = _MEANINGS.get(section.component, "")
+    name = f"<strong>{escape(section.component)}</strong>"
+    label = f"{name} {escape(meaning)} ({escape(section.role)} message)"
     return (
         f'<div style="border-left:0.35rem solid {color};padding:0.2rem 0.8rem;margin:0.5rem 0">'
         f"<div>{label}</div>{body}</div>\n"
@@ -161,7 +158,7 @@ def _figure(body: str, caption: str) -> str:
 
 
 def _fold_long_text(text: str) -> str:
-    """A component's text; a long one is folded behind its first line."""
+    """A section's text; a long one is folded behind its first line."""
     lines = text.splitlines()
     if len(lines) <= MAX_LINES:
         return _preformatted(text)

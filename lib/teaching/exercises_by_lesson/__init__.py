@@ -4,9 +4,13 @@
 notebooks are written from here (`python -m lib exercises`), so that no second copy drifts. An
 answer is a number (or several), compared with the one that is computed here, or a function or class that
 the reader writes, which is run and judged by its properties. Whoever opens these files sees the solutions.
+
+Help comes in three steps: a nudge, then the hint, then the command that prints the worked solution. A stub that still
+raises NotImplementedError is not answered, as `None` is.
 """
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,6 +18,8 @@ from typing import Any, Literal
 import numpy as np
 
 UNANSWERED = "Not answered yet: put your answer in place of None and run the cell again."
+UNWRITTEN = "Not written yet: put your code in place of NotImplementedError and run the cell again."
+MISSES_BEFORE_SOLUTION = 3
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class Exercise:
         level: How hard it is.
         minutes: How long it takes.
         question: The task, in Markdown.
-        hint: Shown with every answer that is not right; half a sentence.
+        hint: Shown with every answer that is not right, but for the first one where there is a nudge; half a sentence.
         answer: The solution, a value or something callable.
         worked: How one gets to the answer.
         wrong: A mistake that is easily made, which no check may accept.
@@ -33,8 +39,9 @@ class Exercise:
         judge: Takes an answer (and `needs`, by name) and returns True, False, or a sentence that says what is wrong.
             Without one, numbers within `tolerance` of the answer are right, or the same word.
         tolerance: Largest absolute error of a number.
-        start: The line that the reader replaces.
+        start: What the reader replaces: a line, or a stub with signature and docstring that ends in `answer = ...`.
         needs: Variables of the lesson that the judge takes.
+        nudge: Shown with the first answer that is not right: where to look, and no more.
     """
 
     id: str
@@ -50,6 +57,7 @@ class Exercise:
     tolerance: float = 1e-6
     start: str = "answer = None  # your answer"
     needs: tuple[str, ...] = ()
+    nudge: str = ""
 
     @property
     def facts(self) -> str:
@@ -85,6 +93,15 @@ class Exercise:
             return False
         return bool(np.allclose(numbers, solution, rtol=0, atol=self.tolerance))
 
+    def help_after(self, num_misses: int) -> str:
+        """What helps after so many answers that were not right: nudge, hint, where the solution is."""
+        if num_misses == 1 and self.nudge:
+            return f"Nudge: {self.nudge}."
+        if num_misses < MISSES_BEFORE_SOLUTION:
+            return f"Hint: {self.hint}."
+        lesson = self.id.partition(".")[0]
+        return f"Hint: {self.hint}. Solution: `python -m lib exercises --solutions {lesson}`."
+
     def solution(self) -> str:
         """The worked solution: the text, and the value or the source of the answer."""
         if callable(self.answer):
@@ -101,6 +118,7 @@ class Exercises:
         if len(self.by_id) != len(exercises):
             ids = [exercise.id for exercise in exercises]
             raise ValueError(f"two exercises share an id among {ids}")
+        self.num_misses = dict.fromkeys(self.by_id, 0)  # since the last right answer
 
     def __iter__(self):
         return iter(self.by_id.values())
@@ -113,19 +131,40 @@ class Exercises:
         return self.by_id[id]
 
     def check(self, id: str, answer: Any, **lesson: Any) -> None:
-        """Prints whether the answer to an exercise is right; `None` means not answered yet."""
+        """Prints whether the answer to an exercise is right; `None` means not answered yet.
+
+        Args:
+            id: Of the exercise.
+            answer: The reader's.
+            **lesson: The variables of the lesson that the exercise needs.
+        """
         exercise = self[id]
         if answer is None:
-            print(UNANSWERED)
+            _tell_reader(UNANSWERED)
             return
         try:
             verdict = exercise.verdict(answer, **lesson)
+        except NotImplementedError:
+            _tell_reader(UNWRITTEN)
+            return
         except Exception as error:  # the answer may be the reader's own code, which may do anything
             print(
-                f"That cannot be checked ({type(error).__name__}: {error}). Hint: {exercise.hint}."
+                f"That cannot be checked ({type(error).__name__}: {error}). {self._help(exercise)}"
             )
             return
         if verdict is True:
+            self.num_misses[id] = 0
             print("Right.")
         else:
-            print(f"Not yet{f': {verdict}' if verdict else ''}. Hint: {exercise.hint}.")
+            print(f"Not yet{f': {verdict}' if verdict else ''}. {self._help(exercise)}")
+
+    def _help(self, exercise: Exercise) -> str:
+        """The help for one more answer that is not right."""
+        self.num_misses[exercise.id] += 1
+        return exercise.help_after(self.num_misses[exercise.id])
+
+
+def _tell_reader(text: str) -> None:
+    """Prints a text, but not where a lesson is rendered and nobody answers."""
+    if os.environ.get("BENCH_RUN") != "1":
+        print(text)

@@ -12,28 +12,30 @@ CORNERS = np.array([[1.0, 0.0], [0.0, 1.0]])
 BELOW = np.array([-1.0, -1.0])
 
 
-def front(points: np.ndarray) -> np.ndarray:
+def find_front(points: np.ndarray) -> np.ndarray:
     """Which points no other point dominates, (n, k) -> (n,) bool."""
-    at_least = (points[:, None] >= points[None]).all(-1)  # row i is nowhere worse than row j
-    better = at_least & (points[:, None] > points[None]).any(-1)
-    return ~better.any(0)
+    # (n, n): whether point i is at least as good as point j everywhere, and better somewhere
+    is_nowhere_worse = (points[:, None] >= points[None]).all(axis=-1)
+    is_somewhere_better = (points[:, None] > points[None]).any(axis=-1)
+    dominates = is_nowhere_worse & is_somewhere_better
+    return ~dominates.any(axis=0)
 
 
-def everything(points: np.ndarray) -> np.ndarray:
+def find_best_of_each_objective(points: np.ndarray) -> np.ndarray:
     """The mistake: the best point of each objective, and nothing between them."""
-    best = np.zeros(len(points), dtype=bool)
-    best[points.argmax(0)] = True
-    return best
+    is_best = np.zeros(len(points), dtype=bool)
+    is_best[points.argmax(axis=0)] = True
+    return is_best
 
 
-def _is_front(answer) -> bool | str:
+def _check_front(answer) -> bool | str:
     """Compares an answer with the Pareto front of random points."""
     for n in (1, 2, 8, 40):
         points = seeds.rng("exercise", "front", seed=n).random((n, 3)).round(2)
         on_front = np.asarray(answer(points))
         expected = stats.pareto_front(points)
         if on_front.shape != (n,) or on_front.dtype != bool:
-            return f"{n} points need {n} truths, got shape {on_front.shape} of {on_front.dtype}"
+            return f"{n} points need {n} bools, got shape {on_front.shape} of {on_front.dtype}"
         if (on_front != expected).any():
             i = int(np.flatnonzero(on_front != expected)[0])
             negation = "" if expected[i] else "not "
@@ -50,8 +52,8 @@ EXERCISES = Exercises(
         "cent? It charges 3 dollars per million tokens in and 15 per million out.",
         hint="solve n * 3e-6 + 150 * 15e-6 = 0.01",
         answer=(0.01 - 150 * CLAUDE.per_token_out) / CLAUDE.per_token_in,
-        worked="150 tokens out cost 0.00225 dollars. What is left of a cent, 0.00775, pays for 0.00775 / 3e-6 tokens "
-        "in.",
+        worked="150 tokens out cost 0.00225 dollars. The remaining 0.00775 of a cent's 0.01 pay for 0.00775 / 3e-6 "
+        "tokens in.",
         wrong=0.01 / 3e-6,
         important=True,
         tolerance=5,
@@ -86,13 +88,13 @@ EXERCISES = Exercises(
         "00.4",
         "hard",
         15,
-        "Write a function that takes points, an array (n, k) with every objective maximised, and returns (n,) truths: "
-        "which points no other point dominates. It is run on random points.",
+        "Write a function that takes points, an array (n, k) with every objective maximised, and returns an array (n,) "
+        "of bool: which points no other point dominates. It is run on random points.",
         hint="i dominates j where i is nowhere lower and somewhere higher; compare points[:, None] with points[None]",
-        answer=front,
+        answer=find_front,
         worked="A point is dominated if another one is at least as good in all objectives and better in one.",
-        wrong=everything,
-        judge=_is_front,
+        wrong=find_best_of_each_objective,
+        judge=_check_front,
         start="answer = None  # a function of points (n, k)",
     ),
 )

@@ -1,4 +1,4 @@
-"""Exercises of the policy zoo: hypervolume, MGDA, the clip of PPO, and a reward of one's own."""
+"""Exercises of the policy zoo: hypervolume, rewards without speed, the clip of PPO, and a reward of one's own."""
 
 import numpy as np
 
@@ -7,17 +7,17 @@ from lib.experiment import seeds
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
 
-def worst_first(reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
-    """An objective that pays the worst of the three, so that none is forgotten."""
+def take_minimum(reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
+    """A reward that is the smallest of the three objectives, so that none is forgotten."""
     return reward.min(axis=1)
 
 
-def plain_mean(reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
+def take_mean(reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
     """The mistake: one objective makes up for another."""
     return reward.mean(axis=1)
 
 
-def _forgets_none(answer) -> bool | str:
+def _check_reward(answer) -> bool | str:
     """Checks that a reward grows with each objective, is 0 without one, and is a for (a, a, a)."""
     rng = seeds.rng("exercise", "objective")
     objectives, observation = rng.random((64, 3)), rng.random((64, 13))
@@ -28,14 +28,15 @@ def _forgets_none(answer) -> bool | str:
         increased = objectives.copy()
         increased[:, i] = np.minimum(1, increased[:, i] + 0.1)
         if (np.asarray(answer(increased, observation)) < rewards - 1e-9).any():
-            return f"more of objective {i + 1} was paid less"
+            return f"more of objective {i + 1} was rewarded with less"
         without = objectives.copy()
         without[:, i] = 0
         if (np.abs(answer(without, observation)) > 1e-9).any():
-            return f"a step without any of objective {i + 1} was paid"
+            return f"a step without any of objective {i + 1} was rewarded"
     equal = np.repeat(rng.random((64, 1)), 3, axis=1)
     return (
-        np.allclose(answer(equal, observation), equal[:, 0]) or "(0.4, 0.4, 0.4) must be paid 0.4"
+        np.allclose(answer(equal, observation), equal[:, 0])
+        or "the reward of (0.4, 0.4, 0.4) must be 0.4"
     )
 
 
@@ -55,11 +56,15 @@ EXERCISES = Exercises(
         "01.2",
         "medium",
         6,
-        "Two gradients (1, 0) and (0, 2): which weight of the first gives the min-norm combination that MGDA takes?",
-        hint="minimise a^2 + 4 (1 - a)^2",
-        answer=0.8,
-        worked="The derivative 2 a - 8 (1 - a) is 0 at a = 0.8: the longer gradient gets the smaller weight.",
-        wrong=0.5,
+        "No reward is given for reaching mastery. Suppose that one policy earns 0.28 per step and keeps a student for "
+        "47 steps, another one 0.31 per step for 13 steps. Which reward at the end of an episode that reaches mastery "
+        "would make both returns equal, if only the second one reaches it? Leave discounting out.",
+        hint="how much larger is the return of the longer episode?",
+        answer=0.28 * 47 - 0.31 * 13,
+        tolerance=0.005,
+        worked="The returns are 0.28 x 47 = 13.16 and 0.31 x 13 = 4.03. The bonus is their difference, 9.13: as much "
+        "as 30 further steps.",
+        wrong=0.31 - 0.28,
     ),
     Exercise(
         "01.3",
@@ -79,13 +84,13 @@ EXERCISES = Exercises(
         "hard",
         15,
         "Write a reward of your own: a function of rewards (E, 3), each in [0, 1], and observations (E, 13) that "
-        "returns (E,). More of an objective is never paid less, a step with none of one objective is paid 0, and (a, "
-        "a, a) is paid a. Lesson 11 trains a policy on such a reward.",
-        hint="the mean pays for (1, 1, 0); what does not?",
-        answer=worst_first,
+        "returns (E,). More of an objective is never rewarded with less, a step with none of one objective with 0, and "
+        "(a, a, a) with a. Lesson 11 trains a policy on such a reward.",
+        hint="the mean of (1, 1, 0) is not 0; what is?",
+        answer=take_minimum,
         worked="The minimum does it, and so does the geometric mean.",
-        wrong=plain_mean,
-        judge=_forgets_none,
+        wrong=take_mean,
+        judge=_check_reward,
         start="answer = None  # a function of reward (E, 3) and observation (E, 13)",
     ),
 )

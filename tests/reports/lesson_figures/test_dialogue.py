@@ -3,17 +3,16 @@
 import pytest
 from bs4 import BeautifulSoup
 
-from lib.orchestration.decisions import ModelExchange
-from lib.orchestration.prompt_components import RenderedComponent
+from lib.orchestration.decision_model import ModelExchange, PromptSection
 from lib.reports import accessibility_check
 from lib.reports.lesson_figures import dialogue
 
-QUERY = RenderedComponent("query", "user", "# Query\nPick one.")
-STATE = RenderedComponent("state", "user", "# State\n- mastery: <script>alert(1)</script> 0.40")
+QUERY = PromptSection("query", "user", "# Query\nPick one.")
+STATE = PromptSection("state", "user", "# State\n- mastery: <script>alert(1)</script> 0.40")
 
 
-def memory(*steps: str) -> RenderedComponent:
-    return RenderedComponent("mem_s", "user", "\n".join(["# Recent steps", *steps]))
+def memory(*steps: str) -> PromptSection:
+    return PromptSection("mem_s", "user", "\n".join(["# Recent steps", *steps]))
 
 
 def test_text_of_a_prompt_stays_text():

@@ -1,0 +1,91 @@
+"""One episode for readers: what KO, TO and RO know at every step, and what a prompted model is asked and replies.
+
+The episode is the first that every method is tested on under the first seed of the zoo, in the paper's world. What a
+model replies to it was recorded by `experiment.run_prompted`, so that an endpoint is paid once.
+"""
+
+from pathlib import Path
+
+from lib.config import Params
+from lib.orchestration import decision_models, experiment
+from lib.orchestration.baseline_models import RandomModel
+from lib.orchestration.contexts import SYSTEMS, DecisionContext
+from lib.orchestration.decision_model import Decision, DecisionModel
+from lib.orchestration.experiment import World
+from lib.orchestration.prompted_model import collect_contexts
+from lib.policy_zoo.zoo_folder import ensure_zoo
+
+SEED = 0
+WORLD = "paper"
+
+
+def open_example_world(
+    params: Params, domain: str, model: DecisionModel, zoo: str | Path | None = None
+) -> World:
+    """The world of the example, with one episode to be tested on.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+        model: Who decides.
+        zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
+    """
+    zoo = ensure_zoo(params, [domain], zoo)
+    settings = params.orchestration
+    description = experiment.describe_menu(params, domain, WORLD, SEED, zoo)
+    menu = experiment.make_menu(description, domain, SEED, zoo)
+    environments = experiment.make_environments(params, WORLD)
+    contests = experiment.make_contests(
+        environments, settings, domain, WORLD, SEED, menu, num_test=1
+    )
+    cards = experiment.read_cards(description, domain, zoo)
+    return World(WORLD, domain, settings, {}, contests, cards, model)
+
+
+def collect_contexts_by_system(
+    params: Params, domain: str, zoo: str | Path | None = None
+) -> dict[str, list[DecisionContext]]:
+    """What each system knows in an episode that random choices play. No model is asked.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+        zoo: See `open_example_world`.
+
+    Returns:
+        By system, a context per step, with the results of every policy where the system may try policies.
+    """
+    world = open_example_world(params, domain, RandomModel(), zoo)
+    contexts = {}
+    for system in SYSTEMS:
+        contexts[system] = collect_contexts(world.test, world.make_options(system))
+    return contexts
+
+
+def play_by_system(
+    params: Params, domain: str, name: str, zoo: str | Path | None = None
+) -> dict[str, list[Decision]]:
+    """Let a prompted model decide in the episode, as KO, as TO and as RO.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+        name: Of the model in `llm.models`.
+        zoo: See `open_example_world`.
+
+    Returns:
+        By system, a decision per step, with its prompts and replies.
+    """
+    model = decision_models.open_decision_model(
+        name,
+        decision_models.describe_decision_model(name, params.lab, params.llm),
+        params.llm,
+        params.orchestration,
+        keep_exchanges=True,
+    )
+    world = open_example_world(params, domain, model, zoo)
+    decisions = {}
+    for system in SYSTEMS:
+        played = world.play(world.test, model, world.make_options(system))
+        decisions[system] = played.exchanges[0]
+    return decisions

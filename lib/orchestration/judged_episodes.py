@@ -1,0 +1,63 @@
+"""Scores of a judge for episodes of lesson 02: opens the model, announces what it may cost, and records its replies."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from lib.config import Params
+from lib.experiment import sweep
+from lib.language_models.local_models import open_local
+from lib.llm.cost_estimate import announce_costs, asks_endpoint, plan_requests
+from lib.llm.event_loop import run_coroutine
+from lib.llm.open_models import export_recording, open_models
+from lib.orchestration import llm_judge
+from lib.orchestration.decision_models import CASSETTES, RECORDING, RUNS
+
+
+def score_episodes(
+    params: Params,
+    steps: pd.DataFrame,
+    runs: str | Path = RUNS,
+    cassettes: str | Path = CASSETTES,
+) -> pd.DataFrame:
+    """Let the judge of `orchestration.judge` score every episode.
+
+    Args:
+        params: All settings.
+        steps: Of students, a row per step with method, seed and item.
+        runs: Folder of the spending limit.
+        cassettes: Folder of the recorded replies of endpoints.
+
+    Returns:
+        A row per episode, see `llm_judge.judge`.
+    """
+    name = params.orchestration.judge
+
+    async def ask_judge() -> pd.DataFrame:
+        opened = open_models(
+            params.llm, [name], RECORDING, runs, cassettes, open_local=open_local()
+        )
+        async with opened as models:
+            judge = models[name]
+            if asks_endpoint(params.llm, [name]):
+                requests = llm_judge.make_first_requests(steps, params.education)
+                planned = plan_requests(judge, requests, llm_judge.ATTEMPTS)
+                costs = announce_costs(params.llm, [planned])
+                sweep.print_to_terminal(f"judging {len(requests):,} episodes: {costs}")
+            return await llm_judge.judge(judge, steps, params.education)
+
+    try:
+        return run_coroutine(ask_judge())
+    finally:
+        # What was paid for is kept, also where the run was interrupted.
+        export_recording(params.llm, RECORDING, cassettes)
+
+
+def select_first_episodes(steps: pd.DataFrame, num_episodes: int) -> pd.DataFrame:
+    """The first episodes of every method and seed.
+
+    Args:
+        steps: With a column `episode`, the number of the episode under its seed.
+        num_episodes: Per seed.
+    """
+    return steps[steps["episode"] < num_episodes]

@@ -1,0 +1,357 @@
+"""Tables and titles of lesson 02: the questions about KO, TO and RO, Table 2, and how often to decide.
+
+Left out: the estimates, which are `lib.orchestration.lesson_estimates` and `lib.orchestration.results`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from lib import stats
+from lib.config import OrchestrationSettings
+from lib.experiment import results_table
+from lib.experiment.full_results import FullResults
+from lib.language_models.training import smollm_baseline
+from lib.orchestration import lesson_estimates, results
+from lib.orchestration.lesson_estimates import DOMAINS, QUESTIONS
+from lib.plots.tables import interval_table, listed
+from lib.stats.verdicts import FAILS, HOLDS, NOT_OPEN
+
+ENVIRONMENTS = {"education": "students", "minigrid": "rooms"}
+# What the query of a world asks for, in panels of figures.
+QUERIES = {"paper": "asked for all objectives", "speed": "asked for mastery"}
+# Columns of Table 2 in the lesson: heading -> quantity and decimals.
+MAIN_COLUMNS = {
+    "steps": ("length", 1),
+    "utility": ("utility", 3),
+    "hypervolume of the mean": ("hv_mean", 2),
+    "hypervolume of the union": ("hv_union", 2),
+    "tokens": ("tokens", 0),
+    "dollars": ("cost_usd", 4),
+}
+# What the appendix adds; objectives stand in both domains under their own names.
+FURTHER_COLUMNS = {
+    "education": {
+        "aptitude": ("aptitude", 3),
+        "gap": ("gap", 3),
+        "performance": ("performance", 3),
+        "sparsity": ("sparsity", 3),
+    },
+    "minigrid": {
+        "success": ("success", 2),
+        "no lava": ("no_lava", 2),
+        "gold": ("gold", 2),
+        "sparsity": ("sparsity", 3),
+    },
+}
+
+
+# The questions -------------------------------------------------------------------------------------
+
+
+def tabulate_headroom(headroom: pd.DataFrame) -> pd.DataFrame:
+    """What could be won by choosing, a row per environment and world.
+
+    Args:
+        headroom: Of `results.estimate_headroom`.
+    """
+    table = pd.DataFrame(
+        {
+            "headroom": stats.intervals(headroom),
+            "minimum detectable effect": headroom["mde"],
+            "question": headroom["is_open"].map(lesson_estimates.describe_gate),
+        }
+    )
+    return table.rename(ENVIRONMENTS, level="group").rename_axis(["environment", "world"])
+
+
+def tabulate_questions(questions: pd.DataFrame) -> pd.DataFrame:
+    """The answers to the three questions, a row per environment, world and system.
+
+    Args:
+        questions: Of `lesson_estimates.arrange_questions`.
+
+    Returns:
+        A column per question with difference, interval and verdict, and the largest minimum detectable effect of the
+        row. A star marks a difference that is significant when all are tested together.
+    """
+    intervals = stats.intervals(questions)
+    texts = []
+    for interval, verdict, is_significant in zip(
+        intervals, questions["verdict"], questions["is_significant"], strict=True
+    ):
+        star = "*" if is_significant else ""
+        texts.append(f"{_format_difference(interval)}{star}, {verdict}")
+    answers = pd.Series(texts, index=questions.index).unstack("question")[list(QUESTIONS)]
+    answers.columns = [f"minus {question}" for question in QUESTIONS]
+    row_levels = ["group", "condition", "system"]
+    mde = questions["mde"].groupby(level=row_levels).max()
+    table = answers.assign(**{"minimum detectable effect": mde})
+    # Rows in the order of the questions; unstacking has sorted them.
+    row_order = questions.index.droplevel("question").unique()
+    table = table.loc[row_order].rename(ENVIRONMENTS, level="group")
+    return table.rename_axis(["environment", "world", "system"])
+
+
+def _format_difference(interval: stats.Interval) -> str:
+    """A difference with its interval, where there are enough runs for one."""
+    text = f"{interval.value:+.3f}"
+    if stats.has_few_runs(interval.num_runs) or not interval.known:
+        return text
+    return f"{text} [{interval.ci_low:+.3f}, {interval.ci_high:+.3f}]"
+
+
+def select_open(questions: pd.DataFrame) -> pd.DataFrame:
+    """The questions of open worlds; all of them where no world is open, as in runs that only test the code."""
+    is_open = questions["verdict"] != NOT_OPEN
+    return questions[is_open] if is_open.any() else questions
+
+
+def name_rows(questions: pd.DataFrame) -> pd.DataFrame:
+    """The questions for a forest plot: a row per system and world, such as "RO, students, speed".
+
+    Args:
+        questions: Of `lesson_estimates.arrange_questions`.
+
+    Returns:
+        The same estimates, indexed by row and question.
+    """
+    names = [
+        (f"{system}, {ENVIRONMENTS[domain]}, {world}", question)
+        for domain, world, system, question in questions.index
+    ]
+    index = pd.MultiIndex.from_tuples(names, names=["row", "question"])
+    return questions.drop(columns=["is_significant", "verdict"]).set_axis(index)
+
+
+def style_rows(questions: pd.DataFrame) -> dict[str, str]:
+    """By row of `name_rows`, the system whose colour it has."""
+    return {row: row.split(",")[0] for row in name_rows(questions).index.get_level_values("row")}
+
+
+def summarize_questions(questions: pd.DataFrame, model: str) -> str:
+    """How often the answer is yes, as the title of the figure.
+
+    Args:
+        questions: Those that are drawn.
+        model: The name of the model as it is shown.
+
+    Returns:
+        Such as `KO, TO and RO by lab-orchestrator are clearly above best policy in 9 of 9 rows, random in 6 and greedy
+        in 0`.
+    """
+    num_rows = len(questions) // len(QUESTIONS)
+    phrases = []
+    for question in QUESTIONS:
+        verdicts = questions.xs(question, level="question")["verdict"]
+        phrases.append(f"{question} in {(verdicts == HOLDS).sum()}")
+    phrases[0] += f" of {num_rows} rows"
+    return f"KO, TO and RO by {model} are clearly above {listed(phrases)}"
+
+
+def count_verdicts(questions: pd.DataFrame) -> str:
+    """The answers to each question in words, for the conclusion."""
+    clauses = []
+    for question in QUESTIONS:
+        verdicts = questions.xs(question, level="question")["verdict"]
+        num_above = (verdicts == HOLDS).sum()
+        num_below = (verdicts == FAILS).sum()
+        clauses.append(f"{question} (above in {num_above}, below in {num_below})")
+    num_rows = len(questions) // len(QUESTIONS)
+    return f"of {num_rows} comparisons of KO, TO and RO with {listed(clauses)}"
+
+
+# Table 2 -------------------------------------------------------------------------------------------
+
+
+def tabulate_table_2(
+    rows: pd.DataFrame,
+    settings: OrchestrationSettings,
+    models: Sequence[str],
+    domains: Sequence[str] = DOMAINS,
+    is_complete: bool = False,
+) -> pd.DataFrame:
+    """The paper's Table 2 as text, a row per method.
+
+    Args:
+        rows: Episodes of all methods.
+        settings: Of the orchestrators.
+        models: Whose KO, TO and RO stand in it.
+        domains: education, minigrid or both.
+        is_complete: Whether objectives and sparsity stand in it too.
+
+    Returns:
+        Columns with headings in words, by environment and method.
+    """
+    tables = {}
+    for domain in domains:
+        table_rows = lesson_estimates.select_rows_of_table_2(rows, domain)
+        table_rows = results_table.select(table_rows, model=["", *models])
+        estimates = lesson_estimates.tabulate_estimates(table_rows, domain, settings.episodes)
+        columns: Mapping[str, tuple[str, int]] = MAIN_COLUMNS
+        if is_complete:
+            columns = {**MAIN_COLUMNS, **FURTHER_COLUMNS[domain]}
+        methods = lesson_estimates.sort_rows_of_table_2(list(dict.fromkeys(table_rows["method"])))
+        tables[ENVIRONMENTS[domain]] = _write_columns(estimates, methods, columns)
+    return pd.concat(tables, names=["environment", "method"])
+
+
+def select_pretrained_rows(full: FullResults) -> pd.DataFrame:
+    """The episodes of the pretrained model in a recorded run that is current.
+
+    Args:
+        full: The recorded run.
+
+    Returns:
+        No rows where the run is outdated, or was made without the model's weights.
+    """
+    if not full.is_current:
+        return pd.DataFrame()
+    return results_table.select(full.rows, model=smollm_baseline.NAME)
+
+
+def _write_columns(
+    estimates: pd.DataFrame, methods: Sequence[str], columns: Mapping[str, tuple[str, int]]
+) -> pd.DataFrame:
+    """Estimates as text, a column per quantity with decimals of its own."""
+    texts = []
+    for heading, (quantity, digits) in columns.items():
+        intervals = stats.intervals(estimates.xs(quantity, level="quantity"))
+        cells = {method: {heading: intervals[method]} for method in methods}
+        texts.append(interval_table(cells, digits))
+    return pd.concat(texts, axis=1)
+
+
+# How far and how often -----------------------------------------------------------------------------
+
+
+def estimate_lengths_by_depth(
+    rows: pd.DataFrame, settings: OrchestrationSettings, deciders: Sequence[str]
+) -> pd.DataFrame:
+    """Steps of an episode by how far the look-ahead goes, for `plots.line_plot`.
+
+    Args:
+        rows: Of `experiment.run`.
+        settings: Of the orchestrators.
+        deciders: A line each: a model, or greedy.
+
+    Returns:
+        Estimates, a row each, with columns decider, world, query and depth.
+    """
+    blocks = []
+    for decider in deciders:
+        for depth, method in lesson_estimates.name_methods_by_depth(decider, settings).items():
+            students = results_table.select(
+                rows, group="education", condition=["paper", "speed"], method=method
+            )
+            lengths = stats.mean(students, "length", "condition")
+            block = lengths.rename_axis("world").reset_index()
+            blocks.append(block.assign(decider=decider, depth=depth))
+    table = pd.concat(blocks, ignore_index=True)
+    return table.assign(query=table["world"].map(QUERIES))
+
+
+def summarize_depths(lengths: pd.DataFrame, decider: str) -> str:
+    """What the longest rollout changes against a single step, as the title of the figure.
+
+    Args:
+        lengths: Of `estimate_lengths_by_depth`.
+        decider: Whose line it is about.
+    """
+    of_decider = lengths[lengths["decider"] == decider]
+    values = of_decider.pivot(index="query", columns="depth", values="value")
+    longest = values.columns.max()
+    changes = values[longest] - values[values.columns.min()]
+    phrases = [f"{change:+.1f} ({query})" for query, change in changes.items()]
+    return f"Looking {longest} steps ahead instead of 1 changes the steps by {listed(phrases)}"
+
+
+def tabulate_mastery(rows: pd.DataFrame, methods: Sequence[str], horizon: int) -> pd.DataFrame:
+    """Mean mastery by step, for the paper's students under both queries.
+
+    Args:
+        rows: Of `experiment.run`.
+        methods: A line each.
+        horizon: Steps of an episode at the most.
+
+    Returns:
+        Columns query, method, seed, step and mastery.
+    """
+    students = results_table.select(
+        rows, group="education", condition=list(QUERIES), method=list(methods)
+    )
+    students = students.assign(query=students["condition"].map(QUERIES))
+    return results.tabulate_course(students, horizon, by=["query", "method"])
+
+
+def select_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFrame:
+    """Episodes of KO and RO in the varied worlds, by how often they decide.
+
+    Args:
+        rows: Of `experiment.run`.
+        settings: Of the orchestrators.
+
+    Returns:
+        The rows with the columns environment, system and every (steps between decisions).
+    """
+    blocks = []
+    for system in ("KO", "RO"):
+        for interval, method in lesson_estimates.name_methods_by_interval(system, settings).items():
+            block = results_table.select(rows, condition="varied", method=method)
+            blocks.append(block.assign(system=system, every=interval))
+    selected = pd.concat(blocks)
+    return selected.assign(environment=selected["group"].map(ENVIRONMENTS))
+
+
+def summarize_decision_intervals(utility: pd.DataFrame) -> str:
+    """What deciding at every step gains over deciding once an episode, as the title of the figure.
+
+    Args:
+        utility: Estimates by environment, system and every.
+    """
+    values = utility["value"].unstack("every")
+    gains = values[values.columns.min()] - values[values.columns.max()]
+    phrases = []
+    for environment, gain in gains.groupby("environment", sort=False):
+        phrases.append(f"{gain.min():+.2f} to {gain.max():+.2f} for {environment}")
+    return f"Deciding at every step instead of once an episode: {listed(phrases)}"
+
+
+# The appendix --------------------------------------------------------------------------------------
+
+
+def tabulate_further_contrasts(contrasts: pd.DataFrame) -> pd.DataFrame:
+    """The contrasts that are none of the three questions, a row per environment and world.
+
+    Args:
+        contrasts: Of `results.estimate_contrasts`.
+    """
+    asked = lesson_estimates.list_contrasts_of_questions()
+    is_further = ~contrasts.index.get_level_values("contrast").isin(asked)
+    further = contrasts[is_further]
+    texts = [
+        f"{_format_difference(interval)}, {verdict}"
+        for interval, verdict in zip(stats.intervals(further), further["verdict"], strict=True)
+    ]
+    names = further.index.get_level_values("contrast").unique()
+    table = pd.Series(texts, index=further.index).unstack("contrast")[list(names)]
+    table.columns = [name.replace("_", " minus ") for name in names]
+    worlds = further.index.droplevel("contrast").unique()
+    table = table.loc[worlds].rename(ENVIRONMENTS, level="group")
+    return table.rename_axis(["environment", "world"])
+
+
+def share_choices(rows: pd.DataFrame, width: int = 5) -> pd.DataFrame:
+    """How often each policy acts, by method and step, for `plots.stacked_shares`.
+
+    Args:
+        rows: Episodes of one environment and world.
+        width: Steps that are counted together.
+
+    Returns:
+        Shares of the decisions, by method and first step.
+    """
+    choices = rows[["method", "seed", "item", "chosen"]].explode("chosen")
+    step = choices.groupby(["method", "seed", "item"]).cumcount()
+    first_step = (step // width * width).rename("step")
+    return pd.crosstab([choices["method"], first_step], choices["chosen"], normalize="index")
