@@ -133,7 +133,7 @@ class ZooSettings(Section):
 
 
 class UpperBoundSettings(Section):
-    """The look-ahead that measures headroom: steps of a plan, and steps after which it may hand over to another policy."""
+    """The look-ahead that measures headroom: steps of a plan, and steps after which it may hand over."""
 
     steps: Count
     handovers: list[Count]

@@ -111,6 +111,11 @@ def _make_turn_table() -> np.ndarray:
 
 
 _VIEW = _make_view_table()
+# Steps ahead plus steps to the side of each pixel of the view, (49,).
+_PIXEL_DISTANCE = np.add.outer(
+    np.abs(np.arange(VIEW) - VIEW // 2), VIEW - 1 - np.arange(VIEW)
+).ravel()
+OUT_OF_VIEW = 2 * VIEW  # further away than anything in view
 _TURN = _make_turn_table()
 _FRONT = _columns_from_poses(steps_ahead=np.array(1), steps_right=np.array(0))  # (64,)
 
@@ -178,6 +183,18 @@ class GridBatch(BatchedEnv):
         remaining_gold = np.count_nonzero(board == GOLD)
         remaining_steps = self.horizon - self.t[row]
         return describe_view(image, cell, heading, remaining_gold, remaining_steps)
+
+    def measure_distance_in_view(self, code: int) -> np.ndarray:
+        """How far the nearest thing of a kind is that the agents see.
+
+        Args:
+            code: Of the kind, such as LAVA.
+
+        Returns:
+            (B,) steps ahead plus steps to the side; OUT_OF_VIEW where none is in view.
+        """
+        codes = np.take_along_axis(self.board, _VIEW[self.pose], axis=1)  # (B, 49)
+        return np.where(codes == code, _PIXEL_DISTANCE, OUT_OF_VIEW).min(axis=1)
 
     def _begin(self, rows: np.ndarray) -> None:
         tasks = self.task[rows]

@@ -14,9 +14,8 @@ from lib.envs.education_batch import EducationBatch
 from lib.envs.grid_batch import GridBatch
 from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
 from lib.orchestration.contexts import Domain
-from lib.policy_zoo.planned_policies import compute_distances
 
-VERSION = 1  # of the two domains, their words and what is measured in them
+VERSION = 2  # of the two domains, their words and what is measured in them
 HIGH_MASTERY = 0.6  # rows of a policy card: below, or from here on (the rubric of PO, Figure 12)
 
 EDUCATION = Domain(
@@ -164,11 +163,9 @@ class MiniGridDescriber:
 
     def read_numbers(self, env: GridBatch) -> dict[str, np.ndarray]:
         """The state as numbers, (rooms,) each."""
-        board = env.board[:, :CELLS]
-        cell = env.pose // 4
-        everywhere = np.ones(board.shape, dtype=bool)
-        lava_distance = compute_distances(board == LAVA, everywhere)[np.arange(len(cell)), cell]
-        return {"gold left": (board == GOLD).sum(axis=1), "lava distance": lava_distance}
+        gold_left = (env.board[:, :CELLS] == GOLD).sum(axis=1)
+        # Lava behind the agent counts as far: no prompt names it either.
+        return {"gold left": gold_left, "lava distance": env.measure_distance_in_view(LAVA)}
 
     def name_situations(self, numbers: Mapping[str, np.ndarray]) -> list[str]:
         """The row of a policy card that applies to each room."""
@@ -231,4 +228,5 @@ def _describe_thing(thing: Mapping) -> str:
     return f"{thing['what']} {thing['ahead']} ahead, {side}"
 
 
+Describer = EducationDescriber | MiniGridDescriber
 DESCRIBERS = {"education": EducationDescriber, "minigrid": MiniGridDescriber}
