@@ -40,8 +40,9 @@ built = train.build_zoo(smoke, "education", place / "zoo", place / "runs")
 steps = evaluate.evaluate(smoke, evaluate.make_actors(built.policies), "education", smoke.education.topic)
 rows = evaluate.make_rows(evaluate.summarize_episodes(steps, "education"), "education", smoke.education.topic)
 assert "MO-worst" in stats.mean(rows, "reward", "method").index, "the policy was not measured"
-told = {each.name: each.objective.describe_reward(recipes.OBJECTIVES["education"]) for each in recipes.list_recipes(smoke, "education")}
-assert told["MO-worst"].startswith("the worst of"), told
+(recipe,) = [each for each in recipes.list_recipes(smoke, "education") if each.name == "MO-worst"]
+description = recipe.objective.describe_reward(recipes.OBJECTIVES["education"])
+assert description.startswith("the worst of"), description
 from tests.budgeted_routing.test_baselines import BUDGETS, modest
 from lib.budgeted_routing import baselines
 found = baselines.compare(modest(40, 0), modest(20, 1), BUDGETS)

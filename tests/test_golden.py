@@ -46,6 +46,17 @@ CARRIERS = (
     "lib.language_models.training.released_weights",
     "lib.conductor.silence_libraries",
     "lib.conductor.progress_callback",
+    # Parts of an experiment of lesson 02; who changes what they decide raises the VERSION of `worlds`,
+    "lib.orchestration.experiment",
+    "lib.orchestration.methods",
+    # or of `episode_batch`.
+    "lib.orchestration.episode_contexts",
+    "lib.orchestration.episode_tables",
+    "lib.orchestration.look_ahead",
+    "lib.orchestration.menus",
+    "lib.orchestration.system_options",
+    "lib.orchestration.tool_results",
+    "lib.orchestration.training_episodes",
     "lib.rl.controller_training",  # hands what a system collects to the trainer
     "lib.rl.seed_batched",  # runs the code of the network that it is given, by torch, whose version is in the key
 )

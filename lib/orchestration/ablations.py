@@ -13,6 +13,7 @@ import pandas as pd
 from lib.config import EducationSettings, Params
 from lib.orchestration import experiment
 from lib.orchestration.contexts import SYSTEMS
+from lib.orchestration.methods import NAMES_OF_VARIANTS
 from lib.policy_zoo import evaluate, simulator_calibration, train
 from lib.policy_zoo.evaluate import Act
 from lib.policy_zoo.recipes import OBJECTIVES
@@ -24,10 +25,10 @@ LENGTH = Measure("length", "steps", "lower")
 DOLLARS = Measure("cost_usd", "$ per episode", "lower")
 # Components that prompts leave out (PO, Table 5).
 MEMORY_VARIANTS = ((), ("mem_s",), ("mem_l",), ("mem_s", "mem_l"))
-# Who meets students of other rules.
+# Policies that meet students of other rules: each trained for one objective (SO), for all three (MO-S), or at random.
 POLICIES = ("SO-d1", "SO-d2", "SO-d3", "MO-S", "random")
 UNCHANGED = "as it is"
-# Every decision on the student's rules that the paper leaves open, and what it might be.
+# Settings of the simulated student that the paper leaves open, and the values that each of them might have.
 RULES: Mapping[str, Sequence[Any]] = dict(simulator_calibration.SWITCHES) | {
     "steps_per_level": (1, 2, 3),
     "warmup": ("keep", "measure", "ncc"),
@@ -39,7 +40,9 @@ RULES: Mapping[str, Sequence[Any]] = dict(simulator_calibration.SWITCHES) | {
 def compare_memory(
     params: Params, domain: str, zoo: str | Path | None = None, **folders: str | Path
 ) -> Comparison:
-    """Let KO, TO and RO decide without short-term memory, without the summary, and without both (Table 5).
+    """Let KO, TO and RO decide without short-term memory, without the summary, and without both, and compare (Table 5).
+
+    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
 
     Args:
         params: All settings; `ablations.model` is asked.
@@ -48,7 +51,7 @@ def compare_memory(
         folders: Further folders of `experiment.run_prompted`.
 
     Returns:
-        A variant for each system and memory, compared with the system that has all of it.
+        Episodes of each system and memory, to be compared with the system that has all of it.
     """
     zoo = ensure_zoo(params, [domain], zoo)  # with all seeds, of which rooms use some
     model = params.ablations.model
@@ -61,7 +64,7 @@ def compare_memory(
     )
 
     # One system after another, the whole one first.
-    names = experiment.NAMES_OF_VARIANTS
+    names = NAMES_OF_VARIANTS
     baselines = {}
     for system in SYSTEMS:
         for components in MEMORY_VARIANTS[1:]:
@@ -92,16 +95,17 @@ def compare_memory(
 
 
 def compare_rules(params: Params, zoo: str | Path | None = None) -> dict[str, Comparison]:
-    """Let the zoo's policies, which were trained under the rules of params.yaml, meet students of other rules.
+    """Let trained policies teach students of other rules than they were trained with, and compare utility and length.
 
-    One rule is changed at a time. Where `education.answers` is set, the difficulties of questions are changed too.
+    The simulated student follows rules that the paper leaves partly open. One of them is changed at a time, also how
+    hard questions are where answers were recorded (`education.answers`).
 
     Args:
         params: All settings.
         zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
 
     Returns:
-        By policy, a comparison with a variant for each rule.
+        By policy, a comparison with a variant for each changed rule.
     """
     zoo = ensure_zoo(params, ["education"], zoo)
     trained = train.load_zoo("education", zoo)
@@ -128,30 +132,42 @@ def compare_rules(params: Params, zoo: str | Path | None = None) -> dict[str, Co
 
 
 def list_rule_changes(education: EducationSettings) -> dict[str, dict[str, Any]]:
-    """Settings of the student that differ from those in force by one rule, by a name such as "warmup ncc"."""
-    changes = {}
-    for rule, values in RULES.items():
+    """All ways to change one rule of the simulated student, by a name such as "warmup ncc".
+
+    A rule is a setting of `education` that the paper leaves open, such as `warmup`: what the questions before an
+    episode do to mastery.
+
+    Args:
+        education: The settings in force, from which each change differs.
+
+    Returns:
+        By name (the setting and its other value), the settings to change.
+    """
+    changes_by_name = {}
+    for setting, values in RULES.items():
         for value in values:
-            if getattr(education, rule) != value:
-                changes[f"{rule} {value}"] = {rule: value}
+            if getattr(education, setting) != value:
+                changes_by_name[f"{setting} {value}"] = {setting: value}
+    # How hard a question is comes from its label, or is estimated ("calibrated") from a file of recorded answers.
+    # Without that file there are labels only, and nothing to change.
     if education.answers:
-        other = "label" if education.difficulty == "calibrated" else "calibrated"
-        changes[f"difficulty {other}"] = {"difficulty": other}
-    return changes
+        difficulty = "label" if education.difficulty == "calibrated" else "calibrated"
+        changes_by_name[f"difficulty {difficulty}"] = {"difficulty": difficulty}
+    return changes_by_name
 
 
 def play_students(
     params: Params, changes: Mapping[str, Any], actors: Mapping[str, Sequence[Act]]
 ) -> pd.DataFrame:
-    """Let policies meet the same students under changed rules.
+    """Let policies teach the same students under changed rules, and return a row per policy, seed and student.
 
     Args:
-        params: All settings; `ablations.students` is their number.
-        changes: Of the section education.
-        actors: By name, a policy for each seed.
+        params: All settings; `ablations.students` is the number of students.
+        changes: Settings of the section `education` that differ, by name.
+        actors: By name, the policy of each seed.
 
     Returns:
-        A row per policy, seed and student, with its `unit`, `length` and `utility`.
+        Rows with `unit` (the student), `length` and `utility`.
     """
     education = EducationSettings(**params.education.model_dump() | dict(changes))
     zoo_settings = params.zoo.model_copy(update={"episodes": params.ablations.students})

@@ -10,6 +10,7 @@ All have the query's weights and the menu that the orchestrators have.
 """
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import numpy as np
 
@@ -82,7 +83,7 @@ class LinUCBModel(NumericModel):
     name = "LinUCB"
 
     def __init__(self, contexts: Sequence[DecisionContext]) -> None:
-        """Fit the linear models.
+        """Fit a linear model of utility for each policy.
 
         Args:
             contexts: Of training episodes, with the results of every policy.
@@ -101,47 +102,43 @@ class LinUCBModel(NumericModel):
 
 
 def extract_features(context: DecisionContext) -> np.ndarray:
-    """What LinUCB sees: a constant, the state's numbers scaled to [0, 1], the steps left, the query's weights.
+    """The features (features,) by which LinUCB estimates utility: a constant, state, steps left, and query weights.
 
     Args:
-        context: Of any system.
-
-    Returns:
-        (features,)
+        context: Of any system; its state is scaled to [0, 1].
     """
     query = context.query
-    numbers = [
+    # All states of a domain have the same features in the same order. Counts are scaled, shares are not.
+    state_features = [
         value if 0 <= value <= 1 else min(value, _LARGEST_COUNT) / _LARGEST_COUNT
-        for value in context.state.numbers.values()
+        for value in context.state.features.values()
     ]
     steps_left = (query.horizon - query.step + 1) / query.horizon
-    return np.array([1.0, *numbers, steps_left, *query.weights])
+    return np.array([1.0, *state_features, steps_left, *query.weights])
 
 
 class PlanModel(NumericModel):
-    """Follows the plan that does best on copies with fresh random numbers: an estimate of what could be won.
+    """Follows the plan that does best on copies with fresh random numbers: what choosing can gain at most.
 
-    It sees no random number that will fall, so what it wins could be earned; it may look as far as it likes and plan
-    to hand over from one policy to another, which no system may.
+    A plan is a policy for each coming step. It sees no random number of the real episode, so what it gains could be
+    earned; but it may look as far as it likes, and plan to hand over from one policy to another, which no system may.
     """
 
     name = "plan"
 
     def __init__(self, num_steps: int, handover_steps: Sequence[int], num_policies: int) -> None:
-        """Prepare the plans.
+        """List all plans: each policy throughout, and each handover from one policy to another after some steps.
 
         Args:
             num_steps: Length of a plan.
-            handover_steps: Steps after which a plan may hand over to another policy.
+            handover_steps: Steps after which a plan may hand over.
             num_policies: Policies on the menu.
         """
+        steps = np.arange(num_steps)
         plans = [np.full(num_steps, policy) for policy in range(num_policies)]
         for handover in handover_steps:
-            for first in range(num_policies):
-                for second in range(num_policies):
-                    if first != second:
-                        plan = np.where(np.arange(num_steps) < handover, first, second)
-                        plans.append(plan)
+            for first, second in permutations(range(num_policies), 2):
+                plans.append(np.where(steps < handover, first, second))
         self.plans = np.array(plans)  # (plans, steps)
 
     def decide(self, contexts: Sequence[DecisionContext]) -> list[Decision]:

@@ -1,7 +1,7 @@
 """A causal language model as a decision model whose reply is forced to name a policy of the menu.
 
     model = ConstrainedModel(HuggingFaceModel("models/Qwen3-0.6B"))
-    played = contest.play(model, SystemOptions("RO", rollout_steps=3, tools=tools))
+    played = episode_set.play(model, SystemOptions("RO", rollout_steps=3, tools=tools))
 
 Every reply is {"policy": "NAME"}, and NAME stands on the menu. What the model contributes is its distribution over the
 replies that there are:
@@ -32,7 +32,7 @@ from lib.language_models.reply_text import THINK_OPEN
 from lib.llm.chat_model import ChatRequest
 from lib.orchestration import prompts
 from lib.orchestration.contexts import DecisionContext
-from lib.orchestration.decision_model import UNUSABLE, Decision, ModelExchange, Usage
+from lib.orchestration.decision_model import UNUSABLE, Decision, DecisionUsage, ModelExchange
 
 VERSION = 1  # of distributions over policies
 JSON_BEGINNINGS = ("{", "```")  # of a reply that `reply_parser` could read
@@ -76,7 +76,7 @@ class ConstrainedModel:
     def __init__(
         self, model: HuggingFaceModel, batch_size: int = 8, keep_exchanges: bool = False
     ) -> None:
-        """Prepare to decide.
+        """Prepare to decide with a Hugging Face model.
 
         Args:
             model: Its network and tokenizer are used; nobody else may ask it at the same time.
@@ -96,7 +96,7 @@ class ConstrainedModel:
             contexts: One per episode, with the results of all policies.
 
         Returns:
-            Decisions; one has failed where prompt and reply do not fit into the model's window.
+            A decision for each; it has failed where prompt and reply do not fit into the model's window.
         """
         questions = [self._make_question(context) for context in contexts]
         fitting = [question for question in set(questions) if self._fits_window(question)]
@@ -111,13 +111,14 @@ class ConstrainedModel:
             for context, question in zip(contexts, questions, strict=True)
         ]
 
-    def summarize(self, contexts: Sequence[DecisionContext]) -> list[tuple[str, Usage]]:
+    def summarize(self, contexts: Sequence[DecisionContext]) -> list[tuple[str, DecisionUsage]]:
         """Keeps no long-term memory."""
         raise NotImplementedError(f"{self.name} keeps no summary: its replies are constrained")
 
     # Prompts and replies -------------------------------------------------------------------------
 
     def _make_question(self, context: DecisionContext) -> _Question:
+        """The prompt of a context as tokens, up to where the reply begins, and the policies that a reply may name."""
         messages = prompts.assemble(prompts.render(context, with_reasoning=False))
         prompt_ids = self.model.encode_prompt(ChatRequest(messages))
         last_text = self.model.tokenizer.decode(prompt_ids[-len(THINK_OPEN) - 1 :])
@@ -140,7 +141,13 @@ class ConstrainedModel:
 
     @torch.inference_mode()
     def _answer_batch(self, questions: Sequence[_Question]) -> list[_Answer]:
-        """Score the replies of several questions: prompts first, then all their replies on copies of the cache."""
+        """The distribution over policies for several prompts, by the log-probability of each reply that names one.
+
+        Prompts are read first, then all their replies on copies of the key-value cache.
+
+        Args:
+            questions: Prompts as tokens, with their menus.
+        """
         replies = [self._tokenize_replies(question.policies) for question in questions]
         prompt_ids, prompt_mask = _pad(
             [question.prompt_ids for question in questions], pad_left=True
@@ -211,8 +218,15 @@ class ConstrainedModel:
     def _make_decision(
         self, context: DecisionContext, question: _Question, answer: _Answer | None
     ) -> Decision:
+        """The decision that a distribution over policies stands for, with the tokens and dollars of asking.
+
+        Args:
+            context: Of one episode.
+            question: Its prompt as tokens.
+            answer: The distribution; None where the prompt does not fit into the model's window.
+        """
         if answer is None:
-            usage = Usage(invalid_replies=1, failure_kinds=["context_too_long"])
+            usage = DecisionUsage(invalid_replies=1, failure_kinds=["context_too_long"])
             return Decision(failure=UNUSABLE, usage=usage)
         index = int(answer.probabilities.argmax())
         reply = write_reply(context.policies[index])
@@ -222,7 +236,7 @@ class ConstrainedModel:
         tokens_in = len(question.prompt_ids)
         tokens_out = len(self._tokenize(reply))
         model = self.model
-        decision.usage = Usage(
+        decision.usage = DecisionUsage(
             calls=1,
             tokens_in=tokens_in,
             tokens_out=tokens_out,
@@ -253,14 +267,11 @@ def write_reply(policy: str) -> str:
 def _pad(
     sequences: Sequence[Sequence[int]], pad_left: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pad sequences of tokens to the longest.
+    """Pad sequences of tokens to the longest; returns token ids and attention mask, (sequences, longest) each.
 
     Args:
         sequences: Token ids.
         pad_left: Whether padding stands on the left, so that all sequences end in the last column.
-
-    Returns:
-        Token ids and attention mask, (sequences, longest) each.
     """
     longest = max(map(len, sequences))
     # Padding is masked, so any token will do.

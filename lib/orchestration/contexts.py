@@ -30,6 +30,7 @@ TABLE_1 = {
     "TO": ALWAYS | {"tools"},
     "RO": ALWAYS | {"tools", "reflect"},
 }
+DIGITS = 3  # decimals of results in a context
 Rewards = tuple[float, ...]  # one number per objective, two decimals as in a prompt
 
 
@@ -85,12 +86,13 @@ class State:
     """The environment's state, as far as any system may see it.
 
     Attributes:
-        numbers: By name, for baselines that compute.
-        words: By name, for prompts.
-        situation: The row of a policy card that applies, such as "mastery low, failed questions open".
+        features: The state in numbers, by name, for baselines that compute.
+        words: The state in words, by name, for prompts.
+        situation: A coarse label of the state, such as "mastery low, failed questions open". Policy cards have results
+            by situation.
     """
 
-    numbers: Mapping[str, float]
+    features: Mapping[str, float]
     words: Mapping[str, str]
     situation: str
 
@@ -233,11 +235,10 @@ class DecisionContext:
         return self.calls_left == 0 or not self.untried
 
     def results_by_policy(self) -> dict[str, Rewards]:
-        """The numbers that the context gives for each policy in the state at hand.
+        """The result per criterion that the context gives for each policy, by its name.
 
-        Returns:
-            By policy, a result per criterion: of its card in this situation (KO), or of its call (TO, RO). Policies
-            that were not tried are left out.
+        KO reads it on the policy's card, for the situation at hand; TO and RO got it by trying the policy on copies.
+        Policies that were not tried are left out.
         """
         if self.system == "KO":
             return {
@@ -247,8 +248,13 @@ class DecisionContext:
         return {result.policy: result.results for result in self.tool_results}
 
 
+def round_results(results: np.ndarray) -> Rewards:
+    """(criteria,) results as contexts hold them: a tuple, rounded to DIGITS decimals."""
+    return tuple(round(float(result), DIGITS) for result in results)
+
+
 def compute_utilities(context: DecisionContext) -> np.ndarray:
-    """Scalarise what a context says of each policy: u_k = sum over criteria of weight x result.
+    """Utility of each policy by what a context says of it: u_k = sum over criteria of weight x result.
 
     Args:
         context: With results for every policy.

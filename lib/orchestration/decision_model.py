@@ -44,7 +44,7 @@ class ModelExchange:
 
 
 @dataclass
-class Usage:
+class DecisionUsage:
     """What asking a model took.
 
     Attributes:
@@ -66,8 +66,8 @@ class Usage:
     repaired_replies: int = 0
     failure_kinds: list[str] = field(default_factory=list)
 
-    def add(self, other: "Usage") -> None:
-        """Add what further calls took."""
+    def add(self, other: "DecisionUsage") -> None:
+        """Add the calls, tokens, dollars and failures of further requests to these."""
         self.calls += other.calls
         self.tokens_in += other.tokens_in
         self.tokens_out += other.tokens_out
@@ -95,7 +95,7 @@ class Decision:
     calls: tuple[str, ...] = ()
     failure: str = ""
     reasoning: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: DecisionUsage = field(default_factory=DecisionUsage)
     exchanges: list[ModelExchange] = field(default_factory=list)
 
 
@@ -119,24 +119,24 @@ class DecisionModel(Protocol):
     summary_interval: int
 
     def decide(self, contexts: Sequence[DecisionContext]) -> list[Decision]:
-        """Decide for a batch of episodes.
+        """Decide in a batch of episodes: which policy acts next, or which policies to try first.
 
         Args:
             contexts: One per episode.
 
         Returns:
-            A decision for each.
+            A decision for each, in order.
         """
         ...
 
-    def summarize(self, contexts: Sequence[DecisionContext]) -> list[tuple[str, Usage]]:
-        """Fold the recent steps of each context into its summary; only asked where `summary_interval` > 0.
+    def summarize(self, contexts: Sequence[DecisionContext]) -> list[tuple[str, DecisionUsage]]:
+        """Rewrite the running summary (long-term memory) of each episode; called where `summary_interval` > 0.
 
         Args:
             contexts: One per episode; `recent` holds the steps since the last summary.
 
         Returns:
-            For each, the new summary and what it took.
+            For each, the new summary, and the calls and tokens of writing it.
         """
         ...
 
@@ -151,13 +151,13 @@ class NumericModel:
     is_greedy = True
     summary_interval = 0
 
-    def summarize(self, contexts: Sequence[DecisionContext]) -> list[tuple[str, Usage]]:
+    def summarize(self, contexts: Sequence[DecisionContext]) -> list[tuple[str, DecisionUsage]]:
         """Keeps no long-term memory."""
         raise NotImplementedError(f"{self.name} keeps no summary")
 
 
 def choose_surely(index: int, num_policies: int) -> Decision:
-    """A decision that leaves no doubt.
+    """A decision for one policy with probability 1.
 
     Args:
         index: Of the policy on the menu.

@@ -23,11 +23,11 @@ RECORDING = "orchestration"  # name of the recording, and of the spending limit,
 
 
 def versions(name: str, llm: LLMSettings) -> dict[str, int]:
-    """The VERSIONs of the code that decides what a model chooses.
+    """The VERSIONs of the code that decides what a decision model chooses, by a name in words.
 
     Args:
-        name: LAB, or a name of `llm.models`.
-        llm: The models.
+        name: LAB (lab-orchestrator, a small model that ships with the project), or a name of `llm.models`.
+        llm: The chat models.
     """
     decided_by = {"decision models": VERSION}
     if name == LAB:
@@ -49,15 +49,18 @@ def versions(name: str, llm: LLMSettings) -> dict[str, int]:
 
 
 def describe_decision_model(name: str, lab: LabSettings, llm: LLMSettings) -> dict[str, Any]:
-    """What a job holds of a decision model, beside the VERSIONs of its code; `open_decision_model` takes it.
+    """What the settings of a job say of its decision model, beside the VERSIONs of its code.
 
     Args:
-        name: LAB, or a name of `llm.models`.
-        lab: The small models and their recipes.
-        llm: The models that can be asked.
+        name: LAB (lab-orchestrator, a small model that ships with the project), or a name of `llm.models`.
+        lab: The small models and how they are trained.
+        llm: The chat models that can be asked.
+
+    Returns:
+        A hash of the weights and the training settings of lab-orchestrator, or the settings of a chat model.
 
     Raises:
-        ValueError: Nobody has this name.
+        ValueError: No model has this name.
     """
     if name == LAB:
         card = released_weights.card(name)
@@ -72,7 +75,7 @@ def describe_decision_model(name: str, lab: LabSettings, llm: LLMSettings) -> di
 
 
 def _select_lab_model(lab: LabSettings, name: str) -> dict[str, Any]:
-    """The settings of one lab model and of those that it starts from."""
+    """The training settings of one lab model, and of the models whose weights it starts from."""
     models = {}
     next_name: str | None = name
     while next_name is not None:
@@ -91,15 +94,16 @@ def open_decision_model(
     cassettes: str | Path = CASSETTES,
     keep_exchanges: bool = False,
 ) -> DecisionModel:
-    """Open a decision model.
+    """Open the decision model of a name: lab-orchestrator, or a prompted chat model.
 
     Args:
-        name: LAB, or a name of `llm.models`.
-        description: Of `describe_decision_model`.
-        llm: The models that may be asked, and how to reach them.
+        name: LAB (lab-orchestrator), or a name of `llm.models`.
+        description: Of the model, as `describe_decision_model` returns it.
+        llm: The chat models that may be asked, and how to reach them.
         settings: Of the orchestrators; the interval of the long-term memory is read.
         processes: Those that ask at once.
-        runs, cassettes: Folders of the spending limit and of the recorded replies of endpoints.
+        runs: Folder of the spending limit.
+        cassettes: Folder of the recorded replies of endpoints.
         keep_exchanges: Whether decisions carry their prompts and replies.
 
     Raises:
@@ -120,7 +124,7 @@ def open_decision_model(
 
 
 def list_constrained_versions() -> dict[str, int]:
-    """The VERSIONs of the code that decides what a model chooses whose replies are constrained."""
+    """The VERSIONs of the code that decides what a model with constrained replies chooses, by a name in words."""
     from lib.orchestration import constrained_model  # imported late: it loads transformers
 
     return {
@@ -131,10 +135,10 @@ def list_constrained_versions() -> dict[str, int]:
 
 
 def open_constrained_model(folder: str | Path, name: str) -> DecisionModel:
-    """Open a model that can name nothing but policies of the menu.
+    """Open a Hugging Face model whose replies must name a policy of the menu.
 
     Args:
-        folder: Of a Hugging Face model; its card.json may hold a price per token.
+        folder: Of the model; its card.json may hold a price per token.
         name: As in tables.
     """
     from lib.language_models.hugging_face_model import HuggingFaceModel

@@ -16,7 +16,7 @@ from lib.envs.layouts import CELLS, GOLD, LAVA, PIECES
 from lib.orchestration.contexts import Domain
 
 VERSION = 2  # of the two domains, their words and what is measured in them
-HIGH_MASTERY = 0.6  # rows of a policy card: below, or from here on (the rubric of PO, Figure 12)
+HIGH_MASTERY = 0.6  # divides the situations of a policy card (the rubric of PO, Figure 12)
 
 EDUCATION = Domain(
     name="education",
@@ -65,7 +65,7 @@ class EducationDescriber:
 
     domain = EDUCATION
     averages_over_steps = True
-    # Rows of a policy card.
+    # Coarse descriptions of a state; a policy card has mean results for each of them.
     situations = tuple(
         f"mastery {level}, {questions}"
         for level in ("low", "high")
@@ -78,21 +78,29 @@ class EducationDescriber:
         self.horizon = environments.education.horizon
         self.goal = environments.education.goal
 
-    def read_numbers(self, env: EducationBatch) -> dict[str, np.ndarray]:
-        """The state as numbers, (students,) each."""
+    def read_state_features(self, env: EducationBatch) -> dict[str, np.ndarray]:
+        """The state of every student in numbers, (students,) each: mastery, and how many failed questions are open."""
         return {
             "mastery": env.mastery / env.rules.top,
             "failed questions open": env.pending.sum(axis=1),
         }
 
-    def name_situations(self, numbers: Mapping[str, np.ndarray]) -> list[str]:
-        """The row of a policy card that applies to each student."""
-        names = []
-        for mastery, num_open in zip(*numbers.values(), strict=True):
+    def name_situations(self, state_features: Mapping[str, np.ndarray]) -> list[str]:
+        """The situation of each student: a label such as "mastery low, failed questions open".
+
+        Policy cards hold a policy's mean results by situation, so the label says which of them apply.
+
+        Args:
+            state_features: (students,) by name, as `read_state_features` returns them.
+        """
+        mastery_by_student = state_features["mastery"]
+        num_open_by_student = state_features["failed questions open"]
+        situations = []
+        for mastery, num_open in zip(mastery_by_student, num_open_by_student, strict=True):
             level = "high" if mastery >= HIGH_MASTERY else "low"
             questions = "failed questions open" if num_open else "no failed question open"
-            names.append(f"mastery {level}, {questions}")
-        return names
+            situations.append(f"mastery {level}, {questions}")
+        return situations
 
     def describe_state(self, env: EducationBatch, row: int) -> dict[str, str]:
         """The state of one student in words."""
@@ -102,49 +110,51 @@ class EducationDescriber:
             "failed questions open": str(int(env.pending[row].sum())),
         }
 
-    def measure_progress(self, numbers_before: Mapping[str, np.ndarray], env: EducationBatch):
-        """(students, 1): what a step added to mastery, the domain's one further measure."""
-        return (env.mastery / env.rules.top - numbers_before["mastery"])[:, None]
+    def measure_progress(self, features_before: Mapping[str, np.ndarray], env: EducationBatch):
+        """(students, 1): what a step added to mastery, which a query may ask for beside the three objectives."""
+        return (env.mastery / env.rules.top - features_before["mastery"])[:, None]
 
-    def read_outcome(self, env: EducationBatch) -> dict[str, np.ndarray]:
-        """What a step led to: columns of the step record, (students, ...) each."""
+    def measure_after_step(self, env: EducationBatch) -> dict[str, np.ndarray]:
+        """Mastery (students,) and levels of the questions that were asked (students, questions), after a step."""
         return {"mastery_after": env.mastery / env.rules.top, "levels": env.levels}
 
-    def describe_change(self, before: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
-        """What a step did to one student."""
-        return f"mastery {outcome['mastery_after'] - before['mastery']:+.3f}"
+    def describe_change(
+        self, features_before: Mapping[str, Any], measurements_after: Mapping[str, Any]
+    ) -> str:
+        """What a step did to one student, such as "mastery +0.100"."""
+        return f"mastery {measurements_after['mastery_after'] - features_before['mastery']:+.3f}"
 
     def describe_rollout(
         self,
-        before: Mapping[str, Any],
-        outcomes: Sequence[Mapping[str, np.ndarray]],
+        features_before: Mapping[str, Any],
+        measurements: Sequence[Mapping[str, np.ndarray]],
         alive: np.ndarray,
     ) -> tuple[str, str]:
-        """What one policy's rollout did.
+        """What a policy's simulated steps did to copies of one student, in words for a prompt.
 
         Args:
-            before: Numbers of the state that the copies start from.
-            outcomes: By step, what the copies came to: mastery_after (copies,), levels (copies, questions).
+            features_before: The state that the copies start from, in numbers.
+            measurements: By step, after it: mastery_after (copies,), levels (copies, questions).
             alive: (steps, copies) whether a copy was still running.
 
         Returns:
-            Details for a prompt, and the change of the state.
+            Details for a prompt, such as "difficulties 0.8 0.8", and the change of the state, such as "mastery +0.100".
         """
         # A copy that has ended keeps the mastery that it ended with.
-        mastery = outcomes[0]["mastery_after"].copy()
+        mastery = measurements[0]["mastery_after"].copy()
         mean_by_step = [mastery.mean()]
-        for step in range(1, len(outcomes)):
+        for step in range(1, len(measurements)):
             running = alive[step]
-            mastery[running] = outcomes[step]["mastery_after"][running]
+            mastery[running] = measurements[step]["mastery_after"][running]
             mean_by_step.append(mastery.mean())
 
-        levels = outcomes[0]["levels"][0]
+        levels = measurements[0]["levels"][0]  # of the questions that the first copy was asked
         difficulties = " ".join(f"{level / (LEVELS - 1):.1f}" for level in levels if level >= 0)
-        change = f"mastery {mean_by_step[-1] - before['mastery']:+.3f}"
-        if len(outcomes) == 1:
+        change = f"mastery {mean_by_step[-1] - features_before['mastery']:+.3f}"
+        if len(measurements) == 1:
             return f"difficulties {difficulties}", change
-        course = " ".join(f"{value:.2f}" for value in mean_by_step)
-        return f"first difficulties {difficulties}; mastery by step {course}", change
+        mastery_by_step = " ".join(f"{value:.2f}" for value in mean_by_step)
+        return f"first difficulties {difficulties}; mastery by step {mastery_by_step}", change
 
 
 class MiniGridDescriber:
@@ -161,22 +171,30 @@ class MiniGridDescriber:
         self.topic = ""
         self.horizon = environments.minigrid.horizon
 
-    def read_numbers(self, env: GridBatch) -> dict[str, np.ndarray]:
-        """The state as numbers, (rooms,) each."""
+    def read_state_features(self, env: GridBatch) -> dict[str, np.ndarray]:
+        """The state of every room in numbers, (rooms,) each: gold left, and steps to the nearest lava in view."""
         gold_left = (env.board[:, :CELLS] == GOLD).sum(axis=1)
         # Lava behind the agent counts as far: no prompt names it either.
         return {"gold left": gold_left, "lava distance": env.measure_distance_in_view(LAVA)}
 
-    def name_situations(self, numbers: Mapping[str, np.ndarray]) -> list[str]:
-        """The row of a policy card that applies to each room."""
-        names = []
-        for gold, lava_distance in zip(*numbers.values(), strict=True):
+    def name_situations(self, state_features: Mapping[str, np.ndarray]) -> list[str]:
+        """The situation of each room: a label such as "gold left 1, lava near".
+
+        Policy cards hold a policy's mean results by situation, so the label says which of them apply.
+
+        Args:
+            state_features: (rooms,) by name, as `read_state_features` returns them.
+        """
+        gold_by_room = state_features["gold left"]
+        lava_distance_by_room = state_features["lava distance"]
+        situations = []
+        for gold, lava_distance in zip(gold_by_room, lava_distance_by_room, strict=True):
             lava = "near" if lava_distance <= 1 else "far"
-            names.append(f"gold left {gold}, lava {lava}")
-        return names
+            situations.append(f"gold left {gold}, lava {lava}")
+        return situations
 
     def describe_state(self, env: GridBatch, row: int) -> dict[str, str]:
-        """The state of one room in words."""
+        """The state of one room in words: where the robot is, what it sees, and what is left of gold and time."""
         view = env.describe(row)
         column, line = view["position"]
         things = "; ".join(_describe_thing(thing) for thing in view["in_view"])
@@ -188,39 +206,54 @@ class MiniGridDescriber:
             "steps left": str(view["steps_left"]),
         }
 
-    def measure_progress(self, numbers_before: Mapping[str, np.ndarray], env: GridBatch):
-        """(rooms, 0): this domain has no further measure."""
+    def measure_progress(self, features_before: Mapping[str, np.ndarray], env: GridBatch):
+        """(rooms, 0): rooms have no measure that a query may ask for beside the three objectives."""
         return np.zeros((env.num_envs, 0))
 
-    def read_outcome(self, env: GridBatch) -> dict[str, np.ndarray]:
-        """What a step led to: columns of the step record, (rooms,) each."""
+    def measure_after_step(self, env: GridBatch) -> dict[str, np.ndarray]:
+        """What happened in every room up to a step, (rooms,) each: goal reached, lava hit, gold collected."""
         # A copy: the environment counts on in the same array.
         return {**env.outcomes, "gold_collected": env.gold_collected.copy()}
 
-    def describe_change(self, before: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
-        """What a step did to one room."""
-        if outcome["success"]:
+    def describe_change(
+        self, features_before: Mapping[str, Any], measurements_after: Mapping[str, Any]
+    ) -> str:
+        """What a step did in one room, such as "stepped onto lava" or "gold left 1"."""
+        if measurements_after["success"]:
             return "reached the goal"
-        if outcome["lava"]:
+        if measurements_after["lava"]:
             return "stepped onto lava"
-        return f"gold left {PIECES - int(outcome['gold_collected'])}"
+        return f"gold left {PIECES - int(measurements_after['gold_collected'])}"
 
     def describe_rollout(
         self,
-        before: Mapping[str, Any],
-        outcomes: Sequence[Mapping[str, np.ndarray]],
+        features_before: Mapping[str, Any],
+        measurements: Sequence[Mapping[str, np.ndarray]],
         alive: np.ndarray,
     ) -> tuple[str, str]:
-        """What one policy's rollout did; arguments as for students."""
-        goal = np.zeros(alive.shape[1], dtype=bool)
-        lava = np.zeros(alive.shape[1], dtype=bool)
-        for step, outcome in enumerate(outcomes):
-            goal |= outcome["success"].astype(bool) & alive[step]
-            lava |= outcome["lava"].astype(bool) & alive[step]
-        return "", f"goal in {goal.mean():.0%} and lava in {lava.mean():.0%} of copies"
+        """What a policy's simulated steps did in copies of one room, in words for a prompt.
+
+        Args:
+            features_before: Not read; rooms are described by what happens in them.
+            measurements: By step, after it: success and lava, (copies,) each.
+            alive: (steps, copies) whether a copy was still running.
+
+        Returns:
+            No details, and what became of the copies, such as "goal in 25% and lava in 0% of copies".
+        """
+        num_copies = alive.shape[1]
+        has_reached_goal = np.zeros(num_copies, dtype=bool)
+        has_hit_lava = np.zeros(num_copies, dtype=bool)
+        for step, after_step in enumerate(measurements):
+            has_reached_goal |= after_step["success"].astype(bool) & alive[step]
+            has_hit_lava |= after_step["lava"].astype(bool) & alive[step]
+        goal_share = has_reached_goal.mean()
+        lava_share = has_hit_lava.mean()
+        return "", f"goal in {goal_share:.0%} and lava in {lava_share:.0%} of copies"
 
 
 def _describe_thing(thing: Mapping) -> str:
+    """An object in the robot's view, such as "lava 2 ahead, 1 to the left"."""
     steps_right = thing["right"]  # below 0: to the left
     side = "straight"
     if steps_right:

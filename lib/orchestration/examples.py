@@ -7,12 +7,13 @@ model replies to it was recorded by `experiment.run_prompted`, so that an endpoi
 from pathlib import Path
 
 from lib.config import Params
-from lib.orchestration import decision_models, experiment
+from lib.orchestration import decision_models
 from lib.orchestration.baseline_models import RandomModel
 from lib.orchestration.contexts import SYSTEMS, DecisionContext
 from lib.orchestration.decision_model import Decision, DecisionModel
-from lib.orchestration.experiment import World
+from lib.orchestration.menus import describe_menu, make_menu, read_cards
 from lib.orchestration.prompted_model import collect_contexts
+from lib.orchestration.worlds import World, make_environments, make_episode_sets
 from lib.policy_zoo.zoo_folder import ensure_zoo
 
 SEED = 0
@@ -22,35 +23,35 @@ WORLD = "paper"
 def open_example_world(
     params: Params, domain: str, model: DecisionModel, zoo: str | Path | None = None
 ) -> World:
-    """The world of the example, with one episode to be tested on.
+    """The paper's world under the first seed, with the single test episode that is shown to readers.
 
     Args:
         params: All settings.
         domain: education or minigrid.
-        model: Who decides.
+        model: Who decides which policy acts.
         zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
     """
     zoo = ensure_zoo(params, [domain], zoo)
     settings = params.orchestration
-    description = experiment.describe_menu(params, domain, WORLD, SEED, zoo)
-    menu = experiment.make_menu(description, domain, SEED, zoo)
-    environments = experiment.make_environments(params, WORLD)
-    contests = experiment.make_contests(
-        environments, settings, domain, WORLD, SEED, menu, num_test=1
-    )
-    cards = experiment.read_cards(description, domain, zoo)
-    return World(WORLD, domain, settings, {}, contests, cards, model)
+    description = describe_menu(params, domain, WORLD, SEED, zoo)
+    menu = make_menu(description, domain, SEED, zoo)
+    environments = make_environments(params, WORLD)
+    episode_sets = make_episode_sets(environments, settings, domain, WORLD, SEED, menu, num_test=1)
+    cards = read_cards(description, domain, zoo)
+    return World(WORLD, domain, settings, {}, episode_sets, cards, model)
 
 
 def collect_contexts_by_system(
     params: Params, domain: str, zoo: str | Path | None = None
 ) -> dict[str, list[DecisionContext]]:
-    """What each system knows in an episode that random choices play. No model is asked.
+    """What KO, TO and RO know at each step of the example episode, with policies chosen at random and no model asked.
+
+    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
 
     Args:
         params: All settings.
         domain: education or minigrid.
-        zoo: See `open_example_world`.
+        zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
 
     Returns:
         By system, a context per step, with the results of every policy where the system may try policies.
@@ -65,13 +66,15 @@ def collect_contexts_by_system(
 def play_by_system(
     params: Params, domain: str, name: str, zoo: str | Path | None = None
 ) -> dict[str, list[Decision]]:
-    """Let a prompted model decide in the episode, as KO, as TO and as RO.
+    """Let a prompted model decide in the example episode as KO, as TO and as RO, and return its decisions.
+
+    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
 
     Args:
         params: All settings.
         domain: education or minigrid.
         name: Of the model in `llm.models`.
-        zoo: See `open_example_world`.
+        zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
 
     Returns:
         By system, a decision per step, with its prompts and replies.

@@ -17,7 +17,10 @@ from lib.experiment.full_results import FullRun
 from lib.experiment.sweep import Job, print_to_terminal
 from lib.language_models.training import smollm_baseline
 from lib.orchestration import experiment
+from lib.orchestration.cost_plan import plan_contest_calls, plan_prompted_calls
 from lib.orchestration.decision_models import RUNS
+from lib.orchestration.jobs import make_constrained_jobs, make_jobs, make_prompted_jobs
+from lib.orchestration.worlds import WORLDS
 from lib.policy_zoo.recipes import DOMAINS
 from lib.policy_zoo.zoo_folder import ensure_zoo
 
@@ -31,29 +34,33 @@ _COLUMNS_LEFT_OUT = ["chosen", "outcomes"]
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """Every job of the worlds and of prompted models, whether the zoo is trained or not."""
+    """Every job of the full run: all methods in all worlds, and prompted models in the paper's; no file is read."""
     jobs = []
-    for domain, world in experiment.PLACES:
-        jobs += experiment.make_jobs(params, domain, world, zoo=None)
+    for domain, world in WORLDS:
+        jobs += make_jobs(params, domain, world, zoo=None)
     for domain in DOMAINS:
         for model in params.orchestration.prompted:
-            jobs += experiment.make_prompted_jobs(params, domain, model, zoo=None)
+            jobs += make_prompted_jobs(params, domain, model, zoo=None)
     return jobs
 
 
 def list_pretrained_jobs(params: Params) -> list[Job]:
     """The jobs of the pretrained model, which are left out where its weights are missing."""
-    return experiment.make_constrained_jobs(
-        params, smollm_baseline.NAME, smollm_baseline.SHA256, zoo=None
-    )
+    return make_constrained_jobs(params, smollm_baseline.NAME, smollm_baseline.SHA256, zoo=None)
 
 
 def make_rows(params: Params) -> pd.DataFrame:
-    """Run what is not finished yet, and return the episodes of all methods, the oracle in hindsight among them."""
+    """Run the jobs of the full run that are not finished, and return the episodes of all methods as the results table.
+
+    The oracle in hindsight is among the methods.
+
+    Args:
+        params: All settings.
+    """
     zoo = ensure_zoo(params, DOMAINS, out=ZOO)
-    planned = experiment.plan_contest_calls(params, experiment.PLACES)
+    planned = plan_contest_calls(params, WORLDS)
     prompted = params.orchestration.prompted
-    planned += experiment.plan_prompted_calls(params, DOMAINS, prompted)
+    planned += plan_prompted_calls(params, DOMAINS, prompted)
     finished = experiment.run_jobs(
         params, list_jobs(params), "deciding, full run", zoo, RUNS, planned
     )
@@ -67,7 +74,12 @@ def make_rows(params: Params) -> pd.DataFrame:
 
 
 def make_pretrained_rows(params: Params, zoo: Path) -> pd.DataFrame:
-    """Let the pretrained model decide; without its weights there are no rows, and the terminal says so."""
+    """Episodes in which SmolLM2-135M-Instruct decides; an empty table where its weights are missing.
+
+    Args:
+        params: All settings.
+        zoo: Folder of the trained policies.
+    """
     folder = smollm_baseline.FOLDER
     if not (folder / "config.json").is_file():
         print_to_terminal(

@@ -20,20 +20,21 @@ def score_episodes(
     runs: str | Path = RUNS,
     cassettes: str | Path = CASSETTES,
 ) -> pd.DataFrame:
-    """Let the judge of `orchestration.judge` score every episode.
+    """Let the chat model `orchestration.judge` score episodes of students from 1 to 5, and return a row per episode.
 
     Args:
         params: All settings.
-        steps: Of students, a row per step with method, seed and item.
+        steps: Of the episodes, a row per step with method, seed and item.
         runs: Folder of the spending limit.
         cassettes: Folder of the recorded replies of endpoints.
 
     Returns:
-        A row per episode, see `llm_judge.judge`.
+        The scores by criterion, and the calls, tokens and dollars of judging (columns as in `llm_judge.judge`).
     """
     name = params.orchestration.judge
 
     async def ask_judge() -> pd.DataFrame:
+        """Open the judge, say what it may cost where it is an endpoint, and let it score all episodes."""
         opened = open_models(
             params.llm, [name], RECORDING, runs, cassettes, open_local=open_local()
         )
@@ -54,10 +55,10 @@ def score_episodes(
 
 
 def select_first_episodes(steps: pd.DataFrame, num_episodes: int) -> pd.DataFrame:
-    """The first episodes of every method and seed.
+    """The steps of the first episodes of every method and seed.
 
     Args:
-        steps: With a column `episode`, the number of the episode under its seed.
+        steps: A row per step; the column `episode` is the number of the episode under its seed.
         num_episodes: Per seed.
     """
     return steps[steps["episode"] < num_episodes]

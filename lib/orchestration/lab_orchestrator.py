@@ -44,7 +44,7 @@ from lib.language_models.training.decision_traces import (
     make_situation,
 )
 from lib.orchestration.contexts import TABLE_1, DecisionContext
-from lib.orchestration.decision_model import Decision, NumericModel, Usage
+from lib.orchestration.decision_model import Decision, DecisionUsage, NumericModel
 from lib.orchestration.domain_descriptions import DESCRIBERS
 from lib.tasks.vocabulary import PEOPLE
 
@@ -70,10 +70,10 @@ class LabOrchestrator(NumericModel):
     is_greedy = True
 
     def __init__(self, settings: LabSettings) -> None:
-        """Load the released weights.
+        """Load the released weights of the model.
 
         Args:
-            settings: Of the lab models.
+            settings: Of the lab models; the weights must have been trained with them.
 
         Raises:
             ModelError: Where the released weights were trained by another recipe.
@@ -86,16 +86,16 @@ class LabOrchestrator(NumericModel):
         self._answers: dict[tuple[str, tuple[str, ...]], _Answer] = {}
 
     def decide(self, contexts: Sequence[DecisionContext]) -> list[Decision]:
-        """Decide for a batch of episodes.
+        """The distribution over policies in every context: the softmax over the logits of the policies' names.
 
         Args:
             contexts: One per episode, with cards (KO) or results (TO, RO) of every policy.
 
         Returns:
-            For each the softmax over the model's logits of the policies' names: what it would say first.
+            A decision for each, in order.
 
         Raises:
-            ValueError: As `write_situation`.
+            ValueError: The menu has more policies than the model knows names, or cards or results are missing.
         """
         questions = []
         for context in contexts:
@@ -110,13 +110,13 @@ class LabOrchestrator(NumericModel):
         decisions = []
         for question in questions:
             answer = self._answers[question]
-            usage = Usage(calls=1, tokens_in=answer.num_tokens, tokens_out=1)
+            usage = DecisionUsage(calls=1, tokens_in=answer.num_tokens, tokens_out=1)
             decisions.append(Decision(answer.probabilities.copy(), usage=usage))
         return decisions
 
     @torch.inference_mode()
     def _answer(self, questions: Sequence[tuple[str, tuple[str, ...]]]) -> None:
-        """Ask the model for a batch of prompts, and remember its answers.
+        """Compute the distribution over policies for a batch of prompts, and remember it by prompt.
 
         Args:
             questions: A prompt and the names on its menu each.
@@ -149,13 +149,13 @@ class LabOrchestrator(NumericModel):
 
 
 def write_situation(context: DecisionContext) -> TraceSituation:
-    """Write a context in the lab's words.
+    """A context as a decision situation in the words that lab-orchestrator was trained on.
 
     Args:
         context: With cards (KO) or results (TO, RO) of every policy.
 
     Returns:
-        The situation, under the words of `deal_names` and `deal_state`. Equal contexts are equal situations.
+        The situation, in which policies and states have made-up names. Equal contexts are equal situations.
 
     Raises:
         ValueError: For a menu of more policies than there are names, and where cards or results are missing.
@@ -173,7 +173,14 @@ def write_situation(context: DecisionContext) -> TraceSituation:
 
 
 def _check_results(context: DecisionContext) -> None:
-    """Raise a ValueError where a context lacks the results of a policy."""
+    """Check that a context has a card (KO) or a result (TO, RO) of every policy.
+
+    Args:
+        context: Of one episode.
+
+    Raises:
+        ValueError: One is missing, or the context is of no such system.
+    """
     num_policies = len(context.policies)
     if context.system not in TABLE_1:
         raise ValueError(
@@ -191,7 +198,7 @@ def _check_results(context: DecisionContext) -> None:
 
 @cache
 def deal_names(policies: tuple[str, ...]) -> dict[str, str]:
-    """Deal the lab's names to the policies of a menu.
+    """Assign each policy of a menu one of the names that lab-orchestrator was trained on, at random.
 
     Args:
         policies: Their names on the menu; nothing else decides.
@@ -210,11 +217,11 @@ def deal_names(policies: tuple[str, ...]) -> dict[str, str]:
 
 @cache
 def deal_state(situation: str, policies: tuple[str, ...]) -> str:
-    """Deal one of the lab's state words to the situation at hand.
+    """Assign a situation one of the state words that lab-orchestrator was trained on.
 
     Args:
-        situation: The row of the cards that applies.
-        policies: The menu, which decides the deal together with the situation.
+        situation: A coarse label of the state, such as "mastery low, failed questions open".
+        policies: The menu, which decides the word together with the situation.
 
     Returns:
         One of STATES.

@@ -26,7 +26,7 @@ from lib.config import OrchestrationSettings
 from lib.experiment import results_table
 from lib.orchestration import results
 from lib.orchestration.contexts import SYSTEMS
-from lib.orchestration.experiment import BEST_POLICY, NAMES_OF_VARIANTS, ORACLE
+from lib.orchestration.methods import BEST_POLICY, NAMES_OF_VARIANTS, ORACLE
 from lib.policy_zoo.recipes import REFERENCES, SINGLE
 from lib.stats.verdicts import NOT_OPEN
 
@@ -44,14 +44,14 @@ _BOUNDS_OF_FRONTS = {"hv_mean": (0.0, 8.0), "hv_union": (0.0, 8.0), "sparsity": 
 
 
 def collect_estimates(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """Everything that the lesson measures on its episodes.
+    """Everything that the lesson measures on a table of episodes: estimates by metric key.
 
     Args:
-        rows: Of `experiment.run`, and of prompted models where there are some.
+        rows: A row per method, seed and episode, those of prompted models among them where there are some.
         settings: Of the orchestrators.
 
     Returns:
-        Estimates by metric key; what the rows do not hold is left out.
+        Means and paired differences with intervals; what the rows do not hold is left out.
     """
     # Table 2 alone compares prompted models, which played fewer episodes.
     batch_rows = select_own_methods(rows, settings)
@@ -68,25 +68,27 @@ def collect_estimates(rows: pd.DataFrame, settings: OrchestrationSettings) -> Es
 
 
 def select_own_methods(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFrame:
-    """The methods that play every episode: baselines, and KO, TO and RO of `orchestration.model`.
+    """The rows of methods that play every episode: baselines, and KO, TO and RO of `orchestration.model`.
+
+    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
 
     Args:
-        rows: Episodes.
+        rows: A row per method, seed and episode.
         settings: Of the orchestrators.
     """
     return results_table.select(rows, model=["", "greedy", settings.model])
 
 
 def list_verdicts(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[str, str]:
-    """What the estimates say, in words, by metric key.
+    """What the estimates say in words, by metric key: whether a question is open, and how a comparison ended.
 
     Args:
-        rows: Of `experiment.run`.
+        rows: A row per method, seed and episode.
         settings: Of the orchestrators.
 
     Returns:
-        By the key of an estimate, with `_verdict` behind it: open or not open of a gate, a word of
-        `lib.stats.verdicts` of a contrast.
+        By the key of an estimate, with `_verdict` behind it: open or not open of a gate (whether choosing can gain
+        anything), a word of `lib.stats.verdicts` of a contrast (a comparison of two methods).
     """
     batch_rows = select_own_methods(rows, settings)
     verdicts = {}
@@ -107,18 +109,20 @@ def describe_gate(is_open: bool) -> str:
 def make_estimators(
     keys: Mapping[str, object], settings: OrchestrationSettings
 ) -> dict[str, Callable[[pd.DataFrame], Estimate]]:
-    """Estimates as functions of the rows, as `lib.reports.full_and_run.compare_with_full_run` takes them.
+    """Functions that compute one estimate from a table of episodes, by metric key.
 
     Args:
         keys: Metric keys.
         settings: Of the orchestrators.
 
     Returns:
-        By key, a function from episodes to the estimate. What is estimated of the same rows is estimated once.
+        By key, a function from episodes to the estimate, as `lib.reports.full_and_run.compare_with_full_run` takes
+        them. All estimates of one table are computed once.
     """
     estimates_by_rows: dict[int, Estimates] = {}
 
     def read_estimate(key: str, rows: pd.DataFrame) -> Estimate:
+        """The estimate of a key on a table of episodes."""
         if id(rows) not in estimates_by_rows:
             estimates_by_rows[id(rows)] = collect_estimates(rows, settings)
         return estimates_by_rows[id(rows)][key]
@@ -127,12 +131,15 @@ def make_estimators(
 
 
 def arrange_questions(contrasts: pd.DataFrame) -> pd.DataFrame:
-    """The three questions of the lesson: is a system above the best policy, above random, above a rule?
+    """Pick from all contrasts the lesson's questions: is a system above the best policy, random choice, and arithmetic?
 
-    The rule has the system's own context, and arithmetic in place of a model.
+    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+
+    A contrast is the difference in utility of two methods. Arithmetic decides with the system's own context, in place
+    of a model.
 
     Args:
-        contrasts: Of `results.estimate_contrasts`.
+        contrasts: By domain, world and contrast, as `results.estimate_contrasts` returns them.
 
     Returns:
         Estimates and verdicts by domain, world, system and question; a question is one of QUESTIONS.
@@ -158,10 +165,15 @@ def list_contrasts_of_questions() -> list[str]:
 
 
 def list_shown_keys(questions: pd.DataFrame) -> list[str]:
-    """The keys that the lesson shows of its run and of the recorded one: every gate, and RO in the given questions.
+    """The metric keys that the lesson shows of its run and of the recorded full run.
+
+    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
 
     Args:
-        questions: Of `arrange_questions`; those of open worlds.
+        questions: Estimates by domain, world, system and question; of worlds in which choosing can gain anything.
+
+    Returns:
+        Of each world the gate (what choosing can gain), then RO in all QUESTIONS.
     """
     worlds = questions.index.droplevel(["system", "question"]).unique()
     keys = [f"gate.{domain}.{world}.headroom" for domain, world in worlds]
@@ -173,10 +185,10 @@ def list_shown_keys(questions: pd.DataFrame) -> list[str]:
 
 
 def is_oracle_best(rows: pd.DataFrame) -> bool:
-    """Whether no method passes the oracle in any episode.
+    """Whether no method has a higher utility than the oracle (the best of all methods in hindsight) in any episode.
 
     Args:
-        rows: Of `experiment.run`, the oracle among them.
+        rows: A row per method, seed and episode, the oracle among the methods.
     """
     keys = ["group", "condition", "seed", "item"]
     is_oracle = rows["method"] == ORACLE
@@ -204,7 +216,17 @@ def estimate_contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> E
 
 
 def estimate_lengths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """Steps of KO, TO, RO and random minus those of baselines, for the paper's students."""
+    """Steps of an episode of KO, TO, RO and random choice minus those of baselines, for the paper's students.
+
+    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+
+    Args:
+        rows: A row per method, seed and episode.
+        settings: Of the orchestrators.
+
+    Returns:
+        Paired differences by metric key, in the worlds "paper" and "speed".
+    """
     baselines = ("random", BEST_POLICY, "LinUCB", *REFERENCES["education"])
     estimates = {}
     for world in ("paper", "speed"):
@@ -220,7 +242,14 @@ def estimate_lengths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Est
 
 
 def estimate_depths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """Steps of an episode by how far RO looks ahead (Figure 6), and their differences."""
+    """Steps of an episode by how many steps RO simulates policies for (Figure 6), and their paired differences.
+
+    RO is the system that tries policies for several steps, on copies of the environment, before it decides.
+
+    Args:
+        rows: A row per method, seed and episode.
+        settings: Of the orchestrators.
+    """
     method_by_depth = name_methods_by_depth(settings.model, settings)
     estimates = {}
     for world in ("paper", "speed"):
@@ -238,14 +267,14 @@ def estimate_depths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Esti
 
 
 def name_methods_by_depth(model: str, settings: OrchestrationSettings) -> dict[int, str]:
-    """The methods that look ahead by so many steps: TO by one, RO by several.
+    """The methods that simulate policies for a number of steps before they decide: TO for one, RO for several.
 
     Args:
         model: Who decides.
         settings: Of the orchestrators.
 
     Returns:
-        By steps of the look-ahead, in rising order.
+        Names of methods by number of steps, in rising order.
     """
     methods = {1: f"TO {model}", settings.lookahead: f"RO {model}"}
     for depth in settings.lookahead_depths:
@@ -254,7 +283,14 @@ def name_methods_by_depth(model: str, settings: OrchestrationSettings) -> dict[i
 
 
 def estimate_memory(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """Utility without short-term memory minus utility with it (Table 5), for the paper's students."""
+    """Utility without short-term memory minus utility with it, for KO, TO and RO and the paper's students (Table 5).
+
+    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+
+    Args:
+        rows: A row per method, seed and episode.
+        settings: Of the orchestrators.
+    """
     world_rows = results_table.select(rows, group="education", condition="paper")
     estimates = {}
     for system in SYSTEMS:
@@ -266,7 +302,14 @@ def estimate_memory(rows: pd.DataFrame, settings: OrchestrationSettings) -> Esti
 
 
 def estimate_reference(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """How far the policy that was trained in the paper's room for all objectives is above KO, TO and RO there."""
+    """How far the policy trained for all objectives is above KO, TO and RO, in the paper's room.
+
+    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+
+    Args:
+        rows: A row per method, seed and episode.
+        settings: Of the orchestrators.
+    """
     world_rows = results_table.select(rows, group="minigrid", condition="paper")
     if world_rows.empty:
         return {}
@@ -281,7 +324,14 @@ def estimate_reference(rows: pd.DataFrame, settings: OrchestrationSettings) -> E
 
 
 def estimate_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """Utility and calls of RO where a choice holds for several steps, in the varied worlds."""
+    """Utility and calls of RO that decides at every so many steps only, in the varied worlds, by metric key.
+
+    RO is the system that tries policies for several steps, on copies of the environment, before it decides.
+
+    Args:
+        rows: A row per method, seed and episode.
+        settings: Of the orchestrators.
+    """
     estimates = {}
     for domain in DOMAINS:
         for interval, method in name_methods_by_interval("RO", settings).items():
@@ -295,14 +345,13 @@ def estimate_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSetti
 
 
 def name_methods_by_interval(system: str, settings: OrchestrationSettings) -> dict[int, str]:
-    """The methods that decide at every so many steps only.
+    """The methods that decide at every so many steps only, by the steps between decisions, in rising order from 1.
+
+    RO is the system that tries policies for several steps, on copies of the environment, before it decides.
 
     Args:
         system: KO or RO.
         settings: Of the orchestrators.
-
-    Returns:
-        By steps between decisions, in rising order, from 1.
     """
     method = results.name_method(system, settings.model)
     methods = {1: method}
@@ -312,7 +361,12 @@ def name_methods_by_interval(system: str, settings: OrchestrationSettings) -> di
 
 
 def estimate_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """The paper's Table 2 in both domains, a key per row and quantity."""
+    """The paper's Table 2 (length, objectives, hypervolume, cost) of every method in both domains, by metric key.
+
+    Args:
+        rows: A row per method, seed and episode.
+        settings: Of the orchestrators.
+    """
     estimates = {}
     for domain in DOMAINS:
         table_rows = select_rows_of_table_2(rows, domain)
@@ -324,10 +378,10 @@ def estimate_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> Est
 
 
 def tabulate_estimates(rows: pd.DataFrame, domain: str, num_episodes: int) -> pd.DataFrame:
-    """`results.estimate_table_2` with the utility of the query, and with intervals that end where a quantity does.
+    """The paper's Table 2 of one domain, with utility added, and with intervals cut at the bounds of a quantity.
 
     Args:
-        rows: Of one domain's methods.
+        rows: Episodes of one domain's methods.
         domain: education or minigrid.
         num_episodes: Per seed, the first ones.
 
@@ -348,11 +402,14 @@ def tabulate_estimates(rows: pd.DataFrame, domain: str, num_episodes: int) -> pd
 
 
 def estimate_recorded_rows(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[str, Any]:
-    """Rows of Table 2 that the recorded full run alone has: estimates and backends, by keys that begin with `full.`.
+    """Rows of Table 2 of a pretrained model, which only the recorded full run has, by keys that begin with `full.`.
 
     Args:
-        rows: Episodes of a pretrained model.
+        rows: Episodes of the pretrained model.
         settings: Of the orchestrators.
+
+    Returns:
+        Estimates, and the backend of each row.
     """
     values: dict[str, Any] = {}
     for domain in rows["group"].unique():
@@ -366,10 +423,10 @@ def estimate_recorded_rows(rows: pd.DataFrame, settings: OrchestrationSettings) 
 
 
 def select_rows_of_table_2(rows: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """The methods that stand in Table 2: all but variants of another method, and the upper bounds.
+    """Episodes of the methods that stand in Table 2: all but variants of another method, and upper bounds.
 
     Args:
-        rows: Episodes.
+        rows: A row per method, seed and episode.
         domain: education or minigrid.
     """
     paper_rows = results_table.select(rows, group=domain, condition="paper")
@@ -380,14 +437,14 @@ def select_rows_of_table_2(rows: pd.DataFrame, domain: str) -> pd.DataFrame:
 
 
 def list_backends_of_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[str, str]:
-    """Who decided a row of Table 2 that another model than `orchestration.model` decided, by metric key.
+    """The backend of each row of Table 2 that another model than `orchestration.model` decided, by metric key.
 
     Args:
-        rows: Episodes.
+        rows: A row per method, seed and episode.
         settings: Of the orchestrators.
 
     Returns:
-        `table2.DOMAIN.ROW.backend`.
+        Such as "endpoint", by `table2.DOMAIN.ROW.backend`.
     """
     backends = {}
     for domain in DOMAINS:
@@ -400,7 +457,9 @@ def list_backends_of_table_2(rows: pd.DataFrame, settings: OrchestrationSettings
 
 
 def sort_rows_of_table_2(methods: list[str]) -> list[str]:
-    """Methods in the order of the paper's table: single policies, references, other baselines, orchestrators.
+    """Sort methods as the paper's table does: policies of one objective, of several, other baselines, orchestrators.
+
+    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
 
     Args:
         methods: Names of rows.
@@ -410,6 +469,7 @@ def sort_rows_of_table_2(methods: list[str]) -> list[str]:
     """
 
     def rank_method(method: str) -> tuple[int, str]:
+        """Number of the block that a method stands in, and the model of KO, TO and RO."""
         system, _, model = method.partition(" ")
         if system in SYSTEMS:
             return 3, model

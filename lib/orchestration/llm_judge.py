@@ -65,21 +65,21 @@ async def judge(
     education: EducationSettings,
     policies: Sequence[str] = SINGLE,
 ) -> pd.DataFrame:
-    """Let a model score every episode.
+    """Let a chat model score every episode of students from 1 to 5, and return a table with a row per episode.
 
     Args:
         model: The judge.
-        steps: Of `PlayedEpisodes.steps` in education, of one method or, with the columns method and seed, of several.
+        steps: A row per step of one method or, with the columns method and seed, of several.
         education: Settings of the episodes, for the prompt.
         policies: Those that could be chosen.
 
     Returns:
-        A row per episode: those of EPISODE_COLUMNS that `steps` has, the criteria (whole numbers, nan where no reply
+        Columns: those of EPISODE_COLUMNS that `steps` has, the criteria (whole numbers, nan where no reply
         could be used), calls, malformed (replies that could not be used), failures (calls that the infrastructure
         failed), tokens_in, tokens_out, cost_usd, backend, judge (its name).
 
     Raises:
-        ValueError: The table is empty, or no record of education.
+        ValueError: The table is empty, or lacks columns that a judge reads.
     """
     episodes = split_episodes(steps)
     scores_by_episode = await asyncio.gather(
@@ -97,7 +97,13 @@ async def judge(
 def make_first_requests(
     steps: pd.DataFrame, education: EducationSettings, policies: Sequence[str] = SINGLE
 ) -> list[ChatRequest]:
-    """What a judge is asked first about each episode. Arguments as of `judge`."""
+    """The first request to a judge about each episode, without those that follow an unusable reply.
+
+    Args:
+        steps: A row per step.
+        education: Settings of the episodes, for the prompt.
+        policies: Those that could be chosen.
+    """
     return [
         _make_request(make_prompt(episode, education, policies), attempt=0)
         for _, episode in split_episodes(steps)
@@ -108,13 +114,10 @@ def make_first_requests(
 
 
 def split_episodes(steps: pd.DataFrame) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Split a table of steps into episodes.
+    """Split a table of steps into episodes: the columns that name each one, and its steps in their order.
 
     Args:
-        steps: As of `judge`.
-
-    Returns:
-        For each episode the columns that name it, and its steps in their order.
+        steps: A row per step of students.
 
     Raises:
         ValueError: The table is empty, or lacks columns that a judge reads.
@@ -133,7 +136,7 @@ def split_episodes(steps: pd.DataFrame) -> list[tuple[dict[str, Any], pd.DataFra
 def make_prompt(
     episode: pd.DataFrame, education: EducationSettings, policies: Sequence[str] = SINGLE
 ) -> list[dict[str, str]]:
-    """Ask for the scores of one episode: the rubric, then a line for each step.
+    """The messages that ask a judge to score one episode: the rubric, then a line for each step.
 
     Args:
         episode: Its steps, in their order.
@@ -158,7 +161,10 @@ def make_prompt(
 
 
 def describe_step(row: Mapping[str, Any]) -> str:
-    """One step as a line, such as `7 | SO-d1 | challenge | 55555 | 0.40 > 0.50 | 3 | 0.67 0.00 0.20`."""
+    """One step as a line of a prompt, such as `7 | SO-d1 | challenge | 55555 | 0.40 > 0.50 | 3 | 0.67 0.00 0.20`.
+
+    The fields: step, policy, action, levels of the questions, mastery before and after, failed questions, objectives.
+    """
     action = list(EDUCATION.actions)[int(row["action"])]
     results = [row[f"result_{index}"] for index in range(len(EDUCATION.objectives))]
     fields = [
@@ -184,7 +190,15 @@ def _make_request(messages: Sequence[Mapping[str, str]], attempt: int) -> ChatRe
 async def _score_episode(
     model: ChatModel, messages: Sequence[Mapping[str, str]]
 ) -> dict[str, float]:
-    """The scores of one episode and what they took, asked for again once where the reply cannot be used."""
+    """The scores of one episode, and the calls, tokens and dollars of judging it.
+
+    Args:
+        model: The judge.
+        messages: The prompt. Where the reply cannot be used, it is sent back once with a correction.
+
+    Returns:
+        A score by criterion, nan where no reply could be used.
+    """
     row = dict.fromkeys(CRITERIA, float("nan"))
     row |= dict.fromkeys(("calls", "malformed", "failures", *_SPENT), 0)
     for attempt in range(ATTEMPTS):
@@ -212,13 +226,10 @@ async def _score_episode(
 
 
 def read_scores(text: str) -> dict[str, int]:
-    """Read the scores in a reply.
+    """The scores in a judge's reply: a whole number from LOWEST to HIGHEST for each of CRITERIA.
 
     Args:
         text: The reply.
-
-    Returns:
-        A whole number from LOWEST to HIGHEST for each of CRITERIA.
 
     Raises:
         InvalidReply: The message says what is wrong with it.

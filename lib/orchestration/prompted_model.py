@@ -2,7 +2,7 @@
 
     open_chat_models = partial(open_models, params.llm, ["claude"], "lesson", runs, cassettes)
     model = PromptedModel("claude", "endpoint", open_chat_models, summary_interval=10)
-    played = contest.play(model, SystemOptions("RO", rollout_steps=3, tools=tools))
+    played = episode_set.play(model, SystemOptions("RO", rollout_steps=3, tools=tools))
 
 A context becomes a prompt (`prompts`), the reply becomes a decision (`reply_parser`): a policy, or policies to try on
 copies first. A reply that cannot be used is sent back once with the complaint; then the decision has failed, and the
@@ -20,12 +20,10 @@ from typing import Any
 
 from lib.experiment import seeds
 from lib.llm.chat_model import ChatModel, ChatRequest, Failure, Reply
-from lib.llm.cost_estimate import PlannedCalls
 from lib.llm.event_loop import run_coroutine
 from lib.llm.failure_policy import require_reply
 from lib.llm.json_replies import InvalidReply
 from lib.llm.open_models import ChatModels
-from lib.llm.token_counts import count_bytes, estimate_tokens
 from lib.orchestration import prompts
 from lib.orchestration.baseline_models import RandomModel
 from lib.orchestration.contexts import DecisionContext
@@ -34,13 +32,14 @@ from lib.orchestration.decision_model import (
     UNFUNDED,
     UNUSABLE,
     Decision,
+    DecisionUsage,
     ModelExchange,
     PromptSection,
-    Usage,
     choose_surely,
 )
-from lib.orchestration.episode_batch import Contest, SystemOptions
-from lib.orchestration.reply_parser import SUMMARY_WORDS, Choice, parse, read_summary
+from lib.orchestration.episode_batch import EpisodeSet
+from lib.orchestration.reply_parser import Choice, parse, read_summary
+from lib.orchestration.system_options import SystemOptions
 
 VERSION = 1  # of what chat models are asked, and of what their replies decide
 ATTEMPTS = 2  # per reply: one that cannot be used is sent back once
@@ -53,7 +52,7 @@ Messages = Sequence[Mapping[str, str]]
 
 
 class PromptedModel:
-    """A chat model that reads prompts. See `decision_model.DecisionModel` for its attributes."""
+    """A chat model that reads prompts; its attributes are those of `decision_model.DecisionModel`."""
 
     reads_words = True
     chooses_calls = True
@@ -68,12 +67,12 @@ class PromptedModel:
         keep_exchanges: bool = False,
         sample: int = 0,
     ) -> None:
-        """Prepare to ask.
+        """Prepare to ask a chat model.
 
         Args:
             name: Of the model in `llm.models`.
             backend: Of the model in its settings.
-            open_models: Opens it, once per event loop.
+            open_models: Opens the connection to the model, once per event loop.
             summary_interval: Steps between updates of the long-term memory; 0 keeps none.
             keep_exchanges: Whether decisions carry their prompts and replies.
             sample: Another number asks everything again, with other seeds.
@@ -84,16 +83,16 @@ class PromptedModel:
         self.keep_exchanges = keep_exchanges
         self.sample = sample
         self._open_models = open_models
-        self._takes_schema: bool | None = None  # not known before the first reply
+        self._server_accepts_schema: bool | None = None  # not known before the first reply
 
     def decide(self, contexts: Sequence[DecisionContext]) -> list[Decision]:
-        """Ask about every context.
+        """Ask the chat model about every context; a decision for each is a policy, policies to try first, or a failure.
 
         Args:
             contexts: One per episode.
 
         Returns:
-            For each a choice, calls to make before, or a failure.
+            Decisions, in the order of the contexts.
 
         Raises:
             InfrastructureError: A later run could get a reply that did not come.
@@ -101,14 +100,14 @@ class PromptedModel:
         """
         return run_coroutine(self._decide_all(contexts))
 
-    def summarize(self, contexts: Sequence[DecisionContext]) -> list[tuple[str, Usage]]:
-        """Ask for the running summary of every episode (A.2, Figure 9).
+    def summarize(self, contexts: Sequence[DecisionContext]) -> list[tuple[str, DecisionUsage]]:
+        """Ask the chat model for the running summary of every episode (A.2, Figure 9), its long-term memory.
 
         Args:
             contexts: One per episode; `recent` holds the steps since the last summary.
 
         Returns:
-            For each the new summary, or the old one where no usable reply came, and what it took.
+            For each the new summary, or the old one where no usable reply came, and the calls and tokens of asking.
 
         Raises:
             InfrastructureError, BudgetExceeded: As `decide`.
@@ -116,29 +115,52 @@ class PromptedModel:
         return run_coroutine(self._summarize_all(contexts))
 
     async def _decide_all(self, contexts: Sequence[DecisionContext]) -> list[Decision]:
-        async with self._open_models() as models:
-            model = models[self.name]
+        """Ask the chat model about every context, and return a decision for each, in order.
+
+        Args:
+            contexts: One per episode.
+        """
+        # Connections belong to an event loop, and this batch has one of its own. No other model is opened: the function
+        # was made for this model's name.
+        async with self._open_models() as chat_models:
+            chat_model = chat_models[self.name]
             decisions: list[Decision] = []
-            # One after another until a reply tells whether the server takes a schema, then all at once.
-            for context in contexts:
-                if self._takes_schema is not None:
-                    break
-                decisions.append(await self._decide(model, context))
+
+            # The first reply shows whether the server accepts a JSON schema (`_ask_with_schema` writes it down). One
+            # context at a time until then, so that not every request of the batch is refused.
+            while self._server_accepts_schema is None and len(decisions) < len(contexts):
+                context = contexts[len(decisions)]
+                decisions.append(await self._decide(chat_model, context))
+
+            # All others at once.
             remaining = contexts[len(decisions) :]
             decisions += await asyncio.gather(
-                *(self._decide(model, context) for context in remaining)
+                *(self._decide(chat_model, context) for context in remaining)
             )
             return decisions
 
-    async def _summarize_all(self, contexts: Sequence[DecisionContext]) -> list[tuple[str, Usage]]:
-        async with self._open_models() as models:
-            model = models[self.name]
-            return await asyncio.gather(*(self._summarize(model, context) for context in contexts))
+    async def _summarize_all(
+        self, contexts: Sequence[DecisionContext]
+    ) -> list[tuple[str, DecisionUsage]]:
+        """Ask the chat model for the running summary of every episode, all at once."""
+        async with self._open_models() as chat_models:
+            chat_model = chat_models[self.name]
+            return await asyncio.gather(
+                *(self._summarize(chat_model, context) for context in contexts)
+            )
 
     # Deciding ------------------------------------------------------------------------------------
 
     async def _decide(self, model: ChatModel, context: DecisionContext) -> Decision:
-        """One decision, asked for again once where the reply cannot be used."""
+        """Ask about one context, once more with a correction where the reply cannot be used.
+
+        Args:
+            model: The opened chat model.
+            context: Of one episode at one step.
+
+        Returns:
+            A policy, policies to try first, or a failure: the reply was lost, unusable, or too expensive.
+        """
         sections = prompts.render(context)
         messages: Messages = prompts.assemble(sections)
         decision = Decision()
@@ -172,7 +194,7 @@ class PromptedModel:
 
     @staticmethod
     def _take_choice(decision: Decision, choice: Choice, context: DecisionContext) -> None:
-        """Write a choice into a decision."""
+        """Write what a reply chose, a policy or policies to try, into a decision."""
         decision.reasoning = choice.reasoning
         decision.usage.repaired_replies += int(choice.repaired)
         decision.calls = choice.calls
@@ -188,8 +210,16 @@ class PromptedModel:
 
     # Long-term memory ----------------------------------------------------------------------------
 
-    async def _summarize(self, model: ChatModel, context: DecisionContext) -> tuple[str, Usage]:
-        usage = Usage()
+    async def _summarize(
+        self, model: ChatModel, context: DecisionContext
+    ) -> tuple[str, DecisionUsage]:
+        """Ask for the running summary of one episode, its long-term memory; the old one where no usable reply comes.
+
+        Args:
+            model: The opened chat model.
+            context: With the steps since the last summary.
+        """
+        usage = DecisionUsage()
         messages = prompts.summary_messages(context)
         request = self._make_request("summary", context, messages, 0, usage, model)
         if request is None:
@@ -211,21 +241,21 @@ class PromptedModel:
         context: DecisionContext,
         messages: Messages,
         attempt: int,
-        usage: Usage,
+        usage: DecisionUsage,
         model: ChatModel,
     ) -> ChatRequest | None:
-        """The request for one reply.
+        """The request for one reply; None where the episode's budget does not pay for a reply.
 
         Args:
             purpose: reply or summary; names the stream of seeds.
             context: What is asked about.
             messages: The prompt.
             attempt: From 0; a correction is another attempt.
-            usage: What the decision took so far.
+            usage: Calls, tokens and dollars of the decision so far.
             model: Whose prices count.
 
         Returns:
-            The request, with a reply no longer than the episode's budget allows; None where it allows none.
+            A request whose reply may be no longer than the budget allows.
         """
         max_tokens = None
         if context.budget is not None:
@@ -251,19 +281,26 @@ class PromptedModel:
         )
 
     async def _ask_with_schema(
-        self, model: ChatModel, request: ChatRequest, context: DecisionContext, usage: Usage
+        self, model: ChatModel, request: ChatRequest, context: DecisionContext, usage: DecisionUsage
     ) -> Reply:
-        """The reply to a request with a schema, or without one where the server takes none."""
-        if self._takes_schema is not False:
+        """The reply to a request that asks for JSON by a schema, or for free JSON where the server accepts no schema.
+
+        Args:
+            model: The opened chat model.
+            request: Without a schema.
+            context: Whose menu the schema allows.
+            usage: Calls, tokens and dollars of the decision; those of this request are added.
+        """
+        if self._server_accepts_schema is not False:
             with_schema = replace(request, response_format=make_response_format(context))
             reply = await self._ask(model, with_schema, usage)
-            self._takes_schema = not _refuses_schema(reply.failure)
-            if self._takes_schema:
+            self._server_accepts_schema = not _refuses_schema(reply.failure)
+            if self._server_accepts_schema:
                 return reply
         return await self._ask(model, request, usage)
 
-    async def _ask(self, model: ChatModel, request: ChatRequest, usage: Usage) -> Reply:
-        """One call, which is counted whatever comes of it."""
+    async def _ask(self, model: ChatModel, request: ChatRequest, usage: DecisionUsage) -> Reply:
+        """The reply to one request; its calls, tokens and dollars are added to `usage`, also where it failed."""
         reply = await model.reply_to(request)
         usage.calls += 1
         usage.tokens_in += reply.tokens_in
@@ -279,12 +316,12 @@ def count_calls_allowed(context: DecisionContext) -> int:
 
 
 def make_response_format(context: DecisionContext) -> dict[str, Any]:
-    """The JSON schema of a reply, as OpenAI's API takes it.
+    """The JSON schema of a reply, as OpenAI's API takes it: the names of the menu are allowed, and nothing else.
 
     Strict schemas know no alternatives at the top, so that a reply that may call has both fields, one of them null.
 
     Args:
-        context: What is asked about.
+        context: Its menu, and the policies that may still be tried.
     """
     fields: dict[str, Any] = {"reasoning": {"type": "string"}}
     max_calls = count_calls_allowed(context)
@@ -309,15 +346,12 @@ def make_response_format(context: DecisionContext) -> dict[str, Any]:
 
 
 def count_affordable_tokens(model: ChatModel, messages: Messages, dollars: float) -> int:
-    """The longest reply that an episode's budget pays for.
+    """The longest reply in tokens that the rest of an episode's budget pays for; 0 where it pays for none.
 
     Args:
         model: Whose prices count.
         messages: The prompt, which is paid first.
         dollars: What is left of the budget.
-
-    Returns:
-        Tokens; 0 where prompt and a short reply cost more than is left.
     """
     num_characters = sum(len(message["content"]) for message in messages)
     dollars_for_reply = dollars - num_characters / CHARACTERS_PER_TOKEN * model.price_in
@@ -330,7 +364,11 @@ def count_affordable_tokens(model: ChatModel, messages: Messages, dollars: float
 
 
 def _read_choice(reply: Reply, context: DecisionContext) -> Choice:
-    """The choice that a reply makes. Raises InvalidReply, also for a reply in which the model failed."""
+    """The policy, or policies to try, that a reply names.
+
+    Raises:
+        InvalidReply: It names none, or the model failed.
+    """
     if reply.failure is not None:
         kind = reply.failure.kind
         raise InvalidReply(kind, f"the reply is unusable ({kind})")
@@ -339,6 +377,7 @@ def _read_choice(reply: Reply, context: DecisionContext) -> Choice:
 
 
 def _describe_choice(choice: Choice) -> str:
+    """The choice in words, such as "picked SO-d1"."""
     if choice.policy is not None:
         return f"picked {choice.policy}"
     return f"tries {', '.join(choice.calls)}"
@@ -354,8 +393,8 @@ def _refuses_schema(failure: Failure | None) -> bool:
 # Costs beforehand ---------------------------------------------------------------------------------
 
 
-class _ContextCollector(RandomModel):
-    """Decides at random, and remembers what it could have read."""
+class _RecordingRandomModel(RandomModel):
+    """Chooses policies at random, and keeps every context in words that it was asked to decide in."""
 
     reads_words = True
 
@@ -367,54 +406,16 @@ class _ContextCollector(RandomModel):
         return super().decide(contexts)
 
 
-def collect_contexts(contest: Contest, options: SystemOptions) -> list[DecisionContext]:
-    """The contexts of episodes that random choices play, in words, with the results of every policy.
+def collect_contexts(episode_set: EpisodeSet, options: SystemOptions) -> list[DecisionContext]:
+    """Play episodes with random choice of policies, and return the context of every decision, in words.
 
     Args:
-        contest: The episodes.
-        options: The context of the system.
+        episode_set: The episodes.
+        options: What the system may read and try.
 
     Returns:
         One per step and episode, in the order of the steps.
     """
-    collector = _ContextCollector()
-    contest.play(collector, options)
+    collector = _RecordingRandomModel()
+    episode_set.play(collector, options)
     return collector.contexts
-
-
-def plan_calls(
-    model: str,
-    max_tokens: int,
-    contexts: Sequence[DecisionContext],
-    num_episodes: int,
-    interval: int = 1,
-    summary_interval: int = 0,
-) -> PlannedCalls:
-    """What a prompted model may be asked at most: episodes at full length, every call used, every reply sent back.
-
-    Args:
-        model: Its name in `llm.models`.
-        max_tokens: Of a reply at the most.
-        contexts: Of some episode of the kind, see `collect_contexts`; the longest prompt counts.
-        num_episodes: That will be played.
-        interval: Steps between decisions.
-        summary_interval: Steps between updates of the long-term memory; 0 keeps none.
-
-    Returns:
-        Calls and tokens. Prompts are estimated by their bytes.
-    """
-    longest_prompt = max(_estimate_prompt(prompts.assemble(prompts.render(c))) for c in contexts)
-    first = contexts[0]
-    decisions = math.ceil(first.query.horizon / interval)
-    replies_per_decision = 1 + prompts.count_calls(first)
-    calls = num_episodes * decisions * replies_per_decision * ATTEMPTS
-    if "mem_l" in first.components and summary_interval:
-        longest_prompt += 2 * SUMMARY_WORDS  # tokens
-        calls += num_episodes * (first.query.horizon // summary_interval)
-    # What is sent back is part of the second prompt; half of the prompts are such.
-    tokens_in = calls * longest_prompt + calls // 2 * max_tokens
-    return PlannedCalls(model, calls, tokens_in, calls * max_tokens)
-
-
-def _estimate_prompt(messages: Messages) -> int:
-    return estimate_tokens(sum(count_bytes(message["content"]) for message in messages))

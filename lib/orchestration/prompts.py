@@ -45,7 +45,9 @@ class Component:
     select: Callable[[DecisionContext], dict[str, Any]] = field(compare=False, repr=False)
 
     def render(self, context: DecisionContext, with_reasoning: bool = True) -> PromptSection:
-        """Render the section.
+        """The section of this component in a prompt, from its template.
+
+        A component, such as the query or the state, is one section of the prompt (Table 1).
 
         Args:
             context: What the system knows.
@@ -63,6 +65,7 @@ class Component:
 
 
 def _select_instructions(context: DecisionContext) -> dict[str, Any]:
+    """What the section of instructions may show: role, task, actions, policies, and whether policies may be tried."""
     domain = context.domain
     return {
         "system": context.system,
@@ -80,6 +83,7 @@ def _select_instructions(context: DecisionContext) -> dict[str, Any]:
 
 
 def _select_query(context: DecisionContext) -> dict[str, Any]:
+    """What the section of the query may show: step, horizon, importance of the criteria, and budget."""
     return {
         "system": context.system,
         "step": context.query.step,
@@ -95,6 +99,7 @@ def _select_knowledge(context: DecisionContext) -> dict[str, Any]:
 
 
 def _select_tools(context: DecisionContext) -> dict[str, Any]:
+    """What the section of tools may show: signatures of the policies, and for TO what trying them gave."""
     # Calls of TO are part of its tools; rollouts have a component of their own (Figures 15 and 17).
     shows_results = context.system == "TO"
     return {
@@ -137,14 +142,13 @@ COMPONENTS = (
 
 
 def render(context: DecisionContext, with_reasoning: bool = True) -> list[PromptSection]:
-    """Render the components that a context has.
+    """The sections of a prompt, one for each component that a context has, in the order of the prompt.
+
+    A component, such as the query or the state, is one section of the prompt (Table 1).
 
     Args:
         context: One episode at one step, as KO, TO or RO sees it.
         with_reasoning: Whether the reply that is asked for gives its reasons before the choice.
-
-    Returns:
-        A section for each component, in the order of the prompt.
     """
     return [
         component.render(context, with_reasoning)
@@ -171,13 +175,10 @@ def assemble(sections: Sequence[PromptSection]) -> list[dict[str, str]]:
 
 
 def summary_messages(context: DecisionContext) -> list[dict[str, str]]:
-    """Ask for a new running summary (A.2, Figure 9).
+    """The message that asks a model for a new running summary of an episode (A.2, Figure 9).
 
     Args:
         context: Its `recent` holds the steps since the last summary.
-
-    Returns:
-        One message.
     """
     variables = {
         "task": _describe_task(context),
@@ -189,7 +190,7 @@ def summary_messages(context: DecisionContext) -> list[dict[str, str]]:
 
 
 def write_correction(context: DecisionContext, problem: str) -> str:
-    """What is sent back after a reply that cannot be used.
+    """The message that is sent back after a reply that cannot be used.
 
     Args:
         context: What the reply was to.
@@ -206,7 +207,7 @@ def write_correction(context: DecisionContext, problem: str) -> str:
 def send_back(
     messages: Sequence[Mapping[str, str]], reply_text: str, correction: str
 ) -> list[Mapping[str, str]]:
-    """The conversation that asks for another reply.
+    """The conversation that asks for another reply after one that cannot be used.
 
     Args:
         messages: The conversation so far.
@@ -235,13 +236,10 @@ def count_calls(context: DecisionContext) -> int:
 
 
 def list_criteria(context: DecisionContext) -> list[tuple[str, str, float]]:
-    """What the query asks for.
+    """Name, meaning and importance of each criterion that the query asks for, those of importance 0 left out.
 
     Args:
         context: Of any system.
-
-    Returns:
-        Name, meaning and importance of each criterion whose importance is not 0.
     """
     domain = context.domain
     meanings = {**domain.objectives, **domain.measures}
@@ -253,7 +251,7 @@ def list_criteria(context: DecisionContext) -> list[tuple[str, str, float]]:
 
 
 def describe_results(results: Rewards, context: DecisionContext) -> str:
-    """Results of the criteria that the query asks for, such as `aptitude 0.670, gap 0.000`.
+    """The results of the criteria that the query asks for as text, such as `aptitude 0.670, gap 0.000`.
 
     Args:
         results: One per criterion of the domain.
@@ -265,10 +263,10 @@ def describe_results(results: Rewards, context: DecisionContext) -> str:
 
 
 def describe_tool_result(result: ToolResult, context: DecisionContext) -> str:
-    """What a call gave, as one line of a prompt.
+    """What trying one policy on copies of the environment gave, as one line of a prompt.
 
     Args:
-        result: Of one policy on copies of the environment.
+        result: Actions and results of the policy.
         context: Whose query asks.
 
     Returns:
@@ -286,7 +284,7 @@ def describe_tool_result(result: ToolResult, context: DecisionContext) -> str:
 
 
 def describe_interaction(interaction: Interaction, context: DecisionContext) -> str:
-    """A past step as one line of a prompt (Figure 11).
+    """A past step of the episode as one line of a prompt (Figure 11): state, policy, action, results, change.
 
     Args:
         interaction: The step.
@@ -303,7 +301,7 @@ def describe_interaction(interaction: Interaction, context: DecisionContext) -> 
 
 
 def write_cards(context: DecisionContext) -> str:
-    """The policy cards as JSON (Figure 12), the rubric of their words once.
+    """The cards of all policies as JSON (Figure 12); the rubric that defines the cards' words is written once.
 
     Args:
         context: Of KO.
@@ -328,7 +326,7 @@ def write_cards(context: DecisionContext) -> str:
 
 
 def write_tools(context: DecisionContext) -> str:
-    """The signatures of the policies as tools, as JSON (Figure 13).
+    """All policies as tools, in JSON (Figure 13): name, objective and description of each, and what a call returns.
 
     Args:
         context: Of TO or RO.

@@ -49,11 +49,11 @@ class _Fields(BaseModel):
 
 
 def parse(text: str, names: Sequence[str], untried: Sequence[str] = (), limit: int = 0) -> Choice:
-    """Read the choice that a reply makes.
+    """Read in a model's reply which policy it chooses, or which policies it wants to try first.
 
     Args:
         text: The reply.
-        names: All policies.
+        names: All policies on the menu.
         untried: Those that may still be tried.
         limit: How many of them one reply may try; 0 where the model must decide now.
 
@@ -91,7 +91,17 @@ def parse(text: str, names: Sequence[str], untried: Sequence[str] = (), limit: i
 def _check_calls(
     call: str | list[str], names: Sequence[str], untried: Sequence[str], limit: int
 ) -> tuple[str, ...]:
-    """The policies that a reply wants to try. Raises InvalidReply where it may not."""
+    """The policies that a reply wants to try, as a tuple.
+
+    Args:
+        call: One name or several, as the reply has it.
+        names: All policies on the menu.
+        untried: Those that may still be tried.
+        limit: How many of them one reply may try.
+
+    Raises:
+        InvalidReply: A name is unknown or was tried, or there are too many.
+    """
     calls = [call] if isinstance(call, str) else call
     if limit == 0:
         raise InvalidReply("must_decide", "nothing is left to try; decide")
@@ -106,18 +116,16 @@ def _check_calls(
 
 
 def _check_name(name: str, names: Sequence[str]) -> None:
+    """Raise InvalidReply where a name is none of the menu."""
     if name not in names:
         raise InvalidReply("unknown_policy", f"there is no policy {name[:_LONGEST_NAME]!r}")
 
 
 def read_summary(text: str) -> str:
-    """The running summary in a reply: without the model's thoughts, cut after SUMMARY_WORDS words.
+    """The running summary in a model's reply, cut after SUMMARY_WORDS words; empty where the reply holds none.
 
     Args:
-        text: The reply.
-
-    Returns:
-        The summary; empty where the reply holds none.
+        text: The reply, from which thoughts in <think> tags are taken out.
     """
     summary = _END_OF_THOUGHT.split(text)[-1].strip()
     summary = summary.encode(errors="replace").decode()

@@ -10,7 +10,7 @@ from lib.experiment import results_table
 from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.llm import reply_shares
 from lib.orchestration.contexts import SYSTEMS
-from lib.orchestration.experiment import BEST_POLICY, UPPER_BOUND
+from lib.orchestration.methods import BEST_POLICY, UPPER_BOUND
 from lib.policy_zoo import evaluate
 from lib.stats.verdicts import NOT_OPEN
 
@@ -43,15 +43,18 @@ _KEYS = ["group", "condition"]
 
 
 def estimate_headroom(rows: pd.DataFrame) -> pd.DataFrame:
-    """What planning ahead on fresh copies gains over the best single policy on training students.
+    """What choosing policies can gain: utility of planning ahead minus that of the best single policy, by world.
 
-    Plans see no random number that will fall, so what they win could be earned.
+    A world is an environment together with a kind of query, the weights of the objectives.
+
+    Planning ahead tries many sequences of policies on copies with fresh random numbers, so what it gains could be
+    earned. The best single policy is the one that was best on training episodes.
 
     Args:
-        rows: Of `experiment.run`.
+        rows: A row per method, seed and episode.
 
     Returns:
-        Estimates by domain and world, with the column `is_open`.
+        Paired differences by domain and world, with the column `is_open`: whether there is anything to gain.
     """
     headroom = stats.paired_difference(
         rows, "reward", {"method": UPPER_BOUND}, {"method": BEST_POLICY}, _KEYS
@@ -65,17 +68,21 @@ def estimate_headroom(rows: pd.DataFrame) -> pd.DataFrame:
 def estimate_contrasts(
     rows: pd.DataFrame, settings: OrchestrationSettings, model: str | None = None
 ) -> pd.DataFrame:
-    """The questions of `orchestration.contrasts`, written down before any run, in every world.
+    """The difference in utility of each pair of methods that `orchestration.contrasts` lists, in every world.
+
+    A world is an environment together with a kind of query, the weights of the objectives.
+
+    The pairs were written down before any run.
 
     Args:
-        rows: Of `experiment.run`.
+        rows: A row per method, seed and episode.
         settings: Of the orchestrators.
-        model: Whose KO, TO and RO are asked about; None for `orchestration.model`.
+        model: Whose KO, TO and RO are compared; None for `orchestration.model`.
 
     Returns:
         Estimates of the difference of utility, paired by student or room, by domain, world and contrast (such as
         "RO_best-policy"). Columns beside those of `lib.stats.estimates`: is_significant (by Holm over the contrasts of
-        open worlds) and verdict, which is "not open" where too little can be won.
+        open worlds) and verdict, which is "not open" where choosing can gain too little.
     """
     model = model or settings.model
     headroom = estimate_headroom(rows)
@@ -114,10 +121,10 @@ def name_contrast(first: str, second: str) -> str:
 
 
 def estimate_table_2(rows: pd.DataFrame, domain: str, num_episodes: int) -> pd.DataFrame:
-    """The paper's Table 2 in one domain: a row per method, in the paper's world.
+    """The paper's Table 2 in one domain: length, objectives, hypervolume and cost of every method in the paper's world.
 
     Args:
-        rows: Of `experiment.run`, and of prompted models.
+        rows: A row per method, seed and episode.
         domain: education or minigrid.
         num_episodes: Per seed, the first ones, the same for all: the hypervolume of a union grows with their number.
 
@@ -153,10 +160,10 @@ def name_row_of_table_2(method: str) -> str:
 
 
 def count_replies(rows: pd.DataFrame) -> pd.DataFrame:
-    """How many calls of each method's model gave no answer (`lib.llm.reply_shares.count_replies`).
+    """How many calls of each method's model gave no answer, by method: failed, truncated, unusable, and fallbacks.
 
     Args:
-        rows: Episodes; methods that ask no model are not counted.
+        rows: A row per method, seed and episode; methods that ask no model are not counted.
     """
     asked = rows[rows["model"] != ""]
     calls = asked.assign(
@@ -169,13 +176,10 @@ def count_replies(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def count_judge_replies(judged: pd.DataFrame) -> pd.DataFrame:
-    """How many calls of a judge gave no scores.
+    """How many calls of a judge (a chat model that scores episodes) gave no scores, by judge.
 
     Args:
-        judged: Of `llm_judge.judge`.
-
-    Returns:
-        Counts by judge (column `judge`), see `lib.llm.reply_shares.count_replies`.
+        judged: A row per scored episode, with its failed and unusable replies.
     """
     calls = judged.assign(
         model=judged["judge"], failed=judged["failures"], unusable=judged["malformed"]
@@ -184,10 +188,10 @@ def count_judge_replies(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def estimate_price(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Calls, tokens and dollars per episode, by method: estimates by quantity.
+    """Calls, tokens and dollars per episode, by quantity: a table of estimates by method.
 
     Args:
-        rows: Episodes of methods that ask a model.
+        rows: A row per method, seed and episode; methods that ask no model are left out.
     """
     asked = rows[rows["model"] != ""]
     return {quantity: stats.mean(asked, quantity, "method") for quantity in PRICE}
@@ -207,18 +211,21 @@ def list_unusable_shares(rows: pd.DataFrame) -> dict[str, float]:
 def tabulate_course(
     rows: pd.DataFrame, horizon: int, by: Sequence[str] = ("method",)
 ) -> pd.DataFrame:
-    """Mean mastery by step (Figures 4 to 6); a student who is done keeps the last mastery.
+    """Mean mastery at each step of an episode (Figures 4 to 6); a student who is done keeps the last mastery.
 
     Args:
-        rows: Episodes, with the course of mastery in `outcomes`.
+        rows: A row per method, seed and episode, with mastery by step in `outcomes`.
         horizon: Steps of an episode at the most.
         by: Columns that define the curves.
 
     Returns:
         One row per curve, seed and step: columns `by`, seed, step, mastery.
     """
-    courses = [[*course, *[course[-1]] * (horizon - len(course))] for course in rows["outcomes"]]
-    table = pd.DataFrame(courses).assign(seed=rows["seed"].to_numpy())
+    mastery_by_episode = []
+    for mastery in rows["outcomes"]:  # by step
+        num_missing_steps = horizon - len(mastery)
+        mastery_by_episode.append([*mastery, *[mastery[-1]] * num_missing_steps])
+    table = pd.DataFrame(mastery_by_episode).assign(seed=rows["seed"].to_numpy())
     for name in by:
         table[name] = rows[name].to_numpy()
     table = table.melt(["seed", *by], var_name="step", value_name="mastery")
@@ -227,16 +234,19 @@ def tabulate_course(
 
 
 def share_in_flow_zone(steps: pd.DataFrame, delta: float) -> pd.DataFrame:
-    """How near the student's mastery questions lie (Figures 4 and 5, lower halves).
+    """How near the difficulty of questions is to mastery: mean distance and share of near steps, by episode.
+
+    The flow zone is the range of difficulties within `delta` of mastery (Figures 4 and 5, lower halves).
 
     Args:
-        steps: Of education.
+        steps: A row per step of students.
         delta: Half-width of the flow zone around mastery.
 
     Returns:
         One row per episode: method, model, backend, seed, item, distance (mean difficulty less mastery), in_zone.
     """
     digits = steps["levels"].map(lambda levels: [int(level) for level in levels])
+    # Digits 1 to 6 stand for difficulties 0 to 1.
     difficulty = digits.map(lambda levels: (sum(levels) / len(levels) - 1) / 5)
     distance = difficulty - steps["mastery"]
     table = steps.assign(distance=distance, in_zone=(distance.abs() <= delta + 1e-9).astype(float))

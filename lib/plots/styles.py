@@ -58,7 +58,8 @@ LESSON_METHODS: dict[str, dict[str, Style]] = {
         "SO-d1": ("#0072B2", "o"), "SO-d2": ("#E69F00", "s"), "SO-d3": ("#009E73", "^"), "MO-S": ("#56B4E9", "D"),
         "MO-RM": ("#D55E00", "v"), "MO-MGDA": ("#CC79A7", "P"), "MO-pseudoS": ("#8C6239", "p"),
         "greedy": ("#117733", "d"), "LinUCB": ("#B997E5", "H"), "plan ahead": ("#000000", "D"),
-        "best policy": ("#66C2A5", "p"), "lab-orchestrator": ("#E69F00", "8"), "SmolLM2-135M-Instruct": ("#0072B2", "8"),
+        "best policy": ("#66C2A5", "p"), "lab-orchestrator": ("#E69F00", "8"),
+        "SmolLM2-135M-Instruct": ("#0072B2", "8"),
         "scripted-small": ("#56B4E9", "8"), "scripted-medium": ("#CC79A7", "8"), "scripted-large": ("#8C6239", "8"),
     },
     "03_model_zoo": {

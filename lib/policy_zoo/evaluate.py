@@ -42,18 +42,18 @@ def play(
     describe: Callable[[BatchedEnv], dict[str, np.ndarray]] | None = None,
     outcome: Callable[[Transition], dict[str, np.ndarray]] | None = None,
 ) -> pd.DataFrame:
-    """Plays one episode in every row of a batched environment.
+    """Play one episode in every row of a batched environment, and return a table with a row per step.
 
     Args:
         env: The environment, B rows.
         act: Chooses the actions of all rows.
-        streams: (B,) uint64, keys of the episodes' random numbers.
+        streams: (B,) uint64, the key of each episode's random numbers.
         describe: Further columns, (B,) each, from the environment before a step.
         outcome: Further columns, (B,) each, from what a step led to. The environment's own state may belong to the next
             episode by then.
 
     Returns:
-        One row per step of these episodes: episode, step, action, reward_0 and on, the further columns, done.
+        Columns: episode, step, action, reward_0 and on, the further columns, done.
     """
     env.seed_with(streams)
     observation = env.reset()
@@ -98,16 +98,15 @@ def make_action_streams(streams: np.ndarray) -> np.ndarray:
 def evaluation_streams(
     domain: str, seed: int, episodes: int, purpose: Purpose = "evaluation"
 ) -> np.ndarray:
-    """Keys of the episodes that policies of a seed are played in.
+    """The keys of the random numbers of the episodes in which policies of a seed are evaluated, (episodes,) uint64.
+
+    They are equal for all policies of the seed, and apart from those of all training episodes.
 
     Args:
         domain: education or minigrid.
         seed: Number of the training whose policies play.
         episodes: How many episodes.
-        purpose: What they are played for; cards are made of other students and rooms than tables are.
-
-    Returns:
-        (episodes,) uint64, equal for all policies and apart from all training episodes.
+        purpose: What they are played for; policy cards describe other students and rooms than tables do.
     """
     return seeds.keys(purpose, domain, seed=seed * _SEED_STRIDE, n=episodes)
 
@@ -119,14 +118,14 @@ def evaluate(
     task: str,
     purpose: Purpose = "evaluation",
 ) -> pd.DataFrame:
-    """The step record of every actor.
+    """Play evaluation episodes with every policy, and return a table with a row per step.
 
     Args:
         params: All settings; `zoo.episodes` says how many episodes a seed plays.
-        actors: By method, one actor per seed.
+        actors: By method, a function from observations to actions for each seed.
         domain: education or minigrid.
         task: The room (minigrid) or the skill.
-        purpose: What the episodes are played for.
+        purpose: What the episodes are played for: tables (evaluation) or policy cards.
 
     Returns:
         The columns of `play`, and method, seed and backend (`policy`: no language model is called). Where students are
@@ -147,10 +146,12 @@ def evaluate(
 
 
 def _describe_student(env: BatchedEnv) -> dict[str, np.ndarray]:
+    """Mastery in [0, 1] and failed questions that may come back, (students,) each, before a step."""
     return {"mastery": env.mastery / env.rules.top, "open_failed": env.pending.sum(axis=1)}
 
 
 def _describe_set(env: BatchedEnv, transition: Transition) -> dict[str, np.ndarray]:
+    """Mastery after a step, and how many questions of the set counted for it and were right, (students,) each."""
     mastery = transition.final_observation[:, 0].astype(np.float64)
     return {
         "mastery_after": mastery.round(6),  # observations are float32
@@ -160,7 +161,15 @@ def _describe_set(env: BatchedEnv, transition: Transition) -> dict[str, np.ndarr
 
 
 def evaluate_in_training_rooms(params: Params, zoo: Mapping[str, Sequence[Policy]]) -> pd.DataFrame:
-    """Results of the minigrid policies that were trained in a simpler room, in that room (`condition`)."""
+    """Play the minigrid policies that were trained in a simpler room than the paper's, each in its own training room.
+
+    Args:
+        params: All settings.
+        zoo: Trained policies by name, one per seed.
+
+    Returns:
+        Rows of the results table, one per policy, seed and episode; the room is the column `condition`.
+    """
     rows = []
     for recipe in list_recipes(params, "minigrid"):
         if recipe.task == "composite":
@@ -176,14 +185,15 @@ def evaluate_in_training_rooms(params: Params, zoo: Mapping[str, Sequence[Policy
 
 
 def make_actors(zoo: Mapping[str, Sequence[Policy]], greedy: bool = False) -> dict[str, list[Act]]:
-    """Actors of the zoo's policies, by method, one per seed.
+    """Functions from observations to actions for all trained policies, by method, one per seed.
 
     Args:
-        zoo: The policies.
+        zoo: Trained policies by name, one per seed.
         greedy: Take the most probable action instead of sampling one.
     """
 
     def act_greedily(policy: Policy, observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        """The most probable actions; the random numbers are not read."""
         return policy.act(observation)
 
     actors = {}
@@ -196,7 +206,12 @@ def make_actors(zoo: Mapping[str, Sequence[Policy]], greedy: bool = False) -> di
 
 
 def make_baselines(domain: str, num_seeds: int) -> dict[str, list[Act]]:
-    """Random choice and, where one action can be a strategy (education), each action alone."""
+    """Policies without training, by name: random choice and, in education, each action alone.
+
+    Args:
+        domain: education or minigrid, where a single action alone is no strategy.
+        num_seeds: Each baseline is repeated for every seed, which has its own episodes.
+    """
     action_names = ACTIONS[domain]
     one_hot = np.eye(len(action_names))
     actor_by_method = {"random": make_mixture(one_hot.mean(axis=0))}
@@ -231,7 +246,11 @@ def list_trained_objectives(method: str) -> tuple[int, ...]:
 
 
 def summarize_episodes(steps: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """One row per episode of a step record.
+    """A table with a row per episode from one with a row per step.
+
+    Args:
+        steps: Method, seed, episode, and the reward of each objective.
+        domain: education or minigrid.
 
     Returns:
         method, seed, episode, length; by objective the return (`aptitude`) and the mean per step (`mean_aptitude`).
@@ -247,11 +266,11 @@ def summarize_episodes(steps: pd.DataFrame, domain: str) -> pd.DataFrame:
 
 
 def summarize_teaching(steps: pd.DataFrame, questions_per_set: int) -> pd.DataFrame:
-    """How quickly each method brings students to mastery, and what it is rewarded for that, in words for a table.
+    """How quickly each method brings students to mastery, and what it is rewarded for that, as a table for readers.
 
     Args:
-        steps: Of `evaluate` in education.
-        questions_per_set: Of the simulator.
+        steps: A row per step of students.
+        questions_per_set: Questions that a student is asked in a step.
 
     Returns:
         By method, quickest first: steps of an episode; share of the questions that counted for mastery, and of those
@@ -282,10 +301,14 @@ def front_columns(domain: str) -> list[str]:
 
 
 def add_oracle(episodes: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """Adds an oracle to the episodes of `summarize_episodes`.
+    """Add an oracle to a table of episodes: of each student or room the best episode of any single-objective policy.
 
-    For each student or room it is the episode of the single-objective policy with the highest mean of the objectives,
-    chosen after the fact: an upper bound for anything that picks one policy per episode, not a method.
+    It is chosen after the fact by the mean of the objectives: an upper bound for anything that picks one policy per
+    episode, not a method.
+
+    Args:
+        episodes: A row per method, seed and episode.
+        domain: education or minigrid.
     """
     single = episodes[episodes["method"].isin(SINGLE)]
     utility = single[front_columns(domain)].mean(axis=1)
@@ -297,10 +320,14 @@ def add_oracle(episodes: pd.DataFrame, domain: str) -> pd.DataFrame:
 def select_training_returns(
     curves: pd.DataFrame, zoo: Mapping[str, Sequence[Policy]]
 ) -> pd.DataFrame:
-    """Training episodes of all policies, with the mean return of the objectives that each is rewarded for.
+    """Training episodes of all policies, with the mean return of the objectives that each policy is rewarded for.
 
     Episodes that ended before the longest one could have ended are left out where there are others: among the first
     episodes of a training only short ones are over.
+
+    Args:
+        curves: A row per finished training episode.
+        zoo: Trained policies by name, one per seed.
 
     Returns:
         The rows of `curves`, with policy and value.
@@ -336,10 +363,15 @@ FRONTS: dict[str, Callable[[np.ndarray], float]] = {  # of a seed's episodes (n,
 
 
 def measure_union_growth(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
-    """Hypervolume of the union of N episodes against N, beside that of the mean vector.
+    """The hypervolume that N episodes enclose together, against N, and that of their mean vector, by method.
+
+    A vector is an episode's value of the three objectives; the hypervolume is the volume that vectors dominate, above a
+    reference point.
+
+    The union grows with N, so hypervolumes of unions compare only at equal N.
 
     Args:
-        rows: Of `make_rows`, of one domain.
+        rows: Rows of the results table of one domain.
         methods: Which methods.
 
     Returns:
@@ -367,10 +399,10 @@ _CONSTANT = "constant"
 
 
 def make_rows(episodes: pd.DataFrame, domain: str, task: str) -> pd.DataFrame:
-    """Rows of the results table "zoo".
+    """Rows of the results table "zoo", one per method, seed and episode.
 
     Args:
-        episodes: Of `summarize_episodes`.
+        episodes: A row per episode, with length and objectives.
         domain: education or minigrid, the column `group`.
         task: The room or the skill, the column `condition`.
 

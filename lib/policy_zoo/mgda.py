@@ -17,7 +17,7 @@ RELATIVE_RIDGE = 1e-9  # added to the diagonal of the Gram matrix, whose mean is
 
 
 def compute_min_norm_weights(gram_matrix: np.ndarray) -> np.ndarray:
-    """Weights of the shortest convex combination of k gradients.
+    """Weights (k,) of the shortest convex combination of k gradients, from their products (k, k).
 
         minimize alpha' G alpha   subject to   sum_i alpha_i = 1,  alpha_i >= 0
 

@@ -49,7 +49,7 @@ class Network(Protocol):
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]: ...
 
     def prepare_inputs(self, observation: np.ndarray) -> Tensor:
-        """Observations (K, N, ...) as `forward` takes them; done once for a rollout."""
+        """Observations (K, N, ...) as the tensor that the network reads; done once for a rollout."""
         ...
 
     def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,15 +61,15 @@ class Network(Protocol):
 
 
 def draw_initial_parameters(network: Network, *name: str | int, seed: int) -> dict[str, np.ndarray]:
-    """First parameters of one policy: orthogonal weights with stable-baselines3's gains, biases 0.
+    """Random first parameters of one policy: orthogonal weights with stable-baselines3's gains, biases 0.
 
     Args:
-        network: The network.
+        network: Gives names and shapes of the parameters.
         name: Name of the random stream.
         seed: Number of the repetition.
 
     Returns:
-        float32 arrays by parameter, without the axis K.
+        float32 arrays by parameter, without the axis K (policies).
     """
     rng = seeds.rng(*name, "initial", seed=seed)
     parameters = {}
@@ -84,7 +84,13 @@ def draw_initial_parameters(network: Network, *name: str | int, seed: int) -> di
 
 
 def _draw_orthogonal(shape: tuple[int, ...], gain: float, rng: np.random.Generator) -> np.ndarray:
-    """A random orthogonal matrix times `gain`, by the algorithm of torch.nn.init.orthogonal_."""
+    """A random orthogonal matrix times `gain`, by the algorithm of torch.nn.init.orthogonal_.
+
+    Args:
+        shape: Of the weights; all axes but the first are columns.
+        gain: Scale of the matrix.
+        rng: Source of the random numbers.
+    """
     num_rows = shape[0]
     num_columns = int(np.prod(shape[1:]))
     larger = max(num_rows, num_columns)
@@ -98,7 +104,7 @@ def _draw_orthogonal(shape: tuple[int, ...], gain: float, rng: np.random.Generat
 
 
 def sample_actions(logprobs: Tensor, uniforms: Tensor) -> Tensor:
-    """Actions by inverse transform: the first whose cumulative probability exceeds the uniform number.
+    """Actions sampled by inverse transform: the first whose cumulative probability exceeds a uniform number.
 
     Args:
         logprobs: (..., A) log-probabilities of the actions.
@@ -127,7 +133,13 @@ def _multiply_batched(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _apply_heads(features: Tensor, params: Params, depth: int) -> tuple[Tensor, Tensor]:
-    """Separate tanh nets for actor and critic: logits (K, N, A) and values (K, N, V) of features (K, N, in)."""
+    """Logits (K, N, A) and values (K, N, V) of features (K, N, in), by separate tanh nets for actor and critic.
+
+    Args:
+        features: (K, N, in).
+        params: By name, with the axis K in front.
+        depth: Hidden layers of each net.
+    """
     actor = features
     critic = features
     for i in range(depth):
@@ -142,7 +154,14 @@ def _apply_heads(features: Tensor, params: Params, depth: int) -> tuple[Tensor, 
 def _list_head_shapes(
     num_features: int, hidden: tuple[int, ...], num_actions: int, num_values: int
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes of the parameters of `_apply_heads`."""
+    """Names and shapes of the parameters of two tanh nets, one for the actor and one for the critic.
+
+    Args:
+        num_features: Inputs of both nets.
+        hidden: Units of the hidden layers.
+        num_actions: Outputs of the actor, A.
+        num_values: Outputs of the critic, V.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
     for net in ("policy_net", "value_net"):
         width = num_features
@@ -167,6 +186,7 @@ class _CutPatches(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
+        """Patches (K, N, (s-1)^2, 4c) of feature maps x (K, N, s, s, c), the four corners of a patch side by side."""
         ctx.shape = x.shape
         top_left_corner = x[:, :, :-1, :-1]
         top_right_corner = x[:, :, :-1, 1:]
@@ -177,6 +197,7 @@ class _CutPatches(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> Tensor:
+        """The gradient of the feature maps (K, N, s, s, c) from that of their patches (K, N, (s-1)^2, 4c)."""
         num_policies, num_inputs, width, _, channels = ctx.shape
         shape = (num_policies, num_inputs, width - 1, width - 1, 4, channels)
         corners = gradient.view(shape).unbind(4)
@@ -220,12 +241,14 @@ class Mlp:
 
     @property
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters of one policy: actor and critic."""
         return _list_head_shapes(self.inputs, self.hidden, self.actions, self.values)
 
     def prepare_inputs(self, observation: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(observation, dtype=np.float32))
 
     def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (K, N, A) and values (K, N, V) of observations (K, N, inputs)."""
         return _apply_heads(inputs, params, len(self.hidden))
 
 
@@ -255,6 +278,7 @@ class Cnn:
 
     @property
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters of one policy: convolutions, a linear layer, actor and critic."""
         shapes: dict[str, tuple[int, ...]] = {}
         for i, out_channels in enumerate(self.channels[1:]):
             in_channels = self.channels[i]
@@ -274,6 +298,12 @@ class Cnn:
         return _CutPatches.apply(views)
 
     def forward(self, params: Params, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (K, N, A) and values (K, N, V) of views that are cut into patches.
+
+        Args:
+            params: By name, with the axis K in front.
+            inputs: (K, N, 36, 12) patches of the views, as `prepare_inputs` returns them.
+        """
         num_policies, num_inputs = inputs.shape[:2]
         width = self.side - 1  # of the feature map after the first convolution
         x = inputs  # patches of the view, (K, N, width^2, 4 * channels)
@@ -302,14 +332,11 @@ NETWORK_TYPES = {"Mlp": Mlp, "Cnn": Cnn}
 
 
 def describe_component(component: Any, types: Mapping[str, type]) -> dict[str, Any]:
-    """A network or an objective (a frozen dataclass of plain values) as JSON.
+    """A network or a training objective as JSON: the name of its type, beside its fields.
 
     Args:
-        component: The network or objective.
+        component: The network or objective, a frozen dataclass of plain values.
         types: Classes by the names under which files and jobs know them.
-
-    Returns:
-        Its type, a name of `types`, beside its fields.
 
     Raises:
         ValueError: Its class is not in `types`.
@@ -328,7 +355,7 @@ def describe_component(component: Any, types: Mapping[str, type]) -> dict[str, A
 
 
 def restore_component(description: Mapping[str, Any], types: Mapping[str, type]) -> Any:
-    """The inverse of `describe_component`.
+    """A network or a training objective from its JSON: the name of its type, beside its fields.
 
     Args:
         description: The JSON, in which tuples may have become lists.

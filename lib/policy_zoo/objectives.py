@@ -22,14 +22,11 @@ class Objective(Protocol):
     """
 
     def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
-        """Training rewards of one step in E environments.
+        """The training rewards of one step in E environments, (E,), or (E, V) for a critic with V heads.
 
         Args:
-            reward: (E, k) vector rewards.
+            reward: (E, k) rewards of the k objectives.
             observation: (E, ...) what the policy saw before the step.
-
-        Returns:
-            (E,) rewards, or (E, V) for a critic with V heads.
         """
         ...
 
@@ -53,6 +50,7 @@ class LinearScalarization:
         return reward @ np.asarray(self.weights)  # sum_i w_i r_i
 
     def describe_reward(self, objective_names: Sequence[str]) -> str:
+        """The weighted sum in words, such as "goal + 2 gold"; objectives of weight 0 are left out."""
         terms = []
         for weight, name in zip(self.weights, objective_names, strict=True):
             if weight == 1:
@@ -89,12 +87,18 @@ class RewardMachine:
     threshold: float = 0.6
 
     def find_state(self, observation: np.ndarray) -> np.ndarray:
-        """0 or 1 for each of the observations (E, 13)."""
+        """The phase of learning, 0 or 1, of each observation (E, 13): whether mastery has reached `threshold`."""
         mastery = observation[..., 0]
         is_above = mastery >= self.threshold - 1e-6  # observations are float32
         return is_above.astype(np.int64)
 
     def __call__(self, reward: np.ndarray, observation: np.ndarray) -> np.ndarray:
+        """Training rewards (E,) of one step, by the phase of learning that each student is in.
+
+        Args:
+            reward: (E, 3) rewards of the objectives.
+            observation: (E, 13) what the policy saw before the step; its first entry is mastery.
+        """
         aptitude = reward[:, OBJECTIVES.index("aptitude")]
         gap = reward[:, OBJECTIVES.index("gap")]
         performance = reward[:, OBJECTIVES.index("performance")]

@@ -24,11 +24,12 @@ CELL_IN_FRONT = _FRONT.reshape(CELLS, len(HEADINGS))  # by cell and heading; CEL
 def plan_actions(
     env: GridBatch, names: np.ndarray, draws: np.ndarray, random_action_prob: float
 ) -> np.ndarray:
-    """Actions of planner policies in B rooms.
+    """Actions of planned policies in B rooms: a step along the shortest path to what the policy walks to.
 
     Args:
         env: The rooms.
-        names: (B,) name of the policy that acts in each room.
+        names: (B,) name of the policy that acts in each room; SO-d1 walks to the goal, SO-d2 away from lava, SO-d3 to
+            gold.
         draws: (B,) uniform numbers in [0, 1).
         random_action_prob: Probability of a turn or a step at random.
 
@@ -57,11 +58,11 @@ def plan_actions(
 
 
 def compute_distances(is_source: np.ndarray, is_floor: np.ndarray) -> np.ndarray:
-    """Steps over the floor from every cell to the nearest source.
+    """Steps over the floor from every cell of n rooms to the nearest source, (n, 16).
 
     Args:
-        is_source: (n, 16) bool.
-        is_floor: (n, 16) bool, the cells that a path may lead over.
+        is_source: (n, 16) whether the cell is a source, such as gold.
+        is_floor: (n, 16) whether a path may lead over the cell.
 
     Returns:
         (n, 16) steps; UNREACHABLE where there is no path.
@@ -91,7 +92,7 @@ def _find_safest_cells(boards: np.ndarray, is_occupied: np.ndarray) -> np.ndarra
 
 
 def _choose_moves(pose: np.ndarray, steps_to_target: np.ndarray, board: np.ndarray) -> np.ndarray:
-    """Moves along shortest paths.
+    """The next move of each robot along a shortest path, (n,): a step, a turn, or picking up gold in front.
 
     Args:
         pose: (n,) cell and heading as one number.
@@ -99,7 +100,7 @@ def _choose_moves(pose: np.ndarray, steps_to_target: np.ndarray, board: np.ndarr
         board: (n, 16) content of the cells.
 
     Returns:
-        (n,) a step, a pick-up of gold in front, or the turn towards the next cell; a turn where no cell is nearer.
+        (n,) moves; a turn to the left where no neighbouring cell is nearer to the target.
     """
     rows = np.arange(len(pose))
     cell = pose // len(HEADINGS)

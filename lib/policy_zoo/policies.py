@@ -61,14 +61,11 @@ class Policy:
         return {}
 
     def act(self, observation: np.ndarray, draws: np.ndarray | None = None) -> np.ndarray:
-        """Actions for observations.
+        """Actions (N,) for observations (N, ...), sampled or most probable.
 
         Args:
             observation: (N, ...).
             draws: (N,) uniform numbers in [0, 1), to sample actions with; None takes the most probable ones.
-
-        Returns:
-            (N,) actions.
         """
         logprobs = self.compute_logprobs(observation)
         if draws is None:
@@ -116,15 +113,14 @@ class Policy:
 
 
 def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
-    """Writes the two files of a policy; the tensors go first, so that the JSON file never stands alone.
+    """Write the two files of a policy, parameters and description, and return the path of the description.
+
+    The parameters go first, so that the JSON file never stands alone.
 
     Args:
         policy: The policy.
         folder: Where the files go.
         file: Their name without suffix; None for the policy's name.
-
-    Returns:
-        Path of the JSON file.
     """
     stem = Path(folder) / (file or policy.name)
     tensors_path = stem.with_name(stem.name + ".safetensors")
@@ -141,10 +137,10 @@ def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
 
 
 def load(path: str | Path) -> Policy:
-    """Reads a policy.
+    """Read a policy from its two files, and check that they belong together.
 
     Args:
-        path: Its JSON file; the tensors lie beside it.
+        path: Its JSON file; the parameters lie beside it.
 
     Raises:
         PolicyError: A file is missing, is not what it should be, was changed since it was written, or has parameters
@@ -170,10 +166,10 @@ def load(path: str | Path) -> Policy:
 
 
 def hash_policy(path: str | Path) -> str:
-    """The hash of what decides the actions of a policy on disk: its network and its parameters.
+    """A hash of what decides the actions of a policy on disk: its network and its parameters.
 
     Args:
-        path: Its JSON file. `load` checks that the parameters are those that the file describes.
+        path: Its JSON file, which holds the hash of the file of the parameters.
 
     Raises:
         PolicyError: The file is missing or none of a policy.
@@ -183,7 +179,14 @@ def hash_policy(path: str | Path) -> str:
 
 
 def _read_description(path: Path) -> dict[str, Any]:
-    """The content of the JSON file, with entries of the right types; raises PolicyError."""
+    """The content of a policy's JSON file, checked for its entries and their types.
+
+    Args:
+        path: Of the JSON file.
+
+    Raises:
+        PolicyError: The file is missing, is no JSON, or lacks an entry.
+    """
     if path.suffix != ".json":
         raise PolicyError(
             f"{path}: a policy is loaded from its .json file; pickles and zips are refused"
@@ -208,7 +211,15 @@ def _read_description(path: Path) -> dict[str, Any]:
 
 
 def _restore_network(path: Path, description: dict[str, Any]) -> Network:
-    """The network of a file; raises PolicyError before a file makes it allocate too much."""
+    """The network that a policy's JSON file describes, refused before it makes this process allocate too much.
+
+    Args:
+        path: Of the file, for error messages.
+        description: The network as JSON.
+
+    Raises:
+        PolicyError: The description is none of a network, or asks for too large layers.
+    """
     try:
         network = restore_component(description, NETWORK_TYPES)
         sizes: list[Any] = []
@@ -223,7 +234,16 @@ def _restore_network(path: Path, description: dict[str, Any]) -> Network:
 
 
 def _check_parameters(path: Path, network: Network, params: dict[str, np.ndarray]) -> None:
-    """Raises PolicyError where parameters are not those of the network, of float32 and finite."""
+    """Check that parameters have the names and shapes of a network, are float32 and finite.
+
+    Args:
+        path: Of their file, for error messages.
+        network: Gives names and shapes.
+        params: Arrays by name.
+
+    Raises:
+        PolicyError: They do not fit.
+    """
     shapes = network.parameter_shapes
     for name, shape in shapes.items():
         actual_shape = params[name].shape if name in params else None

@@ -52,15 +52,15 @@ class Card(BaseModel):
 
 
 def make_card(steps: pd.DataFrame, domain: str, name: str) -> Card:
-    """Describes a policy from a step record.
+    """The card of a policy: what it does, achieves and fails at, in the words of a fixed rubric, from its episodes.
 
     Args:
-        steps: Of `evaluate.evaluate`, all seeds.
+        steps: A row per step of the policies' episodes, all seeds.
         domain: education or minigrid.
         name: The policy, a value of the column `method`.
 
     Raises:
-        ValueError: The record has no episode of the policy.
+        ValueError: The table has no episode of the policy.
     """
     policy_steps = steps[steps["method"] == name]
     if policy_steps.empty:
@@ -110,6 +110,7 @@ def rate_stability(deviation: float) -> Literal["stable", "moderate", "volatile"
 
 
 def _describe_actions(actions: pd.Series, action_names: Sequence[str]) -> str:
+    """The share of each action that a policy takes often, such as "chooses easy 90%, failed 10% of the time"."""
     shares = actions.value_counts(normalize=True).sort_values(ascending=False)
     frequent = shares[shares >= MIN_ACTION_SHARE]
     parts = [f"{action_names[int(action)]} {share:.0%}" for action, share in frequent.items()]
@@ -117,7 +118,11 @@ def _describe_actions(actions: pd.Series, action_names: Sequence[str]) -> str:
 
 
 def _describe_student_outcomes(steps: pd.DataFrame) -> dict[str, str]:
-    """Where the student gains most and where the policy fails, by mastery."""
+    """At which mastery the student gains most and how often the policy fails, as two fields of its card.
+
+    Args:
+        steps: A row per step of one policy.
+    """
     gain = _measure_mastery_gain(steps)
     is_low = steps["mastery"] < HIGH_MASTERY
     mean_gains = {}
@@ -141,7 +146,11 @@ def _measure_mastery_gain(steps: pd.DataFrame) -> pd.Series:
 
 
 def _describe_room_outcomes(episodes: pd.DataFrame) -> dict[str, str]:
-    """What the policy does best in a room, and how it fails."""
+    """What the policy does best in a room and how often it fails, as two fields of its card.
+
+    Args:
+        episodes: A row per episode of one policy, with its returns by objective.
+    """
     goal_share = episodes["goal"].mean()
     lava_share = 1 - episodes["no-lava"].mean()
     gold_share = episodes["gold"].mean()
@@ -159,7 +168,15 @@ def _describe_room_outcomes(episodes: pd.DataFrame) -> dict[str, str]:
 
 
 def _describe_frequent_situations(steps: pd.DataFrame, domain: str) -> list[str]:
-    """The most frequent situations: what was observed, what was done, and its mean rewards."""
+    """The most frequent pairs of situation and action of a policy, with their mean rewards, a line each.
+
+    Args:
+        steps: A row per step of one policy.
+        domain: education or minigrid.
+
+    Returns:
+        Such as "mastery < 0.6 + none failed -> easy -> aptitude 0.10, gap 0.00, performance 0.90".
+    """
     if domain == "education":
         is_high = steps["mastery"] >= HIGH_MASTERY
         mastery = np.where(is_high, "mastery >= 0.6", "mastery < 0.6")

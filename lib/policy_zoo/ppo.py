@@ -90,6 +90,7 @@ class PPOCoefficients:
 
     @classmethod
     def from_variants(cls, variants: Sequence[PPOVariant]) -> "PPOCoefficients":
+        """Settings of PPO of all variants (policies in training) as columns, (K, 1) each."""
         columns = {}
         for field in fields(cls):
             values = [getattr(variant.settings, field.name) for variant in variants]
@@ -143,7 +144,7 @@ class PPOSamples:
     input_ids: Tensor | None = None
 
     def select(self, index: Tensor) -> "PPOSamples":
-        """The samples with the numbers `index` (K, M), which differ between variants."""
+        """Samples of each variant by their numbers `index` (K, M), as a minibatch."""
         variant = torch.arange(len(index)).unsqueeze(1)  # (K, 1)
         return PPOSamples(
             inputs=self.inputs[variant, index],
@@ -209,9 +210,10 @@ def compute_ppo_loss(
 def compute_loss_gradients(
     logits: Tensor, values: Tensor, minibatch: PPOSamples, coefficients: PPOCoefficients
 ) -> tuple[list[Tensor], Tensor, Tensor]:
-    """The derivatives of `compute_ppo_loss` with respect to the outputs of the network, written out.
+    """The derivatives of the PPO loss with respect to the outputs of the network, logits and values, written out.
 
-    They are short, and the graph of autograd then holds the network alone, which is faster (a benchmark).
+    They are short, and the graph of autograd then holds the network alone, which is faster (a benchmark). The loss is
+    that of `compute_ppo_loss`.
 
     Args:
         logits: (K, M, A) of the policies that are trained.
@@ -275,7 +277,7 @@ class PPO:
     def __init__(
         self, variants: Sequence[PPOVariant], network: Network, env: BatchedEnv, domain: str
     ) -> None:
-        """Draws the first parameters and resets the environments.
+        """Draw the first parameters of all variants (policies in training), and reset their environments.
 
         Args:
             variants: What is trained side by side.
@@ -342,7 +344,7 @@ class PPO:
         progress: Callable[[float], None] = lambda fraction: None,
         seconds_between_checkpoints: float = 20.0,
     ) -> None:
-        """Updates the policies until `timesteps` of the settings are spent.
+        """Collect rollouts and update the policies until `timesteps` of the settings are spent.
 
         Args:
             checkpoint: File to resume from, if it exists, and to save to on the way; None for neither.
@@ -374,7 +376,7 @@ class PPO:
 
     @torch.no_grad()
     def collect_rollout(self) -> PPORollout:
-        """T steps in every environment, with actions sampled from the policies as they are."""
+        """Play T steps in every environment with actions sampled from the policies, and return them as a rollout."""
         # One uniform number for every decision, from a stream of each variant and update.
         uniforms_by_variant = [
             self._make_generator(variant, "actions").random((self.num_steps, self.num_envs))
@@ -434,7 +436,12 @@ class PPO:
         )
 
     def _compute_rewards(self, vector_rewards: np.ndarray, observation: np.ndarray) -> Tensor:
-        """Training rewards (K, E, V) of vector rewards (K * E, k), by the objective of each variant."""
+        """Training rewards (K, E, V), by the objective of each variant (policy in training).
+
+        Args:
+            vector_rewards: (K * E, k) rewards of the environment's k objectives.
+            observation: (K * E, ...) what the policies saw before the step.
+        """
         vector_rewards = self._split_by_variant(vector_rewards)  # (K, E, k)
         observation = self._split_by_variant(observation)  # (K, E, ...)
         rewards = [
@@ -463,9 +470,12 @@ class PPO:
     # Learning ----------------------------------------------------------------------------------
 
     def update_policies(self, rollout: PPORollout) -> None:
-        """Epochs of minibatch steps on one rollout.
+        """Train all policies on one rollout, by epochs of minibatch steps; parameters change in place.
 
         A variant whose policy has moved too far from the one that collected the rollout takes no further step.
+
+        Args:
+            rollout: What was collected with the policies as they are.
         """
         # Advantages.
         advantages, returns = self.compute_advantages(rollout)  # (K, T, E, V)
@@ -499,7 +509,7 @@ class PPO:
                     return
 
     def compute_advantages(self, rollout: PPORollout) -> tuple[Tensor, Tensor]:
-        """Generalized advantage estimates and returns, (K, T, E, V) each.
+        """Generalized advantage estimates and returns of a rollout, (K, T, E, V) each.
 
         A_t = delta_t + gamma lambda A_{t+1},   delta_t = r_t + gamma V_{t+1} - V_t,   R_t = A_t + V_t
         """
@@ -511,7 +521,15 @@ class PPO:
         )
 
     def _take_minibatch_step(self, minibatch: PPOSamples, is_learning: Tensor) -> Tensor:
-        """One step of the variants that are learning, (K, 1); returns which of them go on."""
+        """One step of Adam on a minibatch, for the variants that are still learning from this rollout.
+
+        Args:
+            minibatch: The samples.
+            is_learning: (K, 1) which variants are.
+
+        Returns:
+            (K, 1) which variants still are: those whose policy is near enough to the one that collected the rollout.
+        """
         logits, values = self._compute_outputs(minibatch)
 
         # Stop early: KL(old || new) = E[(r - 1) - log r], known as k3, is compared before the step.
@@ -544,7 +562,13 @@ class PPO:
         return logits[:, position], values[:, position]
 
     def _compute_gradient(self, logits: Tensor, values: Tensor, minibatch: PPOSamples) -> Tensor:
-        """Gradient of the loss with respect to theta, (K, P)."""
+        """Gradient of the PPO loss with respect to all parameters, (K, P).
+
+        Args:
+            logits: (K, M, A), part of autograd's graph.
+            values: (K, M, V), part of autograd's graph.
+            minibatch: The samples.
+        """
         policy_gradients, entropy_gradient, critic_gradient = compute_loss_gradients(
             logits.detach(), values.detach(), minibatch, self.coefficients
         )
@@ -559,9 +583,14 @@ class PPO:
         output_gradients: Sequence[Tensor],
         keep_graph: bool = False,
     ) -> Tensor:
-        """Gradients with respect to theta, (K, P), from those with respect to outputs of the network.
+        """Gradients with respect to all parameters, (K, P), from those with respect to outputs of the network.
 
         Variants share no parameter, so that one backward pass serves all of them.
+
+        Args:
+            outputs: Logits, values, or both.
+            output_gradients: Gradients of the loss with respect to them.
+            keep_graph: Whether another pass follows.
         """
         gradients = torch.autograd.grad(
             outputs,
@@ -574,10 +603,14 @@ class PPO:
 
     @torch.no_grad()
     def _take_adam_step(self, gradient: Tensor, is_learning: Tensor) -> None:
-        """Adam on the variants that are learning, (K, 1); the others stay as they are.
+        """One step of Adam on the parameters of the variants that are learning; the others stay as they are.
 
         One state for all variants: torch's Adam takes longer with one optimizer per variant, and its fused one as long
         (a benchmark).
+
+        Args:
+            gradient: (K, P).
+            is_learning: (K, 1) which variants are.
 
         Source: Kingma and Ba 2015, algorithm 1.
         """
@@ -617,7 +650,7 @@ class PPO:
         )
 
     def save_checkpoint(self, path: Path) -> None:
-        """Writes everything that decides the rest of the training, as safetensors."""
+        """Write everything that decides the rest of the training to a file of safetensors."""
         episodes = np.array(self.episodes, dtype=np.float64)
         arrays = {
             "theta": self.theta.detach().numpy(),
@@ -634,7 +667,13 @@ class PPO:
         artifacts.write_tensors(path, arrays)
 
     def resume_from_checkpoint(self, path: Path) -> None:
-        """Takes over what `save_checkpoint` wrote. Random streams need no state: every update has another one."""
+        """Take over parameters, Adam's state, environments and log from a checkpoint.
+
+        Random streams need no state: every update has another one.
+
+        Args:
+            path: A file that `save_checkpoint` wrote.
+        """
         arrays = artifacts.read_tensors(path)
         with torch.no_grad():  # in place, because the named parameters are views
             self.theta.copy_(torch.from_numpy(arrays["theta"]))
@@ -674,7 +713,13 @@ class MGDA(PPO):
     """
 
     def _compute_gradient(self, logits: Tensor, values: Tensor, minibatch: PPOSamples) -> Tensor:
-        """Combined policy gradients of the objectives, plus those of entropy and critic, (K, P)."""
+        """Policy gradients of all objectives combined by min-norm weights, plus those of entropy and critic, (K, P).
+
+        Args:
+            logits: (K, M, A), part of autograd's graph.
+            values: (K, M, V), part of autograd's graph.
+            minibatch: The samples.
+        """
         policy_gradients, entropy_gradient, critic_gradient = compute_loss_gradients(
             logits.detach(), values.detach(), minibatch, self.coefficients
         )
@@ -711,9 +756,15 @@ def number_distinct_inputs(inputs: Tensor) -> Tensor:
 def make_training_generator(
     domain: str, name: str, seed: int, *purpose: str | int
 ) -> np.random.Generator:
-    """Random numbers of a policy's training for a purpose, such as the actions of an update.
+    """The random generator of one policy's training for a purpose, such as the actions of an update.
 
     Every update has another generator, so that a training that is resumed needs no state of one.
+
+    Args:
+        domain: education or minigrid.
+        name: Of the policy.
+        seed: Number of the repetition.
+        purpose: Further parts of the name of the random stream.
     """
     return seeds.rng("zoo", domain, name, *purpose, seed=seed)
 
@@ -726,7 +777,7 @@ def make_environment_streams(domain: str, name: str, seed: int, num_envs: int) -
 def pop_finished_episodes(
     running_totals: np.ndarray, rewards: np.ndarray, dones: np.ndarray
 ) -> list[tuple[int, tuple[float, ...]]]:
-    """Adds a step to the totals of the episodes under way, and takes out those that ended with it.
+    """Add a step to the running returns of all episodes, and take out the episodes that ended with it.
 
     Args:
         running_totals: (B, k + 1) return per objective so far, and length; changed in place.
@@ -753,11 +804,11 @@ def make_training_curve(
     steps_per_update: int,
     num_objectives: int,
 ) -> pd.DataFrame:
-    """Finished training episodes as a table.
+    """The finished training episodes of some policies as a table, a row for each.
 
     Args:
         episodes: (update, number of the variant, length, return per objective) of each.
-        names_and_seeds: Of each variant.
+        names_and_seeds: Of each variant (policy in training).
         steps_per_update: Environment steps of each variant.
         num_objectives: k.
 

@@ -1,7 +1,9 @@
 """Which policies each zoo has and how each is trained (policy orchestration, 4.1.2, 4.1.3, Tables 6 and 7).
 
-A recipe names a policy, its objective, its environment and its settings. Recipes of one `stack` have networks and
-rollouts of one shape, and are trained side by side.
+A recipe names a policy, its objective, its environment and its settings. Names are the paper's: SO-d1, SO-d2 and SO-d3
+are trained for one objective each (SO, single objective; d1 to d3, the dimensions of the vector reward), policies that
+begin with MO- for several objectives at once. Recipes of one `stack` have networks and rollouts of one shape, and are
+trained side by side as one batch of matrix products.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ REFERENCES = {"education": ("MO-S", "MO-RM", "MO-MGDA"), "minigrid": ("MO-pseudo
 
 @dataclass(frozen=True)
 class Recipe:
-    """One policy of a zoo.
+    """One policy of a zoo, before it is trained: what it is rewarded for, and how it is trained.
 
     Attributes:
         name: As in the paper's tables.
@@ -54,7 +56,7 @@ class Recipe:
         settings: Of PPO.
         network: Its architecture.
         task: The skill that is taught, or the room that it is trained in.
-        stack: Recipes of one stack are trained side by side.
+        stack: Name of the group of recipes that are trained side by side.
     """
 
     name: str
@@ -66,7 +68,10 @@ class Recipe:
     stack: str
 
     def to_json(self) -> dict[str, Any]:
-        """All that decides a training but environment and seed; `stack` does not, and is left out."""
+        """The recipe as JSON: all that decides a training but environment and seed.
+
+        `stack` is left out, because a policy does not depend on those that are trained beside it.
+        """
         return {
             "name": self.name,
             "domain": self.domain,
@@ -78,7 +83,11 @@ class Recipe:
 
     @classmethod
     def from_json(cls, description: dict[str, Any], stack: str = "") -> Recipe:
-        """The inverse of `to_json`.
+        """The recipe of a JSON description.
+
+        Args:
+            description: As `to_json` returns it.
+            stack: Name of the group of recipes that are trained side by side.
 
         Raises:
             ValueError: The type of the objective or of the network is unknown.
@@ -95,7 +104,11 @@ class Recipe:
 
 
 def list_recipes(params: ZooParams, domain: str) -> list[Recipe]:
-    """All recipes of a domain, in the order of the paper's tables.
+    """The recipes of all policies of a domain, in the order of the paper's tables.
+
+    Args:
+        params: Settings of the environments and of the trainings.
+        domain: education or minigrid.
 
     Raises:
         ValueError: The domain is unknown.
@@ -108,11 +121,16 @@ def list_recipes(params: ZooParams, domain: str) -> list[Recipe]:
 
 
 def _list_education_recipes(params: ZooParams) -> list[Recipe]:
-    """Table 6: single objectives, fixed weights and reward machine with one critic head, MO-MGDA with three."""
+    """The recipes of the six policies that teach students (the paper's Table 6).
+
+    SO-d1 to SO-d3 are rewarded for one objective each. For all three objectives there are MO-S (equal weights), MO-RM
+    (a reward machine, whose objectives change with mastery) and MO-MGDA (gradients of the objectives combined, which
+    takes a critic head for each).
+    """
     objectives: dict[str, Objective] = {
-        "SO-d1": LinearScalarization((1.0, 0.0, 0.0)),  # aptitude
-        "SO-d2": LinearScalarization((0.0, 1.0, 0.0)),  # gap
-        "SO-d3": LinearScalarization((0.0, 0.0, 1.0)),  # performance
+        "SO-d1": LinearScalarization((1.0, 0.0, 0.0)),  # aptitude: questions above mastery
+        "SO-d2": LinearScalarization((0.0, 1.0, 0.0)),  # gap: failed questions answered right
+        "SO-d3": LinearScalarization((0.0, 0.0, 1.0)),  # performance: right answers
         "MO-S": LinearScalarization((1 / 3, 1 / 3, 1 / 3)),
         "MO-RM": RewardMachine(),
     }
@@ -142,18 +160,26 @@ def _list_education_recipes(params: ZooParams) -> list[Recipe]:
 
 
 def _list_minigrid_recipes(params: ZooParams) -> list[Recipe]:
-    """Table 7: every policy in the room that asks for its objective, and each trained by itself."""
-    settings = params.zoo.minigrid
-    # The vector reward has the share of the two pieces of gold: a weight of 2 gives +1 for each.
+    """The recipes of the four policies of rooms (the paper's Table 7), each trained in a room of its own.
+
+    SO-d1 walks to the goal of an empty room, SO-d2 to the goal past lava, SO-d3 collects gold.
+
+    MO-pseudoS is rewarded for goal and gold in the room with everything. Avoiding lava has no reward of its own, hence
+    "pseudo": rewards of several objectives in one number.
+    """
+    settings_by_policy = params.zoo.minigrid
+    # Weights of (goal, no lava, gold). Picking up one of the two pieces of gold gives a vector reward of 1/2, its share
+    # of all gold, so that a weight of 2 rewards each piece with 1, as much as the goal.
     goal = LinearScalarization((1.0, 0.0, 0.0))
     gold = LinearScalarization((0.0, 0.0, 2.0))
     goal_and_gold = LinearScalarization((1.0, 0.0, 2.0))
+    # Policy, objective, settings of PPO, room.
     trainings = [
-        ("SO-d1", goal, settings.navigate, "empty"),
+        ("SO-d1", goal, settings_by_policy.navigate, "empty"),
         # Lava ends the episode, so that reaching the goal means avoiding it.
-        ("SO-d2", goal, settings.lava, "lava_gap"),
-        ("SO-d3", gold, settings.gold, "gold_room"),
-        ("MO-pseudoS", goal_and_gold, settings.pseudo, "composite"),
+        ("SO-d2", goal, settings_by_policy.lava, "lava_gap"),
+        ("SO-d3", gold, settings_by_policy.gold, "gold_room"),
+        ("MO-pseudoS", goal_and_gold, settings_by_policy.pseudo, "composite"),
     ]
     return [
         Recipe(
@@ -163,7 +189,7 @@ def _list_minigrid_recipes(params: ZooParams) -> list[Recipe]:
             settings=ppo_settings,
             network=Cnn(actions=6),
             task=room,
-            stack=name,
+            stack=name,  # each by itself: then equal views of its room are computed once (`ppo`)
         )
         for name, objective, ppo_settings, room in trainings
     ]
@@ -175,7 +201,7 @@ def _list_minigrid_recipes(params: ZooParams) -> list[Recipe]:
 def make_batched_env(
     params: Environments, domain: str, tasks: Sequence[str], seed: int = 0
 ) -> BatchedEnv:
-    """A batched environment.
+    """A batched environment: many students of one skill, or many rooms, that step together.
 
     Args:
         params: Settings of the environments.
@@ -190,14 +216,11 @@ def make_batched_env(
 
 
 def describe_environment(params: Environments, domain: str) -> dict[str, Any]:
-    """What the settings of a job say of its environment.
+    """The environment of a job as settings: those of the domain, and hashes of the files that they name.
 
     Args:
         params: Settings of the environments.
         domain: education or minigrid.
-
-    Returns:
-        The settings of the domain, and hashes of the files that they name.
     """
     section = getattr(params, domain)
     paths: list[str] = []

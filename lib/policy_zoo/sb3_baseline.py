@@ -40,6 +40,7 @@ class SmallExtractor(BaseFeaturesExtractor):
     """MiniGrid's small extractor: three 2x2 convolutions of 16, 32 and 64 channels, 128 features."""
 
     def __init__(self, observation_space, features_dim: int = 128) -> None:
+        """Make the layers, untrained; `features_dim` is the number of features that come out."""
         super().__init__(observation_space, features_dim)
         self.cnn = nn.Sequential(
             nn.Conv2d(3, 16, 2),
@@ -64,6 +65,7 @@ class RecipeRewardWrapper(VecEnvWrapper):
     """
 
     def __init__(self, venv: BatchedEnv, recipe: Recipe) -> None:
+        """venv: the environments, with vector rewards; recipe: whose objective turns them into training rewards."""
         super().__init__(venv)
         self.recipe = recipe
         self.num_steps = 0
@@ -75,6 +77,7 @@ class RecipeRewardWrapper(VecEnvWrapper):
         return self.observation
 
     def step_wait(self):
+        """Step the environments, log finished episodes, and return observations, training rewards, dones, infos."""
         previous_observation = self.observation
         self.observation, vector_rewards, dones, infos = self.venv.step_wait()
 
@@ -115,6 +118,7 @@ class SameRandomNumbers(BaseCallback):
     def __init__(
         self, recipe: Recipe, seed: int, progress: Callable[[float], None] = lambda fraction: None
     ) -> None:
+        """Prepare to hand random numbers to a training; nothing is drawn yet."""
         super().__init__()
         self.recipe = recipe
         self.seed = seed
@@ -122,6 +126,7 @@ class SameRandomNumbers(BaseCallback):
         self.num_updates = 0
 
     def _on_training_start(self) -> None:
+        """Replace first weights, sampling of actions and order of minibatches by those of the stacked trainer."""
         # First weights. An extractor that actor and critic share has several names, hence not strict.
         parameters = draw_initial_parameters(
             self.recipe.network, "zoo", self.recipe.domain, self.recipe.name, seed=self.seed
@@ -136,6 +141,7 @@ class SameRandomNumbers(BaseCallback):
         self.model.rollout_buffer.get = self._iterate_minibatches
 
     def _on_rollout_start(self) -> None:
+        """Draw the random numbers of the coming rollout and update."""
         buffer = self.model.rollout_buffer
         actions_generator = self._make_generator("actions")
         self.uniforms = actions_generator.random((buffer.buffer_size, buffer.n_envs))  # (T, E)
@@ -152,7 +158,11 @@ class SameRandomNumbers(BaseCallback):
         )
 
     def _iterate_minibatches(self, batch_size: int) -> Iterator[RolloutBufferSamples]:
-        """`RolloutBuffer.get` in the stacked trainer's order."""
+        """Minibatches of the rollout in the order that the stacked trainer has; stands in for `RolloutBuffer.get`.
+
+        Args:
+            batch_size: Samples of a minibatch.
+        """
         buffer = self.model.rollout_buffer
         # The first minibatch of the original is thrown away: asking for it flattens the buffer.
         next(type(buffer).get(buffer, batch_size))
@@ -170,7 +180,12 @@ def make_environment(params: Environments, recipe: Recipe, seed: int) -> RecipeR
 
 
 def make_learner(recipe: Recipe, env: VecEnv) -> PPO:
-    """stable-baselines3's PPO with the settings of a recipe and a network of its shape."""
+    """stable-baselines3's PPO with the settings of a recipe and a network of its shape, untrained.
+
+    Args:
+        recipe: What is trained.
+        env: The environments, with training rewards (E,).
+    """
     settings = recipe.settings
     policy_class = "MlpPolicy"
     policy_kwargs = None
@@ -202,7 +217,7 @@ def train_policy(
     seed: int,
     progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[dict[str, np.ndarray], pd.DataFrame]:
-    """Trains one policy.
+    """Train one policy with stable-baselines3, and return its parameters by name and its training curve.
 
     Args:
         params: Settings of the environments.
@@ -211,7 +226,7 @@ def train_policy(
         progress: Called with the fraction of the training that is over.
 
     Returns:
-        Parameters by name, and the training curve (`ppo.make_training_curve`).
+        float32 arrays, and a table with a row per finished training episode.
     """
     env = make_environment(params, recipe, seed)
     # stable-baselines3 draws first weights from torch's generator. They are replaced, and the generator put back.

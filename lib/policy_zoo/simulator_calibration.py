@@ -62,7 +62,7 @@ def search(
     num_students: int = 100,
     switches: Mapping[str, Sequence[Any]] = SWITCHES,
 ) -> pd.DataFrame:
-    """Compares every combination of the switches with Table 2.
+    """Compare every combination of the rules that the paper leaves open (switches) with its Table 2, a row for each.
 
     Args:
         rules: All other rules.
@@ -101,7 +101,10 @@ def find_closest_without_quick_random(table: pd.DataFrame) -> int:
 
 
 def _make_mixtures() -> dict[str, np.ndarray]:
-    """Probabilities of the actions, (3,), by strategy: stand-ins, random choice, pairs half and half."""
+    """Strategies that choose actions with fixed probabilities, (3,) by name: each action, random choice, pairs.
+
+    An action alone stands in for the policy that is trained for one objective; pairs are mixed half and half.
+    """
     one_hot = np.eye(len(ACTIONS))
     mixtures = {policy: one_hot[action] for policy, action in STAND_INS.items()}
     mixtures[RANDOM] = np.full(len(ACTIONS), 1 / len(ACTIONS))
@@ -114,10 +117,10 @@ def _make_mixtures() -> dict[str, np.ndarray]:
 def _play_mixtures(
     rules: EducationRules, mixtures: dict[str, np.ndarray], student_streams: np.ndarray
 ) -> pd.DataFrame:
-    """Mean length and mean reward per step of each strategy, which all meet the same students.
+    """Mean length and mean reward per step of each strategy, a row each; all teach the same students.
 
     Args:
-        rules: Of the simulator.
+        rules: Of the simulated student.
         mixtures: Probabilities of the actions, (3,), by strategy.
         student_streams: (students,) uint64, keys of their random numbers.
 
@@ -158,7 +161,15 @@ def _play_mixtures(
 
 
 def _compare_with_table_2(means: pd.DataFrame, horizon: int) -> dict[str, Any]:
-    """The columns of `search` that do not repeat the switches, from the means of each strategy."""
+    """How far the strategies' lengths and rewards are from the paper's Table 2, as columns of one row.
+
+    Args:
+        means: By strategy, mean length and mean reward per objective.
+        horizon: Steps of an episode at the most.
+
+    Returns:
+        Lengths, the quickest pair of actions, and the distance from the paper (columns as in `search`).
+    """
     distance = 0.0
     for policy, (paper_length, paper_rewards) in TABLE_2.items():
         length = means.loc[policy, "length"]

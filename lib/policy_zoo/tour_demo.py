@@ -19,7 +19,7 @@ MASTERY_THRESHOLD = 0.6
 
 
 def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) -> pd.DataFrame:
-    """Tries one step of each action on copies of one student.
+    """Try one step of each action on copies of one student, and return a row per action and copy.
 
     The copies draw fresh random numbers: none of them shows what will really happen.
 
@@ -30,7 +30,7 @@ def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) 
         copies: Copies for each action.
 
     Returns:
-        Rows of the results table, one per action (method) and copy (item), with a column for each objective.
+        Rows of the results table, with the action as method, the copy as item, and a column for each objective.
     """
     student = EducationBatch(rules, 1, seed)
     student.reset()
@@ -51,7 +51,7 @@ def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) 
 
 
 def make_simplex(points_per_side: int) -> np.ndarray:
-    """All probability vectors on a grid, (n, 3), with `points_per_side` of them on each side of the simplex."""
+    """All probability vectors of three actions on a grid, (n, 3), with `points_per_side` on each side."""
     num_steps = points_per_side - 1
     vectors = []
     for first, second in product(range(points_per_side), repeat=2):
@@ -61,7 +61,7 @@ def make_simplex(points_per_side: int) -> np.ndarray:
 
 
 def play_mixtures(rules: EducationRules, mixtures: np.ndarray, students: int) -> pd.DataFrame:
-    """Plays mixed strategies on the same students.
+    """Teach the same students by strategies with fixed probabilities of the actions, a row per strategy and student.
 
     Args:
         rules: Of the simulator.
@@ -69,7 +69,7 @@ def play_mixtures(rules: EducationRules, mixtures: np.ndarray, students: int) ->
         students: Number of students.
 
     Returns:
-        Rows of the results table, one per strategy (method, such as "0.25 failed + 0.75 easy") and student (item):
+        Rows of the results table, with the strategy as method (such as "0.25 failed + 0.75 easy"), the student as item,
         mean rewards per step, length, and the probability of each action.
     """
     rows = []
@@ -86,12 +86,16 @@ def play_mixtures(rules: EducationRules, mixtures: np.ndarray, students: int) ->
 
 
 def play_reactive_rules(rules: EducationRules, students: int) -> pd.DataFrame:
-    """Plays every rule that reacts to the student, on the students of `play_mixtures`.
+    """Teach the same students by every rule that reacts to their state, a row per rule and student.
 
     A rule says what to ask while failed questions are open, and where none is, below mastery 0.6 and from there on.
 
+    Args:
+        rules: Of the simulator.
+        students: Number of students, the same as those of `play_mixtures`.
+
     Returns:
-        Rows as those of `play_mixtures`, without probabilities.
+        Rows of the results table: mean rewards per step, and length.
     """
     rows = []
     for if_failed, if_low, if_high in product(range(len(ACTIONS)), repeat=3):
@@ -104,6 +108,8 @@ def play_reactive_rules(rules: EducationRules, students: int) -> pd.DataFrame:
 
 
 def _make_reactive_rule(if_failed: int, if_low: int, if_high: int) -> Act:
+    """A rule as a function from observations to actions; its three arguments are indices of actions."""
+
     def act(observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
         has_failed = observation[:, 1 + LEVELS :].sum(axis=1) > 0
         is_low = observation[:, 0] < MASTERY_THRESHOLD - 1e-6  # observations are float32
@@ -113,7 +119,14 @@ def _make_reactive_rule(if_failed: int, if_low: int, if_high: int) -> Act:
 
 
 def _play_students(rules: EducationRules, act: Act, method: str, students: int) -> pd.DataFrame:
-    """Rows of one episode of each student; the students are the same for every method."""
+    """One episode of each student as rows of the results table; the students are the same for every method.
+
+    Args:
+        rules: Of the simulator.
+        act: Chooses actions from observations.
+        method: Its name.
+        students: Number of students.
+    """
     env = EducationBatch(rules, students)
     steps = play(env, act, seeds.keys("tour", "students", n=students))
     by_episode = steps.groupby("episode")
@@ -124,7 +137,12 @@ def _play_students(rules: EducationRules, act: Act, method: str, students: int) 
 
 
 def _make_rows(rewards: pd.DataFrame, method: str) -> pd.DataFrame:
-    """Rows of the results table for a method that observes nothing, one per row of rewards (n, 3)."""
+    """Rows of the results table for a method that observes nothing, one per row of rewards (n, 3).
+
+    Args:
+        rewards: A column for each objective.
+        method: Its name.
+    """
     return rewards.assign(
         method=method,
         role="constant",

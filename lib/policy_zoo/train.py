@@ -53,12 +53,22 @@ class Zoo:
 
 
 def choose_learner(params: ZooParams, recipe: Recipe) -> str:
-    """Name of the learner of a recipe: `zoo.learner`, but `stacked` where there are several critic heads."""
+    """The learner of a recipe: `zoo.learner`, but "stacked" where the critic has several heads.
+
+    stable-baselines3 has no such critic.
+    """
     return "stacked" if recipe.network.values > 1 else params.zoo.learner
 
 
 def group_recipes_by_stack(params: ZooParams, domain: str) -> dict[str, list[Recipe]]:
-    """Recipes that are trained side by side, by stack; stable-baselines3 trains one policy at a time."""
+    """The recipes of a domain in groups that are trained side by side, by the name of the group (its stack).
+
+    stable-baselines3 trains one policy at a time, so that each is a group of its own there.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+    """
     recipes_by_stack: dict[str, list[Recipe]] = {}
     for recipe in recipes.list_recipes(params, domain):
         is_stacked = choose_learner(params, recipe) == "stacked"
@@ -68,11 +78,11 @@ def group_recipes_by_stack(params: ZooParams, domain: str) -> dict[str, list[Rec
 
 
 def group_seeds(params: ZooParams, stack: Sequence[Recipe]) -> list[list[int]]:
-    """Seeds that are trained side by side.
+    """The seeds of a stack in groups that are trained side by side.
 
     Args:
         params: All settings.
-        stack: Recipes of one stack.
+        stack: Recipes that are trained side by side.
 
     Returns:
         Groups of `SEEDS_PER_JOB` where networks are small, because their calls cost more than their arithmetic; groups
@@ -91,11 +101,11 @@ def group_seeds(params: ZooParams, stack: Sequence[Recipe]) -> list[list[int]]:
 
 
 def make_stacked_learner(params: Environments, stack: Sequence[Recipe], *seeds: int) -> PPO:
-    """The PPO (or MGDA) that trains the recipes of a stack under some seeds.
+    """The PPO (or MGDA) that trains the recipes of a stack under some seeds side by side.
 
     Args:
         params: Settings of the environments.
-        stack: Recipes of one stack.
+        stack: Recipes of networks and rollouts of one shape.
         seeds: All recipes of the first seed come first.
     """
     recipes_and_seeds = [(recipe, seed) for seed in seeds for recipe in stack]
@@ -103,6 +113,12 @@ def make_stacked_learner(params: Environments, stack: Sequence[Recipe], *seeds: 
 
 
 def _make_learner(params: Environments, recipes_and_seeds: Sequence[tuple[Recipe, int]]) -> PPO:
+    """The PPO (or MGDA, where the critic has several heads) that trains some policies side by side.
+
+    Args:
+        params: Settings of the environments.
+        recipes_and_seeds: The policies; their networks and rollouts have one shape.
+    """
     variants = []
     tasks = []  # of the rows of the batched environment
     for recipe, seed in recipes_and_seeds:
@@ -121,11 +137,11 @@ def _make_learner(params: Environments, recipes_and_seeds: Sequence[tuple[Recipe
 
 
 def list_versions(network: Network, learner: str) -> dict[str, int]:
-    """The VERSIONs of the code that decides the weights and the curve of a policy.
+    """The VERSIONs of the code that decides the parameters and the training curve of a policy, by a name in words.
 
     Args:
         network: Of the policy.
-        learner: "stacked" or "stable-baselines3", as `choose_learner` says.
+        learner: "stacked" (policies trained side by side) or "stable-baselines3".
     """
     versions = {
         "random streams": seeds.VERSION,
@@ -147,15 +163,18 @@ def list_versions(network: Network, learner: str) -> dict[str, int]:
 
 
 def make_jobs(params: ZooParams, domain: str, trained: Collection[str] = ()) -> list[sweep.Job]:
-    """The jobs of a domain's sweep; the longest first, so that no process waits at the end.
+    """The jobs that train the policies of a domain; the longest first, so that no process waits at the end.
+
+    A job is a label and the settings that decide its results; their hash is its key.
 
     Args:
         params: All settings; a job is handed those that it reads.
         domain: education or minigrid.
-        trained: Keys of policies (`compute_policy_keys`) that no job need train.
+        trained: Keys of policies (`compute_policy_keys`) that need no training.
 
     Returns:
-        One job per stack and group of seeds, with those of its policies that are not `trained`; none where all are.
+        One job per stack (recipes that are trained side by side) and group of seeds, with those of its policies that
+        are not `trained`; none where all are.
     """
     jobs = []
     for stack_name, stack in group_recipes_by_stack(params, domain).items():
@@ -187,7 +206,7 @@ def make_jobs(params: ZooParams, domain: str, trained: Collection[str] = ()) -> 
 
 
 def compute_policy_keys(settings: Mapping[str, Any]) -> list[str]:
-    """The key of each policy of a job: of all that decides the policy, but not of those trained beside it.
+    """The key of each policy of a job: a hash of all that decides the policy, but not of those trained beside it.
 
     Args:
         settings: Of the job.
@@ -202,15 +221,12 @@ def compute_policy_keys(settings: Mapping[str, Any]) -> list[str]:
 def train_policies(
     job: sweep.Job, folder: Path, progress: Callable[[float], None]
 ) -> dict[str, Any]:
-    """Trains the policies of a job side by side.
+    """Train the policies of a job side by side, write them and their training curves, and return their keys.
 
     Args:
-        job: Of `make_jobs`.
-        folder: Where policies and their curves go.
+        job: Holds recipes, seeds and the settings of the environment.
+        folder: Where policies and curves go.
         progress: Called with the fraction of the training that is over.
-
-    Returns:
-        The keys of the policies.
     """
     torch.set_num_threads(1)
     # Adam's moments of weights without a gradient decay into denormal numbers, which are slow.
@@ -247,10 +263,13 @@ def train_policies(
 def _make_companions(
     recipes_and_seeds: Sequence[tuple[Recipe, int]],
 ) -> list[tuple[Recipe, int]]:
-    """A second policy for a small network that would be trained by itself; otherwise none.
+    """A second policy to be trained beside a small network that would be alone; otherwise none.
 
     A single product of matrices is computed in another way than a batch of them, and the last bits of a policy must
     not depend on how many are trained beside it.
+
+    Args:
+        recipes_and_seeds: The policies of a job.
     """
     recipe, seed = recipes_and_seeds[0]
     is_single = len(recipes_and_seeds) == 1
@@ -263,7 +282,11 @@ def _make_companions(
 
 
 def find_trained(runs: str | Path = RUNS_FOLDER) -> dict[str, Path]:
-    """The folder of every trained policy, by its key. A receipt is written when all policies of a job are trained."""
+    """The folder of every trained policy, by its key (a hash of all that decides its training).
+
+    Args:
+        runs: Folder of the jobs. A job's receipt is written when all of its policies are trained.
+    """
     folder_by_key = {}
     for receipt_path in sorted(Path(runs).glob("*/done.json")):
         receipt = artifacts.read_json(receipt_path)
@@ -275,16 +298,16 @@ def find_trained(runs: str | Path = RUNS_FOLDER) -> dict[str, Path]:
 def build_zoo(
     params: ZooParams, domain: str, out: str | Path = ZOO_FOLDER, runs: str | Path = RUNS_FOLDER
 ) -> Zoo:
-    """Trains what is not trained yet, and writes the zoo of a domain.
+    """Train the policies of a domain that are not trained yet, copy all into one folder, and return them.
 
     Args:
         params: All settings.
         domain: education or minigrid.
-        out: Folder of the zoo, which gets a folder of the domain.
+        out: Folder of the trained policies, which gets a folder of the domain.
         runs: Folder of the jobs.
 
     Returns:
-        The zoo, read from the files of the jobs.
+        Policies, training curves and computing time, read from the files of the jobs.
     """
     untrained_jobs = make_jobs(params, domain, find_trained(runs))
     label = f"training the {domain} zoo"
@@ -350,11 +373,11 @@ def _read_seconds_per_policy(folder: Path) -> float:
 
 
 def load_zoo(domain: str, root: str | Path = ZOO_FOLDER) -> dict[str, list[policies.Policy]]:
-    """The trained policies of a domain, by name and in the order of the seeds.
+    """Read the trained policies of a domain: by name, one for each seed in rising order.
 
     Args:
         domain: education or minigrid.
-        root: Folder of the zoo.
+        root: Folder of the trained policies.
 
     Raises:
         PolicyError: There are none.

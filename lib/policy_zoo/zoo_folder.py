@@ -3,9 +3,9 @@
     zoo = ensure_zoo(params, ["education"])  # data/zoo, complete, for these settings
 
 The policies are those of lesson 01, trained by the function that it calls (`train.build_zoo`), and so are the episodes
-that its tables show (`play_zoo`). The cards describe other episodes, of students and rooms that no method is tested on.
-All jobs lie under data/runs/zoo, so that the lesson that needs the zoo first makes it for all. Left out: policies that
-a user brings, whose folder is handed to an experiment as `zoo`.
+that its tables show (`evaluate_zoo`). The cards describe other episodes, of students and rooms that no method is tested
+on. All jobs lie under data/runs/zoo, so that the lesson that needs the zoo first makes it for all. Left out: policies
+that a user brings, whose folder is handed to an experiment as `zoo`.
 """
 
 from collections.abc import Iterable
@@ -30,17 +30,14 @@ def ensure_zoo(
     out: str | Path = train.ZOO_FOLDER,
     runs: str | Path = train.RUNS_FOLDER,
 ) -> Path:
-    """The folder of the zoo. Policies that lesson 01 has not made yet are trained, evaluated and described.
+    """The folder of the trained policies with their cards; what is missing is trained, evaluated and described first.
 
     Args:
         params: All settings.
         domains: Of education and minigrid those that are needed.
         zoo: A folder that the user brings, which is returned as it is; None for `out`.
-        out: Where the zoo of these settings lies.
-        runs: Folder of the jobs.
-
-    Returns:
-        The folder.
+        out: Where the policies of these settings lie.
+        runs: Folder of the jobs that train and evaluate.
     """
     if zoo is not None:
         return Path(zoo)
@@ -52,7 +49,7 @@ def ensure_zoo(
             if not has_zoo(params, domain, out, runs):
                 print(f"First, the {domain} policies of lesson 01:")
                 train.build_zoo(params, domain, out, runs)
-                play_zoo(params, domain, runs)
+                evaluate_zoo(params, domain, runs)
                 write_cards(params, domain, out, runs)
     return Path(out)
 
@@ -63,19 +60,19 @@ def has_zoo(
     out: str | Path = train.ZOO_FOLDER,
     runs: str | Path = train.RUNS_FOLDER,
 ) -> bool:
-    """Whether `out` has the policies and cards of these settings, byte by byte as the jobs wrote them, and no others.
+    """Whether a folder has the policies and cards of these settings, byte by byte as jobs wrote them, and no others.
 
     Args:
         params: All settings; those of another profile have other policies, and fewer or more seeds.
         domain: education or minigrid.
-        out: Folder of the zoo.
-        runs: Folder of the jobs.
+        out: Folder of the policies.
+        runs: Folder of the jobs that train and evaluate.
     """
     # Policies.
     folder = Path(out) / domain
     folder_by_key = train.find_trained(runs)
     policy_paths = set()
-    for (name, seed), key in _find_keys(params, domain).items():
+    for (name, seed), key in _find_policy_keys(params, domain).items():
         if key not in folder_by_key:
             return False
         for suffix in (".json", ".safetensors"):
@@ -87,36 +84,35 @@ def has_zoo(
         return False
 
     # Cards.
-    playing_job = make_playing_job(params, domain)
-    playing_folder = _find_playing_folder(runs)
-    if sweep.read_receipt(playing_job, playing_folder) is None:
+    evaluation_job = make_evaluation_job(params, domain)
+    evaluation_folder = _find_evaluation_folder(runs)
+    if sweep.read_receipt(evaluation_job, evaluation_folder) is None:
         return False
     return all(
         artifacts.has_same_bytes(card_path, folder / card_path.stem / "card.json")
-        for card_path in playing_job.folder(playing_folder).glob("cards/*.json")
+        for card_path in evaluation_job.folder(evaluation_folder).glob("cards/*.json")
     )
 
 
 # Episodes and cards -------------------------------------------------------------------------------
 
 
-def play_zoo(params: Params, domain: str, runs: str | Path = train.RUNS_FOLDER) -> pd.DataFrame:
-    """Evaluation episodes of all trained policies of a domain and of its baselines.
+def evaluate_zoo(params: Params, domain: str, runs: str | Path = train.RUNS_FOLDER) -> pd.DataFrame:
+    """Evaluation episodes of all trained policies of a domain and of its baselines, as a table with a row per step.
+
+    They are read from the job's folder where it has run before.
 
     Args:
         params: All settings.
         domain: education or minigrid.
         runs: Folder of the jobs, in which the trained policies are.
-
-    Returns:
-        One row per step, see `evaluate.evaluate`; read from the job's folder where it was run before.
     """
-    job = make_playing_job(params, domain)
-    playing_folder = _find_playing_folder(runs)
+    job = make_evaluation_job(params, domain)
+    evaluation_folder = _find_evaluation_folder(runs)
     # Of the settings only the environment and the number of episodes are read, and both are in the job's key.
-    work = partial(play_policies, params=params, runs=str(runs))
-    sweep.run(work, [job], playing_folder, label=f"playing the {domain} zoo")
-    return artifacts.read_parquet(job.folder(playing_folder) / "steps.parquet")
+    work = partial(evaluate_policies, params=params, runs=str(runs))
+    sweep.run(work, [job], evaluation_folder, label=f"playing the {domain} zoo")
+    return artifacts.read_parquet(job.folder(evaluation_folder) / "steps.parquet")
 
 
 def write_cards(
@@ -125,18 +121,15 @@ def write_cards(
     out: str | Path = train.ZOO_FOLDER,
     runs: str | Path = train.RUNS_FOLDER,
 ) -> dict[str, dict[str, Any]]:
-    """Writes the card of every policy beside its parameters.
+    """Write the card of every policy (what it does, in words) beside its parameters, and return the cards by policy.
 
     Args:
         params: All settings.
         domain: education or minigrid.
-        out: Folder of the zoo.
-        runs: Folder of the jobs; that of `play_zoo` is finished.
-
-    Returns:
-        The cards by policy.
+        out: Folder of the policies.
+        runs: Folder of the jobs; the one that evaluates these policies has run.
     """
-    job_folder = make_playing_job(params, domain).folder(_find_playing_folder(runs))
+    job_folder = make_evaluation_job(params, domain).folder(_find_evaluation_folder(runs))
     cards = {}
     for path in job_folder.glob("cards/*.json"):
         name = path.stem
@@ -150,10 +143,18 @@ def get_task(params: Params, domain: str) -> str:
     return params.education.topic if domain == "education" else "composite"
 
 
-def make_playing_job(params: Params, domain: str) -> sweep.Job:
-    """The job that evaluates the trained policies of a domain."""
-    keys_by_policy: dict[str, list[str]] = {}
-    for (name, _), key in _find_keys(params, domain).items():
+def make_evaluation_job(params: Params, domain: str) -> sweep.Job:
+    """The job that evaluates the trained policies of a domain and writes their cards.
+
+    A job is a label and the settings that decide its results; their hash is its key, which names its folder. Policies
+    stand in the settings by the keys of their trainings, so that the job is run again when a policy is trained anew.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+    """
+    keys_by_policy: dict[str, list[str]] = {}  # a key for each seed
+    for (name, _), key in _find_policy_keys(params, domain).items():
         keys_by_policy.setdefault(name, []).append(key)
     settings = {
         "job": "policy evaluation",
@@ -176,20 +177,17 @@ def make_playing_job(params: Params, domain: str) -> sweep.Job:
     return sweep.Job(f"{domain}/played", settings)
 
 
-def play_policies(
+def evaluate_policies(
     job: sweep.Job, folder: Path, progress: sweep.JobProgress, params: Params, runs: str
 ) -> dict[str, int]:
-    """Evaluates the policies, and writes their steps and cards.
+    """Play evaluation episodes with trained policies, write steps and policy cards, and return the number of steps.
 
     Args:
-        job: Of `make_playing_job`.
+        job: Names the policies by the keys of their trainings.
         folder: Where steps and cards go.
         progress: Not called, because the job takes seconds.
         params: Those that the job was made from.
         runs: Folder of the jobs that trained the policies.
-
-    Returns:
-        The number of steps.
     """
     # Policies.
     folder_by_key = train.find_trained(runs)
@@ -216,8 +214,16 @@ def play_policies(
     return {"steps": len(steps)}
 
 
-def _find_keys(params: Params, domain: str) -> dict[tuple[str, int], str]:
-    """The key of every policy by name and seed, in the order in which lesson 01 shows them; seeds in order."""
+def _find_policy_keys(params: Params, domain: str) -> dict[tuple[str, int], str]:
+    """The key of every policy's training (a hash of all that decides it), by name and seed.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+
+    Returns:
+        Policies in the order in which lesson 01 shows them, seeds in rising order.
+    """
     key_by_policy = {}
     for job in train.make_jobs(params, domain):
         keys = train.compute_policy_keys(job.settings)
@@ -231,6 +237,6 @@ def _find_keys(params: Params, domain: str) -> dict[tuple[str, int], str]:
     return ordered_keys
 
 
-def _find_playing_folder(runs: str | Path) -> Path:
+def _find_evaluation_folder(runs: str | Path) -> Path:
     """Folder of the jobs that evaluate; those that train have their folders beside it."""
     return Path(runs) / "played"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from lib.experiment import seeds
-from lib.orchestration.episode_batch import TrainedMenu
+from lib.orchestration.menus import TrainedMenu
 from lib.policy_zoo.recipes import SINGLE
 from tests.benchmarks.clock import compare, relax, scale
 from tests.orchestration import zoo
-from tests.orchestration.untrained import DOMAINS, make_contest
+from tests.orchestration.untrained import DOMAINS, make_episode_set
 
 GOAL = 10.0  # times as fast as the plain look-ahead
 COPIES = 8
@@ -27,8 +27,10 @@ def test_looking_ahead_through_the_batch_is_ten_times_as_fast(domain, num_steps)
     policies = zoo.policies(domain)
     num_cases = scale(CASES, least=2)
     streams = seeds.keys(zoo.STREAM[domain], n=num_cases)
-    contest = make_contest(domain, num_cases, COPIES, zoo.SMOKE, TrainedMenu(policies), streams)
-    env = contest._make_env(num_cases)
+    episode_set = make_episode_set(
+        domain, num_cases, COPIES, zoo.SMOKE, TrainedMenu(policies), streams
+    )
+    env = episode_set.make_env(num_cases)
     env.seed_with(streams)
     observation = env.reset()
     plans = np.repeat(np.arange(len(SINGLE))[:, None], num_steps, axis=1)
@@ -45,9 +47,9 @@ def test_looking_ahead_through_the_batch_is_ten_times_as_fast(domain, num_steps)
     def look_ahead_in_batch():
         # One episode after another, as an orchestrator that plays alone would.
         for row in range(num_cases):
-            alone = contest._make_env(1)
+            alone = episode_set.make_env(1)
             alone.restore(env.state(), rows=np.array([row]))
-            contest.look_ahead(alone, observation[[row]], np.array([row]), 0, plans)
+            episode_set.look_ahead(alone, observation[[row]], np.array([row]), 0, plans)
 
     goal = relax(GOAL)
     times = compare(look_ahead_in_single_environments, look_ahead_in_batch, goal, rounds=5)

@@ -31,8 +31,8 @@ GOAL = 5.0
 SETTINGS = config.load("laptop")
 ROUTING = SETTINGS.routing
 SEEDS = 10
-# Replies are computed 4.6 times less often; the time saved is less, because later seeds miss only a few replies each and
-# a batch of few costs nearly as much as one of many (3.0 before batches were generated twice as fast).
+# Replies are computed 4.6 times less often. The time saved is less: later seeds miss only a few replies each, and a
+# batch of few costs nearly as much as one of many (3.0 before batches were generated twice as fast).
 GOAL_MEMORY = 1.7
 QUESTIONS, QUERIES = 120, 600  # of a seed's pool, and what it asks about them
 ALONE = 8  # episodes that are really played one after another

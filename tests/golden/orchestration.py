@@ -1,4 +1,4 @@
-"""Orchestration over a tiny zoo without training: contests of students and of rooms, and prompted episodes that a judge
+"""Orchestration over a tiny zoo without training: episodes of students and of rooms, and prompted episodes that a judge
 scores."""
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from lib.experiment.run_context import RunContext
 from lib.llm.event_loop import run_coroutine
 from lib.llm.open_models import open_models
 from lib.orchestration import experiment, lab_orchestrator, llm_judge
+from lib.orchestration.jobs import make_jobs, make_prompted_jobs
 from tests.golden import SmallJob
 from tests.golden.policy_zoo import EDUCATION, MINIGRID, ZOO
 from tests.orchestration import zoo
@@ -39,7 +40,7 @@ ORCHESTRATION = {
 
 
 def small_jobs(folder: Path) -> list[SmallJob]:
-    """A contest in each domain, students by a scripted model and rooms by the lab's, and prompted episodes."""
+    """A job of all methods in each domain, students by a scripted model, rooms by the lab's; prompted episodes."""
     params = config.settings(
         profile="smoke",
         education=EDUCATION | {"horizon": 10},
@@ -54,18 +55,18 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         params, folder / "zoo", folder / "runs", folder / "cassettes", workers=1
     )
     place = folder / "zoo"
-    (students,) = experiment.make_jobs(params, "education", "paper", place)
+    (students,) = make_jobs(params, "education", "paper", place)
     of_lab = params.orchestration.model_copy(update={"model": lab_orchestrator.NAME})
     with_lab = params.model_copy(update={"orchestration": of_lab})
-    (rooms,) = experiment.make_jobs(with_lab, "minigrid", "varied", place)
+    (rooms,) = make_jobs(with_lab, "minigrid", "varied", place)
     without = ((), ("mem_s", "mem_l"))
-    (prompted,) = experiment.make_prompted_jobs(params, "education", MODEL, place, without)
-    (prompted_rooms,) = experiment.make_prompted_jobs(params, "minigrid", MODEL, place)
+    (prompted,) = make_prompted_jobs(params, "education", MODEL, place, without)
+    (prompted_rooms,) = make_prompted_jobs(params, "minigrid", MODEL, place)
     play = partial(run_job, work=experiment.play_job, context=context)
     play_and_judge = partial(_play_and_judge, context=context, params=params)
     return [
-        SmallJob(students, play, _summarize_contest),
-        SmallJob(rooms, play, _summarize_contest),
+        SmallJob(students, play, _summarize_episode_set),
+        SmallJob(rooms, play, _summarize_episode_set),
         SmallJob(
             _add_versions(prompted, {"judge": llm_judge.VERSION}),
             play_and_judge,
@@ -94,7 +95,7 @@ def _play_and_judge(
     return result
 
 
-def _summarize_contest(folder: Path, result: dict[str, int]) -> dict[str, Any]:
+def _summarize_episode_set(folder: Path, result: dict[str, int]) -> dict[str, Any]:
     rows = experiment.add_oracle(artifacts.read_parquet(folder / "episodes.parquet"))
     by_method = rows.groupby("method", sort=False)
     summary = {

@@ -31,7 +31,7 @@ from lib.orchestration.prompted_model import collect_contexts, count_calls_allow
 from tests.orchestration.contests import (
     DOMAINS,
     SYSTEMS,
-    make_contest,
+    make_episode_set,
     make_options,
     replace_in,
 )
@@ -43,7 +43,7 @@ NAMES = ("SO-d1", "SO-d2", "SO-d3")
 @cache
 def take_context(domain: str, system: str, num_tried: int = 0, step: int = 5) -> DecisionContext:
     """A real step of a real episode, after `num_tried` policies were tried."""
-    contexts = collect_contexts(make_contest(domain), make_options(domain, system))
+    contexts = collect_contexts(make_episode_set(domain), make_options(domain, system))
     context = next(context for context in contexts if context.query.step == step)
     if system == "KO":
         return context

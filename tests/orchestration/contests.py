@@ -18,8 +18,9 @@ from lib.orchestration.contexts import (
     ToolSignature,
 )
 from lib.orchestration.domain_descriptions import DESCRIBERS
-from lib.orchestration.episode_batch import Contest, SystemOptions
+from lib.orchestration.episode_batch import EpisodeSet
 from lib.orchestration.prompted_model import PromptedModel
+from lib.orchestration.system_options import SystemOptions
 from lib.policy_zoo.policy_cards import RUBRIC, Card
 from lib.policy_zoo.recipes import OBJECTIVES, SINGLE
 from tests.orchestration import untrained
@@ -36,10 +37,10 @@ def weigh(domain: str, *weights: float) -> tuple[float, ...]:
     return (*weights, *[0.0] * (NUM_CRITERIA[domain] - len(weights)))
 
 
-def make_contest(domain: str, num_episodes: int = 2) -> Contest:
+def make_episode_set(domain: str, num_episodes: int = 2) -> EpisodeSet:
     """Episodes of constant actions or planned policies whose query weighs all objectives alike."""
     weights = np.array(weigh(domain, 1 / 3, 1 / 3, 1 / 3))
-    return untrained.make_contest(domain, num_episodes, NUM_COPIES, PARAMS, weights=weights)
+    return untrained.make_episode_set(domain, num_episodes, NUM_COPIES, PARAMS, weights=weights)
 
 
 def make_card(domain: str, name: str) -> dict[str, Any]:

@@ -6,13 +6,9 @@ from lib import config
 from lib.config import Params
 from lib.experiment import results_table, seeds
 from lib.orchestration.contexts import SYSTEMS
-from lib.orchestration.experiment import (
-    BEST_POLICY,
-    NAMES_OF_VARIANTS,
-    PLACES,
-    UPPER_BOUND,
-    add_oracle,
-)
+from lib.orchestration.experiment import add_oracle
+from lib.orchestration.methods import BEST_POLICY, NAMES_OF_VARIANTS, UPPER_BOUND
+from lib.orchestration.worlds import WORLDS
 from lib.policy_zoo.recipes import REFERENCES, SINGLE
 
 MODEL = "lab-orchestrator"
@@ -32,7 +28,7 @@ def make_params() -> Params:
 
 
 def list_methods(domain: str, world: str, params: Params) -> dict[str, tuple[str, str]]:
-    """Role and model of every method of a world, as `World.make_methods` names them."""
+    """Role and model of every method of a world, as `methods.list_methods` names them."""
     settings = params.orchestration
     methods = {name: ("expert", "") for name in SINGLE}
     methods[BEST_POLICY] = ("constant", "")
@@ -65,7 +61,7 @@ def make_rows(params: Params, closed_worlds: tuple[tuple[str, str], ...] = ()) -
         closed_worlds: (domain, world) in which nothing can be won: plan ahead is as good as the others.
     """
     records = []
-    for domain, world in PLACES:
+    for domain, world in WORLDS:
         for method, (role, model) in list_methods(domain, world, params).items():
             first_word = method.split()[0]
             utility = UTILITIES.get(first_word, OTHER_UTILITY)

@@ -2,11 +2,20 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lib import config
 from lib.config import Params
-from tests.orchestration import zoo
+from lib.experiment import artifacts
+from lib.experiment.harness import JobRun
+from lib.experiment.run_context import RunContext
+from lib.experiment.sweep import Job
+from lib.orchestration import experiment
+from lib.orchestration.baseline_models import GreedyModel
+from lib.orchestration.worlds import World, make_environments, make_episode_sets
+from lib.policy_zoo.recipes import SINGLE
+from tests.orchestration import untrained, zoo
 
 SCRIPTED = "scripted-medium"
 ENDPOINT = {  # as a reader's params.yaml has it
@@ -53,3 +62,32 @@ def make_params(**changes) -> Params:
         },
     }
     return config.settings(profile="smoke", **config.overlay_settings(base, changes))
+
+
+def play_job(job: Job, params: Params, folder: Path, zoo_folder: Path) -> pd.DataFrame:
+    """The episodes of a job that knows its settings and no others."""
+    context = RunContext.of(params, zoo_folder, folder, folder, 1)
+    experiment.play_job(JobRun(job, folder, lambda done: None, context))
+    return artifacts.read_parquet(folder / "episodes.parquet")
+
+
+def make_world(domain: str, name: str, num_test: int = 6, **changes) -> World:
+    """A world of constant actions or planned policies, in which arithmetic decides."""
+    params = make_params(education={"horizon": 20}, **changes)
+    environments = make_environments(params, name)
+    menu = untrained.make_episode_set(domain).menu
+    cards = {
+        policy: {"name": policy, "optimized_objective": "x", "behavior_hint": "y"}
+        for policy in SINGLE
+    }
+    return World(
+        name=name,
+        domain=domain,
+        settings=params.orchestration,
+        upper_bound=params.orchestration.upper_bound[domain].model_dump(),
+        episode_sets=make_episode_sets(
+            environments, params.orchestration, domain, name, 0, menu, num_test
+        ),
+        cards=cards,
+        model=GreedyModel(),
+    )

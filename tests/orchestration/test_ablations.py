@@ -14,6 +14,7 @@ from lib.envs.education import CHALLENGE, EASY, FAILED
 from lib.orchestration import ablations, experiment
 from lib.orchestration.ablations import MEMORY_VARIANTS, POLICIES, RULES, UNCHANGED
 from lib.orchestration.contexts import SYSTEMS, TABLE_1
+from lib.orchestration.methods import NAMES_OF_VARIANTS
 from lib.policy_zoo import evaluate
 from tests.orchestration import zoo
 from tests.orchestration.small import SCRIPTED, make_params, trained
@@ -36,7 +37,7 @@ def write_episodes(params, domains, models, zoo_folder, without, label, **folder
     rows = []
     for components in without[::-1]:  # in any order
         for system in SYSTEMS:
-            method = f"{system} {models[0]}{experiment.NAMES_OF_VARIANTS[components]}"
+            method = f"{system} {models[0]}{NAMES_OF_VARIANTS[components]}"
             for seed in range(params.zoo.seeds):
                 row = {"method": method, "orchestrator": system, "seed": seed, "item": f"{seed}-0"}
                 row |= {"reward": 0.5, "d1": 0.1, "d2": 0.2, "d3": 0.3, "cost_usd": 0.01}

@@ -19,8 +19,8 @@ from lib.orchestration.baseline_models import (
 )
 from lib.orchestration.contexts import DecisionContext, Query, State, ToolResult
 from lib.orchestration.domain_descriptions import EDUCATION
-from lib.orchestration.episode_batch import watch_random_policies
-from tests.orchestration.untrained import make_contest, make_options
+from lib.orchestration.training_episodes import collect_training_contexts
+from tests.orchestration.untrained import make_episode_set, make_options
 
 POLICIES = ("SO-d1", "SO-d2", "SO-d3")
 NUM_CRITERIA = 4
@@ -101,7 +101,7 @@ def test_a_constant_is_found_by_its_name_wherever_it_stands_on_the_menu():
 @pytest.fixture(scope="module")
 def watched() -> list[DecisionContext]:
     """What every policy gives in states that random choices reach."""
-    return watch_random_policies(make_contest("education", num_episodes=6), num_steps=2)
+    return collect_training_contexts(make_episode_set("education", num_episodes=6), num_steps=2)
 
 
 def test_linucb_is_ridge_regression_of_utilities_on_features(watched):
@@ -133,7 +133,7 @@ def test_features_are_a_constant_the_state_the_time_left_and_the_query():
 
 @pytest.mark.parametrize("domain", ["education", "minigrid"])
 def test_features_stay_between_0_and_1(domain):
-    contexts = watch_random_policies(make_contest(domain, num_episodes=6), num_steps=1)
+    contexts = collect_training_contexts(make_episode_set(domain, num_episodes=6), num_steps=1)
     features = np.stack([extract_features(context) for context in contexts])
     assert features.min() >= 0 and features.max() <= 1
 
@@ -161,10 +161,10 @@ def test_the_best_plans_first_policy_acts():
 
 
 def test_planning_with_one_step_is_the_look_ahead_of_one_step():
-    contest = make_contest("education", num_episodes=8)
+    episode_set = make_episode_set("education", num_episodes=8)
     options = make_options("education", "RO", rollout_steps=1)
-    planned = contest.play(PlanModel(1, [], 3), options)
-    looked = contest.play(GreedyModel(), options)
+    planned = episode_set.play(PlanModel(1, [], 3), options)
+    looked = episode_set.play(GreedyModel(), options)
     # Results of a tool call are rounded, plans are not: a near tie may fall differently.
     same = [
         a == b for a, b in zip(planned.episodes["chosen"], looked.episodes["chosen"], strict=True)

@@ -22,8 +22,8 @@ from tests.language_models.hugging_face_folders import (
 )
 from tests.orchestration.contests import (
     SYSTEMS,
-    make_contest,
     make_context,
+    make_episode_set,
     make_options,
     make_result,
 )
@@ -169,7 +169,7 @@ def test_whether_it_would_have_begun_with_json_is_recorded(chunks, is_valid, tmp
 def test_the_share_of_invalid_replies_reaches_the_table_of_episodes(tmp_path):
     model = open_folder(make_parrot_folder(tmp_path / "parrot", ["Sure", "!"], end=None))
     options = make_options("education", "KO", without=LONG_SECTIONS)
-    played = make_contest("education", 1).play(model, options)
+    played = make_episode_set("education", 1).play(model, options)
     length = played.episodes["length"].tolist()
     assert played.episodes["invalid_replies"].tolist() == length
     assert (
@@ -230,10 +230,10 @@ def test_prompts_ask_for_no_reasoning_and_are_kept_on_demand(model):
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_it_plays_episodes_with_the_results_of_all_policies_and_without_calls(system, model):
     keeping = ConstrainedModel(model.model, keep_exchanges=True)
-    contest = make_contest("minigrid", 1)
+    episode_set = make_episode_set("minigrid", 1)
     without = [name for name in LONG_SECTIONS if name in TABLE_1[system]]
     options = make_options("minigrid", system, without=tuple(without))
-    played = contest.play(keeping, options)
+    played = episode_set.play(keeping, options)
     assert (played.steps["failure"] == "").all() and (played.steps["calls"] == 1).all()
     for decisions in played.exchanges.values():
         for decision in decisions:
@@ -241,7 +241,7 @@ def test_it_plays_episodes_with_the_results_of_all_policies_and_without_calls(sy
             prompt = "\n".join(section.text for section in exchange.parts)
             assert prompt.count("(mean of 4 copies)") == (0 if system == "KO" else len(SINGLE))
             assert '"call"' not in prompt
-    again = contest.play(keeping, options)
+    again = episode_set.play(keeping, options)
     assert again.steps.equals(played.steps)
 
 

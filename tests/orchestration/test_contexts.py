@@ -17,7 +17,7 @@ from lib.orchestration.contexts import (
     compute_utilities,
 )
 from lib.orchestration.domain_descriptions import EDUCATION
-from lib.orchestration.episode_batch import SystemOptions
+from lib.orchestration.system_options import SystemOptions
 
 POLICIES = ("SO-d1", "SO-d2")
 CARDS = (

@@ -11,8 +11,8 @@ from lib.language_models.checkpoints import ModelError
 from lib.orchestration import decision_models
 from lib.orchestration.decision_model import (
     Decision,
+    DecisionUsage,
     NumericModel,
-    Usage,
     choose_surely,
 )
 from lib.orchestration.decision_models import LAB
@@ -99,8 +99,8 @@ def test_a_sure_choice_leaves_no_doubt():
 
 
 def test_usage_adds_up():
-    first = Usage(1, 10, 5, 0.1, 0.01, 1, 0, ["truncated"])
-    first.add(Usage(2, 20, 6, 0.2, 0.02, 0, 1, ["refused"]))
+    first = DecisionUsage(1, 10, 5, 0.1, 0.01, 1, 0, ["truncated"])
+    first.add(DecisionUsage(2, 20, 6, 0.2, 0.02, 0, 1, ["refused"]))
     assert (first.calls, first.tokens_in, first.tokens_out) == (3, 30, 11)
     assert (first.cost_usd, first.kwh) == (pytest.approx(0.3), pytest.approx(0.03))
     assert (first.invalid_replies, first.repaired_replies) == (1, 1)
@@ -109,10 +109,10 @@ def test_usage_adds_up():
 
 def test_decisions_share_no_usage_and_no_exchanges():
     first, second = Decision(), Decision()
-    first.usage.add(Usage(calls=1))
+    first.usage.add(DecisionUsage(calls=1))
     first.usage.failure_kinds.append("truncated")
     first.exchanges.append("prompt and reply")
-    assert second.usage == Usage() and second.exchanges == []
+    assert second.usage == DecisionUsage() and second.exchanges == []
 
 
 def test_models_that_read_numbers_write_no_summaries():

@@ -14,7 +14,7 @@ from tests.orchestration.untrained import (
     DOMAINS,
     ConstantMenu,
     WatchedModel,
-    make_contest,
+    make_episode_set,
     make_options,
     make_params,
 )
@@ -41,8 +41,8 @@ def test_the_state_of_a_student_reads_as_it_is():
     describer, env = make_env("education")
     env.mastery[0] = env.rules.top * 0.6
     env.pending[0] = [0, 2, 0, 1, 0, 0]
-    numbers = describer.read_numbers(env)
-    assert {name: values[0] for name, values in numbers.items()} == {
+    state_features = describer.read_state_features(env)
+    assert {name: values[0] for name, values in state_features.items()} == {
         "mastery": 0.6,
         "failed questions open": 3,
     }
@@ -66,9 +66,9 @@ def test_the_state_of_a_room_reads_as_the_robot_sees_it():
         "gold left": "1",
         "steps left": "100",
     }
-    numbers = describer.read_numbers(env)
+    state_features = describer.read_state_features(env)
     # Three steps to the lava: to column 2, row 3 is the goal, so that the way leads around it.
-    assert numbers["gold left"][0] == 1 and numbers["lava distance"][0] == 3
+    assert state_features["gold left"][0] == 1 and state_features["lava distance"][0] == 3
 
 
 @pytest.mark.parametrize(
@@ -81,20 +81,22 @@ def test_the_state_of_a_room_reads_as_the_robot_sees_it():
     ],
 )
 def test_the_row_of_a_card_follows_from_mastery_and_open_questions(mastery, num_open, situation):
-    numbers = {"mastery": np.array([mastery]), "failed questions open": np.array([num_open])}
-    assert EducationDescriber(PARAMS).name_situations(numbers) == [situation]
+    state_features = {"mastery": np.array([mastery]), "failed questions open": np.array([num_open])}
+    assert EducationDescriber(PARAMS).name_situations(state_features) == [situation]
 
 
 @pytest.mark.parametrize(("distance", "lava"), [(0, "near"), (1, "near"), (2, "far"), (999, "far")])
 def test_lava_is_near_where_one_step_leads_onto_it(distance, lava):
-    numbers = {"gold left": np.array([2]), "lava distance": np.array([distance])}
-    assert MiniGridDescriber(PARAMS).name_situations(numbers) == [f"gold left 2, lava {lava}"]
+    state_features = {"gold left": np.array([2]), "lava distance": np.array([distance])}
+    assert MiniGridDescriber(PARAMS).name_situations(state_features) == [
+        f"gold left 2, lava {lava}"
+    ]
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_every_situation_that_comes_up_has_a_row(domain):
     model = WatchedModel()
-    make_contest(domain, num_episodes=20).play(model, make_options(domain, ""))
+    make_episode_set(domain, num_episodes=20).play(model, make_options(domain, ""))
     situations = {context.state.situation for context in model.contexts}
     assert situations <= set(DESCRIBERS[domain].situations) and len(situations) > 1
 
@@ -109,11 +111,11 @@ def list_results(num_steps: int, action: int, num_copies: int):
     """Tool results of one policy in a first step, with the mastery before."""
     model = ReadingModel()
     menu = ConstantMenu((action,) * 3)
-    contest = make_contest("education", 4, num_copies, menu=menu)
+    episode_set = make_episode_set("education", 4, num_copies, menu=menu)
     options = make_options("education", "RO", rollout_steps=num_steps)
-    contest.play(model, options)
+    episode_set.play(model, options)
     first = [context for context in model.contexts if context.query.step == 1]
-    return [(context.tool_results[0], context.state.numbers["mastery"]) for context in first]
+    return [(context.tool_results[0], context.state.features["mastery"]) for context in first]
 
 
 def test_one_step_is_told_by_the_questions_of_the_first_copy_and_the_mean_mastery():
@@ -178,8 +180,8 @@ def test_a_step_with_a_student_is_told_by_the_mastery_that_it_won():
 
 def test_gold_of_a_step_stays_what_it_was_when_more_is_collected():
     """The environment counts in place; a record must not change afterwards."""
-    contest = make_contest("minigrid", num_episodes=12)
-    played = contest.play(WatchedModel(), make_options("minigrid", ""))
+    episode_set = make_episode_set("minigrid", num_episodes=12)
+    played = episode_set.play(WatchedModel(), make_options("minigrid", ""))
     for _, steps in played.steps.groupby("episode"):
         collected = steps["gold_collected"].to_numpy()
         gains = np.diff(collected, prepend=0)

@@ -7,12 +7,9 @@ import pandas as pd
 import pytest
 from scipy.stats import chisquare
 
-from lib.envs.education import CHALLENGE, EASY, FAILED
-from lib.experiment import seeds
 from lib.orchestration.baseline_models import (
     ConstantModel,
     GreedyModel,
-    PlanModel,
     RandomModel,
     RoundRobinModel,
 )
@@ -21,26 +18,20 @@ from lib.orchestration.decision_model import (
     UNFUNDED,
     UNUSABLE,
     Decision,
+    DecisionUsage,
     NumericModel,
-    Usage,
     choose_surely,
 )
-from lib.orchestration.episode_batch import (
-    SystemOptions,
-    TrainedMenu,
-    average_by_situation,
-    draw_weights,
-    watch_random_policies,
-)
+from lib.orchestration.menus import TrainedMenu
+from lib.orchestration.system_options import SystemOptions
 from lib.policy_zoo import evaluate
 from lib.policy_zoo.recipes import SINGLE
 from tests.orchestration import zoo
 from tests.orchestration.untrained import (
     DOMAINS,
-    ConstantMenu,
     FunctionModel,
     WatchedModel,
-    make_contest,
+    make_episode_set,
     make_options,
     make_params,
     take_turns,
@@ -57,12 +48,14 @@ PLAIN = SystemOptions()
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("system", ["KO", "RO"])
 def test_an_episode_is_the_same_alone_and_in_a_batch(domain, system):
-    contest = make_contest(domain, num_episodes=7)
+    episode_set = make_episode_set(domain, num_episodes=7)
     options = make_options(domain, system, rollout_steps=2)
-    together = contest.play(GreedyModel(), options)
+    together = episode_set.play(GreedyModel(), options)
     for row in (0, 3, 6):
-        streams = contest.streams[[row]]
-        alone = make_contest(domain, streams=streams, weights=contest.weights[[row]])
+        random_streams = episode_set.random_streams[[row]]
+        alone = make_episode_set(
+            domain, random_streams=random_streams, weights=episode_set.weights[[row]]
+        )
         played = alone.play(GreedyModel(), options)
         pd.testing.assert_frame_equal(
             played.episodes, together.episodes.iloc[[row]].reset_index(drop=True)
@@ -75,11 +68,13 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(domain, system):
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_the_order_of_the_episodes_changes_none(domain):
-    contest = make_contest(domain, num_episodes=6)
+    episode_set = make_episode_set(domain, num_episodes=6)
     order = np.array([4, 0, 5, 2, 1, 3])
-    shuffled = make_contest(domain, streams=contest.streams[order], weights=contest.weights[order])
+    shuffled = make_episode_set(
+        domain, random_streams=episode_set.random_streams[order], weights=episode_set.weights[order]
+    )
     options = make_options(domain, "TO")
-    first = contest.play(GreedyModel(), options).episodes.iloc[order].reset_index(drop=True)
+    first = episode_set.play(GreedyModel(), options).episodes.iloc[order].reset_index(drop=True)
     pd.testing.assert_frame_equal(first, shuffled.play(GreedyModel(), options).episodes)
 
 
@@ -93,33 +88,33 @@ def test_what_is_shown_and_recorded_does_not_change_what_happens(domain):
         summary_interval = 2
 
         def summarize(self, contexts):
-            return [("so far so good", Usage(calls=1)) for _ in contexts]
+            return [("so far so good", DecisionUsage(calls=1)) for _ in contexts]
 
     def try_first(context):
         if context.untried and not context.must_decide:
             return Decision(calls=context.untried[: context.calls_at_once])
         return take_turns(context)
 
-    contest = make_contest(domain)
-    plain = contest.play(RoundRobinModel(), PLAIN).steps[HAPPENED]
+    episode_set = make_episode_set(domain)
+    plain = episode_set.play(RoundRobinModel(), PLAIN).steps[HAPPENED]
     for system in ("KO", "TO", "RO"):
         options = make_options(domain, system, rollout_steps=3)
         for model in (RoundRobinModel(), TalkativeModel(try_first)):
-            steps = contest.play(model, options).steps[HAPPENED]
+            steps = episode_set.play(model, options).steps[HAPPENED]
             pd.testing.assert_frame_equal(plain, steps)
 
 
 def test_another_random_number_of_a_decision_changes_no_student():
     """Equal choices are equal episodes, whether they were drawn or sure."""
-    contest = make_contest("education", num_episodes=30)
-    drawn = contest.play(RandomModel(), PLAIN)
+    episode_set = make_episode_set("education", num_episodes=30)
+    drawn = episode_set.play(RandomModel(), PLAIN)
     choices = drawn.episodes["chosen"]
 
     def repeat(context):
         name = choices[context.episode][context.query.step - 1]
         return choose_surely(SINGLE.index(name), len(SINGLE))
 
-    repeated = contest.play(FunctionModel(repeat), PLAIN)
+    repeated = episode_set.play(FunctionModel(repeat), PLAIN)
     pd.testing.assert_frame_equal(drawn.steps[HAPPENED], repeated.steps[HAPPENED])
 
 
@@ -127,12 +122,14 @@ def test_another_random_number_of_a_decision_changes_no_student():
 def test_a_trained_policy_acts_as_in_the_evaluation_of_the_zoo(domain):
     params = zoo.SMOKE
     trained = zoo.policies(domain)
-    streams = evaluate.evaluation_streams(domain, 0, params.zoo.episodes)
+    random_streams = evaluate.evaluation_streams(domain, 0, params.zoo.episodes)
     actors = evaluate.make_actors({name: [policy] for name, policy in trained.items()})
     recorded = evaluate.evaluate(params, actors, domain, zoo.TASK[domain])
-    contest = make_contest(domain, params=params, menu=TrainedMenu(trained), streams=streams)
+    episode_set = make_episode_set(
+        domain, params=params, menu=TrainedMenu(trained), random_streams=random_streams
+    )
     for name in SINGLE:
-        steps = contest.play(ConstantModel(name), PLAIN).steps
+        steps = episode_set.play(ConstantModel(name), PLAIN).steps
         expected = recorded[recorded["method"] == name].sort_values(["episode", "step"])
         for column, in_record in (
             ("action", "action"),
@@ -149,7 +146,7 @@ def test_a_trained_policy_acts_as_in_the_evaluation_of_the_zoo(domain):
 @pytest.mark.parametrize(("system", "num_steps"), [("", 0), ("KO", 0), ("TO", 1), ("RO", 3)])
 def test_ko_sees_no_tool_result_to_one_step_and_ro_several(domain, system, num_steps):
     model = WatchedModel()
-    make_contest(domain).play(model, make_options(domain, system, rollout_steps=3))
+    make_episode_set(domain).play(model, make_options(domain, system, rollout_steps=3))
     for context in model.contexts:
         assert context.system == system
         assert (len(context.knowledge) > 0) == (system == "KO")
@@ -171,7 +168,7 @@ def test_a_component_that_is_left_out_is_not_in_the_context(system, component, a
     for without in ((), (component,)):
         model = WatchedModel()
         options = make_options("education", system, without=without)
-        make_contest("education", num_episodes=4).play(model, options)
+        make_episode_set("education", num_episodes=4).play(model, options)
         contexts[without] = model.contexts
     assert all(component in context.components for context in contexts[()])
     assert any(getattr(context, attribute) for context in contexts[()])
@@ -182,8 +179,8 @@ def test_a_component_that_is_left_out_is_not_in_the_context(system, component, a
 @pytest.mark.parametrize("memory", [0, 1, 3])
 def test_short_term_memory_holds_the_last_steps_as_they_were(memory):
     model = WatchedModel()
-    contest = make_contest("education", num_episodes=5)
-    played = contest.play(model, make_options("education", "KO", memory=memory))
+    episode_set = make_episode_set("education", num_episodes=5)
+    played = episode_set.play(model, make_options("education", "KO", memory=memory))
     by_episode = {episode: rows for episode, rows in played.steps.groupby("episode")}
     for context in model.contexts:
         step = context.query.step
@@ -199,24 +196,24 @@ def test_short_term_memory_holds_the_last_steps_as_they_were(memory):
 
 def test_baselines_have_no_memory():
     model = WatchedModel()
-    make_contest("education").play(model, PLAIN)
+    make_episode_set("education").play(model, PLAIN)
     assert all(context.recent == () and context.summary == "" for context in model.contexts)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_the_query_and_the_state_are_those_of_the_episode(domain):
     model = WatchedModel()
-    contest = make_contest(domain)
-    played = contest.play(model, PLAIN)
-    columns = [name.replace(" ", "_") for name in model.contexts[0].state.numbers]
+    episode_set = make_episode_set(domain)
+    played = episode_set.play(model, PLAIN)
+    columns = [name.replace(" ", "_") for name in model.contexts[0].state.features]
     first_steps = played.steps.set_index(["episode", "step"])
     assert len(model.contexts) == len(first_steps)
     for context in model.contexts:
-        assert context.query.weights == tuple(contest.weights[context.episode])
-        assert context.query.horizon == contest.describer.horizon
+        assert context.query.weights == tuple(episode_set.weights[context.episode])
+        assert context.query.horizon == episode_set.describer.horizon
         row = first_steps.loc[(context.episode, context.query.step - 1)]
-        assert row[columns].tolist() == list(context.state.numbers.values())
-        assert context.state.situation in contest.describer.situations
+        assert row[columns].tolist() == list(context.state.features.values())
+        assert context.state.situation in episode_set.describer.situations
 
 
 def test_words_are_written_for_those_who_read_them_and_for_nobody_else():
@@ -224,7 +221,7 @@ def test_words_are_written_for_those_who_read_them_and_for_nobody_else():
         reads_words = True
 
     for model in (WatchedModel(), ReadingModel()):
-        make_contest("minigrid", num_episodes=3).play(model, make_options("minigrid", "RO"))
+        make_episode_set("minigrid", num_episodes=3).play(model, make_options("minigrid", "RO"))
         for context in model.contexts:
             texts = [context.state.words, *(result.actions for result in context.tool_results)]
             assert all(bool(text) == model.reads_words for text in texts)
@@ -245,7 +242,7 @@ def play_with_calls(system: str, calls_per_reply: int, max_calls: int):
             contexts.extend(asked)
             decisions = []
             for context in asked:
-                usage = Usage(calls=1, tokens_in=10, cost_usd=0.5)
+                usage = DecisionUsage(calls=1, tokens_in=10, cost_usd=0.5)
                 if context.must_decide:
                     decisions.append(replace(take_turns(context), usage=usage))
                 else:
@@ -255,7 +252,7 @@ def play_with_calls(system: str, calls_per_reply: int, max_calls: int):
             return decisions
 
     options = make_options("education", system, max_calls=max_calls, rollout_steps=2)
-    played = make_contest("education", num_episodes=4).play(CallingModel(), options)
+    played = make_episode_set("education", num_episodes=4).play(CallingModel(), options)
     return played, contexts
 
 
@@ -285,168 +282,12 @@ def test_what_is_tried_is_the_same_whoever_asks_and_in_whichever_order():
     """A model that asks for calls sees the numbers that a model sees that is shown them all."""
     _, asked = play_with_calls("TO", 1, 3)
     model = WatchedModel()
-    make_contest("education", num_episodes=4).play(model, make_options("education", "TO"))
+    make_episode_set("education", num_episodes=4).play(model, make_options("education", "TO"))
     whole = {(c.episode, c.query.step): c.results_by_policy() for c in model.contexts}
     for context in asked:
         shown = context.results_by_policy()
         expected = whole[context.episode, context.query.step]
         assert shown == {name: expected[name] for name in shown}
-
-
-# Look-aheads --------------------------------------------------------------------------------------
-
-
-def make_copy_keys(stream: np.uint64, step: int, num_copies: int) -> np.ndarray:
-    """The random streams of the copies that an episode has at a step."""
-    with np.errstate(over="ignore"):
-        numbers = np.uint64(step * 4096) + np.arange(num_copies, dtype=np.uint64)
-        return seeds.next_key((stream ^ np.uint64(0xC0B1)) + numbers)
-
-
-@pytest.mark.parametrize(("num_steps", "num_copies"), [(1, 1), (7, 3), (40, 2)])
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_a_look_ahead_equals_copying_and_stepping_single_environments(
-    domain, num_steps, num_copies
-):
-    """Policies of the tiny zoo, which draw their actions, from states early in an episode."""
-    trained = zoo.policies(domain)
-    num_ended = 0
-    for seed in range(5):
-        stream = seeds.key(zoo.STREAM[domain], seed=seed)
-        contest = make_contest(
-            domain, 1, num_copies, zoo.SMOKE, TrainedMenu(trained), np.array([stream])
-        )
-        env = contest._make_env(1)
-        env.seed_with(contest.streams)
-        observation = env.reset()
-        actions = [0, 1, 2, 1, 0][:seed]
-        for action in actions:
-            observation = env.advance(np.array([action]), restart=False).observation
-        single, single_observation = zoo.single(domain, seed, actions)
-        np.testing.assert_array_equal(observation[0], single_observation)
-
-        plans = np.repeat(np.arange(len(SINGLE))[:, None], num_steps, axis=1)
-        ahead = contest.look_ahead(env, observation, np.array([0]), len(actions), plans)
-        for number, name in enumerate(SINGLE):
-            keys = make_copy_keys(stream, len(actions), num_copies)
-            rollouts = [
-                zoo.rollout(single, single_observation, trained[name], num_steps, key)
-                for key in keys
-            ]
-            if domain == "education":
-                expected = [rewards.mean(axis=0) for rewards, _ in rollouts]
-            else:  # lava is seen before the end, where only the last reward tells of it
-                expected = [rewards.sum(axis=0) for rewards, _ in rollouts]
-                on_lava = [len(r) < num_steps and r[-1, 0] == r[-1, 1] == 0 for r, _ in rollouts]
-                for rewards, is_on_lava in zip(expected, on_lava, strict=True):
-                    rewards[1] = not is_on_lava
-            results = ahead.results[0, number, :3]
-            np.testing.assert_allclose(results, np.mean(expected, axis=0), atol=1e-12)
-            taken = ahead.actions[:, 0, number]
-            assert taken[taken >= 0].tolist() == rollouts[0][1]
-            num_ended += sum(len(taken) < num_steps for _, taken in rollouts)
-    assert num_steps < 40 or num_ended > 0  # copies that end count no further
-
-
-def test_a_plan_of_two_policies_hands_over_and_copies_that_ended_stay_ended():
-    """With a goal of .5 most copies end within the plan; what they would do afterwards counts nothing."""
-    params = make_params(education={"goal": 0.5})
-    contest = make_contest("education", num_episodes=4, params=params)
-    env = contest._make_env(4)
-    env.seed_with(contest.streams)
-    observation = env.reset()
-    plans = np.array([[1, 1, 0, 0, 2, 2]])
-    ahead = contest.look_ahead(env, observation, np.arange(4), 0, plans, with_outcomes=True)
-    assert (~ahead.alive[-1]).any() and ahead.alive[0].all()
-    assert (np.diff(ahead.alive.astype(int), axis=0) <= 0).all()  # nobody comes back
-    actions = contest.menu.actions[plans[0]]
-    for row in range(4):
-        num_steps = ahead.alive[:, row, 0, 0].sum()
-        assert ahead.actions[:num_steps, row, 0].tolist() == actions[:num_steps].tolist()
-        assert (ahead.actions[num_steps:, row, 0] == -1).all()
-        # The progress per step is what a copy won on its way, divided by its own number of steps.
-        progress = []
-        for copy in range(contest.num_copies):
-            length = ahead.alive[:, row, 0, copy].sum()
-            last = ahead.outcomes[length - 1]["mastery_after"][row, 0, copy]
-            progress.append((last - 0.4) / length)
-        assert ahead.results[row, 0, 3] == pytest.approx(np.mean(progress))
-
-
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_a_look_ahead_leaves_the_episodes_as_they_are(domain):
-    contest = make_contest(domain)
-    env = contest._make_env(len(contest.streams))
-    env.seed_with(contest.streams)
-    observation = env.reset()
-    before = env.state()
-    seen = observation.copy()
-    contest.look_ahead(env, observation, np.arange(len(contest.streams)), 0, np.array([[0, 1, 2]]))
-    for name, values in env.state().items():
-        np.testing.assert_array_equal(values, before[name])
-    np.testing.assert_array_equal(observation, seen)
-
-
-def watch_keys(contest) -> list[np.ndarray]:
-    """The keys of the copies of each look-ahead of one step: of rows, plans and copies, in this order."""
-    keys = []
-    act = contest.menu.act
-
-    def note_keys(env, policies, observation, draws):
-        if env is contest._copies:
-            keys.append(env.key.copy())
-        return act(env, policies, observation, draws)
-
-    contest.menu.act = note_keys
-    contest.play(RoundRobinModel(), make_options("education", "TO"))
-    return keys
-
-
-def test_copies_have_random_numbers_of_their_own_and_plans_share_them():
-    contest = make_contest("education", num_episodes=6, num_copies=5)
-    streams = contest.streams
-    of_copies = []
-    for keys in watch_keys(contest):
-        by_plan = keys.reshape(-1, len(SINGLE), 5)
-        assert (by_plan == by_plan[:, :1]).all()  # the same numbers for every policy
-        of_copies.append(by_plan[:, 0].ravel())
-    flat = np.concatenate(of_copies)
-    assert len(np.unique(flat)) == len(flat)  # another one for every episode, step and copy
-    assert not np.isin(flat, streams).any()
-    # Neither are they the keys from which an episode draws actions and choices.
-    assert not np.isin(flat, seeds.next_key(streams ^ np.uint64(0xAC7))).any()
-
-
-@pytest.mark.parametrize("action", [FAILED, EASY, CHALLENGE])
-def test_what_a_copy_shows_says_nothing_of_the_numbers_that_will_fall(action):
-    """One copy, one step: with the episode's numbers it would foretell the step to the letter.
-
-    What a copy shows and what comes both depend on the state; beyond what the state lets expect they are unrelated.
-    """
-    params = make_params(education={"horizon": 1})
-    menu = ConstantMenu((action,) * len(SINGLE))
-    shown = {}
-    for num_copies in (1, 200):
-        model = WatchedModel()
-        contest = make_contest("education", 500, num_copies, params, menu)
-        played = contest.play(model, make_options("education", "TO"))
-        performance = [context.tool_results[0].results[2] for context in model.contexts]
-        shown[num_copies] = np.array(performance)
-    expected = shown[200]
-    came = played.steps["result_2"].to_numpy()
-    assert abs(np.corrcoef(shown[1] - expected, came - expected)[0, 1]) < 0.15
-    assert expected.mean() == pytest.approx(
-        came.mean(), abs=0.05
-    )  # and they are about the same step
-
-
-def test_lava_can_be_seen_before_the_end_of_the_episode():
-    """No reward is paid for a step that avoids lava; a look-ahead counts the copies that did."""
-    contest = make_contest("minigrid", num_episodes=30, num_copies=6)
-    model = WatchedModel()
-    contest.play(model, make_options("minigrid", "RO", rollout_steps=4))
-    shares = [result.results[1] for context in model.contexts for result in context.tool_results]
-    assert max(shares) == 1.0 and min(shares) < 1.0
 
 
 # Choices ------------------------------------------------------------------------------------------
@@ -455,9 +296,9 @@ def test_lava_can_be_seen_before_the_end_of_the_episode():
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("interval", [1, 2, 5, 100])
 def test_a_choice_holds_until_the_next_decision(domain, interval):
-    contest = make_contest(domain)
+    episode_set = make_episode_set(domain)
     model = WatchedModel()
-    played = contest.play(model, SystemOptions(interval=interval))
+    played = episode_set.play(model, SystemOptions(interval=interval))
     lengths = played.episodes["length"]
     assert played.episodes["decisions"].tolist() == (-(-lengths // interval)).tolist()
     assert len(model.contexts) == played.episodes["decisions"].sum()
@@ -470,11 +311,11 @@ def test_a_choice_holds_until_the_next_decision(domain, interval):
 def test_sampled_decisions_follow_their_distribution():
     probabilities = np.array([0.2, 0.5, 0.3])
     model = FunctionModel(lambda context: Decision(probabilities), is_greedy=False)
-    played = make_contest("education", num_episodes=300).play(model, PLAIN)
+    played = make_episode_set("education", num_episodes=300).play(model, PLAIN)
     counts = played.steps["choice"].value_counts()[list(SINGLE)]
     expected = probabilities * counts.sum()
     assert chisquare(counts, expected).pvalue > 0.001
-    again = make_contest("education", num_episodes=300).play(model, PLAIN)
+    again = make_episode_set("education", num_episodes=300).play(model, PLAIN)
     pd.testing.assert_frame_equal(played.steps, again.steps)
 
 
@@ -483,27 +324,27 @@ def test_a_policy_of_probability_0_never_acts_and_the_scale_does_not_matter(scal
     model = FunctionModel(
         lambda context: Decision(scale * np.array([0.0, 1.0, 0.0])), is_greedy=False
     )
-    played = make_contest("education").play(model, PLAIN)
+    played = make_episode_set("education").play(model, PLAIN)
     assert set(played.steps["choice"]) == {"SO-d2"}
 
 
 def test_a_greedy_model_acts_by_its_likeliest_policy():
     model = FunctionModel(lambda context: Decision(np.array([0.3, 0.3, 0.4])))
-    played = make_contest("education").play(model, PLAIN)
+    played = make_episode_set("education").play(model, PLAIN)
     assert set(played.steps["choice"]) == {"SO-d3"}
 
 
 def test_random_choices_of_one_step_say_nothing_of_those_of_the_next():
-    played = make_contest("education", num_episodes=300).play(RandomModel(), PLAIN)
+    played = make_episode_set("education", num_episodes=300).play(RandomModel(), PLAIN)
     index = played.steps["choice"].map(SINGLE.index)
     pairs = 3 * index + index.groupby(played.steps["episode"]).shift(-1)
     assert chisquare(np.bincount(pairs.dropna().astype(int), minlength=9)).pvalue > 0.001
 
 
 def test_another_menu_changes_who_acts_and_nothing_else():
-    contest = make_contest("education")
-    plain = contest.play(ConstantModel("SO-d2"), PLAIN)
-    alone = contest.play(
+    episode_set = make_episode_set("education")
+    plain = episode_set.play(ConstantModel("SO-d2"), PLAIN)
+    alone = episode_set.play(
         ConstantModel("SO-d2"), SystemOptions(policies=("SO-d2",), fallback="SO-d2")
     )
     pd.testing.assert_frame_equal(plain.episodes, alone.episodes)
@@ -519,7 +360,9 @@ def test_lost_and_unusable_decisions_take_the_fallback_and_are_counted_apart():
         failure = failures.get(context.query.step, "")
         return Decision(failure=failure) if failure else choose_surely(2, len(SINGLE))
 
-    played = make_contest("education").play(FunctionModel(decide), SystemOptions(fallback="SO-d1"))
+    played = make_episode_set("education").play(
+        FunctionModel(decide), SystemOptions(fallback="SO-d1")
+    )
     assert (played.episodes["length"] > 4).all()
     for choices in played.episodes["chosen"]:
         assert choices[:4] == ["SO-d1", "SO-d1", "SO-d1", "SO-d3"]
@@ -532,7 +375,7 @@ def test_without_money_the_last_policy_goes_on_and_at_first_the_fallback_acts():
             return choose_surely(0, len(SINGLE))
         return Decision(failure=UNFUNDED)
 
-    played = make_contest("education").play(
+    played = make_episode_set("education").play(
         FunctionModel(decide_once), SystemOptions(fallback="SO-d3")
     )
     for choices in played.episodes["chosen"]:
@@ -547,10 +390,10 @@ def test_an_episodes_budget_shrinks_by_what_was_spent_in_it_and_in_no_other():
     def decide(context):
         budgets.append((context.episode, context.query.step, context.budget))
         price = 0.01 * (1 + context.episode)
-        return replace(take_turns(context), usage=Usage(calls=1, cost_usd=price))
+        return replace(take_turns(context), usage=DecisionUsage(calls=1, cost_usd=price))
 
-    contest = make_contest("education", num_episodes=3)
-    contest.play(FunctionModel(decide), SystemOptions(budget_usd=0.05))
+    episode_set = make_episode_set("education", num_episodes=3)
+    episode_set.play(FunctionModel(decide), SystemOptions(budget_usd=0.05))
     for episode, step, budget in budgets:
         spent = 0.01 * (1 + episode) * (step - 1)
         assert budget.total == 0.05
@@ -561,7 +404,7 @@ def test_an_episodes_budget_shrinks_by_what_was_spent_in_it_and_in_no_other():
 
 def test_without_a_budget_none_is_shown():
     model = WatchedModel()
-    make_contest("education", num_episodes=2).play(model, make_options("education", "KO"))
+    make_episode_set("education", num_episodes=2).play(model, make_options("education", "KO"))
     assert all(context.budget is None for context in model.contexts)
 
 
@@ -582,15 +425,17 @@ class SummarizingModel(WatchedModel):
         results = []
         for context in contexts:
             steps = " ".join(str(past.step) for past in context.recent)
-            results.append((f"{context.summary} {steps}".strip(), Usage(calls=1, tokens_out=7)))
+            results.append(
+                (f"{context.summary} {steps}".strip(), DecisionUsage(calls=1, tokens_out=7))
+            )
         return results
 
 
 @pytest.mark.parametrize("memory", [0, 3])
 def test_summaries_cover_every_step_once_however_short_the_short_term_memory_is(memory):
     model = SummarizingModel()
-    contest = make_contest("education", num_episodes=4)
-    played = contest.play(model, make_options("education", "KO", memory=memory))
+    episode_set = make_episode_set("education", num_episodes=4)
+    played = episode_set.play(model, make_options("education", "KO", memory=memory))
     for context in model.contexts:
         num_covered = (context.query.step - 1) // 4 * 4
         assert context.summary == " ".join(str(step) for step in range(1, num_covered + 1))
@@ -603,7 +448,7 @@ def test_summaries_cover_every_step_once_however_short_the_short_term_memory_is(
 def test_no_summary_is_asked_for_where_the_component_is_left_out():
     model = SummarizingModel()
     options = make_options("education", "KO", without=("mem_l",))
-    make_contest("education", num_episodes=3).play(model, options)
+    make_episode_set("education", num_episodes=3).play(model, options)
     assert model.shown == [] and {context.summary for context in model.contexts} == {""}
 
 
@@ -612,10 +457,10 @@ def test_no_summary_is_asked_for_where_the_component_is_left_out():
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_episodes_sum_up_their_steps(domain):
-    contest = make_contest(domain)
-    played = contest.play(RandomModel(), PLAIN)
+    episode_set = make_episode_set(domain)
+    played = episode_set.play(RandomModel(), PLAIN)
     columns = [name for name in played.steps if name.startswith("result_")]
-    names = ["d1", "d2", "d3", *contest.describer.domain.measures]
+    names = ["d1", "d2", "d3", *episode_set.describer.domain.measures]
     for row in played.episodes.itertuples():
         steps = played.steps[played.steps["episode"] == row.Index]
         results = steps[columns].sum().to_numpy()
@@ -623,14 +468,14 @@ def test_episodes_sum_up_their_steps(domain):
             results = results / len(steps)  # a good tutor's episodes are short
         assert row.length == len(steps)
         assert [getattr(row, name) for name in names] == pytest.approx(results.tolist())
-        assert row.reward == pytest.approx(results @ contest.weights[row.Index])
+        assert row.reward == pytest.approx(results @ episode_set.weights[row.Index])
         assert row.chosen == steps["choice"].tolist()
         assert len(row.outcomes) == len(steps)
 
 
 def test_the_progress_of_a_student_adds_up_to_the_mastery_that_was_won():
-    contest = make_contest("education")
-    played = contest.play(RandomModel(), PLAIN)
+    episode_set = make_episode_set("education")
+    played = episode_set.play(RandomModel(), PLAIN)
     for row in played.episodes.itertuples():
         steps = played.steps[played.steps["episode"] == row.Index]
         won = steps["mastery_after"].iloc[-1] - steps["mastery"].iloc[0]
@@ -640,67 +485,17 @@ def test_the_progress_of_a_student_adds_up_to_the_mastery_that_was_won():
 
 
 def test_episodes_that_are_over_are_neither_asked_nor_stepped(monkeypatch):
-    contest = make_contest(
+    episode_set = make_episode_set(
         "education", num_episodes=20, params=make_params(education={"goal": 0.5})
     )
     num_stepped = []
-    act = contest.menu.act
+    act = episode_set.menu.act
     monkeypatch.setattr(
-        contest.menu, "act", lambda env, *rest: num_stepped.append(env.num_envs) or act(env, *rest)
+        episode_set.menu,
+        "act",
+        lambda env, *rest: num_stepped.append(env.num_envs) or act(env, *rest),
     )
     model = WatchedModel()
-    played = contest.play(model, PLAIN)
+    played = episode_set.play(model, PLAIN)
     assert played.episodes["length"].nunique() > 1
     assert sum(num_stepped) == len(model.contexts) == played.episodes["length"].sum()
-
-
-# Queries and training students --------------------------------------------------------------------
-
-
-def test_queries_weigh_objectives_differently_and_measures_not_at_all():
-    weights = draw_weights(seeds.keys("queries", n=400), 3, 4)
-    assert (weights >= 0).all() and (weights[:, 3] == 0).all()
-    np.testing.assert_allclose(weights.sum(axis=1), 1)
-    np.testing.assert_allclose(weights[:, :3].mean(axis=0), 1 / 3, atol=0.06)
-    assert (weights.max(axis=1) > 0.5).mean() > 0.7  # most favour one objective
-
-
-def test_watching_shows_what_every_policy_would_do_where_random_choices_lead():
-    contest = make_contest("education", num_episodes=5)
-    contexts = watch_random_policies(contest, num_steps=2)
-    played = contest.play(RandomModel(), PLAIN)
-    assert len(contexts) == len(played.steps)
-    for context in contexts:
-        assert set(context.results_by_policy()) == set(SINGLE)
-        assert all(result.num_steps == 2 for result in context.tool_results)
-
-
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_cards_average_over_the_states_of_a_situation(domain):
-    contest = make_contest(domain, num_episodes=12)
-    averages = average_by_situation(contest, 2)
-    contexts = watch_random_policies(contest, 2)
-    situations = {context.state.situation for context in contexts}
-    assert set(averages) == set(SINGLE)
-    assert all(set(by) == set(contest.describer.situations) for by in averages.values())
-    for name in SINGLE:
-        for situation in contest.describer.situations:
-            matching = [
-                context.results_by_policy()[name]
-                for context in contexts
-                if context.state.situation == situation or situation not in situations
-            ]
-            expected = np.mean(matching, axis=0)
-            assert averages[name][situation] == pytest.approx(expected.tolist(), abs=1e-3)
-
-
-def test_planning_ahead_is_worth_something_where_a_handover_pays():
-    """Failed questions exist only after hard ones: a plan that hands over beats every single policy."""
-    params = make_params(education={"horizon": 50})
-    weights = np.array([0.0, 0.0, 0.0, 1.0])  # raise mastery
-    contest = make_contest("education", num_episodes=20, params=params, weights=weights)
-    lengths = {
-        name: contest.play(ConstantModel(name), PLAIN).episodes["length"].mean() for name in SINGLE
-    }
-    planned = contest.play(PlanModel(6, [2], len(SINGLE)), PLAIN).episodes["length"].mean()
-    assert planned < 0.7 * min(lengths.values())

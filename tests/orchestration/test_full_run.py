@@ -9,9 +9,11 @@ import pytest
 from lib import config
 from lib.experiment.full_results import read_full_results, write_full_results
 from lib.experiment.seeds import ROOT_SEED
-from lib.orchestration import episode_batch, experiment, full_run
+from lib.orchestration import episode_batch, full_run
+from lib.orchestration import jobs as jobs_module
 from lib.orchestration.contexts import SYSTEMS
-from lib.orchestration.experiment import ORACLE, PLACES
+from lib.orchestration.methods import ORACLE
+from lib.orchestration.worlds import WORLDS
 from lib.policy_zoo import ppo, train
 from lib.reports import full_command
 from tests.language_models.hugging_face_folders import make_random_folder
@@ -32,7 +34,7 @@ def folders(trained, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(full_run, "ensure_zoo", lambda params, domains, out: trained)
         patch.setattr(full_run, "RUNS", root / "runs")
-        patch.setattr(experiment, "PLACES", (("education", "speed"), ("minigrid", "varied")))
+        patch.setattr(full_run, "WORLDS", (("education", "speed"), ("minigrid", "varied")))
         patch.setattr(full_run.smollm_baseline, "FOLDER", root / "pretrained")
         yield root
 
@@ -49,7 +51,7 @@ def test_it_is_registered_and_has_ten_seeds_of_every_world():
     jobs = full_run.list_jobs(config.load("full"))
     contests = [job for job in jobs if job.settings["job"] == "contest"]
     assert len({job.key for job in jobs}) == len({job.label for job in jobs}) == len(jobs)
-    for domain, world in PLACES:
+    for domain, world in WORLDS:
         seeds = [
             job.settings["seed"] for job in contests if job.label.startswith(f"{domain}/{world}/")
         ]
@@ -126,7 +128,7 @@ def test_the_pretrained_model_decides_where_it_is_and_its_jobs_are_compared(
     shutil.rmtree(folders / "pretrained")  # another machine, without the model
     full = read_full_results(RUN, params, path)
     assert full.is_current and full.num_jobs == len(jobs)
-    monkeypatch.setattr(experiment, "CONSTRAINED_INTERVAL", 7)
+    monkeypatch.setattr(jobs_module, "CONSTRAINED_INTERVAL", 7)
     assert any("interval" in change for change in read_full_results(RUN, params, path).changes)
 
 

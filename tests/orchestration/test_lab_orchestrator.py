@@ -24,7 +24,7 @@ from lib.orchestration.contexts import (
 from lib.orchestration.decision_model import Decision, NumericModel
 from lib.orchestration.domain_descriptions import DESCRIBERS
 from lib.orchestration.lab_orchestrator import LabOrchestrator, deal_names, write_situation
-from tests.orchestration.contests import make_contest, make_options
+from tests.orchestration.contests import make_episode_set, make_options
 
 SMOKE = config.load("smoke")
 POLICIES = ("SO-d1", "SO-d2", "SO-d3")
@@ -275,7 +275,7 @@ class WatchedLab(NumericModel):
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_it_plays_episodes_of_both_domains_with_the_context_of_every_system(domain, system):
     model = WatchedLab()
-    played = make_contest(domain, 6).play(model, make_options(domain, system))
+    played = make_episode_set(domain, 6).play(model, make_options(domain, system))
     assert len(played.episodes) == 6 and (played.episodes["calls"] > 0).all()
     assert {context.system for context in model.contexts} == {system}
     # The likeliest policy acts.

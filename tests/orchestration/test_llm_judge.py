@@ -31,7 +31,7 @@ from lib.orchestration.llm_judge import (
     split_episodes,
 )
 from tests.llm.stub_model import StubModel, contents
-from tests.orchestration.contests import PARAMS, make_contest, make_options, open_scripted
+from tests.orchestration.contests import PARAMS, make_episode_set, make_options, open_scripted
 
 SETTINGS = PARAMS.education.model_copy(update={"horizon": 50})
 MENU = ("A", "B", "C")
@@ -341,7 +341,7 @@ def test_scripted_models_judge_by_the_same_scale(name, tmp_path):
 
 
 def test_methods_are_judged_beside_random_choice(tmp_path):
-    contest = make_contest("education", 6)
+    episode_set = make_episode_set("education", 6)
     plain = make_options("education", "KO")
     models = {
         "random": RandomModel(),
@@ -349,7 +349,7 @@ def test_methods_are_judged_beside_random_choice(tmp_path):
         "KO": open_scripted("scripted-large", tmp_path),
     }
     tables = [
-        contest.play(model, plain).steps.assign(method=name, seed=0)
+        episode_set.play(model, plain).steps.assign(method=name, seed=0)
         for name, model in models.items()
     ]
     steps = pd.concat(tables, ignore_index=True)

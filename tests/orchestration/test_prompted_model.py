@@ -18,15 +18,13 @@ from lib.llm.open_models import ChatModels
 from lib.llm.scripted import STRENGTHS
 from lib.orchestration import prompts
 from lib.orchestration.contexts import Budget
-from lib.orchestration.decision_model import LOST, UNFUNDED, UNUSABLE, Usage
+from lib.orchestration.decision_model import LOST, UNFUNDED, UNUSABLE, DecisionUsage
 from lib.orchestration.prompted_model import (
     ATTEMPTS,
     SHORTEST_REPLY,
     PromptedModel,
-    collect_contexts,
     count_affordable_tokens,
     make_response_format,
-    plan_calls,
 )
 from lib.orchestration.reply_parser import SUMMARY_WORDS, read_summary
 from lib.policy_zoo.recipes import SINGLE
@@ -34,8 +32,8 @@ from tests.llm.stub_model import StubModel, contents
 from tests.orchestration.contests import (
     DOMAINS,
     SYSTEMS,
-    make_contest,
     make_context,
+    make_episode_set,
     make_options,
     make_result,
     open_scripted,
@@ -66,7 +64,7 @@ def test_a_choice_is_certain_and_its_price_is_counted():
     decision, stub = decide(make_context(), charge(GOOD))
     assert decision.probabilities.tolist() == [0, 1, 0] and decision.calls == ()
     assert (decision.reasoning, decision.failure) == ("gaps are open", "")
-    assert decision.usage == Usage(1, 100, 20, 0.01, 0.5)
+    assert decision.usage == DecisionUsage(1, 100, 20, 0.01, 0.5)
     assert stub.requests[0].messages == prompts.assemble(prompts.render(make_context()))
     assert stub.requests[0].caller == "KO stub"
 
@@ -349,7 +347,9 @@ def test_without_money_for_prompt_and_reply_nothing_is_asked():
     context = make_context(budget=Budget(10.0, 0.5, 0.4))
     stub = PricedModel(GOOD)
     (decision,) = open_stub(stub).decide([context])
-    assert decision.failure == UNFUNDED and stub.requests == [] and decision.usage == Usage()
+    assert (
+        decision.failure == UNFUNDED and stub.requests == [] and decision.usage == DecisionUsage()
+    )
 
 
 def test_a_reply_is_no_longer_than_what_the_budget_pays_for():
@@ -386,11 +386,11 @@ def test_a_correction_is_paid_from_what_the_first_reply_left():
 
 @pytest.mark.parametrize("model", STRENGTHS)
 def test_a_budget_runs_out_in_the_middle_of_an_episode_and_is_never_passed(model, tmp_path):
-    contest = make_contest("education", 3)
-    free = contest.play(open_scripted(model, tmp_path), make_options("education", "KO"))
+    episode_set = make_episode_set("education", 3)
+    free = episode_set.play(open_scripted(model, tmp_path), make_options("education", "KO"))
     budget = free.episodes["cost_usd"].min() / 2
     options = make_options("education", "KO", budget_usd=budget)
-    played = contest.play(open_scripted(model, tmp_path), options)
+    played = episode_set.play(open_scripted(model, tmp_path), options)
     assert (played.episodes["cost_usd"] <= budget).all()
     assert (played.episodes["cost_usd"] > 0.5 * budget).all()
     for _, steps in played.steps.groupby("episode"):
@@ -416,7 +416,9 @@ def summarize(context, *answers):
 def test_a_summary_is_the_reply_and_its_price_is_counted():
     context = make_context(summary="old")
     summary, usage, stub = summarize(context, charge("SO-d1 works.\nSO-d3 does not."))
-    assert summary == "SO-d1 works.\nSO-d3 does not." and usage == Usage(1, 100, 20, 0.01, 0.5)
+    assert summary == "SO-d1 works.\nSO-d3 does not." and usage == DecisionUsage(
+        1, 100, 20, 0.01, 0.5
+    )
     assert stub.requests[0].messages == prompts.summary_messages(context)
     assert stub.requests[0].response_format is None
 
@@ -439,7 +441,7 @@ def test_a_summary_that_cannot_be_paid_is_not_asked_for():
     context = make_context(summary="old", budget=Budget(1.0, 0.01, 0.1))
     stub = PricedModel("new")
     ((summary, usage),) = open_stub(stub, summary_interval=4).summarize([context])
-    assert (summary, usage, stub.requests) == ("old", Usage(), [])
+    assert (summary, usage, stub.requests) == ("old", DecisionUsage(), [])
 
 
 def test_a_summary_is_cut_after_its_last_word_and_holds_no_thoughts():
@@ -451,9 +453,9 @@ def test_a_summary_is_cut_after_its_last_word_and_holds_no_thoughts():
 
 
 def test_the_summary_is_renewed_every_few_steps_and_shown_from_then_on(tmp_path):
-    contest = make_contest("education", 1)
+    episode_set = make_episode_set("education", 1)
     model = open_scripted("scripted-large", tmp_path)
-    played = contest.play(model, make_options("education", "KO"))
+    played = episode_set.play(model, make_options("education", "KO"))
     shown = [
         next(s.text for s in decision.exchanges[0].parts if s.component == "mem_l")
         for decision in played.exchanges[0]
@@ -464,7 +466,7 @@ def test_the_summary_is_renewed_every_few_steps_and_shown_from_then_on(tmp_path)
     assert played.episodes["calls"].sum() == num_decision_calls + len(renewed)
 
     without = make_options("education", "KO", without=("mem_l",))
-    played = contest.play(open_scripted("scripted-large", tmp_path), without)
+    played = episode_set.play(open_scripted("scripted-large", tmp_path), without)
     assert played.episodes["calls"].sum() == played.steps["calls"].sum()
 
 
@@ -476,7 +478,7 @@ def plays(tmp_path_factory):
     """Episodes of a scripted model, by domain and system."""
     folder = tmp_path_factory.mktemp("scripted")
     return {
-        (domain, system): make_contest(domain).play(
+        (domain, system): make_episode_set(domain).play(
             open_scripted("scripted-large", folder), make_options(domain, system)
         )
         for domain, system in product(DOMAINS, SYSTEMS)
@@ -489,11 +491,11 @@ CASES = list(product(DOMAINS, SYSTEMS))
 @pytest.mark.parametrize(("domain", "system"), CASES)
 def test_a_scripted_model_plays_episodes_to_their_end(domain, system, plays):
     played = plays[domain, system]
-    contest = make_contest(domain)
+    episode_set = make_episode_set(domain)
     assert len(played.episodes) == 2 and set(played.steps["choice"]) <= set(SINGLE)
     ends = played.steps.groupby("episode")["step"].max() + 1
     assert ends.tolist() == played.episodes["length"].tolist()
-    assert (played.episodes["length"] <= contest.describer.horizon).all()
+    assert (played.episodes["length"] <= episode_set.describer.horizon).all()
     assert (played.steps["decided"] == 1).all() and (played.steps["calls"] >= 1).all()
     assert (played.steps["reasoning"] != "").mean() > 0.9
     assert (played.episodes["cost_usd"] > 0).all() and (played.episodes["kwh"] > 0).all()
@@ -502,7 +504,7 @@ def test_a_scripted_model_plays_episodes_to_their_end(domain, system, plays):
 @pytest.mark.parametrize(("domain", "system"), CASES)
 def test_equal_runs_are_equal(domain, system, plays, tmp_path):
     model = open_scripted("scripted-large", tmp_path)
-    again = make_contest(domain).play(model, make_options(domain, system))
+    again = make_episode_set(domain).play(model, make_options(domain, system))
     pd.testing.assert_frame_equal(again.steps, plays[domain, system].steps)
     pd.testing.assert_frame_equal(again.episodes, plays[domain, system].episodes)
     assert artifacts.sha256_json(str(again.exchanges)) == artifacts.sha256_json(
@@ -545,10 +547,12 @@ def test_ro_shows_rollouts_and_to_single_steps(plays):
 
 
 def test_a_model_that_never_replies_sensibly_loses_no_episode_and_picks_nobody():
-    contest = make_contest("education")
+    episode_set = make_episode_set("education")
     for system in SYSTEMS:
         stub = StubModel("I would rather not.")
-        played = contest.play(open_stub(stub), make_options("education", system, fallback="SO-d3"))
+        played = episode_set.play(
+            open_stub(stub), make_options("education", system, fallback="SO-d3")
+        )
         assert (played.steps["failure"] == UNUSABLE).all()
         assert set(played.steps["choice"]) == {"SO-d3"}
         assert played.episodes["malformed"].tolist() == played.episodes["length"].tolist()
@@ -558,7 +562,7 @@ def test_a_model_that_never_replies_sensibly_loses_no_episode_and_picks_nobody()
 def test_a_policy_that_was_tried_cannot_be_tried_again_in_the_same_step():
     # SO-d1 again and again: the first call is made, the second is refused twice.
     stub = StubModel('{"reasoning": "again", "call": "SO-d1"}')
-    played = make_contest("education").play(open_stub(stub), make_options("education", "TO"))
+    played = make_episode_set("education").play(open_stub(stub), make_options("education", "TO"))
     assert set(played.steps["tried"]) == {"SO-d1"}
     assert (played.steps["failure"] == UNUSABLE).all()
     assert (played.steps["failure_kinds"] == "already_tried;already_tried").all()
@@ -570,7 +574,7 @@ def test_what_the_server_lost_is_not_counted_against_the_model():
         text = request.messages[1]["content"]
         return Failure("moderation") if "for step 2 of" in text else GOOD
 
-    played = make_contest("education").play(
+    played = make_episode_set("education").play(
         open_stub(StubModel(answer=answer)), make_options("education", "KO", fallback="SO-d1")
     )
     lost = played.steps[played.steps["failure"] == LOST]
@@ -579,34 +583,8 @@ def test_what_the_server_lost_is_not_counted_against_the_model():
     assert set(played.steps[played.steps["failure"] == ""]["choice"]) == {"SO-d2"}
 
 
-# Costs beforehand -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("domain", "system"), CASES)
-def test_a_plan_is_never_below_what_a_run_takes(domain, system, tmp_path):
-    contest = make_contest(domain)
-    options = make_options(domain, system)
-    contexts = collect_contexts(make_contest(domain, 1), options)
-    model = open_scripted("scripted-small", tmp_path)
-    planned = plan_calls("scripted-small", 1_000, contexts, 2, summary_interval=4)
-    used = contest.play(model, options).episodes[["calls", "tokens_in", "tokens_out"]].sum()
-    assert planned.model == "scripted-small" and planned.calls >= used["calls"]
-    assert planned.tokens_in >= used["tokens_in"] and planned.tokens_out >= used["tokens_out"]
-
-
-def test_a_plan_counts_decisions_calls_corrections_and_summaries():
-    contexts = collect_contexts(make_contest("education", 1), make_options("education", "TO"))
-    # 12 steps: 6 decisions of 4 replies, each at most sent back once; and 2 summaries.
-    planned = plan_calls("m", 100, contexts, 3, interval=2, summary_interval=5)
-    assert planned.calls == 3 * (6 * 4 * 2 + 2) and planned.tokens_out == planned.calls * 100
-    without = [replace(c, components=c.components - {"mem_l"}) for c in contexts]
-    assert plan_calls("m", 100, without, 3, summary_interval=5).calls == 3 * 12 * 4 * 2
-    knowing = collect_contexts(make_contest("education", 1), make_options("education", "KO"))
-    assert plan_calls("m", 100, knowing, 1).calls == 12 * 2
-
-
 def test_last_messages_differ_by_episode(plays):
     stub = StubModel(GOOD)
-    make_contest("education", 4).play(open_stub(stub), make_options("education", "KO"))
+    make_episode_set("education", 4).play(open_stub(stub), make_options("education", "KO"))
     assert len(set(contents(stub.requests))) > len(stub.requests) / 2
     assert np.isfinite(plays["education", "KO"].episodes["reward"]).all()

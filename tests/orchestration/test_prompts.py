@@ -26,8 +26,8 @@ from tests.orchestration.contests import (
     DOMAINS,
     PARAMS,
     SYSTEMS,
-    make_contest,
     make_context,
+    make_episode_set,
     make_interaction,
     make_options,
     make_result,
@@ -126,7 +126,7 @@ SHOWN_IN = {
     "topic": (texts, {"instr"}),
     "budget": (st.builds(Budget, numbers, numbers, numbers), {"query", "instr"}),
     # Hidden from every prompt.
-    "numbers": (st.dictionaries(texts, numbers), set()),
+    "features": (st.dictionaries(texts, numbers), set()),
     "stream": (st.integers(0, 2**63), set()),
     "episode": (st.integers(0, 9_999_999), set()),
     "last_policy": (texts, set()),
@@ -164,7 +164,7 @@ def test_every_field_of_a_context_is_in_these_properties():
     in_contexts = {field.name for field in fields(DecisionContext)} - {"query", "state"}
     elsewhere = {"system", "domain", "policies", "components"}  # who asks, and of what
     calls = {"calls_left", "calls_at_once", "rollout_steps"}  # below
-    of_query_and_state = {"step", "horizon", "weights", "topic", "words", "situation", "numbers"}
+    of_query_and_state = {"step", "horizon", "weights", "topic", "words", "situation", "features"}
     assert in_contexts | of_query_and_state == set(SHOWN_IN) | elsewhere | calls
 
 
@@ -191,7 +191,7 @@ def test_policies_are_named_where_the_choice_is_asked_for():
 def test_equal_contexts_have_equal_prompts_also_where_what_is_hidden_differs():
     for domain, system in product(DOMAINS, SYSTEMS):
         one = make_context(domain, system)
-        other = replace_in(one, stream=3, episode=4, last_policy="", numbers={"mastery": 0.987654})
+        other = replace_in(one, stream=3, episode=4, last_policy="", features={"mastery": 0.987654})
         assert prompts.render(one) == prompts.render(make_context(domain, system))
         assert prompts.render(one) == prompts.render(other)
         for secret in ("777123456789", "777321", "0.123456", "hidden number"):
@@ -435,7 +435,7 @@ def test_every_template_has_a_use():
 
 @pytest.mark.parametrize(("domain", "system"), product(DOMAINS, SYSTEMS))
 def test_prompts_of_real_episodes_show_their_state_and_their_last_steps(domain, system):
-    contexts = collect_contexts(make_contest(domain), make_options(domain, system))
+    contexts = collect_contexts(make_episode_set(domain), make_options(domain, system))
     assert max(context.query.step for context in contexts) > 4
     for context in contexts:
         sections = render_texts(context)
@@ -456,7 +456,7 @@ def test_what_the_robot_cannot_see_does_not_get_into_prompts_of_to_and_ro():
 
     def render_all() -> list:
         words = describer.describe_state(env, 0)
-        situation = describer.name_situations(describer.read_numbers(env))[0]
+        situation = describer.name_situations(describer.read_state_features(env))[0]
         contexts = [
             make_context("minigrid", system, words=words, situation=situation)
             for system in ("TO", "RO")

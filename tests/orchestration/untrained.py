@@ -12,7 +12,9 @@ from lib.experiment import seeds
 from lib.orchestration.contexts import DecisionContext, PolicyKnowledge, ToolSignature
 from lib.orchestration.decision_model import Decision, NumericModel, choose_surely
 from lib.orchestration.domain_descriptions import DESCRIBERS
-from lib.orchestration.episode_batch import Contest, Menu, PlannedMenu, SystemOptions
+from lib.orchestration.episode_batch import EpisodeSet
+from lib.orchestration.menus import Menu, PlannedMenu
+from lib.orchestration.system_options import SystemOptions
 from lib.policy_zoo.recipes import SINGLE
 
 DOMAINS = ("education", "minigrid")
@@ -31,7 +33,7 @@ class ConstantMenu:
     def act(
         self, env: BatchedEnv, policies: np.ndarray, observation: np.ndarray, draws: np.ndarray
     ) -> np.ndarray:
-        """See `lib.orchestration.episode_batch.Menu`."""
+        """See `lib.orchestration.menus.Menu`."""
         return self.actions[policies]
 
 
@@ -41,25 +43,25 @@ def make_params(**changes) -> Params:
     return config.settings(profile="smoke", **config.overlay_settings(base, changes))
 
 
-def make_contest(
+def make_episode_set(
     domain: str,
     num_episodes: int = 10,
     num_copies: int = 3,
     params: Params | None = None,
     menu: Menu | None = None,
-    streams: np.ndarray | None = None,
+    random_streams: np.ndarray | None = None,
     weights: np.ndarray | None = None,
-) -> Contest:
+) -> EpisodeSet:
     """Episodes of constant actions (students) or planned policies (rooms), with queries that differ."""
     if menu is None:
         menu = ConstantMenu() if domain == "education" else PlannedMenu(0.1)
-    if streams is None:
-        streams = seeds.keys("tests of contests", domain, n=num_episodes)
+    if random_streams is None:
+        random_streams = seeds.keys("tests of contests", domain, n=num_episodes)
     if weights is None:
         num_criteria = len(DESCRIBERS[domain].domain.criteria)
-        weights = seeds.uniform(streams[:, None], np.arange(100, 100 + num_criteria))
+        weights = seeds.uniform(random_streams[:, None], np.arange(100, 100 + num_criteria))
         weights = weights / weights.sum(axis=1, keepdims=True)
-    return Contest(params or make_params(), domain, menu, streams, weights, num_copies)
+    return EpisodeSet(params or make_params(), domain, menu, random_streams, weights, num_copies)
 
 
 def make_options(domain: str, system: str, **changes) -> SystemOptions:

@@ -73,7 +73,7 @@ def test_lesson_01_finds_the_work_done_and_leaves_the_same_bytes(root):
     receipt_times = read_receipt_times(root)
     files = read_files(root / "zoo")
     zoo = train.build_zoo(SETTINGS, DOMAIN, root / "zoo", root / "runs")
-    steps = zoo_folder.play_zoo(SETTINGS, DOMAIN, root / "runs")
+    steps = zoo_folder.evaluate_zoo(SETTINGS, DOMAIN, root / "runs")
     zoo_folder.write_cards(SETTINGS, DOMAIN, root / "zoo", root / "runs")
     assert read_receipt_times(root) == receipt_times
     assert read_files(root / "zoo") == files
@@ -128,13 +128,13 @@ def test_a_folder_that_the_user_brings_is_returned_as_it_is(tmp_path):
     "module", [seeds, envs, recipes, networks, policies, evaluate, policy_cards, zoo_folder]
 )
 def test_a_version_that_is_raised_has_the_episodes_played_again(module, monkeypatch):
-    before = zoo_folder.make_playing_job(SETTINGS, DOMAIN).key
+    before = zoo_folder.make_evaluation_job(SETTINGS, DOMAIN).key
     monkeypatch.setattr(module, "VERSION", 99)
-    assert zoo_folder.make_playing_job(SETTINGS, DOMAIN).key != before
+    assert zoo_folder.make_evaluation_job(SETTINGS, DOMAIN).key != before
 
 
 @pytest.mark.parametrize("changes", [{"episodes": 4}, {"seeds": 3}])
 def test_other_settings_are_another_job(changes):
-    job = zoo_folder.make_playing_job(SETTINGS, DOMAIN)
-    job_of_other_settings = zoo_folder.make_playing_job(make_settings(**changes), DOMAIN)
+    job = zoo_folder.make_evaluation_job(SETTINGS, DOMAIN)
+    job_of_other_settings = zoo_folder.make_evaluation_job(make_settings(**changes), DOMAIN)
     assert job.key != job_of_other_settings.key

@@ -10,7 +10,7 @@ import numpy as np
 from lib.config import Params
 from lib.experiment import seeds
 from lib.llm import cost_ledger
-from lib.orchestration import experiment, prompts
+from lib.orchestration import prompts
 from lib.orchestration.baseline_models import ConstantModel, RandomModel
 from lib.orchestration.contexts import DecisionContext
 from lib.orchestration.decision_model import (
@@ -20,7 +20,9 @@ from lib.orchestration.decision_model import (
     PromptSection,
     choose_surely,
 )
-from lib.orchestration.episode_batch import SystemOptions
+from lib.orchestration.menus import make_menu
+from lib.orchestration.system_options import SystemOptions
+from lib.orchestration.worlds import make_episode_sets
 from lib.policy_zoo.recipes import SINGLE
 from lib.policy_zoo.zoo_folder import ensure_zoo
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
@@ -151,7 +153,7 @@ class OwnModel(NumericModel):
         """Decide for every student.
 
         Args:
-            contexts: One per student, as RO sees it: `state.numbers`, `last_policy`, and `tool_results`, one for each
+            contexts: One per student, as RO sees it: `state.features`, `last_policy`, and `tool_results`, one for each
                 policy on the menu `policies`.
 
         Returns:
@@ -194,12 +196,12 @@ def play_students(model: DecisionModel, settings: Params, zoo: str | Path | None
     orchestration = settings.orchestration
     lengths = []
     for seed in range(settings.zoo.seeds):
-        menu = experiment.make_menu({"policies": SINGLE}, "education", seed, zoo)
-        contests = experiment.make_contests(
+        menu = make_menu({"policies": SINGLE}, "education", seed, zoo)
+        episode_sets = make_episode_sets(
             settings, orchestration, "education", "speed", seed, menu, orchestration.students
         )
         options = SystemOptions("RO", rollout_steps=orchestration.lookahead)
-        lengths += contests["test"].play(model, options).episodes["length"].tolist()
+        lengths += episode_sets["test"].play(model, options).episodes["length"].tolist()
     return float(np.mean(lengths))
 
 
