@@ -8,7 +8,7 @@ a question has no elite row, the theorem says nothing.
 """
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import pandas as pd
@@ -129,4 +129,5 @@ def checks(searched: pd.DataFrame, share: float, rows: int) -> pd.DataFrame:
                     {"noise": noise, "seed": seed, "item": 0, "margin": found.fresh - found.tau}
                     | asdict(found)
                 )
-    return pd.DataFrame(out).round(12)
+    columns = ["noise", "seed", "item", "margin", *(field.name for field in fields(Checked))]
+    return pd.DataFrame(out, columns=columns).round(12)

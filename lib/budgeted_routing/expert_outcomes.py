@@ -21,6 +21,7 @@ from lib.language_models.training.model_folders import ensure_models
 from lib.llm.chat_model import ChatModel, ChatRequest
 from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint
 from lib.llm.open_models import open_models
+from lib.llm.reply_shares import count_replies, mark_rows
 from lib.rl import call_protocol
 from lib.rl.expert_pool import (
     NUM_SAMPLES,
@@ -135,15 +136,44 @@ def prices(
 def budgets(price: Mapping[str, float], settings: RoutingSettings) -> dict[str, float]:
     """B in dollars for each word: low affords one call to the cheapest expert, medium one to the middle one,
     high anything."""
+    low, medium, high = call_protocol.BUDGET_WORDS
+    expert_by_word = find_affordable_experts(price)
+    return {
+        low: price[expert_by_word[low]],
+        medium: price[expert_by_word[medium]],
+        high: settings.high_budget_usd,
+    }
+
+
+def find_affordable_experts(price: Mapping[str, float]) -> dict[str, str]:
+    """The experts whose prices are the budgets low and medium: the cheapest one, and the middle one."""
     experts = sorted(price, key=price.__getitem__)
-    middle = experts[len(experts) // 2]
-    return dict(
-        zip(
-            call_protocol.BUDGET_WORDS,
-            (price[experts[0]], price[middle], settings.high_budget_usd),
-            strict=True,
+    low, medium, _ = call_protocol.BUDGET_WORDS
+    return {low: experts[0], medium: experts[len(experts) // 2]}
+
+
+def tabulate_budgets(
+    words: Mapping[str, float], price: Mapping[str, float], settings: RoutingSettings
+) -> pd.DataFrame:
+    """What each word means: dollars per million questions, and the expert whose price that is.
+
+    Args:
+        words: Dollars of a question by word.
+        price: Of `prices`.
+        settings: Says which budget is no limit.
+    """
+    expert_by_word = find_affordable_experts(price)
+    rows = []
+    for word, budget in words.items():
+        has_limit = budget < settings.high_budget_usd
+        rows.append(
+            {
+                "budget": word,
+                "$ per million questions": f"{1e6 * budget:.1f}" if has_limit else "no limit",
+                "affords one call to": expert_by_word.get(word, "anybody"),
+            }
         )
-    )
+    return pd.DataFrame(rows)
 
 
 # What there is to choose ---------------------------------------------------------------------------
@@ -166,7 +196,8 @@ def choices(
         cassettes: Folder of recorded replies.
 
     Returns:
-        The columns of `try_experts`; `stats.headroom` says what choosing per question could win.
+        The columns of `try_experts`; `stats.headroom` says what choosing per question could win. Experts whose models
+        gave too few answers are marked (`lib.llm.reply_shares.mark_rows`).
     """
     settings = params.routing
     models = ensure_models(params.lab, models)
@@ -189,7 +220,33 @@ def choices(
             items = tasks.draw_evenly(settings.questions, split, n, seed=17)
             tables.append(try_experts(pool, items, split, NUM_SAMPLES))
             tables.append(try_alone(base, items, split, NUM_SAMPLES))
-    return pd.concat(tables, ignore_index=True)
+    outcomes = pd.concat(tables, ignore_index=True)
+    return mark_rows(outcomes, count_replies(count_trial_calls(outcomes, params)))
+
+
+def count_trial_calls(outcomes: pd.DataFrame, params: Params) -> pd.DataFrame:
+    """What `lib.llm.reply_shares.count_replies` has to know of a trial of experts.
+
+    Args:
+        outcomes: Of `try_experts`; a trial that did not count lost replies lost none.
+        params: Says which model stands behind an expert.
+
+    Returns:
+        The outcomes with the columns model, backend, failed, truncated and unusable.
+    """
+    lost = {}
+    for name in ("failures", "failed", "truncated"):
+        counts = outcomes[name] if name in outcomes else pd.Series(0, index=outcomes.index)
+        lost[name] = counts.astype(float).fillna(0.0).astype(int)
+    model_names = params.routing.experts
+    backends = {word: params.llm.models[name].backend for word, name in model_names.items()}
+    return outcomes.assign(
+        model=[model_names.get(word, word) for word in outcomes["method"]],
+        backend=outcomes["method"].map(backends).fillna("lab"),  # who asks itself in pieces
+        failed=lost["failed"],
+        truncated=lost["truncated"],
+        unusable=lost["failures"] - lost["failed"] - lost["truncated"],
+    )
 
 
 def headrooms(rows: pd.DataFrame, worth: Mapping[str, float]) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from functools import partial
 import pandas as pd
 
 from lib import stats
-from lib.budgeted_routing import baselines
+from lib.budgeted_routing import baselines, expert_outcomes
 from lib.budgeted_routing.baselines import ITSELF, ROUTERS
 from lib.budgeted_routing.experiment import START, BudgetedRoutingResults
 from lib.budgeted_routing.variants import NAMED
@@ -126,16 +126,11 @@ def count_replies(
     Returns:
         See `lib.llm.reply_shares.count_replies`. A method that calls several experts has the model "several".
     """
-    trial = _count_trial_calls(results.experts)
-    model_names = params.routing.experts
-    trial["model"] = [model_names.get(name, name) for name in trial["method"]]
-    backends = {name: params.llm.models[model].backend for name, model in model_names.items()}
-    trial["backend"] = (
-        trial["method"].map(backends).fillna("lab")
-    )  # experts that ask themselves in pieces
+    trial = expert_outcomes.count_trial_calls(results.experts, params)
+    backends = [params.llm.models[name].backend for name in params.routing.experts.values()]
     several = {
         "model": reply_shares.SEVERAL,
-        "backend": reply_shares.pick_backend(list(backends.values())),
+        "backend": reply_shares.pick_backend(backends),
     }
 
     # Controllers counted the replies in their episodes.
@@ -153,18 +148,6 @@ def count_replies(
     routed = routed[["method", "item", "chosen"]].merge(replies[columns], on=["item", "chosen"])
     return reply_shares.count_replies(
         pd.concat([trial, episodes, routed.assign(**several)], ignore_index=True)
-    )
-
-
-def _count_trial_calls(trial: pd.DataFrame) -> pd.DataFrame:
-    """The trial of the experts with the counts of `reply_shares`; earlier trials did not count what was lost."""
-    absent = [name for name in ("failures", "failed", "truncated") if name not in trial]
-    trial = trial.assign(**dict.fromkeys(absent, 0))
-    counted = trial[["failures", "failed", "truncated"]].astype(int)
-    return trial.assign(
-        failed=counted["failed"],
-        truncated=counted["truncated"],
-        unusable=counted["failures"] - counted["failed"] - counted["truncated"],
     )
 
 

@@ -177,6 +177,19 @@ class OrchestrationSettings(Section):
             raise ValueError(f"weights must not all be 0, got {self.weights}")
         return self
 
+    @model_validator(mode="after")
+    def _prompts_somebody_else(self):
+        if not self.further_models:
+            raise ValueError(
+                f"prompted must name a model other than {self.model!r}, which decides in the whole lesson as `model`"
+            )
+        return self
+
+    @property
+    def further_models(self) -> list[str]:
+        """Prompted models beside the one that decides in the whole lesson, whose episodes are there already."""
+        return [name for name in self.prompted if name != self.model]
+
 
 class Environments(Section):
     """What the environments depend on."""

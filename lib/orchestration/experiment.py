@@ -86,7 +86,7 @@ def run_prompted(
     Args:
         params: All settings.
         domains: education, minigrid or both.
-        models: Names of `llm.models`; None for those of `orchestration.prompted`.
+        models: Names of `llm.models`; None for those of `orchestration.prompted` but `orchestration.model`.
         zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
         runs: Folder of the jobs.
         without: Context components to leave out, a variant for each entry (Table 5).
@@ -96,7 +96,7 @@ def run_prompted(
         Episodes, a row per method, seed and episode, and steps: a row per step, with method, seed and item.
     """
     zoo = ensure_zoo(params, domains, zoo)
-    models = params.orchestration.prompted if models is None else models
+    models = params.orchestration.further_models if models is None else models
     jobs = []
     for domain in domains:
         for model in models:

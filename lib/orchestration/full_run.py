@@ -39,7 +39,7 @@ def list_jobs(params: Params) -> list[Job]:
     for domain, world in WORLDS:
         jobs += make_jobs(params, domain, world, zoo=None)
     for domain in DOMAINS:
-        for model in params.orchestration.prompted:
+        for model in params.orchestration.further_models:
             jobs += make_prompted_jobs(params, domain, model, zoo=None)
     return jobs
 
@@ -59,7 +59,7 @@ def make_rows(params: Params) -> pd.DataFrame:
     """
     zoo = ensure_zoo(params, DOMAINS, out=ZOO)
     planned = plan_contest_calls(params, WORLDS)
-    prompted = params.orchestration.prompted
+    prompted = params.orchestration.further_models
     planned += plan_prompted_calls(params, DOMAINS, prompted)
     finished = experiment.run_jobs(
         params, list_jobs(params), "deciding, full run", zoo, RUNS, planned

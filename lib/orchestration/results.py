@@ -1,5 +1,6 @@
 """Numbers from the results table of lesson 02: headroom, Table 2, contrasts, and what deciding took."""
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -10,6 +11,7 @@ from lib.experiment import results_table
 from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.llm import reply_shares
 from lib.orchestration.contexts import SYSTEMS
+from lib.orchestration.llm_judge import CRITERIA
 from lib.orchestration.methods import BEST_POLICY, UPPER_BOUND
 from lib.policy_zoo import evaluate
 from lib.stats.verdicts import NOT_OPEN
@@ -185,6 +187,50 @@ def count_judge_replies(judged: pd.DataFrame) -> pd.DataFrame:
         model=judged["judge"], failed=judged["failures"], unusable=judged["malformed"]
     )
     return reply_shares.count_replies(calls, keys=["judge"])
+
+
+def estimate_scores(judged: pd.DataFrame, methods: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Mean scores of a judge, estimates by method, for each criterion.
+
+    Args:
+        judged: Of `judged_episodes.score_episodes`, marked where the judge gave too few usable replies.
+        methods: In this order; one without any score has nan and the mark alone.
+    """
+    scored = judged.dropna(subset=list(CRITERIA))
+    scored_methods = [method for method in methods if method in set(scored["method"])]
+    without_score = [method for method in methods if method not in scored_methods]
+    no_scores = pd.DataFrame([_make_unknown(judged)] * len(without_score), index=without_score)
+    estimates = {}
+    for criterion in CRITERIA:
+        parts = [stats.mean(scored, criterion, "method")] if scored_methods else []
+        estimates[criterion] = pd.concat([*parts, no_scores]).loc[methods].rename_axis("method")
+    return estimates
+
+
+def compare_scores(judged: pd.DataFrame, criterion: str, first: str, second: str) -> pd.Series:
+    """The mean difference of two methods' scores on the episodes in which the judge scored both.
+
+    Args:
+        judged: As of `estimate_scores`.
+        criterion: One of CRITERIA.
+        first: A method.
+        second: Whose scores are subtracted.
+
+    Returns:
+        An estimate; nan and the mark alone where no episode has both scores.
+    """
+    scored = results_table.select(judged.dropna(subset=[criterion]), method=[first, second])
+    is_paired = scored.groupby(["seed", "item"])["method"].transform("nunique") == 2
+    if not is_paired.any():
+        return pd.Series(_make_unknown(judged))
+    pairs = scored[is_paired]
+    return stats.paired_difference(pairs, criterion, {"method": first}, {"method": second}).iloc[0]
+
+
+def _make_unknown(rows: pd.DataFrame) -> dict[str, float]:
+    """An estimate of which nothing is known, with the mark of the rows that it should rest on."""
+    unknown = dict.fromkeys(("value", "ci_low", "ci_high"), math.nan)
+    return unknown | {UNUSABLE_SHARE: reply_shares.find_unusable_share(rows)}
 
 
 def estimate_price(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -9,7 +9,7 @@ from lib.plots.inputs import (
 )
 from lib.plots.intervals import forest_plot
 from lib.plots.lines import bin_values, line_plot, stacked_shares
-from lib.plots.name_suffixes import append_suffixes
+from lib.plots.name_suffixes import append_suffixes, append_within
 from lib.plots.render import render_png, render_svg
 from lib.plots.scatter import tradeoff_plot
 from lib.plots.styles import EMPHASIS, FAINT, GREY, colour, label_like, marker, text_colour

@@ -35,6 +35,7 @@ from lib.plots.theme import (
     set_limits,
     wrap_name,
 )
+from lib.stats.verdicts import lacks_answers
 
 MIXTURES = "mixtures"
 # One that may also answer nothing, which costs nothing and gets nothing right.
@@ -74,7 +75,8 @@ def tradeoff_plot(
         panels: A group that gets a panel for each of its values, by name or level.
         line: "mixtures", the best quality at each cost of sending fractions of the queries to two points; "mixtures
             with nobody", where a query may also stay unanswered; or "stair", what no point lies beyond.
-        through: The methods that span the line, or (panel, method) where panels differ; all by default.
+        through: The methods that span the line, or (panel, method) where panels differ; all by default. Those whose
+            models gave too few usable replies never do.
         joined: Whether a line joins the settings of a method from the least x to the largest.
         names: {method or (method, setting): label}, what is named and how; by default every method at its largest x.
         rings: Groups to point out, or "front": those whose means no other dominates in all objectives.
@@ -87,6 +89,7 @@ def tradeoff_plot(
     panel_names = list(dict.fromkeys(xs.index.get_level_values(0)))
     methods = list(dict.fromkeys(str(group[1]) for group in xs.index))
     styles = assign_styles(methods, roles=roles)
+    through = _leave_out_marked(methods if through is None else through, x)
 
     # The note below explains every kind of mark that is drawn.
     notes = [describe_intervals(xs, ys)]
@@ -130,8 +133,7 @@ def tradeoff_plot(
         set_limits(axes, points[["y", "y_ci_low", "y_ci_high"]].to_numpy(), "y", 0.12)
         if line:
             spans_line = [
-                through is None or _is_among(group, through) or (panel, group[0]) in through
-                for group in points.index
+                _is_among(group, through) or (panel, group[0]) in through for group in points.index
             ]
             _draw_line(axes, points[spans_line], line)
         axes.set_xlabel(layout.wrap_label(xlabels.get(panel, "")))
@@ -221,6 +223,21 @@ def _make_points(xs: pd.DataFrame, ys: pd.DataFrame) -> pd.DataFrame:
     groups = [key if isinstance(key, tuple) else (key,) for key in points.index]
     points["method"] = [str(group[0]) for group in groups]
     return points.set_axis(pd.Index(groups, tupleize_cols=False))
+
+
+def _leave_out_marked(entries: Collection, estimates: Estimates) -> list:
+    """The entries of `through` without methods of which some estimate rests on too few usable replies."""
+    if not isinstance(estimates, pd.DataFrame):
+        return list(entries)
+    names = list(estimates.index.names)
+    level = names.index("method") if "method" in names else 0
+    is_marked = lacks_answers(estimates)
+    marked_methods = set(estimates.index.get_level_values(level)[is_marked])
+    return [
+        entry
+        for entry in entries
+        if not marked_methods & set(entry if isinstance(entry, tuple) else (entry,))
+    ]
 
 
 def _is_among(group: tuple, groups: Collection) -> bool:
@@ -405,17 +422,14 @@ def _sample_intervals(point: pd.Series) -> np.ndarray:
     return np.concatenate([horizontal, vertical])
 
 
-def _describe_mixtures(
-    methods: list[str], panel_names: list[str], through: Collection | None
-) -> str:
-    if through is None:
-        spanning = methods
-    else:
-        spanning = [
-            method
-            for method in methods
-            if method in through or any((panel, method) in through for panel in panel_names)
-        ]
+def _describe_mixtures(methods: list[str], panel_names: list[str], through: Collection) -> str:
+    spanning = [
+        method
+        for method in methods
+        if method in through or any((panel, method) in through for panel in panel_names)
+    ]
+    if not spanning:
+        return ""
     excluded = [method for method in methods if method not in spanning]
     if not excluded:
         ingredients = "methods"

@@ -144,6 +144,22 @@ def new_figure(title: str, width: float = WIDTH, height: float = 4.0, note: str 
     return figure
 
 
+def rewrite_title(figure: Figure, rewrite: Callable[[str], str]) -> None:
+    """Rewrite the title of a figure, which grows where the new one needs more lines; the same title changes nothing."""
+    message = figure._suptitle
+    if message is None:
+        return
+    wrapped = message.get_text()
+    title = " ".join(wrapped.split())
+    rewritten = rewrite(title)
+    if rewritten == title:
+        return
+    message.set_text(rewritten)
+    extra_lines = _wrap_to_figure(message) - wrapped.count("\n")
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.18 * extra_lines)
+
+
 def _wrap_to_figure(text: Text) -> int:
     """Breaks a text into lines that fit into the figure's width; returns how many more than one."""
     words = text.get_text()

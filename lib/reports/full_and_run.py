@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from lib.experiment.full_results import FullResults
+from lib.experiment.results_table import UNUSABLE_SHARE
+from lib.llm.reply_shares import describe_share
 from lib.reports.lesson import Lesson
 
 Estimate = pd.Series  # a row of `lib.stats`: value, ci_low, ci_high and more
@@ -43,7 +45,8 @@ def compare_with_full_run(
         comparison, recorded_text = UNKNOWN, full.status
         if full.status != "absent":
             recorded = make_estimate(full.rows)
-            if has_interval(recorded) or has_interval(this_run):
+            is_left_out = find_unusable_share(recorded) > 0 or find_unusable_share(this_run) > 0
+            if not is_left_out and (has_interval(recorded) or has_interval(this_run)):
                 comparison = AGREE if estimates_agree(recorded, this_run) else DISAGREE
             recorded_text = format_estimate(recorded)
             if full.is_current:
@@ -73,13 +76,25 @@ def estimates_agree(first: Estimate, second: Estimate) -> bool:
     return abs(difference) <= math.hypot(*known_widths)
 
 
+def find_unusable_share(estimate: Estimate) -> float:
+    """The share of calls without an answer of the models that an estimate rests on; 0 where it is not marked."""
+    share = float(estimate.get(UNUSABLE_SHARE, 0.0))
+    return share if share > 0 else 0.0  # nan stands in rows that were put beside marked ones
+
+
 def has_interval(estimate: Estimate) -> bool:
     """Whether an estimate says how uncertain it is."""
     return math.isfinite(estimate["ci_low"]) and math.isfinite(estimate["ci_high"])
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """An estimate as text, such as "+0.103 [+0.071, +0.134]"; without its interval where it has none."""
+    """An estimate as text, such as "+0.103 [+0.071, +0.134]"; without its interval where it has none.
+
+    Where a model gave too few answers, the reason stands in its place.
+    """
+    unusable_share = find_unusable_share(estimate)
+    if unusable_share > 0:
+        return f"left out: {describe_share(unusable_share)}"
     text = f"{estimate['value']:+.3f}"
     if has_interval(estimate):
         text += f" [{estimate['ci_low']:+.3f}, {estimate['ci_high']:+.3f}]"

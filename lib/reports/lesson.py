@@ -317,6 +317,8 @@ class Lesson:
             unusable_share = np.fmax(unusable_share, float(value.get(UNUSABLE_SHARE, 0.0)))
             value = Interval(*(float(value[end]) for end in ("value", "ci_low", "ci_high")))
         entries = value.as_metrics(key) if isinstance(value, Interval) else {key: value}
+        if f"{key.removesuffix('_mde')}_{UNUSABLE_SHARE}" in self._metrics:
+            return  # the minimum detectable effect of an estimate that was left out
         if unusable_share > 0:  # not nan, which stands in rows that were put beside marked ones
             entries = {f"{key}_{UNUSABLE_SHARE}": unusable_share}
         entries = {name: _to_json_value(name, entry) for name, entry in entries.items()}
@@ -339,6 +341,8 @@ class Lesson:
     def conclusion(self, sentence: str) -> None:
         """States, once, what the lesson concludes; the front page quotes it.
 
+        Methods whose models gave too few answers are marked in it.
+
         Raises:
             ValueError: If the sentence is empty, or there is a conclusion already.
         """
@@ -347,6 +351,7 @@ class Lesson:
             raise ValueError("the conclusion is empty; say in one sentence what the lesson found")
         if self._conclusion and not _in_live_session():
             raise ValueError(f"the lesson has a conclusion already: {self._conclusion!r}")
+        sentence = self._name_labels.mark_sentence(sentence)
         self._conclusion = sentence
         # The style is for JupyterLab; reports have one for the class "finding".
         style = "border-left:0.3rem solid #b35900;padding:0.75rem 1rem;font-weight:600"

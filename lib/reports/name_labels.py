@@ -66,30 +66,57 @@ class NameLabels:
         """Write suffixes behind the names in a table.
 
         Args:
-            table: Names stand in its index and in its columns `method` and `model`.
+            table: Names stand in its index, in its cells, and as headers of columns; a cell that holds more than a name
+                stays as it is.
             caption: Of the table.
 
         Returns:
             (table, caption): with the suffixes, and the caption with a footnote where a name bears the mark.
         """
-        suffixes = self._list_suffixes()
-        columns = []
-        if table.columns.nlevels == 1:
-            columns = [column for column in _NAME_COLUMNS if column in table]
-        names = set()
+        labels = {
+            name: f"{name}{suffix}" for name, suffix in self._list_suffixes().items() if suffix
+        }
+        # A header or a cell elsewhere may be a word that is also the name of a scripted method, such as "judge".
+        labels_elsewhere = {
+            name: label for name, label in labels.items() if not label.endswith(SCRIPTED_SUFFIX)
+        }
+        shown_names = set()
+
+        labelled = table.copy()
+        for position, (column, cells) in enumerate(table.items()):
+            cell_labels = labels if column in _NAME_COLUMNS else labels_elsewhere
+            found_names = {cell for cell in cells if isinstance(cell, str)} & set(cell_labels)
+            if found_names:
+                shown_names |= found_names
+                labelled.isetitem(position, cells.replace(cell_labels))
+        names_of_rows = set()
         for level in range(table.index.nlevels):
-            names |= set(table.index.get_level_values(level))
-        for column in columns:
-            names |= set(table[column])
-        labels = {name: f"{name}{suffixes[name]}" for name in names if suffixes.get(name)}
-        if not labels:
-            return table, caption
-        if any(self._is_marked(name) for name in labels):
+            names_of_rows |= set(table.index.get_level_values(level)) & set(labels)
+        if names_of_rows:  # otherwise a plain count of rows would become an index that is shown
+            shown_names |= names_of_rows
+            labelled = labelled.rename(index=labels)
+        for level in range(table.columns.nlevels):
+            shown_names |= set(table.columns.get_level_values(level)) & set(labels_elsewhere)
+
+        if any(self._is_marked(name) for name in shown_names):
             caption = f"{caption} ({FOOTNOTE})"
-        labelled = table.rename(index=labels)
-        return labelled.assign(
-            **{column: labelled[column].replace(labels) for column in columns}
-        ), caption
+        else:
+            caption = self.mark_sentence(caption)
+        if not shown_names:
+            return table, caption
+        return labelled.rename(columns=labels_elsewhere), caption
+
+    def mark_sentence(self, sentence: str) -> str:
+        """Mark the names in a sentence whose models gave too few usable replies, and say what the mark means.
+
+        Args:
+            sentence: Such as "ARC is above random."
+
+        Returns:
+            Such as "ARC † is above random. (†: ...)"; the sentence itself where no name in it bears the mark.
+        """
+        marked = plots.append_within(sentence, self._list_marked_suffixes())
+        return f"{marked} ({FOOTNOTE})" if MARK in marked else marked
 
     def label_figure(self, figure: Figure, alt: str) -> tuple[str, str]:
         """Write suffixes behind the names in a figure.
@@ -105,7 +132,7 @@ class NameLabels:
         suffixes = self._list_suffixes()
         if not any(suffixes.values()):
             return alt, ""
-        labelled_names = plots.append_suffixes(figure, suffixes)
+        labelled_names = plots.append_suffixes(figure, suffixes, self._list_marked_suffixes())
         marked_names = sorted(name for name in labelled_names if self._is_marked(name))
         if not marked_names:
             return alt, ""
@@ -119,6 +146,11 @@ class NameLabels:
     def _list_suffixes(self) -> dict[str, str]:
         words = [*self._models, *(f"always {word}" for word in self._models)]
         return {name: self.find_suffix(name) for name in (*self._method_suffixes, *words)}
+
+    def _list_marked_suffixes(self) -> dict[str, str]:
+        return {
+            name: self.find_suffix(name) for name in self._list_suffixes() if self._is_marked(name)
+        }
 
     def _is_marked(self, name: str) -> bool:
         return self.find_suffix(name).endswith(MARK_SUFFIX)

@@ -40,6 +40,6 @@ from lib.stats.pareto import (
     sparsity,
 )
 from lib.stats.ranges import NONNEGATIVE, UNIT, range_of_name
-from lib.stats.verdicts import holm, summary_sentence, verdict
+from lib.stats.verdicts import drop_unusable, holm, summary_sentence, verdict
 
 VERSION = 1  # of the estimates, verdicts, fronts and curves of this package

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.stats.estimates import paired_difference
 
 # A question is open where the lower end of the headroom's interval reaches this: accuracy, or utility in [0, 1].
@@ -55,9 +56,10 @@ def headroom(dev: pd.DataFrame, test: pd.DataFrame, column: str) -> pd.DataFrame
                     }
                 )
             )
-    return paired_difference(
-        pd.concat(frames), column, {"method": "chosen"}, {"method": "constant"}
-    )
+    scores = pd.concat(frames)
+    if UNUSABLE_SHARE in test:  # any of the methods may have been chosen
+        scores[UNUSABLE_SHARE] = test[UNUSABLE_SHARE].max()
+    return paired_difference(scores, column, {"method": "chosen"}, {"method": "constant"})
 
 
 def _pivot_samples(rows: pd.DataFrame, column: str) -> list[pd.DataFrame]:

@@ -79,6 +79,11 @@ def lacks_answers(estimates: pd.DataFrame) -> pd.Series:
     return estimates[UNUSABLE_SHARE].astype(float).fillna(0.0) > 0
 
 
+def drop_unusable(estimates: pd.DataFrame) -> pd.DataFrame:
+    """The estimates without those of models that gave too few answers: something else decided, so they win nothing."""
+    return estimates[~lacks_answers(estimates)]
+
+
 def holm(estimates: pd.DataFrame, level: float = 0.05) -> pd.Series:
     """Tests all effects at once, so that the chance of any false discovery stays below `level` (Holm 1979).
 

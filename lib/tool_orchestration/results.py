@@ -94,8 +94,8 @@ def count_replies(rows: pd.DataFrame, tried: pd.DataFrame, params: Params) -> pd
 
     Args:
         rows: The results table.
-        tried: The trial of single tools, `ToolOrchestrationResults.tried`, of which "always T" takes T's replies; other
-            rules take those of several tools and are left out.
+        tried: The trial of single tools, `ToolOrchestrationResults.tried`. "always T" answers for all of T's replies,
+            every other rule for those that it took.
         params: Says which model stands behind a tool, and which is prompted.
 
     Returns:
@@ -129,8 +129,35 @@ def count_replies(rows: pd.DataFrame, tried: pd.DataFrame, params: Params) -> pd
         model=models,
         backend=[params.llm.models[name].backend for name in models],
     )
-    calls = pd.concat([on_menu, own_turns, alone], ignore_index=True)
+    taken = _list_replies_of_rules(rows, alone).assign(
+        model=reply_shares.SEVERAL, backend=reply_shares.pick_backend(backends)
+    )
+    calls = pd.concat([on_menu, own_turns, alone, taken], ignore_index=True)
     return reply_shares.count_replies(calls)
+
+
+def _list_replies_of_rules(rows: pd.DataFrame, alone: pd.DataFrame) -> pd.DataFrame:
+    """The replies that rules over several tools took, a row each.
+
+    Args:
+        rows: The results table.
+        alone: The trial of tools that are models.
+
+    Returns:
+        Columns method, calls, and what was lost; empty where no rule is in the table.
+    """
+    rules_rows = rows[rows["method"].isin(list(_RULES))]
+    if rules_rows.empty:
+        return pd.DataFrame({"method": [], "calls": []})
+    taken = rules_rows[["method", "item", "chosen"]].explode("chosen")
+    replies = alone[alone["split"] == "test"].drop(columns="method")
+    replies = replies.assign(item=replies["item"].astype(str), chosen=replies["tool"])
+    return taken.merge(replies, on=["item", "chosen"])
+
+
+def list_models_by_label(settings: ToolSettings) -> dict[str, str]:
+    """By the lesson's word, the name in `llm.models` of each tool that is a model and of the prompted orchestrator."""
+    return {**settings.models, LABELS[AGENT]: settings.agent}
 
 
 def told(results: ToolOrchestrationResults, settings: ToolSettings) -> pd.DataFrame:
@@ -209,17 +236,21 @@ def rules(results: ToolOrchestrationResults) -> pd.DataFrame:
     ]
     about = start[["item", "group", "difficulty"]]
     found = rule_baselines.baselines(results.tried, start.sort_values("item"), results.tools)
-    parts = [
-        table.drop(columns="tool")
-        .merge(about, on="item")
-        .assign(method=name, role=_RULES.get(name, "expert"))
-        for name, table in found.items()
-    ]
+    test_tries = results.tried[results.tried["split"] == "test"]
+    tools_by_item = test_tries.groupby("item")["tool"].agg(list).to_dict()
+    parts = []
+    for name, table in found.items():
+        if name == rule_baselines.RANDOM:  # the mean over all that can be asked
+            chosen = [tools_by_item.get(item, []) for item in table["item"]]
+        else:
+            chosen = [[tool] if tool else [] for tool in table["tool"]]
+        part = table.drop(columns="tool").assign(
+            chosen=chosen, method=name, role=_RULES.get(name, "expert")
+        )
+        parts.append(part.merge(about, on="item"))
     every = pd.concat(parts, ignore_index=True)
-    nobody = [[] for _ in range(len(every))]
-    return every.assign(
-        style="test", seed=0, own_cost_usd=0.0, malformed=0, chosen=nobody, offered=nobody
-    )
+    nothing = [[] for _ in range(len(every))]
+    return every.assign(style="test", seed=0, own_cost_usd=0.0, malformed=0, offered=nothing)
 
 
 def best_always(results: ToolOrchestrationResults) -> str:

@@ -332,7 +332,7 @@ def test_calls_are_shown_one_by_one_and_escaped():
     assert "<c>" not in markup and "<b>" not in markup and "&lt;b&gt;" in markup
     assert markup.count("5px solid") == 2 and markup.count("5px dotted") == 1
     assert (
-        "cut by its budget" in plain
+        "cut off at its limit of tokens" in plain
         and "it wrote: <think> well" in plain
         and PLAN in plain
         and "right: 2" in plain

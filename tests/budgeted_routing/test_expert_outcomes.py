@@ -145,3 +145,11 @@ def test_headroom_is_what_choosing_wins_within_each_budget():
         "high",
     ]
     assert found.loc["low", "constant"] == "cheap"
+
+
+def test_a_budget_names_the_expert_whose_price_it_is():
+    price = {"dear": 3e-5, "cheap": 1e-5, "middle": 2e-5}
+    words = expert_outcomes.budgets(price, SMOKE)
+    table = expert_outcomes.tabulate_budgets(words, price, SMOKE).set_index("budget")
+    assert table["affords one call to"].tolist() == ["cheap", "middle", "anybody"]
+    assert table["$ per million questions"].tolist() == ["10.0", "20.0", "no limit"]

@@ -93,6 +93,11 @@ MISTAKES = {
         "{smoke: 60, huge: 9, ",
         ["tour.students", "exactly the keys", "huge"],
     ),
+    "nobody else to prompt": (
+        "  prompted: [scripted-small, scripted-medium, scripted-large]",
+        "  prompted: [lab-orchestrator]",
+        ["orchestration", "prompted must name a model other than 'lab-orchestrator'"],
+    ),
     "goal below the start": (
         "  initial: 0.4 ",
         "  initial: 0.9 ",

@@ -44,7 +44,7 @@ def make_params(**changes) -> Params:
         "zoo": {"seeds": 2},
         "orchestration": {
             "model": SCRIPTED,
-            "prompted": [SCRIPTED],
+            "prompted": ["scripted-small"],
             "judge": SCRIPTED,
             "students": 3,
             "training": 3,

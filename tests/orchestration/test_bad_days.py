@@ -44,7 +44,7 @@ def play(model: StubModel, monkeypatch, folder, zoo, num_seeds: int = 1):
     params = make_params(zoo={"seeds": num_seeds}, orchestration={"summary_interval": 0})
     model.name = SCRIPTED
     monkeypatch.setattr(decision_models, "open_models", model.open)
-    return experiment.run_prompted(params, ["education"], zoo=zoo, runs=folder)
+    return experiment.run_prompted(params, ["education"], [SCRIPTED], zoo=zoo, runs=folder)
 
 
 @pytest.mark.parametrize("name", ODD_REPLIES)

@@ -58,7 +58,9 @@ def test_calls_of_prompted_models_are_planned_at_their_most(trained, tmp_path, m
 
     stub = StubModel(name=SCRIPTED, answer=answer_at_length)
     monkeypatch.setattr(decision_models, "open_models", stub.open)
-    experiment.run_prompted(params, zoo.DOMAINS, zoo=trained, runs=tmp_path, without=variants)
+    experiment.run_prompted(
+        params, zoo.DOMAINS, [SCRIPTED], zoo=trained, runs=tmp_path, without=variants
+    )
     check_plan(planned, stub.requests)
 
 
@@ -74,8 +76,8 @@ def test_costs_stand_on_the_terminal_before_the_first_call_to_an_endpoint(
 
     stub = StubModel(name=SCRIPTED, answer=answer)
     monkeypatch.setattr(decision_models, "open_models", stub.open)
-    experiment.run_prompted(params, ["education"], zoo=trained, runs=tmp_path)
+    experiment.run_prompted(params, ["education"], [SCRIPTED], zoo=trained, runs=tmp_path)
     assert "deciding with prompts: At most" in lines[0] and "to endpoints" in lines[0]
     assert "At most" not in "".join(lines[1:])
-    experiment.run_prompted(params, ["education"], zoo=trained, runs=tmp_path)
+    experiment.run_prompted(params, ["education"], [SCRIPTED], zoo=trained, runs=tmp_path)
     assert capsys.readouterr().err == ""

@@ -95,7 +95,9 @@ def test_the_results_table_is_that_of_every_system(trained, tmp_path):
 @pytest.mark.parametrize("domain", ["education", "minigrid"])
 def test_prompted_models_play_the_first_episodes_that_everybody_meets(domain, trained, tmp_path):
     params = make_params()
-    episodes, steps = experiment.run_prompted(params, [domain], zoo=trained, runs=tmp_path)
+    episodes, steps = experiment.run_prompted(
+        params, [domain], [SCRIPTED], zoo=trained, runs=tmp_path
+    )
     assert set(episodes["method"]) == {f"{system} {SCRIPTED}" for system in SYSTEMS}
     assert set(episodes["item"]) == {"0-0", "0-1", "1-0", "1-1"}
     assert len(episodes) == 3 * 2 * 2 and len(steps) == episodes["length"].sum()
@@ -109,9 +111,13 @@ def test_prompted_models_play_the_first_episodes_that_everybody_meets(domain, tr
 
 
 def test_a_finished_experiment_is_read_and_not_run_again(trained, tmp_path, monkeypatch):
-    first = experiment.run_prompted(make_params(), ["education"], zoo=trained, runs=tmp_path)
+    first = experiment.run_prompted(
+        make_params(), ["education"], [SCRIPTED], zoo=trained, runs=tmp_path
+    )
     monkeypatch.setattr(World, "play", None)  # calling it would fail
-    again = experiment.run_prompted(make_params(), ["education"], zoo=trained, runs=tmp_path)
+    again = experiment.run_prompted(
+        make_params(), ["education"], [SCRIPTED], zoo=trained, runs=tmp_path
+    )
     for before, after in zip(first, again, strict=True):
         pd.testing.assert_frame_equal(before, after)
 
@@ -119,7 +125,7 @@ def test_a_finished_experiment_is_read_and_not_run_again(trained, tmp_path, monk
 def test_who_remembers_less_has_a_name_that_says_so_and_a_shorter_prompt(trained, tmp_path):
     variants = ((), ("mem_s",), ("mem_l",), ("mem_s", "mem_l"))
     episodes, _ = experiment.run_prompted(
-        make_params(), ["education"], zoo=trained, runs=tmp_path, without=variants
+        make_params(), ["education"], [SCRIPTED], zoo=trained, runs=tmp_path, without=variants
     )
     assert episodes["method"].nunique() == 3 * 4
     tokens = episodes.groupby("method")["tokens_in"].sum()
@@ -133,10 +139,10 @@ KILLED = """
 import sys
 from pathlib import Path
 from lib.orchestration import experiment
-from tests.orchestration.small import make_params
+from tests.orchestration.small import SCRIPTED, make_params
 runs, zoo = map(Path, sys.argv[1:])
 params = make_params(orchestration={"jobs": 2})
-experiment.run_prompted(params, ["education", "minigrid"], zoo=zoo, runs=runs)
+experiment.run_prompted(params, ["education", "minigrid"], [SCRIPTED], zoo=zoo, runs=runs)
 """
 
 
@@ -160,8 +166,10 @@ def test_a_killed_experiment_of_two_processes_ends_with_the_tables_of_one_proces
     child.wait()
 
     domains = ["education", "minigrid"]
-    resumed = experiment.run_prompted(make_params(), domains, zoo=trained, runs=runs)
-    whole = experiment.run_prompted(make_params(), domains, zoo=trained, runs=tmp_path / "whole")
+    resumed = experiment.run_prompted(make_params(), domains, [SCRIPTED], zoo=trained, runs=runs)
+    whole = experiment.run_prompted(
+        make_params(), domains, [SCRIPTED], zoo=trained, runs=tmp_path / "whole"
+    )
     for expected, table in zip(whole, resumed, strict=True):
         pd.testing.assert_frame_equal(expected, table)
 
@@ -173,7 +181,9 @@ def test_a_model_of_constrained_replies_has_rows_in_the_same_schema(trained, tmp
     folder = make_random_folder(tmp_path / "parrot-1B")
     params = make_params(education={"horizon": 12}, orchestration={"episodes": 2})
     rows = experiment.run_constrained(params, folder, trained, tmp_path / "runs")
-    prompted, _ = experiment.run_prompted(params, ["education"], zoo=trained, runs=tmp_path)
+    prompted, _ = experiment.run_prompted(
+        params, ["education"], [SCRIPTED], zoo=trained, runs=tmp_path
+    )
     assert list(rows) == list(prompted)
     assert set(rows["method"]) == {f"{system} parrot-1B" for system in SYSTEMS}
     assert set(rows["item"]) == {"0-0", "0-1"} and set(rows["condition"]) == {"paper"}

@@ -58,7 +58,7 @@ def find_changed_worlds(before, after) -> set[tuple[str, str]]:
     ("changes", "expected"),
     [
         ({"orchestration": {"jobs": 3, "episodes": 7, "equivalence_margin": 0.5}}, set()),
-        ({"orchestration": {"prompted": [], "contrasts": [["RO", "TO"]]}}, set()),
+        ({"orchestration": {"prompted": ["scripted-large"], "contrasts": [["RO", "TO"]]}}, set()),
         ({"llm": {"max_usd": 1.0}}, set()),
         ({"zoo": {"episodes": 9}}, set()),
         ({"orchestration": {"students": 4}}, ALL),

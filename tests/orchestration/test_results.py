@@ -11,6 +11,7 @@ from lib.experiment.results_table import UNUSABLE_SHARE, make_results, select
 from lib.llm.chat_model import Failure, Reply
 from lib.orchestration import decision_models, experiment, results
 from lib.orchestration.contexts import SYSTEMS
+from lib.orchestration.llm_judge import CRITERIA
 from lib.reports.execute.execute_lesson import _read_reply_lines
 from lib.reports.lesson import Lesson
 from lib.reports.reply_shares import FOOTNOTE
@@ -278,3 +279,24 @@ def test_prices_are_means_per_episode_of_those_who_ask(rows):
     assert set(prices) == set(results.PRICE)
     table = prices["calls"]
     assert "random" not in table.index and np.isclose(table.loc["RO lab-orchestrator", "value"], 3)
+
+
+def test_a_judge_without_usable_replies_leaves_its_mark_in_place_of_scores():
+    methods = ["random", "KO"]
+    judged = pd.DataFrame(
+        {"method": method, "seed": 0, "item": item, UNUSABLE_SHARE: 1.0}
+        | dict.fromkeys(CRITERIA, float("nan"))
+        for method in methods
+        for item in ("a", "b", "c")
+    )
+    scores = results.estimate_scores(judged, methods)["adaptivity"]
+    difference = results.compare_scores(judged, "adaptivity", "KO", "random")
+    assert scores["value"].isna().all() and (scores[UNUSABLE_SHARE] == 1.0).all()
+    assert pd.isna(difference["value"]) and difference[UNUSABLE_SHARE] == 1.0
+
+    # Two episodes of KO and one of random are scored: one pair.
+    is_scored = (judged["method"] == "KO") & (judged["item"] != "c") | (judged.index == 0)
+    judged.loc[is_scored, list(CRITERIA)] = np.array([[1.0], [4.0], [2.0]]).repeat(9, axis=1)
+    assert results.estimate_scores(judged, methods)["adaptivity"]["value"].tolist() == [1.0, 3.0]
+    difference = results.compare_scores(judged, "adaptivity", "KO", "random")
+    assert difference["value"] == 3.0 and difference[UNUSABLE_SHARE] == 1.0

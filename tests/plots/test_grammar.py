@@ -389,6 +389,23 @@ def test_the_line_of_mixtures_leaves_out_who_is_judged():
     assert sorted(text.get_text() for text in axes.texts) == sorted(COSTS)
 
 
+def test_the_line_of_mixtures_leaves_out_models_without_usable_replies():
+    costs, right = (
+        stats_frame.assign(unusable_share=[0.0, 0.4, 0.0])
+        for stats_frame in (
+            pd.DataFrame({"value": [1.0, 2.0, 3.0], "ci_low": 0.5, "ci_high": 3.5}, list("abc")),
+            pd.DataFrame({"value": [0.2, 0.9, 0.4], "ci_low": 0.1, "ci_high": 1.0}, list("abc")),
+        )
+    )
+    figure = plots.tradeoff_plot(costs, right, "Mixtures", "$", "right", line="mixtures")
+    (line,) = [line for line in figure.axes[0].lines if line.get_gid() == "line"]
+    assert np.interp([1, 2, 3], *line.get_data()) == pytest.approx([0.2, 0.3, 0.4])
+
+    nobody = costs.assign(unusable_share=1.0)
+    figure = plots.tradeoff_plot(nobody, right, "Mixtures", "$", "right", line="mixtures")
+    assert not [line for line in figure.axes[0].lines if line.get_gid() == "line"]
+
+
 def test_three_objectives_are_three_panels_and_rings_are_the_front_of_all_three():
     figure = DRAW["objectives"]()
     assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes] == list(

@@ -76,3 +76,17 @@ def test_a_figure_with_suffixes_can_be_drawn_for_phones():
     figure = draw_rows()
     plots.append_suffixes(figure, SUFFIXES)
     assert plots.has_narrow(figure) and "KO claude †" in list_labels(figure.draw_narrow())
+
+
+def test_a_title_gets_the_suffixes_that_no_sentence_may_lack():
+    figure = draw_rows()
+    assert plots.append_suffixes(figure, {"random": ""}, {"KO claude": " †"}) == {"KO claude"}
+    assert "KO claude † is behind" in list_labels(figure)
+    assert "KO claude † is behind" in list_labels(figure.draw_narrow())
+
+
+def test_a_name_in_a_sentence_is_a_word_of_its_own_and_gets_its_suffix_once():
+    suffixes = {"lab-big": " †", "always lab-big": " (smol) †"}
+    sentence = "always lab-big 0.5, lab-big † 0.4, lab-big 0.3, lab-bigger 0.2"
+    expected = "always lab-big (smol) † 0.5, lab-big † 0.4, lab-big † 0.3, lab-bigger 0.2"
+    assert plots.append_within(sentence, suffixes) == expected

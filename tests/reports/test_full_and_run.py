@@ -108,3 +108,10 @@ def test_two_runs_without_an_interval_are_not_called_agreeing_or_disagreeing(les
     estimators = {"corl.reward": estimate_without_interval}
     table = compare_with_full_run(lesson, full, make_rows([0.1]), estimators)
     assert table.loc[0, "comparison"] == ""
+
+
+def test_an_estimate_of_a_model_without_usable_replies_agrees_with_nothing(lesson):
+    marked = make_rows(OWN_GAINS).assign(unusable_share=0.4)
+    table = compare_with_full_run(lesson, make_full(OWN_GAINS), marked, {"gain": estimate_gain})
+    assert table.loc[0, "comparison"] == ""
+    assert table.loc[0, "this run"] == "left out: a model gave no usable reply in 40% of its calls"

@@ -142,3 +142,36 @@ def test_tables_with_several_levels_of_names_are_labelled_too(lesson):
     )
     labelled, caption = lesson._name_labels.label_table(wide, "By budget")
     assert list(labelled.index) == [("low", "smol †"), ("low", "random")] and FOOTNOTE in caption
+
+
+def test_a_marked_name_is_marked_in_headers_cells_captions_and_the_conclusion(lesson, capsys):
+    lesson.name_models(LLM, {"lab-big": "smol"})
+    lesson.check_replies(count_calls(CUT_OFF, "lab-big"), make_rows("lab-big"))
+    table = pd.DataFrame({"budget": ["low"], "expert": ["lab-big"], "lab-big": [0.5]})
+    labelled, caption = lesson._name_labels.label_table(table, "Budgets")
+    assert list(labelled) == ["budget", "expert", "lab-big (smol) †"] and FOOTNOTE in caption
+    assert labelled["expert"].tolist() == ["lab-big (smol) †"]
+    assert isinstance(labelled.index, pd.RangeIndex)  # which no table shows
+
+    plain = pd.DataFrame({"system": ["KO"]})
+    _, caption = lesson._name_labels.label_table(plain, f"By {lesson.label('lab-big')}")
+    assert caption == f"By lab-big (smol) † ({FOOTNOTE})"
+
+    lesson.conclusion("lab-big is cheaper than lab-bigger.")
+    finding = f"lab-big (smol) † is cheaper than lab-bigger. ({FOOTNOTE})"
+    assert finding in capsys.readouterr().out
+
+
+def test_a_header_that_is_also_the_name_of_a_scripted_method_stays(lesson):
+    calls = {"method": "judge", "model": "judge", "backend": "scripted", "calls": 9}
+    lesson.check_replies(count_replies(pd.DataFrame([calls])), make_rows("judge"))
+    table = pd.DataFrame({"method": ["judge"], "judge": [0.5]})
+    labelled, _ = lesson._name_labels.label_table(table, "Rewards")
+    assert list(labelled) == ["method", "judge"] and labelled["method"].item() == "judge (scripted)"
+
+
+def test_the_detectable_effect_of_an_estimate_that_is_left_out_is_left_out_too(lesson):
+    rows = lesson.check_replies(count_calls(CUT_OFF, "smol"), make_rows("smol", "random"))
+    gap = stats.paired_difference(rows, "correct", {"method": "smol"}, {"method": "random"}).iloc[0]
+    lesson.metrics({"gap": gap, "gap_mde": gap["mde"]})
+    assert list(lesson._metrics) == ["gap_unusable_share"]

@@ -19,6 +19,7 @@ from lib.budgeted_routing.variants import NAMED as ROUTING_VARIANTS
 from lib.conductor import experiment as conductor
 from lib.conductor.variants import NAMED as CONDUCTOR_VARIANTS
 from lib.config import Params
+from lib.config.load import LAB_ORCHESTRATOR
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
 from lib.llm.open_models import open_models
@@ -73,7 +74,7 @@ def make_decision_settings(url: str, **orchestration: Any) -> Params:
         profile="smoke", education={"horizon": 6}, minigrid={"horizon": 6}, zoo={"seeds": 1}
     )
     changes = {"episodes": 2, "students": 2, "training": 2, "jobs": 1}
-    slots = {"model": NAME, "prompted": [NAME], "judge": NAME}
+    slots = {"model": NAME, "judge": NAME}
     ablation = {"model": NAME}
     return add_endpoint(
         params, url, orchestration=changes | slots | orchestration, ablations=ablation
@@ -88,7 +89,7 @@ def write_zoo(root: Path) -> Path:
 
 def play_prompted_model(url: str, root: Path) -> pd.DataFrame:
     """Episodes of KO, TO and RO."""
-    params = make_decision_settings(url)
+    params = make_decision_settings(url, model=LAB_ORCHESTRATOR, prompted=[NAME])
     episodes, _ = experiment.run_prompted(
         params, [DOMAIN], zoo=write_zoo(root / "zoo"), runs=root / "runs"
     )

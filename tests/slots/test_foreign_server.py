@@ -16,6 +16,7 @@ from lib.agent_configuration.agent_system import ConfiguredQuestion
 from lib.agent_configuration.questions import questions
 from lib.agent_configuration.search import BASE
 from lib.budgeted_routing import expert_outcomes
+from lib.config.load import LAB_ORCHESTRATOR
 from lib.llm.open_models import open_models
 from lib.orchestration import experiment
 from lib.orchestration.llm_judge import judge
@@ -59,7 +60,11 @@ def change_limits(params):
 
 
 def test_as_deciding_model_it_chooses_or_falls_back(address, tmp_path):
-    params = change_limits(lessons.make_decision_settings(address, episodes=1, summary_interval=0))
+    params = change_limits(
+        lessons.make_decision_settings(
+            address, model=LAB_ORCHESTRATOR, prompted=[NAME], episodes=1, summary_interval=0
+        )
+    )
     params = params.model_copy(
         update={"education": params.education.model_copy(update={"horizon": 2})}
     )

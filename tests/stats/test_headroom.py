@@ -57,3 +57,11 @@ def test_incomplete_tables_are_refused(spoil):
     whole = table({"a": np.full(9, 0.5), "b": np.full(9, 0.5)}, 0)
     with pytest.raises(ValueError, match="every method on every item in two samples"):
         stats.headroom(whole, spoil(whole), "correct")
+
+
+def test_a_choice_among_methods_of_which_one_gave_too_few_answers_bears_its_mark():
+    outcomes = table({"a": np.full(20, 0.5), "b": np.full(20, 0.5)}, 0)
+    marked = outcomes.assign(unusable_share=np.where(outcomes["method"] == "b", 0.6, 0.0))
+    headroom = stats.headroom(outcomes, marked, "correct")
+    assert headroom["unusable_share"].item() == 0.6
+    assert stats.verdict(headroom).item() == "untestable"

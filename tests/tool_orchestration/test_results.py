@@ -506,3 +506,33 @@ def test_a_tool_whose_model_is_cut_off_when_it_is_asked_alone_is_marked_under_it
         lesson.label(NANO) == f"{NANO} (smol) †"
         and lesson.label("always search") == "always search"
     )
+
+
+def test_a_rule_answers_for_the_replies_that_it_took_and_a_prompted_orchestrator_has_a_name():
+    """best always took three replies of a model, two of them cut off; random asked that model once, for nothing."""
+    endpoint = {"backend": "endpoint", "base_url": "https://host/v1", "model": "m"}
+    endpoint |= {"price_in": 0.0, "price_out": 0.0}
+    params = config.settings(profile="smoke", llm={"models": {"nano": endpoint}})
+    tried = pd.DataFrame(
+        {
+            "split": ["train", *["test"] * 4],
+            "item": [0, 0, 1, 2, 2],
+            "tool": [*[NANO] * 4, "calculator"],
+            "calls": 1,
+            "truncated": [0, 1, 1, 0, 0],
+        }
+    )
+    rows = pd.DataFrame(
+        {
+            "method": [*["best always"] * 3, "random"],
+            "item": ["0", "1", "2", "2"],
+            "chosen": [[NANO], [NANO], [NANO], ["calculator", NANO]],
+            "calls": 1,
+            "malformed": 0,
+        }
+    )
+    counts = recorded.count_replies(rows, tried, params).set_index("method")
+    best, random = counts.loc["best always"], counts.loc["random"]
+    assert (best["calls"], best["truncated"], best["too_many"]) == (3, 2, True)
+    assert (random["calls"], random["truncated"], random["too_many"]) == (1, 0, False)
+    assert recorded.list_models_by_label(params.tools)["lab-agent"] == params.tools.agent

@@ -295,7 +295,7 @@ def _render_call(job: ConfiguredQuestion, note: Note) -> tuple[str, str]:
     tools = ", ".join(job.configuration.tools(note.agent)) or "no tool"
     about = f"{ORDINALS[note.agent]}, budget {budget}, {tools}; ready after {note.at * 1e3:.1f} ms"
     if note.cut:
-        about += "; cut by its budget"
+        about += "; cut off at its limit of tokens"
     lines = [f"notes: {note.steps}"] if note.steps else []
     if note.answer is not None:
         lines.append(f"answer: {note.answer}")

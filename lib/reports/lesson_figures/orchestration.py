@@ -3,7 +3,7 @@
 Left out: the estimates, which are `lib.orchestration.lesson_estimates` and `lib.orchestration.results`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
@@ -11,11 +11,13 @@ from lib import stats
 from lib.config import OrchestrationSettings
 from lib.experiment import results_table
 from lib.experiment.full_results import FullResults
+from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.language_models.training import smollm_baseline
+from lib.llm.reply_shares import describe_share
 from lib.orchestration import lesson_estimates, results
 from lib.orchestration.lesson_estimates import DOMAINS, QUESTIONS
 from lib.plots.tables import interval_table, listed
-from lib.stats.verdicts import FAILS, HOLDS, NOT_OPEN
+from lib.stats.verdicts import FAILS, HOLDS, NOT_OPEN, lacks_answers
 
 ENVIRONMENTS = {"education": "students", "minigrid": "rooms"}
 # What the query of a world asks for, in panels of figures.
@@ -138,8 +140,11 @@ def summarize_questions(questions: pd.DataFrame, model: str) -> str:
 
     Returns:
         Such as `KO, TO and RO by lab-orchestrator are clearly above best policy in 9 of 9 rows, random in 6 and greedy
-        in 0`.
+        in 0`; where the model gave too few usable replies, that it is left out.
     """
+    reason = explain_left_out(questions)
+    if reason:
+        return f"KO, TO and RO by {model} are left out: {reason}"
     num_rows = len(questions) // len(QUESTIONS)
     phrases = []
     for question in QUESTIONS:
@@ -150,7 +155,10 @@ def summarize_questions(questions: pd.DataFrame, model: str) -> str:
 
 
 def count_verdicts(questions: pd.DataFrame) -> str:
-    """The answers to each question in words, for the conclusion."""
+    """The answers to each question in words, for the conclusion; or why nobody answers them."""
+    reason = explain_left_out(questions)
+    if reason:
+        return f"KO, TO and RO are left out: {reason}"
     clauses = []
     for question in QUESTIONS:
         verdicts = questions.xs(question, level="question")["verdict"]
@@ -159,6 +167,13 @@ def count_verdicts(questions: pd.DataFrame) -> str:
         clauses.append(f"{question} (above in {num_above}, below in {num_below})")
     num_rows = len(questions) // len(QUESTIONS)
     return f"of {num_rows} comparisons of KO, TO and RO with {listed(clauses)}"
+
+
+def explain_left_out(estimates: pd.DataFrame) -> str:
+    """Why nothing is concluded from estimates that all rest on too few usable replies; empty for others."""
+    if estimates.empty or not lacks_answers(estimates).all():
+        return ""
+    return describe_share(float(estimates[UNUSABLE_SHARE].max()))
 
 
 # Table 2 -------------------------------------------------------------------------------------------
@@ -259,6 +274,9 @@ def summarize_depths(lengths: pd.DataFrame, decider: str) -> str:
         decider: Whose line it is about.
     """
     of_decider = lengths[lengths["decider"] == decider]
+    reason = explain_left_out(of_decider)
+    if reason:
+        return f"Rollouts of different lengths by {decider} are left out: {reason}"
     values = of_decider.pivot(index="query", columns="depth", values="value")
     longest = values.columns.max()
     changes = values[longest] - values[values.columns.min()]
@@ -282,6 +300,18 @@ def tabulate_mastery(rows: pd.DataFrame, methods: Sequence[str], horizon: int) -
     )
     students = students.assign(query=students["condition"].map(QUERIES))
     return results.tabulate_course(students, horizon, by=["query", "method"])
+
+
+def find_fastest(mastery: pd.DataFrame, query: str, left_out: Collection[str] = ()) -> str:
+    """The method that raises mastery fastest.
+
+    Args:
+        mastery: Of `tabulate_mastery`.
+        query: One of its queries.
+        left_out: Methods whose models gave too few usable replies, which win nothing.
+    """
+    candidates = mastery[(mastery["query"] == query) & ~mastery["method"].isin(list(left_out))]
+    return candidates.groupby("method")["mastery"].mean().idxmax()
 
 
 def select_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFrame:
@@ -309,6 +339,9 @@ def summarize_decision_intervals(utility: pd.DataFrame) -> str:
     Args:
         utility: Estimates by environment, system and every.
     """
+    reason = explain_left_out(utility)
+    if reason:
+        return f"How often to decide is left out: {reason}"
     values = utility["value"].unstack("every")
     gains = values[values.columns.min()] - values[values.columns.max()]
     phrases = []
@@ -339,6 +372,37 @@ def tabulate_further_contrasts(contrasts: pd.DataFrame) -> pd.DataFrame:
     worlds = further.index.droplevel("contrast").unique()
     table = table.loc[worlds].rename(ENVIRONMENTS, level="group")
     return table.rename_axis(["environment", "world"])
+
+
+def summarize_choices(rows: pd.DataFrame, method: str) -> str:
+    """Whom a method picks most often, or why that is not known, for the title of a figure.
+
+    Args:
+        rows: Episodes of one world.
+        method: One of its methods.
+    """
+    unusable_share = results.list_unusable_shares(rows).get(method)
+    if unusable_share:
+        return f"the choices of {method} are left out: {describe_share(unusable_share)}"
+    most_chosen = share_choices(rows).loc[method].mean().idxmax()
+    return f"{method} picks {most_chosen} most often"
+
+
+def summarize_memory(memory: pd.DataFrame, model: str) -> str:
+    """What the loss of short-term memory changes, for the conclusion of the appendix.
+
+    Args:
+        memory: Estimates by system, with `verdict`.
+        model: The name of the model as it is shown.
+    """
+    reason = explain_left_out(memory)
+    if reason:
+        return f"What short-term memory is worth to {model} is left out: {reason}."
+    num_changed = memory["verdict"].isin([HOLDS, FAILS]).sum()
+    return (
+        f"Taking short-term memory away from {model} clearly changes the utility of "
+        f"{num_changed} of {len(memory)} orchestrators with the paper's students."
+    )
 
 
 def share_choices(rows: pd.DataFrame, width: int = 5) -> pd.DataFrame:

@@ -143,3 +143,22 @@ def test_shares_of_choices_sum_to_one_at_every_step(rows):
     assert shares.sum(axis=1).round(9).eq(1).all()
     first = shares.loc[("RO lab-orchestrator", 0)]
     assert first["SO-d1"] == 1  # the first two of SO-d1, SO-d1, SO-d2
+
+
+def test_a_model_without_usable_replies_is_left_out_of_titles_and_conclusions(rows, questions):
+    reason = "left out: a model gave no usable reply in 90% of its calls"
+    marked = questions.assign(unusable_share=0.9)
+    assert orchestration.summarize_questions(marked, "M").endswith(reason)
+    assert orchestration.count_verdicts(marked).endswith(reason)
+    assert reason in orchestration.summarize_memory(marked, "M")
+
+    is_ro = rows["method"] == "RO lab-orchestrator"
+    marked_rows = rows.assign(unusable_share=is_ro * 0.9)
+    assert orchestration.summarize_choices(marked_rows, "RO lab-orchestrator").endswith(reason)
+
+
+def test_the_fastest_method_is_one_whose_model_answered():
+    query = orchestration.QUERIES["speed"]
+    mastery = pd.DataFrame({"query": query, "method": ["KO", "random"], "mastery": [0.8, 0.5]})
+    assert orchestration.find_fastest(mastery, query) == "KO"
+    assert orchestration.find_fastest(mastery, query, left_out=["KO"]) == "random"
