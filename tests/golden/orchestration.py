@@ -31,7 +31,8 @@ SCRIPTED = {
     "max_tokens": 1000, "omit": [],
 }  # fmt: skip
 ORCHESTRATION = {
-    "model": MODEL, "prompted": [MODEL], "judge": MODEL, "episodes": 2, "jobs": 1, "memory": 3, "summary_interval": 4,
+    "model": MODEL, "prompted": ["scripted-large"], "judge": MODEL, "episodes": 2, "jobs": 1,
+    "memory": 3, "summary_interval": 4,
     "max_calls": 2, "lookahead": 2, "rollout_copies": 3, "fallback": "SO-d2", "weights": [1.0, 1.0, 2.0],
     "students": 6, "training": 4, "decision_intervals": [3], "lookahead_depths": [3],
     "upper_bound": {"education": {"steps": 3, "handovers": [1]}, "minigrid": {"steps": 3, "handovers": [1]}},
