@@ -42,7 +42,8 @@ def compare_memory(
 ) -> Comparison:
     """Let KO, TO and RO decide without short-term memory, without the summary, and without both, and compare (Table 5).
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         params: All settings; `ablations.model` is asked.

@@ -86,7 +86,7 @@ class LinUCBModel(NumericModel):
         """Fit a linear model of utility for each policy.
 
         Args:
-            contexts: Of training episodes, with the results of every policy.
+            contexts: Contexts of training episodes, with the results of every policy.
         """
         features = np.stack([extract_features(context) for context in contexts])  # (n, features)
         utilities = np.stack([compute_utilities(context) for context in contexts])  # (n, policies)
@@ -105,7 +105,7 @@ def extract_features(context: DecisionContext) -> np.ndarray:
     """The features (features,) by which LinUCB estimates utility: a constant, state, steps left, and query weights.
 
     Args:
-        context: Of any system; its state is scaled to [0, 1].
+        context: A context of any system; its state is scaled to [0, 1].
     """
     query = context.query
     # All states of a domain have the same features in the same order. Counts are scaled, shares are not.

@@ -221,8 +221,8 @@ class ConstrainedModel:
         """The decision that a distribution over policies stands for, with the tokens and dollars of asking.
 
         Args:
-            context: Of one episode.
-            question: Its prompt as tokens.
+            context: The context of one episode.
+            question: The prompt of this context as tokens.
             answer: The distribution; None where the prompt does not fit into the model's window.
         """
         if answer is None:

@@ -124,7 +124,7 @@ class ToolResult:
     """What one policy did on copies of the environment (TO: one step; RO: a rollout of several).
 
     Attributes:
-        policy: Its name.
+        policy: Name of the policy.
         num_steps: Steps of the rollout.
         num_copies: Copies with fresh random numbers that the results average over.
         results: Mean result per criterion.
@@ -147,9 +147,9 @@ class Interaction:
     """One past step (component `mem_s`).
 
     Attributes:
-        step: From 1.
+        step: Number of the step, from 1.
         state: The state before, in words.
-        policy: Who acted.
+        policy: Name of the policy that acted.
         action: What it did.
         results: Result per criterion of this step.
         change: What it did to the state.
@@ -186,7 +186,7 @@ class DecisionContext:
         system: KO, TO or RO.
         domain: The words of the domain.
         policies: Names of the policies to choose from.
-        query, state: As in Table 1.
+        query, state: The components `query` and `state` of Table 1.
         components: The components of Table 1 that the system has; fewer where an ablation leaves some out.
         recent: Short-term memory, oldest first.
         summary: Long-term memory.
@@ -199,7 +199,7 @@ class DecisionContext:
         budget: Dollars of the episode, where it has a budget.
         stream: Key of the episode's random numbers; no component shows it.
         episode: Number of the episode in its batch.
-        last_policy: Who acted last; empty at the first step.
+        last_policy: Name of the policy that acted last; empty at the first step.
         plan_values: (plans,) what plans of several policies gave on copies. Only for the upper bound.
     """
 
@@ -257,7 +257,7 @@ def compute_utilities(context: DecisionContext) -> np.ndarray:
     """Utility of each policy by what a context says of it: u_k = sum over criteria of weight x result.
 
     Args:
-        context: With results for every policy.
+        context: A context with results for every policy.
 
     Returns:
         (policies,) utilities, in the order of the menu.

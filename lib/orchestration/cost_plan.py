@@ -46,11 +46,12 @@ def plan_prompted_calls(
 ) -> list[PlannedCalls]:
     """The most calls and tokens that prompted chat models may need to decide as KO, TO and RO in the paper's worlds.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         params: All settings.
-        domains: Those that are played.
+        domains: The domains that are played: education, minigrid or both.
         models: Names of `llm.models`.
         num_variants: Variants of each system.
 
@@ -75,12 +76,13 @@ def _list_model_contexts(
 ) -> list[tuple[str, int]]:
     """System (KO, TO or RO) and steps between decisions of every method in which `orchestration.model` decides.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         domain: education or minigrid.
         world: paper, speed or varied.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
     """
     systems = [*SYSTEMS, "RO"]  # and RO with one copy
     if world == "paper":
@@ -99,12 +101,13 @@ def _count_calls(
 ) -> int:
     """The most calls that one episode may need: of full length, every policy tried by itself, every reply sent back.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         system: KO (tries no policies), TO or RO.
         horizon: Steps of an episode at the most.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
         interval: Steps between decisions.
     """
     num_tried_policies = 0

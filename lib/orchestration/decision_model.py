@@ -49,7 +49,7 @@ class DecisionUsage:
 
     Attributes:
         calls: Requests to the model.
-        tokens_in, tokens_out: Of prompts and replies.
+        tokens_in, tokens_out: Tokens of prompts and of replies.
         cost_usd: Dollars.
         kwh: Energy, by the paper's formula (A.6).
         invalid_replies: Replies that could not be used, those that a correction mended included.
@@ -103,8 +103,8 @@ class DecisionModel(Protocol):
     """Whoever decides.
 
     Attributes:
-        name: As in tables.
-        backend: Of the model, as in `lib.llm.chat_model.Reply`; "policy" where no language model decides.
+        name: Name of the model in tables.
+        backend: Backend of the model, as in `lib.llm.chat_model.Reply`; "policy" where no language model decides.
         reads_words: Whether contexts need words for states and tool results; numbers are there always.
         chooses_calls: Whether it asks for tool calls; otherwise every policy is tried for it before it decides.
         is_greedy: Whether the likeliest policy acts, instead of one drawn from the distribution.
@@ -160,7 +160,7 @@ def choose_surely(index: int, num_policies: int) -> Decision:
     """A decision for one policy with probability 1.
 
     Args:
-        index: Of the policy on the menu.
+        index: Position of the policy on the menu.
         num_policies: Policies on the menu.
     """
     probabilities = np.zeros(num_policies)

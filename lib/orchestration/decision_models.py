@@ -98,11 +98,11 @@ def open_decision_model(
 
     Args:
         name: LAB (lab-orchestrator), or a name of `llm.models`.
-        description: Of the model, as `describe_decision_model` returns it.
+        description: Description of the model, as `describe_decision_model` returns it.
         llm: The chat models that may be asked, and how to reach them.
-        settings: Of the orchestrators; the interval of the long-term memory is read.
-        processes: Those that ask at once.
-        runs: Folder of the spending limit.
+        settings: The section `orchestration` of params.yaml; `summary_interval` is read.
+        processes: Number of processes that ask at once.
+        runs: Folder of the file that counts the dollars spent on models.
         cassettes: Folder of the recorded replies of endpoints.
         keep_exchanges: Whether decisions carry their prompts and replies.
 
@@ -138,8 +138,8 @@ def open_constrained_model(folder: str | Path, name: str) -> DecisionModel:
     """Open a Hugging Face model whose replies must name a policy of the menu.
 
     Args:
-        folder: Of the model; its card.json may hold a price per token.
-        name: As in tables.
+        folder: Folder of the model; its card.json may hold a price per token.
+        name: Name of the model in tables.
     """
     from lib.language_models.hugging_face_model import HuggingFaceModel
     from lib.orchestration.constrained_model import ConstrainedModel

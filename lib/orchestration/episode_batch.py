@@ -84,7 +84,7 @@ class EpisodeSet:
         """Play all episodes to their end, and return tables of the episodes and of their steps.
 
         Args:
-            model: Who decides which policy acts.
+            model: The model that decides which policy acts.
             options: What the model gets to read and to try.
         """
         return _EpisodeBatch(self, model, options).play()
@@ -127,7 +127,7 @@ class _EpisodeBatch:
 
         Args:
             episode_set: The episodes.
-            model: Who decides which policy acts.
+            model: The model that decides which policy acts.
             options: What the model gets to read and to try.
         """
         self.episode_set = episode_set
@@ -155,6 +155,7 @@ class _EpisodeBatch:
         """Play the episodes step by step until all have ended, and return tables of the episodes and of their steps.
 
         At each step the model is asked for a policy in every running episode; the policy then acts in the environment.
+        Where the options set an interval, it is asked at every so many steps only.
         """
         episode_set = self.episode_set
         history = self.history
@@ -162,6 +163,9 @@ class _EpisodeBatch:
         env = episode_set.make_env(num_episodes)
         env.seed_with(episode_set.random_streams)
         observation = env.reset()
+        # Random numbers for actions and for choices must not repeat those of the environment, nor each other, so each
+        # purpose changes the episode's key in its own way; ^ or + makes no difference. Actions follow the rule of
+        # `policy_zoo.evaluate.play`, so that a policy that acts throughout does what it does there under an equal key.
         action_draws = seeds.next_key(episode_set.random_streams ^ ACTION_DRAWS)
         choice_draws = seeds.next_key(episode_set.random_streams + _CHOICE_DRAWS)
 
@@ -180,6 +184,7 @@ class _EpisodeBatch:
                 contexts = self.context_builder.make_contexts(
                     rows, step, state_features, states_in_words
                 )
+                # Only the upper bound reads plan values: the utility of each plan (a policy for each coming step).
                 contexts = self._add_plan_values(contexts, env, observation, rows, step)
                 tool_results = self._try_policies(env, observation, rows, step, state_features)
                 decisions = self._ask_until_decided(contexts, tool_results)
@@ -205,6 +210,7 @@ class _EpisodeBatch:
                 decisions=decisions,
             )
             self.recorder.record_step(batch_step)
+            # Baselines name no system: they have no short-term memory that could hold the step.
             if self.options.system:
                 history.remember_step(batch_step, self.describer, self.options.policies)
 
@@ -230,7 +236,7 @@ class _EpisodeBatch:
             env: The running episodes.
             rows: (running,) their numbers.
             step: Steps that they have taken.
-            state_features: Their states in numbers, (running,) by name.
+            state_features: States of these episodes in numbers, (running,) by name.
         """
         interval = self.model.summary_interval
         if not interval or "mem_l" not in self.options.components:
@@ -293,7 +299,7 @@ class _EpisodeBatch:
             observation: (running, ...) what policies see there.
             rows: (running,) numbers of these episodes.
             step: Steps that they have taken.
-            state_features: Their states in numbers, (running,) by name.
+            state_features: States of these episodes in numbers, (running,) by name.
         """
         num_steps = self.options.steps_of_call
         if num_steps == 0:
@@ -384,7 +390,7 @@ def _continue_context(
     """The context of the next question about an episode in the same step: with what the model has tried and spent.
 
     Args:
-        context: Of the last question.
+        context: The context of the last question.
         answer: The model's reply to it, with the policies that it wants to try.
         results_by_policy: What trying each policy gives in this episode.
     """

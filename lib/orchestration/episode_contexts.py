@@ -128,7 +128,7 @@ class ContextBuilder:
 
         Args:
             rows: (running,) numbers of the episodes.
-            step: From 0.
+            step: Number of the step, from 0.
             state_features: The states in numbers, (running,) by name.
             states_in_words: The states in words; None for models that do not read them.
         """
@@ -170,7 +170,7 @@ class ContextBuilder:
 
         Args:
             rows: (running,) numbers of the episodes.
-            step: From 0.
+            step: Number of the step, from 0.
             state_features: The states in numbers, (running,) by name.
             states_in_words: The states in words.
             interval: Steps since the last summary, all of which the context holds.
@@ -192,8 +192,8 @@ class ContextBuilder:
 
         Args:
             row: Number of the episode.
-            step: From 0.
-            state: Of the episode.
+            step: Number of the step, from 0.
+            state: State of the episode.
             num_recent: Past steps in short-term memory.
         """
         weights = tuple(self.weights[row].tolist())

@@ -37,7 +37,7 @@ class BatchStep:
     """One step of all running episodes: the states before it, who decided what, and what came of it.
 
     Attributes:
-        step: From 0.
+        step: Number of the step, from 0.
         episodes: (running,) numbers of the running episodes.
         state_features: The states before the step in numbers, (running,) by name.
         states_in_words: The states before the step in words, for models that read them; None for others.

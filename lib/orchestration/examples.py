@@ -28,7 +28,7 @@ def open_example_world(
     Args:
         params: All settings.
         domain: education or minigrid.
-        model: Who decides which policy acts.
+        model: The model that decides which policy acts.
         zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
     """
     zoo = ensure_zoo(params, [domain], zoo)
@@ -46,7 +46,8 @@ def collect_contexts_by_system(
 ) -> dict[str, list[DecisionContext]]:
     """What KO, TO and RO know at each step of the example episode, with policies chosen at random and no model asked.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         params: All settings.
@@ -68,12 +69,13 @@ def play_by_system(
 ) -> dict[str, list[Decision]]:
     """Let a prompted model decide in the example episode as KO, as TO and as RO, and return its decisions.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         params: All settings.
         domain: education or minigrid.
-        name: Of the model in `llm.models`.
+        name: Name of the model in `llm.models`.
         zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
 
     Returns:

@@ -79,7 +79,8 @@ def run_prompted(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Let prompted chat models decide as KO, TO and RO in the paper's worlds, and return tables of episodes and steps.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     They play the first of the episodes that all methods play.
 
@@ -115,22 +116,25 @@ def run_constrained(
     runs: str | Path = RUNS,
     identity: str | None = None,
 ) -> pd.DataFrame:
-    """Let a model on this machine decide as KO, TO and RO, with replies that must name a policy; returns its episodes.
+    """Let a Hugging Face model orchestrate policies under constrained replies, and return a table of its episodes.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    Constrained: the model can reply with nothing but the name of a policy. Of these replies the likeliest is taken.
 
-    It meets the first students of one seed in the paper's world, as many as prompted models do, and decides every few
-    steps only.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
+
+    It teaches the simulated students of one seed, `orchestration.episodes` of them. It runs on the processor of this
+    machine, which is slow, so it decides every few steps only; in between the chosen policy goes on.
 
     Args:
         params: All settings.
-        folder: Of a Hugging Face model with a chat template.
-        zoo: Folder of the trained policies; None for those of lesson 01, which are trained where they are missing.
-        runs: Folder of the jobs.
-        identity: Stands for the weights in the jobs' keys; None for a hash of the folder.
+        folder: Folder of a Hugging Face model with a chat template.
+        zoo: Folder of the trained policies to choose from; None trains those of lesson 01 where they are missing.
+        runs: Folder in which finished work is kept, so that it is not repeated.
+        identity: Text that stands for the model's weights when finished work is looked up; None hashes the folder.
 
     Returns:
-        A row per method and episode; methods are called such as "KO SmolLM2-135M-Instruct".
+        A row per method and episode; a method is named by system and model, such as "KO SmolLM2-135M-Instruct".
     """
     zoo = ensure_zoo(params, ["education"], zoo)
     name = Path(folder).name
@@ -186,11 +190,11 @@ def run_jobs(
         label: What the progress line says.
         zoo: Folder of the trained policies.
         runs: Folder of the jobs.
-        planned_calls: To endpoints, which are announced with their price.
+        planned_calls: Calls to endpoints that the jobs may need, which are announced with their price.
         inputs: Folders that jobs read, by the name that stands for them in the jobs' settings.
 
     Raises:
-        BudgetExceeded: At llm.max_usd.
+        BudgetExceeded: The endpoints have cost the spending limit, llm.max_usd.
         LLMError: No endpoint can be used.
     """
     context = RunContext.of(params, zoo, runs, CASSETTES, params.orchestration.jobs)

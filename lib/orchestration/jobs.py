@@ -85,7 +85,8 @@ def make_prompted_jobs(
 ) -> list[Job]:
     """Jobs in which a prompted chat model decides as KO, TO and RO in the paper's world, one for each seed of the zoo.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         params: All settings.
@@ -114,12 +115,13 @@ def make_constrained_jobs(
 ) -> list[Job]:
     """Jobs in which a model with constrained replies decides for the paper's students, one each for KO, TO and RO.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         params: All settings; a job is handed those that it reads.
-        name: Of the model.
-        identity: Stands for its weights in the keys of the jobs.
+        name: Name of the model.
+        identity: Text that stands for the model's weights in the keys of the jobs.
         zoo: Folder of the trained policies; None describes them by what trains them, so that no file is read.
     """
     domain = "education"

@@ -22,14 +22,17 @@ def score_episodes(
 ) -> pd.DataFrame:
     """Let the chat model `orchestration.judge` score episodes of students from 1 to 5, and return a row per episode.
 
+    The criteria are adaptivity, progression, exploration and diversity of the teaching, and what it was like for the
+    student: mental and temporal demand, performance, effort and frustration.
+
     Args:
         params: All settings.
-        steps: Of the episodes, a row per step with method, seed and item.
-        runs: Folder of the spending limit.
-        cassettes: Folder of the recorded replies of endpoints.
+        steps: A row per step of the episodes, with the columns method, seed and item (the student).
+        runs: Folder of the file that counts the dollars spent on models, against `llm.max_usd`.
+        cassettes: Folder of recorded replies of endpoints (models asked over the network), read instead of asking.
 
     Returns:
-        The scores by criterion, and the calls, tokens and dollars of judging (columns as in `llm_judge.judge`).
+        A column of scores for each criterion, and the calls, tokens and dollars of judging (as `llm_judge.judge`).
     """
     name = params.orchestration.judge
 
@@ -50,7 +53,7 @@ def score_episodes(
     try:
         return run_coroutine(ask_judge())
     finally:
-        # What was paid for is kept, also where the run was interrupted.
+        # Replies that were paid for are kept under the name RECORDING, also where the run was interrupted.
         export_recording(params.llm, RECORDING, cassettes)
 
 
@@ -59,6 +62,6 @@ def select_first_episodes(steps: pd.DataFrame, num_episodes: int) -> pd.DataFram
 
     Args:
         steps: A row per step; the column `episode` is the number of the episode under its seed.
-        num_episodes: Per seed.
+        num_episodes: Number of episodes per method and seed.
     """
     return steps[steps["episode"] < num_episodes]

@@ -73,7 +73,7 @@ class LabOrchestrator(NumericModel):
         """Load the released weights of the model.
 
         Args:
-            settings: Of the lab models; the weights must have been trained with them.
+            settings: Settings of the lab models; the weights must have been trained with them.
 
         Raises:
             ModelError: Where the released weights were trained by another recipe.
@@ -152,7 +152,7 @@ def write_situation(context: DecisionContext) -> TraceSituation:
     """A context as a decision situation in the words that lab-orchestrator was trained on.
 
     Args:
-        context: With cards (KO) or results (TO, RO) of every policy.
+        context: A context with cards (KO) or results (TO, RO) of every policy.
 
     Returns:
         The situation, in which policies and states have made-up names. Equal contexts are equal situations.
@@ -176,7 +176,7 @@ def _check_results(context: DecisionContext) -> None:
     """Check that a context has a card (KO) or a result (TO, RO) of every policy.
 
     Args:
-        context: Of one episode.
+        context: The context of one episode.
 
     Raises:
         ValueError: One is missing, or the context is of no such system.

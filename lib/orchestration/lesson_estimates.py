@@ -5,7 +5,7 @@
     length.education.WORLD.SYSTEM_minus.BASELINE     steps until the student is done; SYSTEM may be random
     depth.education.WORLD.STEPS.length               by how far RO looks ahead (1: TO), and A_minus_B
     memory.education.SYSTEM.utility                  without short-term memory minus with it
-    reference.minigrid.MO-pseudoS_minus.SYSTEM.QUANTITY   of the policy that was trained in the room for everything
+    reference.minigrid.MO-pseudoS_minus.SYSTEM.QUANTITY   of the policy that was trained in the composite room
     sparing.DOMAIN.INTERVAL.utility, .calls          of RO that decides at every INTERVAL-th step only
     table2.DOMAIN.ROW.QUANTITY                       the paper's Table 2
 
@@ -18,7 +18,6 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lib import stats
@@ -39,8 +38,6 @@ DOMAINS = ("education", "minigrid")
 QUESTIONS = (BEST_POLICY, "random", "greedy")
 _NO_SHORT_TERM = NAMES_OF_VARIANTS["mem_s",]
 _QUANTITIES_OF_ROOMS = {"utility": "reward", "success": "d1", "no_lava": "d2", "gold": "d3"}
-# With the reference point (-1, -1, -1) and rewards in [0, 1], a front encloses 8 at the most.
-_BOUNDS_OF_FRONTS = {"hv_mean": (0.0, 8.0), "hv_union": (0.0, 8.0), "sparsity": (0.0, np.inf)}
 
 
 def collect_estimates(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
@@ -48,7 +45,7 @@ def collect_estimates(rows: pd.DataFrame, settings: OrchestrationSettings) -> Es
 
     Args:
         rows: A row per method, seed and episode, those of prompted models among them where there are some.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
 
     Returns:
         Means and paired differences with intervals; what the rows do not hold is left out.
@@ -70,11 +67,12 @@ def collect_estimates(rows: pd.DataFrame, settings: OrchestrationSettings) -> Es
 def select_own_methods(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFrame:
     """The rows of methods that play every episode: baselines, and KO, TO and RO of `orchestration.model`.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         rows: A row per method, seed and episode.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
     """
     return results_table.select(rows, model=["", "greedy", settings.model])
 
@@ -84,7 +82,7 @@ def list_verdicts(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[s
 
     Args:
         rows: A row per method, seed and episode.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
 
     Returns:
         By the key of an estimate, with `_verdict` behind it: open or not open of a gate (whether choosing can gain
@@ -113,7 +111,7 @@ def make_estimators(
 
     Args:
         keys: Metric keys.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
 
     Returns:
         By key, a function from episodes to the estimate, as `lib.reports.full_and_run.compare_with_full_run` takes
@@ -133,7 +131,8 @@ def make_estimators(
 def arrange_questions(contrasts: pd.DataFrame) -> pd.DataFrame:
     """Pick from all contrasts the lesson's questions: is a system above the best policy, random choice, and arithmetic?
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     A contrast is the difference in utility of two methods. Arithmetic decides with the system's own context, in place
     of a model.
@@ -165,16 +164,19 @@ def list_contrasts_of_questions() -> list[str]:
 
 
 def list_shown_keys(questions: pd.DataFrame) -> list[str]:
-    """The metric keys that the lesson shows of its run and of the recorded full run.
+    """List the results that lesson 02 shows twice, of the reader's run and of the recorded full run, by metric key.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    A metric key is the name under which a result is stored, such as "gate.education.paper.headroom". A world is a set
+    of episodes with its rules and objectives. RO (reflection-based orchestration) is the only system shown.
 
     Args:
-        questions: Estimates by domain, world, system and question; of worlds in which choosing can gain anything.
+        questions: A table whose index has the levels domain, world, system and question; its values are not read.
 
     Returns:
-        Of each world the gate (what choosing can gain), then RO in all QUESTIONS.
+        First a key for each world: how much choosing among policies can gain there at most. Then, for each world, the
+        keys of RO's difference in utility from each baseline of QUESTIONS.
     """
+    # A world appears in the index once for each system and question.
     worlds = questions.index.droplevel(["system", "question"]).unique()
     keys = [f"gate.{domain}.{world}.headroom" for domain, world in worlds]
     for domain, world in worlds:
@@ -201,13 +203,13 @@ def is_oracle_best(rows: pd.DataFrame) -> bool:
 
 
 def estimate_gates(rows: pd.DataFrame) -> Estimates:
-    """What could be won by choosing, by domain and world."""
+    """Utility of planning ahead minus that of the best single policy, by metric key; from a table of episodes."""
     headroom = results.estimate_headroom(rows)
     return {f"gate.{domain}.{world}.headroom": row for (domain, world), row in headroom.iterrows()}
 
 
 def estimate_contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """The questions that were written down before any run, in every world."""
+    """Differences in utility of the pairs in `orchestration.contrasts`, in every world, by metric key."""
     contrasts = results.estimate_contrasts(rows, settings)
     return {
         f"contrast.{domain}.{world}.{contrast}.utility": row
@@ -218,11 +220,12 @@ def estimate_contrasts(rows: pd.DataFrame, settings: OrchestrationSettings) -> E
 def estimate_lengths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
     """Steps of an episode of KO, TO, RO and random choice minus those of baselines, for the paper's students.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         rows: A row per method, seed and episode.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
 
     Returns:
         Paired differences by metric key, in the worlds "paper" and "speed".
@@ -244,11 +247,12 @@ def estimate_lengths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Est
 def estimate_depths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
     """Steps of an episode by how many steps RO simulates policies for (Figure 6), and their paired differences.
 
-    RO is the system that tries policies for several steps, on copies of the environment, before it decides.
+    RO (reflection-based orchestration) tries policies for several steps, on copies of the environment, before it
+    decides.
 
     Args:
         rows: A row per method, seed and episode.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
     """
     method_by_depth = name_methods_by_depth(settings.model, settings)
     estimates = {}
@@ -270,8 +274,8 @@ def name_methods_by_depth(model: str, settings: OrchestrationSettings) -> dict[i
     """The methods that simulate policies for a number of steps before they decide: TO for one, RO for several.
 
     Args:
-        model: Who decides.
-        settings: Of the orchestrators.
+        model: Name of the decision model.
+        settings: The section `orchestration` of params.yaml.
 
     Returns:
         Names of methods by number of steps, in rising order.
@@ -285,11 +289,12 @@ def name_methods_by_depth(model: str, settings: OrchestrationSettings) -> dict[i
 def estimate_memory(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
     """Utility without short-term memory minus utility with it, for KO, TO and RO and the paper's students (Table 5).
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         rows: A row per method, seed and episode.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
     """
     world_rows = results_table.select(rows, group="education", condition="paper")
     estimates = {}
@@ -302,13 +307,21 @@ def estimate_memory(rows: pd.DataFrame, settings: OrchestrationSettings) -> Esti
 
 
 def estimate_reference(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
-    """How far the policy trained for all objectives is above KO, TO and RO, in the paper's room.
+    """Estimate how far the reference policy of rooms is above each orchestrator, from a table of episodes.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    The reference, MO-pseudoS, is a single policy that was trained for goal and gold together; no model chooses for it.
+
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         rows: A row per method, seed and episode.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml; its `model` names the orchestrators' model.
+
+    Returns:
+        Mean differences (reference minus orchestrator) with intervals, paired by room, by metric key. Quantities:
+        utility, and shares of success, avoided lava and gold. Empty where the table has no episodes of the paper's
+        room, as in a run of education alone.
     """
     world_rows = results_table.select(rows, group="minigrid", condition="paper")
     if world_rows.empty:
@@ -326,11 +339,12 @@ def estimate_reference(rows: pd.DataFrame, settings: OrchestrationSettings) -> E
 def estimate_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
     """Utility and calls of RO that decides at every so many steps only, in the varied worlds, by metric key.
 
-    RO is the system that tries policies for several steps, on copies of the environment, before it decides.
+    RO (reflection-based orchestration) tries policies for several steps, on copies of the environment, before it
+    decides.
 
     Args:
         rows: A row per method, seed and episode.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
     """
     estimates = {}
     for domain in DOMAINS:
@@ -347,11 +361,12 @@ def estimate_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSetti
 def name_methods_by_interval(system: str, settings: OrchestrationSettings) -> dict[int, str]:
     """The methods that decide at every so many steps only, by the steps between decisions, in rising order from 1.
 
-    RO is the system that tries policies for several steps, on copies of the environment, before it decides.
+    RO (reflection-based orchestration) tries policies for several steps, on copies of the environment, before it
+    decides.
 
     Args:
         system: KO or RO.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
     """
     method = results.name_method(system, settings.model)
     methods = {1: method}
@@ -365,7 +380,7 @@ def estimate_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> Est
 
     Args:
         rows: A row per method, seed and episode.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
     """
     estimates = {}
     for domain in DOMAINS:
@@ -378,25 +393,20 @@ def estimate_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> Est
 
 
 def tabulate_estimates(rows: pd.DataFrame, domain: str, num_episodes: int) -> pd.DataFrame:
-    """The paper's Table 2 of one domain, with utility added, and with intervals cut at the bounds of a quantity.
+    """The paper's Table 2 of one domain, with utility added.
 
     Args:
         rows: Episodes of one domain's methods.
         domain: education or minigrid.
-        num_episodes: Per seed, the first ones.
+        num_episodes: Number of episodes per seed that count; later ones are left out.
 
     Returns:
         Estimates by method and quantity.
     """
     table = results.estimate_table_2(rows, domain, num_episodes)
-    quantities = table.index.get_level_values("quantity")
-    for quantity, (lowest, highest) in _BOUNDS_OF_FRONTS.items():
-        is_quantity = quantities == quantity
-        for end in ("ci_low", "ci_high"):
-            table.loc[is_quantity, end] = table.loc[is_quantity, end].clip(lowest, highest)
     paper_rows = results_table.select(rows, group=domain, condition="paper")
-    number = paper_rows["item"].str.split("-").str[1].astype(int)
-    utility = stats.mean(paper_rows[number < num_episodes], "reward", "method")
+    number = paper_rows["item"].str.split("-").str[1].astype(int)  # "0-17": seed 0, episode 17
+    utility = stats.mean(paper_rows[number < num_episodes], "reward", "method", bounds=stats.UNIT)
     utility = pd.concat({"utility": utility}, names=["quantity"]).swaplevel()
     return pd.concat([table, utility])
 
@@ -406,7 +416,7 @@ def estimate_recorded_rows(rows: pd.DataFrame, settings: OrchestrationSettings) 
 
     Args:
         rows: Episodes of the pretrained model.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
 
     Returns:
         Estimates, and the backend of each row.
@@ -423,17 +433,25 @@ def estimate_recorded_rows(rows: pd.DataFrame, settings: OrchestrationSettings) 
 
 
 def select_rows_of_table_2(rows: pd.DataFrame, domain: str) -> pd.DataFrame:
-    """Episodes of the methods that stand in Table 2: all but variants of another method, and upper bounds.
+    """Select the episodes of the methods that the paper's Table 2 compares, in the paper's world of one domain.
+
+    Left out are variants of another method, upper bounds (which know the future or look further than methods may), and
+    "best policy", which repeats the episodes of SO-d1, SO-d2 or SO-d3 under another name.
 
     Args:
         rows: A row per method, seed and episode.
         domain: education or minigrid.
+
+    Returns:
+        The rows of `rows` that are left.
     """
     paper_rows = results_table.select(rows, group=domain, condition="paper")
+    # Variants are named after their method, a comma and what differs: "RO lab-orchestrator, one copy".
     is_variant = paper_rows["method"].str.contains(", ")
     is_bound = paper_rows["role"] == "oracle"
-    is_other_name = paper_rows["method"] == BEST_POLICY  # of one of the single policies
-    return paper_rows[~is_variant & ~is_bound & ~is_other_name]
+    # Its episodes stand in the table already, as those of the policy that was best in training.
+    is_repetition = paper_rows["method"] == BEST_POLICY
+    return paper_rows[~is_variant & ~is_bound & ~is_repetition]
 
 
 def list_backends_of_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[str, str]:
@@ -441,7 +459,7 @@ def list_backends_of_table_2(rows: pd.DataFrame, settings: OrchestrationSettings
 
     Args:
         rows: A row per method, seed and episode.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
 
     Returns:
         Such as "endpoint", by `table2.DOMAIN.ROW.backend`.
@@ -459,7 +477,8 @@ def list_backends_of_table_2(rows: pd.DataFrame, settings: OrchestrationSettings
 def sort_rows_of_table_2(methods: list[str]) -> list[str]:
     """Sort methods as the paper's table does: policies of one objective, of several, other baselines, orchestrators.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         methods: Names of rows.
@@ -481,6 +500,6 @@ def sort_rows_of_table_2(methods: list[str]) -> list[str]:
 
 
 def _estimate_difference(rows: pd.DataFrame, column: str, first: str, second: str) -> Estimate:
-    """The mean of first - second, inside pairs."""
+    """The mean of a column for method `first` minus that for `second`, paired by student or room."""
     difference = stats.paired_difference(rows, column, {"method": first}, {"method": second})
     return difference.iloc[0]

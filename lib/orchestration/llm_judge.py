@@ -71,7 +71,7 @@ async def judge(
         model: The judge.
         steps: A row per step of one method or, with the columns method and seed, of several.
         education: Settings of the episodes, for the prompt.
-        policies: Those that could be chosen.
+        policies: Names of the policies that could be chosen.
 
     Returns:
         Columns: those of EPISODE_COLUMNS that `steps` has, the criteria (whole numbers, nan where no reply
@@ -102,7 +102,7 @@ def make_first_requests(
     Args:
         steps: A row per step.
         education: Settings of the episodes, for the prompt.
-        policies: Those that could be chosen.
+        policies: Names of the policies that could be chosen.
     """
     return [
         _make_request(make_prompt(episode, education, policies), attempt=0)
@@ -139,9 +139,9 @@ def make_prompt(
     """The messages that ask a judge to score one episode: the rubric, then a line for each step.
 
     Args:
-        episode: Its steps, in their order.
+        episode: A row per step of the episode, in order.
         education: Settings of the episode.
-        policies: Those that could be chosen.
+        policies: Names of the policies that could be chosen.
     """
     variables = {
         "topic": education.topic,

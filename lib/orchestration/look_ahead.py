@@ -183,7 +183,7 @@ def drop_ended_rows(
 
     Args:
         env: The running episodes; changed in place.
-        transition: Of the last step.
+        transition: Transition of the last step.
         rows: (rows,) numbers of the episodes in `env`.
 
     Returns:

@@ -42,8 +42,8 @@ class Method:
     """A row of the results tables: who decides, and with what context.
 
     Attributes:
-        name: As in tables.
-        model: Who decides which policy acts.
+        name: Name of the method in tables.
+        model: The model that decides which policy acts.
         options: The context that the model gets.
         role: expert, constant, router, paper (its references) or oracle, as in `lib.experiment.results_table`.
         num_copies: Copies of the environment on which policies are tried, where it differs from the settings.
@@ -59,7 +59,8 @@ class Method:
 def list_methods_of_job(world: World, run: JobRun) -> list[Method]:
     """The methods that play in a job: decision models, each with what it gets to read and to try.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
         world: The episodes of the job, and what is known of its policies.
@@ -98,10 +99,11 @@ def list_methods(world: World) -> list[Method]:
 def list_prompted_methods(world: World) -> list[Method]:
     """KO, TO and RO by the world's prompted chat model, in every variant of the context.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Args:
-        world: Its field `without` holds the variants, each a list of context components that are left out.
+        world: The world; its field `without` holds the variants, each a list of context components that are left out.
     """
     methods = []
     for components in world.without:
@@ -149,7 +151,8 @@ def _train_linucb(world: World) -> LinUCBModel:
 def _list_systems(world: World) -> list[Method]:
     """KO, TO and RO, decided by arithmetic (the best weighted result in the context) and by the world's model.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     RO is played a second time with a single copy of the environment, to see what averaging over copies gains.
     """
@@ -166,7 +169,8 @@ def _list_systems(world: World) -> list[Method]:
 def _list_variants(world: World) -> list[Method]:
     """Variants of KO, TO and RO for the questions of a world, decided by the world's model.
 
-    KO reads descriptions of the policies; TO tries them for one step on copies of the environment, RO for several.
+    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
+    copies of the environment, RO (reflection-based) for several.
 
     Without short-term memory in the paper's worlds, with other depths of the look-ahead for students, and with fewer
     decisions in the varied worlds.

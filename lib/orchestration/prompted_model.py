@@ -70,8 +70,8 @@ class PromptedModel:
         """Prepare to ask a chat model.
 
         Args:
-            name: Of the model in `llm.models`.
-            backend: Of the model in its settings.
+            name: Name of the model in `llm.models`.
+            backend: Backend of the model in its settings.
             open_models: Opens the connection to the model, once per event loop.
             summary_interval: Steps between updates of the long-term memory; 0 keeps none.
             keep_exchanges: Whether decisions carry their prompts and replies.
@@ -156,7 +156,7 @@ class PromptedModel:
 
         Args:
             model: The opened chat model.
-            context: Of one episode at one step.
+            context: The context of one episode at one step.
 
         Returns:
             A policy, policies to try first, or a failure: the reply was lost, unusable, or too expensive.
@@ -217,7 +217,7 @@ class PromptedModel:
 
         Args:
             model: The opened chat model.
-            context: With the steps since the last summary.
+            context: A context with the steps since the last summary.
         """
         usage = DecisionUsage()
         messages = prompts.summary_messages(context)
@@ -250,7 +250,7 @@ class PromptedModel:
             purpose: reply or summary; names the stream of seeds.
             context: What is asked about.
             messages: The prompt.
-            attempt: From 0; a correction is another attempt.
+            attempt: Number of the attempt, from 0; a correction is another attempt.
             usage: Calls, tokens and dollars of the decision so far.
             model: Whose prices count.
 

@@ -33,10 +33,10 @@ class Component:
     """One component of Table 1.
 
     Attributes:
-        name: As in Table 1; the template is `templates/NAME.md`.
+        name: Name of the component in Table 1; the template is `templates/NAME.md`.
         role: The message that its section belongs to, system or user.
         meaning: What it is, for readers of a prompt.
-        select: From a context to the variables of the template.
+        select: Function from a context to the variables of the template.
     """
 
     name: str
@@ -161,7 +161,7 @@ def assemble(sections: Sequence[PromptSection]) -> list[dict[str, str]]:
     """Join sections into messages, the paper's assembly function A.
 
     Args:
-        sections: Of one prompt, in order.
+        sections: Sections of one prompt, in order.
 
     Returns:
         A system and a user message; a role without a section has none.
@@ -178,7 +178,7 @@ def summary_messages(context: DecisionContext) -> list[dict[str, str]]:
     """The message that asks a model for a new running summary of an episode (A.2, Figure 9).
 
     Args:
-        context: Its `recent` holds the steps since the last summary.
+        context: A context whose `recent` holds the steps since the last summary.
     """
     variables = {
         "task": _describe_task(context),
@@ -239,7 +239,7 @@ def list_criteria(context: DecisionContext) -> list[tuple[str, str, float]]:
     """Name, meaning and importance of each criterion that the query asks for, those of importance 0 left out.
 
     Args:
-        context: Of any system.
+        context: A context of any system.
     """
     domain = context.domain
     meanings = {**domain.objectives, **domain.measures}
@@ -304,7 +304,7 @@ def write_cards(context: DecisionContext) -> str:
     """The cards of all policies as JSON (Figure 12); the rubric that defines the cards' words is written once.
 
     Args:
-        context: Of KO.
+        context: A context of KO.
     """
     cards = []
     rubric: Mapping[str, Any] = {}
@@ -329,7 +329,7 @@ def write_tools(context: DecisionContext) -> str:
     """All policies as tools, in JSON (Figure 13): name, objective and description of each, and what a call returns.
 
     Args:
-        context: Of TO or RO.
+        context: A context of TO or RO.
     """
     domain = context.domain
     schema = {

@@ -54,7 +54,7 @@ def parse(text: str, names: Sequence[str], untried: Sequence[str] = (), limit: i
     Args:
         text: The reply.
         names: All policies on the menu.
-        untried: Those that may still be tried.
+        untried: Names of the policies that may still be tried.
         limit: How many of them one reply may try; 0 where the model must decide now.
 
     Raises:
@@ -96,7 +96,7 @@ def _check_calls(
     Args:
         call: One name or several, as the reply has it.
         names: All policies on the menu.
-        untried: Those that may still be tried.
+        untried: Names of the policies that may still be tried.
         limit: How many of them one reply may try.
 
     Raises:

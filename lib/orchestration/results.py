@@ -36,7 +36,10 @@ MEANS_OF_TABLE_2 = {
         "cost_usd": "cost_usd",
     },
 }
-FRONTS_OF_TABLE_2 = ("hv_mean", "hv_union", "sparsity")
+# What is computed of the reward vectors of a seed, with its range: with the reference point (-1, -1, -1) and rewards in
+# [0, 1], a front encloses 8 at the most.
+BOUNDS_OF_FRONTS = {"hv_mean": (0.0, 8.0), "hv_union": (0.0, 8.0), "sparsity": stats.NONNEGATIVE}
+FRONTS_OF_TABLE_2 = tuple(BOUNDS_OF_FRONTS)
 PRICE = ("calls", "tokens_in", "tokens_out", "cost_usd")  # per episode
 _KEYS = ["group", "condition"]
 
@@ -78,8 +81,8 @@ def estimate_contrasts(
 
     Args:
         rows: A row per method, seed and episode.
-        settings: Of the orchestrators.
-        model: Whose KO, TO and RO are compared; None for `orchestration.model`.
+        settings: The section `orchestration` of params.yaml.
+        model: Name of the model whose orchestrators are compared; None for `orchestration.model`.
 
     Returns:
         Estimates of the difference of utility, paired by student or room, by domain, world and contrast (such as
@@ -123,28 +126,37 @@ def name_contrast(first: str, second: str) -> str:
 
 
 def estimate_table_2(rows: pd.DataFrame, domain: str, num_episodes: int) -> pd.DataFrame:
-    """The paper's Table 2 in one domain: length, objectives, hypervolume and cost of every method in the paper's world.
+    """Summarize episodes by method: length, objectives, tokens, dollars and hypervolume (the paper's Table 2).
+
+    The hypervolume is the volume that vectors of the three objectives dominate, above a reference point. That of all
+    single episodes together grows with their number, so every method is cut to the same number.
 
     Args:
-        rows: A row per method, seed and episode.
+        rows: A row per method, seed and episode; those of the domain's world "paper" are read.
         domain: education or minigrid.
-        num_episodes: Per seed, the first ones, the same for all: the hypervolume of a union grows with their number.
+        num_episodes: Number of episodes per seed that count: 0 to num_episodes - 1, for every method.
 
     Returns:
-        Estimates by method and quantity. tokens: in prompts and replies, per episode. The hypervolume stands in two
-        versions: of the mean vector, and of the union of single episodes (the paper's).
+        Estimates with intervals by method and quantity. tokens: in prompts and replies, per episode. hv_union: the
+        hypervolume of single episodes (the paper's); hv_mean: that of their mean vector; sparsity: mean squared gap
+        between neighbours of the front (the episodes that no other one dominates).
     """
     table = results_table.select(rows, group=domain, condition="paper")
     table = table.assign(tokens=table["tokens_in"] + table["tokens_out"])
-    number = table["item"].str.split("-").str[1].astype(int)
+    number = table["item"].str.split("-").str[1].astype(int)  # "0-17": seed 0, episode 17
     table = table[number < num_episodes]
 
     estimates = {}
     for quantity, column in MEANS_OF_TABLE_2[domain].items():
-        estimates[quantity] = stats.mean(table, column, "method")
+        # Objectives lie between 0 and 1; steps, tokens and dollars have no upper end.
+        bounds = stats.UNIT if column in OBJECTIVE_COLUMNS else stats.NONNEGATIVE
+        estimates[quantity] = stats.mean(table, column, "method", bounds=bounds)
+    # These are no means over episodes: each is computed from all episodes of a seed together.
     for quantity in FRONTS_OF_TABLE_2:
         front = evaluate.FRONTS[quantity]
-        estimates[quantity] = stats.statistic(table, OBJECTIVE_COLUMNS, front, "method")
+        estimates[quantity] = stats.statistic(
+            table, OBJECTIVE_COLUMNS, front, "method", BOUNDS_OF_FRONTS[quantity]
+        )
     by_quantity = pd.concat(estimates, names=["quantity"])
     return by_quantity.swaplevel().loc[list(dict.fromkeys(table["method"]))]
 
@@ -193,8 +205,8 @@ def estimate_scores(judged: pd.DataFrame, methods: Sequence[str]) -> dict[str, p
     """Mean scores of a judge, estimates by method, for each criterion.
 
     Args:
-        judged: Of `judged_episodes.score_episodes`, marked where the judge gave too few usable replies.
-        methods: In this order; one without any score has nan and the mark alone.
+        judged: The table of `judged_episodes.score_episodes`, marked where too few replies were usable.
+        methods: Names of methods in the order of the result; one without any score has nan and the mark alone.
     """
     scored = judged.dropna(subset=list(CRITERIA))
     scored_methods = [method for method in methods if method in set(scored["method"])]
@@ -211,10 +223,10 @@ def compare_scores(judged: pd.DataFrame, criterion: str, first: str, second: str
     """The mean difference of two methods' scores on the episodes in which the judge scored both.
 
     Args:
-        judged: As of `estimate_scores`.
+        judged: A row per scored episode, as for `estimate_scores`.
         criterion: One of CRITERIA.
-        first: A method.
-        second: Whose scores are subtracted.
+        first: Name of a method.
+        second: Name of the method whose scores are subtracted.
 
     Returns:
         An estimate; nan and the mark alone where no episode has both scores.

@@ -20,7 +20,7 @@ class SystemOptions:
         tools: Signatures by policy, for TO and RO.
         without: Components to leave out.
         interval: Steps between decisions; in between the chosen policy goes on.
-        fallback: Who acts where nothing usable was decided.
+        fallback: Name of the policy that acts where nothing usable was decided.
         budget_usd: Dollars of an episode; None is without a limit.
         policies: The menu.
 

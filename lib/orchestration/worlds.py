@@ -53,7 +53,7 @@ class World:
     Attributes:
         name: paper, speed or varied.
         domain: education or minigrid.
-        settings: Of the orchestrators, those that the job was handed.
+        settings: Settings of the section `orchestration` that the job was handed.
         upper_bound: Length of the plans that the upper bound follows (`steps`), and the steps after which a plan may
             change its policy (`handovers`); empty for prompted jobs.
         episode_sets: By use (USES), the episodes that all methods play; all but `test` hold training students or rooms.
@@ -117,7 +117,7 @@ class World:
 
         Args:
             episode_set: One of this world's; every method plays it with the same random numbers.
-            model: Who decides which policy acts.
+            model: The model that decides which policy acts.
             options: What the model gets to read and to try.
 
         Returns:
@@ -178,7 +178,7 @@ def _open_decision_model(run: JobRun, settings: OrchestrationSettings) -> Decisi
 
     Args:
         run: The job, whose settings name and describe the model.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
     """
     job = run.settings
     context = run.context
@@ -235,7 +235,7 @@ def make_episode_sets(
 
     Args:
         environments: Settings of this world's environments.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
         domain: education or minigrid.
         world: paper, speed or varied; it decides the weights of the queries.
         seed: Number of the training whose policies act.

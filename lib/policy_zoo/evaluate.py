@@ -320,22 +320,24 @@ def add_oracle(episodes: pd.DataFrame, domain: str) -> pd.DataFrame:
 def select_training_returns(
     curves: pd.DataFrame, zoo: Mapping[str, Sequence[Policy]]
 ) -> pd.DataFrame:
-    """Training episodes of all policies, with the mean return of the objectives that each policy is rewarded for.
+    """Select the training episodes of all policies for a learning curve, and add the return that each one reached.
 
-    Episodes that ended before the longest one could have ended are left out where there are others: among the first
-    episodes of a training only short ones are over.
+    The first episodes to finish are short ones, whose returns would mislead. So a policy's episodes count only from
+    the time on at which its longest episode could have finished, or all of them where training ended before that.
 
     Args:
-        curves: A row per finished training episode.
+        curves: A row per finished training episode, as `ppo.make_training_curve` makes them.
         zoo: Trained policies by name, one per seed.
 
     Returns:
-        The rows of `curves`, with policy and value.
+        Rows of `curves` with two more columns. value: the return, a mean over the objectives that the policy is
+        rewarded for; policy: its name, as in the column method.
     """
     frames = []
     for method, policies_by_seed in zoo.items():
         episodes = curves[curves["method"] == method]
         num_envs = policies_by_seed[0].about["settings"]["num_envs"]
+        # `steps` counts those of all environments side by side; each of them has taken 1 / num_envs of these.
         is_unbiased = episodes["steps"] / num_envs > episodes["length"].max()
         if is_unbiased.any():
             episodes = episodes[is_unbiased]

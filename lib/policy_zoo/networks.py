@@ -87,7 +87,7 @@ def _draw_orthogonal(shape: tuple[int, ...], gain: float, rng: np.random.Generat
     """A random orthogonal matrix times `gain`, by the algorithm of torch.nn.init.orthogonal_.
 
     Args:
-        shape: Of the weights; all axes but the first are columns.
+        shape: Shape of the weights; all axes but the first are columns.
         gain: Scale of the matrix.
         rng: Source of the random numbers.
     """
@@ -262,7 +262,7 @@ class Cnn:
     Attributes:
         actions: Number of actions, A.
         values: Critic heads, V.
-        channels: Of the view and after each convolution.
+        channels: Channels of the view and after each convolution.
         side: Width and height of the view.
         features: Outputs of the extractor.
         hidden: Units of the hidden layers of actor and critic.

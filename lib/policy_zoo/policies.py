@@ -38,9 +38,9 @@ class Policy:
     """A trained policy.
 
     Attributes:
-        name: As in the paper's tables.
+        name: Name of the policy in the paper's tables.
         domain: education or minigrid.
-        network: Its architecture.
+        network: Architecture of the policy's network.
         params: float32 arrays by parameter, under stable-baselines3's names.
         about: Facts as JSON, such as the seed and the settings of the training.
     """
@@ -119,8 +119,8 @@ def save(policy: Policy, folder: str | Path, file: str | None = None) -> Path:
 
     Args:
         policy: The policy.
-        folder: Where the files go.
-        file: Their name without suffix; None for the policy's name.
+        folder: Folder for the files.
+        file: Name of the files without suffix; None for the policy's name.
     """
     stem = Path(folder) / (file or policy.name)
     tensors_path = stem.with_name(stem.name + ".safetensors")
@@ -140,7 +140,7 @@ def load(path: str | Path) -> Policy:
     """Read a policy from its two files, and check that they belong together.
 
     Args:
-        path: Its JSON file; the parameters lie beside it.
+        path: Path of its JSON file; the parameters lie beside it.
 
     Raises:
         PolicyError: A file is missing, is not what it should be, was changed since it was written, or has parameters
@@ -169,7 +169,7 @@ def hash_policy(path: str | Path) -> str:
     """A hash of what decides the actions of a policy on disk: its network and its parameters.
 
     Args:
-        path: Its JSON file, which holds the hash of the file of the parameters.
+        path: Path of its JSON file, which holds the hash of the file of the parameters.
 
     Raises:
         PolicyError: The file is missing or none of a policy.
@@ -182,7 +182,7 @@ def _read_description(path: Path) -> dict[str, Any]:
     """The content of a policy's JSON file, checked for its entries and their types.
 
     Args:
-        path: Of the JSON file.
+        path: Path of the JSON file.
 
     Raises:
         PolicyError: The file is missing, is no JSON, or lacks an entry.
@@ -214,7 +214,7 @@ def _restore_network(path: Path, description: dict[str, Any]) -> Network:
     """The network that a policy's JSON file describes, refused before it makes this process allocate too much.
 
     Args:
-        path: Of the file, for error messages.
+        path: Path of the file, for error messages.
         description: The network as JSON.
 
     Raises:
@@ -237,7 +237,7 @@ def _check_parameters(path: Path, network: Network, params: dict[str, np.ndarray
     """Check that parameters have the names and shapes of a network, are float32 and finite.
 
     Args:
-        path: Of their file, for error messages.
+        path: Path of their file, for error messages.
         network: Gives names and shapes.
         params: Arrays by name.
 

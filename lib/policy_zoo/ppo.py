@@ -51,11 +51,11 @@ class PPOVariant:
     """One policy in training.
 
     Attributes:
-        name: As in the paper's tables; it names the random streams, together with the seed.
+        name: Name of the policy in the paper's tables; it names the random streams, together with the seed.
         seed: Number of the repetition.
         objective: What the policy is rewarded for.
-        settings: Of PPO. Those that decide shapes of arrays (rollout, minibatch, epochs, num_envs, timesteps) must be
-            equal in all variants that are trained together; the others may differ.
+        settings: Settings of PPO. Those that decide shapes of arrays (rollout, minibatch, epochs, num_envs, timesteps)
+            must be equal in all variants that are trained together; the others may differ.
     """
 
     name: str
@@ -72,7 +72,7 @@ class PPOCoefficients:
         gamma: Discount.
         gae_lambda: Decay of later errors in GAE.
         clip: Largest change of the ratio that is rewarded, epsilon in the paper.
-        learning_rate: Of Adam.
+        learning_rate: Learning rate of Adam.
         entropy: Weight of the entropy in the loss, c_e.
         value: Weight of the critic's error in the loss, c_v.
         max_grad_norm: Largest norm of a gradient.
@@ -177,7 +177,7 @@ def compute_ppo_loss(
         logits: (K, M, A) of the policies that are trained.
         values: (K, M, V) of their critics.
         minibatch: The samples.
-        coefficients: Of each variant.
+        coefficients: Settings of each variant.
         objective_weights: (K, V) weights alpha_i of the objectives; 1 where there is one objective.
 
     Returns:
@@ -219,7 +219,7 @@ def compute_loss_gradients(
         logits: (K, M, A) of the policies that are trained.
         values: (K, M, V) of their critics.
         minibatch: The samples.
-        coefficients: Of each variant.
+        coefficients: Settings of each variant.
 
     Returns:
         d(L_i) / d(logits) of every objective, (K, M, A) each; d(-c_e mean H) / d(logits), (K, M, A); and
@@ -281,7 +281,7 @@ class PPO:
 
         Args:
             variants: What is trained side by side.
-            network: Of all variants.
+            network: Network that all variants share in shape.
             env: One row for every environment of every variant.
             domain: education or minigrid; it names the random streams.
 
@@ -762,7 +762,7 @@ def make_training_generator(
 
     Args:
         domain: education or minigrid.
-        name: Of the policy.
+        name: Name of the policy.
         seed: Number of the repetition.
         purpose: Further parts of the name of the random stream.
     """
@@ -808,9 +808,9 @@ def make_training_curve(
 
     Args:
         episodes: (update, number of the variant, length, return per objective) of each.
-        names_and_seeds: Of each variant (policy in training).
+        names_and_seeds: Name and seed of each variant (policy in training).
         steps_per_update: Environment steps of each variant.
-        num_objectives: k.
+        num_objectives: Number of objectives, k.
 
     Returns:
         Columns update, method, length, return_0 .. return_{k-1}, seed, and steps (of the variant, at the end of the

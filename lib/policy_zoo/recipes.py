@@ -50,11 +50,11 @@ class Recipe:
     """One policy of a zoo, before it is trained: what it is rewarded for, and how it is trained.
 
     Attributes:
-        name: As in the paper's tables.
+        name: Name of the policy in the paper's tables.
         domain: education or minigrid.
         objective: What it is rewarded for.
-        settings: Of PPO.
-        network: Its architecture.
+        settings: Settings of PPO.
+        network: Architecture of the policy's network.
         task: The skill that is taught, or the room that it is trained in.
         stack: Name of the group of recipes that are trained side by side.
     """
@@ -86,7 +86,7 @@ class Recipe:
         """The recipe of a JSON description.
 
         Args:
-            description: As `to_json` returns it.
+            description: A recipe as `to_json` returns it.
             stack: Name of the group of recipes that are trained side by side.
 
         Raises:
@@ -207,7 +207,7 @@ def make_batched_env(
         params: Settings of the environments.
         domain: education or minigrid.
         tasks: One for each row: the room, in minigrid.
-        seed: Of the first row; row i has seed + i.
+        seed: Seed of the first row; row i has seed + i.
     """
     if domain == "education":
         return EducationBatch(make_education_rules(params.education), len(tasks), seed)

@@ -61,7 +61,7 @@ class RecipeRewardWrapper(VecEnvWrapper):
     """A batched environment whose rewards, (E,), are those of a recipe's objective.
 
     Attributes:
-        episodes: Of finished episodes: update, 0 (the number of the only variant), length, return per objective.
+        episodes: Finished episodes: update, 0 (the number of the only variant), length, return per objective.
     """
 
     def __init__(self, venv: BatchedEnv, recipe: Recipe) -> None:

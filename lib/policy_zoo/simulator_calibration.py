@@ -120,7 +120,7 @@ def _play_mixtures(
     """Mean length and mean reward per step of each strategy, a row each; all teach the same students.
 
     Args:
-        rules: Of the simulated student.
+        rules: Rules of the simulated student.
         mixtures: Probabilities of the actions, (3,), by strategy.
         student_streams: (students,) uint64, keys of their random numbers.
 

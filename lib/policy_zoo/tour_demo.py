@@ -24,8 +24,8 @@ def try_actions(rules: EducationRules, seed: int, warm_steps: int, copies: int) 
     The copies draw fresh random numbers: none of them shows what will really happen.
 
     Args:
-        rules: Of the simulator.
-        seed: Of the student.
+        rules: Rules of the simulator.
+        seed: Seed of the student.
         warm_steps: Random sets that the student answers first.
         copies: Copies for each action.
 
@@ -64,7 +64,7 @@ def play_mixtures(rules: EducationRules, mixtures: np.ndarray, students: int) ->
     """Teach the same students by strategies with fixed probabilities of the actions, a row per strategy and student.
 
     Args:
-        rules: Of the simulator.
+        rules: Rules of the simulator.
         mixtures: (n, 3) probabilities of the actions.
         students: Number of students.
 
@@ -91,7 +91,7 @@ def play_reactive_rules(rules: EducationRules, students: int) -> pd.DataFrame:
     A rule says what to ask while failed questions are open, and where none is, below mastery 0.6 and from there on.
 
     Args:
-        rules: Of the simulator.
+        rules: Rules of the simulator.
         students: Number of students, the same as those of `play_mixtures`.
 
     Returns:
@@ -122,9 +122,9 @@ def _play_students(rules: EducationRules, act: Act, method: str, students: int) 
     """One episode of each student as rows of the results table; the students are the same for every method.
 
     Args:
-        rules: Of the simulator.
+        rules: Rules of the simulator.
         act: Chooses actions from observations.
-        method: Its name.
+        method: Name of the method.
         students: Number of students.
     """
     env = EducationBatch(rules, students)
@@ -141,7 +141,7 @@ def _make_rows(rewards: pd.DataFrame, method: str) -> pd.DataFrame:
 
     Args:
         rewards: A column for each objective.
-        method: Its name.
+        method: Name of the method.
     """
     return rewards.assign(
         method=method,

@@ -78,16 +78,21 @@ def group_recipes_by_stack(params: ZooParams, domain: str) -> dict[str, list[Rec
 
 
 def group_seeds(params: ZooParams, stack: Sequence[Recipe]) -> list[list[int]]:
-    """The seeds of a stack in groups that are trained side by side.
+    """Divide the seeds 0, 1, ... into groups; the policies of a group are trained at once, in one process.
+
+    The stacked learner trains several policies at once, their parameters in one array. That saves calls of small
+    networks, which cost more than the arithmetic inside. A network with an expensive forward pass gains more by
+    computing equal inputs once, which the learner does only where it trains a single policy.
 
     Args:
         params: All settings.
-        stack: Recipes that are trained side by side.
+        stack: Recipes of policies that are trained at once; they share their learner and kind of network.
 
     Returns:
-        Groups of `SEEDS_PER_JOB` where networks are small, because their calls cost more than their arithmetic; groups
-        of one where equal inputs of one policy are merged, and where the learner is not the stacked one.
+        Groups of `SEEDS_PER_JOB` seeds for small networks under the stacked learner, else of one seed; the last group
+        may be smaller.
     """
+    # The first recipe speaks for all.
     is_stacked = choose_learner(params, stack[0]) == "stacked"
     is_small = not stack[0].network.has_expensive_forward
     group_size = SEEDS_PER_JOB if is_stacked and is_small else 1
@@ -140,7 +145,7 @@ def list_versions(network: Network, learner: str) -> dict[str, int]:
     """The VERSIONs of the code that decides the parameters and the training curve of a policy, by a name in words.
 
     Args:
-        network: Of the policy.
+        network: Network of the policy.
         learner: "stacked" (policies trained side by side) or "stable-baselines3".
     """
     versions = {
@@ -209,7 +214,7 @@ def compute_policy_keys(settings: Mapping[str, Any]) -> list[str]:
     """The key of each policy of a job: a hash of all that decides the policy, but not of those trained beside it.
 
     Args:
-        settings: Of the job.
+        settings: Settings of the job.
 
     Returns:
         Keys in the order of the job's policies.
@@ -225,7 +230,7 @@ def train_policies(
 
     Args:
         job: Holds recipes, seeds and the settings of the environment.
-        folder: Where policies and curves go.
+        folder: Folder for policies and curves.
         progress: Called with the fraction of the training that is over.
     """
     torch.set_num_threads(1)

@@ -34,9 +34,9 @@ def ensure_zoo(
 
     Args:
         params: All settings.
-        domains: Of education and minigrid those that are needed.
+        domains: The domains that are needed: education, minigrid or both.
         zoo: A folder that the user brings, which is returned as it is; None for `out`.
-        out: Where the policies of these settings lie.
+        out: Folder of the policies of these settings.
         runs: Folder of the jobs that train and evaluate.
     """
     if zoo is not None:
@@ -184,9 +184,9 @@ def evaluate_policies(
 
     Args:
         job: Names the policies by the keys of their trainings.
-        folder: Where steps and cards go.
+        folder: Folder for steps and cards.
         progress: Not called, because the job takes seconds.
-        params: Those that the job was made from.
+        params: All settings, those that the job was made from.
         runs: Folder of the jobs that trained the policies.
     """
     # Policies.
