@@ -178,7 +178,7 @@ class OrchestrationSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _prompts_somebody_else(self):
+    def _require_further_model(self):
         if not self.further_models:
             raise ValueError(
                 f"prompted must name a model other than {self.model!r}, which decides in the whole lesson as `model`"

@@ -385,30 +385,11 @@ def estimate_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> Est
     estimates = {}
     for domain in DOMAINS:
         table_rows = select_rows_of_table_2(rows, domain)
-        table = tabulate_estimates(table_rows, domain, settings.episodes)
+        table = results.estimate_table_2(table_rows, domain, settings.episodes)
         for (method, quantity), row in table.iterrows():
             key = f"table2.{domain}.{results.name_row_of_table_2(method)}.{quantity}"
             estimates[key] = row
     return estimates
-
-
-def tabulate_estimates(rows: pd.DataFrame, domain: str, num_episodes: int) -> pd.DataFrame:
-    """The paper's Table 2 of one domain, with utility added.
-
-    Args:
-        rows: Episodes of one domain's methods.
-        domain: education or minigrid.
-        num_episodes: Number of episodes per seed that count; later ones are left out.
-
-    Returns:
-        Estimates by method and quantity.
-    """
-    table = results.estimate_table_2(rows, domain, num_episodes)
-    paper_rows = results_table.select(rows, group=domain, condition="paper")
-    number = paper_rows["item"].str.split("-").str[1].astype(int)  # "0-17": seed 0, episode 17
-    utility = stats.mean(paper_rows[number < num_episodes], "reward", "method", bounds=stats.UNIT)
-    utility = pd.concat({"utility": utility}, names=["quantity"]).swaplevel()
-    return pd.concat([table, utility])
 
 
 def estimate_recorded_rows(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[str, Any]:
@@ -423,7 +404,7 @@ def estimate_recorded_rows(rows: pd.DataFrame, settings: OrchestrationSettings) 
     """
     values: dict[str, Any] = {}
     for domain in rows["group"].unique():
-        table = tabulate_estimates(rows, domain, settings.episodes)
+        table = results.estimate_table_2(rows, domain, settings.episodes)
         for (method, quantity), row in table.iterrows():
             key = f"full.table2.{domain}.{results.name_row_of_table_2(method)}.{quantity}"
             values[key] = row

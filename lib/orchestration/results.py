@@ -26,6 +26,7 @@ MEANS_OF_TABLE_2 = {
         "performance": "d3",
         "tokens": "tokens",
         "cost_usd": "cost_usd",
+        "utility": "reward",
     },
     "minigrid": {
         "length": "length",
@@ -34,6 +35,7 @@ MEANS_OF_TABLE_2 = {
         "gold": "d3",
         "tokens": "tokens",
         "cost_usd": "cost_usd",
+        "utility": "reward",
     },
 }
 # What is computed of the reward vectors of a seed, with its range: with the reference point (-1, -1, -1) and rewards in
@@ -126,7 +128,7 @@ def name_contrast(first: str, second: str) -> str:
 
 
 def estimate_table_2(rows: pd.DataFrame, domain: str, num_episodes: int) -> pd.DataFrame:
-    """Summarize episodes by method: length, objectives, tokens, dollars and hypervolume (the paper's Table 2).
+    """Summarize episodes by method: length, objectives, utility, tokens, dollars, hypervolume (the paper's Table 2).
 
     The hypervolume is the volume that vectors of the three objectives dominate, above a reference point. That of all
     single episodes together grows with their number, so every method is cut to the same number.
@@ -148,8 +150,9 @@ def estimate_table_2(rows: pd.DataFrame, domain: str, num_episodes: int) -> pd.D
 
     estimates = {}
     for quantity, column in MEANS_OF_TABLE_2[domain].items():
-        # Objectives lie between 0 and 1; steps, tokens and dollars have no upper end.
-        bounds = stats.UNIT if column in OBJECTIVE_COLUMNS else stats.NONNEGATIVE
+        # Objectives and utility lie between 0 and 1; steps, tokens and dollars have no upper end.
+        is_share = column in (*OBJECTIVE_COLUMNS, "reward")
+        bounds = stats.UNIT if is_share else stats.NONNEGATIVE
         estimates[quantity] = stats.mean(table, column, "method", bounds=bounds)
     # These are no means over episodes: each is computed from all episodes of a seed together.
     for quantity in FRONTS_OF_TABLE_2:

@@ -27,7 +27,7 @@ def tabulate_assumed_costs(episodes: pd.DataFrame) -> pd.DataFrame:
     single-objective policy is shared by 10,000 runs; it is compared with a multi-objective policy shared by 1,000.
 
     Args:
-        episodes: Of the orchestrators.
+        episodes: Episodes of orchestrators, a row each.
 
     Returns:
         One row per orchestrator, and one for the multi-objective policy.
@@ -77,7 +77,7 @@ def tabulate_measured_costs(episodes: pd.DataFrame) -> pd.DataFrame:
     """What an episode really took.
 
     Args:
-        episodes: Of the orchestrators.
+        episodes: Episodes of orchestrators, a row each.
 
     Returns:
         One row per orchestrator: calls, tokens and dollars with intervals, and kg CO2e of its tokens.
@@ -107,7 +107,7 @@ def tabulate_break_even(episodes: pd.DataFrame) -> pd.DataFrame:
     """From how many runs on training a multi-objective policy is cheaper than each orchestrator.
 
     Args:
-        episodes: Of the orchestrators.
+        episodes: Episodes of orchestrators, a row each.
 
     Returns:
         One row per orchestrator: the runs where the policy zoo exists already, and where its single-objective policies

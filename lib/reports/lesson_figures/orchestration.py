@@ -190,7 +190,7 @@ def tabulate_table_2(
 
     Args:
         rows: Episodes of all methods.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
         models: Whose KO, TO and RO stand in it.
         domains: education, minigrid or both.
         is_complete: Whether objectives and sparsity stand in it too.
@@ -202,7 +202,7 @@ def tabulate_table_2(
     for domain in domains:
         table_rows = lesson_estimates.select_rows_of_table_2(rows, domain)
         table_rows = results_table.select(table_rows, model=["", *models])
-        estimates = lesson_estimates.tabulate_estimates(table_rows, domain, settings.episodes)
+        estimates = results.estimate_table_2(table_rows, domain, settings.episodes)
         columns: Mapping[str, tuple[str, int]] = MAIN_COLUMNS
         if is_complete:
             columns = {**MAIN_COLUMNS, **FURTHER_COLUMNS[domain]}
@@ -247,7 +247,7 @@ def estimate_lengths_by_depth(
 
     Args:
         rows: Of `experiment.run`.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
         deciders: A line each: a model, or greedy.
 
     Returns:
@@ -319,7 +319,7 @@ def select_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSetting
 
     Args:
         rows: Of `experiment.run`.
-        settings: Of the orchestrators.
+        settings: The section `orchestration` of params.yaml.
 
     Returns:
         The rows with the columns environment, system and every (steps between decisions).
