@@ -106,7 +106,7 @@ def describe_gate(is_open: bool) -> str:
 
 def make_estimators(
     keys: Mapping[str, object], settings: OrchestrationSettings
-) -> dict[str, Callable[[pd.DataFrame], Estimate]]:
+) -> dict[str, Callable[[pd.DataFrame], Estimate | None]]:
     """Functions that compute one estimate from a table of episodes, by metric key.
 
     Args:
@@ -114,16 +114,16 @@ def make_estimators(
         settings: The section `orchestration` of params.yaml.
 
     Returns:
-        By key, a function from episodes to the estimate, as `lib.reports.full_and_run.compare_with_full_run` takes
-        them. All estimates of one table are computed once.
+        By key, a function from episodes to the estimate (None where they have none), as
+        `lib.reports.full_and_run.compare_with_full_run` takes them. All estimates of one table are computed once.
     """
     estimates_by_rows: dict[int, Estimates] = {}
 
-    def read_estimate(key: str, rows: pd.DataFrame) -> Estimate:
-        """The estimate of a key on a table of episodes."""
+    def read_estimate(key: str, rows: pd.DataFrame) -> Estimate | None:
+        """The estimate of a key on a table of episodes; None where the table has no rows for it."""
         if id(rows) not in estimates_by_rows:
             estimates_by_rows[id(rows)] = collect_estimates(rows, settings)
-        return estimates_by_rows[id(rows)][key]
+        return estimates_by_rows[id(rows)].get(key)
 
     return {key: partial(read_estimate, key) for key in keys}
 
@@ -258,11 +258,15 @@ def estimate_depths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Esti
     estimates = {}
     for world in ("paper", "speed"):
         world_rows = results_table.select(rows, group="education", condition=world)
+        measured_depths = []
         for depth, method in method_by_depth.items():
             depth_rows = results_table.select(world_rows, method=method)
+            if depth_rows.empty:  # a recorded run of other settings has other depths
+                continue
+            measured_depths.append(depth)
             key = f"depth.education.{world}.{depth}.length"
             estimates[key] = stats.mean(depth_rows, "length").iloc[0]
-        for first, second in combinations(method_by_depth, 2):
+        for first, second in combinations(measured_depths, 2):
             key = f"depth.education.{world}.{first}_minus_{second}.length"
             estimates[key] = _estimate_difference(
                 world_rows, "length", method_by_depth[first], method_by_depth[second]
@@ -352,6 +356,8 @@ def estimate_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSetti
             method_rows = results_table.select(
                 rows, group=domain, condition="varied", method=method
             )
+            if method_rows.empty:  # a recorded run of other settings has other intervals
+                continue
             for quantity, column in (("utility", "reward"), ("calls", "calls")):
                 key = f"sparing.{domain}.{interval}.{quantity}"
                 estimates[key] = stats.mean(method_rows, column).iloc[0]

@@ -25,7 +25,7 @@ def compare_with_full_run(
     lesson: Lesson,
     full: FullResults,
     rows: pd.DataFrame,
-    estimators: Mapping[str, Callable[[pd.DataFrame], Estimate]],
+    estimators: Mapping[str, Callable[[pd.DataFrame], Estimate | None]],
 ) -> pd.DataFrame:
     """Makes the same estimates on the recorded run and on this one.
 
@@ -33,7 +33,8 @@ def compare_with_full_run(
         lesson: Gets the metrics `full.KEY` while the table is current, and `full.status` in any case.
         full: The recorded run.
         rows: The results table of this run.
-        estimators: By metric key, a function from a results table to one estimate.
+        estimators: By metric key, a function from a results table to one estimate; None where the recorded run of
+            another profile has no such rows.
 
     Returns:
         A row per key: `recorded run` and `this run` as value and interval, and `comparison`.
@@ -43,8 +44,10 @@ def compare_with_full_run(
     for key, make_estimate in estimators.items():
         this_run = make_estimate(rows)
         comparison, recorded_text = UNKNOWN, full.status
-        if full.status != "absent":
-            recorded = make_estimate(full.rows)
+        recorded = None if full.status == "absent" else make_estimate(full.rows)
+        if full.status != "absent" and recorded is None:
+            recorded_text = "not in the recorded run"
+        if recorded is not None:
             is_left_out = find_unusable_share(recorded) > 0 or find_unusable_share(this_run) > 0
             if not is_left_out and (has_interval(recorded) or has_interval(this_run)):
                 comparison = AGREE if estimates_agree(recorded, this_run) else DISAGREE

@@ -145,3 +145,15 @@ def test_looking_one_step_ahead_is_to(rows):
     assert by_depth[1] == "TO m"
     assert by_depth[SETTINGS.lookahead] == "RO m"
     assert list(by_depth) == sorted([1, SETTINGS.lookahead, *SETTINGS.lookahead_depths])
+
+
+def test_a_table_of_other_settings_has_no_estimate_of_the_intervals_and_depths_that_it_lacks(rows):
+    other = SETTINGS.model_copy(update={"decision_intervals": [3], "lookahead_depths": [9]})
+    keys = [
+        "sparing.minigrid.3.utility",
+        "depth.education.paper.9.length",
+        "sparing.minigrid.1.calls",
+    ]
+    estimators = lesson_estimates.make_estimators(keys, other)
+    found = [estimators[key](rows) is not None for key in keys]
+    assert found == [False, False, True]

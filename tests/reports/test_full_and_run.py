@@ -115,3 +115,13 @@ def test_an_estimate_of_a_model_without_usable_replies_agrees_with_nothing(lesso
     table = compare_with_full_run(lesson, make_full(OWN_GAINS), marked, {"gain": estimate_gain})
     assert table.loc[0, "comparison"] == ""
     assert table.loc[0, "this run"] == "left out: a model gave no usable reply in 40% of its calls"
+
+
+def test_what_the_recorded_run_lacks_is_said_and_becomes_no_metric(lesson):
+    full, rows = make_full([0.2] * 5), make_rows([0.1] * 5)
+    table = compare_with_full_run(
+        lesson, full, rows, {"gain": lambda table: estimate_gain(table) if table is rows else None}
+    )
+    assert list(table["recorded run"]) == ["not in the recorded run"]
+    assert list(table["comparison"]) == [""]
+    assert set(lesson._metrics) == {"full.status"}
