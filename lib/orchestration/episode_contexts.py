@@ -166,14 +166,19 @@ class ContextBuilder:
         states_in_words: Sequence[Mapping[str, str]],
         interval: int,
     ) -> list[DecisionContext]:
-        """What a model reads of every running episode when it rewrites its long-term memory (A.2, Figure 9).
+        """Contexts from which a language model writes a summary of each running episode, its long-term memory.
 
         Args:
             rows: (running,) numbers of the episodes.
             step: Number of the step, from 0.
-            state_features: The states in numbers, (running,) by name.
-            states_in_words: The states in words.
-            interval: Steps since the last summary, all of which the context holds.
+            state_features: Numbers that describe the states, each (running,), by name.
+            states_in_words: The same states in words, one per running episode.
+            interval: Number of past steps that a context holds: those since the last summary.
+
+        Returns:
+            One context per running episode.
+
+        Source: PO (Policy Orchestration), A.2, Figure 9.
         """
         contexts = []
         for position, row in enumerate(rows):

@@ -462,28 +462,31 @@ def list_backends_of_table_2(rows: pd.DataFrame, settings: OrchestrationSettings
 
 
 def sort_rows_of_table_2(methods: list[str]) -> list[str]:
-    """Sort methods as the paper's table does: policies of one objective, of several, other baselines, orchestrators.
-
-    KO (knowledge-based orchestration) reads descriptions of the policies; TO (tool-based) tries them for one step on
-    copies of the environment, RO (reflection-based) for several.
+    """Sort methods as the paper's Table 2 does: policies of one objective, of several, baselines, orchestrators.
 
     Args:
-        methods: Names of rows.
+        methods: Names of rows, such as "SO-d1", "MO-MGDA", "random" or "KO lab-orchestrator"; the last is an
+            orchestration system (KO, TO or RO of the paper) and the language model that decides.
 
     Returns:
-        The same names; KO, TO and RO of one model stand together.
+        The same names; the three systems of one language model stand together.
     """
-
-    def rank_method(method: str) -> tuple[int, str]:
-        """Number of the block that a method stands in, and the model of KO, TO and RO."""
-        system, _, model = method.partition(" ")
-        if system in SYSTEMS:
-            return 3, model
-        if method in SINGLE:
-            return 0, ""
-        return (1 if method.startswith("MO-") else 2), ""
-
-    return sorted(methods, key=rank_method)  # stable: otherwise as they came
+    single_objective = []
+    multi_objective = []
+    baselines = []
+    orchestrators = []
+    for method in methods:
+        first_word = method.split(" ")[0]
+        if first_word in SYSTEMS:
+            orchestrators.append(method)
+        elif method in SINGLE:
+            single_objective.append(method)
+        elif method.startswith("MO-"):
+            multi_objective.append(method)
+        else:
+            baselines.append(method)
+    orchestrators.sort(key=lambda method: method.partition(" ")[2])  # by the language model
+    return single_objective + multi_objective + baselines + orchestrators
 
 
 def _estimate_difference(rows: pd.DataFrame, column: str, first: str, second: str) -> Estimate:

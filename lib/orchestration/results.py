@@ -7,6 +7,7 @@ import pandas as pd
 
 from lib import stats
 from lib.config import OrchestrationSettings
+from lib.envs.education import LEVELS
 from lib.experiment import results_table
 from lib.experiment.results_table import UNUSABLE_SHARE
 from lib.llm import reply_shares
@@ -43,6 +44,7 @@ MEANS_OF_TABLE_2 = {
 BOUNDS_OF_FRONTS = {"hv_mean": (0.0, 8.0), "hv_union": (0.0, 8.0), "sparsity": stats.NONNEGATIVE}
 FRONTS_OF_TABLE_2 = tuple(BOUNDS_OF_FRONTS)
 PRICE = ("calls", "tokens_in", "tokens_out", "cost_usd")  # per episode
+ROUNDING_ERROR = 1e-9  # of a difference that would be exactly the limit in exact arithmetic
 _KEYS = ["group", "condition"]
 
 
@@ -295,21 +297,24 @@ def tabulate_course(
 
 
 def share_in_flow_zone(steps: pd.DataFrame, delta: float) -> pd.DataFrame:
-    """How near the difficulty of questions is to mastery: mean distance and share of near steps, by episode.
+    """How near the difficulty of questions is to a student's mastery: mean distance and share of near steps.
 
-    The flow zone is the range of difficulties within `delta` of mastery (Figures 4 and 5, lower halves).
+    The flow zone is the range of difficulties within `delta` of mastery, where questions are neither dull nor too hard
+    (Figures 4 and 5, lower halves).
 
     Args:
-        steps: A row per step of students.
+        steps: A row per step of an episode; `levels` holds the levels of the step's questions, a digit each, such as
+            "1134".
         delta: Half-width of the flow zone around mastery.
 
     Returns:
         One row per episode: method, model, backend, seed, item, distance (mean difficulty less mastery), in_zone.
     """
     digits = steps["levels"].map(lambda levels: [int(level) for level in levels])
-    # Digits 1 to 6 stand for difficulties 0 to 1.
-    difficulty = digits.map(lambda levels: (sum(levels) / len(levels) - 1) / 5)
+    # Levels 1 to LEVELS stand for difficulties 0 to 1.
+    difficulty = digits.map(lambda levels: (sum(levels) / len(levels) - 1) / (LEVELS - 1))
     distance = difficulty - steps["mastery"]
-    table = steps.assign(distance=distance, in_zone=(distance.abs() <= delta + 1e-9).astype(float))
+    is_near = distance.abs() <= delta + ROUNDING_ERROR
+    table = steps.assign(distance=distance, in_zone=is_near.astype(float))
     keys = ["method", "model", "backend", "seed", "item"]
     return table.groupby(keys, sort=False)[["distance", "in_zone"]].mean().reset_index()

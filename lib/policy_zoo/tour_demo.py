@@ -108,9 +108,16 @@ def play_reactive_rules(rules: EducationRules, students: int) -> pd.DataFrame:
 
 
 def _make_reactive_rule(if_failed: int, if_low: int, if_high: int) -> Act:
-    """A rule as a function from observations to actions; its three arguments are indices of actions."""
+    """A rule for simulated students, as a function from observations to actions.
+
+    Args:
+        if_failed: Index of the action for students with failed questions to repeat.
+        if_low: Index of the action for other students, where mastery is below MASTERY_THRESHOLD.
+        if_high: Index of the action where mastery is above it.
+    """
 
     def act(observation: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        # Mastery, accuracy by level, share of failed questions by level: (students, 1 + 2 LEVELS).
         has_failed = observation[:, 1 + LEVELS :].sum(axis=1) > 0
         is_low = observation[:, 0] < MASTERY_THRESHOLD - 1e-6  # observations are float32
         return np.where(has_failed, if_failed, np.where(is_low, if_low, if_high))
