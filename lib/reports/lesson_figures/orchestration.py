@@ -281,7 +281,9 @@ def summarize_depths(lengths: pd.DataFrame, decider: str) -> str:
     longest = values.columns.max()
     changes = values[longest] - values[values.columns.min()]
     phrases = [f"{change:+.1f} ({query})" for query, change in changes.items()]
-    return f"Looking {longest} steps ahead instead of 1 changes the steps by {listed(phrases)}"
+    return (
+        f"With {decider}, {longest} steps ahead instead of 1 change the length by {listed(phrases)}"
+    )
 
 
 def tabulate_mastery(rows: pd.DataFrame, methods: Sequence[str], horizon: int) -> pd.DataFrame:
@@ -312,6 +314,19 @@ def find_fastest(mastery: pd.DataFrame, query: str, left_out: Collection[str] = 
     """
     candidates = mastery[(mastery["query"] == query) & ~mastery["method"].isin(list(left_out))]
     return candidates.groupby("method")["mastery"].mean().idxmax()
+
+
+def summarize_final_mastery(mastery: pd.DataFrame) -> str:
+    """With which model each orchestrator ends highest, as the title of the figure.
+
+    Args:
+        mastery: Columns orchestrator, model, seed and mastery, at the last step.
+    """
+    means = mastery.groupby(["orchestrator", "model"], sort=False)["mastery"].mean()
+    phrases = []
+    for orchestrator, of_orchestrator in means.groupby("orchestrator", sort=False):
+        phrases.append(f"{of_orchestrator.idxmax()[1]} ({orchestrator})")
+    return f"Mastery ends highest with {listed(phrases)}"
 
 
 def select_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFrame:
@@ -385,7 +400,7 @@ def summarize_choices(rows: pd.DataFrame, method: str) -> str:
     if unusable_share:
         return f"the choices of {method} are left out: {describe_share(unusable_share)}"
     most_chosen = share_choices(rows).loc[method].mean().idxmax()
-    return f"{method} picks {most_chosen} most often"
+    return f"{method} picks {most_chosen} more often than any other policy"
 
 
 def summarize_memory(memory: pd.DataFrame, model: str) -> str:
