@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from lib.budgeted_routing import experiment as corl
-from lib.budgeted_routing import synthetic_benchmark, synthetic_job
-from lib.budgeted_routing.variants import NAMED
+from lib.budgeted_routing import experiment, synthetic_benchmark, synthetic_job, synthetic_training
+from lib.budgeted_routing.jobs import START
+from lib.budgeted_routing.variants import VARIANTS_BY_NAME
 from lib.config import Params
 from lib.experiment import results_table
 from lib.stats.ablation_comparison import Comparison, Measure
@@ -18,17 +18,23 @@ REWARD = Measure("reward", "reward")
 RIGHT = Measure("correct", "accuracy")
 MONEY = Measure("cost_usd", "$ per million questions", "lower")
 CALLS = Measure("calls", "calls", "")
-BOXED, WITHIN = Measure("reward", "reward"), Measure("within", "share within the budget")
-SPENT, ASKED = Measure("cost_usd", "price of its calls", "lower"), Measure("asked", "calls", "")
-DEAR = Measure("dear", "calls to the dearest expert", "")
+# Of rows of the synthetic environment, which have means over queries.
+SYNTHETIC_MEASURES = (
+    REWARD,
+    RIGHT,
+    Measure("within", "share within the budget"),
+    Measure("cost_usd", "price of its calls", "lower"),
+    Measure("mean_calls", "calls", ""),
+    Measure("mean_expensive_calls", "calls of the most expensive expert", ""),
+)
 
 
-def prompts(params: Params, results: corl.BudgetedRoutingResults) -> Comparison:
+def prompts(params: Params, results: experiment.BudgetedRoutingResults) -> Comparison:
     """Soft prompts name the budget, hard ones also say what to do under it. Each before and after training, on
     questions with the low budget: is it the words or the reward that saves?"""
     arms = {
-        ("soft", "start"): corl.START,
-        ("hard", "start"): corl.START,
+        ("soft", "start"): START,
+        ("hard", "start"): START,
         ("soft", "trained"): "corl",
         ("hard", "trained"): "hard",
     }
@@ -52,7 +58,7 @@ def prompts(params: Params, results: corl.BudgetedRoutingResults) -> Comparison:
     )
 
 
-def budgets(params: Params, results: corl.BudgetedRoutingResults) -> Comparison:
+def budgets(params: Params, results: experiment.BudgetedRoutingResults) -> Comparison:
     """Trained under soft and under hard prompts: the high budget held against the low one (Figure 3)."""
     arms = {"soft": "corl", "hard": "hard"}
     parts = [
@@ -73,63 +79,86 @@ def budgets(params: Params, results: corl.BudgetedRoutingResults) -> Comparison:
 
 
 def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
-    """Trainings with one budget for all episodes, which the controller is not told (section 5), in the glass box of
-    lesson 05, by budget: beside the start under that budget; and the high one beside the low one, both with dice.
+    """Trainings with one budget for all episodes, which is not in the prompt, in lesson 05's synthetic environment.
 
-    rows: the record `corl_glass`.
+    Args:
+        rows: The results table `corl_synthetic` at the central grid point.
+
+    Returns:
+        `low` and `high`: a training with that budget beside the initial policy under it; `both`: the training with the
+        high budget beside that with the low one. All at temperature 1.
+
+    Source: CoRL, section 5.
     """
     rows = rows[(rows["step"] == results_table.AFTER) & (rows["temperature"] == 1.0)]
     start = rows[rows["role"] == "start"]
-    own = {
-        method.fixed: rows[(rows["method"] == method.name) & (rows["condition"] == method.fixed)]
-        for method in synthetic_benchmark.FIXED
-    }
-    out = {
-        budget: _boxed(
+    comparisons = {}
+    trained_by_budget = {}
+    for variant in synthetic_training.FIXED_BUDGET_VARIANTS:
+        budget = variant.fixed_budget
+        trained = rows[(rows["method"] == variant.name) & (rows["condition"] == budget)]
+        trained_by_budget[f"{budget} budget"] = trained
+        comparisons[budget] = _compare_synthetic(
             f"corl_fixed.{budget}",
             f"a {budget} budget that never changes",
-            {"start": start[start["condition"] == budget], "trained": part},
+            {"start": start[start["condition"] == budget], "trained": trained},
             {"trained": "start"},
         )
-        for budget, part in own.items()
-    }
-    both = {f"{budget} budget": part for budget, part in own.items()}
-    low, high = both
-    return out | {"both": _boxed("corl_fixed", "which budget never changes", both, {high: low})}
+    comparisons["both"] = _compare_synthetic(
+        "corl_fixed",
+        "which budget never changes",
+        trained_by_budget,
+        {"high budget": "low budget"},
+    )
+    return comparisons
 
 
 def parts(rows: pd.DataFrame) -> Comparison:
-    """What the budget in prompt and reward, and advantages whitened under each, are worth in the glass box of lesson
-    05, over all budgets. rows: the record `corl_glass`."""
+    """CoRL without the budget in its prompt, without it in the reward, and with advantages whitened over all budgets.
+
+    In lesson 05's synthetic environment, at temperature 0, as means over all budgets.
+
+    Args:
+        rows: The results table `corl_synthetic` at the central grid point.
+    """
     rows = rows[(rows["step"] == results_table.AFTER) & (rows["temperature"] == 0.0)]
-    rows = rows[rows["method"].isin([method.name for method in synthetic_benchmark.PARTS])]
-    changed = [method.name for method in synthetic_benchmark.PARTS[1:]]
-    kinds = {name: part for name, part in rows.groupby("method", sort=False)}
-    return _boxed(
+    corl_name = synthetic_training.CORL.name
+    ablated_names = [variant.name for variant in synthetic_training.ABLATIONS]
+    rows = rows[rows["method"].isin([corl_name, *ablated_names])]
+    return _compare_synthetic(
         "corl_parts",
         "the budget in prompt, reward and advantages",
-        kinds,
-        dict.fromkeys(changed, "CoRL"),
+        dict(iter(rows.groupby("method", sort=False))),
+        dict.fromkeys(ablated_names, corl_name),
     )
 
 
-def _boxed(
-    name: str, about: str, variants: Mapping[str, pd.DataFrame], against: Mapping[str, str]
+def _compare_synthetic(
+    name: str,
+    about: str,
+    rows_by_variant: Mapping[str, pd.DataFrame],
+    baselines: Mapping[str, str],
 ) -> Comparison:
-    """Rows of the glass box by variant; a seed is a world of its own, of which every budget has a row."""
-    parts = [
-        part.groupby("seed")[["reward", "correct", "within", "cost_usd", "asked", "dear"]]
-        .mean()
-        .assign(variant=variant)
-        for variant, part in variants.items()
-    ]
-    frame = pd.concat(parts).reset_index()
-    measures = (BOXED, RIGHT, WITHIN, SPENT, ASKED, DEAR)
-    return Comparison(name, about, frame.assign(unit=frame["seed"]), against, measures, "policy")
+    """Compares variants in the synthetic environment, where a seed is an environment with a row for every budget.
+
+    Args:
+        name: The prefix of the metrics.
+        about: What is changed.
+        rows_by_variant: Rows of the results table.
+        baselines: The variant that each other one is compared with.
+    """
+    columns = [measure.column for measure in SYNTHETIC_MEASURES]
+    means = []
+    for variant, rows in rows_by_variant.items():
+        mean_by_seed = rows.groupby("seed")[columns].mean()
+        means.append(mean_by_seed.assign(variant=variant))
+    frame = pd.concat(means).reset_index()
+    frame["unit"] = frame["seed"]
+    return Comparison(name, about, frame, baselines, SYNTHETIC_MEASURES, "policy")
 
 
 def _tests(
-    results: corl.BudgetedRoutingResults, method: str, style: str, word: str | None
+    results: experiment.BudgetedRoutingResults, method: str, style: str, word: str | None
 ) -> pd.DataFrame:
     """Test episodes without dice, of the seeds that every method has."""
     part = results.episodes[results.episodes["method"] == method]
@@ -143,7 +172,9 @@ def _tests(
 
 
 def play_synthetic(params: Params, runs: str | Path = synthetic_job.RUNS) -> pd.DataFrame:
-    """The rows of lesson 05's synthetic environment at its central place; who asks first computes them for both.
+    """The results table of lesson 05's synthetic environment at its central grid point.
+
+    The job behind it is run by lesson 05 or 09, whichever comes first.
 
     Args:
         params: All settings.
@@ -151,9 +182,9 @@ def play_synthetic(params: Params, runs: str | Path = synthetic_job.RUNS) -> pd.
     """
     rows = synthetic_job.run(params.routing, runs)
     results = results_table.make_results(synthetic_benchmark.SYSTEM, rows)
-    return results_table.select(results, **params.routing.glass.central)
+    return results_table.select(results, **params.routing.synthetic.central)
 
 
-def controllers(params: Params, **where) -> corl.BudgetedRoutingResults:
+def controllers(params: Params, **where) -> experiment.BudgetedRoutingResults:
     """The trainings of lesson 05 that the ablations are about. where: of study.run."""
-    return corl.run(params, [NAMED[name] for name in ("corl", "hard")], **where)
+    return experiment.run(params, [VARIANTS_BY_NAME[name] for name in ("corl", "hard")], **where)

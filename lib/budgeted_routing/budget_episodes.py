@@ -1,6 +1,10 @@
-"""Questions under a budget as episodes (CoRL, algorithm 1): the experts reply, the reward is eq. 7.
+"""Episodes of a controller under a budget (CoRL, algorithm 1): what experts reply, and what the episode is worth.
 
-Left out: which questions and budgets there are (`variants`), and what is learned from an episode.
+CoRL trains a small language model, the controller. An episode is one question with a budget. Turn by turn the
+controller writes a call to an expert, a model that costs money, and reads its reply, or it writes the answer, which
+ends the episode. The reward is 1 if the answer is correct and all calls together cost no more than the budget, else 0.
+
+Left out: which questions and budgets there are (`variants`), and how the controller learns (`lib.rl`).
 """
 
 import json
@@ -23,15 +27,18 @@ from lib.tasks.scorers import Scorer
 VERSION = 1  # of episodes under a budget
 
 
+# Episodes -----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class BudgetTask:
-    """A question under a budget.
+    """A question under a budget, the task of one episode.
 
     Attributes:
         item: The question.
-        style: Of the prompt: soft, hard or number.
-        label: How the prompt names the budget.
-        budget: B in US dollars.
+        style: Of the prompt: soft or hard (the budget is a word), or number.
+        label: The budget as the prompt names it.
+        budget: B in US dollars, the limit on what the calls of the episode cost.
         attempt: Which of the experts' independent replies the episode meets.
     """
 
@@ -43,25 +50,31 @@ class BudgetTask:
 
 
 class BudgetEpisode(rollout.Episode):
-    """What became of a question under a budget; nan where nothing may be scored."""
+    """An episode under a budget: its tokens, turns and calls (`lib.rl.rollout`), and its reward.
+
+    Rewards are nan where the infrastructure lost a reply or a judgement: such an episode says nothing about the
+    controller.
+    """
 
     @property
     def within(self) -> float:
-        """r_c of eq. 5; nan where a reply was lost, since nobody knows what the episode would have cost."""
-        return math.nan if self.failed else compute_cost_reward(self.cost_usd, self.task.budget)
+        """Cost reward r_c, eq. 5: whether the calls cost no more than the budget; nan if a reply was lost."""
+        if self.failed:  # what the lost reply would have cost is unknown
+            return math.nan
+        return compute_cost_reward(self.cost_usd, self.task.budget)
 
     @property
     def reward(self) -> float:
-        """r of eq. 7."""
+        """Reward r, eq. 7: the score if the calls cost no more than the budget, else 0; nan without a score."""
         return compute_budget_reward(self.correct, self.cost_usd, self.task.budget)
 
     @property
-    def scored(self) -> bool:
+    def is_scored(self) -> bool:
         """Whether there is a score: no reply was lost, and neither was the judgement."""
         return not math.isnan(self.correct)
 
 
-def roll(
+def roll_out_episodes(
     generator: Generator,
     pool: ExpertPool,
     budget_tasks: Sequence[BudgetTask],
@@ -70,31 +83,35 @@ def roll(
     temperature: float = 1.0,
     scorer: Scorer | None = None,
 ) -> list[BudgetEpisode]:
-    """Roll out an episode per task.
+    """Let a controller answer questions under budgets, one episode per task, and score its answers.
 
     With a lab model an episode's random numbers depend on the seed and on its index among the tasks, not on the other
     episodes of the batch.
 
     Args:
-        generator: The controller's.
-        pool: The experts.
+        generator: Writes the controller's turns.
+        pool: The experts that it may call.
         budget_tasks: Questions under budgets.
-        max_turns: M, turns of the controller at the most.
+        max_turns: M of algorithm 1, turns of the controller at the most.
         seed: Of this batch.
-        temperature: Of the controller.
-        scorer: How a reply is scored, with its own rule of what in it is the answer; None for the strict rule of the
+        temperature: Of the controller's sampling; 0 is greedy.
+        scorer: Scores replies, with its own rule of what in them is the answer; None for the strict rule of the
             procedural families, whose answers stand in tags.
 
     Returns:
         The episodes, in the order of the tasks.
+
+    Source: CoRL, algorithm 1.
     """
     episodes = []
     for task in budget_tasks:
-        item = task.item
-        ids = generator.encode_prompt(
-            call_protocol.make_messages(task.style, task.label, item.prompt, item.history)
+        messages = call_protocol.make_messages(
+            task.style, task.label, task.item.prompt, task.item.history
         )
-        episodes.append(BudgetEpisode(task, list(ids), [False] * len(ids), len(ids)))
+        prompt_ids = list(generator.encode_prompt(messages))
+        # The mask is 1 on tokens of the controller only, of which the prompt has none.
+        episodes.append(BudgetEpisode(task, prompt_ids, [False] * len(prompt_ids), len(prompt_ids)))
+
     environment = _ExpertEnvironment(pool, reads_marked_answers=scorer is not None)
     rollout.roll_out(generator, environment, episodes, max_turns, seed, temperature)
     _score_episodes(episodes, pool, scorer)
@@ -104,43 +121,44 @@ def roll(
 def _score_episodes(
     episodes: Sequence[BudgetEpisode], pool: ExpertPool, scorer: Scorer | None
 ) -> None:
-    """Fill in what the answers are worth: 0 for an episode without one, nan for one that may not be scored."""
-    scored_episodes = []
+    """Set `correct` of every episode: the answer's score, 0 without an answer, nan where a reply was lost."""
+    finished_episodes = []
     for episode in episodes:
         if episode.failed:
             episode.correct = math.nan
-        elif episode.turns:  # none where the question alone fills the window
-            scored_episodes.append(episode)
+        elif episode.turns:  # there are none where the question alone fills the window
+            finished_episodes.append(episode)
+
     if scorer is None:
-        for episode in scored_episodes:
-            last_text = episode.turns[-1].text
-            handed_on = episode.answers_with_reply
-            reply = tasks.format_reply(episode.answer) if handed_on else last_text
+        for episode in finished_episodes:
+            reply = episode.turns[-1].text
+            if episode.answers_with_reply:
+                reply = tasks.format_reply(episode.answer)
             episode.correct = tasks.score_reply(episode.task.item, reply)
         return
 
-    # The query of a call that was not made any more is no answer, whatever a tolerant rule would find in it.
-    answered = [episode for episode in scored_episodes if episode.turns[-1].call is None]
-    items = [episode.task.item for episode in answered]
+    # The query of a call that was not made is no answer, whatever a tolerant rule would find in it.
+    answered_episodes = [episode for episode in finished_episodes if episode.turns[-1].call is None]
     replies = []
-    for episode in answered:
-        # What is handed on is the expert's whole reply: its answer may be marked in any way, its lines may be code.
+    for episode in answered_episodes:
+        # The expert's whole reply is scored: its answer may be marked in any way, its lines may be code.
         if episode.answers_with_reply:
             replies.append(episode.replies[-1].text)
         else:
             replies.append(episode.turns[-1].text)
+    items = [episode.task.item for episode in answered_episodes]
     # On the pool's event loop, since the scorer may be one of its models.
     scores = pool.run(scorer.score_all(items, replies))
-    for episode, score in zip(answered, scores, strict=True):
+    for episode, score in zip(answered_episodes, scores, strict=True):
         episode.correct = score.value
 
 
 @dataclass(frozen=True)
 class _ExpertEnvironment:
-    """The pool as what a controller acts on.
+    """The experts as the environment of a controller: it reads calls in turns and answers them.
 
     Attributes:
-        pool: The experts.
+        pool: The experts that a controller may call.
         reads_marked_answers: Whether an answer may be marked in another way than by tags, for example boxed.
     """
 
@@ -148,18 +166,22 @@ class _ExpertEnvironment:
     reads_marked_answers: bool = False
 
     def parse_turn(self, episode: rollout.Episode, text: str) -> call_protocol.ParsedTurn:
+        """What a turn is: a call, an answer, or neither (malformed)."""
         turn = call_protocol.parse_turn(text, self.pool.experts)
-        if not isinstance(turn, call_protocol.Malformed) or not self.reads_marked_answers:
-            return turn
-        return call_protocol.Answer(text) if call_protocol.marks_answer(text) else turn
+        is_malformed = isinstance(turn, call_protocol.Malformed)
+        if is_malformed and self.reads_marked_answers and call_protocol.marks_answer(text):
+            return call_protocol.Answer(text)
+        return turn
 
     def answer_calls(
         self, calls: Sequence[tuple[rollout.Episode, call_protocol.Call, int]]
     ) -> list[ExpertReply]:
+        """Ask the experts what the controllers' calls ask; `calls` are of one turn of all episodes."""
         queries = []
         for episode, call, _ in calls:
             text = call.query
             history: tuple[tuple[str, str], ...] = ()
+            # The word "question" stands for the user's question as it is.
             if call.query == call_protocol.USER_QUESTION:
                 text = episode.task.item.prompt
                 history = episode.task.item.history
@@ -168,32 +190,32 @@ class _ExpertEnvironment:
         return self.pool.ask(queries)
 
 
-# Tables and samples ------------------------------------------------------------------------------
+# Tables and samples -------------------------------------------------------------------------------
 
 
 def make_samples(episodes: Sequence[BudgetEpisode], group: int = 1) -> list[Sample]:
-    """Episodes as the trainer takes them.
+    """Turn the episodes of one update into samples for the trainer (`lib.rl.token_ppo`).
 
-    Left out are episodes whose question leaves no room for a turn, which teach nothing, and those that may not be
-    scored, because the infrastructure lost a reply or a judgement.
+    Left out are episodes whose question leaves no room for a turn, and those without a score, because the
+    infrastructure lost a reply or a judgement.
 
     Args:
         episodes: Of one update.
         group: How many in a row answer the same question.
 
     Returns:
-        Samples; advantages are whitened under each budget word by itself: where little can be won, little is learned
-        from otherwise.
+        Samples with tokens, mask, reward, number of the question and stratum. Strata are the budget words: advantages
+        are whitened within each, since under a budget where rewards vary little, little would be learned otherwise.
     """
-    out = []
+    samples = []
     for index, episode in enumerate(episodes):
-        if not any(episode.mask) or not episode.scored:
+        if not any(episode.mask) or not episode.is_scored:
             continue
         label = episode.task.label
         is_word = label in call_protocol.BUDGET_WORDS
         stratum = call_protocol.BUDGET_WORDS.index(label) if is_word else 0
-        out.append(Sample(episode.ids, episode.mask, episode.reward, index // group, stratum))
-    return out
+        samples.append(Sample(episode.ids, episode.mask, episode.reward, index // group, stratum))
+    return samples
 
 
 def make_episode_rows(
@@ -201,26 +223,29 @@ def make_episode_rows(
     decode: Callable[[Sequence[int]], str] | None = None,
     questions: int | None = None,
 ) -> pd.DataFrame:
-    """One row per episode.
+    """Tabulate episodes, one row each.
 
     Args:
-        episodes: What was rolled out.
-        decode: Token ids to text; with it the rows have the column spoken, the episode in words.
-        questions: How many there are, each under every budget in turn; None: no two are equal.
+        episodes: Of `roll_out_episodes`.
+        decode: Token ids to text; with it rows have the column spoken, the texts of the episode with their writers.
+        questions: How many different questions there are, if the episodes go through all of them under one budget
+            after another; None if every episode has a question of its own.
 
     Returns:
-        Columns item (number of the question), group (its family), difficulty; condition and budget (as the prompt
-        names it, and in dollars); correct, within and reward (r_p, r_c and r of eq. 5 to 7; nan where nothing may be
-        scored); cost_usd; calls and chosen (experts in order, separated by blanks); malformed turns; failures of
-        experts, of both kinds; failed (whether the infrastructure lost a reply), truncated (replies that reached the
-        expert's own limit), shortened (replies of which the controller read a part); turns; written (tokens of the
-        controller); tokens (all).
+        The question: item (its number), group (its family), difficulty. The budget: condition (as the prompt names
+        it), budget (US dollars). The outcome: correct, within and reward (r_p, r_c and r of eq. 5 to 7; nan where
+        there is no score), cost_usd. The calls: calls (how many), chosen (their experts in order, separated by
+        blanks), malformed (turns that are neither call nor answer), failures (replies that failed in any way), failed
+        (whether the infrastructure lost a reply), truncated (replies that reached the expert's own limit of tokens),
+        shortened (replies of which the controller read a part). The length: turns, written (tokens of the
+        controller), tokens (all).
     """
+    num_questions = questions or len(episodes)
     rows = []
     for index, episode in enumerate(episodes):
         task = episode.task
         row = {
-            "item": index % (questions or len(episodes)),
+            "item": index % num_questions,
             "group": task.item.group,
             "difficulty": task.item.difficulty,
             "condition": task.label,

@@ -1,196 +1,270 @@
-"""The record of lesson 05: controllers before, in and after training, and everybody they are held against.
+"""The results table of CoRL: controllers before, during and after training, and the baselines, under every budget.
 
-`condition` is the budget as the prompt names it, `group` the kind of question, `chosen` who was called. Whoever costs
-the controller's tokens has them in `own_cost_usd`, which no budget counts. All meet the same test questions, and hear
-the same replies.
+Rows are those of `lib.experiment.results_table`: one per method, seed, budget and question. All methods answer the same
+test questions and meet the same replies of the experts. Some columns have a meaning of their own here:
+
+- condition is the budget's name, group the family of the question, chosen the experts that were called;
+- cost_usd is what the calls of experts cost, which the budget limits; own_cost_usd is what the controller's own tokens
+  cost, which no budget counts.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 
 import pandas as pd
 
-from lib import stats
 from lib.budgeted_routing import baselines, expert_outcomes
-from lib.budgeted_routing.baselines import ITSELF, ROUTERS
-from lib.budgeted_routing.experiment import START, BudgetedRoutingResults
-from lib.budgeted_routing.variants import NAMED
+from lib.budgeted_routing.baselines import ROUTERS
+from lib.budgeted_routing.experiment import BudgetedRoutingResults
+from lib.budgeted_routing.expert_outcomes import CONTROLLER_ALONE
+from lib.budgeted_routing.jobs import START
+from lib.budgeted_routing.variants import VARIANTS_BY_NAME
+from lib.budgeted_routing.worlds import select_world
 from lib.config import Params
 from lib.experiment import results_table
 from lib.llm import reply_shares
-from lib.rl import call_protocol
 
 SYSTEM = "corl"
-LABELS = {name: variant.label for name, variant in NAMED.items()}
-COLUMNS = ["seed", "correct", "within", "reward", "cost_usd", "calls", "malformed", "failures"]
+METHOD_LABELS = {name: variant.label for name, variant in VARIANTS_BY_NAME.items()}
+NUMERIC_BASELINES = ("best constant", "logistic", "oracle")
+
+_OUTCOME_COLUMNS = [
+    "seed", "correct", "within", "reward", "cost_usd", "calls", "malformed", "failures",
+]  # fmt: skip
 # What became of the experts' replies; jobs that were finished before these were counted have none of them.
-REPLY_COUNTS = ["failed", "truncated", "shortened"]
+_REPLY_COUNTS = ["failed", "truncated", "shortened"]
 
 
-def rows(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """All of a study as rows of `lib.experiment.results_table`.
+# The table ----------------------------------------------------------------------------------------
 
-    Further columns: within (r_c), budget (US dollars), difficulty, failed, truncated and shortened
-    (`budget_episodes.make_episode_rows`).
+
+def make_rows(results_by_world: Mapping[str, BudgetedRoutingResults]) -> pd.DataFrame:
+    """Make the rows of the results table from an experiment: tests, training episodes, and baselines.
+
+    Args:
+        results_by_world: Of `lib.budgeted_routing.experiment.run_worlds`.
+
+    Returns:
+        Rows of `lib.experiment.results_table`, with the further columns world (`lib.budgeted_routing.worlds`), within
+        (1 where the cost is within the budget), budget (US dollars), difficulty, failed, truncated and shortened (see
+        `lib.budgeted_routing.budget_episodes.make_episode_rows`).
     """
-    parts = [_tests(results), _trainings(results), _rivals(results)]
-    return pd.concat(
-        [results_table.make_results(SYSTEM, part) for part in parts], ignore_index=True
+    rows = [make_world_rows(results, world) for world, results in results_by_world.items()]
+    return pd.concat(rows, ignore_index=True)
+
+
+def make_world_rows(results: BudgetedRoutingResults, world: str) -> pd.DataFrame:
+    """The rows of one world.
+
+    Args:
+        results: Of `lib.budgeted_routing.experiment.run`.
+        world: What the column of that name says.
+    """
+    tables = [_make_test_rows(results), _make_training_rows(results), _make_baseline_rows(results)]
+    rows = [results_table.make_results(SYSTEM, table.assign(world=world)) for table in tables]
+    return pd.concat(rows, ignore_index=True)
+
+
+def write_results(results_by_world: Mapping[str, BudgetedRoutingResults]) -> pd.DataFrame:
+    """Write the results table of an experiment to its file.
+
+    Args:
+        results_by_world: Of `lib.budgeted_routing.experiment.run_worlds`.
+
+    Returns:
+        The rows, as read back from the file.
+    """
+    return results_table.write_results(SYSTEM, make_rows(results_by_world))
+
+
+def _make_test_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
+    """Test episodes of controllers, before and after training."""
+    episodes = results.episodes
+    return _make_controller_rows(episodes, results).assign(
+        split="test", style=episodes["style"], temperature=episodes["temperature"]
     )
 
 
-def write(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """The record, written and read back."""
-    return results_table.write_results(SYSTEM, rows(results))
+def _make_training_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
+    """Training episodes of controllers, by update."""
+    rollouts = results.rollouts
+    styles = [
+        VARIANTS_BY_NAME[method].style if method in VARIANTS_BY_NAME else ""
+        for method in rollouts["method"]
+    ]
+    return _make_controller_rows(rollouts, results).assign(
+        split="train", style=styles, step=rollouts["step"]
+    )
 
 
-def _of(part: pd.DataFrame, results: BudgetedRoutingResults) -> pd.DataFrame:
-    """Columns that all episodes of controllers have."""
-    reply_counts = {name: part[name].astype(int) if name in part else 0 for name in REPLY_COUNTS}
-    return part[[*COLUMNS, "group", "condition", "difficulty", "budget"]].assign(
+def _make_controller_rows(episodes: pd.DataFrame, results: BudgetedRoutingResults) -> pd.DataFrame:
+    """The columns that test and training episodes of controllers have in common."""
+    reply_counts = {}
+    for name in _REPLY_COUNTS:
+        reply_counts[name] = episodes[name].astype(int) if name in episodes else 0
+
+    methods = episodes["method"]
+    columns = [*_OUTCOME_COLUMNS, "group", "condition", "difficulty", "budget"]
+    return episodes[columns].assign(
         **reply_counts,
-        method=part["method"].map(LABELS).fillna(part["method"]),
-        role=part["method"].map(lambda method: "start" if method == START else "paper"),
-        item=part["item"].astype(str),
-        own_cost_usd=part["tokens"] * results.token_price,
-        chosen=part["chosen"].str.split(),
+        method=methods.map(METHOD_LABELS).fillna(methods),
+        role=["start" if method == START else "paper" for method in methods],
+        item=episodes["item"].astype(str),
+        own_cost_usd=episodes["tokens"] * results.token_price,
+        chosen=episodes["chosen"].str.split(),
     )
 
 
-def _tests(results: BudgetedRoutingResults) -> pd.DataFrame:
-    part = results.episodes
-    return _of(part, results).assign(
-        split="test", style=part["style"], temperature=part["temperature"]
-    )
+def _make_baseline_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
+    """Every constant strategy, every router and the oracle on the test questions, under every budget.
 
-
-def _trainings(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """Rollouts, by update."""
-    part = results.rollouts
-    styles = part["method"].map(lambda method: NAMED[method].style if method in NAMED else "")
-    return _of(part, results).assign(split="train", style=styles, step=part["step"])
-
-
-def _rivals(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """Every constant, every router and the oracle under every budget word."""
-    experts = list(results.budgets.calls)
-    known = {
-        split: baselines.tried_on(results.experts, results.alone, split, experts)
+    Where budgets are numbers only NUMERIC_BASELINES are run, since a router is trained for every budget by itself.
+    """
+    experts = list(results.budgets.calls)  # in the order in which a cascade may ask them
+    train, test = (
+        baselines.make_outcome_matrix(results.experts, results.alone, split, experts)
         for split in ("train", "test")
-    }
-    table = baselines.compare(known["train"], known["test"], results.budgets.words)
-    test_outcomes = results.experts[results.experts["split"] == "test"]
-    about = test_outcomes.drop_duplicates("item").set_index("item")
-    # Routers number the questions that they were compared on; one of which a reply was lost is none of them.
-    lost_items = test_outcomes.loc[test_outcomes["correct"].isna(), "item"]
-    compared_items = about.index.difference(lost_items).sort_values().to_numpy()
-    table = table.assign(item=compared_items[table["item"]])
-    own = (
-        results.alone[results.alone["split"] == "test"].set_index("item")["tokens"]
-        * results.token_price
     )
+    numeric_budgets = _list_numeric_budgets(results)
+    numeric_table = baselines.compare(train, test, numeric_budgets, NUMERIC_BASELINES)
+    table = pd.concat(
+        [
+            baselines.compare(train, test, results.budgets.words).assign(style="soft"),
+            numeric_table.assign(style="number"),
+        ],
+        ignore_index=True,
+    )
+
+    # Baselines number the questions that they are compared on; those of which a reply was lost are left out.
+    outcomes = results.experts[results.experts["split"] == "test"]
+    questions = outcomes.drop_duplicates("item").set_index("item")
+    lost_items = outcomes.loc[outcomes["correct"].isna(), "item"]
+    compared_items = questions.index.difference(lost_items).sort_values().to_numpy()
+    items = pd.Series(compared_items[table["item"]], index=table.index)
+
+    # The controller's own tokens cost something only where it answers; a cascade lets it answer first.
+    controller_rows = results.alone[results.alone["split"] == "test"].set_index("item")
+    controller_cost_usd = controller_rows["tokens"] * results.token_price
+    is_controller = table["chosen"] == CONTROLLER_ALONE
+    uses_controller = is_controller | (table["method"] == "cascade")
+
     roles = dict.fromkeys(experts, "expert") | dict.fromkeys(ROUTERS, "router")
-    roles |= {ITSELF: "constant", "best constant": "constant", "oracle": "oracle"}
-    works = (table["chosen"] == ITSELF) | (
-        table["method"] == "cascade"
-    )  # the cascade asks itself first
-    return table[["method", "condition", "correct", "within", "reward", "cost_usd"]].assign(
+    roles |= dict.fromkeys([CONTROLLER_ALONE, "best constant", "best expert"], "constant")
+    roles["oracle"] = "oracle"
+    columns = ["method", "condition", "style", "correct", "within", "reward", "cost_usd"]
+    return table[columns].assign(
         role=table["method"].map(roles).fillna("router"),
         seed=0,
         split="test",
-        item=table["item"].astype(str),
-        group=table["item"].map(about["group"]),
-        difficulty=table["item"].map(about["difficulty"]),
-        budget=table["condition"].map(results.budgets.words),
-        style="soft",
+        item=items.astype(str),
+        group=items.map(questions["group"]),
+        difficulty=items.map(questions["difficulty"]),
+        budget=table["condition"].map({**results.budgets.words, **numeric_budgets}),
         temperature=0.0,
-        own_cost_usd=table["item"].map(own) * works,
-        calls=(table["chosen"] != ITSELF).astype(int),
+        own_cost_usd=items.map(controller_cost_usd) * uses_controller,
+        calls=(~is_controller).astype(int),
         malformed=0,
         failures=0,
-        **dict.fromkeys(REPLY_COUNTS, 0),
-        chosen=[[] if name == ITSELF else [name] for name in table["chosen"]],
+        **dict.fromkeys(_REPLY_COUNTS, 0),
+        chosen=[[] if name == CONTROLLER_ALONE else [name] for name in table["chosen"]],
     )
+
+
+def _list_numeric_budgets(results: BudgetedRoutingResults) -> dict[str, float]:
+    """US dollars by number, of the numeric budgets that controllers were tested with."""
+    episodes = results.episodes
+    labels = episodes.loc[episodes["style"] == "number", "condition"].unique()
+    return {label: int(label) * results.budgets.unit_usd for label in labels}
+
+
+# What tables and lessons ask of it ----------------------------------------------------------------
+
+
+def count_replies_by_world(
+    rows: pd.DataFrame, results_by_world: Mapping[str, BudgetedRoutingResults], params: Params
+) -> pd.DataFrame:
+    """Count how many replies of experts held no answer, by method, over all worlds.
+
+    Args:
+        rows: Of `make_rows`.
+        results_by_world: The experiment that the rows come from.
+        params: All settings, as params.yaml has them.
+
+    Returns:
+        See `count_replies`; of a method that has rows in several worlds, those of the world with the largest share of
+        replies without an answer.
+    """
+    tables = []
+    for world, results in results_by_world.items():
+        world_rows = results_table.select(rows, world=world)
+        tables.append(count_replies(world_rows, results, select_world(params, world)))
+    counts = pd.concat(tables, ignore_index=True)
+    worst_first = counts.sort_values("share_without_answer", ascending=False, kind="stable")
+    return worst_first.drop_duplicates("method").sort_index().reset_index(drop=True)
 
 
 def count_replies(
     rows: pd.DataFrame, results: BudgetedRoutingResults, params: Params
 ) -> pd.DataFrame:
-    """How many replies of experts held no answer, by method.
+    """Count how many replies of experts held no answer, by method.
+
+    A method that rests on too many of them says little about the experts (`lib.llm.reply_shares`).
 
     Args:
-        rows: The results table.
-        results: What it was made of; experts are counted in their trial, where each is asked every question.
-        params: Says which model stands behind an expert.
+        rows: Of `make_world_rows`.
+        results: The experiment that the rows come from; experts are counted where each answered every question.
+        params: Says which model stands behind each expert.
 
     Returns:
         See `lib.llm.reply_shares.count_replies`. A method that calls several experts has the model "several".
     """
-    trial = expert_outcomes.count_trial_calls(results.experts, params)
+    expert_rows = expert_outcomes.add_reply_counts(results.experts, params)
     backends = [params.llm.models[name].backend for name in params.routing.experts.values()]
-    several = {
+    several_models = {
         "model": reply_shares.SEVERAL,
         "backend": reply_shares.pick_backend(backends),
     }
 
     # Controllers counted the replies in their episodes.
-    tests = rows[rows["split"] == "test"]
-    is_controller = tests["role"].isin(["paper", "start"])
-    episodes = tests[is_controller]
-    lost = episodes["failed"] + episodes["truncated"]
-    episodes = episodes.assign(unusable=episodes["failures"] - lost, **several)
+    test_rows = rows[rows["split"] == "test"]
+    is_controller = test_rows["role"].isin(["paper", "start"])
+    controller_rows = test_rows[is_controller]
+    lost_or_cut_off = controller_rows["failed"] + controller_rows["truncated"]
+    controller_rows = controller_rows.assign(
+        unusable=controller_rows["failures"] - lost_or_cut_off, **several_models
+    )
 
-    # Routers take a reply of the trial.
-    routed = tests[~is_controller & ~tests["method"].isin(trial["method"])].explode("chosen")
-    first_samples = trial[(trial["split"] == "test") & (trial["sample"] == 0)]
-    replies = first_samples.assign(item=first_samples["item"].astype(str), chosen=trial["method"])
-    columns = ["item", "chosen", "calls", "failed", "truncated", "unusable"]
-    routed = routed[["method", "item", "chosen"]].merge(replies[columns], on=["item", "chosen"])
+    # Routers take a reply that was measured before.
+    is_router = ~is_controller & ~test_rows["method"].isin(expert_rows["method"])
+    choices = test_rows.loc[is_router, ["method", "item", "chosen"]].explode("chosen")
+    replies = expert_rows[(expert_rows["split"] == "test") & (expert_rows["sample"] == 0)]
+    replies = replies.assign(item=replies["item"].astype(str), chosen=replies["method"])
+    reply_columns = ["item", "chosen", "calls", "failed", "truncated", "unusable"]
+    router_rows = choices.merge(replies[reply_columns], on=["item", "chosen"])
+    router_rows = router_rows.assign(**several_models)
+
     return reply_shares.count_replies(
-        pd.concat([trial, episodes, routed.assign(**several)], ignore_index=True)
+        pd.concat([expert_rows, controller_rows, router_rows], ignore_index=True)
     )
 
 
-def oracle_dominates(record_rows: pd.DataFrame) -> bool:
-    """Whether on no test question and under no budget a single strategy or a router that chooses one is paid more than
-    the oracle. What asks several, the cascade and the controllers, may hear the right reply second."""
-    tests = record_rows[(record_rows["split"] == "test") & (record_rows["temperature"] == 0)]
-    best = tests[tests["role"] == "oracle"].set_index(["item", "condition"])["reward"]
-    others = tests[
-        tests["role"].isin(["expert", "constant", "router"]) & (tests["method"] != "cascade")
-    ]
-    most = others.groupby(["item", "condition"])["reward"].max()
-    return bool((most <= best.reindex(most.index)).all())
+def oracle_dominates(rows: pd.DataFrame) -> bool:
+    """Check that no single strategy and no router gets more reward than the oracle, on any test question and budget.
 
-
-# The primary contrasts, named before results are seen: CoRL's reward minus that of these, under each budget.
-PRIMARY_RIVALS = {"best_constant": "best constant", "logistic": "logistic", "random": "random"}
-
-
-def estimate_reward_difference(rows: pd.DataFrame, rival: str, budget: str) -> pd.Series:
-    """How much more reward CoRL gets than a rival under a budget, greedily, inside seeds and test questions.
+    Left out are the methods that may call several experts, the cascade and the controllers: a later call may bring the
+    correct answer that no single call brings.
 
     Args:
-        rows: The results table of the lesson.
-        rival: A method of the table.
-        budget: low, medium or high.
-
-    Returns:
-        The estimate, a row of `lib.stats`.
+        rows: Of `make_rows`.
     """
-    tests = results_table.select(
-        rows, split="test", style="soft", temperature=0.0, condition=budget
-    )
-    return stats.paired_difference(
-        tests, "reward", {"method": "CoRL"}, {"method": rival}, "condition"
-    ).iloc[0]
+    key = ["world", "item", "condition"]
+    rows = results_table.select(rows, split="test", temperature=0.0)
+    oracle_rows = rows[rows["role"] == "oracle"]
+    oracle_rewards = oracle_rows.set_index(key)["reward"]
 
+    makes_one_choice = rows["role"].isin(["expert", "constant", "router"])
+    makes_one_choice &= rows["method"] != "cascade"
+    highest_rewards = rows[makes_one_choice].groupby(key)["reward"].max()
 
-def list_primary_contrasts() -> dict[str, Callable[[pd.DataFrame], pd.Series]]:
-    """By metric key, the function that estimates a primary contrast from a results table."""
-    estimators = {}
-    for key, rival in PRIMARY_RIVALS.items():
-        for budget in call_protocol.BUDGET_WORDS:
-            estimate = partial(estimate_reward_difference, rival=rival, budget=budget)
-            estimators[f"corl.{budget}.minus_{key}"] = estimate
-    return estimators
+    # Both are aligned by question and budget.
+    is_at_most_oracle = highest_rewards <= oracle_rewards.reindex(highest_rewards.index)
+    return bool(is_at_most_oracle.all())

@@ -21,13 +21,12 @@ from functools import partial
 import pandas as pd
 
 from lib import stats
-from lib.budgeted_routing import baselines, expert_outcomes, variants
-from lib.budgeted_routing.budget_episodes import make_episode_rows, make_samples, roll
-from lib.budgeted_routing.expert_outcomes import ITSELF, NAME
+from lib.budgeted_routing import baselines, expert_outcomes, prompts, variants
+from lib.budgeted_routing.budget_episodes import make_episode_rows, make_samples, roll_out_episodes
+from lib.budgeted_routing.expert_outcomes import CONTROLLER_ALONE, RECORDING_NAME
 from lib.budgeted_routing.variants import Budgets, RoutingVariant
 from lib.config import ParamsError, RoutingSettings
 from lib.experiment.evaluation import TEST_SEED
-from lib.rl import call_protocol
 from lib.rl.call_protocol import BUDGET_WORDS
 from lib.rl.controller_training import UpdateData
 from lib.rl.expert_pool import ExpertPool
@@ -106,6 +105,12 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         default="soft",
         help="of the prompt: hard ones say what to do under each budget; default: %(default)s",
     )
+    group.add_argument(
+        "--prompt",
+        metavar="FILE",
+        help="text of the system message in place of the project's, with {experts} where the experts and what a call "
+        "to each costs are to stand; default: templates/STYLE.md of lib/budgeted_routing",
+    )
     return parse_options(parser, argv)
 
 
@@ -149,7 +154,7 @@ def choose_budgets(
     """What the words mean in this run.
 
     Args:
-        outcomes: Of `expert_outcomes.try_experts`, on the questions to learn from.
+        outcomes: Of `expert_outcomes.measure_experts`, on the questions to learn from.
         settings: Of the quantile, and of the word high.
         named: Of `read_budgets`; the other words are measured.
 
@@ -160,8 +165,8 @@ def choose_budgets(
         ParamsError: A word that was named is worth more than one above it that was measured, or the reverse.
     """
     experts = list(dict.fromkeys(outcomes["method"]))
-    prices = expert_outcomes.prices(outcomes, experts, settings)
-    words = expert_outcomes.budgets(prices, settings) | dict(named)
+    prices = expert_outcomes.measure_call_prices(outcomes, experts, settings)
+    words = expert_outcomes.derive_budgets(prices, settings) | dict(named)
     _refuse_falling_budgets(words)
     return Budgets(words, prices, None)
 
@@ -215,9 +220,15 @@ class BudgetTraining:
         update_seed = (self.seed * 10**6 + step) * 1_000 + self.share.rank
         group = GROUP if settings.learn.advantages == "group" else 1
         budget_tasks = variants.draw_training_tasks(
-            self.variant, self.questions.train, self.budgets, self.batch, group, update_seed
+            self.variant,
+            self.questions.train,
+            self.budgets,
+            settings,
+            self.batch,
+            group,
+            update_seed,
         )
-        episodes = roll(
+        episodes = roll_out_episodes(
             self.controller.generator,
             self.pool,
             budget_tasks,
@@ -235,9 +246,11 @@ class BudgetTraining:
         """The held-out questions under every budget, as in use."""
         items = self.share.take(self.questions.test)
         units = self.share.take(name_units(self.questions.test))
-        budget_tasks = variants.examined(self.variant.style, items, self.budgets, self.settings)
+        budget_tasks = variants.make_test_tasks(
+            self.variant.style, items, self.budgets, self.settings
+        )
         generator = self.controller.generator
-        episodes = roll(
+        episodes = roll_out_episodes(
             generator,
             self.pool,
             budget_tasks,
@@ -257,9 +270,9 @@ class BudgetTraining:
             return pd.DataFrame()
         outcomes, alone = _select_scored(self.outcomes, self._try_alone())
         experts = sorted(self.budgets.calls, key=self.budgets.calls.__getitem__)
-        train = baselines.tried_on(outcomes, alone, "train", experts)
-        test = baselines.tried_on(outcomes, alone, "test", experts)
-        rows = baselines.compare(train, test, self.budgets.words, self.seed)
+        train = baselines.make_outcome_matrix(outcomes, alone, "train", experts)
+        test = baselines.make_outcome_matrix(outcomes, alone, "test", experts)
+        rows = baselines.compare(train, test, self.budgets.words, seed=self.seed)
 
         # The routers number the questions that have a score.
         scored_numbers = sorted(set(alone.loc[alone["split"] == "test", "item"]))
@@ -272,8 +285,8 @@ class BudgetTraining:
         return rows.assign(
             method=[f"always {name}" if name in experts else name for name in rows["method"]],
             role=[find_role(name, experts) for name in rows["method"]],
-            calls=(rows["chosen"] != ITSELF).astype(int),
-            chosen=[[] if name in ("", ITSELF) else [name] for name in rows["chosen"]],
+            calls=(rows["chosen"] != CONTROLLER_ALONE).astype(int),
+            chosen=[[] if name in ("", CONTROLLER_ALONE) else [name] for name in rows["chosen"]],
         )
 
     def _try_alone(self) -> pd.DataFrame:
@@ -286,10 +299,10 @@ class BudgetTraining:
             generator.max_response_tokens,
         )
         plain_generator.report_progress = generator.report_progress
-        model = ControllerModel(ITSELF, plain_generator)
+        model = ControllerModel(CONTROLLER_ALONE, plain_generator)
         score_replies = partial(score_with, self.pool, self.scorer)
         tables = [
-            expert_outcomes.try_alone(model, items, split, 1, score_replies)
+            expert_outcomes.measure_controller_alone(model, items, split, 1, score_replies)
             for split, items in list_splits(self.questions)
         ]
         return pd.concat(tables, ignore_index=True)
@@ -301,10 +314,10 @@ def list_splits(questions: QuestionSplit) -> list[tuple[str, Sequence[Item]]]:
 
 
 def try_experts(pool: ExpertPool, questions: QuestionSplit, scorer: Scorer) -> pd.DataFrame:
-    """What every expert makes of the questions by itself (`expert_outcomes.try_experts`)."""
+    """What every expert makes of the questions by itself (`expert_outcomes.measure_experts`)."""
     score_replies = partial(score_with, pool, scorer)
     tables = [
-        expert_outcomes.try_experts(pool, items, split, 1, score_replies)
+        expert_outcomes.measure_experts(pool, items, split, 1, score_replies)
         for split, items in list_splits(questions)
     ]
     return pd.concat(tables, ignore_index=True)
@@ -353,7 +366,8 @@ def find_role(method: str, experts: Sequence[str]) -> str:
         return "expert"
     if method == "oracle":
         return "oracle"
-    return "constant" if method in (ITSELF, "random", "best constant") else "router"
+    constants = (CONTROLLER_ALONE, "random", "best constant", "best expert")
+    return "constant" if method in constants else "router"
 
 
 def score_with(
@@ -374,6 +388,7 @@ def train(options: argparse.Namespace) -> None:
     """
     with ProgressLine(f"reading {options.data}", is_silent=not is_first_process()) as progress:
         named_budgets = read_budgets(options.budgets)
+        template = prompts.read_template(options.style, options.prompt)
         inputs = read_inputs(options, "routing", "experts")
         settings = inputs.params.routing
         loop = LoopSettings(
@@ -392,21 +407,23 @@ def train(options: argparse.Namespace) -> None:
         model_settings = make_model_settings(options, settings.temperature)
         # Of prices in the prompt only the lengths matter here, and they are not known yet.
         longest_question = max((item.prompt for item in inputs.questions.train), key=len)
-        protocol = call_protocol.explain_protocol(dict.fromkeys(inputs.experts, 1.23e-4))
+        system_prompt = prompts.write_system_prompt(
+            template, dict.fromkeys(inputs.experts, 1.23e-4)
+        )
         memory = plan_run_memory(
             options,
             model_settings,
             loop,
-            f"{protocol} {longest_question}",
+            f"{system_prompt} {longest_question}",
             share,
         )
         progress.say(memory.describe())
 
-        described = describe_run(inputs, settings, loop, named_budgets)
+        described = describe_run(inputs, settings, loop, named_budgets, template)
         with (
             open_run_folder(options.out, described, share) as folder,
             open_experts(
-                inputs, NAME, settings.expert_temperature, share.rank, share.num_processes
+                inputs, RECORDING_NAME, settings.expert_temperature, share.rank, share.num_processes
             ) as (pool, scorer),
         ):
             # What experts cost and can do, which prompts and budgets are made of.
@@ -430,8 +447,8 @@ def train(options: argparse.Namespace) -> None:
             progress.say(describe_budgets(budgets))
 
             progress.activity = f"reading {options.model}"
-            preface = call_protocol.explain_protocol(
-                {name: cost["cost_usd"] for name, cost in call_costs}
+            preface = prompts.write_system_prompt(
+                template, {name: cost["cost_usd"] for name, cost in call_costs}
             )
             controller = read_controller(options, model_settings, loop, preface, share)
             system = BudgetTraining(
@@ -439,7 +456,7 @@ def train(options: argparse.Namespace) -> None:
                 pool=pool,
                 scorer=scorer,
                 settings=settings,
-                variant=variants.NAMED["hard" if options.style == "hard" else "corl"],
+                variant=variants.VARIANTS_BY_NAME["hard" if options.style == "hard" else "corl"],
                 budgets=budgets,
                 outcomes=outcomes,
                 controller=controller,
@@ -475,10 +492,12 @@ def describe_run(
     settings: RoutingSettings,
     loop: LoopSettings,
     named_budgets: Mapping[str, float],
+    template: str,
 ) -> dict[str, object]:
     """What decides the numbers of the run, for its folder and its report."""
     values = {
         "style": inputs.options.style,
+        "prompt": template,
         "budgets named": dict(named_budgets),
         "updates": loop.num_updates,
         "batch": loop.batch,

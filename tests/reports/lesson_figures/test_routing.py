@@ -6,11 +6,19 @@ import pandas as pd
 
 from lib.reports.lesson_figures import routing
 from lib.rl import call_protocol
-from tests.budgeted_routing.made import ACTS, PRICE, L, M, N, episode, study
+from tests.budgeted_routing.worked_example import (
+    CALL_PRICES,
+    CALLS_AND_SCORES,
+    LARGE,
+    MINI,
+    NANO,
+    make_episode,
+    make_study,
+)
 
 
 def odd_episode() -> pd.DataFrame:
-    row = episode(0, "medium", M, 1, 2e-6)
+    row = make_episode(0, "medium", MINI, 1, 2e-6)
     parts = [
         ("prompt", "<s> 1 < 2 & 3", 0.0),
         ("controller", "<call> x", 0.0),
@@ -48,18 +56,27 @@ def test_the_mask_is_1_for_the_controller_and_0_for_everybody_else():
 def test_the_question_that_tells_most_has_every_budget_in_order():
     """Spending rises at both steps on questions 1 and 2 of the first seed; 2 is the harder. Question 5 is as dear
     under every budget, 4 cheaper in the middle, 3 rises once."""
-    low, high = [["", N, N, "", L, L], [""] * 6], [["", L, L, M, L, L], [L] * 6]
-    results = study(
-        {"low": (low, [[0] * 6] * 2), "medium": ACTS["medium"], "high": (high, [[0] * 6] * 2)}
+    low, high = (
+        [["", NANO, NANO, "", LARGE, LARGE], [""] * 6],
+        [["", LARGE, LARGE, MINI, LARGE, LARGE], [LARGE] * 6],
+    )
+    results = make_study(
+        {
+            "low": (low, [[0] * 6] * 2),
+            "medium": CALLS_AND_SCORES["medium"],
+            "high": (high, [[0] * 6] * 2),
+        }
     )
     frame = results.episodes
-    frame.loc[(frame["item"] == 5) & (frame["condition"] == "medium"), "cost_usd"] = PRICE[L]
+    frame.loc[(frame["item"] == 5) & (frame["condition"] == "medium"), "cost_usd"] = CALL_PRICES[
+        LARGE
+    ]
     told = routing.choose_question(frame.sample(frac=1, random_state=1))
     assert told["condition"].tolist() == list(call_protocol.BUDGET_WORDS) and set(told["item"]) == {
         2
     }
     assert (
-        told["chosen"].tolist() == [N, M, L]
+        told["chosen"].tolist() == [NANO, MINI, LARGE]
         and set(told["seed"]) == {0}
         and set(told["temperature"]) == {0.0}
     )
