@@ -184,5 +184,5 @@ def test_what_this_file_looks_for_is_found_where_it_is():
     assert not reads_by_default(call, model_cards.read_card, "data/models")
     from lib.budgeted_routing import ablations
 
-    assert makes(ablations.controllers, "data/models")
+    assert makes(ablations.run_controllers, "data/models")
     assert not makes(model_cards.read_card, "data/models")

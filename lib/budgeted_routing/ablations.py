@@ -1,5 +1,4 @@
-"""Ablations of CoRL: how its budget is put into words, what its parts are worth, and what one budget for all
-teaches."""
+"""Ablations of CoRL: how the budget is put into words, what its parts are worth, and what a single budget teaches."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,13 +14,13 @@ from lib.stats.ablation_comparison import Comparison, Measure
 
 MILLION = 1e6
 REWARD = Measure("reward", "reward")
-RIGHT = Measure("correct", "accuracy")
-MONEY = Measure("cost_usd", "$ per million questions", "lower")
+ACCURACY = Measure("correct", "accuracy")
+COST = Measure("cost_usd", "$ per million questions", "lower")
 CALLS = Measure("calls", "calls", "")
 # Of rows of the synthetic environment, which have means over queries.
 SYNTHETIC_MEASURES = (
     REWARD,
-    RIGHT,
+    ACCURACY,
     Measure("within", "share within the budget"),
     Measure("cost_usd", "price of its calls", "lower"),
     Measure("mean_calls", "calls", ""),
@@ -29,56 +28,65 @@ SYNTHETIC_MEASURES = (
 )
 
 
-def prompts(params: Params, results: experiment.BudgetedRoutingResults) -> Comparison:
-    """Soft prompts name the budget, hard ones also say what to do under it. Each before and after training, on
-    questions with the low budget: is it the words or the reward that saves?"""
-    arms = {
-        ("soft", "start"): START,
-        ("hard", "start"): START,
-        ("soft", "trained"): "corl",
-        ("hard", "trained"): "hard",
+def compare_prompts(params: Params, results: experiment.BudgetedRoutingResults) -> Comparison:
+    """Compare soft prompts, which name the budget, with hard ones, which also say what to do under it.
+
+    Each before and after training, under the low budget: is it the words or the reward that saves money?
+
+    Args:
+        params: Says which models stand behind the experts.
+        results: Of `run_controllers`.
+    """
+    methods = {
+        "soft, start": (START, "soft"),
+        "hard, start": (START, "hard"),
+        "soft, trained": ("corl", "soft"),
+        "hard, trained": ("hard", "hard"),
     }
-    parts = [
-        _tests(results, method, style, "low").assign(variant=f"{style}, {when}")
-        for (style, when), method in arms.items()
-    ]
-    against = {
+    tables = []
+    for variant, (method, style) in methods.items():
+        rows = select_tests(results, method, style, "low")
+        tables.append(rows.assign(variant=variant))
+    baselines = {
         "hard, start": "soft, start",
         "soft, trained": "soft, start",
         "hard, trained": "hard, start",
     }
-    frame = pd.concat(parts, ignore_index=True)
     return Comparison(
         "corl_prompt",
-        "how the low budget is put",
-        frame,
-        against,
-        (CALLS, MONEY, REWARD, RIGHT),
+        "how the low budget is put into words",
+        pd.concat(tables, ignore_index=True),
+        baselines,
+        (CALLS, COST, REWARD, ACCURACY),
         params.llm.describe_backend(params.routing.experts.values()),
     )
 
 
-def budgets(params: Params, results: experiment.BudgetedRoutingResults) -> Comparison:
-    """Trained under soft and under hard prompts: the high budget held against the low one (Figure 3)."""
-    arms = {"soft": "corl", "hard": "hard"}
-    parts = [
-        _tests(results, method, style, word).assign(variant=f"{style}, {word}")
-        for style, method in arms.items()
-        for word in ("low", "high")
-    ]
-    against = {f"{style}, high": f"{style}, low" for style in arms}
-    frame = pd.concat(parts, ignore_index=True)
+def compare_budgets(params: Params, results: experiment.BudgetedRoutingResults) -> Comparison:
+    """Compare the high budget with the low one, after training under soft and under hard prompts (Figure 3).
+
+    Args:
+        params: Says which models stand behind the experts.
+        results: Of `run_controllers`.
+    """
+    tables = []
+    baselines = {}
+    for style, method in {"soft": "corl", "hard": "hard"}.items():
+        for budget in ("low", "high"):
+            rows = select_tests(results, method, style, budget)
+            tables.append(rows.assign(variant=f"{style}, {budget}"))
+        baselines[f"{style}, high"] = f"{style}, low"
     return Comparison(
         "corl_budgets",
-        "the budget, by prompt",
-        frame,
-        against,
-        (CALLS, MONEY, RIGHT),
+        "the budget, by style of prompt",
+        pd.concat(tables, ignore_index=True),
+        baselines,
+        (CALLS, COST, ACCURACY),
         params.llm.describe_backend(params.routing.experts.values()),
     )
 
 
-def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
+def compare_fixed_budgets(rows: pd.DataFrame) -> dict[str, Comparison]:
     """Trainings with one budget for all episodes, which is not in the prompt, in lesson 05's synthetic environment.
 
     Args:
@@ -113,7 +121,7 @@ def fixed(rows: pd.DataFrame) -> dict[str, Comparison]:
     return comparisons
 
 
-def parts(rows: pd.DataFrame) -> Comparison:
+def compare_parts(rows: pd.DataFrame) -> Comparison:
     """CoRL without the budget in its prompt, without it in the reward, and with advantages whitened over all budgets.
 
     In lesson 05's synthetic environment, at temperature 0, as means over all budgets.
@@ -157,21 +165,34 @@ def _compare_synthetic(
     return Comparison(name, about, frame, baselines, SYNTHETIC_MEASURES, "policy")
 
 
-def _tests(
-    results: experiment.BudgetedRoutingResults, method: str, style: str, word: str | None
+def select_tests(
+    results: experiment.BudgetedRoutingResults, method: str, style: str, budget: str
 ) -> pd.DataFrame:
-    """Test episodes without dice, of the seeds that every method has."""
-    part = results.episodes[results.episodes["method"] == method]
-    part = part[
-        part["seed"] <= results.episodes.loc[results.episodes["method"] == "hard", "seed"].max()
-    ]
-    part = part[(part["temperature"] == part["temperature"].min()) & (part["style"] == style)]
-    if word is not None:
-        part = part[part["condition"] == word]
-    return part.assign(unit=part["item"], cost_usd=part["cost_usd"] * MILLION)
+    """Select test episodes without sampling, of the seeds that all methods have.
+
+    Args:
+        results: Of `run_controllers`.
+        method: START or the name of a variant.
+        style: Of the prompt.
+        budget: A budget word.
+
+    Returns:
+        Episodes with the column unit (the question) and costs in US dollars per million questions.
+    """
+    episodes = results.episodes
+    last_seed = episodes.loc[episodes["method"] == "hard", "seed"].max()
+    is_selected = (
+        (episodes["method"] == method)
+        & (episodes["style"] == style)
+        & (episodes["condition"] == budget)
+        & (episodes["seed"] <= last_seed)
+    )
+    rows = episodes[is_selected]
+    rows = rows[rows["temperature"] == rows["temperature"].min()]
+    return rows.assign(unit=rows["item"], cost_usd=rows["cost_usd"] * MILLION)
 
 
-def play_synthetic(params: Params, runs: str | Path = synthetic_job.RUNS) -> pd.DataFrame:
+def read_synthetic_rows(params: Params, runs: str | Path = synthetic_job.RUNS) -> pd.DataFrame:
     """The results table of lesson 05's synthetic environment at its central grid point.
 
     The job behind it is run by lesson 05 or 09, whichever comes first.
@@ -185,6 +206,12 @@ def play_synthetic(params: Params, runs: str | Path = synthetic_job.RUNS) -> pd.
     return results_table.select(results, **params.routing.synthetic.central)
 
 
-def controllers(params: Params, **where) -> experiment.BudgetedRoutingResults:
-    """The trainings of lesson 05 that the ablations are about. where: of study.run."""
-    return experiment.run(params, [VARIANTS_BY_NAME[name] for name in ("corl", "hard")], **where)
+def run_controllers(params: Params, **folders: str | Path) -> experiment.BudgetedRoutingResults:
+    """Run the trainings of lesson 05 that the ablations are about, as far as they are not done yet.
+
+    Args:
+        params: All settings.
+        folders: models and runs, as `experiment.run` takes them.
+    """
+    compared = [VARIANTS_BY_NAME[name] for name in ("corl", "hard")]
+    return experiment.run(params, compared, **folders)

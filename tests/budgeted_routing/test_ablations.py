@@ -55,7 +55,7 @@ def results() -> experiment.BudgetedRoutingResults:
 
 
 def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
-    made = ablations.prompts(SETTINGS, results())
+    made = ablations.compare_prompts(SETTINGS, results())
     assert made.baselines == {
         "hard, start": "soft, start",
         "soft, trained": "soft, start",
@@ -72,7 +72,7 @@ def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
 
 
 def test_budgets_are_compared_high_with_low_under_the_training_of_each_prompt():
-    made = ablations.budgets(SETTINGS, results())
+    made = ablations.compare_budgets(SETTINGS, results())
     assert made.baselines == {"soft, high": "soft, low", "hard, high": "hard, low"}
     assert (
         made.gains["calls"]["value"]["soft, high"] == 3 - 1
@@ -87,7 +87,7 @@ def test_the_trainings_that_are_compared_are_asked_for(monkeypatch):
         "run",
         lambda params, compared, **where: ([method.name for method in compared], where),
     )
-    assert ablations.controllers(SETTINGS, runs="r") == (["corl", "hard"], {"runs": "r"})
+    assert ablations.run_controllers(SETTINGS, runs="r") == (["corl", "hard"], {"runs": "r"})
 
 
 def test_experts_by_script_make_a_comparison_a_scripted_one():
@@ -95,7 +95,7 @@ def test_experts_by_script_make_a_comparison_a_scripted_one():
     told = SETTINGS.model_copy(
         update={"routing": SETTINGS.routing.model_copy(update={"experts": experts})}
     )
-    assert ablations.prompts(told, results()).backend == "scripted"
+    assert ablations.compare_prompts(told, results()).backend == "scripted"
 
 
 def box() -> pd.DataFrame:
@@ -131,7 +131,7 @@ def box() -> pd.DataFrame:
 
 
 def test_one_budget_stands_beside_the_start_under_it_and_the_high_one_beside_the_low():
-    made = ablations.fixed(box())
+    made = ablations.compare_fixed_budgets(box())
     assert (
         made["low"].gains["cost_usd"]["value"]["trained"] == -3
         and made["high"].gains["cost_usd"]["value"]["trained"] == 2
@@ -150,7 +150,7 @@ def test_parts_are_held_against_the_whole():
         .replace({"method": {"high budget only": "whitened over all budgets"}})
     )
     bound = rows[rows["method"] == "CoRL"].assign(method="budget not in the reward")
-    made = ablations.parts(pd.concat([rows, bound]).assign(temperature=0.0))
+    made = ablations.compare_parts(pd.concat([rows, bound]).assign(temperature=0.0))
     assert made.gains["cost_usd"]["value"]["budget not in the prompt"] == 1 and set(
         made.baselines.values()
     ) == {"CoRL"}

@@ -17,7 +17,7 @@ def runs(tmp_path_factory):
 
 
 def test_the_first_lesson_computes_the_rows_for_all_lessons(runs, tmp_path):
-    rows_of_lesson_09 = ablations.play_synthetic(PARAMS, runs)
+    rows_of_lesson_09 = ablations.read_synthetic_rows(PARAMS, runs)
     receipt = synthetic_job.make_job(PARAMS.routing).folder(runs) / "done.json"
     written_at = receipt.stat().st_mtime_ns
     rows = synthetic_job.run(PARAMS.routing, runs)  # lesson 05
