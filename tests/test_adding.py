@@ -47,11 +47,12 @@ description = recipe.objective.describe_reward(recipes.OBJECTIVES["education"])
 assert description.startswith("the worst of"), description
 from tests.budgeted_routing.test_baselines import BUDGETS, make_able_controller
 from lib.budgeted_routing import baselines
-found = baselines.compare(make_able_controller(40, 0), make_able_controller(20, 1), BUDGETS)
+found = baselines.compare_baselines(make_able_controller(40, 0), make_able_controller(20, 1), BUDGETS)
 assert "always the most expensive" in set(found["method"]), "the router was not compared"
 from lib.budgeted_routing import results
 from tests.budgeted_routing.worked_example import make_study
-assert "always the most expensive" in set(results.make_rows(make_study())["method"]), "the router is not in the record"
+rows = results.make_world_rows(make_study(), "w")
+assert "always the most expensive" in set(rows["method"]), "the router is not in the results"
 """
 
 

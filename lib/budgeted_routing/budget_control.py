@@ -24,34 +24,43 @@ Estimate = pd.Series  # a row of `lib.stats`
 ORACLE = "oracle"
 
 
-def estimate_control(rows: pd.DataFrame, method: str, numeric_method: str) -> dict[str, Estimate]:
-    """Estimate how well a method controls its spending, by metric key without the world.
+def estimate_control(
+    rows: pd.DataFrame, word_method: str, numeric_method: str
+) -> dict[str, Estimate]:
+    """Estimate how well a controller keeps the cost of its calls within the budget in its prompt.
+
+    A controller is a language model that answers a question itself or calls experts, models that cost money. The budget
+    is the most that the calls for one question may cost: a word (low, medium, high; style "soft" of the prompt) or a
+    number (style "number").
 
     Args:
-        rows: Test rows of one world, without sampling (temperature 0).
-        method: Its budgets are words, such as "CoRL".
-        numeric_method: The same with budgets that are numbers.
+        rows: Test rows of one world (one set of experts and questions), greedy decoding (temperature 0), those of the
+            oracle among them.
+        word_method: Name of the controller whose budgets are words, such as "CoRL".
+        numeric_method: Name of the one whose budgets are numbers.
 
     Returns:
-        `control.BUDGET.over_budget` for each word that limits anything, the same with `_answerable` and
-        `_unanswerable` behind it, `control.accuracy_high_minus_low`, and, where the rows hold numbers, `control.slope`.
+        Estimates, rows of `lib.stats` (value, ci_low, ci_high, ...), by metric key:
+        `control.BUDGET.over_budget`, for low and medium: share of questions whose calls cost more than the budget;
+        `control.BUDGET.over_budget_answerable`, `..._unanswerable`: the same on questions that some single call within
+        the budget answers, and on the others;
+        `control.accuracy_high_minus_low`: accuracy under the high budget minus that under the low one;
+        `control.slope`: see `estimate_slope`; only where rows have budgets that are numbers.
     """
     word_rows = results_table.select(rows, style="soft")
     estimates = {}
-    for budget in BUDGET_WORDS[:-1]:  # high affords anything
-        spending = measure_overspending(word_rows, method, budget)
+    for budget in ("low", "medium"):  # the high budget affords any call
+        spending = mark_overspending(word_rows, word_method, budget)
         key = f"control.{budget}.over_budget"
-        estimates[key] = stats.mean(spending, "over_budget", bounds=stats.UNIT).iloc[0]
-        for name, part in spending.groupby("is_answerable"):
-            suffix = "answerable" if name else "unanswerable"
-            estimates[f"{key}_{suffix}"] = stats.mean(part, "over_budget", bounds=stats.UNIT).iloc[
-                0
-            ]
+        estimates[key] = _estimate_share_over_budget(spending)
+        for suffix, is_answerable in (("unanswerable", False), ("answerable", True)):
+            selected = spending[spending["is_answerable"] == is_answerable]
+            if not selected.empty:
+                estimates[f"{key}_{suffix}"] = _estimate_share_over_budget(selected)
 
-    low, *_, high = BUDGET_WORDS
-    of_method = results_table.select(word_rows, method=method)
+    method_rows = results_table.select(word_rows, method=word_method)
     estimates["control.accuracy_high_minus_low"] = stats.paired_difference(
-        of_method, "correct", {"condition": high}, {"condition": low}
+        method_rows, "correct", {"condition": "high"}, {"condition": "low"}
     ).iloc[0]
 
     numeric_rows = results_table.select(rows, style="number", method=numeric_method)
@@ -60,36 +69,52 @@ def estimate_control(rows: pd.DataFrame, method: str, numeric_method: str) -> di
     return estimates
 
 
-def measure_overspending(rows: pd.DataFrame, method: str, budget: str) -> pd.DataFrame:
-    """Mark the questions on which a method spent more than its budget.
+def _estimate_share_over_budget(spending: pd.DataFrame) -> Estimate:
+    """Estimate the share of questions whose calls cost more than the budget.
 
     Args:
-        rows: Test rows of one world whose budgets are words, those of the oracle among them.
-        method: Whose spending is measured.
-        budget: A budget word.
+        spending: A row per seed and question, with the column over_budget (0 or 1).
 
     Returns:
-        The method's rows with over_budget (0 or 1) and is_answerable (whether the oracle, the best single call within
-        the budget, answers the question).
+        One estimate, a row of `lib.stats`; its interval lies in [0, 1].
     """
-    under_budget = results_table.select(rows, condition=budget)
-    oracle = results_table.select(under_budget, method=ORACLE).set_index("item")["reward"]
-    spending = results_table.select(under_budget, method=method)
-    return spending.assign(
-        over_budget=1.0 - spending["within"],
-        is_answerable=spending["item"].map(oracle).gt(0),
+    return stats.mean(spending, "over_budget", bounds=stats.UNIT).iloc[0]
+
+
+def mark_overspending(rows: pd.DataFrame, method: str, budget: str) -> pd.DataFrame:
+    """Mark the questions on which a method spent more than its budget, and those that the budget can answer.
+
+    Args:
+        rows: Test rows of one world (one set of experts and questions) whose budgets are words, those of the method and
+            of the oracle among them. The oracle makes the best single call within the budget, in hindsight.
+        method: Name of the method whose spending is measured.
+        budget: A budget word: low, medium or high.
+
+    Returns:
+        The method's rows under this budget with two more columns: over_budget (1.0 where the calls cost more than the
+        budget, else 0.0) and is_answerable (whether the oracle's call answers the question correctly).
+    """
+    budget_rows = results_table.select(rows, condition=budget)
+    oracle_rows = results_table.select(budget_rows, method=ORACLE)
+    oracle_reward_by_item = oracle_rows.set_index("item")["reward"]
+    method_rows = results_table.select(budget_rows, method=method)
+    oracle_rewards = method_rows["item"].map(oracle_reward_by_item)
+    return method_rows.assign(
+        over_budget=1.0 - method_rows["within"],
+        is_answerable=oracle_rewards > 0,
     )
 
 
 def estimate_slope(rows: pd.DataFrame) -> Estimate:
-    """Estimate how much more is spent for each further dollar of budget: 0 where budgets are ignored.
+    """Estimate how much more a controller spends for each further dollar of budget: 0 where it ignores budgets.
 
     Args:
-        rows: Rows of one method, every question under every numeric budget; columns seed, item, budget and cost_usd
-            (US dollars).
+        rows: Rows of one method, every question under every budget that is a number; columns seed, item (the question),
+            budget and cost_usd (both US dollars).
 
     Returns:
-        The mean slope of the least-squares lines of cost on budget, one line for each seed and question.
+        One estimate, a row of `lib.stats`: the mean slope of the least-squares lines of cost on budget, one line for
+        each seed and question.
     """
     lines = []
     for (seed, item), line_rows in rows.groupby(["seed", "item"], sort=False):
@@ -103,34 +128,41 @@ def estimate_slope(rows: pd.DataFrame) -> Estimate:
 
 
 def tabulate_control(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
-    """What each method spends, how often that is over the budget, and what it gets for it, by budget word.
+    """Tabulate what each method spends, how often that is over the budget, and how often it is correct, by budget word.
 
     Args:
-        rows: Test rows of one world, without sampling.
-        methods: In the order of the table.
+        rows: Test rows of one world (one set of experts and questions), greedy decoding.
+        methods: Names of the methods, in the order of the table.
 
     Returns:
-        A row per method and budget word: dollars per million questions, and shares of questions over the budget,
-        correct, and rewarded.
+        A row per method and budget word (low, medium, high), with means over seeds and questions: usd_per_million (cost
+        of calls, US dollars per million questions), over_budget (share of questions that cost more than the budget),
+        correct and reward (correct and within the budget).
     """
     word_rows = results_table.select(rows, style="soft", method=list(methods))
     table = word_rows.assign(
-        usd_per_million=1e6 * word_rows["cost_usd"], over_budget=1.0 - word_rows["within"]
+        usd_per_million=1e6 * word_rows["cost_usd"],
+        over_budget=1.0 - word_rows["within"],
     )
     columns = ["usd_per_million", "over_budget", "correct", "reward"]
     means = table.groupby(["method", "condition"])[columns].mean()
-    order = pd.MultiIndex.from_product([methods, BUDGET_WORDS], names=["method", "budget"])
-    return means.rename_axis(["method", "budget"]).reindex(order).dropna(how="all")
+
+    # In the given order of methods; a method may lack rows under some budget.
+    names = ["method", "budget"]
+    order = pd.MultiIndex.from_product([methods, BUDGET_WORDS], names=names)
+    return means.rename_axis(names).reindex(order).dropna(how="all")
 
 
 def tabulate_spending(rows: pd.DataFrame) -> pd.DataFrame:
-    """Spending under each budget that is a number, for a figure: a row per method, seed and budget.
+    """Tabulate what methods spend under each budget that is a number, for a figure.
 
     Args:
-        rows: Test rows whose budgets are numbers, without sampling.
+        rows: Test rows of the results table, greedy decoding; only those whose prompts give the budget in digits (style
+            "number") are used.
 
     Returns:
-        Columns method, seed, budget and spent (both US dollars per million questions), over_budget and reward.
+        A row per method, seed and budget, with means over questions: budget and spent (both US dollars per million
+        questions), over_budget (share of questions that cost more than the budget) and reward.
     """
     numeric_rows = results_table.select(rows, style="number")
     table = numeric_rows.assign(

@@ -32,45 +32,46 @@ VERSION = 1  # of episodes under a budget
 
 @dataclass(frozen=True)
 class BudgetTask:
-    """A question under a budget, the task of one episode.
+    """The task of one episode: a question, and a budget that limits what calls to experts may cost.
 
     Attributes:
         item: The question.
-        style: Of the prompt: soft or hard (the budget is a word), or number.
-        label: The budget as the prompt names it.
+        style: How the prompt states the budget: soft (a word), hard (a word, with a rule for what to do under it) or
+            number (digits).
+        budget_label: The budget as it stands in the prompt: low, medium or high, or digits.
         budget: B in US dollars, the limit on what the calls of the episode cost.
-        attempt: Which of the experts' independent replies the episode meets.
+        reply_sample: Which of an expert's independent replies to the same question the episode meets, from 0 on.
     """
 
     item: Item
     style: str
-    label: str
+    budget_label: str
     budget: float
-    attempt: int = 0
+    reply_sample: int = 0
 
 
 class BudgetEpisode(rollout.Episode):
-    """An episode under a budget: its tokens, turns and calls (`lib.rl.rollout`), and its reward.
+    """An episode of a controller under a budget: its tokens, turns and calls (`lib.rl.rollout`), and its reward.
 
-    Rewards are nan where the infrastructure lost a reply or a judgement: such an episode says nothing about the
-    controller.
+    Rewards are nan where the infrastructure lost an expert's reply or a judge's score: such an episode says nothing
+    about the controller.
     """
 
     @property
-    def within(self) -> float:
-        """Cost reward r_c, eq. 5: whether the calls cost no more than the budget; nan if a reply was lost."""
+    def cost_reward(self) -> float:
+        """r_c of CoRL, eq. 5: 1 if the calls to experts cost at most the budget, else 0; nan if a reply was lost."""
         if self.failed:  # what the lost reply would have cost is unknown
             return math.nan
         return compute_cost_reward(self.cost_usd, self.task.budget)
 
     @property
     def reward(self) -> float:
-        """Reward r, eq. 7: the score if the calls cost no more than the budget, else 0; nan without a score."""
+        """r of CoRL, eq. 7: the answer's score if the calls cost at most the budget, else 0; nan without a score."""
         return compute_budget_reward(self.correct, self.cost_usd, self.task.budget)
 
     @property
     def is_scored(self) -> bool:
-        """Whether there is a score: no reply was lost, and neither was the judgement."""
+        """Whether the answer has a score; it has none if an expert's reply or a judge's score was lost."""
         return not math.isnan(self.correct)
 
 
@@ -85,15 +86,16 @@ def roll_out_episodes(
 ) -> list[BudgetEpisode]:
     """Let a controller answer questions under budgets, one episode per task, and score its answers.
 
-    With a lab model an episode's random numbers depend on the seed and on its index among the tasks, not on the other
-    episodes of the batch.
+    The controller is a language model. In each turn it writes a call to an expert, a model that costs money, and reads
+    the reply, or it writes its answer, which ends the episode. With a lab model an episode's random numbers depend on
+    the seed and on its index among the tasks, not on the other episodes of the batch.
 
     Args:
         generator: Writes the controller's turns.
         pool: The experts that it may call.
-        budget_tasks: Questions under budgets.
+        budget_tasks: Questions with the budgets that their prompts name.
         max_turns: M of algorithm 1, turns of the controller at the most.
-        seed: Of this batch.
+        seed: Of the sampling of this batch.
         temperature: Of the controller's sampling; 0 is greedy.
         scorer: Scores replies, with its own rule of what in them is the answer; None for the strict rule of the
             procedural families, whose answers stand in tags.
@@ -106,11 +108,12 @@ def roll_out_episodes(
     episodes = []
     for task in budget_tasks:
         messages = call_protocol.make_messages(
-            task.style, task.label, task.item.prompt, task.item.history
+            task.style, task.budget_label, task.item.prompt, task.item.history
         )
         prompt_ids = list(generator.encode_prompt(messages))
-        # The mask is 1 on tokens of the controller only, of which the prompt has none.
-        episodes.append(BudgetEpisode(task, prompt_ids, [False] * len(prompt_ids), len(prompt_ids)))
+        # The mask is true for tokens that the controller wrote, of which the prompt has none.
+        mask = [False] * len(prompt_ids)
+        episodes.append(BudgetEpisode(task, prompt_ids, mask, prompt_length=len(prompt_ids)))
 
     environment = _ExpertEnvironment(pool, reads_marked_answers=scorer is not None)
     rollout.roll_out(generator, environment, episodes, max_turns, seed, temperature)
@@ -121,14 +124,22 @@ def roll_out_episodes(
 def _score_episodes(
     episodes: Sequence[BudgetEpisode], pool: ExpertPool, scorer: Scorer | None
 ) -> None:
-    """Set `correct` of every episode: the answer's score, 0 without an answer, nan where a reply was lost."""
+    """Score the answers of episodes, by setting `correct` of each.
+
+    Args:
+        episodes: With all their turns. `correct` is 0 before, and stays so without an answer; it becomes nan where an
+            expert's reply was lost.
+        pool: The experts, whose event loop runs the scorer.
+        scorer: Scores answers; None for the strict rule of the procedural families, whose answers stand in tags.
+    """
     finished_episodes = []
     for episode in episodes:
         if episode.failed:
             episode.correct = math.nan
-        elif episode.turns:  # there are none where the question alone fills the window
+        elif episode.turns:  # there are none where the question alone fills the model's window
             finished_episodes.append(episode)
 
+    # Procedural families: the last turn is the reply, or it passes on the last reply of an expert.
     if scorer is None:
         for episode in finished_episodes:
             reply = episode.turns[-1].text
@@ -137,7 +148,8 @@ def _score_episodes(
             episode.correct = tasks.score_reply(episode.task.item, reply)
         return
 
-    # The query of a call that was not made is no answer, whatever a tolerant rule would find in it.
+    # Other questions. A last turn that is a call (no turn was left for its reply) holds no answer, whatever a tolerant
+    # rule would find in the query.
     answered_episodes = [episode for episode in finished_episodes if episode.turns[-1].call is None]
     replies = []
     for episode in answered_episodes:
@@ -155,7 +167,7 @@ def _score_episodes(
 
 @dataclass(frozen=True)
 class _ExpertEnvironment:
-    """The experts as the environment of a controller: it reads calls in turns and answers them.
+    """The environment in which a controller acts: it parses the controller's turns, and experts answer its calls.
 
     Attributes:
         pool: The experts that a controller may call.
@@ -166,7 +178,12 @@ class _ExpertEnvironment:
     reads_marked_answers: bool = False
 
     def parse_turn(self, episode: rollout.Episode, text: str) -> call_protocol.ParsedTurn:
-        """What a turn is: a call, an answer, or neither (malformed)."""
+        """Parse what the controller wrote in a turn: a call to an expert, an answer, or neither (malformed).
+
+        Args:
+            episode: Not used; the environments of other systems read it.
+            text: The turn.
+        """
         turn = call_protocol.parse_turn(text, self.pool.experts)
         is_malformed = isinstance(turn, call_protocol.Malformed)
         if is_malformed and self.reads_marked_answers and call_protocol.marks_answer(text):
@@ -176,7 +193,15 @@ class _ExpertEnvironment:
     def answer_calls(
         self, calls: Sequence[tuple[rollout.Episode, call_protocol.Call, int]]
     ) -> list[ExpertReply]:
-        """Ask the experts what the controllers' calls ask; `calls` are of one turn of all episodes."""
+        """Let the experts answer the calls that controllers wrote in one turn of many episodes.
+
+        Args:
+            calls: Each call with its episode and the seed of the turn, which is not used: a reply depends on the query
+                alone, so that all methods meet the same replies.
+
+        Returns:
+            The experts' replies, one per call.
+        """
         queries = []
         for episode, call, _ in calls:
             text = call.query
@@ -185,7 +210,7 @@ class _ExpertEnvironment:
             if call.query == call_protocol.USER_QUESTION:
                 text = episode.task.item.prompt
                 history = episode.task.item.history
-            seed = derive_reply_seed(text, episode.task.attempt)
+            seed = derive_reply_seed(text, episode.task.reply_sample)
             queries.append(ExpertQuery(call.expert, text, seed, history))
         return self.pool.ask(queries)
 
@@ -193,54 +218,59 @@ class _ExpertEnvironment:
 # Tables and samples -------------------------------------------------------------------------------
 
 
-def make_samples(episodes: Sequence[BudgetEpisode], group: int = 1) -> list[Sample]:
-    """Turn the episodes of one update into samples for the trainer (`lib.rl.token_ppo`).
+def make_samples(episodes: Sequence[BudgetEpisode], group_size: int = 1) -> list[Sample]:
+    """Turn the episodes of one update into training samples for PPO (`lib.rl.token_ppo`).
 
-    Left out are episodes whose question leaves no room for a turn, and those without a score, because the
-    infrastructure lost a reply or a judgement.
+    Left out are episodes without a turn, because the question fills the model's window, and those without a score,
+    because an expert's reply or a judge's score was lost.
 
     Args:
-        episodes: Of one update.
-        group: How many in a row answer the same question.
+        episodes: Episodes of one update.
+        group_size: Number of successive episodes about the same question.
 
     Returns:
-        Samples with tokens, mask, reward, number of the question and stratum. Strata are the budget words: advantages
-        are whitened within each, since under a budget where rewards vary little, little would be learned otherwise.
+        Samples: token ids, mask (true for tokens of the controller), reward, group (number of the question) and
+        stratum. The stratum is the budget word (0 low, 1 medium, 2 high; always 0 for budgets in numbers). PPO whitens
+        advantages within each stratum, since a budget under which rewards vary little would teach little otherwise.
     """
     samples = []
     for index, episode in enumerate(episodes):
-        if not any(episode.mask) or not episode.is_scored:
+        has_turns = any(episode.mask)
+        if not has_turns or not episode.is_scored:
             continue
-        label = episode.task.label
-        is_word = label in call_protocol.BUDGET_WORDS
-        stratum = call_protocol.BUDGET_WORDS.index(label) if is_word else 0
-        samples.append(Sample(episode.ids, episode.mask, episode.reward, index // group, stratum))
+        stratum = 0
+        if episode.task.budget_label in call_protocol.BUDGET_WORDS:
+            stratum = call_protocol.BUDGET_WORDS.index(episode.task.budget_label)
+        group = index // group_size
+        samples.append(Sample(episode.ids, episode.mask, episode.reward, group, stratum))
     return samples
 
 
 def make_episode_rows(
     episodes: Sequence[BudgetEpisode],
     decode: Callable[[Sequence[int]], str] | None = None,
-    questions: int | None = None,
+    num_questions: int | None = None,
 ) -> pd.DataFrame:
-    """Tabulate episodes, one row each.
+    """Tabulate finished episodes of a controller under a budget: question, budget, outcome, calls and length.
 
     Args:
-        episodes: Of `roll_out_episodes`.
-        decode: Token ids to text; with it rows have the column spoken, the texts of the episode with their writers.
-        questions: How many different questions there are, if the episodes go through all of them under one budget
+        episodes: Finished and scored episodes (`roll_out_episodes`).
+        decode: From token ids to text; with it rows have the column spoken, the texts of the episode with their
+            writers as JSON.
+        num_questions: How many different questions there are, if the episodes go through all of them under one budget
             after another; None if every episode has a question of its own.
 
     Returns:
-        The question: item (its number), group (its family), difficulty. The budget: condition (as the prompt names
-        it), budget (US dollars). The outcome: correct, within and reward (r_p, r_c and r of eq. 5 to 7; nan where
-        there is no score), cost_usd. The calls: calls (how many), chosen (their experts in order, separated by
-        blanks), malformed (turns that are neither call nor answer), failures (replies that failed in any way), failed
-        (whether the infrastructure lost a reply), truncated (replies that reached the expert's own limit of tokens),
-        shortened (replies of which the controller read a part). The length: turns, written (tokens of the
-        controller), tokens (all).
+        A row per episode. The question: item (its number), group (its family), difficulty. The budget: condition (as
+        it stands in the prompt), budget (US dollars). The outcome: correct, within (1 if the calls cost at most the
+        budget) and reward (r_p, r_c and r of CoRL, eq. 5 to 7; nan where there is no score), cost_usd. The calls:
+        calls (how many), chosen (their experts in order, separated by blanks), malformed (turns that are neither call
+        nor answer), failures (replies that failed in any way), failed (whether the infrastructure lost a reply),
+        truncated (replies that reached the expert's own limit of tokens), shortened (replies of which the controller
+        read a part). The length: turns, written (tokens of the controller), tokens (all).
     """
-    num_questions = questions or len(episodes)
+    if num_questions is None:
+        num_questions = len(episodes)
     rows = []
     for index, episode in enumerate(episodes):
         task = episode.task
@@ -248,10 +278,10 @@ def make_episode_rows(
             "item": index % num_questions,
             "group": task.item.group,
             "difficulty": task.item.difficulty,
-            "condition": task.label,
+            "condition": task.budget_label,
             "budget": task.budget,
             "correct": episode.correct,
-            "within": episode.within,
+            "within": episode.cost_reward,
             "reward": episode.reward,
             "cost_usd": episode.cost_usd,
             "calls": len(episode.called_experts),

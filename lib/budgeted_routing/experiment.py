@@ -1,7 +1,8 @@
-"""The experiment of lesson 05: experts, controllers that write the protocol, and trainings of every variant and seed.
+"""The experiment of lesson 05 (CoRL): measure experts, train controllers of every variant and seed, and test them.
 
-All are jobs that resume: what is finished is never done again, and a training goes on from its last checkpoint.
-Working files lie under data/runs/routing.
+A controller is a small language model that answers questions and may call experts, models that cost money, within a
+budget. All steps are jobs that resume: what is finished is never done again, and a training goes on from its last
+checkpoint. Working files lie under data/runs/routing.
 """
 
 from collections.abc import Sequence
@@ -37,15 +38,19 @@ from lib.rl.expert_pool import NUM_SAMPLES
 
 @dataclass(frozen=True)
 class BudgetedRoutingResults:
-    """Tables of an experiment.
+    """Tables of the experiment on controllers, small language models that may call experts within a budget (CoRL).
 
     Attributes:
-        experts: Outcomes of the experts on training and test questions (`expert_outcomes.measure_experts`).
-        episodes: Tests of controllers (`budget_episodes.make_episode_rows`), with method, seed, style and temperature.
-        rollouts: Episodes of trainings, with method, seed and step.
-        alone: Outcomes of the controller's base model, which answers by itself.
-        learning: What the trainer reports of every update.
-        budgets: What budgets are worth.
+        experts: What every expert scores and costs on every question by itself, on training and test questions
+            (`expert_outcomes.measure_experts`).
+        episodes: Tests of controllers, a row per episode (`budget_episodes.make_episode_rows`), with the columns method
+            (a variant, or "start" for the controller before PPO), seed, style of the prompt (how it states the budget:
+            soft, hard or number) and temperature.
+        rollouts: Episodes of the trainings, a row each with the same columns, and with method, seed and step (number of
+            the update).
+        alone: What the controller's base model scores on every question by itself (`measure_controller_alone`).
+        learning: What the trainer reports, a row per update with method, seed and step.
+        budgets: US dollars a question by budget word, and US dollars a call by expert.
         token_price: US dollars per token of the controller itself, which no budget counts.
     """
 
@@ -61,12 +66,15 @@ class BudgetedRoutingResults:
 def run_worlds(
     params: Params, models: str | Path | None = None, runs: str | Path = RUNS
 ) -> dict[str, BudgetedRoutingResults]:
-    """Run the experiment in every world of lesson 05, a set of experts and questions each.
+    """Run the experiment in every world of lesson 05; a world is a set of experts with the questions they are asked.
+
+    Worlds are "complementary" (each expert is right on one kind of questions), "ladder" (larger, more expensive experts
+    are better everywhere) and "two experts" (the cheapest and the most expensive of the complementary ones).
 
     Args:
         params: All settings.
-        models: As in `run`.
-        runs: As in `run`.
+        models: Folder of the language models; None for the models of lesson 03, which are trained where missing.
+        runs: Folder of the jobs, whose finished results are used again.
 
     Returns:
         Results by world.
@@ -86,28 +94,31 @@ def run(
     runs: str | Path = RUNS,
     label: str = "training controllers",
 ) -> BudgetedRoutingResults:
-    """Train and test controllers, and try the experts, as far as that is not done yet.
+    """Run CoRL's experiment in one world: measure the experts, train controllers, and test them before and after.
+
+    A controller is a small language model that answers questions and may call experts, models that cost money, within
+    a budget. Only jobs that are not finished are run.
 
     Args:
-        params: All settings; `worlds.select_world` chooses the experts and questions.
-        compared: The variants.
-        models: Folder of the lab models; None for those of lesson 03, which are made where they are missing.
-        runs: Folder of the jobs.
-        label: Of the progress line.
+        params: All settings; `worlds.select_world` sets experts and questions.
+        compared: Variants of CoRL that are trained, such as one whose prompt states the budget as a number.
+        models: Folder of the language models; None for the models of lesson 03, which are trained where missing.
+        runs: Folder of the jobs, whose finished results are used again.
+        label: What the progress line calls the trainings.
 
     Returns:
-        Tables of all jobs.
+        The tables of all jobs.
 
     Raises:
-        ModelError: The folder has no lab models.
+        ModelError: A model is missing in the folder.
     """
     settings = params.routing
     models = Path(ensure_models(params.lab, models))
-    # Says what is wrong with a folder before any process starts.
+    # A folder without the base model is refused before any process starts.
     checkpoints.load(models / settings.base)
     fill_in_lab_prices(params.llm, models)
 
-    # The trainings build on the trial of the experts and on the controllers that write the protocol.
+    # The trainings build on what the experts score and on controllers that can write calls and answers.
     first_jobs = jobs.make_first_jobs(params, models)
     trainings = jobs.make_jobs(params, compared, first_jobs)
     stages = [
@@ -117,18 +128,19 @@ def run(
     context = RunContext.of(
         params, models, runs, CASSETTES, settings.jobs, save_every=settings.save_every
     )
-    keep_replies = partial(export_recording, params.llm, RECORDING_NAME, CASSETTES)
+    # Replies of endpoints are recorded when the run ends, also by an error, so that they are paid for once.
+    save_replies = partial(export_recording, params.llm, RECORDING_NAME, CASSETTES)
     announcement = ""
     if asks_endpoint(params.llm, settings.experts.values()):
         announcement = f"{label}: {announce_calls(params, compared)}"
-    finished = run_stages(stages, context, keep_replies, announcement)
+    finished = run_stages(stages, context, save_replies, announcement)
 
-    trial_folder = first_jobs[0].folder(Path(runs))
-    experts = artifacts.read_parquet(trial_folder / "experts.parquet")
+    expert_job_folder = first_jobs[0].folder(Path(runs))
+    experts = artifacts.read_parquet(expert_job_folder / "experts.parquet")
     card = model_cards.read_card(settings.base, models)
     return BudgetedRoutingResults(
         experts=experts,
-        alone=artifacts.read_parquet(trial_folder / "alone.parquet"),
+        alone=artifacts.read_parquet(expert_job_folder / "alone.parquet"),
         episodes=finished.read_tables("episodes", START),
         rollouts=finished.read_tables("rollouts", START),
         learning=finished.read_tables("learning", START),
@@ -138,42 +150,54 @@ def run(
 
 
 def announce_calls(params: Params, compared: Sequence[RoutingVariant] = VARIANTS) -> str:
-    """Say how many calls the experiment makes at most, and what endpoints among the experts may cost.
+    """Say how many calls to experts the experiment makes at most, and what those to paid endpoints may cost.
+
+    Experts are called by controllers, the models that are trained and tested, and are asked all questions once before.
 
     Args:
         params: All settings.
-        compared: The variants.
+        compared: Variants of CoRL that are trained.
+
+    Returns:
+        A sentence for the terminal.
     """
     settings = params.routing
     num_words = len(call_protocol.BUDGET_WORDS)
     num_numbers = len(settings.numeric_budgets)
 
-    # Episodes of every training, and budgets under which its controller is asked every test question.
+    # Episodes of all trainings, and passes of their controllers over all test questions, one under each budget.
     training_episodes = 0
-    tested_budgets = 0
+    test_passes = 0
     for variant in compared:
         num_seeds = jobs.count_seeds(settings, variant)
         training_episodes += num_seeds * settings.updates[variant.style] * settings.batch
-        # Words at two temperatures, and numbers where the variant has them.
-        tested_budgets += num_seeds * 2 * num_words
+        # Budgets in words at two temperatures, and numbers where the variant has them.
+        test_passes += num_seeds * 2 * num_words
         if variant.style == "number":
-            tested_budgets += num_seeds * num_numbers
-    # The start of every seed is asked in soft and hard prompts, at two temperatures each, and with numbers.
-    tested_budgets += settings.seeds * (4 * num_words + num_numbers)
+            test_passes += num_seeds * num_numbers
+    # The controller before PPO is tested with soft and hard prompts, at two temperatures each, and with numbers.
+    test_passes += settings.seeds * (4 * num_words + num_numbers)
 
-    episodes = training_episodes + tested_budgets * settings.test_items
-    controller_calls = episodes * (settings.rounds - 1)
-    trial_calls = NUM_SAMPLES * settings.train_items + settings.test_items
+    episodes = training_episodes + test_passes * settings.test_items
+    controller_calls = episodes * (settings.rounds - 1)  # the last turn is the answer
+    calls_without_controller = NUM_SAMPLES * settings.train_items + settings.test_items
 
-    # Any call of a controller may go to the same expert, and be as long as replies may be; all experts are tried.
+    # All calls of controllers may go to the expert that costs most; without a controller, every expert is asked.
     names = list(dict.fromkeys(settings.experts.values()))
     alternatives = [_plan_calls(params.llm, name, controller_calls) for name in names]
-    planned_calls = [_plan_calls(params.llm, name, trial_calls) for name in names]
+    planned_calls = [_plan_calls(params.llm, name, calls_without_controller) for name in names]
     planned_calls.append(take_most_expensive(params.llm, alternatives))
     return announce_costs(params.llm, planned_calls)
 
 
 def _plan_calls(llm: LLMSettings, name: str, num_calls: int) -> PlannedCalls:
-    """Calls with questions of the lab, whose replies are as long as they may be."""
+    """Bound the tokens of calls to a model by the longest question that there is and the longest reply it may write.
+
+    Args:
+        llm: Settings of all language models, with the limit on a reply's tokens.
+        name: The model.
+        num_calls: Number of calls.
+    """
     tokens_in = expert_outcomes.MAX_QUESTION_TOKENS * num_calls
-    return PlannedCalls(name, num_calls, tokens_in, llm.models[name].max_tokens * num_calls)
+    tokens_out = llm.models[name].max_tokens * num_calls
+    return PlannedCalls(name, num_calls, tokens_in, tokens_out)

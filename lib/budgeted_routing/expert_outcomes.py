@@ -1,5 +1,7 @@
 """What every expert scores and costs on questions by itself, and what follows from it: prices, budgets, headroom.
 
+Headroom is how much reward the best choice of an expert for each question could win over the best single one for all.
+
 CoRL trains a small language model, the controller, which answers a question itself or pays larger models, the experts.
 Before any training, every expert and the controller's base model answer all questions without a protocol. From these
 outcomes follow
@@ -44,7 +46,7 @@ RECORDING_NAME = "routing"  # of the recorded replies and of the spending limit
 MAX_QUESTION_TOKENS = 64  # no question of the lab has more
 NO_LIMIT = "no limit"  # instead of a budget's name
 CONTROLLER_ALONE = "controller alone"  # the method: the base model answers, before any training
-_HEADROOM_SEED = 17  # of the questions that `measure_choices` draws
+_HEADROOM_SEED = 17  # of the questions that `measure_dev_and_test_outcomes` draws
 
 # From questions and replies to scores in [0, 1].
 ScoreReplies = Callable[[Sequence[Item], Sequence[str]], Sequence[float]]
@@ -73,12 +75,14 @@ def measure_experts(
     num_samples: int = 1,
     score_replies: ScoreReplies = score_family_replies,
 ) -> pd.DataFrame:
-    """Ask every expert every question, and record scores and costs.
+    """Ask every expert every question, without a controller, and record scores and costs.
+
+    Experts are the models that a controller, the model that CoRL trains, may call for money.
 
     Args:
         pool: The experts.
         items: Questions of one procedural family or several, or a user's.
-        split: Name of the set of questions, such as train or test.
+        split: Name of the set of questions, such as train or test; it becomes a column.
         num_samples: Independent replies to each question.
         score_replies: From questions and replies to scores; by default the strict rule of the procedural families.
 
@@ -88,34 +92,30 @@ def measure_experts(
         reply, failures (0 or 1), failed (whether the infrastructure lost the reply), truncated (whether the expert's
         limit of tokens cut it off).
     """
-    keys = []  # (expert, sample, number of the question)
+    # Rows, queries and asked items are in the same order.
+    rows = []
     queries = []
+    asked_items = []
     for expert in pool.experts:
         for sample in range(num_samples):
             for number, item in enumerate(items):
+                question_columns = _describe_item(item, number, split)
+                rows.append(question_columns | {"method": expert, "sample": sample})
                 seed = derive_reply_seed(item.prompt, sample)
-                keys.append((expert, sample, number))
                 queries.append(ExpertQuery(expert, item.prompt, seed, item.history))
+                asked_items.append(item)
 
     replies = pool.ask(queries)
-    scores = score_replies(
-        [items[number] for _, _, number in keys], [reply.text for reply in replies]
-    )
+    scores = score_replies(asked_items, [reply.text for reply in replies])
 
-    rows = []
-    for (expert, sample, number), reply, score in zip(keys, replies, scores, strict=True):
-        outcome = {
-            "method": expert,
-            "sample": sample,
-            "correct": math.nan if reply.lost else score,
-            "cost_usd": reply.cost_usd,
-            "calls": 1,
-            "reply": reply.text,
-            "failures": int(reply.failure is not None),
-            "failed": reply.lost,
-            "truncated": reply.truncated,
-        }
-        rows.append(_describe_item(items[number], number, split) | outcome)
+    for row, reply, score in zip(rows, replies, scores, strict=True):
+        row["correct"] = math.nan if reply.lost else score
+        row["cost_usd"] = reply.cost_usd
+        row["calls"] = 1
+        row["reply"] = reply.text
+        row["failures"] = int(reply.failure is not None)
+        row["failed"] = reply.lost
+        row["truncated"] = reply.truncated
     return pd.DataFrame(rows)
 
 
@@ -126,18 +126,21 @@ def measure_controller_alone(
     num_samples: int = 1,
     score_replies: ScoreReplies = score_family_replies,
 ) -> pd.DataFrame:
-    """Let the controller's base model answer every question by itself: no protocol, no experts, greedy decoding.
+    """Let the model that a controller is trained from answer every question by itself, by greedy decoding.
+
+    It reads the question alone, without instructions about budgets and experts, and calls no expert.
 
     Args:
-        model: The base model.
+        model: The controller's base model.
         items: The questions.
-        split: Name of the set of questions, such as train or test.
+        split: Name of the set of questions, such as train or test; it becomes a column.
         num_samples: How often each row is repeated; greedy replies are equal.
         score_replies: From questions and replies to scores; by default the strict rule of the procedural families.
 
     Returns:
-        The columns of `measure_experts` up to reply, with CONTROLLER_ALONE as method, and tokens (read and written).
-        The cost is 0: a budget limits what experts cost, and no expert is called.
+        A row per question and sample: split, item (number of the question), group (its family), difficulty, prompt,
+        method (CONTROLLER_ALONE), correct (score in [0, 1]), cost_usd (0, since budgets limit what experts cost), calls
+        (0), reply, tokens (read and written), sample.
     """
     requests = []
     for item in items:
@@ -164,7 +167,16 @@ def measure_controller_alone(
 
 
 def _describe_item(item: Item, number: int, split: str) -> dict[str, object]:
-    """The columns that say which question a row is about."""
+    """Collect the columns that say which question a row is about.
+
+    Args:
+        item: The question.
+        number: Its index in its set of questions.
+        split: Name of that set, such as train or test.
+
+    Returns:
+        split, item (the number), group (family of the question), difficulty and prompt.
+    """
     return {
         "split": split,
         "item": number,
@@ -175,30 +187,34 @@ def _describe_item(item: Item, number: int, split: str) -> dict[str, object]:
 
 
 def add_reply_counts(outcomes: pd.DataFrame, params: Params) -> pd.DataFrame:
-    """Add the columns that `lib.llm.reply_shares.count_replies` reads: which model replied, and which replies failed.
+    """Add which model replied and whether its reply failed, the columns by which failed replies are counted.
+
+    An expert's results say nothing about its model where too many replies failed (`lib.llm.reply_shares`).
 
     Args:
-        outcomes: Of `measure_experts`. Tables of earlier runs may lack the counts of failures; they lost no reply.
-        params: Says which model stands behind each expert.
+        outcomes: A row per reply of an expert (`measure_experts`) or of the controller's base model, with the column
+            method. Without the columns failures, failed and truncated (earlier runs) no reply failed.
+        params: All settings; they say which model stands behind each expert.
 
     Returns:
-        The outcomes with the columns model, backend, failed, truncated and unusable (the reply came whole and is of
-        no use), numbers 0 or 1.
+        The outcomes with the columns model, backend (such as lab), and as numbers 0 or 1 failed (the reply was lost),
+        truncated (the token limit cut it off) and unusable (it came whole and is of no use).
     """
+    # Rows of the controller's base model have no such counts: 0.
     counts = {}
     for name in ("failures", "failed", "truncated"):
         values = outcomes[name] if name in outcomes else pd.Series(0, index=outcomes.index)
-        # The controller's rows have none of these columns.
         counts[name] = values.astype(float).fillna(0.0).astype(int)
 
     model_by_expert = params.routing.experts
     backend_by_expert = {
         expert: params.llm.models[model].backend for expert, model in model_by_expert.items()
     }
-    # Methods that are no expert are the controller alone, which is a model of the lab.
+    # The only method that is no expert is the controller's base model, which is one of the project's (lab).
+    methods = outcomes["method"]
     return outcomes.assign(
-        model=[model_by_expert.get(method, method) for method in outcomes["method"]],
-        backend=outcomes["method"].map(backend_by_expert).fillna("lab"),
+        model=[model_by_expert.get(method, method) for method in methods],
+        backend=methods.map(backend_by_expert).fillna("lab"),
         failed=counts["failed"],
         truncated=counts["truncated"],
         unusable=counts["failures"] - counts["failed"] - counts["truncated"],
@@ -211,15 +227,16 @@ def add_reply_counts(outcomes: pd.DataFrame, params: Params) -> pd.DataFrame:
 def measure_call_prices(
     outcomes: pd.DataFrame, experts: Sequence[str], settings: RoutingSettings
 ) -> dict[str, float]:
-    """Measure what a useful call to each expert costs, for all but the most expensive questions.
+    """Measure the price of a call to each expert: what it costs at most, but for the most expensive questions.
 
-    The price is a quantile of the costs of the questions that the expert answers correctly, or of all questions that it
+    It is a quantile of the costs of the questions that the expert answers correctly, or of all questions that it
     answers if none is correct.
 
     Args:
-        outcomes: Of `measure_experts`, on training questions.
+        outcomes: What every expert scored and cost on training questions, a row per reply, with the columns method (the
+            expert), correct (nan where the reply was lost) and cost_usd.
         experts: Names of the experts.
-        settings: Its `quantile` is used.
+        settings: CoRL's settings; `quantile` is read, such as .95.
 
     Returns:
         US dollars a call, by expert.
@@ -234,16 +251,16 @@ def measure_call_prices(
 
 
 def derive_budgets(prices: Mapping[str, float], settings: RoutingSettings) -> dict[str, float]:
-    """Derive the budgets low, medium and high from the experts' prices.
+    """Derive the budgets low, medium and high, limits on what the calls of one question may cost, from prices.
 
     Low affords one call to the cheapest expert, medium one to the expert in the middle, high is in practice no limit.
 
     Args:
-        prices: US dollars a call, by expert, of `measure_call_prices`.
-        settings: Its `high_budget_usd` is used.
+        prices: US dollars a call, by expert (`measure_call_prices`).
+        settings: CoRL's settings; `high_budget_usd` is read.
 
     Returns:
-        B in US dollars a question, by the budget's name.
+        B of CoRL's reward in US dollars a question, by budget word.
     """
     low, medium, high = call_protocol.BUDGET_WORDS
     affordable_experts = find_affordable_experts(prices)
@@ -255,38 +272,43 @@ def derive_budgets(prices: Mapping[str, float], settings: RoutingSettings) -> di
 
 
 def find_affordable_experts(prices: Mapping[str, float]) -> dict[str, str]:
-    """The expert whose price is the budget, for low (the cheapest expert) and medium (the one in the middle).
+    """Find the experts to which the budgets low and medium afford one call: the cheapest, and the one in the middle.
+
+    A budget limits what the calls of one question may cost; these two are the prices of a call to these experts.
 
     Args:
         prices: US dollars a call, by expert.
+
+    Returns:
+        An expert for low and one for medium. High affords any expert and is left out.
     """
     low, medium, _ = call_protocol.BUDGET_WORDS
-    experts = sorted(prices, key=prices.__getitem__)
-    return {low: experts[0], medium: experts[len(experts) // 2]}
+    cheapest_first = sorted(prices, key=lambda expert: prices[expert])
+    return {low: cheapest_first[0], medium: cheapest_first[len(prices) // 2]}
 
 
 def tabulate_budgets(
     budgets: Mapping[str, float], prices: Mapping[str, float], settings: RoutingSettings
 ) -> pd.DataFrame:
-    """Tabulate what each budget means: dollars per million questions, and the expert that it affords a call to.
+    """Tabulate what each budget, a limit on the cost of one question's calls to experts, allows.
 
     Args:
-        budgets: US dollars a question, by the budget's name.
-        prices: US dollars a call, by expert, of `measure_call_prices`.
-        settings: From its `high_budget_usd` on a budget is no limit.
+        budgets: US dollars a question, by budget word (low, medium, high).
+        prices: US dollars a call, by expert (`measure_call_prices`).
+        settings: CoRL's settings; from `high_budget_usd` on a budget is no limit.
 
     Returns:
-        A row per budget.
+        A row per budget: "budget", "$ per million questions" (a text) and "affords one call to" (an expert).
     """
     affordable_experts = find_affordable_experts(prices)
     rows = []
-    for name, budget in budgets.items():
+    for word, budget in budgets.items():
         has_limit = budget < settings.high_budget_usd
         rows.append(
             {
-                "budget": name,
+                "budget": word,
                 "$ per million questions": f"{1e6 * budget:.1f}" if has_limit else NO_LIMIT,
-                "affords one call to": affordable_experts.get(name, "any expert"),
+                "affords one call to": affordable_experts.get(word, "any expert"),
             }
         )
     return pd.DataFrame(rows)
@@ -295,30 +317,35 @@ def tabulate_budgets(
 # What choosing could win --------------------------------------------------------------------------
 
 
-def measure_choices(
+def measure_dev_and_test_outcomes(
     params: Params,
     num_items: int,
     models: str | Path | None = None,
     runs: str | Path = RUNS,
     cassettes: str | Path = CASSETTES,
 ) -> pd.DataFrame:
-    """Measure every expert and the controller's base model on questions that no method learns from.
+    """Let every expert, and the controller's base model, answer dev and test questions, from which no method learns.
+
+    A controller is a model that answers a question or calls an expert for money. From these outcomes
+    `estimate_headroom` estimates what choosing among them for each question could win at all.
 
     Args:
         params: All settings.
         num_items: Questions of each of the splits dev and test; each is answered in NUM_SAMPLES independent samples.
-        models: Folder of the lab models; None for those of lesson 03, which are trained where they are missing.
-        runs: Folder of the spending limit.
+        models: Folder of the language models; None for the models of lesson 03, which are trained where missing.
+        runs: Folder of the file that counts spending.
         cassettes: Folder of recorded replies.
 
     Returns:
-        The columns of `measure_experts`, for `estimate_headroom`. Experts whose models gave too few answers are marked
-        (`lib.llm.reply_shares.mark_rows`).
+        A row per question, sample and method (an expert or CONTROLLER_ALONE): split, item (number of the question),
+        sample, method, correct, cost_usd and the other columns of `measure_experts`. Experts whose models gave too few
+        answers are marked (`lib.llm.reply_shares.mark_rows`).
     """
     settings = params.routing
     models = ensure_models(params.lab, models)
     model_names = list(settings.experts.values())
 
+    # Endpoints cost money: say how much at most.
     if asks_endpoint(params.llm, model_names):
         num_calls = 2 * NUM_SAMPLES * num_items
         planned_calls = []
@@ -339,27 +366,33 @@ def measure_choices(
             items = tasks.draw_evenly(settings.questions, split, num_items, seed=_HEADROOM_SEED)
             tables.append(measure_experts(pool, items, split, NUM_SAMPLES))
             tables.append(measure_controller_alone(base_model, items, split, NUM_SAMPLES))
+
     outcomes = pd.concat(tables, ignore_index=True)
-    return mark_rows(outcomes, count_replies(add_reply_counts(outcomes, params)))
+    reply_counts = count_replies(add_reply_counts(outcomes, params))
+    return mark_rows(outcomes, reply_counts)
 
 
 def estimate_headroom(outcomes: pd.DataFrame, budgets: Mapping[str, float]) -> pd.DataFrame:
-    """Estimate how much reward choosing per question could win over the best constant strategy.
+    """Estimate how much reward the best choice for each question could win over the best strategy for all questions.
 
-    Where the headroom is small, one strategy is about as good as any choice, and a comparison of routers says little
-    (`lib.stats.headroom`).
+    A strategy is an expert, or the controller's base model, which answers by itself. This headroom is what a router or
+    a trained controller can gain at most by choosing. Where it is small, one strategy is about as good as any choice,
+    and a comparison of routers says little (`lib.stats.headroom`). The reward of an answer is its score if its cost is
+    within the budget, else 0.
 
     Args:
-        outcomes: Of `measure_choices`: the splits dev and test, every question in two independent samples.
-        budgets: US dollars a question, by the budget's name.
+        outcomes: What every strategy scored and cost, a row per question, strategy and sample, with the columns split
+            (dev and test), item, sample (two independent ones), method (the strategy), correct and cost_usd.
+        budgets: US dollars a question, by budget word.
 
     Returns:
-        An estimate per budget, indexed by "question": NO_LIMIT first, where reward is the score whatever the cost, then
-        the budgets. Its column constant names the strategy of the highest mean reward on dev, which choosing has to
-        beat.
+        A row per budget, indexed by "question": first NO_LIMIT, where the reward is the score whatever the cost, then
+        the budgets. The columns are those of `lib.stats.paired_difference` (value, ci_low, ci_high, ...), and constant:
+        the strategy of the highest mean reward on dev, which choosing has to beat on test.
     """
+    budgets_and_no_limit = {NO_LIMIT: np.inf, **budgets}
     estimates = {}
-    for name, budget in {NO_LIMIT: np.inf, **budgets}.items():
+    for word, budget in budgets_and_no_limit.items():
         rewards = compute_budget_reward(outcomes["correct"], outcomes["cost_usd"], budget)
         rows = outcomes.assign(reward=rewards)
         dev = rows[rows["split"] == "dev"]
@@ -367,5 +400,6 @@ def estimate_headroom(outcomes: pd.DataFrame, budgets: Mapping[str, float]) -> p
 
         estimate = stats.headroom(dev, test, "reward")  # one row
         mean_rewards = dev.groupby("method")["reward"].mean()
-        estimates[name] = estimate.assign(constant=mean_rewards.idxmax())
+        estimates[word] = estimate.assign(constant=mean_rewards.idxmax())
+    # The budget becomes the index, in place of the row numbers of the estimates.
     return pd.concat(estimates, names=["question"]).droplevel(1)

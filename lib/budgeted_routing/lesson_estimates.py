@@ -48,22 +48,25 @@ PRIMARY = {
     COMPLEMENTARY: ("best_constant", "logistic", "random"),
     LADDER: ("best_expert", "logistic", "random"),
 }
-# Differences between two budgets, the larger one first.
+# Pairs of budgets that are compared, the larger one first.
 BUDGET_PAIRS = (("medium", "low"), ("high", "medium"), ("high", "low"))
 
 
 def collect_estimates(rows: pd.DataFrame, settings: RoutingSettings) -> Estimates:
-    """Estimate everything that the lesson measures on the test questions, by metric key.
+    """Estimate everything that the lesson on CoRL measures on its test questions.
 
     Args:
-        rows: The results table of all worlds.
-        settings: The section `routing` of params.yaml.
+        rows: The results table of all worlds, each a set of experts and questions: complementary (each expert is best
+            on its own kind of question), ladder (the more expensive expert is better everywhere) and two experts.
+        settings: The section `routing` of params.yaml; its temperatures of test and of training are read.
 
     Returns:
-        Estimates with intervals; of worlds that the rows hold.
+        Estimates, rows of `lib.stats` (value, ci_low, ci_high, p_value, ...), by metric key such as
+        "corl.low.gain": see the module. A world without rows has none.
     """
     tests = results_table.select(rows, split="test")
     greedy = results_table.select(tests, temperature=settings.test_temperature)
+
     estimates = {}
     for world, prefix in PREFIXES.items():
         world_rows = results_table.select(greedy, world=world)
@@ -71,39 +74,56 @@ def collect_estimates(rows: pd.DataFrame, settings: RoutingSettings) -> Estimate
             continue
         for key, estimate in estimate_rewards(world_rows).items():
             estimates[f"{prefix}.{key}"] = estimate
+        # The complementary world is the lesson's main one: keys about budgets that are kept have no prefix there.
+        control_prefix = "" if world == COMPLEMENTARY else f"{prefix}."
         for key, estimate in budget_control.estimate_control(world_rows, CORL, NUMERIC).items():
-            # The complementary world is the lesson's main one: its keys have no prefix.
-            control_key = key if world == COMPLEMENTARY else f"{prefix}.{key}"
-            estimates[control_key] = estimate
+            estimates[f"{control_prefix}{key}"] = estimate
+
+    # What training adds is estimated on sampled answers, because the start is compared at its own temperature.
     sampled = results_table.select(tests, world=COMPLEMENTARY, temperature=settings.temperature)
-    return estimates | estimate_order(sampled)
+    return estimates | estimate_budget_response(sampled)
 
 
 def estimate_rewards(rows: pd.DataFrame) -> Estimates:
-    """Estimate gains and differences in reward of one world, by metric key without the world.
+    """Estimate, under each budget word, CoRL's reward minus that of its start and of each baseline, and its accuracy.
+
+    The start is the controller before training. The reward is 1 for a correct answer whose calls cost no more than the
+    budget (low, medium or high), else 0. Differences are paired by seed and question.
 
     Args:
-        rows: Test rows of one world, without sampling (temperature 0).
+        rows: Test rows of one world (one set of experts and questions), greedy decoding (temperature 0).
+
+    Returns:
+        Estimates, rows of `lib.stats` (value, ci_low, ci_high, ...), by metric key: for each BUDGET `BUDGET.gain`
+        (minus the start), `BUDGET.minus_BASELINE` for each key of BASELINES, `BUDGET.accuracy`, `BUDGET.calls` (mean
+        number of calls) and `BUDGET.minus_hull` (of `estimate_gain_over_mixture`).
     """
-    word_rows = results_table.select(rows, style="soft")
+    word_rows = results_table.select(rows, style="soft")  # the prompt names the budget as a word
     estimates = {}
     for budget in BUDGET_WORDS:
-        under_budget = results_table.select(word_rows, condition=budget)
-        estimates[f"{budget}.gain"] = _estimate_difference(under_budget, START)
+        budget_rows = results_table.select(word_rows, condition=budget)
+        estimates[f"{budget}.gain"] = _estimate_difference(budget_rows, START)
         for key, method in BASELINES.items():
-            estimates[f"{budget}.minus_{key}"] = _estimate_difference(under_budget, method)
-        of_corl = results_table.select(under_budget, method=CORL)
-        estimates[f"{budget}.accuracy"] = stats.mean(of_corl, "correct").iloc[0]
-        estimates[f"{budget}.calls"] = stats.mean(of_corl, "calls").iloc[0]
-        estimates[f"{budget}.minus_hull"] = estimate_gain_over_mixture(under_budget)
+            estimates[f"{budget}.minus_{key}"] = _estimate_difference(budget_rows, method)
+
+        corl_rows = results_table.select(budget_rows, method=CORL)
+        estimates[f"{budget}.accuracy"] = stats.mean(corl_rows, "correct").iloc[0]
+        estimates[f"{budget}.calls"] = stats.mean(corl_rows, "calls").iloc[0]
+        estimates[f"{budget}.minus_hull"] = estimate_gain_over_mixture(budget_rows)
     return estimates
 
 
 def estimate_gain_over_mixture(rows: pd.DataFrame) -> Estimate:
-    """Estimate how far CoRL's accuracy lies above that of a random mixture of constants at the same mean cost.
+    """Estimate CoRL's accuracy minus that of a random mixture of constants at the same mean cost.
+
+    A constant lets one expert, or the controller's base model alone, answer all questions. By mixing two of them at
+    random any cost in between is reached without reading a question; only accuracy above that is gained by choosing.
 
     Args:
-        rows: Test rows of one world under one budget. Constants are the experts and the controller alone.
+        rows: Test rows of one world under one budget, greedy decoding.
+
+    Returns:
+        One estimate, a row of `lib.stats` (value, ci_low, ci_high, ...).
     """
     experts = results_table.select(rows, role="expert")["method"].unique()
     constants = [CONTROLLER_ALONE, *experts]
@@ -113,38 +133,52 @@ def estimate_gain_over_mixture(rows: pd.DataFrame) -> Estimate:
     ).iloc[0]
 
 
-def estimate_order(rows: pd.DataFrame) -> Estimates:
-    """Estimate what training adds to the difference between two budgets (the paper's Figure 3), by metric key.
+def estimate_budget_response(rows: pd.DataFrame) -> Estimates:
+    """Estimate what training adds to the difference between two budgets (the paper's Figure 3).
+
+        (CoRL under the larger budget - CoRL under the smaller) - (the same of the start, before training)
 
     Args:
-        rows: Test rows of the complementary world, sampled at the temperature of training.
+        rows: Test rows of one world, sampled at the temperature of training.
 
     Returns:
-        `order.QUANTITY.MORE_LESS`: quantities are cost_usd (US dollars per million questions), calls, expensive_calls
-        (calls of the most expensive expert) and correct.
+        Estimates, rows of `lib.stats` (value, ci_low, ci_high, ...), by metric key `order.QUANTITY.LARGER_SMALLER`,
+        such as "order.calls.high_low". Quantities are cost_usd (US dollars per million questions), calls (number),
+        expensive_calls (calls of the most expensive expert) and correct (accuracy).
     """
-    word_rows = results_table.select(rows, style="soft", method=[CORL, START])
     most_expensive = find_most_expensive_expert(rows)
+    word_rows = results_table.select(rows, style="soft", method=[CORL, START])
+    expensive_calls = []
+    for called_experts in word_rows["chosen"]:
+        expensive_calls.append(float(list(called_experts).count(most_expensive)))
     word_rows = word_rows.assign(
-        cost_usd=1e6 * word_rows["cost_usd"],
-        expensive_calls=[float(list(names).count(most_expensive)) for names in word_rows["chosen"]],
+        cost_usd=1e6 * word_rows["cost_usd"], expensive_calls=expensive_calls
     )
+
     estimates = {}
-    for more, less in BUDGET_PAIRS:
-        both = results_table.select(word_rows, condition=[more, less])
+    for larger, smaller in BUDGET_PAIRS:
+        pair_rows = results_table.select(word_rows, condition=[larger, smaller])
         for quantity in ("cost_usd", "calls", "expensive_calls", "correct"):
-            estimates[f"order.{quantity}.{more}_{less}"] = stats.diff_in_diff(
-                both,
+            estimate = stats.diff_in_diff(
+                pair_rows,
                 quantity,
                 before={"method": START},
                 after={"method": CORL},
-                baseline={"condition": less},
+                baseline={"condition": smaller},
             ).iloc[0]
+            estimates[f"order.{quantity}.{larger}_{smaller}"] = estimate
     return estimates
 
 
 def find_most_expensive_expert(rows: pd.DataFrame) -> str:
-    """The expert whose calls cost most on average."""
+    """Find the expert whose calls cost most on average.
+
+    Args:
+        rows: Rows of the results table, with those of the role "expert": every expert on every question.
+
+    Returns:
+        The expert's name.
+    """
     experts = results_table.select(rows, role="expert")
     return experts.groupby("method")["cost_usd"].mean().idxmax()
 
@@ -152,23 +186,25 @@ def find_most_expensive_expert(rows: pd.DataFrame) -> str:
 def make_estimators(
     keys: Mapping[str, object], settings: RoutingSettings
 ) -> dict[str, Callable[[pd.DataFrame], Estimate | None]]:
-    """Make functions that compute one estimate from a results table, by metric key.
+    """Make functions that compute one estimate each from a results table, as a comparison of two runs needs them.
+
+    All estimates of one table are computed together, once.
 
     Args:
-        keys: Metric keys.
+        keys: Metric keys, such as "corl.low.gain"; if a mapping, only its keys are read.
         settings: The section `routing` of params.yaml.
 
     Returns:
-        By key, a function from rows to the estimate (None where the rows have none), as
-        `lib.reports.full_and_run.compare_with_full_run` takes them. All estimates of one table are computed once.
+        By key, a function from the rows of a results table to the estimate, a row of `lib.stats`, or to None where
+        these rows have no such estimate (see `lib.reports.full_and_run.compare_with_full_run`).
     """
-    estimates_by_rows: dict[int, Estimates] = {}
+    estimates_by_table: dict[int, Estimates] = {}  # by identity of the table
 
     def read_estimate(key: str, rows: pd.DataFrame) -> Estimate | None:
-        """The estimate of a key on a results table."""
-        if id(rows) not in estimates_by_rows:
-            estimates_by_rows[id(rows)] = collect_estimates(rows, settings)
-        return estimates_by_rows[id(rows)].get(key)
+        """Look up the estimate of a key on a results table, and compute all of the table the first time."""
+        if id(rows) not in estimates_by_table:
+            estimates_by_table[id(rows)] = collect_estimates(rows, settings)
+        return estimates_by_table[id(rows)].get(key)
 
     return {key: partial(read_estimate, key) for key in keys}
 
@@ -176,25 +212,30 @@ def make_estimators(
 def tabulate_primary(
     estimates: Mapping[str, Estimate], world: str, open_budgets: Mapping[str, bool], margin: float
 ) -> pd.DataFrame:
-    """Arrange the primary contrasts of a world: CoRL's reward minus baselines', with verdicts.
+    """Tabulate the primary contrasts of a world with verdicts: CoRL's reward minus that of the baselines in PRIMARY.
+
+    Primary contrasts were named before any result was known, and are tested together. Where choosing an expert per
+    question could gain less than .05 of reward over the best constant (too little headroom), nothing is tested: the
+    verdict is "not open".
 
     Args:
-        estimates: Of `collect_estimates`.
-        world: COMPLEMENTARY or LADDER.
-        open_budgets: By budget word, whether choosing could gain anything there.
-        margin: Differences within it count as equivalent.
+        estimates: Estimates by metric key, from `collect_estimates`.
+        world: The set of experts and questions: COMPLEMENTARY or LADDER.
+        open_budgets: By budget word, whether there is enough headroom.
+        margin: Differences of reward within it count as equivalent.
 
     Returns:
-        Estimates by baseline and budget, with verdict, and significant_together (whether the difference remains when
-        all of the table are tested at once, by Holm's correction).
+        A row per baseline and budget: the columns of `lib.stats` (value, ci_low, ci_high, p_value, ...),
+        significant_together (whether the difference is significant by Holm's correction for all rows) and verdict.
     """
-    rows = {}
+    estimate_by_row = {}
     for key in PRIMARY[world]:
         for budget in BUDGET_WORDS:
             estimate = estimates[f"{PREFIXES[world]}.{budget}.minus_{key}"]
-            rows[BASELINES[key], budget] = estimate
-    table = pd.DataFrame(rows).T.rename_axis(["baseline", "budget"])
+            estimate_by_row[BASELINES[key], budget] = estimate
+    table = pd.DataFrame(estimate_by_row).T.rename_axis(["baseline", "budget"])
     table = table.infer_objects()
+
     is_open = table.index.get_level_values("budget").map(open_budgets)
     table["significant_together"] = stats.holm(table)
     table["verdict"] = stats.verdict(table, margin).where(is_open, NOT_OPEN)
@@ -202,5 +243,14 @@ def tabulate_primary(
 
 
 def _estimate_difference(rows: pd.DataFrame, baseline: str) -> Estimate:
-    """CoRL's mean reward minus that of a baseline, paired by seed and question."""
-    return stats.paired_difference(rows, "reward", {"method": CORL}, {"method": baseline}).iloc[0]
+    """Estimate CoRL's mean reward minus that of a baseline, paired by seed and question.
+
+    Args:
+        rows: Test rows of one world under one budget.
+        baseline: Name of the method that CoRL is compared with.
+
+    Returns:
+        One estimate, a row of `lib.stats` (value, ci_low, ci_high, ...).
+    """
+    estimates = stats.paired_difference(rows, "reward", {"method": CORL}, {"method": baseline})
+    return estimates.iloc[0]

@@ -1,9 +1,13 @@
 """The results table of CoRL: controllers before, during and after training, and the baselines, under every budget.
 
+A controller is a small language model that answers a question itself or calls experts, models that cost money. Its
+prompt names the budget, the most that the calls for the question may cost, in one of three styles: "soft" names it as a
+word (low, medium, high), "hard" also says what to do under it, "number" gives it in digits.
+
 Rows are those of `lib.experiment.results_table`: one per method, seed, budget and question. All methods answer the same
 test questions and meet the same replies of the experts. Some columns have a meaning of their own here:
 
-- condition is the budget's name, group the family of the question, chosen the experts that were called;
+- condition is the budget as the prompt names it, group the family of the question, chosen the experts that were called;
 - cost_usd is what the calls of experts cost, which the budget limits; own_cost_usd is what the controller's own tokens
   cost, which no budget counts.
 """
@@ -13,7 +17,6 @@ from collections.abc import Mapping
 import pandas as pd
 
 from lib.budgeted_routing import baselines, expert_outcomes
-from lib.budgeted_routing.baselines import ROUTERS
 from lib.budgeted_routing.experiment import BudgetedRoutingResults
 from lib.budgeted_routing.expert_outcomes import CONTROLLER_ALONE
 from lib.budgeted_routing.jobs import START
@@ -27,10 +30,7 @@ SYSTEM = "corl"
 METHOD_LABELS = {name: variant.label for name, variant in VARIANTS_BY_NAME.items()}
 NUMERIC_BASELINES = ("best constant", "logistic", "oracle")
 
-_OUTCOME_COLUMNS = [
-    "seed", "correct", "within", "reward", "cost_usd", "calls", "malformed", "failures",
-]  # fmt: skip
-# What became of the experts' replies; jobs that were finished before these were counted have none of them.
+# Counts of experts' replies that were lost, cut off or read in part; tables of earlier runs have none of them.
 _REPLY_COUNTS = ["failed", "truncated", "shortened"]
 
 
@@ -38,26 +38,32 @@ _REPLY_COUNTS = ["failed", "truncated", "shortened"]
 
 
 def make_rows(results_by_world: Mapping[str, BudgetedRoutingResults]) -> pd.DataFrame:
-    """Make the rows of the results table from an experiment: tests, training episodes, and baselines.
+    """Make the rows of the results table from an experiment: tests and training episodes of controllers, and baselines.
 
     Args:
-        results_by_world: Of `lib.budgeted_routing.experiment.run_worlds`.
+        results_by_world: For each world, a set of experts and questions (`lib.budgeted_routing.worlds`), the tables
+            that `lib.budgeted_routing.experiment.run_worlds` returns.
 
     Returns:
-        Rows of `lib.experiment.results_table`, with the further columns world (`lib.budgeted_routing.worlds`), within
-        (1 where the cost is within the budget), budget (US dollars), difficulty, failed, truncated and shortened (see
-        `lib.budgeted_routing.budget_episodes.make_episode_rows`).
+        A row for each world, method, seed, budget and question, with the columns of `lib.experiment.results_table` and
+        these: world, within (1 where the cost is within the budget), budget (US dollars), difficulty (of the question),
+        and three counts of experts' replies: failed (lost by the infrastructure), truncated (cut off at the expert's
+        limit of tokens) and shortened (read in part by the controller).
     """
-    rows = [make_world_rows(results, world) for world, results in results_by_world.items()]
-    return pd.concat(rows, ignore_index=True)
+    tables = [make_world_rows(results, world) for world, results in results_by_world.items()]
+    return pd.concat(tables, ignore_index=True)
 
 
 def make_world_rows(results: BudgetedRoutingResults, world: str) -> pd.DataFrame:
-    """The rows of one world.
+    """Make the rows of the results table from the experiment in one world, one set of experts and questions.
 
     Args:
-        results: Of `lib.budgeted_routing.experiment.run`.
-        world: What the column of that name says.
+        results: Tables of the experiment, from `lib.budgeted_routing.experiment.run`.
+        world: Name of the world: complementary (each expert is best on its own kind of question), ladder (the more
+            expensive expert is better everywhere) or two experts.
+
+    Returns:
+        Rows with the columns of `make_rows`: test episodes, then training episodes, then baselines.
     """
     tables = [_make_test_rows(results), _make_training_rows(results), _make_baseline_rows(results)]
     rows = [results_table.make_results(SYSTEM, table.assign(world=world)) for table in tables]
@@ -68,46 +74,78 @@ def write_results(results_by_world: Mapping[str, BudgetedRoutingResults]) -> pd.
     """Write the results table of an experiment to its file.
 
     Args:
-        results_by_world: Of `lib.budgeted_routing.experiment.run_worlds`.
+        results_by_world: For each world, a set of experts and questions, the tables that
+            `lib.budgeted_routing.experiment.run_worlds` returns.
 
     Returns:
-        The rows, as read back from the file.
+        The rows of `make_rows`, as read back from the file.
     """
     return results_table.write_results(SYSTEM, make_rows(results_by_world))
 
 
 def _make_test_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """Test episodes of controllers, before and after training."""
+    """Make rows of the test episodes of controllers, before and after training.
+
+    Args:
+        results: Tables of the experiment in one world; `episodes` are the tests.
+
+    Returns:
+        A row per episode: the columns of `_make_controller_rows`, split ("test"), style (how the prompt names the
+        budget: soft, hard or number) and temperature (of sampling).
+    """
     episodes = results.episodes
-    return _make_controller_rows(episodes, results).assign(
-        split="test", style=episodes["style"], temperature=episodes["temperature"]
-    )
+    rows = _make_controller_rows(episodes, results)
+    return rows.assign(split="test", style=episodes["style"], temperature=episodes["temperature"])
 
 
 def _make_training_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """Training episodes of controllers, by update."""
+    """Make rows of the episodes on which controllers were trained.
+
+    Args:
+        results: Tables of the experiment in one world; `rollouts` are the training episodes.
+
+    Returns:
+        A row per episode: the columns of `_make_controller_rows`, split ("train"), style (how the prompt names the
+        budget: soft, hard or number; empty for a method that is no variant of CoRL) and step (number of the update).
+    """
     rollouts = results.rollouts
-    styles = [
-        VARIANTS_BY_NAME[method].style if method in VARIANTS_BY_NAME else ""
-        for method in rollouts["method"]
-    ]
-    return _make_controller_rows(rollouts, results).assign(
-        split="train", style=styles, step=rollouts["step"]
-    )
+    style_by_method = {name: variant.style for name, variant in VARIANTS_BY_NAME.items()}
+    styles = [style_by_method.get(method, "") for method in rollouts["method"]]
+    rows = _make_controller_rows(rollouts, results)
+    return rows.assign(split="train", style=styles, step=rollouts["step"])
 
 
 def _make_controller_rows(episodes: pd.DataFrame, results: BudgetedRoutingResults) -> pd.DataFrame:
-    """The columns that test and training episodes of controllers have in common."""
+    """Make the columns that test and training episodes of controllers have in common.
+
+    Args:
+        episodes: A row per episode, with the columns of `lib.budgeted_routing.budget_episodes.make_episode_rows`,
+            method and seed.
+        results: `token_price` is the price of a token that the controller reads or writes, in US dollars.
+
+    Returns:
+        A row per episode. As in `episodes`: seed, group (family of the question), difficulty, condition (the budget as
+        the prompt names it), budget (US dollars), correct, within, reward, cost_usd (of calls), calls, malformed,
+        failures. Added or converted: method (its label), role ("start" for the controller before training, "paper" for
+        a trained one), item (the question, as text), own_cost_usd (price of the controller's own tokens), chosen (list
+        of the experts that were called), and the counts failed, truncated and shortened (0 in tables of earlier runs,
+        which did not count them).
+    """
     reply_counts = {}
     for name in _REPLY_COUNTS:
         reply_counts[name] = episodes[name].astype(int) if name in episodes else 0
 
     methods = episodes["method"]
-    columns = [*_OUTCOME_COLUMNS, "group", "condition", "difficulty", "budget"]
-    return episodes[columns].assign(
+    labels = methods.map(METHOD_LABELS).fillna(methods)
+    roles = ["start" if method == START else "paper" for method in methods]
+
+    question_columns = ["group", "condition", "difficulty", "budget"]
+    outcome_columns = ["correct", "within", "reward", "cost_usd", "calls", "malformed", "failures"]
+    rows = episodes[["seed", *outcome_columns, *question_columns]]
+    return rows.assign(
         **reply_counts,
-        method=methods.map(METHOD_LABELS).fillna(methods),
-        role=["start" if method == START else "paper" for method in methods],
+        method=labels,
+        role=roles,
         item=episodes["item"].astype(str),
         own_cost_usd=episodes["tokens"] * results.token_price,
         chosen=episodes["chosen"].str.split(),
@@ -115,26 +153,32 @@ def _make_controller_rows(episodes: pd.DataFrame, results: BudgetedRoutingResult
 
 
 def _make_baseline_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """Every constant strategy, every router and the oracle on the test questions, under every budget.
+    """Make rows of every constant strategy, every router and the oracle on the test questions, under every budget.
 
-    Where budgets are numbers only NUMERIC_BASELINES are run, since a router is trained for every budget by itself.
+    A strategy is one expert, or the controller's base model alone; a constant uses one strategy for all questions, a
+    router predicts from the question which one will be rewarded, the oracle chooses in hindsight. Where budgets are
+    numbers only NUMERIC_BASELINES are run, since a router is trained for every budget by itself.
+
+    Args:
+        results: Tables of the experiment in one world: outcomes of the experts and of the controller alone on training
+            and test questions, and the budgets.
+
+    Returns:
+        A row per method, budget and test question, with the columns of `_make_test_rows`.
     """
-    experts = list(results.budgets.calls)  # in the order in which a cascade may ask them
-    train, test = (
-        baselines.make_outcome_matrix(results.experts, results.alone, split, experts)
-        for split in ("train", "test")
-    )
-    numeric_budgets = _list_numeric_budgets(results)
-    numeric_table = baselines.compare(train, test, numeric_budgets, NUMERIC_BASELINES)
+    # Run all baselines: under budget words, and under budgets that are numbers.
+    experts = list(results.budgets.price_by_expert)  # in the order in which a cascade may call them
+    train = baselines.make_outcome_matrix(results.experts, results.alone, "train", experts)
+    test = baselines.make_outcome_matrix(results.experts, results.alone, "test", experts)
+    budget_by_word = results.budgets.usd_by_word
+    budget_by_number = _list_numeric_budgets(results)
+    word_table = baselines.compare_baselines(train, test, budget_by_word)
+    numeric_table = baselines.compare_baselines(train, test, budget_by_number, NUMERIC_BASELINES)
     table = pd.concat(
-        [
-            baselines.compare(train, test, results.budgets.words).assign(style="soft"),
-            numeric_table.assign(style="number"),
-        ],
-        ignore_index=True,
+        [word_table.assign(style="soft"), numeric_table.assign(style="number")], ignore_index=True
     )
 
-    # Baselines number the questions that they are compared on; those of which a reply was lost are left out.
+    # The column item of `table` numbers the compared questions from 0: those of which no expert's reply was lost.
     outcomes = results.experts[results.experts["split"] == "test"]
     questions = outcomes.drop_duplicates("item").set_index("item")
     lost_items = outcomes.loc[outcomes["correct"].isna(), "item"]
@@ -147,33 +191,46 @@ def _make_baseline_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
     is_controller = table["chosen"] == CONTROLLER_ALONE
     uses_controller = is_controller | (table["method"] == "cascade")
 
-    roles = dict.fromkeys(experts, "expert") | dict.fromkeys(ROUTERS, "router")
-    roles |= dict.fromkeys([CONTROLLER_ALONE, "best constant", "best expert"], "constant")
-    roles["oracle"] = "oracle"
-    columns = ["method", "condition", "style", "correct", "within", "reward", "cost_usd"]
-    return table[columns].assign(
-        role=table["method"].map(roles).fillna("router"),
+    # The role of a method says what kind of baseline it is; all that are not named here are routers.
+    role_by_method = dict.fromkeys(experts, "expert")
+    for method in (CONTROLLER_ALONE, "best constant", "best expert"):
+        role_by_method[method] = "constant"
+    role_by_method["oracle"] = "oracle"
+    roles = table["method"].map(role_by_method).fillna("router")
+
+    called_experts = [[] if name == CONTROLLER_ALONE else [name] for name in table["chosen"]]
+    budget_by_condition = {**budget_by_word, **budget_by_number}
+    outcome_columns = ["method", "condition", "style", "correct", "within", "reward", "cost_usd"]
+    return table[outcome_columns].assign(
+        role=roles,
         seed=0,
         split="test",
         item=items.astype(str),
         group=items.map(questions["group"]),
         difficulty=items.map(questions["difficulty"]),
-        budget=table["condition"].map({**results.budgets.words, **numeric_budgets}),
+        budget=table["condition"].map(budget_by_condition),
         temperature=0.0,
         own_cost_usd=items.map(controller_cost_usd) * uses_controller,
         calls=(~is_controller).astype(int),
         malformed=0,
         failures=0,
         **dict.fromkeys(_REPLY_COUNTS, 0),
-        chosen=[[] if name == CONTROLLER_ALONE else [name] for name in table["chosen"]],
+        chosen=called_experts,
     )
 
 
 def _list_numeric_budgets(results: BudgetedRoutingResults) -> dict[str, float]:
-    """US dollars by number, of the numeric budgets that controllers were tested with."""
+    """List the budgets in digits that controllers were tested with, and what they are in US dollars.
+
+    Args:
+        results: Tables of the experiment: test episodes, and `budgets.unit_usd`, the dollars that a 1 stands for.
+
+    Returns:
+        US dollars a question, by the digits that stand in the prompt.
+    """
     episodes = results.episodes
-    labels = episodes.loc[episodes["style"] == "number", "condition"].unique()
-    return {label: int(label) * results.budgets.unit_usd for label in labels}
+    digits = episodes.loc[episodes["style"] == "number", "condition"].unique()
+    return {number: int(number) * results.budgets.unit_usd for number in digits}
 
 
 # What tables and lessons ask of it ----------------------------------------------------------------
@@ -182,16 +239,17 @@ def _list_numeric_budgets(results: BudgetedRoutingResults) -> dict[str, float]:
 def count_replies_by_world(
     rows: pd.DataFrame, results_by_world: Mapping[str, BudgetedRoutingResults], params: Params
 ) -> pd.DataFrame:
-    """Count how many replies of experts held no answer, by method, over all worlds.
+    """Count how many replies of experts held no answer, by method, and report each method's worst world.
 
     Args:
-        rows: Of `make_rows`.
-        results_by_world: The experiment that the rows come from.
+        rows: Rows of `make_rows`.
+        results_by_world: For each world, a set of experts and questions, the tables that the rows come from.
         params: All settings, as params.yaml has them.
 
     Returns:
-        See `count_replies`; of a method that has rows in several worlds, those of the world with the largest share of
-        replies without an answer.
+        A row per method and model, with the columns of `lib.llm.reply_shares.count_replies` (calls, failed, truncated,
+        unusable, share_without_answer, too_many, ...); of a method in several worlds, the row with the largest
+        share_without_answer.
     """
     tables = []
     for world, results in results_by_world.items():
@@ -205,26 +263,29 @@ def count_replies_by_world(
 def count_replies(
     rows: pd.DataFrame, results: BudgetedRoutingResults, params: Params
 ) -> pd.DataFrame:
-    """Count how many replies of experts held no answer, by method.
+    """Count how many replies of experts held no answer, by method, in one world.
 
     A method that rests on too many of them says little about the experts (`lib.llm.reply_shares`).
 
     Args:
-        rows: Of `make_world_rows`.
-        results: The experiment that the rows come from; experts are counted where each answered every question.
-        params: Says which model stands behind each expert.
+        rows: Rows of `make_world_rows`.
+        results: Tables of the experiment that the rows come from; in `experts` each expert answered every question.
+        params: `routing.experts` and `llm.models` say which model stands behind each expert.
 
     Returns:
-        See `lib.llm.reply_shares.count_replies`. A method that calls several experts has the model "several".
+        A row per method and model, with the columns of `lib.llm.reply_shares.count_replies`: calls, failed, truncated,
+        unusable, share_without_answer, too_many and others. A method that calls several experts has the model
+        "several".
     """
+    # Experts by themselves.
     expert_rows = expert_outcomes.add_reply_counts(results.experts, params)
+
+    # Controllers: their episodes counted all failures, and of these the lost and the cut off replies.
     backends = [params.llm.models[name].backend for name in params.routing.experts.values()]
     several_models = {
         "model": reply_shares.SEVERAL,
         "backend": reply_shares.pick_backend(backends),
     }
-
-    # Controllers counted the replies in their episodes.
     test_rows = rows[rows["split"] == "test"]
     is_controller = test_rows["role"].isin(["paper", "start"])
     controller_rows = test_rows[is_controller]
@@ -233,7 +294,7 @@ def count_replies(
         unusable=controller_rows["failures"] - lost_or_cut_off, **several_models
     )
 
-    # Routers take a reply that was measured before.
+    # Routers: each choice takes the reply that the chosen expert gave to the question.
     is_router = ~is_controller & ~test_rows["method"].isin(expert_rows["method"])
     choices = test_rows.loc[is_router, ["method", "item", "chosen"]].explode("chosen")
     replies = expert_rows[(expert_rows["split"] == "test") & (expert_rows["sample"] == 0)]
@@ -242,19 +303,22 @@ def count_replies(
     router_rows = choices.merge(replies[reply_columns], on=["item", "chosen"])
     router_rows = router_rows.assign(**several_models)
 
-    return reply_shares.count_replies(
-        pd.concat([expert_rows, controller_rows, router_rows], ignore_index=True)
-    )
+    all_calls = pd.concat([expert_rows, controller_rows, router_rows], ignore_index=True)
+    return reply_shares.count_replies(all_calls)
 
 
 def oracle_dominates(rows: pd.DataFrame) -> bool:
     """Check that no single strategy and no router gets more reward than the oracle, on any test question and budget.
 
-    Left out are the methods that may call several experts, the cascade and the controllers: a later call may bring the
-    correct answer that no single call brings.
+    The oracle chooses, in hindsight, the single expert (or the controller alone) with the highest reward. Left out are
+    the methods that may call several experts, the cascade and the controllers: a later call may bring the correct
+    answer that no single call brings.
 
     Args:
-        rows: Of `make_rows`.
+        rows: Rows of `make_rows`.
+
+    Returns:
+        True where the oracle is nowhere surpassed.
     """
     key = ["world", "item", "condition"]
     rows = results_table.select(rows, split="test", temperature=0.0)

@@ -48,7 +48,7 @@ VERSION = 2  # of the environment, its controllers, their training and evaluatio
 SYSTEM = "corl_synthetic"  # name of the results table
 
 INITIAL_POLICY = "start"  # the controller before training
-KNOWN_KIND = "known kind"
+KNOWN_KIND = "known kind"  # the best strategy that knows the kind of every query
 # Roles of the baselines in the results table; the others are experts.
 _ROLES = {
     synthetic_strategies.CONTROLLER_ALONE: "constant",
@@ -65,13 +65,16 @@ def run(
 ) -> pd.DataFrame:
     """Trains and evaluates everything that the lessons show of the synthetic environment.
 
+    A variant of training is CoRL, or CoRL with one part changed. A grid point sets how far experts, prices and
+    observations of the environments differ.
+
     Args:
-        settings: Of which `synthetic` and `learn` are read.
-        progress: Called with the fraction that is finished.
+        settings: `synthetic` (environments, training, grid points) and `learn` (constants of PPO) are read.
+        progress: Called after each training with the fraction that is finished.
 
     Returns:
-        Rows of all variants at the central grid point, those of CoRL and of fixed budgets during training too, then
-        rows of CoRL at all grid points of the map.
+        Rows of `train_and_evaluate`: of all variants at the central grid point, those of CoRL and of fixed budgets
+        during training too, then of CoRL at all other grid points of the map.
     """
     synthetic = settings.synthetic
     evaluated_updates = _choose_evaluated_updates(synthetic.updates)
@@ -97,7 +100,16 @@ def run(
 
 
 def list_map_points(settings: RoutingSyntheticSettings) -> list[dict[str, float]]:
-    """All combinations of the values of KNOBS on the map, without the central one, which is trained apart from it."""
+    """Lists the grid points of the map: all combinations of the values of KNOBS but the central one.
+
+    At the central point all variants are trained, at the others CoRL alone.
+
+    Args:
+        settings: `map` lists the values of complementarity, spread and noise, `central` has one of each.
+
+    Returns:
+        Dictionaries with a value of complementarity, spread and noise.
+    """
     map_points = []
     for values in product(*(settings.map[knob] for knob in KNOBS)):
         grid_point = dict(zip(KNOBS, values, strict=True))
@@ -107,7 +119,14 @@ def list_map_points(settings: RoutingSyntheticSettings) -> list[dict[str, float]
 
 
 def _choose_evaluated_updates(num_updates: int) -> list[int]:
-    """Numbers of updates after which a training is evaluated: 0, then close at first and wide apart later."""
+    """Chooses the updates after which a training is evaluated: close together at first and wide apart later.
+
+    Args:
+        num_updates: Number of updates in a training.
+
+    Returns:
+        Numbers of updates in order, from 0 (before training) to `num_updates`; about ten.
+    """
     spaced = np.geomspace(1, num_updates, _NUM_EVALUATIONS).round().astype(int)
     return sorted({0, *spaced.tolist()})
 
@@ -120,23 +139,25 @@ def train_and_evaluate(
 ) -> pd.DataFrame:
     """Trains a controller of every seed at some grid points, and evaluates it exactly on queries of the test.
 
-    Rows of CoRL come with those of the initial policy and of all baselines, on the same queries.
+    A controller is a small network that answers a query or calls an expert, under a budget. With the variant CoRL come
+    rows of the initial policy (the controller before training) and of all baselines, on the same queries.
 
     Args:
-        settings: Of which `synthetic` and `learn` are read.
-        grid_points: Values of KNOBS.
-        variant: What is trained.
+        settings: `synthetic` (environments, training) and `learn` (constants of PPO) are read.
+        grid_points: Values of complementarity, spread and noise: how far experts, prices and observations differ.
+        variant: What is trained: CoRL, or CoRL with one part changed.
         evaluated_updates: Numbers of updates after which the greedy strategy is evaluated, beside the end.
 
     Returns:
-        A row for every method, grid point, seed and budget: means over the queries. temperature: 0 for the greedy
-        strategy, 1 for the sampled one; step: number of updates, or AFTER at the end of training.
+        A row for every method, grid point, seed and budget, with the columns of `make_rows`. temperature: 0 for the
+        greedy strategy, 1 for the sampled one; step: number of updates so far, or AFTER at the end of training.
     """
+    # Environments, and the queries of the test with what is observed of them.
     synthetic = settings.synthetic
     environments = make_environments(synthetic, grid_points)
     uniforms = draw_uniforms(synthetic, "queries", synthetic.queries)
     _, observations = make_queries(environments, uniforms.repeat(len(grid_points), 1, 1))
-    beliefs = environments.compute_beliefs(observations)  # (G, n, K)
+    beliefs = environments.compute_beliefs(observations)  # (environments, queries, kinds)
     evaluate = partial(synthetic_strategies.evaluate_strategy, environments, beliefs)
     add_labels = partial(make_rows, synthetic, grid_points)
     tables = []
@@ -157,6 +178,7 @@ def train_and_evaluate(
         tables.append(add_labels(means, RowLabels(KNOWN_KIND, "oracle")))
 
     def evaluate_during_training(update: int, controllers: BatchedControllers) -> None:
+        """Adds rows of the greedy strategy after some updates."""
         if update in evaluated_updates:
             strategy = controllers.compute_strategy(observations, variant.budget_in_prompt)
             labels = RowLabels(variant.name, "paper", step=update)
@@ -165,6 +187,8 @@ def train_and_evaluate(
     controllers = train_controllers(
         environments, synthetic, settings.learn, variant, evaluate_during_training
     )
+
+    # At the end, greedy and sampled.
     sampled = controllers.compute_strategy(observations, variant.budget_in_prompt)
     greedy = sampled.make_greedy()
     tables.append(add_labels(evaluate(greedy), RowLabels(variant.name, "paper")))
@@ -174,13 +198,13 @@ def train_and_evaluate(
 
 @dataclass(frozen=True)
 class RowLabels:
-    """What the rows of one evaluation have in common; the columns of the results table of these names.
+    """What all rows of one evaluation have in common; the fields are columns of the results table.
 
     Attributes:
-        method: Name of a variant or of a baseline.
-        role: One of `results_table.ROLES`.
+        method: Name of a variant of training or of a baseline.
+        role: What kind of method it is, one of `results_table.ROLES`.
         temperature: 0 for the likeliest options, 1 for sampled ones.
-        step: Number of updates so far, or AFTER.
+        step: Number of updates so far, or AFTER at the end of training.
     """
 
     method: str
@@ -195,26 +219,32 @@ def make_rows(
     values: Mapping[str, Tensor],
     labels: RowLabels,
 ) -> pd.DataFrame:
-    """Rows of the results table with the means over queries of one evaluation.
+    """Makes rows of the results table from one evaluation: means over the queries.
 
     A seed has an environment of its own, and only seeds are independent; so the environment is the item.
 
     Args:
-        settings: Number of seeds.
-        grid_points: Values of KNOBS, in the order of the environments.
-        values: (G, B, n) by name of the column, from `synthetic_strategies.evaluate_strategy`.
-        labels: Of all the rows.
+        settings: `seeds` is the number of environments at each grid point.
+        grid_points: Values of complementarity, spread and noise, in the order of the environments.
+        values: From `synthetic_strategies.evaluate_strategy`: by name of the column, such as reward, a tensor
+            (environments, budgets, queries).
+        labels: Method, role, temperature and step of all the rows.
 
     Returns:
-        A row for every grid point, seed and budget.
+        A row for every grid point, seed and budget. Columns: complementarity, spread, noise, seed, item, condition (the
+        budget word), those of `values` (correct, reward, cost_usd, within, mean_calls, mean_expensive_calls), backend,
+        split, method, role, temperature and step.
     """
     index = []
     for grid_point, seed, budget in product(grid_points, range(settings.seeds), BUDGETS):
         item = f"environment {seed}"
         index.append({**grid_point, "seed": seed, "item": item, "condition": budget})
 
-    # (G, B) in the order of the index: grid points and seeds, then budgets.
-    means = {name: value.mean(-1).flatten().double().numpy() for name, value in values.items()}
+    # Means over queries, in the order of the index: grid points and seeds, then budgets.
+    means = {}
+    for name, value in values.items():
+        mean_over_queries = value.mean(-1)  # (environments, budgets)
+        means[name] = mean_over_queries.flatten().double().numpy()
     return pd.DataFrame(index).assign(
         **means,
         backend="policy",

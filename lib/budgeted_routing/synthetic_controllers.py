@@ -23,13 +23,13 @@ from lib.experiment import seeds
 
 @dataclass(frozen=True)
 class Choices:
-    """One choice in each of r episodes of G controllers.
+    """One choice of G controllers in each of r episodes: to answer, or to call an expert.
 
     Attributes:
         inputs: (G, r, inputs) what the networks read.
-        options: (G, r) numbers of the options that were sampled.
+        options: (G, r) numbers of the options that were sampled; 0 calls nobody.
         logprobs: (G, r) their log-probabilities.
-        values: (G, r) V of the inputs.
+        values: (G, r) estimate V of the reward.
     """
 
     inputs: Tensor
@@ -39,49 +39,52 @@ class Choices:
 
 
 class BatchedControllers(nn.Module):
-    """G controllers side by side, each a network with one hidden layer.
+    """G controllers side by side, each a network with one hidden layer; a controller is the policy that routes a query.
 
-    They read the observation of the query, the budget, which expert was called, and the signal of its reply. At the
-    start all options are equally likely and V is 0, because the weights of both heads are 0.
+    It reads the observation of the query, the budget, which expert was called, and the signal whether its reply looks
+    correct. It chooses an option (0: answer, or hand on the reply; above 0: call an expert) and estimates the reward V.
+    Before training all options are equally likely and V is 0, because the weights of both heads are 0.
 
     Written out by hand: `lib.rl.seed_batched.SeedBatched` takes 1.6 to 2 times as long for a training step of 32
     controllers (tests/benchmarks/test_seed_batched_speed.py).
     """
 
     def __init__(self, settings: RoutingSyntheticSettings, num_grid_points: int) -> None:
-        """Makes the controllers before training.
+        """Initializes untrained controllers, one for each grid point and seed.
 
         Args:
-            settings: Seeds, kinds, experts and hidden units.
-            num_grid_points: Controllers of each seed, which start with equal weights.
+            settings: Number of seeds, of kinds of queries, of experts (one per price) and of hidden units.
+            num_grid_points: Number of settings of the environment; a seed has equal initial weights in all of them.
         """
         super().__init__()
-        self.num_options = 1 + len(settings.prices)
-        num_experts = self.num_options - 1
+        num_experts = len(settings.prices)
+        self.num_options = 1 + num_experts
         num_inputs = settings.kinds + len(BUDGETS) + num_experts + 1  # the last one is the signal
 
+        # Hidden weights differ between seeds.
         trunk_by_seed = []
         for seed in range(settings.seeds):
             rng = seeds.rng("routing", "synthetic", "weights", seed=seed)
             trunk_by_seed.append(rng.standard_normal((num_inputs, settings.hidden)))
-        trunk = np.stack(trunk_by_seed * num_grid_points)  # (G, inputs, hidden)
-
+        trunk = np.stack(trunk_by_seed * num_grid_points)  # (controllers, inputs, hidden)
         num_controllers = len(trunk)
         self.trunk = nn.Parameter(torch.tensor(trunk, dtype=torch.float32))
         self.trunk_bias = nn.Parameter(torch.zeros(num_controllers, 1, settings.hidden))
+
+        # With zero weights in the heads all options are equally likely, and V is 0.
         self.actor = nn.Parameter(torch.zeros(num_controllers, settings.hidden, self.num_options))
         self.critic = nn.Parameter(torch.zeros(num_controllers, settings.hidden, 1))
         self.actor_bias = nn.Parameter(torch.zeros(num_controllers, 1, self.num_options))
         self.critic_bias = nn.Parameter(torch.zeros(num_controllers, 1, 1))
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of all options, and V.
+        """Computes each controller's log-probabilities of all options, and its estimate V of the reward.
 
         Args:
-            inputs: (G, r, inputs) from `encode_inputs`.
+            inputs: (G, r, inputs) from `encode_inputs`: r situations of each of G controllers.
 
         Returns:
-            (G, r, A) log-probabilities, and (G, r) values.
+            (G, r, A) log-probabilities of A options, and (G, r) values.
         """
         # baddbmm(bias, x, weights) is x_g W_g + b_g for every controller g.
         hidden = torch.tanh(torch.baddbmm(self.trunk_bias, inputs, self.trunk))  # (G, r, hidden)
@@ -97,24 +100,27 @@ class BatchedControllers(nn.Module):
         """Puts what a controller reads before a choice into one vector.
 
         Args:
-            observations: (..., K) of the queries.
+            observations: (..., K) what is observed of the queries, for K kinds.
             budget_words: (...) 0 where the budget is not in the prompt, else 1 + its index in BUDGETS.
             called_expert: (...) number of the expert that was called, 0 before the first choice.
             signals: (...) 1 where its reply looks correct, -1 where it looks wrong, 0 before the first choice.
 
         Returns:
-            (..., inputs), budget and expert one-hot.
+            (..., inputs): observation, budget (one-hot), called expert (one-hot) and signal.
         """
         budget_one_hot = nn.functional.one_hot(budget_words, len(BUDGETS) + 1)[..., 1:]
         expert_one_hot = nn.functional.one_hot(called_expert, self.num_options)[..., 1:]
         return torch.cat([observations, budget_one_hot, expert_one_hot, signals[..., None]], -1)
 
     def sample_options(self, inputs: Tensor, uniforms: Tensor) -> Choices:
-        """Samples one option for each input, at temperature 1.
+        """Samples one option (answer, or call an expert) for each input, at temperature 1.
 
         Args:
-            inputs: (G, r, inputs) from `encode_inputs`.
-            uniforms: (G, r) uniform numbers in [0, 1), which decide.
+            inputs: (G, r, inputs) from `encode_inputs`: r situations of each of G controllers.
+            uniforms: (G, r) uniform random numbers in [0, 1), which decide.
+
+        Returns:
+            The inputs, the sampled options, their log-probabilities and V, (G, r) each.
         """
         logprobs, values = self(inputs)
         # The first option at which the distribution function reaches the uniform number. Rounding may leave the
@@ -126,29 +132,32 @@ class BatchedControllers(nn.Module):
 
     @torch.no_grad()
     def compute_strategy(self, observations: Tensor, budget_in_prompt: bool = True) -> Strategy:
-        """Probabilities of all choices that the controllers may come to, under every budget.
+        """Computes the probabilities of every choice that the controllers may come to, under every budget.
+
+        From these the mean reward follows exactly, without sampling (`synthetic_strategies.evaluate_strategy`).
 
         Args:
-            observations: (G, n, K) of n queries.
-            budget_in_prompt: Whether they read the budget.
+            observations: (G, n, K) what is observed of n queries by each of G controllers, for K kinds.
+            budget_in_prompt: Whether the controllers read the budget.
 
         Returns:
             Their strategy at temperature 1, for each of the queries.
         """
-        # A controller chooses before any call, and after every option and signal: 1 + 2 A situations.
+        # A controller chooses before any call, and after each of A options and 2 signals: 1 + 2 A situations.
         options = torch.arange(float(self.num_options))
         after_first_choice = torch.cartesian_prod(options, torch.tensor([-1.0, 1.0]))  # (2 A, 2)
         situations = torch.cat([torch.zeros(1, 2), after_first_choice])
         called_expert = situations[:, 0].long()
         signals = situations[:, 1]
 
-        # All situations of all queries under all budgets as inputs, (G, B, n, 1 + 2 A, inputs).
+        # All situations of all n queries under all B budgets as inputs, (G, B, n, 1 + 2 A, inputs).
         num_controllers, num_queries, _ = observations.shape
-        shape = (num_controllers, len(BUDGETS), num_queries, len(situations))
-        budget_words = torch.arange(1, 1 + len(BUDGETS))[None, :, None, None] * budget_in_prompt
+        num_situations = len(situations)
+        shape = (num_controllers, len(BUDGETS), num_queries, num_situations)
+        budget_words = torch.arange(1, 1 + len(BUDGETS)) * budget_in_prompt  # (B,)
         inputs = self.encode_inputs(
             observations[:, None, :, None].expand(*shape, -1),
-            budget_words.expand(shape),
+            budget_words[:, None, None].expand(shape),
             called_expert.expand(shape),
             signals.expand(shape),
         )
@@ -157,7 +166,7 @@ class BatchedControllers(nn.Module):
 
         first = probabilities[:, :, :, 0]
         second = probabilities[:, :, :, 1:].unflatten(3, (self.num_options, 2)).clone()
-        # After its own answer a controller calls nobody.
-        stop = nn.functional.one_hot(torch.tensor(0), self.num_options).float()
-        second[:, :, :, 0] = stop
+        # After its own answer, option 0, a controller calls nobody.
+        no_call = nn.functional.one_hot(torch.tensor(0), self.num_options).float()
+        second[:, :, :, 0] = no_call
         return Strategy(first, second)

@@ -89,11 +89,14 @@ class RoutingEnvironments:
             )
 
     def compute_reply_probabilities(self) -> Tensor:
-        """Joint probability of the correctness of a reply and of its signal, by kind and option.
+        """Computes the joint probability of a reply being and looking correct, by kind of query and option.
+
+        An option is to answer (option 0, the controller itself) or to call one of the experts. A signal says whether an
+        expert's reply looks correct; the controller's own answer has none, which is written as one that is random.
 
         Returns:
-            (G, K, A, 2, 2): the last two are the reply (0 wrong, 1 correct) and its signal (0 looks wrong, 1 looks
-            correct). The controller's own answer has no signal, which is written as one that is random.
+            (G, K, A, 2, 2) for G environments, K kinds and A options; the last two axes are the reply (0 wrong, 1
+            correct) and its signal (0 looks wrong, 1 looks correct).
         """
         reply_probability = torch.stack([1 - self.accuracy, self.accuracy], -1)  # (G, K, A, 2)
         p = self.reply_signal_accuracy
@@ -105,16 +108,16 @@ class RoutingEnvironments:
         return joint
 
     def compute_beliefs(self, observations: Tensor) -> Tensor:
-        """Posterior probability of every kind given what is observed of a query.
+        """Computes the posterior probability of every kind of query given what is observed of the query (Bayes' rule).
 
-        Kinds are equally likely. The observation of kind k is the k-th unit vector with Gaussian noise of standard
-        deviation `noise`, so that its log-density is x_k / noise^2 but for what all kinds share.
+        All kinds are equally likely. A query of kind k is observed as the k-th unit vector plus Gaussian noise of
+        standard deviation `noise`, so that its log-density is x_k / noise^2 up to a term that all kinds share.
 
         Args:
-            observations: (G, n, K) from `make_queries`.
+            observations: (G, n, K) from `make_queries`, for G environments, n queries and K kinds.
 
         Returns:
-            (G, n, K) P(kind | observation), by Bayes' rule.
+            (G, n, K) P(kind | observation).
         """
         return torch.softmax(observations / self.noise**2, -1)
 
@@ -122,28 +125,25 @@ class RoutingEnvironments:
 def make_environments(
     settings: RoutingSyntheticSettings, grid_points: Sequence[Mapping[str, float]]
 ) -> RoutingEnvironments:
-    """Makes the environments of all seeds at every grid point.
+    """Makes synthetic environments, in which a controller routes queries to experts: one per grid point and seed.
 
-    The experts are specialists, each for one kind, and a generalist, which is the last and the most expensive. The
-    environment of a seed differs from that of another by noise on all accuracies, which is the same at all grid
-    points.
+    Experts are specialists, each best on one kind of query, and a generalist, the last and most expensive one. Seeds
+    differ by noise on all accuracies, which is the same at all grid points, so that grid points are compared in pairs.
 
     Args:
-        settings: Accuracies, prices and budgets.
-        grid_points: Values of KNOBS. complementarity: from 0, where a specialist is equally good on all kinds, to 1,
-            where it is much better on its kind; spread: exponent of the prices, 0 for equal prices; noise: standard
+        settings: Accuracies, prices and budgets; `seeds` is the number of environments at each grid point.
+        grid_points: Values of the KNOBS. complementarity: from 0, where a specialist is equally good on all kinds, to
+            1, where it is much better on its kind; spread: exponent of the prices, 0 for equal prices; noise: standard
             deviation of the noise in observations.
 
     Returns:
-        G = len(grid_points) * settings.seeds environments, grid point after grid point and in each seed after seed.
+        len(grid_points) x `seeds` environments, grid point after grid point and in each seed after seed.
     """
     num_options = 1 + len(settings.prices)
-    accuracy_noise = [
-        seeds.rng("routing", "synthetic", "world", seed=seed).standard_normal(
-            (settings.kinds, num_options)
-        )
-        for seed in range(settings.seeds)
-    ]
+    noise_by_seed = []
+    for seed in range(settings.seeds):
+        rng = seeds.rng("routing", "synthetic", "world", seed=seed)
+        noise_by_seed.append(rng.standard_normal((settings.kinds, num_options)))
 
     accuracy = []
     price = []
@@ -151,7 +151,7 @@ def make_environments(
     for grid_point in grid_points:
         mean_accuracy = _compute_mean_accuracy(settings, grid_point["complementarity"])  # (K, A)
         option_price = [0.0, *(np.array(settings.prices) ** grid_point["spread"])]  # (A,)
-        for standard_normal in accuracy_noise:
+        for standard_normal in noise_by_seed:
             noisy_accuracy = mean_accuracy + settings.accuracy_noise * standard_normal
             accuracy.append(np.clip(noisy_accuracy, LOWEST_ACCURACY, HIGHEST_ACCURACY))
             price.append(option_price)
@@ -169,7 +169,18 @@ def make_environments(
 def _compute_mean_accuracy(
     settings: RoutingSyntheticSettings, complementarity: float
 ) -> np.ndarray:
-    """Accuracy of every option on every kind before the noise between environments, (K, A)."""
+    """Computes the accuracy of every option on every kind of query, as a mean over environments.
+
+    Option 0 is the controller's own answer, the last one the generalist, and those between are specialists.
+
+    Args:
+        settings: `self_accuracy` of the controller, `generalist` and `specialist` of experts, and
+            `specialist_advantage`, how far a specialist is above or below that at full complementarity.
+        complementarity: From 0, where a specialist is equally good on all kinds, to 1.
+
+    Returns:
+        (kinds, options) probabilities of a correct answer.
+    """
     advantage = settings.specialist_advantage * complementarity
     num_specialists = len(settings.prices) - 1
 
@@ -177,44 +188,45 @@ def _compute_mean_accuracy(
     accuracy[:, 0] = settings.self_accuracy
     accuracy[:, -1] = settings.generalist
     for specialist in range(num_specialists):
-        kind = specialist % settings.kinds  # the one that it is good at
-        accuracy[kind, 1 + specialist] = settings.specialist + advantage
+        best_kind = specialist % settings.kinds
+        accuracy[best_kind, 1 + specialist] = settings.specialist + advantage
     return accuracy
 
 
 def draw_uniforms(
-    settings: RoutingSyntheticSettings, stream: str, num_episodes: int, number: int = 0
+    settings: RoutingSyntheticSettings, stream: str, num_episodes: int, batch_number: int = 0
 ) -> Tensor:
-    """Draws all random numbers that episodes need.
+    """Draws all random numbers that episodes of the synthetic environment need.
 
     They are the same for every variant of training and at every grid point, so that comparisons are paired.
 
     Args:
-        settings: Number of kinds and seeds.
-        stream: Name of the random stream.
-        num_episodes: Of each seed.
-        number: Number of the batch of episodes.
+        settings: `kinds` is the number of kinds of queries, `seeds` the number of environments.
+        stream: Name of the random stream, such as "episodes".
+        num_episodes: Number of episodes of each seed.
+        batch_number: Number of the batch; each has other random numbers.
 
     Returns:
-        (seeds, num_episodes, 1 + K + 5) uniform numbers: of the kind, of the observation, and UNIFORMS_OF_TURNS.
+        (seeds, num_episodes, 1 + kinds + 5) uniform numbers in [0, 1): one for the kind of the query, `kinds` for the
+        noise of its observation, and the five of UNIFORMS_OF_TURNS (choices, replies and the signal).
     """
     num_uniforms = 1 + settings.kinds + len(UNIFORMS_OF_TURNS)
-    keys = seeds.keys("routing", "synthetic", stream, number, n=settings.seeds)  # (seeds,)
+    keys = seeds.keys("routing", "synthetic", stream, batch_number, n=settings.seeds)  # (seeds,)
     uniforms = seeds.uniform(keys[:, None], np.arange(num_episodes * num_uniforms))
-    return torch.tensor(uniforms, dtype=torch.float32).view(
-        settings.seeds, num_episodes, num_uniforms
-    )
+    uniforms = torch.tensor(uniforms, dtype=torch.float32)
+    return uniforms.view(settings.seeds, num_episodes, num_uniforms)
 
 
 def make_queries(environments: RoutingEnvironments, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-    """Makes queries: their kinds, and what a controller observes of them.
+    """Makes queries: the kind of each, and the noisy observation of it that is all a controller reads.
 
     Args:
-        environments: Of G controllers.
-        uniforms: (G, n, 1 + K or more) from `draw_uniforms`; what follows the first 1 + K is not read.
+        environments: G environments; number of kinds K and noise of observations.
+        uniforms: (G, n, 1 + K or more) uniform numbers in [0, 1) from `draw_uniforms`, for n queries: the first decides
+            the kind, the next K the noise; what follows is not read.
 
     Returns:
-        kinds (G, n), and observations (G, n, K): the unit vector of the kind with Gaussian noise.
+        kinds (G, n), and observations (G, n, K): the unit vector of the kind plus Gaussian noise.
     """
     num_kinds = environments.accuracy.shape[1]
     kinds = (uniforms[..., 0] * num_kinds).long()

@@ -27,121 +27,161 @@ from lib.experiment import results_table
 from lib.stats.verdicts import NOT_OPEN
 
 EQUIVALENCE_MARGIN = 0.02  # of rewards; fixed before the run
-_CORL = {"method": CORL.name}
 
 
 def select_final_rows(rows: pd.DataFrame, settings: RoutingSyntheticSettings) -> pd.DataFrame:
-    """The rows of finished trainings and of baselines at the central grid point."""
+    """Selects the rows of finished trainings and of baselines at the central grid point.
+
+    Args:
+        rows: Rows of the results table of the synthetic environment, at all grid points (settings of complementarity,
+            spread and noise) and training steps.
+        settings: `central` has the central values of complementarity, spread and noise.
+
+    Returns:
+        The selected rows.
+    """
     return results_table.select(rows, step=results_table.AFTER, **settings.central)
 
 
-def estimate_gates(rows: pd.DataFrame) -> pd.DataFrame:
-    """Estimate what choosing can gain, what training gains, and what is lost against the optimum, by budget.
+def estimate_reward_differences(rows: pd.DataFrame) -> pd.DataFrame:
+    """Estimates, by budget, what choosing per query can gain, what training gains, and what is lost to the optimum.
+
+    Differences of mean reward (correct and within the budget) are taken inside an environment:
+    headroom: optimum minus the best strategy that does not read the query; what choosing could gain;
+    gain: CoRL after training minus its start, both sampled;
+    regret: optimum minus CoRL;
+    minus_best_constant, minus_best_without_query: CoRL minus the baseline;
+    minus_hull: accuracy of CoRL minus that of a random mixture of single strategies at the same mean cost.
 
     Args:
-        rows: Of `select_final_rows`.
+        rows: Rows of `select_final_rows`.
 
     Returns:
-        Estimates with verdicts by quantity and budget. Where the headroom is below `stats.MIN_HEADROOM`, differences
-        from baselines are "not open".
+        A row per quantity and condition (budget word: low, medium, high): the columns of `lib.stats` (value, ci_low,
+        ci_high, ...) and verdict. Where the headroom is less than .05 (`lib.stats.MIN_HEADROOM`), the verdicts on CoRL
+        minus baselines are "not open": too little could be gained to tell methods apart.
     """
     greedy = results_table.select(rows, temperature=0.0)
     sampled = results_table.select(rows, temperature=1.0)
-    optimum = {"method": OPTIMUM}
-    quantities = {
-        "headroom": (greedy, optimum, {"method": BEST_WITHOUT_QUERY}),
-        "gain": (sampled, _CORL, {"method": INITIAL_POLICY}),
-        "regret": (greedy, optimum, _CORL),
-        "minus_best_constant": (greedy, _CORL, {"method": BEST_CONSTANT}),
-        "minus_best_without_query": (greedy, _CORL, {"method": BEST_WITHOUT_QUERY}),
+
+    # (rows, minuend, subtrahend) of every difference.
+    compared = {
+        "headroom": (greedy, OPTIMUM, BEST_WITHOUT_QUERY),
+        "gain": (sampled, CORL.name, INITIAL_POLICY),
+        "regret": (greedy, OPTIMUM, CORL.name),
+        "minus_best_constant": (greedy, CORL.name, BEST_CONSTANT),
+        "minus_best_without_query": (greedy, CORL.name, BEST_WITHOUT_QUERY),
     }
-    blocks = {
-        name: stats.paired_difference(part, "reward", first, second, "condition").loc[list(BUDGETS)]
-        for name, (part, first, second) in quantities.items()
-    }
-    is_open = stats.is_open(blocks["headroom"])
-    table = pd.concat(blocks, names=["quantity"])
+    estimates = {}
+    for quantity, (method_rows, method, baseline) in compared.items():
+        differences = stats.paired_difference(
+            method_rows, "reward", {"method": method}, {"method": baseline}, "condition"
+        )
+        estimates[quantity] = differences.loc[list(BUDGETS)]
+    mixtures = stats.gain_over_mixture(
+        greedy,
+        "correct",
+        "cost_usd",
+        {"method": CORL.name},
+        {"role": ["expert", "constant"]},
+        "condition",
+    )
+    estimates["minus_hull"] = mixtures.loc[list(BUDGETS)]
+    table = pd.concat(estimates, names=["quantity"])
     table["verdict"] = stats.verdict(table)
-    names = table.index.get_level_values("quantity")
-    needs_headroom = names.str.startswith("minus_")
-    is_closed = ~table.index.get_level_values("condition").map(is_open).astype(bool)
-    table.loc[needs_headroom & is_closed, "verdict"] = NOT_OPEN
+
+    # Without headroom a comparison with baselines says nothing.
+    is_open = stats.is_open(estimates["headroom"])
+    for budget in BUDGETS:
+        if not is_open[budget]:
+            for quantity in ("minus_best_constant", "minus_best_without_query", "minus_hull"):
+                table.loc[(quantity, budget), "verdict"] = NOT_OPEN
     return table
 
 
 def estimate_overspending(rows: pd.DataFrame) -> pd.DataFrame:
-    """Estimate the share of episodes over the budget, of trained controllers and of the optimum, by budget.
+    """Estimates the share of episodes whose calls cost more than the budget, of CoRL and of the optimum.
 
     Args:
-        rows: Of `select_final_rows`.
+        rows: Rows of `select_final_rows`.
 
     Returns:
-        Estimates by method and budget.
+        A row per method and condition (budget word), with the columns of `lib.stats` (value, ci_low, ci_high, ...).
     """
     greedy = results_table.select(rows, temperature=0.0, method=[CORL.name, OPTIMUM])
     overspending = greedy.assign(over_budget=1.0 - greedy["within"])
     return stats.mean(overspending, "over_budget", ["method", "condition"], bounds=stats.UNIT)
 
 
-def estimate_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """Estimate what training adds to the difference in spending and calls between two budgets.
+def estimate_budget_response(rows: pd.DataFrame) -> pd.DataFrame:
+    """Estimates what training adds to the difference in spending and calls between two budgets.
+
+        (CoRL under the larger budget - CoRL under the smaller) - (the same of the start, before training)
 
     Args:
-        rows: Of `select_final_rows`.
+        rows: Rows of `select_final_rows`.
 
     Returns:
-        Estimates with verdicts by pair of budgets, such as "medium_low", and quantity.
+        A row per pair of budgets, "medium_low" or "high_medium", and quantity, cost_usd or calls: the columns of
+        `lib.stats` (value, ci_low, ci_high, ...) and verdict.
     """
     sampled = results_table.select(rows, temperature=1.0)
+    column_by_quantity = {"cost_usd": "cost_usd", "calls": "mean_calls"}
     estimates = {}
-    for more, less in (("medium", "low"), ("high", "medium")):
-        both = results_table.select(sampled, condition=[more, less])
-        for quantity, column in (("cost_usd", "cost_usd"), ("calls", "mean_calls")):
-            estimates[f"{more}_{less}", quantity] = stats.diff_in_diff(
-                both,
+    for larger, smaller in (("medium", "low"), ("high", "medium")):
+        pair_rows = results_table.select(sampled, condition=[larger, smaller])
+        for quantity, column in column_by_quantity.items():
+            estimates[f"{larger}_{smaller}", quantity] = stats.diff_in_diff(
+                pair_rows,
                 column,
                 before={"method": INITIAL_POLICY},
-                after=_CORL,
-                baseline={"condition": less},
+                after={"method": CORL.name},
+                baseline={"condition": smaller},
             ).iloc[0]
     table = pd.DataFrame(estimates).T.infer_objects().rename_axis(["budgets", "quantity"])
     table["verdict"] = stats.verdict(table)
     return table
 
 
-def estimate_parts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Estimate what each part of the training is worth: reward of CoRL minus that with one part changed.
+def estimate_ablations(rows: pd.DataFrame) -> pd.DataFrame:
+    """Estimates what each part of the training is worth: reward of CoRL minus that of CoRL with one part changed.
 
     Args:
-        rows: Of `select_final_rows`.
+        rows: Rows of `select_final_rows`.
 
     Returns:
-        Estimates with verdicts by changed part and budget.
+        A row per changed part, such as "budget not in the prompt", and condition (budget word): the columns of
+        `lib.stats` (value, ci_low, ci_high, ...) and verdict; differences within EQUIVALENCE_MARGIN are equivalent.
     """
     greedy = results_table.select(rows, temperature=0.0)
-    blocks = {}
+    estimates = {}
     for variant in ABLATIONS:
-        pair = _CORL, {"method": variant.name}
-        blocks[variant.name] = stats.paired_difference(greedy, "reward", *pair, "condition")
-    table = pd.concat(blocks, names=["changed"])
+        estimates[variant.name] = stats.paired_difference(
+            greedy, "reward", {"method": CORL.name}, {"method": variant.name}, "condition"
+        )
+    table = pd.concat(estimates, names=["changed"])
     table["verdict"] = stats.verdict(table, EQUIVALENCE_MARGIN)
     return table
 
 
 def collect_estimates(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Estimates of the environment by metric key, with verdicts as `KEY_verdict`.
+    """Collects all estimates of the synthetic environment by metric key.
 
     Args:
-        rows: Of `select_final_rows`.
+        rows: Rows of `select_final_rows`.
+
+    Returns:
+        Rows of `lib.stats` (value, ci_low, ci_high, ..., verdict where there is one) by keys such as
+        "synthetic.low.gain"; the module lists them.
     """
     estimates = {}
-    for (name, budget), row in estimate_gates(rows).iterrows():
-        estimates[f"synthetic.{budget}.{name}"] = row
+    for (quantity, budget), row in estimate_reward_differences(rows).iterrows():
+        estimates[f"synthetic.{budget}.{quantity}"] = row
     for (method, budget), row in estimate_overspending(rows).iterrows():
         if method == CORL.name:
             estimates[f"synthetic.{budget}.over_budget"] = row
-    for (budgets, quantity), row in estimate_order(rows).iterrows():
+    for (budgets, quantity), row in estimate_budget_response(rows).iterrows():
         estimates[f"synthetic.order.{budgets}.{quantity}"] = row
-    for (changed, budget), row in estimate_parts(rows).iterrows():
+    for (changed, budget), row in estimate_ablations(rows).iterrows():
         estimates[f"synthetic.part.{budget}.{changed.replace(' ', '_')}"] = row
     return estimates

@@ -26,21 +26,26 @@ OPTIMUM = "optimum"
 
 @dataclass(frozen=True)
 class Strategy:
-    """Probabilities of the two choices of an episode, under every budget.
+    """Probabilities of the two choices of an episode: to answer or call an expert, and what to do after its reply.
 
-    n is 1 where the strategy does not depend on the query.
+    Shapes: G environments, B budgets, n queries (1 where the strategy does not depend on the query), A options (option
+    0 answers or hands on the reply, the others call an expert).
 
     Attributes:
         first: (G, B, n, A) of the first option.
-        second: (G, B, n, A, 2, A) of the second option, given the first one and the signal of its reply. After option
-            0, which answers, only option 0 is possible.
+        second: (G, B, n, A, 2, A) of the second option, given the first one and the signal whether its reply looks
+            correct. After option 0, which answers, only option 0 is possible.
     """
 
     first: Tensor
     second: Tensor
 
     def make_greedy(self) -> Strategy:
-        """The strategy that always takes the likeliest option, as a policy at temperature 0 does."""
+        """Makes the strategy that always takes the likeliest option, as a policy at temperature 0 does.
+
+        Returns:
+            A strategy of the same shapes, with probabilities 0 and 1.
+        """
         return make_deterministic_strategy(
             self.first.argmax(-1), self.second.argmax(-1), self.first.shape[-1]
         )
@@ -49,12 +54,18 @@ class Strategy:
 def make_deterministic_strategy(
     first_options: Tensor, second_options: Tensor, num_options: int
 ) -> Strategy:
-    """The strategy that takes the options named.
+    """Makes the strategy that takes given options with probability 1.
+
+    Shapes: G environments, B budgets, n queries, A options.
 
     Args:
-        first_options: (G, B, n) numbers of the first options.
-        second_options: (G, B, n, A, 2) numbers of the second ones, by first option and signal.
+        first_options: (G, B, n) numbers of the first options; 0 answers, the others call an expert.
+        second_options: (G, B, n, A, 2) numbers of the second ones, by first option and signal (0 the reply looks wrong,
+            1 it looks correct).
         num_options: A.
+
+    Returns:
+        The strategy, with probabilities 0 and 1.
     """
     return Strategy(
         first=nn.functional.one_hot(first_options, num_options).float(),
@@ -64,7 +75,9 @@ def make_deterministic_strategy(
 
 @dataclass(frozen=True)
 class PathOutcomes:
-    """What every path through an episode leads to: i the first option, s the signal, j the second option.
+    """What every path through an episode leads to: first option i, signal s of its reply, second option j.
+
+    Shapes: G environments, n queries, A options (0 calls nobody), 2 signals (0 looks wrong, 1 looks correct).
 
     Attributes:
         signal_probability: (G, n, A, 2) P(s | i) for each query.
@@ -78,11 +91,18 @@ class PathOutcomes:
 
 
 def compute_path_outcomes(environments: RoutingEnvironments, beliefs: Tensor) -> PathOutcomes:
-    """Signals, correctness and cost of every path, averaged over the kind that a query may have.
+    """Computes signal, correctness and cost of every path through an episode, averaged over kinds of the query.
+
+    A path is a first option i (0 answers, others call an expert), the signal s whether its reply looks correct, and a
+    second option j (0 hands on the reply, others call an expert whose reply is handed on). Sums are over kinds k and
+    over c, whether the first reply is correct.
 
     Args:
-        environments: G of them.
-        beliefs: (G, n, K) probability of every kind, for each query.
+        environments: G environments with K kinds of queries and A options.
+        beliefs: (G, n, K) probability of every kind, for each of n queries.
+
+    Returns:
+        Probabilities and costs of all paths.
     """
     reply_probability = environments.compute_reply_probabilities()  # (G, K, A, 2, 2)
 
@@ -112,16 +132,16 @@ def compute_path_outcomes(environments: RoutingEnvironments, beliefs: Tensor) ->
 
 
 def compute_path_rewards(environments: RoutingEnvironments, outcomes: PathOutcomes) -> Tensor:
-    """Expected reward of every path under every budget, times the probability of its signal.
+    """Computes the expected reward of every path under every budget, times the probability of its signal (CoRL, eq. 7).
+
+    A path is a first option i, the signal s whether its reply looks correct, and a second option j.
 
     Args:
-        environments: G of them.
-        outcomes: Of their paths.
+        environments: G environments with prices, and B budgets.
+        outcomes: Correctness and cost of all paths, from `compute_path_outcomes`, for n queries and A options.
 
     Returns:
-        (G, B, n, A, 2, A): P(s, correct | i, j) where the calls i and j cost at most the budget, else 0.
-
-    Source: CoRL, eq. 7.
+        (G, B, n, A, 2, A) by i, s and j: P(s, correct | i, j) where the calls i and j cost at most the budget, else 0.
     """
     return budget_reward.compute_budget_reward(
         outcomes.correct_probability[:, None],  # (G, 1, n, A, 2, A)
@@ -133,16 +153,20 @@ def compute_path_rewards(environments: RoutingEnvironments, outcomes: PathOutcom
 def evaluate_strategy(
     environments: RoutingEnvironments, beliefs: Tensor, strategy: Strategy
 ) -> dict[str, Tensor]:
-    """Exact means of a strategy over all its episodes, for each query and budget.
+    """Computes exact means of a strategy over all its episodes, for each query and budget.
+
+    Shapes: G environments, B budgets, n queries, K kinds, A options. In sums i is the first option, s the signal
+    whether its reply looks correct, and j the second option.
 
     Args:
-        environments: G of them.
+        environments: G environments.
         beliefs: (G, n, K) probability of every kind, for each query; the means are taken over these.
-        strategy: For the same queries, or for all alike.
+        strategy: Probabilities of options, for the same n queries, or one for all of them.
 
     Returns:
-        (G, B, n) each: `correct` (accuracy), `reward`, `cost_usd`, `within` (share of episodes whose cost is within
-        the budget), `mean_calls`, and `mean_expensive_calls` (calls of the last expert, the most expensive one).
+        (G, B, n) tensors by name: `correct` (accuracy), `reward` (correct and within the budget), `cost_usd`, `within`
+        (share of episodes whose cost is within the budget), `mean_calls`, and `mean_expensive_calls` (calls of the last
+        expert, the most expensive one).
     """
     outcomes = compute_path_outcomes(environments, beliefs)
     path_rewards = compute_path_rewards(environments, outcomes)  # (G, B, n, A, 2, A)
@@ -175,15 +199,15 @@ def evaluate_strategy(
 
 
 def find_optimum(environments: RoutingEnvironments, beliefs: Tensor) -> Strategy:
-    """The strategy with the highest expected reward among all that observe the same of a query.
+    """Finds the strategy with the highest expected reward among all that observe the same of a query.
 
-    Dynamic programming over the two choices: the best second option after every first one and every signal, then the
-    first option that is best if it is followed so.
+    Dynamic programming over the two choices: the best second option after every first option and signal, then the first
+    option that is best if it is followed by these.
 
     Args:
-        environments: G of them.
-        beliefs: (G, n, K) probability of every kind, for each query. With one belief for all queries (n = 1) the
-            result is the best strategy that does not depend on the query.
+        environments: G environments.
+        beliefs: (G, n, K) probability of each of K kinds, for each of n queries. With one belief for all queries (n =
+            1) the result is the best strategy that does not depend on the query.
 
     Returns:
         The optimum; of equally good options the first.
@@ -201,11 +225,14 @@ def find_optimum(environments: RoutingEnvironments, beliefs: Tensor) -> Strategy
 
 
 def make_constant_strategy(environments: RoutingEnvironments, option: Tensor | int) -> Strategy:
-    """The strategy that takes one option for every query and hands on its reply.
+    """Makes the strategy that takes one option for every query, and hands on its reply.
 
     Args:
-        environments: G of them.
-        option: Number of the option, or (G, B) one for every environment and budget.
+        environments: G environments with B budgets.
+        option: Number of the option (0 answers, others call an expert), or (G, B) one for every environment and budget.
+
+    Returns:
+        The strategy, which does not depend on the query.
     """
     num_environments, num_options = environments.price.shape
     num_budgets = len(environments.budget)
@@ -215,28 +242,31 @@ def make_constant_strategy(environments: RoutingEnvironments, option: Tensor | i
 
 
 def make_baselines(environments: RoutingEnvironments, beliefs: Tensor) -> dict[str, Strategy]:
-    """The strategies that need no training, because they know all accuracies.
+    """Makes the strategies that need no training, because all accuracies are known to them.
 
     Args:
-        environments: G of them.
-        beliefs: (G, n, K) probability of every kind, for each query.
+        environments: G environments with K kinds of queries.
+        beliefs: (G, n, K) probability of every kind, for each of n queries.
 
     Returns:
-        By name: every option for all queries; the best of these; the best strategy that does not depend on the query
-        (it may still react to a reply); and the optimum.
+        Strategies by name: "controller alone", "specialist 1", ..., "generalist" (one option for all queries); "best
+        constant" (the best of these under each budget); "best without the query" (the best that does not depend on the
+        query; it may still react to the signal of a reply); and "optimum".
     """
+    # One option for all queries.
     num_options = environments.price.shape[1]
     specialists = [f"specialist {number}" for number in range(1, num_options - 1)]
     constants = {}
     for option, name in enumerate([CONTROLLER_ALONE, *specialists, "generalist"]):
         constants[name] = make_constant_strategy(environments, option)
 
-    # Without the query all kinds are equally likely.
-    prior = torch.full_like(beliefs[:, :1], 1 / beliefs.shape[-1])  # (G, 1, K)
-    constant_rewards = [
-        evaluate_strategy(environments, prior, strategy)["reward"][..., 0]  # (G, B)
-        for strategy in constants.values()
-    ]
+    # The best of them under each budget. Without the query all kinds are equally likely.
+    num_kinds = beliefs.shape[-1]
+    prior = torch.full_like(beliefs[:, :1], 1 / num_kinds)  # (G, 1, K)
+    constant_rewards = []
+    for strategy in constants.values():
+        rewards = evaluate_strategy(environments, prior, strategy)["reward"]  # (G, B, 1)
+        constant_rewards.append(rewards[..., 0])
     best_option = torch.stack(constant_rewards).argmax(0)  # (G, B)
 
     return constants | {
@@ -249,19 +279,20 @@ def make_baselines(environments: RoutingEnvironments, beliefs: Tensor) -> dict[s
 def evaluate_with_known_kind(
     environments: RoutingEnvironments, beliefs: Tensor
 ) -> dict[str, Tensor]:
-    """Exact means of the best strategy that knows the kind of every query, which no controller can know.
+    """Computes exact means of the best strategy that knows the kind of every query: an upper bound for controllers.
+
+    A controller sees a noisy observation of the kind alone.
 
     Args:
-        environments: G of them.
-        beliefs: (G, n, K) probability of every kind, for each query, over which the means are taken.
+        environments: G environments with K kinds of queries and B budgets.
+        beliefs: (G, n, K) probability of every kind, for each of n queries, over which the means are taken.
 
     Returns:
-        (G, B, n) each, as those of `evaluate_strategy`.
+        (G, B, n) tensors by name, as those of `evaluate_strategy`.
     """
-    num_kinds = beliefs.shape[-1]
-    certain_beliefs = torch.eye(num_kinds).expand(
-        len(beliefs), -1, -1
-    )  # (G, K, K), one query a kind
+    # One query of each kind, whose kind is certain.
+    num_environments, _, num_kinds = beliefs.shape
+    certain_beliefs = torch.eye(num_kinds).expand(num_environments, -1, -1)  # (G, K, K)
     optimum = find_optimum(environments, certain_beliefs)
     means_by_kind = evaluate_strategy(environments, certain_beliefs, optimum)  # (G, B, K) each
 

@@ -10,7 +10,8 @@ CoRL's eq. 4. From top to bottom:
     train_controllers        updates, until their number is reached
     update_controllers       advantages, then epochs of gradient steps
 
-Letters of shapes: G controllers, r episodes of each (rows), m rows of a minibatch, T = 3 tokens, A options.
+Letters of shapes: G controllers, r episodes of each (rows), m rows of a minibatch, T = 3 tokens, K kinds of queries,
+A options.
 """
 
 from __future__ import annotations
@@ -71,15 +72,16 @@ VARIANTS = (CORL, *ABLATIONS, *FIXED_BUDGET_VARIANTS)
 
 @dataclass(frozen=True)
 class Episodes:
-    """r episodes of G controllers; row i is under budget i % 3 unless the training has one fixed budget.
+    """r episodes of G controllers, two choices each; row i is under budget i % 3 unless the budget is fixed.
 
     Attributes:
         inputs: (G, r, 2, inputs) what the network read before the first and the second choice.
-        options: (G, r, 2) the options that were sampled.
-        mask: (G, r, T) bool, True at tokens of the controller. The second choice is one only after a call.
-        old_logprobs: (G, r, T) log-probabilities of the options when they were sampled, 0 where the mask is False.
-        values: (G, r, T) V before each choice, 0 where the mask is False.
-        rewards: (G, r).
+        options: (G, r, 2) the options that were sampled: 0 answers or hands on the reply, others call an expert.
+        mask: (G, r, 3) bool, True at tokens of the controller, of the three tokens first choice, reply and second
+            choice. There is a second choice only after a call.
+        old_logprobs: (G, r, 3) log-probabilities of the options when they were sampled, 0 where the mask is False.
+        values: (G, r, 3) estimate V of the reward before each choice, 0 where the mask is False.
+        rewards: (G, r) 1 for a correct answer within the budget, else 0.
     """
 
     inputs: Tensor
@@ -100,17 +102,32 @@ def sample_episodes(
     variant: SyntheticRoutingVariant,
     uniforms: Tensor,
 ) -> Episodes:
-    """Plays one episode in each row: a choice, a reply with its signal, and a second choice.
+    """Plays episodes: a controller answers a query or calls an expert, and then hands on the reply or calls again.
+
+    A signal says whether a reply looks correct. The reward is 1 for a correct answer whose calls cost at most the
+    budget (low, medium or high), else 0.
 
     Args:
-        environments: G of them.
-        controllers: One for each environment; they sample their options.
-        variant: What the controllers read and are rewarded for, and the budgets of the episodes.
-        uniforms: (G, r, 1 + K + 5) from `draw_uniforms`, which decide everything that is random.
+        environments: G environments with K kinds of queries.
+        controllers: One controller for each environment; they sample their options.
+        variant: Whether the budget is in prompt and reward, and whether all episodes have one fixed budget.
+        uniforms: (G, r, 1 + K + 5) uniform numbers in [0, 1) from `draw_uniforms`, which decide all that is random in r
+            episodes of each controller.
+
+    Returns:
+        r episodes of each controller.
     """
+    # Queries, and the random numbers of what follows, (G, r) each.
     kinds, observations = make_queries(environments, uniforms)
     num_kinds = observations.shape[-1]
-    u_first, u_reply, u_signal, u_second, u_second_reply = uniforms[..., 1 + num_kinds :].unbind(-1)
+    turn_uniforms = uniforms[..., 1 + num_kinds :]
+    (
+        first_choice_uniforms,
+        first_reply_uniforms,
+        signal_uniforms,
+        second_choice_uniforms,
+        second_reply_uniforms,
+    ) = turn_uniforms.unbind(-1)
 
     # Budgets by turns, so that every minibatch has as many episodes of each. (G, r) indices in BUDGETS.
     num_controllers, num_rows = kinds.shape
@@ -120,64 +137,71 @@ def sample_episodes(
     budget_ids = budget_ids.expand(num_controllers, num_rows)
     budget_words = (budget_ids + 1) * variant.budget_in_prompt
 
-    # Accuracy of every option on the kind of each query, (G, r, A).
+    # Accuracy of each of A options on the kind of each query, (G, r, A).
     kind_index = kinds[..., None].expand(-1, -1, controllers.num_options)
     accuracy = torch.gather(environments.accuracy, 1, kind_index)
 
     # First choice: option 0 answers the query, the others call an expert.
     no_call = torch.zeros_like(kinds)
-    first_inputs = controllers.encode_inputs(observations, budget_words, no_call, no_call.float())
-    first = controllers.sample_options(first_inputs, u_first)
+    no_signal = no_call.float()
+    first_inputs = controllers.encode_inputs(observations, budget_words, no_call, no_signal)
+    first = controllers.sample_options(first_inputs, first_choice_uniforms)
     has_reply = first.options > 0
-    is_correct = u_reply < torch.gather(accuracy, 2, first.options[..., None])[..., 0]
+    first_accuracy = torch.gather(accuracy, 2, first.options[..., None])[..., 0]
+    first_is_correct = first_reply_uniforms < first_accuracy
 
     # The signal agrees with the correctness of the reply as often as its accuracy says.
-    signal_is_right = u_signal < environments.reply_signal_accuracy
-    signals = torch.where(signal_is_right == is_correct, 1.0, -1.0) * has_reply
+    signal_is_right = signal_uniforms < environments.reply_signal_accuracy
+    signals = torch.where(signal_is_right == first_is_correct, 1.0, -1.0) * has_reply
 
     # Second choice: option 0 hands on the reply, the others call again. After an answer there is none.
     second_inputs = controllers.encode_inputs(observations, budget_words, first.options, signals)
-    second = controllers.sample_options(second_inputs, u_second)
+    second = controllers.sample_options(second_inputs, second_choice_uniforms)
     second_options = second.options * has_reply
-    second_is_correct = (
-        u_second_reply < torch.gather(accuracy, 2, second_options[..., None])[..., 0]
-    )
-    is_correct = torch.where(second_options > 0, second_is_correct, is_correct)
+    second_accuracy = torch.gather(accuracy, 2, second_options[..., None])[..., 0]
+    second_is_correct = second_reply_uniforms < second_accuracy
+    is_correct = torch.where(second_options > 0, second_is_correct, first_is_correct)
 
     # Reward, CoRL eq. 7. Without the budget in the reward no cost is beyond it.
-    cost_usd = torch.gather(environments.price, 1, first.options)
-    cost_usd = cost_usd + torch.gather(environments.price, 1, second_options)
+    first_cost = torch.gather(environments.price, 1, first.options)
+    second_cost = torch.gather(environments.price, 1, second_options)
+    cost_usd = first_cost + second_cost
     budgets = environments.budget[budget_ids]
     if not variant.budget_in_reward:
         budgets = torch.full_like(cost_usd, torch.inf)
     rewards = budget_reward.compute_budget_reward(is_correct.float(), cost_usd, budgets)
 
-    # The reply is no token of the controller's.
-    mask = torch.stack(
-        [torch.ones_like(has_reply), torch.zeros_like(has_reply), has_reply], -1
-    )  # (G, r, T)
+    # Tokens: first choice, reply, second choice. The reply is no token of the controller's.
+    always = torch.ones_like(has_reply)
+    never = torch.zeros_like(has_reply)
+    mask = torch.stack([always, never, has_reply], -1)  # (G, r, 3)
+    logprobs_of_choices = torch.stack([first.logprobs, second.logprobs], 2)  # (G, r, 2)
+    values_of_choices = torch.stack([first.values, second.values], 2)
     return Episodes(
         inputs=torch.stack([first.inputs, second.inputs], 2),
         options=torch.stack([first.options, second_options], 2),
         mask=mask,
-        old_logprobs=_place_at_tokens(torch.stack([first.logprobs, second.logprobs], 2), mask),
-        values=_place_at_tokens(torch.stack([first.values, second.values], 2), mask),
+        old_logprobs=_place_at_tokens(logprobs_of_choices, mask),
+        values=_place_at_tokens(values_of_choices, mask),
         rewards=rewards,
     )
 
 
-def _place_at_tokens(of_choices: Tensor, mask: Tensor) -> Tensor:
-    """Puts numbers of the two choices at their tokens in the sequence.
+def _place_at_tokens(numbers_of_choices: Tensor, mask: Tensor) -> Tensor:
+    """Places a number for each of two choices at the choice's token in the sequence of an episode.
+
+    The three tokens of an episode are the first choice, the expert's reply and the second choice.
 
     Args:
-        of_choices: (G, r, 2) a number for the first and the second choice.
-        mask: (G, r, T) 1 at tokens of the controller.
+        numbers_of_choices: (G, r, 2) a number for the first and the second choice, in r episodes of G controllers.
+        mask: (G, r, 3) 1 at tokens of the controller.
 
     Returns:
-        (G, r, T): first choice, reply, second choice; 0 where the mask is 0.
+        (G, r, 3) the numbers at their tokens; 0 where the mask is 0.
     """
-    reply = torch.zeros_like(of_choices[..., 0])
-    return torch.stack([of_choices[..., 0], reply, of_choices[..., 1]], -1) * mask
+    first, second = numbers_of_choices.unbind(-1)
+    reply = torch.zeros_like(first)
+    return torch.stack([first, reply, second], -1) * mask
 
 
 # Updates -------------------------------------------------------------------------------------------
@@ -190,13 +214,15 @@ def train_controllers(
     variant: SyntheticRoutingVariant = CORL,
     observe: Callable[[int, BatchedControllers], None] | None = None,
 ) -> BatchedControllers:
-    """Trains one controller in each environment by PPO.
+    """Trains one controller in each synthetic environment by PPO.
 
     Args:
-        environments: Of all seeds at some grid points, from `make_environments`.
-        settings: Of the controllers, and the size and number of updates.
-        learn: The lab's settings of PPO: clip, GAE, averages, weight of the value loss, largest gradient.
-        variant: What is trained.
+        environments: One for each grid point and seed, from `make_environments`.
+        settings: Number of hidden units, of updates and of episodes in each, learning rate and weight of the KL
+            penalty.
+        learn: Constants of PPO: clip, gamma and lam (of advantages), how tokens are averaged, weight of the value loss,
+            largest norm of a gradient.
+        variant: What is trained: CoRL, or CoRL with one part changed.
         observe: Called with the number of updates so far and the controllers, before the first and after each update.
 
     Returns:
@@ -234,18 +260,20 @@ def update_controllers(
     learn: LearnSettings,
     variant: SyntheticRoutingVariant,
 ) -> None:
-    """One update of PPO: epochs of gradient steps on minibatches of the same episodes.
+    """Updates all controllers by PPO: epochs of gradient steps on minibatches of the same episodes.
 
     The loss is CoRL's masked policy loss (eq. 4), plus a penalty for leaving the initial policy (KL divergence), plus
-    the error of V.
+    the squared error of V, the controller's estimate of the reward.
 
     Args:
-        controllers: Their weights are changed.
-        optimizer: Of these weights.
-        episodes: Sampled from the controllers as they are.
-        settings: Epochs, size of minibatches, and weight of the KL penalty.
-        learn: The lab's settings of PPO.
-        variant: Over which episodes advantages are whitened.
+        controllers: G controllers; their weights are changed.
+        optimizer: Adam on these weights.
+        episodes: r episodes of each controller, sampled with its weights as they are now; an episode is a sequence of
+            T = 3 tokens (first choice, reply, second choice).
+        settings: `epochs` passes over the episodes, in minibatches of `minibatch`; `kl` weighs the KL penalty.
+        learn: Constants of PPO: clip, gamma and lam (of advantages), how tokens are averaged, weight of the value loss,
+            largest norm of a gradient.
+        variant: Whether advantages are whitened over the episodes of each budget, or over all.
     """
     mask = episodes.mask  # (G, r, T)
     num_controllers, num_rows, _ = mask.shape
@@ -271,7 +299,7 @@ def update_controllers(
         # Episodes are independent and alike, so that they need no shuffling.
         for start in range(0, num_rows, settings.minibatch):
             rows = slice(start, start + settings.minibatch)
-            inputs = episodes.inputs[:, rows]  # (G, m, 2, inputs)
+            inputs = episodes.inputs[:, rows]  # (G, m, 2, inputs), m episodes of a minibatch
             options = episodes.options[:, rows]  # (G, m, 2)
             row_mask = token_mask[:, rows]  # (G, m, T)
 
@@ -303,14 +331,14 @@ def update_controllers(
 
 
 def whiten_by_controller(values: Tensor, mask: Tensor, num_groups: int) -> Tensor:
-    """Shifts and scales values to mean 0 and deviation 1, within groups of episodes of every controller.
+    """Shifts and scales advantages to mean 0 and standard deviation 1, within groups of episodes of every controller.
 
-    It is `losses.whiten` for all of them in one pass, because a stack has too many to go one by one.
+    It is `lib.rl.losses.whiten` for all G controllers in one pass.
 
     Args:
-        values: (G, r, T) of tokens, 0 where the mask is False.
+        values: (G, r, T) advantages of T tokens in r episodes of each controller, 0 where the mask is False.
         mask: (G, r, T) bool, True at tokens of the controller.
-        num_groups: Row i belongs to group i % num_groups: 3 for one group for each budget, 1 for all rows together.
+        num_groups: Row i belongs to group i % num_groups: 3 for a group for each budget, 1 for all rows together.
 
     Returns:
         (G, r, T) whitened values, 0 where the mask is False.
@@ -329,13 +357,13 @@ def whiten_by_controller(values: Tensor, mask: Tensor, num_groups: int) -> Tenso
 
 
 def clip_gradients(controllers: BatchedControllers, max_norm: float) -> None:
-    """Shortens the gradient of every controller whose norm is above a limit.
+    """Scales down the gradient of every controller whose norm is above a limit.
 
     It is `torch.nn.utils.clip_grad_norm_` for each controller alone; the first axis of all weights is the controller.
 
     Args:
-        controllers: Their gradients are changed.
-        max_norm: Largest Euclidean norm over all weights of a controller.
+        controllers: G controllers after a backward pass; their gradients are changed.
+        max_norm: Largest Euclidean norm of the gradient over all weights of a controller.
     """
     gradients = [parameter.grad for parameter in controllers.parameters()]
     squared_norm = sum(gradient.flatten(1).square().sum(1) for gradient in gradients)  # (G,)

@@ -1,9 +1,11 @@
 """Which controllers are trained and compared: CoRL under prompts of different styles.
 
 A controller is a small language model that answers a question itself or pays an expert model to. Its prompt names a
-budget, the limit on what the question's calls may cost, as a word (low, medium, high) or as a number.
+budget, the limit on what the question's calls may cost. Styles of prompts differ in how: soft ones name it by a word
+(low, medium, high), hard ones add a rule for what to do under it, and those of the style number write a number.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,12 +23,13 @@ VERSION = 2  # of the tasks that a training draws and a test asks
 
 @dataclass(frozen=True)
 class RoutingVariant:
-    """One way to train a controller.
+    """One way to train a controller, the model that answers questions and may call experts within a budget.
 
     Attributes:
         name: In jobs and tables.
         label: In figures and on pages.
-        style: Of the prompt: soft, hard or number (`lib.rl.call_protocol`).
+        style: How the prompt states the budget: soft (a word), hard (a word, with a rule for what to do under it) or
+            number (digits); see `lib.rl.call_protocol`.
         changes: Settings of the trainer that differ from `routing.learn`, by name.
     """
 
@@ -36,12 +39,19 @@ class RoutingVariant:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def to_job_settings(self) -> dict[str, str]:
-        """What a job's settings hold of it; its changes are in the job's settings of the trainer."""
+        """Return name and style, which are part of a training job's settings and so of its cache key.
+
+        The label decides no number, and `changes` stand in the job's settings of the trainer.
+        """
         return {"name": self.name, "style": self.style}
 
     @classmethod
     def from_job_settings(cls, values: Mapping[str, str]) -> "RoutingVariant":
-        """The variant of a job, which needs no label."""
+        """Make a variant from the name and style in a job's settings; its label is empty.
+
+        Args:
+            values: What `to_job_settings` returned.
+        """
         return cls(label="", **values)
 
 
@@ -54,12 +64,18 @@ VARIANTS_BY_NAME = {variant.name: variant for variant in VARIANTS}
 
 
 def make_variant(label: str, base: str = "corl", **changes: Any) -> RoutingVariant:
-    """Make a variant that differs from another in settings of the trainer, for `experiment.run`.
+    """Make a variant of CoRL that differs from another one in settings of the trainer, for an ablation.
+
+    >>> make_variant("no KL", kl=0.0).name
+    'no-kl'
 
     Args:
-        label: Such as "no KL"; the variant's name is made of its letters and digits, here "no-kl".
-        base: Name of the variant that it is like.
+        label: What figures call it; letters and digits of it make the variant's name.
+        base: Name of the variant that it is like otherwise.
         changes: Fields of `routing.learn` with their new values, such as kl=0.0.
+
+    Returns:
+        The variant, which `experiment.run` trains.
     """
     base_variant = VARIANTS_BY_NAME[base]
     words = "".join(char if char.isalnum() else " " for char in label.lower()).split()
@@ -69,16 +85,18 @@ def make_variant(label: str, base: str = "corl", **changes: Any) -> RoutingVaria
 
 @dataclass(frozen=True)
 class Budgets:
-    """What budgets and calls are worth, in US dollars.
+    """What budgets allow and what calls cost, in US dollars.
+
+    A budget limits what the calls to experts may cost for one question. A prompt names it by a word or by a number.
 
     Attributes:
-        words: B of a question, by budget word.
-        calls: Of one call to each expert, the cheapest first.
-        unit_usd: Of one unit of a budget that is a number; None where there are no such budgets.
+        usd_by_word: The limit for one question that each budget word (low, medium, high) stands for.
+        price_by_expert: What one call to each expert typically costs, the cheapest first.
+        unit_usd: The limit per unit where a prompt states the budget as a number of units; None where none does.
     """
 
-    words: Mapping[str, float]
-    calls: Mapping[str, float]
+    usd_by_word: Mapping[str, float]
+    price_by_expert: Mapping[str, float]
     unit_usd: float | None
 
 
@@ -91,53 +109,58 @@ def draw_training_tasks(
     budgets: Budgets,
     settings: RoutingSettings,
     num_episodes: int,
-    group: int,
+    group_size: int,
     seed: int,
 ) -> list[BudgetTask]:
-    """Draw the tasks of one update: random questions, each under a random budget (CoRL, 3.3).
+    """Draw what the episodes of one update are about: random questions, each under a random budget (CoRL, 3.3).
 
     Args:
-        variant: Its style of prompts.
+        variant: The variant that is trained; its style decides whether budgets are words or numbers.
         items: Questions to learn from.
-        budgets: What budgets are worth.
-        settings: Its range of numeric budgets is read.
+        budgets: US dollars by budget word, and US dollars of a unit.
+        settings: CoRL's settings; `budget_range` (smallest and largest number of units) is read for the style number.
         num_episodes: Number of tasks.
-        group: Number of tasks in a row that are the same, for group advantages; 1 for none.
+        group_size: Number of successive tasks that are equal, so that their rewards can be compared with each other
+            (GRPO's group advantages); 1 where advantages need no groups.
         seed: Of the update.
 
     Returns:
-        One task per episode.
+        One task per episode: question, budget, and which of the experts' independent replies it meets.
     """
-    num_different = -(-num_episodes // group)  # rounded up
-    indices = seeds.rng("routing", "questions", seed=seed).choice(len(items), num_different)
+    num_groups = math.ceil(num_episodes / group_size)
+    item_indices = seeds.rng("routing", "questions", seed=seed).choice(len(items), num_groups)
     rng = seeds.rng("routing", "budgets", seed=seed)
-    # Which of an expert's recorded replies to a question an episode meets.
-    attempts = rng.integers(NUM_SAMPLES, size=num_different).tolist()
+    # Experts have NUM_SAMPLES independent replies to a question; an episode meets one of them.
+    reply_samples = rng.integers(NUM_SAMPLES, size=num_groups).tolist()
 
-    # A job is handed the range only where its budgets are numbers.
+    # A job has the range among its settings only where its budgets are numbers.
     budget_range = settings.budget_range if variant.style == "number" else ()
     tasks = []
-    for index, attempt in zip(indices, attempts, strict=True):
-        label = draw_budget(variant.style, rng, budget_range)
-        task = make_task(items[index], variant.style, label, budgets)
-        tasks += [replace(task, attempt=attempt)] * group
+    for item_index, reply_sample in zip(item_indices, reply_samples, strict=True):
+        budget_label = draw_budget(variant.style, rng, budget_range)
+        task = make_task(items[item_index], variant.style, budget_label, budgets)
+        tasks += [replace(task, reply_sample=reply_sample)] * group_size
     return tasks[:num_episodes]
 
 
-def make_task(item: Item, style: str, label: str, budgets: Budgets) -> BudgetTask:
-    """Put a question under a budget.
+def make_task(item: Item, style: str, budget_label: str, budgets: Budgets) -> BudgetTask:
+    """Put a question under a budget, the limit on what the calls to experts may cost.
 
     Args:
         item: The question.
-        style: Of the prompt: soft, hard or number.
-        label: The budget as the prompt names it: a word, or the digits of a number of units for the style `number`.
-        budgets: What that is worth.
+        style: How the prompt states the budget: soft or hard (a word; hard adds a rule for it), or number.
+        budget_label: The budget as it stands in the prompt: low, medium or high, or for the style number the digits of
+            a number of units.
+        budgets: US dollars by budget word, and US dollars of a unit.
+
+    Returns:
+        The task, with its budget in US dollars.
     """
     if style == "number":
-        budget_usd = int(label) * budgets.unit_usd
+        budget_usd = int(budget_label) * budgets.unit_usd
     else:
-        budget_usd = budgets.words[label]
-    return BudgetTask(item, style, label, budget_usd)
+        budget_usd = budgets.usd_by_word[budget_label]
+    return BudgetTask(item, style, budget_label, budget_usd)
 
 
 # Tests ---------------------------------------------------------------------------------------------
@@ -146,23 +169,33 @@ def make_task(item: Item, style: str, label: str, budgets: Budgets) -> BudgetTas
 def make_test_tasks(
     style: str, items: Sequence[Item], budgets: Budgets, settings: RoutingSettings
 ) -> list[BudgetTask]:
-    """Put every test question under every budget of a style of prompts.
+    """Put every test question under every budget, the limit on what the calls to experts may cost.
 
     Args:
-        style: soft, hard or number.
-        items: The questions.
-        budgets: What budgets are worth.
-        settings: Its numeric budgets are read.
+        style: How the prompt states the budget: soft or hard (a word; hard adds a rule for it), or number.
+        items: Test questions.
+        budgets: US dollars by budget word, and US dollars of a unit.
+        settings: CoRL's settings; `numeric_budgets`, in units, is read for the style number.
 
     Returns:
-        Tasks, budget by budget, in each the questions in their order.
+        Tasks: all questions in their order under the first budget, then all under the next.
     """
-    labels = list_budget_labels(style, settings)
-    return [make_task(item, style, label, budgets) for label in labels for item in items]
+    tasks = []
+    for budget_label in list_budget_labels(style, settings):
+        tasks += [make_task(item, style, budget_label, budgets) for item in items]
+    return tasks
 
 
 def list_budget_labels(style: str, settings: RoutingSettings) -> list[str]:
-    """The budgets that a style of prompts is tested with, as the prompt names them."""
+    """List the budgets that controllers are tested under, as they stand in the prompt.
+
+    Args:
+        style: How the prompt states the budget: soft or hard (a word), or number.
+        settings: CoRL's settings; `numeric_budgets` is read for the style number.
+
+    Returns:
+        low, medium and high; or for the style number the digits of numbers of units, such as 060.
+    """
     if style == "number":
         return [call_protocol.format_budget(units) for units in settings.numeric_budgets]
     return list(call_protocol.BUDGET_WORDS)

@@ -92,7 +92,7 @@ def compare_one(
     train: OutcomeMatrix, test: OutcomeMatrix, method: str, budget: str = "high"
 ) -> pd.DataFrame:
     """The rows of one method under one budget."""
-    rows = baselines.compare(train, test, BUDGETS)
+    rows = baselines.compare_baselines(train, test, BUDGETS)
     is_selected = (rows["method"] == method) & (rows["condition"] == budget)
     return rows[is_selected].reset_index(drop=True)
 
@@ -164,7 +164,7 @@ def test_reward_is_the_score_within_the_budget_and_a_cost_equal_to_it_is_within(
 
 def test_every_method_has_a_row_per_question_and_budget_with_what_its_choice_scores_and_costs():
     test = draw_random_matrix(17, 1)
-    rows = baselines.compare(draw_random_matrix(), test, BUDGETS)
+    rows = baselines.compare_baselines(draw_random_matrix(), test, BUDGETS)
     assert set(rows["method"]) == {*STRATEGIES, *ROUTERS}
     assert rows["condition"].unique().tolist() == list(BUDGETS)
     for _, method_rows in rows.groupby(["method", "condition"]):
@@ -179,9 +179,9 @@ def test_every_method_has_a_row_per_question_and_budget_with_what_its_choice_sco
 
 def test_equal_seeds_give_equal_tables_and_another_seed_changes_random_choice_only():
     train, test = draw_random_matrix(), draw_random_matrix(40, 1)
-    first = baselines.compare(train, test, BUDGETS, seed=3)
-    pd.testing.assert_frame_equal(first, baselines.compare(train, test, BUDGETS, seed=3))
-    second = baselines.compare(train, test, BUDGETS, seed=4)
+    first = baselines.compare_baselines(train, test, BUDGETS, seed=3)
+    pd.testing.assert_frame_equal(first, baselines.compare_baselines(train, test, BUDGETS, seed=3))
+    second = baselines.compare_baselines(train, test, BUDGETS, seed=4)
     is_random = first["method"] == "random"
     pd.testing.assert_frame_equal(first[~is_random], second[~is_random])
     assert (first[is_random]["chosen"] != second[is_random]["chosen"]).any()
@@ -190,8 +190,8 @@ def test_equal_seeds_give_equal_tables_and_another_seed_changes_random_choice_on
 def test_only_the_oracle_uses_the_outcomes_of_the_test():
     train, test = draw_random_matrix(), draw_random_matrix(40, 1)
     inverted = dataclasses.replace(test, correct=1 - test.correct)
-    rows = baselines.compare(train, test, BUDGETS)
-    inverted_rows = baselines.compare(train, inverted, BUDGETS)
+    rows = baselines.compare_baselines(train, test, BUDGETS)
+    inverted_rows = baselines.compare_baselines(train, inverted, BUDGETS)
     is_oracle = rows["method"] == "oracle"
     assert rows[~is_oracle]["chosen"].tolist() == inverted_rows[~is_oracle]["chosen"].tolist()
     assert rows[is_oracle]["chosen"].tolist() != inverted_rows[is_oracle]["chosen"].tolist()
@@ -290,7 +290,7 @@ def test_a_strategy_whose_score_never_changes_is_predicted_to_have_that_score(va
     predicted = baselines.predict_success(features, np.full(4, value), features[:3])
     assert predicted.tolist() == [value] * 3
     constant = make_matrix(np.full((12, 5), value))
-    rows = baselines.compare(constant, constant, BUDGETS)
+    rows = baselines.compare_baselines(constant, constant, BUDGETS)
     assert rows[rows["method"].isin(["logistic", "cascade"])]["correct"].eq(value).all()
 
 
@@ -319,7 +319,7 @@ def test_a_cascade_begins_with_the_controller_and_leaves_out_an_expert_that_does
 
 def test_a_cascade_does_not_ask_an_expert_beyond_its_budget():
     train, test = make_able_controller(80, 0), make_able_controller(30, 1)
-    rows = baselines.compare(train, test, {"little": 2.0})
+    rows = baselines.compare_baselines(train, test, {"little": 2.0})
     assert rows[rows["method"] == "cascade"]["chosen"].eq(CONTROLLER_ALONE).all()
 
 
@@ -369,7 +369,7 @@ def test_stages_and_threshold_are_chosen_by_training_rewards_with_trust_from_oth
 def test_the_oracle_gets_the_highest_reward_of_all_strategies_on_every_question():
     for seed in range(3):
         train, test = draw_random_matrix(seed=seed), draw_random_matrix(40, seed + 10)
-        rows = baselines.compare(train, test, BUDGETS)
+        rows = baselines.compare_baselines(train, test, BUDGETS)
         for _, budget_rows in rows.groupby("condition"):
             rewards = budget_rows.pivot(index="item", columns="method", values="reward")
             assert (rewards["oracle"].to_numpy()[:, None] >= rewards.to_numpy()).all()

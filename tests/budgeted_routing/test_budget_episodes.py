@@ -189,9 +189,9 @@ def test_costs_are_summed_and_a_cost_equal_to_the_budget_is_within():
     cost = PRICES["lab-nano"] + PRICES["lab-large"]
     turns = (write_call("lab-nano"), write_call("lab-large"), RIGHT)
     episode = play_script(*turns, budget=cost)
-    assert (episode.cost_usd, episode.within, episode.reward) == (cost, 1.0, 1.0)
+    assert (episode.cost_usd, episode.cost_reward, episode.reward) == (cost, 1.0, 1.0)
     episode = play_script(*turns, budget=0.99 * cost)
-    assert (episode.cost_usd, episode.within, episode.reward) == (cost, 0.0, 0.0)
+    assert (episode.cost_usd, episode.cost_reward, episode.reward) == (cost, 0.0, 0.0)
 
 
 def test_a_failure_of_the_expert_is_read_as_an_error_and_charged_and_the_episode_goes_on():
@@ -200,7 +200,7 @@ def test_a_failure_of_the_expert_is_read_as_an_error_and_charged_and_the_episode
     episode = play_script(write_call("lab-nano"), RIGHT, pool=pool, budget=0.2)
     assert decode_responses(episode) == "<response> error </response>"
     assert episode.turns[0].reply.failure.kind == "truncated"
-    assert (episode.cost_usd, episode.within) == (0.3, 0.0)
+    assert (episode.cost_usd, episode.cost_reward) == (0.3, 0.0)
     assert (episode.correct, episode.reward) == (1.0, 0.0)
 
 
@@ -307,7 +307,7 @@ def test_an_expert_replies_to_equal_queries_of_an_attempt_with_equal_seeds():
     assert len(pool.queries) == 9
     assert {query.seed for query in pool.queries} == {derive_reply_seed("1 + 1 = ?", 0)}
 
-    roll_out_episodes(controller, pool, [replace(tasks[0], attempt=1)], 4, 5)
+    roll_out_episodes(controller, pool, [replace(tasks[0], reply_sample=1)], 4, 5)
     second_seed = derive_reply_seed("1 + 1 = ?", 1)
     assert pool.queries[-1].seed == second_seed != derive_reply_seed("1 + 1 = ?", 0)
 
@@ -433,7 +433,7 @@ def test_the_query_of_a_call_that_is_not_made_is_no_answer():
 
 def test_a_lost_judgement_is_no_reward_and_nothing_is_learned_from_it():
     episode = score_with(LostScorer(), RIGHT)
-    assert math.isnan(episode.correct) and math.isnan(episode.reward) and episode.within == 1.0
+    assert math.isnan(episode.correct) and math.isnan(episode.reward) and episode.cost_reward == 1.0
     assert not episode.failed and make_samples([episode]) == []
     (row,) = make_episode_rows([episode]).to_dict("records")
     assert math.isnan(row["correct"]) and not row["failed"]
@@ -463,8 +463,8 @@ def test_a_lost_reply_ends_its_episode_and_leaves_it_out_of_everything_that_is_s
     assert (
         failed.failed and failed.is_done and len(failed.turns) == 1 and not decode_responses(failed)
     )
-    assert all(map(math.isnan, (failed.correct, failed.reward, failed.within)))
-    assert not whole.failed and whole.within == 1.0 and whole.answer == "2"
+    assert all(map(math.isnan, (failed.correct, failed.reward, failed.cost_reward)))
+    assert not whole.failed and whole.cost_reward == 1.0 and whole.answer == "2"
     assert [sample.ids for sample in make_samples([failed, whole])] == [whole.ids]
     table = make_episode_rows([failed, whole], lab.decode)
     assert table["failed"].tolist() == [True, False] and table["failures"].tolist() == [1, 0]

@@ -169,16 +169,16 @@ def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_bu
         and table.groupby("method").size().eq(NUM_SAMPLES * 24 + ITEMS).all()
     )
     assert (
-        set(told.words) == set(call_protocol.BUDGET_WORDS)
-        and told.words["high"] == settings().routing.high_budget_usd
+        set(told.usd_by_word) == set(call_protocol.BUDGET_WORDS)
+        and told.usd_by_word["high"] == settings().routing.high_budget_usd
     )
     price = expert_outcomes.measure_call_prices(
         table[table["split"] == "train"], EXPERTS, settings().routing
     )
     assert (
         told.calls == price
-        and told.words["low"] == price["lab-nano"]
-        and told.words["medium"] == price["lab-mini"]
+        and told.usd_by_word["low"] == price["lab-nano"]
+        and told.usd_by_word["medium"] == price["lab-mini"]
     )
     assert results.alone.groupby("split").size().to_dict() == {
         "train": NUM_SAMPLES * 24,
@@ -651,5 +651,5 @@ def test_rows_count_questions_over_budgets():
         2,
         0,
     )
-    assert make_episode_rows(episodes, questions=3)["item"].tolist() == [0, 1, 2, 0, 1, 2]
+    assert make_episode_rows(episodes, num_questions=3)["item"].tolist() == [0, 1, 2, 0, 1, 2]
     assert make_episode_rows(episodes)["item"].tolist() == [0, 1, 2, 3, 4, 5]

@@ -80,7 +80,7 @@ def test_more_seeds_change_no_random_number_of_the_others():
     few = draw_uniforms(make_settings(seeds=2), "test", 5)
     many = draw_uniforms(make_settings(seeds=4), "test", 5)
     assert torch.equal(few, many[:2])
-    assert not torch.equal(few, draw_uniforms(make_settings(seeds=2), "test", 5, number=1))
+    assert not torch.equal(few, draw_uniforms(make_settings(seeds=2), "test", 5, batch_number=1))
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,9 @@ def draw_tasks(name: str, seed: int = 0, num_episodes: int = 300, group: int = 1
 def test_training_mixes_questions_budgets_and_replies_at_random(name):
     tasks = draw_tasks(name)
     assert {task.style for task in tasks} == {VARIANTS_BY_NAME[name].style}
-    assert all(task.budget == WORDS[task.label] for task in tasks)
-    assert min(Counter(task.label for task in tasks)[word] for word in WORDS) > 60
-    assert Counter(task.attempt for task in tasks)[0] == pytest.approx(150, abs=50)
+    assert all(task.budget == WORDS[task.budget_label] for task in tasks)
+    assert min(Counter(task.budget_label for task in tasks)[word] for word in WORDS) > 60
+    assert Counter(task.reply_sample for task in tasks)[0] == pytest.approx(150, abs=50)
     assert {task.item.id for task in tasks} == {item.id for item in ITEMS}
     assert tasks == draw_tasks(name) != draw_tasks(name, seed=1)
 
@@ -79,12 +79,12 @@ def test_training_mixes_questions_budgets_and_replies_at_random(name):
 def test_a_group_has_one_question_one_budget_and_one_reply():
     tasks = draw_tasks("corl", num_episodes=24, group=8)
     assert [tasks[8 * i : 8 * i + 8] for i in range(3)] == [[tasks[8 * i]] * 8 for i in range(3)]
-    assert len({(task.item.id, task.label) for task in tasks}) > 1
+    assert len({(task.item.id, task.budget_label) for task in tasks}) > 1
 
 
 def test_budgets_in_numbers_are_units_on_a_logarithmic_scale_within_the_range():
     tasks = draw_tasks("number")
-    units = np.array([int(task.label) for task in tasks])
+    units = np.array([int(task.budget_label) for task in tasks])
     assert [task.budget for task in tasks] == pytest.approx(list(units * 1e-6))
     smallest, largest = SMOKE.budget_range
     assert units.min() >= smallest and units.max() <= largest
@@ -99,10 +99,12 @@ def test_every_question_is_asked_under_every_budget_in_order(name):
         budgets = {f"{units:03.0f}": units * 1e-6 for units in SMOKE.numeric_budgets}
     style = VARIANTS_BY_NAME[name].style
     tasks = make_test_tasks(style, ITEMS[:3], BUDGETS, SMOKE)
-    assert [(task.label, task.item) for task in tasks] == [
+    assert [(task.budget_label, task.item) for task in tasks] == [
         (label, item) for label in budgets for item in ITEMS[:3]
     ]
-    assert [task.budget for task in tasks] == pytest.approx([budgets[task.label] for task in tasks])
+    assert [task.budget for task in tasks] == pytest.approx(
+        [budgets[task.budget_label] for task in tasks]
+    )
     assert {task.style for task in tasks} == {style}
 
 

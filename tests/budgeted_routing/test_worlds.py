@@ -30,7 +30,7 @@ def test_prices_of_the_experts_are_a_factor_of_ten_apart_from_class_to_class():
     for world in (COMPLEMENTARY, LADDER):
         names = select_world(PARAMS, world).routing.experts.values()
         prices = sorted({PARAMS.llm.models[name].price_out for name in names})
-        assert prices == pytest.approx([1e-7, 1e-6, 1e-5])
+        assert prices == pytest.approx([4e-8, 4e-7, 4e-6])
 
 
 def test_an_unknown_world_is_named_with_those_that_exist():

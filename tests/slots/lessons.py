@@ -15,7 +15,7 @@ from lib import config
 from lib.agent_configuration import experiment as configuration
 from lib.agent_configuration.variants import NAMED as CONFIGURATION_VARIANTS
 from lib.budgeted_routing import experiment as routing
-from lib.budgeted_routing.variants import NAMED as ROUTING_VARIANTS
+from lib.budgeted_routing.variants import VARIANTS_BY_NAME as ROUTING_VARIANTS
 from lib.conductor import experiment as conductor
 from lib.conductor.variants import NAMED as CONDUCTOR_VARIANTS
 from lib.config import Params

@@ -29,7 +29,7 @@ def odd_episode() -> pd.DataFrame:
 
 
 def test_an_episode_shows_who_wrote_what_and_escapes_it():
-    markup, plain = routing.episodes_html(odd_episode(), 'caption "one" <b>', 1000.0)
+    markup, plain = routing.render_episodes(odd_episode(), 'caption "one" <b>', 1000.0)
     assert "<s>" not in markup and "<call>" not in markup and "<b>" not in markup
     assert (
         "1 &lt; 2 &amp; 3" in markup and 'aria-label="caption &quot;one&quot; &lt;b&gt;"' in markup
@@ -44,7 +44,7 @@ def test_an_episode_shows_who_wrote_what_and_escapes_it():
 
 
 def test_the_mask_is_1_for_the_controller_and_0_for_everybody_else():
-    markup, plain = routing.episodes_html(odd_episode(), "c", 1000.0)
+    markup, plain = routing.render_episodes(odd_episode(), "c", 1000.0)
     learned = [part for part in markup.split("<p style")[1:] if "mask 1, learned" in part]
     (own,) = learned
     assert "<strong>&lt;call&gt; x</strong>" in own and markup.count("<strong>") == 1
