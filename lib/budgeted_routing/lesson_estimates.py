@@ -64,6 +64,8 @@ def collect_estimates(rows: pd.DataFrame, settings: RoutingSettings) -> Estimate
         Estimates, rows of `lib.stats` (value, ci_low, ci_high, p_value, ...), by metric key such as
         "corl.low.gain": see the module. A world without rows has none.
     """
+    if "world" not in rows:
+        return {}  # a run that was recorded before there were several worlds
     tests = results_table.select(rows, split="test")
     greedy = results_table.select(tests, temperature=settings.test_temperature)
 
@@ -79,9 +81,9 @@ def collect_estimates(rows: pd.DataFrame, settings: RoutingSettings) -> Estimate
         for key, estimate in budget_control.estimate_control(world_rows, CORL, NUMERIC).items():
             estimates[f"{control_prefix}{key}"] = estimate
 
-    # What training adds is estimated on sampled answers, because the start is compared at its own temperature.
-    sampled = results_table.select(tests, world=COMPLEMENTARY, temperature=settings.temperature)
-    return estimates | estimate_budget_response(sampled)
+    # What training adds, sampled as in training.
+    complementary = results_table.select(tests, world=COMPLEMENTARY)
+    return estimates | estimate_budget_response(complementary, settings.temperature)
 
 
 def estimate_rewards(rows: pd.DataFrame) -> Estimates:
@@ -133,13 +135,15 @@ def estimate_gain_over_mixture(rows: pd.DataFrame) -> Estimate:
     ).iloc[0]
 
 
-def estimate_budget_response(rows: pd.DataFrame) -> Estimates:
+def estimate_budget_response(rows: pd.DataFrame, temperature: float) -> Estimates:
     """Estimate what training adds to the difference between two budgets (the paper's Figure 3).
 
         (CoRL under the larger budget - CoRL under the smaller) - (the same of the start, before training)
 
     Args:
-        rows: Test rows of one world, sampled at the temperature of training.
+        rows: Test rows of one world (one set of experts and questions): the experts, and CoRL and its start at the
+            temperature of training.
+        temperature: The temperature of training, at which controllers are compared.
 
     Returns:
         Estimates, rows of `lib.stats` (value, ci_low, ci_high, ...), by metric key `order.QUANTITY.LARGER_SMALLER`,
@@ -147,7 +151,9 @@ def estimate_budget_response(rows: pd.DataFrame) -> Estimates:
         expensive_calls (calls of the most expensive expert) and correct (accuracy).
     """
     most_expensive = find_most_expensive_expert(rows)
-    word_rows = results_table.select(rows, style="soft", method=[CORL, START])
+    word_rows = results_table.select(
+        rows, style="soft", method=[CORL, START], temperature=temperature
+    )
     expensive_calls = []
     for called_experts in word_rows["chosen"]:
         expensive_calls.append(float(list(called_experts).count(most_expensive)))

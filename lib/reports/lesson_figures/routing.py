@@ -13,8 +13,8 @@ from lib.budgeted_routing.synthetic_environment import BUDGETS
 from lib.budgeted_routing.worlds import COMPLEMENTARY, LADDER, select_world
 from lib.config import Params, RoutingSettings, RoutingSyntheticSettings
 from lib.experiment import results_table
+from lib.plots.tables import listed
 from lib.reports.lesson_figures import spoken
-from lib.reports.wording import listed
 from lib.rl.call_protocol import BUDGET_WORDS
 
 MILLION = 1e6

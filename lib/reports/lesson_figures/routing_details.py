@@ -14,8 +14,8 @@ from lib.budgeted_routing.synthetic_strategies import BEST_CONSTANT, OPTIMUM
 from lib.budgeted_routing.synthetic_training import FIXED_BUDGET_VARIANTS
 from lib.config import RoutingSettings, RoutingSyntheticSettings
 from lib.experiment import results_table
+from lib.plots.tables import listed
 from lib.reports.lesson_figures.routing import format_estimate
-from lib.reports.wording import listed
 from lib.rl.call_protocol import BUDGET_WORDS
 
 MILLION = 1e6
