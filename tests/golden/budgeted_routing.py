@@ -43,13 +43,19 @@ SYNTHETIC = {
     "central": {"complementarity": 0.9, "spread": 1.0, "noise": 0.3},
     "map": {"complementarity": [0.0], "spread": [1.0], "noise": [1.0]},
 }  # fmt: skip
+RECORDED = {
+    "tables": ["gsm8k"], "items": 120, "seeds": 1, "folds": 4, "gate_seeds": 1, "ladder": 3, "updates": 2, "batch": 12,
+    "minibatch": 6, "epochs": 1, "learning_rate": 1e-3, "kl": 1e-3, "hidden": 4, "feature_scale": 0.3, "eval_every": 1,
+    "neighbours": [5], "inverse_penalties": [1e-2], "with_question_length": False,
+}  # fmt: skip
 SETTINGS = {
-    "experts": EXPERTS, "base": "lab-nano", "seeds": 1, "ablation_seeds": 1, "equivalence_margin": 0.03, "jobs": 1,
+    "experts": EXPERTS, "ladder": {"experts": EXPERTS, "questions": {"chain": [1, 2]}}, "budget_range": [5, 160], "base": "lab-nano", "seeds": 1, "ablation_seeds": 1, "equivalence_margin": 0.03, "jobs": 1,
     "questions": {"chain": [1, 2, 3], "facts": [1]}, "rounds": 3, "turn_tokens": 40, "response_tokens": 12,
     "temperature": 1.0, "test_temperature": 0.0, "expert_temperature": 1.0, "budget_unit_usd": 1e-6,
     "quantile": 0.95, "high_budget_usd": 1000.0, "train_items": 16, "test_items": 6, "numeric_budgets": [20, 300],
     "warm": {"items": 400, "steps": 200, "batch": 16, "seed": 0}, "learn": LEARN, "batch": 16,
     "updates": {"soft": 2, "hard": 2, "number": 2}, "save_every": 1, "synthetic": SYNTHETIC,
+    "recorded": RECORDED,
 }  # fmt: skip
 
 

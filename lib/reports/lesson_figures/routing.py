@@ -169,6 +169,20 @@ def format_estimate(interval: stats.Interval) -> str:
     return f"{text} [{interval.ci_low:+.3f}, {interval.ci_high:+.3f}]"
 
 
+def summarize_regret(estimates: pd.DataFrame) -> str:
+    """Says how much reward CoRL lacks against the optimum at most, as the title of a figure.
+
+    Args:
+        estimates: Of `synthetic_estimates.estimate_reward_differences`: by quantity, such as "regret" (optimum minus
+            CoRL), and budget word.
+
+    Returns:
+        Such as "CoRL lacks at most 0.02 of reward against the optimum, under the high budget".
+    """
+    regret = estimates.loc["regret", "value"]
+    return f"CoRL lacks at most {regret.max():.2f} of reward against the optimum, under the {regret.idxmax()} budget"
+
+
 def make_map_slider(
     rows: pd.DataFrame, settings: RoutingSyntheticSettings
 ) -> tuple[Callable[..., matplotlib.figure.Figure], dict[str, list[float]]]:
@@ -233,7 +247,7 @@ def tabulate_experts(world_results: BudgetedRoutingResults) -> pd.DataFrame:
     is_one_family = train["group"].nunique() == 1
     if is_one_family:
         accuracy = train.pivot_table(index="method", columns="difficulty", values="correct")
-        accuracy.columns = [f"difficulty {difficulty}" for difficulty in accuracy.columns]
+        accuracy.columns = [str(difficulty) for difficulty in accuracy.columns]
     else:
         # Families in the order of the questions.
         accuracy = train.pivot_table(index="method", columns="group", values="correct", sort=False)
@@ -395,6 +409,21 @@ def summarize_slope(slope: pd.Series) -> str:
         A sentence.
     """
     return f"For each further dollar of budget CoRL spends {slope['value']:.2f} dollars more"
+
+
+def arrange_control(control: pd.DataFrame) -> pd.DataFrame:
+    """Gives the columns of a table of spending headings in words.
+
+    Args:
+        control: Of `budget_control.tabulate_control`.
+    """
+    headings = {
+        "usd_per_million": "spent, $ per million questions",
+        "over_budget": "share over the budget",
+        "correct": "share correct",
+        "reward": "share rewarded",
+    }
+    return control.rename(columns=headings)
 
 
 # Rewards -------------------------------------------------------------------------------------------
