@@ -176,7 +176,7 @@ def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_bu
         table[table["split"] == "train"], EXPERTS, settings().routing
     )
     assert (
-        told.calls == price
+        told.price_by_expert == price
         and told.usd_by_word["low"] == price["lab-nano"]
         and told.usd_by_word["medium"] == price["lab-mini"]
     )
@@ -255,7 +255,7 @@ def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
             (controller_job.TokenPPO, "save", 2),
             [2, 3],
         ),  # between the tables and the checkpoint
-        (CORL, (controller_job.ControllerJob, "_test", 1), []),
+        (CORL, (controller_job.ControllerJob, "_run_test", 1), []),
     ],
     ids=["step", "save", "test"],
 )
