@@ -105,7 +105,9 @@ def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_af
     assert sum(lengths) / len(lengths) > 24  # experts really write
     goal, alone = relax(GOAL), scale(ALONE, least=4)
     times = compare(
-        lambda: [roll_out_episodes(generator, pool, [each], ROUTING.rounds, 0) for each in asked[:alone]],
+        lambda: [
+            roll_out_episodes(generator, pool, [each], ROUTING.rounds, 0) for each in asked[:alone]
+        ],
         lambda: roll_out_episodes(generator, pool, asked, ROUTING.rounds, 0),
         goal,
         units=(alone, len(asked)),
