@@ -5,9 +5,6 @@ the controller's tokens has them in `own_cost_usd`, which no budget counts. All 
 the same replies.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 import pandas as pd
 
 from lib import stats
@@ -186,11 +183,18 @@ def estimate_reward_difference(rows: pd.DataFrame, rival: str, budget: str) -> p
     ).iloc[0]
 
 
-def list_primary_contrasts() -> dict[str, Callable[[pd.DataFrame], pd.Series]]:
-    """By metric key, the function that estimates a primary contrast from a results table."""
-    estimators = {}
+def estimate_primary_contrasts(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Estimate the primary contrasts, by metric key.
+
+    Args:
+        rows: The results table of the lesson.
+
+    Returns:
+        `corl.BUDGET.minus_BASELINE`: CoRL's reward minus that of a baseline, a row of `lib.stats` each.
+    """
+    estimates = {}
     for key, rival in PRIMARY_RIVALS.items():
         for budget in call_protocol.BUDGET_WORDS:
-            estimate = partial(estimate_reward_difference, rival=rival, budget=budget)
-            estimators[f"corl.{budget}.minus_{key}"] = estimate
-    return estimators
+            estimate = estimate_reward_difference(rows, rival, budget)
+            estimates[f"corl.{budget}.minus_{key}"] = estimate
+    return estimates

@@ -13,8 +13,6 @@ KO, TO and RO are those of `orchestration.model` but for Table 2, where a row na
 paired by student or room. Left out: what is shown of them, which the lesson decides.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -40,28 +38,42 @@ _NO_SHORT_TERM = NAMES_OF_VARIANTS["mem_s",]
 _QUANTITIES_OF_ROOMS = {"utility": "reward", "success": "d1", "no_lava": "d2", "gold": "d3"}
 
 
-def collect_estimates(rows: pd.DataFrame, settings: OrchestrationSettings) -> Estimates:
+def collect_estimates(
+    rows: pd.DataFrame, settings: OrchestrationSettings, skip_missing: bool = False
+) -> Estimates:
     """Everything that the lesson measures on a table of episodes: estimates by metric key.
 
     Args:
         rows: A row per method, seed and episode, those of prompted models among them where there are some.
-        settings: The section `orchestration` of params.yaml.
+        settings: The section `orchestration` of params.yaml that the episodes were played with.
+        skip_missing: Leave out a group of estimates of which the table lacks a method, instead of raising. For a run
+            that was recorded before the settings changed.
 
     Returns:
-        Means and paired differences with intervals; what the rows do not hold is left out.
+        Means and paired differences with intervals.
+
+    Raises:
+        NoRowsError: A method that the settings name is not in the table, and skip_missing is false.
     """
     # Table 2 alone compares prompted models, which played fewer episodes.
     batch_rows = select_own_methods(rows, settings)
-    return {
-        **estimate_gates(batch_rows),
-        **estimate_contrasts(batch_rows, settings),
-        **estimate_lengths(batch_rows, settings),
-        **estimate_depths(batch_rows, settings),
-        **estimate_memory(batch_rows, settings),
-        **estimate_reference(batch_rows, settings),
-        **estimate_decision_intervals(batch_rows, settings),
-        **estimate_table_2(rows, settings),
-    }
+    groups = (
+        (estimate_contrasts, batch_rows),
+        (estimate_lengths, batch_rows),
+        (estimate_depths, batch_rows),
+        (estimate_memory, batch_rows),
+        (estimate_reference, batch_rows),
+        (estimate_decision_intervals, batch_rows),
+        (estimate_table_2, rows),
+    )
+    estimates = estimate_gates(batch_rows)  # of methods that no setting names
+    for estimate_group, group_rows in groups:
+        try:
+            estimates |= estimate_group(group_rows, settings)
+        except stats.NoRowsError:
+            if not skip_missing:
+                raise
+    return estimates
 
 
 def select_own_methods(rows: pd.DataFrame, settings: OrchestrationSettings) -> pd.DataFrame:
@@ -102,30 +114,6 @@ def list_verdicts(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[s
 def describe_gate(is_open: bool) -> str:
     """Whether a question is open, in the words of `lib.stats.verdicts`."""
     return "open" if is_open else NOT_OPEN
-
-
-def make_estimators(
-    keys: Mapping[str, object], settings: OrchestrationSettings
-) -> dict[str, Callable[[pd.DataFrame], Estimate | None]]:
-    """Functions that compute one estimate from a table of episodes, by metric key.
-
-    Args:
-        keys: Metric keys.
-        settings: The section `orchestration` of params.yaml.
-
-    Returns:
-        By key, a function from episodes to the estimate (None where they have none), as
-        `lib.reports.full_and_run.compare_with_full_run` takes them. All estimates of one table are computed once.
-    """
-    estimates_by_rows: dict[int, Estimates] = {}
-
-    def read_estimate(key: str, rows: pd.DataFrame) -> Estimate | None:
-        """The estimate of a key on a table of episodes; None where the table has no rows for it."""
-        if id(rows) not in estimates_by_rows:
-            estimates_by_rows[id(rows)] = collect_estimates(rows, settings)
-        return estimates_by_rows[id(rows)].get(key)
-
-    return {key: partial(read_estimate, key) for key in keys}
 
 
 def arrange_questions(contrasts: pd.DataFrame) -> pd.DataFrame:
@@ -258,15 +246,11 @@ def estimate_depths(rows: pd.DataFrame, settings: OrchestrationSettings) -> Esti
     estimates = {}
     for world in ("paper", "speed"):
         world_rows = results_table.select(rows, group="education", condition=world)
-        measured_depths = []
         for depth, method in method_by_depth.items():
             depth_rows = results_table.select(world_rows, method=method)
-            if depth_rows.empty:  # a recorded run of other settings has other depths
-                continue
-            measured_depths.append(depth)
             key = f"depth.education.{world}.{depth}.length"
             estimates[key] = stats.mean(depth_rows, "length").iloc[0]
-        for first, second in combinations(measured_depths, 2):
+        for first, second in combinations(method_by_depth, 2):
             key = f"depth.education.{world}.{first}_minus_{second}.length"
             estimates[key] = _estimate_difference(
                 world_rows, "length", method_by_depth[first], method_by_depth[second]
@@ -356,8 +340,6 @@ def estimate_decision_intervals(rows: pd.DataFrame, settings: OrchestrationSetti
             method_rows = results_table.select(
                 rows, group=domain, condition="varied", method=method
             )
-            if method_rows.empty:  # a recorded run of other settings has other intervals
-                continue
             for quantity, column in (("utility", "reward"), ("calls", "calls")):
                 key = f"sparing.{domain}.{interval}.{quantity}"
                 estimates[key] = stats.mean(method_rows, column).iloc[0]

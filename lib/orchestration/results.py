@@ -308,7 +308,7 @@ def share_in_flow_zone(steps: pd.DataFrame, delta: float) -> pd.DataFrame:
         delta: Half-width of the flow zone around mastery.
 
     Returns:
-        One row per episode: method, model, backend, seed, item, distance (mean difficulty less mastery), in_zone.
+        One row per episode: method, model, backend, seed, item, distance (mean difficulty minus mastery), in_zone.
     """
     digits = steps["levels"].map(lambda levels: [int(level) for level in levels])
     # Levels 1 to LEVELS stand for difficulties 0 to 1.

@@ -1,6 +1,6 @@
 """A lesson's recorded full run beside the reader's own run: the same estimates on both, and whether they agree.
 
-    table = compare_with_full_run(lesson, full, rows, {"corl.low.minus_random": estimate_gain})
+    table = compare_with_full_run(lesson, full, estimate_contrasts(rows), estimate_contrasts)
     lesson.table(table, f"Recorded run and this run: {describe_full_run(full)}")
 
 The full run's estimates become the metrics `full.KEY`, which claims are tested on. They do so only while its table is
@@ -19,45 +19,46 @@ from lib.reports.lesson import Lesson
 
 Estimate = pd.Series  # a row of `lib.stats`: value, ci_low, ci_high and more
 AGREE, DISAGREE, UNKNOWN = "they agree", "they disagree", ""
+NOT_RECORDED = "not in the recorded run"
 
 
 def compare_with_full_run(
     lesson: Lesson,
     full: FullResults,
-    rows: pd.DataFrame,
-    estimators: Mapping[str, Callable[[pd.DataFrame], Estimate | None]],
+    this_run: Mapping[str, Estimate],
+    estimate_recorded: Callable[[pd.DataFrame], Mapping[str, Estimate]],
 ) -> pd.DataFrame:
-    """Makes the same estimates on the recorded run and on this one.
+    """Puts the estimates of the recorded run beside the same estimates of this one.
 
     Args:
         lesson: Gets the metrics `full.KEY` while the table is current, and `full.status` in any case.
         full: The recorded run.
-        rows: The results table of this run.
-        estimators: By metric key, a function from a results table to one estimate; None where the recorded run of
-            another profile has no such rows.
+        this_run: Estimates of this run by metric key.
+        estimate_recorded: From the recorded results table to its estimates by metric key; it is not called where no
+            run is recorded. Where the two were run with different settings, the recorded run may lack a key.
 
     Returns:
         A row per key: `recorded run` and `this run` as value and interval, and `comparison`.
     """
     lesson.metric("full.status", full.status)
     table = {}
-    for key, make_estimate in estimators.items():
-        this_run = make_estimate(rows)
-        comparison, recorded_text = UNKNOWN, full.status
-        recorded = None if full.status == "absent" else make_estimate(full.rows)
-        if full.status != "absent" and recorded is None:
-            recorded_text = "not in the recorded run"
+    is_recorded = full.status != "absent"
+    recorded_estimates = estimate_recorded(full.rows) if is_recorded else {}
+    for key, estimate in this_run.items():
+        comparison = UNKNOWN
+        recorded_text = NOT_RECORDED if is_recorded else full.status
+        recorded = recorded_estimates.get(key)
         if recorded is not None:
-            is_left_out = find_unusable_share(recorded) > 0 or find_unusable_share(this_run) > 0
-            if not is_left_out and (has_interval(recorded) or has_interval(this_run)):
-                comparison = AGREE if estimates_agree(recorded, this_run) else DISAGREE
+            is_left_out = find_unusable_share(recorded) > 0 or find_unusable_share(estimate) > 0
+            if not is_left_out and (has_interval(recorded) or has_interval(estimate)):
+                comparison = AGREE if estimates_agree(recorded, estimate) else DISAGREE
             recorded_text = format_estimate(recorded)
             if full.is_current:
                 lesson.metric(f"full.{key}", recorded)
                 lesson.metric(f"full.{key}_mde", recorded["mde"])
         table[key] = {
             "recorded run": recorded_text,
-            "this run": format_estimate(this_run),
+            "this run": format_estimate(estimate),
             "comparison": comparison,
         }
     return pd.DataFrame.from_dict(table, orient="index").rename_axis("estimate").reset_index()

@@ -31,6 +31,10 @@ KEYS = ["seed", "item", "sample"]
 COLUMNS = ["value", "ci_low", "ci_high", "num_runs", "num_items", "p_value", "mde"]
 
 
+class NoRowsError(ValueError):
+    """There are no rows to estimate something on."""
+
+
 def mean(
     rows: pd.DataFrame,
     column: str,
@@ -394,7 +398,7 @@ def intervals(estimates: pd.DataFrame) -> pd.Series:
 def _iterate_groups(rows: pd.DataFrame, by: By) -> Iterator[tuple[GroupName, pd.DataFrame]]:
     """(name, rows) of each group, in the order in which they appear."""
     if rows.empty:
-        raise ValueError("there are no rows to measure; is a condition misspelled?")
+        raise NoRowsError("there are no rows to measure; is a condition misspelled?")
     columns = _as_list(by)
     if columns:
         yield from rows.groupby(columns, sort=False, observed=True)
@@ -410,10 +414,11 @@ def _index_by_unit(rows: pd.DataFrame, column: str) -> pd.Series:
     """The column as floats, indexed by seed, item and sample.
 
     Raises:
-        ValueError: If there are no rows, a value is missing, or a unit is there twice.
+        NoRowsError: If there are no rows.
+        ValueError: If a value is missing, or a unit is there twice.
     """
     if rows.empty:
-        raise ValueError(f"no rows to measure {column!r} on; is a condition misspelled?")
+        raise NoRowsError(f"no rows to measure {column!r} on; is a condition misspelled?")
     # Rows without these columns are of one run, or of one sample of each item.
     absent_keys = [key for key in ("seed", "sample") if key not in rows]
     rows = rows.assign(**dict.fromkeys(absent_keys, 0))

@@ -29,8 +29,13 @@ def make_rows(gains: list[float]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def estimate_gain(rows: pd.DataFrame) -> pd.Series:
-    return stats.paired_difference(rows, "reward", {"method": "CoRL"}, {"method": "random"}).iloc[0]
+def estimate_gain(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    pair = {"method": "CoRL"}, {"method": "random"}
+    return {"corl.gain": stats.paired_difference(rows, "reward", *pair).iloc[0]}
+
+
+def compare(lesson: Lesson, full: FullResults, rows: pd.DataFrame) -> pd.DataFrame:
+    return compare_with_full_run(lesson, full, estimate_gain(rows), estimate_gain)
 
 
 def make_full(gains: list[float], changes: tuple[str, ...] = ()) -> FullResults:
@@ -47,7 +52,7 @@ OWN_GAINS = [0.09, 0.11, 0.12, 0.1]
 
 def test_a_current_recorded_run_gives_the_metrics_that_claims_are_tested_on(lesson):
     full = make_full([0.1, 0.12, 0.08, 0.11, 0.09])
-    table = compare_with_full_run(lesson, full, make_rows(OWN_GAINS), {"corl.gain": estimate_gain})
+    table = compare(lesson, full, make_rows(OWN_GAINS))
     assert table.loc[0, "comparison"] == "they agree"
     assert table.loc[0, "recorded run"].startswith("+0.100 [+0.0")
     assert lesson._metrics["full.corl.gain"] == pytest.approx(0.1)
@@ -60,7 +65,7 @@ def test_a_current_recorded_run_gives_the_metrics_that_claims_are_tested_on(less
 
 def test_an_outdated_recorded_run_is_shown_and_leaves_the_verdicts(lesson):
     full = make_full([0.5, 0.52, 0.48, 0.5], changes=("versions.losses 1 -> 2",))
-    table = compare_with_full_run(lesson, full, make_rows(OWN_GAINS), {"corl.gain": estimate_gain})
+    table = compare(lesson, full, make_rows(OWN_GAINS))
     assert table.loc[0, "comparison"] == "they disagree"
     assert table.loc[0, "recorded run"].startswith("+0.500")
     assert lesson._metrics == {"full.status": "outdated"}
@@ -71,7 +76,7 @@ def test_an_outdated_recorded_run_is_shown_and_leaves_the_verdicts(lesson):
 
 def test_without_a_recorded_run_the_reader_is_told_how_to_make_one(lesson):
     full = FullResults(pd.DataFrame(), "make full LESSON=05", 0.0, 0, ())
-    table = compare_with_full_run(lesson, full, make_rows(OWN_GAINS), {"corl.gain": estimate_gain})
+    table = compare(lesson, full, make_rows(OWN_GAINS))
     assert table.loc[0, ["recorded run", "comparison"]].tolist() == ["absent", ""]
     assert lesson._metrics == {"full.status": "absent"}
     assert "make one with `make full LESSON=05`" in describe_full_run(full)
@@ -101,27 +106,26 @@ def test_a_run_without_an_interval_adds_no_uncertainty():
 
 
 def test_two_runs_without_an_interval_are_not_called_agreeing_or_disagreeing(lesson):
-    def estimate_without_interval(rows: pd.DataFrame) -> pd.Series:
-        return pd.Series({"value": rows["reward"].mean(), "ci_low": math.nan, "ci_high": math.nan})
+    def estimate_without_interval(rows: pd.DataFrame) -> dict[str, pd.Series]:
+        mean = rows["reward"].mean()
+        return {"reward": pd.Series({"value": mean, "ci_low": math.nan, "ci_high": math.nan})}
 
     full = make_full([0.5], changes=("versions.losses 1 -> 2",))
-    estimators = {"corl.reward": estimate_without_interval}
-    table = compare_with_full_run(lesson, full, make_rows([0.1]), estimators)
+    this_run = estimate_without_interval(make_rows([0.1]))
+    table = compare_with_full_run(lesson, full, this_run, estimate_without_interval)
     assert table.loc[0, "comparison"] == ""
 
 
 def test_an_estimate_of_a_model_without_usable_replies_agrees_with_nothing(lesson):
     marked = make_rows(OWN_GAINS).assign(unusable_share=0.4)
-    table = compare_with_full_run(lesson, make_full(OWN_GAINS), marked, {"gain": estimate_gain})
+    table = compare(lesson, make_full(OWN_GAINS), marked)
     assert table.loc[0, "comparison"] == ""
     assert table.loc[0, "this run"] == "left out: a model gave no usable reply in 40% of its calls"
 
 
 def test_what_the_recorded_run_lacks_is_said_and_becomes_no_metric(lesson):
-    full, rows = make_full([0.2] * 5), make_rows([0.1] * 5)
-    table = compare_with_full_run(
-        lesson, full, rows, {"gain": lambda table: estimate_gain(table) if table is rows else None}
-    )
+    this_run = estimate_gain(make_rows([0.1] * 5))
+    table = compare_with_full_run(lesson, make_full([0.2] * 5), this_run, lambda rows: {})
     assert list(table["recorded run"]) == ["not in the recorded run"]
     assert list(table["comparison"]) == [""]
-    assert set(lesson._metrics) == {"full.status"}
+    assert lesson._metrics == {"full.status": "current"}

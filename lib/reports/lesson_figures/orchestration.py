@@ -3,7 +3,7 @@
 Left out: the estimates, which are `lib.orchestration.lesson_estimates` and `lib.orchestration.results`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pandas as pd
 
@@ -316,16 +316,18 @@ def find_fastest(mastery: pd.DataFrame, query: str, left_out: Collection[str] = 
     return candidates.groupby("method")["mastery"].mean().idxmax()
 
 
-def summarize_final_mastery(mastery: pd.DataFrame) -> str:
+def summarize_final_mastery(mastery: pd.DataFrame, label_model: Callable[[str], str]) -> str:
     """With which model each orchestrator ends highest, as the title of the figure.
 
     Args:
         mastery: Columns orchestrator, model, seed and mastery, at the last step.
+        label_model: From a model's name to its name with the mark of a model without usable replies (`Lesson.label`).
     """
     means = mastery.groupby(["orchestrator", "model"], sort=False)["mastery"].mean()
     phrases = []
     for orchestrator, of_orchestrator in means.groupby("orchestrator", sort=False):
-        phrases.append(f"{of_orchestrator.idxmax()[1]} ({orchestrator})")
+        _, best_model = of_orchestrator.idxmax()
+        phrases.append(f"{label_model(best_model)} ({orchestrator})")
     return f"Mastery ends highest with {listed(phrases)}"
 
 

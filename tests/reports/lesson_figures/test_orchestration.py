@@ -122,6 +122,17 @@ def test_mastery_stays_where_a_student_ends(rows):
     assert last["mastery"].round(9).eq(0.8).all()
 
 
+def test_the_title_names_who_ends_highest_for_each_orchestrator_with_its_mark():
+    mastery = pd.DataFrame(
+        [
+            ("KO", "small", 0.4), ("KO", "large", 0.7), ("TO", "small", 0.8), ("TO", "large", 0.6),
+        ],
+        columns=["orchestrator", "model", "mastery"],
+    )  # fmt: skip
+    title = orchestration.summarize_final_mastery(mastery, lambda model: f"{model}†")
+    assert title == "Mastery ends highest with large† (KO) and small† (TO)"
+
+
 def test_how_often_to_decide_is_asked_of_ko_and_ro_in_both_environments(rows):
     selected = orchestration.select_decision_intervals(rows, SETTINGS)
     utility = stats.mean(selected, "reward", ["environment", "system", "every"])
