@@ -25,9 +25,11 @@ OBJECTIVE_TYPES["WorstFirst"] = WorstFirst
 '''
 ROUTER = """
 
-@router("always the dearest")
-def _dearest(train: Tried, test: Tried, budget: float, seed: int) -> RouterResult:
-    return asked(test, np.full(len(test.prompts), train.cheap_first[-1]))
+@register_router("always the most expensive")
+def choose_most_expensive(
+    train: OutcomeMatrix, test: OutcomeMatrix, budget: float, seed: int
+) -> RouterResult:
+    return score_choices(test, np.full(test.num_questions, train.columns_by_cost[-1]))
 """
 TRY = """
 import sys
@@ -43,13 +45,14 @@ assert "MO-worst" in stats.mean(rows, "reward", "method").index, "the policy was
 (recipe,) = [each for each in recipes.list_recipes(smoke, "education") if each.name == "MO-worst"]
 description = recipe.objective.describe_reward(recipes.OBJECTIVES["education"])
 assert description.startswith("the worst of"), description
-from tests.budgeted_routing.test_baselines import BUDGETS, modest
+from tests.budgeted_routing.test_baselines import BUDGETS, make_able_controller
 from lib.budgeted_routing import baselines
-found = baselines.compare(modest(40, 0), modest(20, 1), BUDGETS)
-assert "always the dearest" in set(found["method"]), "the router was not compared"
+found = baselines.compare_baselines(make_able_controller(40, 0), make_able_controller(20, 1), BUDGETS)
+assert "always the most expensive" in set(found["method"]), "the router was not compared"
 from lib.budgeted_routing import results
-from tests.budgeted_routing.made import study
-assert "always the dearest" in set(results.rows(study())["method"]), "the router is not in the record"
+from tests.budgeted_routing.worked_example import make_study
+rows = results.make_world_rows(make_study(), "w")
+assert "always the most expensive" in set(rows["method"]), "the router is not in the results"
 """
 
 

@@ -46,6 +46,7 @@ CARRIERS = (
     "lib.language_models.training.released_weights",
     "lib.conductor.silence_libraries",
     "lib.conductor.progress_callback",
+    "lib.budgeted_routing.controller_job",  # who changes it raises the VERSION of `lib.budgeted_routing.jobs`
     # Parts of an experiment of lesson 02; who changes what they decide raises the VERSION of `worlds`,
     "lib.orchestration.experiment",
     "lib.orchestration.methods",

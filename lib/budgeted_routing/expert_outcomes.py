@@ -1,7 +1,14 @@
-"""What every expert makes of questions on its own: its price, the budgets that follow, what routers learn from, and
-whether there is anything to choose.
+"""What every expert scores and costs on questions by itself, and what follows from it: prices, budgets, headroom.
 
-A strategy is a constant way to answer: give the question to one expert, or answer it oneself.
+Headroom is how much reward the best choice of an expert for each question could win over the best single one for all.
+
+CoRL trains a small language model, the controller, which answers a question itself or pays larger models, the experts.
+Before any training, every expert and the controller's base model answer all questions without a protocol. From these
+outcomes follow
+
+- the price of a call to each expert, and from prices the budgets low, medium and high (`derive_budgets`);
+- what the baselines learn from and are scored on (`lib.budgeted_routing.baselines`);
+- whether choosing per question can win anything at all (`estimate_headroom`).
 """
 
 import math
@@ -23,6 +30,7 @@ from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint
 from lib.llm.open_models import open_models
 from lib.llm.reply_shares import count_replies, mark_rows
 from lib.rl import call_protocol
+from lib.rl.budget_reward import compute_budget_reward
 from lib.rl.expert_pool import (
     NUM_SAMPLES,
     ExpertPool,
@@ -31,76 +39,144 @@ from lib.rl.expert_pool import (
 )
 from lib.tasks import Item
 
-VERSION = 1  # of the trials of experts and the budgets that follow
+VERSION = 1  # of the outcomes of experts and the budgets that follow
 RUNS = ROOT / "data/runs/routing"
 CASSETTES = ROOT / "data/cassettes/05_budgeted_routing"
-QUESTION_TOKENS = 64  # of a question of the lab, more than any has
-NAME = "routing"  # of the recording and of the spending limit
-FREE = "money is no object"
-ITSELF = "controller alone"  # as it comes from the lab, before any protocol
+RECORDING_NAME = "routing"  # of the recorded replies and of the spending limit
+MAX_QUESTION_TOKENS = 64  # no question of the lab has more
+NO_LIMIT = "no limit"  # instead of a budget's name
+CONTROLLER_ALONE = "controller alone"  # the method: the base model answers, before any training
+_HEADROOM_SEED = 17  # of the questions that `measure_dev_and_test_outcomes` draws
 
+# From questions and replies to scores in [0, 1].
 ScoreReplies = Callable[[Sequence[Item], Sequence[str]], Sequence[float]]
 
 
 def score_family_replies(items: Sequence[Item], replies: Sequence[str]) -> list[float]:
-    """Score replies to items of procedural families, each by the strict rule of its family."""
+    """Score replies to items of procedural families, each by the strict rule of its family.
+
+    Args:
+        items: Questions, each of a family of `lib.tasks`.
+        replies: Texts, one per question.
+
+    Returns:
+        Scores in [0, 1], one per question.
+    """
     return [tasks.score_reply(item, reply) for item, reply in zip(items, replies, strict=True)]
 
 
-def try_experts(
+# Outcomes -----------------------------------------------------------------------------------------
+
+
+def measure_experts(
     pool: ExpertPool,
     items: Sequence[Item],
     split: str,
     num_samples: int = 1,
     score_replies: ScoreReplies = score_family_replies,
 ) -> pd.DataFrame:
-    """Ask every expert every question.
+    """Ask every expert every question, without a controller, and record scores and costs.
+
+    Experts are the models that a controller, the model that CoRL trains, may call for money.
 
     Args:
         pool: The experts.
-        items: Of one procedural family or several, or a user's.
-        split: What the column of that name says.
+        items: Questions of one procedural family or several, or a user's.
+        split: Name of the set of questions, such as train or test; it becomes a column.
         num_samples: Independent replies to each question.
-        score_replies: From items and replies to scores; by default the strict rule of the procedural families.
+        score_replies: From questions and replies to scores; by default the strict rule of the procedural families.
 
     Returns:
-        Columns split, item (number), group (family), difficulty, prompt, method (the expert), sample, correct (0 or 1;
-        nan where the reply was lost), cost_usd, calls, reply, failures (0 or 1), failed (whether the infrastructure
-        lost the reply) and truncated (whether the expert's limit cut it off).
+        A row per expert, sample and question: split, item (number of the question), group (its family), difficulty,
+        prompt, method (the expert), sample, correct (score in [0, 1]; nan where the reply was lost), cost_usd, calls,
+        reply, failures (0 or 1), failed (whether the infrastructure lost the reply), truncated (whether the expert's
+        limit of tokens cut it off).
     """
-    asked = [
-        (expert, number, sample)
-        for expert in pool.experts
-        for sample in range(num_samples)
-        for number in range(len(items))
-    ]
-    queries = []
-    for expert, number, sample in asked:
-        item = items[number]
-        seed = derive_reply_seed(item.prompt, sample)
-        queries.append(ExpertQuery(expert, item.prompt, seed, item.history))
-    replies = pool.ask(queries)
-    texts = [reply.text for reply in replies]
-    scores = score_replies([items[number] for _, number, _ in asked], texts)
+    # Rows, queries and asked items are in the same order.
     rows = []
-    for (expert, number, sample), reply, correct in zip(asked, replies, scores, strict=True):
-        item = items[number]
-        outcome = {
-            "method": expert,
-            "sample": sample,
-            "correct": math.nan if reply.lost else correct,
-            "cost_usd": reply.cost_usd,
-            "calls": 1,
-            "reply": reply.text,
-            "failures": int(reply.failure is not None),
-            "failed": reply.lost,
-            "truncated": reply.truncated,
-        }
-        rows.append(_about(item, number, split) | outcome)
+    queries = []
+    asked_items = []
+    for expert in pool.experts:
+        for sample in range(num_samples):
+            for number, item in enumerate(items):
+                question_columns = _describe_item(item, number, split)
+                rows.append(question_columns | {"method": expert, "sample": sample})
+                seed = derive_reply_seed(item.prompt, sample)
+                queries.append(ExpertQuery(expert, item.prompt, seed, item.history))
+                asked_items.append(item)
+
+    replies = pool.ask(queries)
+    scores = score_replies(asked_items, [reply.text for reply in replies])
+
+    for row, reply, score in zip(rows, replies, scores, strict=True):
+        row["correct"] = math.nan if reply.lost else score
+        row["cost_usd"] = reply.cost_usd
+        row["calls"] = 1
+        row["reply"] = reply.text
+        row["failures"] = int(reply.failure is not None)
+        row["failed"] = reply.lost
+        row["truncated"] = reply.truncated
     return pd.DataFrame(rows)
 
 
-def _about(item: Item, number: int, split: str) -> dict[str, object]:
+def measure_controller_alone(
+    model: ChatModel,
+    items: Sequence[Item],
+    split: str,
+    num_samples: int = 1,
+    score_replies: ScoreReplies = score_family_replies,
+) -> pd.DataFrame:
+    """Let the model that a controller is trained from answer every question by itself, by greedy decoding.
+
+    It reads the question alone, without instructions about budgets and experts, and calls no expert.
+
+    Args:
+        model: The controller's base model.
+        items: The questions.
+        split: Name of the set of questions, such as train or test; it becomes a column.
+        num_samples: How often each row is repeated; greedy replies are equal.
+        score_replies: From questions and replies to scores; by default the strict rule of the procedural families.
+
+    Returns:
+        A row per question and sample: split, item (number of the question), group (its family), difficulty, prompt,
+        method (CONTROLLER_ALONE), correct (score in [0, 1]), cost_usd (0, since budgets limit what experts cost), calls
+        (0), reply, tokens (read and written), sample.
+    """
+    requests = []
+    for item in items:
+        request = ChatRequest(
+            item.messages, temperature=0.0, max_tokens=LIMIT, caller=CONTROLLER_ALONE
+        )
+        requests.append(request)
+    replies = model.generate(requests)
+    scores = score_replies(items, [reply.text for reply in replies])
+
+    rows = []
+    for number, (item, reply, score) in enumerate(zip(items, replies, scores, strict=True)):
+        outcome = {
+            "method": CONTROLLER_ALONE,
+            "correct": score,
+            "cost_usd": 0.0,
+            "calls": 0,
+            "reply": reply.text,
+            "tokens": reply.tokens_in + reply.tokens_out,
+        }
+        row = _describe_item(item, number, split) | outcome
+        rows += [row | {"sample": sample} for sample in range(num_samples)]
+    return pd.DataFrame(rows)
+
+
+def _describe_item(item: Item, number: int, split: str) -> dict[str, object]:
+    """Collect the columns that say which question a row is about.
+
+    Args:
+        item: The question.
+        number: Its index in its set of questions.
+        split: Name of that set, such as train or test.
+
+    Returns:
+        split, item (the number), group (family of the question), difficulty and prompt.
+    """
     return {
         "split": split,
         "item": number,
@@ -110,199 +186,220 @@ def _about(item: Item, number: int, split: str) -> dict[str, object]:
     }
 
 
-def prices(
-    table: pd.DataFrame, experts: Sequence[str], settings: RoutingSettings
-) -> dict[str, float]:
-    """What one call costs at most where it helps.
+def add_reply_counts(outcomes: pd.DataFrame, params: Params) -> pd.DataFrame:
+    """Add which model replied and whether its reply failed, the columns by which failed replies are counted.
+
+    An expert's results say nothing about its model where too many replies failed (`lib.llm.reply_shares`).
 
     Args:
-        table: Of `try_experts`, on the questions that are learned from.
-        experts: The controller's words for them.
-        settings: Its quantile is taken.
+        outcomes: A row per reply of an expert (`measure_experts`) or of the controller's base model, with the column
+            method. Without the columns failures, failed and truncated (earlier runs) no reply failed.
+        params: All settings; they say which model stands behind each expert.
 
     Returns:
-        By expert, US dollars: the quantile of its price over the questions that it answers right, or over all that it
-        answers where there are none.
+        The outcomes with the columns model, backend (such as lab), and as numbers 0 or 1 failed (the reply was lost),
+        truncated (the token limit cut it off) and unusable (it came whole and is of no use).
     """
-    price = {}
+    # Rows of the controller's base model have no such counts: 0.
+    counts = {}
+    for name in ("failures", "failed", "truncated"):
+        values = outcomes[name] if name in outcomes else pd.Series(0, index=outcomes.index)
+        counts[name] = values.astype(float).fillna(0.0).astype(int)
+
+    model_by_expert = params.routing.experts
+    backend_by_expert = {
+        expert: params.llm.models[model].backend for expert, model in model_by_expert.items()
+    }
+    # The only method that is no expert is the controller's base model, which is one of the project's (lab).
+    methods = outcomes["method"]
+    return outcomes.assign(
+        model=[model_by_expert.get(method, method) for method in methods],
+        backend=methods.map(backend_by_expert).fillna("lab"),
+        failed=counts["failed"],
+        truncated=counts["truncated"],
+        unusable=counts["failures"] - counts["failed"] - counts["truncated"],
+    )
+
+
+# Prices and budgets -------------------------------------------------------------------------------
+
+
+def measure_call_prices(
+    outcomes: pd.DataFrame, experts: Sequence[str], settings: RoutingSettings
+) -> dict[str, float]:
+    """Measure the price of a call to each expert: what it costs at most, but for the most expensive questions.
+
+    It is a quantile of the costs of the questions that the expert answers correctly, or of all questions that it
+    answers if none is correct.
+
+    Args:
+        outcomes: What every expert scored and cost on training questions, a row per reply, with the columns method (the
+            expert), correct (nan where the reply was lost) and cost_usd.
+        experts: Names of the experts.
+        settings: CoRL's settings; `quantile` is read, such as .95.
+
+    Returns:
+        US dollars a call, by expert.
+    """
+    prices = {}
     for expert in experts:
-        rows = table[(table["method"] == expert) & table["correct"].notna()]
-        useful = rows[rows["correct"] == 1]
-        costs = (useful if len(useful) else rows)["cost_usd"]
-        price[expert] = float(np.quantile(costs, settings.quantile))
-    return price
+        rows = outcomes[(outcomes["method"] == expert) & outcomes["correct"].notna()]
+        correct_rows = rows[rows["correct"] == 1]
+        costs = rows["cost_usd"] if correct_rows.empty else correct_rows["cost_usd"]
+        prices[expert] = float(np.quantile(costs, settings.quantile))
+    return prices
 
 
-def budgets(price: Mapping[str, float], settings: RoutingSettings) -> dict[str, float]:
-    """B in dollars for each word: low affords one call to the cheapest expert, medium one to the middle one,
-    high anything."""
+def derive_budgets(prices: Mapping[str, float], settings: RoutingSettings) -> dict[str, float]:
+    """Derive the budgets low, medium and high, limits on what the calls of one question may cost, from prices.
+
+    Low affords one call to the cheapest expert, medium one to the expert in the middle, high is in practice no limit.
+
+    Args:
+        prices: US dollars a call, by expert (`measure_call_prices`).
+        settings: CoRL's settings; `high_budget_usd` is read.
+
+    Returns:
+        B of CoRL's reward in US dollars a question, by budget word.
+    """
     low, medium, high = call_protocol.BUDGET_WORDS
-    expert_by_word = find_affordable_experts(price)
+    affordable_experts = find_affordable_experts(prices)
     return {
-        low: price[expert_by_word[low]],
-        medium: price[expert_by_word[medium]],
+        low: prices[affordable_experts[low]],
+        medium: prices[affordable_experts[medium]],
         high: settings.high_budget_usd,
     }
 
 
-def find_affordable_experts(price: Mapping[str, float]) -> dict[str, str]:
-    """The experts whose prices are the budgets low and medium: the cheapest one, and the middle one."""
-    experts = sorted(price, key=price.__getitem__)
+def find_affordable_experts(prices: Mapping[str, float]) -> dict[str, str]:
+    """Find the experts to which the budgets low and medium afford one call: the cheapest, and the one in the middle.
+
+    A budget limits what the calls of one question may cost; these two are the prices of a call to these experts.
+
+    Args:
+        prices: US dollars a call, by expert.
+
+    Returns:
+        An expert for low and one for medium. High affords any expert and is left out.
+    """
     low, medium, _ = call_protocol.BUDGET_WORDS
-    return {low: experts[0], medium: experts[len(experts) // 2]}
+    cheapest_first = sorted(prices, key=lambda expert: prices[expert])
+    return {low: cheapest_first[0], medium: cheapest_first[len(prices) // 2]}
 
 
 def tabulate_budgets(
-    words: Mapping[str, float], price: Mapping[str, float], settings: RoutingSettings
+    budgets: Mapping[str, float], prices: Mapping[str, float], settings: RoutingSettings
 ) -> pd.DataFrame:
-    """What each word means: dollars per million questions, and the expert whose price that is.
+    """Tabulate what each budget, a limit on the cost of one question's calls to experts, allows.
 
     Args:
-        words: Dollars of a question by word.
-        price: Of `prices`.
-        settings: Says which budget is no limit.
+        budgets: US dollars a question, by budget word (low, medium, high).
+        prices: US dollars a call, by expert (`measure_call_prices`).
+        settings: CoRL's settings; from `high_budget_usd` on a budget is no limit.
+
+    Returns:
+        A row per budget: "budget", "$ per million questions" (a text) and "affords one call to" (an expert).
     """
-    expert_by_word = find_affordable_experts(price)
+    affordable_experts = find_affordable_experts(prices)
     rows = []
-    for word, budget in words.items():
+    for word, budget in budgets.items():
         has_limit = budget < settings.high_budget_usd
         rows.append(
             {
                 "budget": word,
-                "$ per million questions": f"{1e6 * budget:.1f}" if has_limit else "no limit",
-                "affords one call to": expert_by_word.get(word, "anybody"),
+                "$ per million questions": f"{1e6 * budget:.1f}" if has_limit else NO_LIMIT,
+                "affords one call to": affordable_experts.get(word, "any expert"),
             }
         )
     return pd.DataFrame(rows)
 
 
-# What there is to choose ---------------------------------------------------------------------------
+# What choosing could win --------------------------------------------------------------------------
 
 
-def choices(
+def measure_dev_and_test_outcomes(
     params: Params,
-    n: int,
+    num_items: int,
     models: str | Path | None = None,
     runs: str | Path = RUNS,
     cassettes: str | Path = CASSETTES,
 ) -> pd.DataFrame:
-    """What there is to choose among: every expert, and the controller's base as it is. Nothing learns from these.
+    """Let every expert, and the controller's base model, answer dev and test questions, from which no method learns.
+
+    A controller is a model that answers a question or calls an expert for money. From these outcomes
+    `estimate_headroom` estimates what choosing among them for each question could win at all.
 
     Args:
         params: All settings.
-        n: Questions of each of the splits dev and test, in independent samples.
-        models: Folder of the lab models; None for those of lesson 03, which are made where they are missing.
-        runs: Folder of the spending limit.
+        num_items: Questions of each of the splits dev and test; each is answered in NUM_SAMPLES independent samples.
+        models: Folder of the language models; None for the models of lesson 03, which are trained where missing.
+        runs: Folder of the file that counts spending.
         cassettes: Folder of recorded replies.
 
     Returns:
-        The columns of `try_experts`; `stats.headroom` says what choosing per question could win. Experts whose models
-        gave too few answers are marked (`lib.llm.reply_shares.mark_rows`).
+        A row per question, sample and method (an expert or CONTROLLER_ALONE): split, item (number of the question),
+        sample, method, correct, cost_usd and the other columns of `measure_experts`. Experts whose models gave too few
+        answers are marked (`lib.llm.reply_shares.mark_rows`).
     """
     settings = params.routing
     models = ensure_models(params.lab, models)
-    names = list(settings.experts.values())
-    if asks_endpoint(params.llm, names):
-        num_calls = 2 * NUM_SAMPLES * n
+    model_names = list(settings.experts.values())
+
+    # Endpoints cost money: say how much at most.
+    if asks_endpoint(params.llm, model_names):
+        num_calls = 2 * NUM_SAMPLES * num_items
         planned_calls = []
-        for name in dict.fromkeys(names):
+        for name in dict.fromkeys(model_names):
+            tokens_in = MAX_QUESTION_TOKENS * num_calls
             tokens_out = params.llm.models[name].max_tokens * num_calls
-            planned_calls.append(
-                PlannedCalls(name, num_calls, QUESTION_TOKENS * num_calls, tokens_out)
-            )
+            planned_calls.append(PlannedCalls(name, num_calls, tokens_in, tokens_out))
         costs = announce_costs(params.llm, planned_calls)
-        sweep.print_to_terminal(f"trying every expert: {costs}")
-    opened = open_models(params.llm, names, NAME, runs, cassettes, 1, open_local(models))
-    base = open_lab_model(settings.base, models)
-    tables = []
-    with ExpertPool(opened, settings.experts, settings.expert_temperature) as pool:
-        for split in ("dev", "test"):
-            items = tasks.draw_evenly(settings.questions, split, n, seed=17)
-            tables.append(try_experts(pool, items, split, NUM_SAMPLES))
-            tables.append(try_alone(base, items, split, NUM_SAMPLES))
-    outcomes = pd.concat(tables, ignore_index=True)
-    return mark_rows(outcomes, count_replies(count_trial_calls(outcomes, params)))
+        sweep.print_to_terminal(f"asking every expert: {costs}")
 
-
-def count_trial_calls(outcomes: pd.DataFrame, params: Params) -> pd.DataFrame:
-    """What `lib.llm.reply_shares.count_replies` has to know of a trial of experts.
-
-    Args:
-        outcomes: Of `try_experts`; a trial that did not count lost replies lost none.
-        params: Says which model stands behind an expert.
-
-    Returns:
-        The outcomes with the columns model, backend, failed, truncated and unusable.
-    """
-    lost = {}
-    for name in ("failures", "failed", "truncated"):
-        counts = outcomes[name] if name in outcomes else pd.Series(0, index=outcomes.index)
-        lost[name] = counts.astype(float).fillna(0.0).astype(int)
-    model_names = params.routing.experts
-    backends = {word: params.llm.models[name].backend for word, name in model_names.items()}
-    return outcomes.assign(
-        model=[model_names.get(word, word) for word in outcomes["method"]],
-        backend=outcomes["method"].map(backends).fillna("lab"),  # who asks itself in pieces
-        failed=lost["failed"],
-        truncated=lost["truncated"],
-        unusable=lost["failures"] - lost["failed"] - lost["truncated"],
+    chat_models = open_models(
+        params.llm, model_names, RECORDING_NAME, runs, cassettes, 1, open_local(models)
     )
+    base_model = open_lab_model(settings.base, models)
+    tables = []
+    with ExpertPool(chat_models, settings.experts, settings.expert_temperature) as pool:
+        for split in ("dev", "test"):
+            items = tasks.draw_evenly(settings.questions, split, num_items, seed=_HEADROOM_SEED)
+            tables.append(measure_experts(pool, items, split, NUM_SAMPLES))
+            tables.append(measure_controller_alone(base_model, items, split, NUM_SAMPLES))
+
+    outcomes = pd.concat(tables, ignore_index=True)
+    reply_counts = count_replies(add_reply_counts(outcomes, params))
+    return mark_rows(outcomes, reply_counts)
 
 
-def headrooms(rows: pd.DataFrame, worth: Mapping[str, float]) -> pd.DataFrame:
-    """What choosing per question could win over the best constant, `stats.headroom` with money no object and under
-    each budget, where an answer counts if it was paid for within it. rows: of `choices`; worth: dollars by word.
-    Indexed by question (FREE, then the words); besides constant, the best one on dev."""
-    found = {}
-    for word, budget in {FREE: np.inf, **worth}.items():
-        paid = rows.assign(paid=rows["correct"] * (rows["cost_usd"] <= budget))
-        dev, test = (paid[paid["split"] == split] for split in ("dev", "test"))
-        found[word] = stats.headroom(dev, test, "paid").assign(
-            constant=dev.groupby("method")["paid"].mean().idxmax()
-        )
-    return pd.concat(found, names=["question"]).droplevel(1)
+def estimate_headroom(outcomes: pd.DataFrame, budgets: Mapping[str, float]) -> pd.DataFrame:
+    """Estimate how much reward the best choice for each question could win over the best strategy for all questions.
 
-
-def try_alone(
-    model: ChatModel,
-    items: Sequence[Item],
-    split: str,
-    num_samples: int = 1,
-    score_replies: ScoreReplies = score_family_replies,
-) -> pd.DataFrame:
-    """Let a model answer by itself: no protocol, greedy decoding, so that all samples are the same.
+    A strategy is an expert, or the controller's base model, which answers by itself. This headroom is what a router or
+    a trained controller can gain at most by choosing. Where it is small, one strategy is about as good as any choice,
+    and a comparison of routers says little (`lib.stats.headroom`). The reward of an answer is its score if its cost is
+    within the budget, else 0.
 
     Args:
-        model: The controller's base.
-        items: What it is asked.
-        split: What the column of that name says.
-        num_samples: How often each row is repeated.
-        score_replies: From items and replies to scores; by default the strict rule of the procedural families.
+        outcomes: What every strategy scored and cost, a row per question, strategy and sample, with the columns split
+            (dev and test), item, sample (two independent ones), method (the strategy), correct and cost_usd.
+        budgets: US dollars a question, by budget word.
 
     Returns:
-        The columns of `try_experts` up to reply, and tokens (read and written). It costs nothing that a budget counts.
+        A row per budget, indexed by "question": first NO_LIMIT, where the reward is the score whatever the cost, then
+        the budgets. The columns are those of `lib.stats.paired_difference` (value, ci_low, ci_high, ...), and constant:
+        the strategy of the highest mean reward on dev, which choosing has to beat on test.
     """
-    requests = [
-        ChatRequest(
-            item.messages,
-            temperature=0.0,
-            max_tokens=LIMIT,
-            caller=ITSELF,
-        )
-        for item in items
-    ]
-    replies = model.generate(requests)
-    scores = score_replies(items, [reply.text for reply in replies])
-    rows = []
-    for number, (item, reply, correct) in enumerate(zip(items, replies, scores, strict=True)):
-        outcome = {
-            "method": ITSELF,
-            "correct": correct,
-            "cost_usd": 0.0,
-            "calls": 0,
-            "reply": reply.text,
-            "tokens": reply.tokens_in + reply.tokens_out,
-        }
-        for sample in range(num_samples):
-            rows.append(_about(item, number, split) | outcome | {"sample": sample})
-    return pd.DataFrame(rows)
+    budgets_and_no_limit = {NO_LIMIT: np.inf, **budgets}
+    estimates = {}
+    for word, budget in budgets_and_no_limit.items():
+        rewards = compute_budget_reward(outcomes["correct"], outcomes["cost_usd"], budget)
+        rows = outcomes.assign(reward=rewards)
+        dev = rows[rows["split"] == "dev"]
+        test = rows[rows["split"] == "test"]
+
+        estimate = stats.headroom(dev, test, "reward")  # one row
+        mean_rewards = dev.groupby("method")["reward"].mean()
+        estimates[word] = estimate.assign(constant=mean_rewards.idxmax())
+    # The budget becomes the index, in place of the row numbers of the estimates.
+    return pd.concat(estimates, names=["question"]).droplevel(1)

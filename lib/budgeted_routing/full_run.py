@@ -1,7 +1,7 @@
-"""The full run of lesson 05: every variant under every seed, on the lesson's own settings.
+"""The full run of lesson 05: every world, variant and seed, on the lesson's own settings.
 
-At `laptop` the main variant has all its seeds and the others have `ablation_seeds`; at `full` all have as many.
-Training rollouts are left out: a table of facts holds what was tested.
+At `laptop` there are few seeds; at `full` every variant has `routing.seeds` of them. Training rollouts are left out: a
+table of facts holds what was tested.
 """
 
 from pathlib import Path
@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from lib.budgeted_routing import experiment, results
+from lib.budgeted_routing import experiment, jobs, results
 from lib.budgeted_routing.expert_outcomes import RUNS
+from lib.budgeted_routing.worlds import VARIANTS_BY_WORLD, select_world
 from lib.config import Params
 from lib.experiment import results_table
 from lib.experiment.full_results import FullRun
@@ -22,15 +23,19 @@ LESSON = "05_budgeted_routing"
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """Every job of the experiment: trials, lessons in the protocol, trainings, tests of the start."""
-    first_jobs = experiment.make_first_jobs(params, Path(checkpoints.MODELS))
-    return [*first_jobs, *experiment.make_jobs(params, experiment.VARIANTS, first_jobs)]
+    """List every job of the experiment: trials, lessons in the protocol, trainings, tests of the start."""
+    all_jobs = []
+    for world, compared in VARIANTS_BY_WORLD.items():
+        world_params = select_world(params, world)
+        first_jobs = jobs.make_first_jobs(world_params, Path(checkpoints.MODELS))
+        all_jobs += [*first_jobs, *jobs.make_jobs(world_params, compared, first_jobs)]
+    return all_jobs
 
 
 def make_rows(params: Params) -> pd.DataFrame:
-    """Trains what is not trained yet, and returns the test rows of all methods."""
-    finished = experiment.run(params, label="training controllers, full run")
-    return results_table.select(results.rows(finished), split="test")
+    """Train what is not trained yet, and return the test rows of all methods in all worlds."""
+    results_by_world = experiment.run_worlds(params)
+    return results_table.select(results.make_rows(results_by_world), split="test")
 
 
 def describe_settings(settings: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +46,8 @@ def describe_settings(settings: dict[str, Any]) -> dict[str, Any]:
     if "models" not in settings:
         return settings
     models = dict(settings["models"])
-    weights, prices = {}, {}
+    weights = {}
+    prices = {}
     for name, (weights_hash, _) in models["weights"].items():
         weights[name] = weights_hash
         prices[name] = model_cards.read_card(name, checkpoints.MODELS)["dollars_per_1k_tokens"]

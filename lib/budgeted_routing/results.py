@@ -1,200 +1,334 @@
-"""The record of lesson 05: controllers before, in and after training, and everybody they are held against.
+"""The results table of CoRL: controllers before, during and after training, and the baselines, under every budget.
 
-`condition` is the budget as the prompt names it, `group` the kind of question, `chosen` who was called. Whoever costs
-the controller's tokens has them in `own_cost_usd`, which no budget counts. All meet the same test questions, and hear
-the same replies.
+A controller is a small language model that answers a question itself or calls experts, models that cost money. Its
+prompt names the budget, the most that the calls for the question may cost, in one of three styles: "soft" names it as a
+word (low, medium, high), "hard" also says what to do under it, "number" gives it in digits.
+
+Rows are those of `lib.experiment.results_table`: one per method, seed, budget and question. All methods answer the same
+test questions and meet the same replies of the experts. Some columns have a meaning of their own here:
+
+- condition is the budget as the prompt names it, group the family of the question, chosen the experts that were called;
+- cost_usd is what the calls of experts cost, which the budget limits; own_cost_usd is what the controller's own tokens
+  cost, which no budget counts.
 """
+
+from collections.abc import Mapping
 
 import pandas as pd
 
-from lib import stats
 from lib.budgeted_routing import baselines, expert_outcomes
-from lib.budgeted_routing.baselines import ITSELF, ROUTERS
-from lib.budgeted_routing.experiment import START, BudgetedRoutingResults
-from lib.budgeted_routing.variants import NAMED
+from lib.budgeted_routing.experiment import BudgetedRoutingResults
+from lib.budgeted_routing.expert_outcomes import CONTROLLER_ALONE
+from lib.budgeted_routing.jobs import START
+from lib.budgeted_routing.variants import VARIANTS_BY_NAME
+from lib.budgeted_routing.worlds import select_world
 from lib.config import Params
 from lib.experiment import results_table
 from lib.llm import reply_shares
-from lib.rl import call_protocol
 
 SYSTEM = "corl"
-LABELS = {name: variant.label for name, variant in NAMED.items()}
-COLUMNS = ["seed", "correct", "within", "reward", "cost_usd", "calls", "malformed", "failures"]
-# What became of the experts' replies; jobs that were finished before these were counted have none of them.
-REPLY_COUNTS = ["failed", "truncated", "shortened"]
+METHOD_LABELS = {name: variant.label for name, variant in VARIANTS_BY_NAME.items()}
+NUMERIC_BASELINES = ("best constant", "logistic", "oracle")
+
+# Counts of experts' replies that were lost, cut off or read in part; tables of earlier runs have none of them.
+_REPLY_COUNTS = ["failed", "truncated", "shortened"]
 
 
-def rows(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """All of a study as rows of `lib.experiment.results_table`.
+# The table ----------------------------------------------------------------------------------------
 
-    Further columns: within (r_c), budget (US dollars), difficulty, failed, truncated and shortened
-    (`budget_episodes.make_episode_rows`).
+
+def make_rows(results_by_world: Mapping[str, BudgetedRoutingResults]) -> pd.DataFrame:
+    """Make the rows of the results table from an experiment: tests and training episodes of controllers, and baselines.
+
+    Args:
+        results_by_world: For each world, a set of experts and questions (`lib.budgeted_routing.worlds`), the tables
+            that `lib.budgeted_routing.experiment.run_worlds` returns.
+
+    Returns:
+        A row for each world, method, seed, budget and question, with the columns of `lib.experiment.results_table` and
+        these: world, within (1 where the cost is within the budget), budget (US dollars), difficulty (of the question),
+        and three counts of experts' replies: failed (lost by the infrastructure), truncated (cut off at the expert's
+        limit of tokens) and shortened (read in part by the controller).
     """
-    parts = [_tests(results), _trainings(results), _rivals(results)]
-    return pd.concat(
-        [results_table.make_results(SYSTEM, part) for part in parts], ignore_index=True
-    )
+    tables = [make_world_rows(results, world) for world, results in results_by_world.items()]
+    return pd.concat(tables, ignore_index=True)
 
 
-def write(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """The record, written and read back."""
-    return results_table.write_results(SYSTEM, rows(results))
+def make_world_rows(results: BudgetedRoutingResults, world: str) -> pd.DataFrame:
+    """Make the rows of the results table from the experiment in one world, one set of experts and questions.
+
+    Args:
+        results: Tables of the experiment, from `lib.budgeted_routing.experiment.run`.
+        world: Name of the world: complementary (each expert is best on its own kind of question), ladder (the more
+            expensive expert is better everywhere) or two experts.
+
+    Returns:
+        Rows with the columns of `make_rows`: test episodes, then training episodes, then baselines.
+    """
+    tables = [_make_test_rows(results), _make_training_rows(results), _make_baseline_rows(results)]
+    rows = [results_table.make_results(SYSTEM, table.assign(world=world)) for table in tables]
+    return pd.concat(rows, ignore_index=True)
 
 
-def _of(part: pd.DataFrame, results: BudgetedRoutingResults) -> pd.DataFrame:
-    """Columns that all episodes of controllers have."""
-    reply_counts = {name: part[name].astype(int) if name in part else 0 for name in REPLY_COUNTS}
-    return part[[*COLUMNS, "group", "condition", "difficulty", "budget"]].assign(
+def write_results(results_by_world: Mapping[str, BudgetedRoutingResults]) -> pd.DataFrame:
+    """Write the results table of an experiment to its file.
+
+    Args:
+        results_by_world: For each world, a set of experts and questions, the tables that
+            `lib.budgeted_routing.experiment.run_worlds` returns.
+
+    Returns:
+        The rows of `make_rows`, as read back from the file.
+    """
+    return results_table.write_results(SYSTEM, make_rows(results_by_world))
+
+
+def _make_test_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
+    """Make rows of the test episodes of controllers, before and after training.
+
+    Args:
+        results: Tables of the experiment in one world; `episodes` are the tests.
+
+    Returns:
+        A row per episode: the columns of `_make_controller_rows`, split ("test"), style (how the prompt names the
+        budget: soft, hard or number) and temperature (of sampling).
+    """
+    episodes = results.episodes
+    rows = _make_controller_rows(episodes, results)
+    return rows.assign(split="test", style=episodes["style"], temperature=episodes["temperature"])
+
+
+def _make_training_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
+    """Make rows of the episodes on which controllers were trained.
+
+    Args:
+        results: Tables of the experiment in one world; `rollouts` are the training episodes.
+
+    Returns:
+        A row per episode: the columns of `_make_controller_rows`, split ("train"), style (how the prompt names the
+        budget: soft, hard or number; empty for a method that is no variant of CoRL) and step (number of the update).
+    """
+    rollouts = results.rollouts
+    style_by_method = {name: variant.style for name, variant in VARIANTS_BY_NAME.items()}
+    styles = [style_by_method.get(method, "") for method in rollouts["method"]]
+    rows = _make_controller_rows(rollouts, results)
+    return rows.assign(split="train", style=styles, step=rollouts["step"])
+
+
+def _make_controller_rows(episodes: pd.DataFrame, results: BudgetedRoutingResults) -> pd.DataFrame:
+    """Make the columns that test and training episodes of controllers have in common.
+
+    Args:
+        episodes: A row per episode, with the columns of `lib.budgeted_routing.budget_episodes.make_episode_rows`,
+            method and seed.
+        results: `token_price` is the price of a token that the controller reads or writes, in US dollars.
+
+    Returns:
+        A row per episode. As in `episodes`: seed, group (family of the question), difficulty, condition (the budget as
+        the prompt names it), budget (US dollars), correct, within, reward, cost_usd (of calls), calls, malformed,
+        failures. Added or converted: method (its label), role ("start" for the controller before training, "paper" for
+        a trained one), item (the question, as text), own_cost_usd (price of the controller's own tokens), chosen (list
+        of the experts that were called), and the counts failed, truncated and shortened (0 in tables of earlier runs,
+        which did not count them).
+    """
+    reply_counts = {}
+    for name in _REPLY_COUNTS:
+        reply_counts[name] = episodes[name].astype(int) if name in episodes else 0
+
+    methods = episodes["method"]
+    labels = methods.map(METHOD_LABELS).fillna(methods)
+    roles = ["start" if method == START else "paper" for method in methods]
+
+    question_columns = ["group", "condition", "difficulty", "budget"]
+    outcome_columns = ["correct", "within", "reward", "cost_usd", "calls", "malformed", "failures"]
+    rows = episodes[["seed", *outcome_columns, *question_columns]]
+    return rows.assign(
         **reply_counts,
-        method=part["method"].map(LABELS).fillna(part["method"]),
-        role=part["method"].map(lambda method: "start" if method == START else "paper"),
-        item=part["item"].astype(str),
-        own_cost_usd=part["tokens"] * results.token_price,
-        chosen=part["chosen"].str.split(),
+        method=labels,
+        role=roles,
+        item=episodes["item"].astype(str),
+        own_cost_usd=episodes["tokens"] * results.token_price,
+        chosen=episodes["chosen"].str.split(),
     )
 
 
-def _tests(results: BudgetedRoutingResults) -> pd.DataFrame:
-    part = results.episodes
-    return _of(part, results).assign(
-        split="test", style=part["style"], temperature=part["temperature"]
+def _make_baseline_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
+    """Make rows of every constant strategy, every router and the oracle on the test questions, under every budget.
+
+    A strategy is one expert, or the controller's base model alone; a constant uses one strategy for all questions, a
+    router predicts from the question which one will be rewarded, the oracle chooses in hindsight. Where budgets are
+    numbers only NUMERIC_BASELINES are run, since a router is trained for every budget by itself.
+
+    Args:
+        results: Tables of the experiment in one world: outcomes of the experts and of the controller alone on training
+            and test questions, and the budgets.
+
+    Returns:
+        A row per method, budget and test question, with the columns of `_make_test_rows`.
+    """
+    # Run all baselines: under budget words, and under budgets that are numbers.
+    experts = list(results.budgets.price_by_expert)  # in the order in which a cascade may call them
+    train = baselines.make_outcome_matrix(results.experts, results.alone, "train", experts)
+    test = baselines.make_outcome_matrix(results.experts, results.alone, "test", experts)
+    budget_by_word = results.budgets.usd_by_word
+    budget_by_number = _list_numeric_budgets(results)
+    word_table = baselines.compare_baselines(train, test, budget_by_word)
+    numeric_table = baselines.compare_baselines(train, test, budget_by_number, NUMERIC_BASELINES)
+    table = pd.concat(
+        [word_table.assign(style="soft"), numeric_table.assign(style="number")], ignore_index=True
     )
 
+    # The column item of `table` numbers the compared questions from 0: those of which no expert's reply was lost.
+    outcomes = results.experts[results.experts["split"] == "test"]
+    questions = outcomes.drop_duplicates("item").set_index("item")
+    lost_items = outcomes.loc[outcomes["correct"].isna(), "item"]
+    compared_items = questions.index.difference(lost_items).sort_values().to_numpy()
+    items = pd.Series(compared_items[table["item"]], index=table.index)
 
-def _trainings(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """Rollouts, by update."""
-    part = results.rollouts
-    styles = part["method"].map(lambda method: NAMED[method].style if method in NAMED else "")
-    return _of(part, results).assign(split="train", style=styles, step=part["step"])
+    # The controller's own tokens cost something only where it answers; a cascade lets it answer first.
+    controller_rows = results.alone[results.alone["split"] == "test"].set_index("item")
+    controller_cost_usd = controller_rows["tokens"] * results.token_price
+    is_controller = table["chosen"] == CONTROLLER_ALONE
+    uses_controller = is_controller | (table["method"] == "cascade")
 
+    # The role of a method says what kind of baseline it is; all that are not named here are routers.
+    role_by_method = dict.fromkeys(experts, "expert")
+    for method in (CONTROLLER_ALONE, "best constant", "best expert"):
+        role_by_method[method] = "constant"
+    role_by_method["oracle"] = "oracle"
+    roles = table["method"].map(role_by_method).fillna("router")
 
-def _rivals(results: BudgetedRoutingResults) -> pd.DataFrame:
-    """Every constant, every router and the oracle under every budget word."""
-    experts = list(results.budgets.calls)
-    known = {
-        split: baselines.tried_on(results.experts, results.alone, split, experts)
-        for split in ("train", "test")
-    }
-    table = baselines.compare(known["train"], known["test"], results.budgets.words)
-    test_outcomes = results.experts[results.experts["split"] == "test"]
-    about = test_outcomes.drop_duplicates("item").set_index("item")
-    # Routers number the questions that they were compared on; one of which a reply was lost is none of them.
-    lost_items = test_outcomes.loc[test_outcomes["correct"].isna(), "item"]
-    compared_items = about.index.difference(lost_items).sort_values().to_numpy()
-    table = table.assign(item=compared_items[table["item"]])
-    own = (
-        results.alone[results.alone["split"] == "test"].set_index("item")["tokens"]
-        * results.token_price
-    )
-    roles = dict.fromkeys(experts, "expert") | dict.fromkeys(ROUTERS, "router")
-    roles |= {ITSELF: "constant", "best constant": "constant", "oracle": "oracle"}
-    works = (table["chosen"] == ITSELF) | (
-        table["method"] == "cascade"
-    )  # the cascade asks itself first
-    return table[["method", "condition", "correct", "within", "reward", "cost_usd"]].assign(
-        role=table["method"].map(roles).fillna("router"),
+    called_experts = [[] if name == CONTROLLER_ALONE else [name] for name in table["chosen"]]
+    budget_by_condition = {**budget_by_word, **budget_by_number}
+    outcome_columns = ["method", "condition", "style", "correct", "within", "reward", "cost_usd"]
+    return table[outcome_columns].assign(
+        role=roles,
         seed=0,
         split="test",
-        item=table["item"].astype(str),
-        group=table["item"].map(about["group"]),
-        difficulty=table["item"].map(about["difficulty"]),
-        budget=table["condition"].map(results.budgets.words),
-        style="soft",
+        item=items.astype(str),
+        group=items.map(questions["group"]),
+        difficulty=items.map(questions["difficulty"]),
+        budget=table["condition"].map(budget_by_condition),
         temperature=0.0,
-        own_cost_usd=table["item"].map(own) * works,
-        calls=(table["chosen"] != ITSELF).astype(int),
+        own_cost_usd=items.map(controller_cost_usd) * uses_controller,
+        calls=(~is_controller).astype(int),
         malformed=0,
         failures=0,
-        **dict.fromkeys(REPLY_COUNTS, 0),
-        chosen=[[] if name == ITSELF else [name] for name in table["chosen"]],
+        **dict.fromkeys(_REPLY_COUNTS, 0),
+        chosen=called_experts,
     )
+
+
+def _list_numeric_budgets(results: BudgetedRoutingResults) -> dict[str, float]:
+    """List the budgets in digits that controllers were tested with, and what they are in US dollars.
+
+    Args:
+        results: Tables of the experiment: test episodes, and `budgets.unit_usd`, the dollars that a 1 stands for.
+
+    Returns:
+        US dollars a question, by the digits that stand in the prompt.
+    """
+    episodes = results.episodes
+    digits = episodes.loc[episodes["style"] == "number", "condition"].unique()
+    return {number: int(number) * results.budgets.unit_usd for number in digits}
+
+
+# What tables and lessons ask of it ----------------------------------------------------------------
+
+
+def count_replies_by_world(
+    rows: pd.DataFrame, results_by_world: Mapping[str, BudgetedRoutingResults], params: Params
+) -> pd.DataFrame:
+    """Count how many replies of experts held no answer, by method, and report each method's worst world.
+
+    Args:
+        rows: Rows of `make_rows`.
+        results_by_world: For each world, a set of experts and questions, the tables that the rows come from.
+        params: All settings, as params.yaml has them.
+
+    Returns:
+        A row per method and model, with the columns of `lib.llm.reply_shares.count_replies` (calls, failed, truncated,
+        unusable, share_without_answer, too_many, ...); of a method in several worlds, the row with the largest
+        share_without_answer.
+    """
+    tables = []
+    for world, results in results_by_world.items():
+        world_rows = results_table.select(rows, world=world)
+        tables.append(count_replies(world_rows, results, select_world(params, world)))
+    counts = pd.concat(tables, ignore_index=True)
+    worst_first = counts.sort_values("share_without_answer", ascending=False, kind="stable")
+    return worst_first.drop_duplicates("method").sort_index().reset_index(drop=True)
 
 
 def count_replies(
     rows: pd.DataFrame, results: BudgetedRoutingResults, params: Params
 ) -> pd.DataFrame:
-    """How many replies of experts held no answer, by method.
+    """Count how many replies of experts held no answer, by method, in one world.
+
+    A method that rests on too many of them says little about the experts (`lib.llm.reply_shares`).
 
     Args:
-        rows: The results table.
-        results: What it was made of; experts are counted in their trial, where each is asked every question.
-        params: Says which model stands behind an expert.
+        rows: Rows of `make_world_rows`.
+        results: Tables of the experiment that the rows come from; in `experts` each expert answered every question.
+        params: `routing.experts` and `llm.models` say which model stands behind each expert.
 
     Returns:
-        See `lib.llm.reply_shares.count_replies`. A method that calls several experts has the model "several".
+        A row per method and model, with the columns of `lib.llm.reply_shares.count_replies`: calls, failed, truncated,
+        unusable, share_without_answer, too_many and others. A method that calls several experts has the model
+        "several".
     """
-    trial = expert_outcomes.count_trial_calls(results.experts, params)
+    # Experts by themselves.
+    expert_rows = expert_outcomes.add_reply_counts(results.experts, params)
+
+    # Controllers: their episodes counted all failures, and of these the lost and the cut off replies.
     backends = [params.llm.models[name].backend for name in params.routing.experts.values()]
-    several = {
+    several_models = {
         "model": reply_shares.SEVERAL,
         "backend": reply_shares.pick_backend(backends),
     }
-
-    # Controllers counted the replies in their episodes.
-    tests = rows[rows["split"] == "test"]
-    is_controller = tests["role"].isin(["paper", "start"])
-    episodes = tests[is_controller]
-    lost = episodes["failed"] + episodes["truncated"]
-    episodes = episodes.assign(unusable=episodes["failures"] - lost, **several)
-
-    # Routers take a reply of the trial.
-    routed = tests[~is_controller & ~tests["method"].isin(trial["method"])].explode("chosen")
-    first_samples = trial[(trial["split"] == "test") & (trial["sample"] == 0)]
-    replies = first_samples.assign(item=first_samples["item"].astype(str), chosen=trial["method"])
-    columns = ["item", "chosen", "calls", "failed", "truncated", "unusable"]
-    routed = routed[["method", "item", "chosen"]].merge(replies[columns], on=["item", "chosen"])
-    return reply_shares.count_replies(
-        pd.concat([trial, episodes, routed.assign(**several)], ignore_index=True)
+    test_rows = rows[rows["split"] == "test"]
+    is_controller = test_rows["role"].isin(["paper", "start"])
+    controller_rows = test_rows[is_controller]
+    lost_or_cut_off = controller_rows["failed"] + controller_rows["truncated"]
+    controller_rows = controller_rows.assign(
+        unusable=controller_rows["failures"] - lost_or_cut_off, **several_models
     )
 
+    # Routers: each choice takes the reply that the chosen expert gave to the question.
+    is_router = ~is_controller & ~test_rows["method"].isin(expert_rows["method"])
+    choices = test_rows.loc[is_router, ["method", "item", "chosen"]].explode("chosen")
+    replies = expert_rows[(expert_rows["split"] == "test") & (expert_rows["sample"] == 0)]
+    replies = replies.assign(item=replies["item"].astype(str), chosen=replies["method"])
+    reply_columns = ["item", "chosen", "calls", "failed", "truncated", "unusable"]
+    router_rows = choices.merge(replies[reply_columns], on=["item", "chosen"])
+    router_rows = router_rows.assign(**several_models)
 
-def oracle_dominates(record_rows: pd.DataFrame) -> bool:
-    """Whether on no test question and under no budget a single strategy or a router that chooses one is paid more than
-    the oracle. What asks several, the cascade and the controllers, may hear the right reply second."""
-    tests = record_rows[(record_rows["split"] == "test") & (record_rows["temperature"] == 0)]
-    best = tests[tests["role"] == "oracle"].set_index(["item", "condition"])["reward"]
-    others = tests[
-        tests["role"].isin(["expert", "constant", "router"]) & (tests["method"] != "cascade")
-    ]
-    most = others.groupby(["item", "condition"])["reward"].max()
-    return bool((most <= best.reindex(most.index)).all())
-
-
-# The primary contrasts, named before results are seen: CoRL's reward minus that of these, under each budget.
-PRIMARY_RIVALS = {"best_constant": "best constant", "logistic": "logistic", "random": "random"}
+    all_calls = pd.concat([expert_rows, controller_rows, router_rows], ignore_index=True)
+    return reply_shares.count_replies(all_calls)
 
 
-def estimate_reward_difference(rows: pd.DataFrame, rival: str, budget: str) -> pd.Series:
-    """How much more reward CoRL gets than a rival under a budget, greedily, inside seeds and test questions.
+def oracle_dominates(rows: pd.DataFrame) -> bool:
+    """Check that no single strategy and no router gets more reward than the oracle, on any test question and budget.
 
-    Args:
-        rows: The results table of the lesson.
-        rival: A method of the table.
-        budget: low, medium or high.
-
-    Returns:
-        The estimate, a row of `lib.stats`.
-    """
-    tests = results_table.select(
-        rows, split="test", style="soft", temperature=0.0, condition=budget
-    )
-    return stats.paired_difference(
-        tests, "reward", {"method": "CoRL"}, {"method": rival}, "condition"
-    ).iloc[0]
-
-
-def estimate_primary_contrasts(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Estimate the primary contrasts, by metric key.
+    The oracle chooses, in hindsight, the single expert (or the controller alone) with the highest reward. Left out are
+    the methods that may call several experts, the cascade and the controllers: a later call may bring the correct
+    answer that no single call brings.
 
     Args:
-        rows: The results table of the lesson.
+        rows: Rows of `make_rows`.
 
     Returns:
-        `corl.BUDGET.minus_BASELINE`: CoRL's reward minus that of a baseline, a row of `lib.stats` each.
+        True where the oracle is nowhere surpassed.
     """
-    estimates = {}
-    for key, rival in PRIMARY_RIVALS.items():
-        for budget in call_protocol.BUDGET_WORDS:
-            estimate = estimate_reward_difference(rows, rival, budget)
-            estimates[f"corl.{budget}.minus_{key}"] = estimate
-    return estimates
+    key = ["world", "item", "condition"]
+    rows = results_table.select(rows, split="test", temperature=0.0)
+    oracle_rows = rows[rows["role"] == "oracle"]
+    oracle_rewards = oracle_rows.set_index(key)["reward"]
+
+    makes_one_choice = rows["role"].isin(["expert", "constant", "router"])
+    makes_one_choice &= rows["method"] != "cascade"
+    highest_rewards = rows[makes_one_choice].groupby(key)["reward"].max()
+
+    # Both are aligned by question and budget.
+    is_at_most_oracle = highest_rewards <= oracle_rewards.reindex(highest_rewards.index)
+    return bool(is_at_most_oracle.all())

@@ -1,8 +1,8 @@
-"""The synthetic benchmark of budgets as a job: whichever lesson asks first computes its rows, others read them.
+"""CoRL's synthetic benchmark as a job, which is run once for all lessons that read its rows.
 
     rows = synthetic_job.run(params.routing)
 
-Left out: what is computed, which is `synthetic_benchmark`.
+Left out: what the rows are, which is `synthetic_benchmark`.
 """
 
 from pathlib import Path
@@ -14,26 +14,34 @@ from lib.config import ROOT, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.rl import budget_reward, losses, token_ppo
 
-RUNS = ROOT / "data/runs/corl_glass"
+RUNS = ROOT / "data/runs/corl_synthetic"
+_ROWS = "rows.parquet"  # in the folder of the job
 
 
 def run(settings: RoutingSettings, runs: str | Path = RUNS) -> pd.DataFrame:
-    """The rows of `synthetic_benchmark.run`, which are computed once.
+    """Computes the rows of `synthetic_benchmark.run`, or reads them where they were computed before.
 
     Args:
-        settings: Of which `glass` and `learn` are read.
+        settings: Of which `synthetic` and `learn` are read.
         runs: Folder of the job.
+
+    Returns:
+        Means of all methods by grid point, seed and budget.
     """
     job = make_job(settings)
-    sweep.run(work, [job], runs, label="the synthetic environment of budgets")
-    return artifacts.read_parquet(job.folder(runs) / "rows.parquet")
+    sweep.run(run_job, [job], runs, label="the synthetic environment of budgets")
+    return artifacts.read_parquet(job.folder(runs) / _ROWS)
 
 
 def make_job(settings: RoutingSettings) -> sweep.Job:
-    """The one job: its parts are threads and no jobs of their own, because they take seconds each."""
+    """Makes the one job of the benchmark: its parts take seconds each, so they are threads and no jobs.
+
+    Args:
+        settings: Of which `synthetic` and `learn` decide the rows.
+    """
     decided_by = {
         "job": "synthetic benchmark",
-        "routing": settings.to_job_settings("glass", "learn"),
+        "routing": settings.to_job_settings("synthetic", "learn"),
         "versions": {
             "random streams": seeds.VERSION,
             "losses": losses.VERSION,
@@ -45,9 +53,18 @@ def make_job(settings: RoutingSettings) -> sweep.Job:
     return sweep.Job("synthetic benchmark", decided_by)
 
 
-def work(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> dict[str, int]:
-    """Computes the rows, leaves them in `folder`, and returns how many there are."""
+def run_job(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> dict[str, int]:
+    """Computes the rows and writes them into the folder of the job.
+
+    Args:
+        job: Made by `make_job`.
+        folder: Of the job.
+        progress: Called with the fraction that is finished.
+
+    Returns:
+        The number of rows.
+    """
     settings = RoutingSettings.from_job_settings(job.settings["routing"])
     rows = synthetic_benchmark.run(settings, progress)
-    artifacts.write_parquet(folder / "rows.parquet", rows)
+    artifacts.write_parquet(folder / _ROWS, rows)
     return {"rows": len(rows)}

@@ -14,20 +14,19 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
 import pandas as pd
 
 from lib import stats
-from lib.budgeted_routing import baselines, expert_outcomes, variants
-from lib.budgeted_routing.budget_episodes import make_episode_rows, make_samples, roll
-from lib.budgeted_routing.expert_outcomes import ITSELF, NAME
+from lib.budgeted_routing import baselines, expert_outcomes, prompts, variants
+from lib.budgeted_routing.budget_episodes import make_episode_rows, make_samples, roll_out_episodes
+from lib.budgeted_routing.expert_outcomes import CONTROLLER_ALONE, RECORDING_NAME
 from lib.budgeted_routing.variants import Budgets, RoutingVariant
 from lib.config import ParamsError, RoutingSettings
 from lib.experiment.evaluation import TEST_SEED
-from lib.rl import call_protocol
 from lib.rl.call_protocol import BUDGET_WORDS
 from lib.rl.controller_training import UpdateData
 from lib.rl.expert_pool import ExpertPool
@@ -71,13 +70,14 @@ from lib.rl.user_training.training import (
 from lib.tasks import Item, TaskError
 from lib.tasks.scorers import Scorer
 
-GROUP = 8  # episodes of one question, for group advantages
+GROUP_SIZE = 8  # episodes of one question, whose rewards are compared where advantages are group-relative (GRPO)
 EXAMPLES = """\
   python -m lib train corl --model models/Qwen2.5-1.5B-Instruct --data gsm8k:data/gsm8k --split train \\
       --experts small,large --budget low=0.0005 --lora 16 --out runs/gsm8k
   python -m lib train corl --model models/SmolLM2-135M-Instruct --data questions.csv --scorer numeric \\
       --experts small,large --updates 20 --batch 16 --set learn.minibatch=16 --out runs/first
 """
+# What the evaluation averages: columns of its rows, and how the report calls them.
 MEASURES = {
     "reward": "reward",
     "correct": "share correct",
@@ -88,7 +88,18 @@ MEASURES = {
 
 
 def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Read the command line of `python -m lib train corl`.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The options of every training command, and CoRL's: budgets (texts WORD=DOLLARS), style (soft or hard), and
+        prompt (a file with the system message, or None).
+
+    Raises:
+        SystemExit: With the code 2 for a wrong command line, with 0 after --help.
+    """
     parser = make_parser("corl", __doc__, EXAMPLES)
     group = parser.add_argument_group("CoRL")
     group.add_argument(
@@ -106,95 +117,129 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         default="soft",
         help="of the prompt: hard ones say what to do under each budget; default: %(default)s",
     )
+    group.add_argument(
+        "--prompt",
+        metavar="FILE",
+        help="text of the system message in place of the project's, with {experts} where the experts and what a call "
+        "to each costs are to stand; default: templates/STYLE.md of lib/budgeted_routing",
+    )
     return parse_options(parser, argv)
 
 
-def read_budgets(texts: Sequence[str]) -> dict[str, float]:
-    """What the command line says that words are worth.
+# Budgets -----------------------------------------------------------------------------------------
+
+
+def parse_budget_options(texts: Sequence[str]) -> dict[str, float]:
+    """Parse the values of `--budget WORD=DOLLARS`, which say how many dollars a budget word stands for.
+
+    A budget limits what the calls to experts may cost for one question. Prompts name it by a word: low, medium, high.
 
     Args:
-        texts: WORD=DOLLARS each.
+        texts: Values of the option, such as "low=0.0005".
 
     Returns:
-        Dollars by word, of the words that are there.
+        US dollars a question by budget word, of the words that the user has set.
 
     Raises:
-        ParamsError: Another word, or no number from 0 on.
+        ParamsError: A word is none of the three, an amount is no number from 0 on, or amounts fall from low to high.
     """
-    budgets = {}
+    usd_by_word = {}
     for text in texts:
         word, _, amount = text.partition("=")
         try:
             cost_usd = float(amount)
         except ValueError:
             cost_usd = math.nan
+        # `not >=` refuses nan too.
         if word not in BUDGET_WORDS or not cost_usd >= 0:
             raise ParamsError(
                 f"--budget {text}: write low, medium or high, =, and dollars per question"
             )
-        budgets[word] = cost_usd
-    _refuse_falling_budgets(budgets)
-    return budgets
+        usd_by_word[word] = cost_usd
+    _check_budgets_rise(usd_by_word)
+    return usd_by_word
 
 
-def _refuse_falling_budgets(budgets: Mapping[str, float]) -> None:
-    amounts = [budgets[word] for word in BUDGET_WORDS if word in budgets]
+def _check_budgets_rise(usd_by_word: Mapping[str, float]) -> None:
+    """Raise ParamsError if a budget word stands for fewer dollars than a lower one; absent words are skipped."""
+    amounts = [usd_by_word[word] for word in BUDGET_WORDS if word in usd_by_word]
     if amounts != sorted(amounts):
-        raise ParamsError(f"--budget: low, medium and high must rise, got {dict(budgets)}")
+        raise ParamsError(f"--budget: low, medium and high must rise, got {dict(usd_by_word)}")
 
 
 def choose_budgets(
-    outcomes: pd.DataFrame, settings: RoutingSettings, named: Mapping[str, float]
+    outcomes: pd.DataFrame, settings: RoutingSettings, usd_by_word: Mapping[str, float]
 ) -> Budgets:
-    """What the words mean in this run.
+    """Choose how many dollars each budget word (low, medium, high) allows the calls of one question to cost.
+
+    Where the user has not set a word, the prices of the experts decide: low affords one call to the cheapest expert,
+    medium one call to the expert in the middle, and high is in practice no limit.
 
     Args:
-        outcomes: Of `expert_outcomes.try_experts`, on the questions to learn from.
-        settings: Of the quantile, and of the word high.
-        named: Of `read_budgets`; the other words are measured.
+        outcomes: What each expert scored and cost on the training questions, a row per expert and question, with the
+            columns method (the expert), correct and cost_usd (`expert_outcomes.measure_experts`).
+        settings: CoRL's settings; `quantile` (of an expert's costs, which is its price) and `high_budget_usd` are read.
+        usd_by_word: US dollars a question for the words that the user has set (`parse_budget_options`).
 
     Returns:
-        The budgets.
+        Dollars by budget word, and the price of a call to each expert.
 
     Raises:
-        ParamsError: A word that was named is worth more than one above it that was measured, or the reverse.
+        ParamsError: An amount that the user has set and one that follows from prices fall from low to high.
     """
     experts = list(dict.fromkeys(outcomes["method"]))
-    prices = expert_outcomes.prices(outcomes, experts, settings)
-    words = expert_outcomes.budgets(prices, settings) | dict(named)
-    _refuse_falling_budgets(words)
-    return Budgets(words, prices, None)
+    prices = expert_outcomes.measure_call_prices(outcomes, experts, settings)
+    derived_usd_by_word = expert_outcomes.derive_budgets(prices, settings)
+    all_usd_by_word = derived_usd_by_word | dict(usd_by_word)
+    _check_budgets_rise(all_usd_by_word)
+    return Budgets(usd_by_word=all_usd_by_word, price_by_expert=prices, unit_usd=None)
 
 
 def describe_budgets(budgets: Budgets) -> str:
-    """What each word is worth, and a warning where two words allow the same."""
-    amounts = ", ".join(f"{word} ${budgets.words[word]:.4g}" for word in BUDGET_WORDS)
+    """Say what each budget word allows a question to cost, and warn where low and high allow the same.
+
+    Args:
+        budgets: US dollars a question by budget word, and US dollars a call by expert.
+
+    Returns:
+        One sentence, or two with the warning, for the terminal and the report.
+    """
+    usd_by_word = budgets.usd_by_word
+    amounts = ", ".join(f"{word} ${usd_by_word[word]:.4g}" for word in BUDGET_WORDS)
     sentence = f"Budgets of a question: {amounts}."
-    dearest = max(budgets.calls.values())
-    if budgets.words["low"] >= dearest:
+    highest_price = max(budgets.price_by_expert.values())
+    if usd_by_word["low"] >= highest_price:
         sentence += (
-            f" Even low affords the most expensive expert (${dearest:.4g} a call), so budgets hardly differ; "
+            f" Even low affords the most expensive expert (${highest_price:.4g} a call), so budgets hardly differ; "
             "set them by --budget low=..."
         )
     return sentence
 
 
+# The trained system ------------------------------------------------------------------------------
+
+
 @dataclass
 class BudgetTraining:
-    """CoRL on a user's questions: what is drawn, rewarded and tested.
+    """CoRL on a user's questions: which episodes are trained on, and how controller and baselines are evaluated.
+
+    The controller is the language model that is trained. In an episode it answers one question, by itself or with the
+    help of experts, models whose calls cost money, under a budget that limits the cost. The reward is the score of the
+    answer where the cost is within the budget, else 0. With several processes, each has an instance of its own and
+    does a share of the work.
 
     Attributes:
-        questions: To learn from and to evaluate on.
-        pool: The experts.
-        scorer: Of answers.
-        settings: Of CoRL.
-        variant: The style of prompts.
-        budgets: What the words mean.
-        outcomes: What every expert makes of the questions by itself.
-        controller: The model.
-        share: Of this process.
-        batch: Episodes of an update in this process.
-        seed: Of the run.
+        questions: Questions to learn from and held-out questions to evaluate on.
+        pool: The experts that the controller may call.
+        scorer: Compares an answer with the question's reference.
+        settings: CoRL's settings.
+        variant: Its style of prompts: soft (the budget is named) or hard (rules for each budget are added).
+        budgets: US dollars a question by budget word, and US dollars a call by expert.
+        outcomes: What every expert scores and costs on every question by itself (`measure_experts_alone`).
+        controller: The model, its text generator and its optimiser.
+        share: Which part of the questions this process works on.
+        batch: Episodes per update in this process.
+        seed: Of everything that is random in the run.
     """
 
     questions: QuestionSplit
@@ -210,14 +255,29 @@ class BudgetTraining:
     seed: int
 
     def collect_episodes(self, step: int) -> UpdateData:
-        """Questions under budgets, both at random; rewards of eq. 7."""
+        """Roll out the episodes of one update: random training questions under random budgets (CoRL, section 3.3).
+
+        Args:
+            step: Number of the update, from 0 on; part of the seed of all that is random here.
+
+        Returns:
+            The episodes as samples for PPO, a table with a row per episode (the columns of `make_episode_rows`, with
+            step and the question's id in item), and the means of the table.
+        """
         settings = self.settings
+        # Processes draw different episodes.
         update_seed = (self.seed * 10**6 + step) * 1_000 + self.share.rank
-        group = GROUP if settings.learn.advantages == "group" else 1
+        group_size = GROUP_SIZE if settings.learn.advantages == "group" else 1
         budget_tasks = variants.draw_training_tasks(
-            self.variant, self.questions.train, self.budgets, self.batch, group, update_seed
+            self.variant,
+            self.questions.train,
+            self.budgets,
+            settings,
+            self.batch,
+            group_size,
+            update_seed,
         )
-        episodes = roll(
+        episodes = roll_out_episodes(
             self.controller.generator,
             self.pool,
             budget_tasks,
@@ -226,18 +286,31 @@ class BudgetTraining:
             settings.temperature,
             self.scorer,
         )
-        rollouts = make_episode_rows(episodes).assign(step=step)
-        ids = [task.item.id for task in budget_tasks]
-        samples = make_samples(episodes, group)
-        return UpdateData(samples, rollouts.assign(item=ids), average_rollouts(rollouts))
 
-    def test_controller(self, method: str, role: str) -> pd.DataFrame:
-        """The held-out questions under every budget, as in use."""
+        rollouts = make_episode_rows(episodes).assign(step=step)
+        means = average_rollouts(rollouts)
+        rollouts["item"] = [task.item.id for task in budget_tasks]
+        return UpdateData(make_samples(episodes, group_size), rollouts, means)
+
+    def evaluate_controller(self, method: str, role: str) -> pd.DataFrame:
+        """Let the controller, as it is now, answer this process's share of the held-out questions under every budget.
+
+        Args:
+            method: What the results table calls the controller: "before training" or "after training".
+            role: Its role in the results table: "start" before the training, "paper" after it.
+
+        Returns:
+            A row per question and budget, with the columns of `make_episode_rows`, among them condition (the budget
+            word), correct, reward and cost_usd. Here item is the question's id, sample the number of its wording, and
+            chosen the list of the experts that were called; method and role are added.
+        """
         items = self.share.take(self.questions.test)
-        units = self.share.take(name_units(self.questions.test))
-        budget_tasks = variants.examined(self.variant.style, items, self.budgets, self.settings)
+        ids_and_samples = self.share.take(name_units(self.questions.test))
+        budget_tasks = variants.make_test_tasks(
+            self.variant.style, items, self.budgets, self.settings
+        )
         generator = self.controller.generator
-        episodes = roll(
+        episodes = roll_out_episodes(
             generator,
             self.pool,
             budget_tasks,
@@ -246,38 +319,72 @@ class BudgetTraining:
             self.settings.test_temperature,
             self.scorer,
         )
-        rows = make_episode_rows(episodes, generator.decode, len(items))
-        rows = _name_items(rows, items, units)
-        chosen = [names.split() for names in rows["chosen"]]
-        return rows.assign(method=method, role=role, chosen=chosen)
 
-    def test_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
-        """Constants, routers that learn from the training questions, and the oracle, under every budget."""
+        rows = make_episode_rows(episodes, generator.decode, len(items))
+        rows = _identify_questions(rows, items, ids_and_samples)
+        called_experts = [names.split() for names in rows["chosen"]]
+        return rows.assign(method=method, role=role, chosen=called_experts)
+
+    def evaluate_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
+        """Evaluate what the controller is compared with on the held-out questions, under every budget.
+
+        Baselines choose for every question who answers: one expert, or the controller as it is now, by itself. Among
+        them are constant choices, routers that learn from the training questions, and an oracle that sees the outcomes
+        (`lib.budgeted_routing.baselines`). They need no calls beyond `outcomes`.
+
+        Args:
+            start: Not used; other systems read the controller's held-out rows from before the training.
+
+        Returns:
+            A row per baseline, budget and question that has all scores: method ("always X" for the expert X), role
+            (`find_baseline_role`), condition (the budget word), item (the question's id), sample, group, correct,
+            cost_usd, within (1 where the cost is within the budget), reward, chosen (list of the expert whose answer
+            was given; empty for the controller) and calls (the length of chosen). No rows in all processes but the
+            first.
+        """
         if not self.share.is_first:
             return pd.DataFrame()
-        outcomes, alone = _select_scored(self.outcomes, self._try_alone())
-        experts = sorted(self.budgets.calls, key=self.budgets.calls.__getitem__)
-        train = baselines.tried_on(outcomes, alone, "train", experts)
-        test = baselines.tried_on(outcomes, alone, "test", experts)
-        rows = baselines.compare(train, test, self.budgets.words, self.seed)
 
-        # The routers number the questions that have a score.
-        scored_numbers = sorted(set(alone.loc[alone["split"] == "test", "item"]))
-        units = name_units(self.questions.test)
-        rows = _name_items(
+        # Scores and costs of every strategy on every question.
+        expert_rows, controller_rows = _drop_lost_questions(
+            self.outcomes, self._measure_controller_alone()
+        )
+        prices = self.budgets.price_by_expert
+        experts = sorted(prices, key=lambda expert: prices[expert])  # cheapest first
+        train = baselines.make_outcome_matrix(expert_rows, controller_rows, "train", experts)
+        test = baselines.make_outcome_matrix(expert_rows, controller_rows, "test", experts)
+        rows = baselines.compare_baselines(train, test, self.budgets.usd_by_word, seed=self.seed)
+
+        # Baselines number the questions that have all scores, in the order of the test questions.
+        is_test = controller_rows["split"] == "test"
+        scored_numbers = sorted(set(controller_rows.loc[is_test, "item"]))
+        ids_and_samples = name_units(self.questions.test)
+        rows = _identify_questions(
             rows,
             [self.questions.test[number] for number in scored_numbers],
-            [units[number] for number in scored_numbers],
-        )
-        return rows.assign(
-            method=[f"always {name}" if name in experts else name for name in rows["method"]],
-            role=[find_role(name, experts) for name in rows["method"]],
-            calls=(rows["chosen"] != ITSELF).astype(int),
-            chosen=[[] if name in ("", ITSELF) else [name] for name in rows["chosen"]],
+            [ids_and_samples[number] for number in scored_numbers],
         )
 
-    def _try_alone(self) -> pd.DataFrame:
-        """What the controller answers by itself, without protocol and experts, as it is now."""
+        # The columns of the results table that say what each baseline is and did.
+        methods = []
+        roles = []
+        answering_experts = []
+        for name, strategy in zip(rows["method"], rows["chosen"], strict=True):
+            methods.append(f"always {name}" if name in experts else name)
+            roles.append(find_baseline_role(name, experts))
+            answering_experts.append([] if strategy == CONTROLLER_ALONE else [strategy])
+        num_calls = [len(names) for names in answering_experts]
+        return rows.assign(method=methods, role=roles, calls=num_calls, chosen=answering_experts)
+
+    def _measure_controller_alone(self) -> pd.DataFrame:
+        """Let the controller, as it is now, answer by itself: without CoRL's prompt and without experts.
+
+        Returns:
+            A row per question of `list_question_splits`, with the columns of
+            `expert_outcomes.measure_controller_alone`: split, item (number of the question), correct, cost_usd (0) and
+            others.
+        """
+        # The same network, but without the system message that explains calls and budgets.
         generator = self.controller.generator
         plain_generator = HFGenerator(
             generator.model,
@@ -286,160 +393,226 @@ class BudgetTraining:
             generator.max_response_tokens,
         )
         plain_generator.report_progress = generator.report_progress
-        model = ControllerModel(ITSELF, plain_generator)
-        score_replies = partial(score_with, self.pool, self.scorer)
+        model = ControllerModel(CONTROLLER_ALONE, plain_generator)
+
+        score_replies = partial(score_replies_in_pool, self.pool, self.scorer)
         tables = [
-            expert_outcomes.try_alone(model, items, split, 1, score_replies)
-            for split, items in list_splits(self.questions)
+            expert_outcomes.measure_controller_alone(model, items, split, 1, score_replies)
+            for split, items in list_question_splits(self.questions)
         ]
         return pd.concat(tables, ignore_index=True)
 
 
-def list_splits(questions: QuestionSplit) -> list[tuple[str, Sequence[Item]]]:
-    """What baselines learn from, and what everything is evaluated on."""
+# What experts and baselines score ----------------------------------------------------------------
+
+
+def list_question_splits(questions: QuestionSplit) -> list[tuple[str, Sequence[Item]]]:
+    """List the two sets of questions on which every expert is measured.
+
+    Args:
+        questions: All questions of the run, split into training and held-out questions.
+
+    Returns:
+        ("train", questions that trained baselines learn from) and ("test", questions that everything is evaluated on).
+    """
     return [("train", questions.baseline_train), ("test", questions.test)]
 
 
-def try_experts(pool: ExpertPool, questions: QuestionSplit, scorer: Scorer) -> pd.DataFrame:
-    """What every expert makes of the questions by itself (`expert_outcomes.try_experts`)."""
-    score_replies = partial(score_with, pool, scorer)
+def measure_experts_alone(
+    pool: ExpertPool, questions: QuestionSplit, scorer: Scorer
+) -> pd.DataFrame:
+    """Ask every expert every question once, without a controller, and record scores and costs.
+
+    Args:
+        pool: The experts, models that the controller may call for money.
+        questions: Those of `list_question_splits` are asked.
+        scorer: Compares each reply with the question's reference.
+
+    Returns:
+        A row per expert and question: split (train or test), item (number of the question in its split), method (the
+        expert), correct (the score), cost_usd and the other columns of `expert_outcomes.measure_experts`.
+    """
+    score_replies = partial(score_replies_in_pool, pool, scorer)
     tables = [
-        expert_outcomes.try_experts(pool, items, split, 1, score_replies)
-        for split, items in list_splits(questions)
+        expert_outcomes.measure_experts(pool, items, split, 1, score_replies)
+        for split, items in list_question_splits(questions)
     ]
     return pd.concat(tables, ignore_index=True)
 
 
-def _select_scored(
-    outcomes: pd.DataFrame, alone: pd.DataFrame
+def _drop_lost_questions(
+    expert_rows: pd.DataFrame, controller_rows: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both tables without the questions of which a reply or a judgement was lost.
+    """Drop the questions of which a reply or a score was lost, so that all methods are compared on the same ones.
+
+    Args:
+        expert_rows: A row per expert and question, with the columns split, item (number of the question in its split)
+            and correct (the score; nan where it was lost).
+        controller_rows: A row per question with the same columns: what the controller answers by itself.
+
+    Returns:
+        Both tables, without those questions.
 
     Raises:
-        TaskError: None is left to learn from, or to evaluate on.
+        TaskError: Fewer than two training questions or one test question remain.
     """
-    both = pd.concat([outcomes, alone], ignore_index=True)
-    lost = both[both["correct"].isna()]
-    lost_units = set(zip(lost["split"], lost["item"], strict=True))
+    all_rows = pd.concat([expert_rows, controller_rows], ignore_index=True)
+    lost_rows = all_rows[all_rows["correct"].isna()]
+    lost_questions = set(zip(lost_rows["split"], lost_rows["item"], strict=True))
+
     tables = []
-    for table in (outcomes, alone):
-        units = zip(table["split"], table["item"], strict=True)
-        tables.append(table[[unit not in lost_units for unit in units]])
-    for split, least in (("train", 2), ("test", 1)):
-        num_left = tables[1].loc[tables[1]["split"] == split, "item"].nunique()
-        if num_left < least:
+    for table in (expert_rows, controller_rows):
+        questions = zip(table["split"], table["item"], strict=True)
+        has_all_scores = [question not in lost_questions for question in questions]
+        tables.append(table[has_all_scores])
+    scored_expert_rows, scored_controller_rows = tables
+
+    for split, min_questions in (("train", 2), ("test", 1)):
+        is_in_split = scored_controller_rows["split"] == split
+        num_questions = scored_controller_rows.loc[is_in_split, "item"].nunique()
+        if num_questions < min_questions:
             raise TaskError(
-                f"{num_left} questions of the {split} set have a reply of every expert; check the experts' servers, "
-                "delete experts.parquet in --out and run again"
+                f"{num_questions} questions of the {split} set have a reply of every expert; check the experts' "
+                "servers, delete experts.parquet in --out and run again"
             )
-    return tables[0], tables[1]
+    return scored_expert_rows, scored_controller_rows
 
 
-def _name_items(
-    rows: pd.DataFrame, items: Sequence[Item], units: Sequence[tuple[str, int]]
+def _identify_questions(
+    rows: pd.DataFrame, items: Sequence[Item], ids_and_samples: Sequence[tuple[str, int]]
 ) -> pd.DataFrame:
-    """Rows with the ids and groups of their questions in place of numbers."""
+    """Replace the numbers of questions in the column item by their ids, as the results table needs them.
+
+    Args:
+        rows: Any table with the column item, an index of `items`.
+        items: Questions.
+        ids_and_samples: Of each question its id, and which of the wordings with this id it is.
+
+    Returns:
+        The rows with the columns item (id), sample (number of the wording) and group (the question's category).
+    """
     numbers = rows["item"].tolist()
     return rows.assign(
-        item=[units[number][0] for number in numbers],
-        sample=[units[number][1] for number in numbers],
+        item=[ids_and_samples[number][0] for number in numbers],
+        sample=[ids_and_samples[number][1] for number in numbers],
         group=[items[number].group for number in numbers],
     )
 
 
-def find_role(method: str, experts: Sequence[str]) -> str:
-    """The role of a baseline in the results table."""
+def find_baseline_role(method: str, experts: Sequence[str]) -> str:
+    """Find which kind of baseline a method is, for the results table.
+
+    Args:
+        method: Name of an expert, which then answers every question, or of a baseline in
+            `lib.budgeted_routing.baselines`.
+        experts: Names of all experts.
+
+    Returns:
+        "expert"; "oracle" (chooses with the outcomes at hand, an upper bound); "constant" (reads no question: the
+        controller alone, a random expert, the best strategy for all); or "router" (chooses by the question).
+    """
     if method in experts:
         return "expert"
     if method == "oracle":
         return "oracle"
-    return "constant" if method in (ITSELF, "random", "best constant") else "router"
+    constants = (CONTROLLER_ALONE, "random", "best constant", "best expert")
+    return "constant" if method in constants else "router"
 
 
-def score_with(
+def score_replies_in_pool(
     pool: ExpertPool, scorer: Scorer, items: Sequence[Item], replies: Sequence[str]
 ) -> list[float]:
-    """Scores of replies, on the pool's event loop, since the scorer may be one of its models."""
-    return [score.value for score in pool.run(scorer.score_all(items, replies))]
+    """Score replies to questions, on the event loop of the experts, since the scorer may be one of their models.
+
+    Args:
+        pool: The experts, whose event loop runs the scorer.
+        scorer: Compares a reply with the question's reference.
+        items: n questions.
+        replies: n texts.
+
+    Returns:
+        n scores in [0, 1]; nan where a judge's reply was lost.
+    """
+    scores = pool.run(scorer.score_all(items, replies))
+    return [score.value for score in scores]
 
 
 # The run -----------------------------------------------------------------------------------------
 
 
 def train(options: argparse.Namespace) -> None:
-    """Train, evaluate and write the report.
+    """Train a controller by CoRL on a user's questions: measure the experts, train, evaluate and write the report.
+
+    Everything that the run writes lies under `options.out`. What is there from an earlier call is used again.
+
+    Args:
+        options: The command line (`read_options`).
 
     Raises:
-        ParamsError, TaskError, ScorerError: Something of the input is wrong; nothing was asked or read yet.
+        ParamsError, TaskError, ScorerError: Something of the input is wrong. In most cases nothing was asked of an
+            expert yet; budgets and prices are compared later.
     """
     with ProgressLine(f"reading {options.data}", is_silent=not is_first_process()) as progress:
-        named_budgets = read_budgets(options.budgets)
+        # Read and check the input, before anything costs time or money.
+        usd_by_word = parse_budget_options(options.budgets)
+        template = prompts.read_template(options.style, options.prompt)
         inputs = read_inputs(options, "routing", "experts")
         settings = inputs.params.routing
-        loop = LoopSettings(
-            learn=settings.learn,
-            num_updates=options.updates or settings.updates[options.style],
-            batch=options.batch or settings.batch,
-            max_turns=settings.rounds,
-            turn_tokens=settings.turn_tokens,
-            response_tokens=settings.response_tokens,
-            save_every=settings.save_every,
-        )
+        loop = _make_loop_settings(options, settings)
         share = join_processes(needs_several=options.sharded)
         batch = share.divide(loop.batch)
-        for sentence in (*inputs.notes, inputs.questions.note, plan_run(inputs, settings, loop)):
+        call_plan = announce_planned_calls(inputs, settings, loop)
+        for sentence in (*inputs.notes, inputs.questions.note, call_plan):
             progress.say(sentence)
+
         model_settings = make_model_settings(options, settings.temperature)
-        # Of prices in the prompt only the lengths matter here, and they are not known yet.
-        longest_question = max((item.prompt for item in inputs.questions.train), key=len)
-        protocol = call_protocol.explain_protocol(dict.fromkeys(inputs.experts, 1.23e-4))
-        memory = plan_run_memory(
-            options,
-            model_settings,
-            loop,
-            f"{protocol} {longest_question}",
-            share,
-        )
+        longest_prompt = _write_longest_prompt(template, inputs)
+        memory = plan_run_memory(options, model_settings, loop, longest_prompt, share)
         progress.say(memory.describe())
 
-        described = describe_run(inputs, settings, loop, named_budgets)
+        run_settings = collect_run_settings(inputs, settings, loop, usd_by_word, template)
         with (
-            open_run_folder(options.out, described, share) as folder,
+            open_run_folder(options.out, run_settings, share) as folder,
             open_experts(
-                inputs, NAME, settings.expert_temperature, share.rank, share.num_processes
+                inputs, RECORDING_NAME, settings.expert_temperature, share.rank, share.num_processes
             ) as (pool, scorer),
         ):
-            # What experts cost and can do, which prompts and budgets are made of.
+            # What a call to each expert costs on average, which the prompt names.
+            def measure_call_costs() -> list[list[object]]:
+                """[expert, its average cost] of every expert, as JSON keeps them in order."""
+                costs = measure_calls(pool, inputs.questions.baseline_train)
+                return [[expert, asdict(cost)] for expert, cost in costs.items()]
+
             progress.activity = "asking the experts what a call costs"
-            trial_items = inputs.questions.baseline_train
-            call_costs = keep_json(
-                folder / "call_costs.json",
-                lambda: [
-                    [name, asdict(cost)] for name, cost in measure_calls(pool, trial_items).items()
-                ],
-                share,
-            )
+            call_costs = keep_json(folder / "call_costs.json", measure_call_costs, share)
+
+            # What every expert scores by itself: baselines choose among experts by it, and it decides the budgets.
+            def measure_outcomes() -> pd.DataFrame:
+                """The table of the first process; the others add no rows."""
+                if not share.is_first:
+                    return pd.DataFrame()
+                return measure_experts_alone(pool, inputs.questions, scorer)
+
             progress.activity = "asking every expert every question of the baselines"
-            outcomes = keep_table(
-                folder / "experts.parquet",
-                lambda: _in_first(share, lambda: try_experts(pool, inputs.questions, scorer)),
-                share,
-            )
+            outcomes = keep_table(folder / "experts.parquet", measure_outcomes, share)
             train_outcomes = outcomes[outcomes["split"] == "train"]
-            budgets = choose_budgets(train_outcomes, settings, named_budgets)
+            budgets = choose_budgets(train_outcomes, settings, usd_by_word)
             progress.say(describe_budgets(budgets))
 
+            # The model, with the system message that lists experts and prices.
             progress.activity = f"reading {options.model}"
-            preface = call_protocol.explain_protocol(
-                {name: cost["cost_usd"] for name, cost in call_costs}
-            )
-            controller = read_controller(options, model_settings, loop, preface, share)
+            average_costs = {expert: cost["cost_usd"] for expert, cost in call_costs}
+            system_prompt = prompts.write_system_prompt(template, average_costs)
+            controller = read_controller(options, model_settings, loop, system_prompt, share)
+
+            # Evaluate, train, evaluate again.
+            variant_name = "hard" if options.style == "hard" else "corl"
             system = BudgetTraining(
                 questions=inputs.questions,
                 pool=pool,
                 scorer=scorer,
                 settings=settings,
-                variant=variants.NAMED["hard" if options.style == "hard" else "corl"],
+                variant=variants.VARIANTS_BY_NAME[variant_name],
                 budgets=budgets,
                 outcomes=outcomes,
                 controller=controller,
@@ -449,20 +622,60 @@ def train(options: argparse.Namespace) -> None:
             )
             outcome = train_and_test(system, controller, folder, loop, share, progress)
             if share.is_first:
-                write_report(inputs, system, outcome, described, memory, progress)
+                write_report(inputs, system, outcome, run_settings, memory, progress)
 
 
-def _in_first(share: ProcessShare, make_table: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """A table that the first process makes; the others bring no rows."""
-    return make_table() if share.is_first else pd.DataFrame()
+def _make_loop_settings(options: argparse.Namespace, settings: RoutingSettings) -> LoopSettings:
+    """Make the settings of the training loop: those of CoRL, with the updates and the batch of the command line.
+
+    Args:
+        options: The command line; updates and batch are None where the user has not set them.
+        settings: CoRL's settings.
+    """
+    return LoopSettings(
+        learn=settings.learn,
+        num_updates=options.updates or settings.updates[options.style],
+        batch=options.batch or settings.batch,
+        max_turns=settings.rounds,
+        turn_tokens=settings.turn_tokens,
+        response_tokens=settings.response_tokens,
+        save_every=settings.save_every,
+    )
 
 
-def plan_run(inputs: RunInputs, settings: RoutingSettings, loop: LoopSettings) -> str:
-    """How many calls the run makes at the most, and what they may cost."""
+def _write_longest_prompt(template: str, inputs: RunInputs) -> str:
+    """Write the longest prompt of the training, by which its memory is planned.
+
+    Args:
+        template: The system message, with a field for the experts and their prices.
+        inputs: Names of the experts and the training questions.
+
+    Returns:
+        The system message and the longest training question.
+    """
+    # Prices are not measured yet; only how long they are when written matters here.
+    placeholder_prices = dict.fromkeys(inputs.experts, 1.23e-4)
+    system_prompt = prompts.write_system_prompt(template, placeholder_prices)
+    longest_question = max((item.prompt for item in inputs.questions.train), key=len)
+    return f"{system_prompt} {longest_question}"
+
+
+def announce_planned_calls(inputs: RunInputs, settings: RoutingSettings, loop: LoopSettings) -> str:
+    """Say how many calls to experts the run makes at most, and what they may cost.
+
+    Args:
+        inputs: Experts with their list prices, and questions.
+        settings: CoRL's settings; `rounds` (turns of an episode at most) is read.
+        loop: Number of updates and of episodes per update.
+
+    Returns:
+        A sentence for the terminal.
+    """
+    # Held-out questions are answered under every budget, before and after the training.
     num_test_episodes = 2 * len(BUDGET_WORDS) * len(inputs.questions.test)
     plan = CallPlan(
         episodes=loop.num_updates * loop.batch + num_test_episodes,
-        calls_per_episode=settings.rounds - 1,
+        calls_per_episode=settings.rounds - 1,  # the last turn is the answer
         baseline_questions=len(inputs.questions.baseline_train) + len(inputs.questions.test),
         query_tokens=loop.turn_tokens,
     )
@@ -470,16 +683,29 @@ def plan_run(inputs: RunInputs, settings: RoutingSettings, loop: LoopSettings) -
     return announce_plan(inputs.llm, inputs.experts, inputs.judges, items, plan)
 
 
-def describe_run(
+def collect_run_settings(
     inputs: RunInputs,
     settings: RoutingSettings,
     loop: LoopSettings,
-    named_budgets: Mapping[str, float],
+    usd_by_word: Mapping[str, float],
+    template: str,
 ) -> dict[str, object]:
-    """What decides the numbers of the run, for its folder and its report."""
+    """Collect everything that decides the numbers of a run, so that a later call in its folder must have the same.
+
+    Args:
+        inputs: Command line, experts and questions.
+        settings: CoRL's settings.
+        loop: Settings of the training loop.
+        usd_by_word: US dollars a question for the budget words that the user has set.
+        template: Text of the system message.
+
+    Returns:
+        Values for JSON by name, also for the report.
+    """
     values = {
         "style": inputs.options.style,
-        "budgets named": dict(named_budgets),
+        "prompt": template,
+        "budgets named": dict(usd_by_word),
         "updates": loop.num_updates,
         "batch": loop.batch,
         "turns": settings.rounds,
@@ -501,59 +727,81 @@ def write_report(
     memory: MemoryPlan,
     progress: ProgressLine,
 ) -> None:
-    """Compare, write all files, and say what came out."""
+    """Compare the trained controller with its start and all baselines, write the report, and print the result.
+
+    Args:
+        inputs: Command line, questions and the folder of the run, into which all files go.
+        system: The training, for its budgets and its counts of expert calls.
+        outcome: Tables of the training and of the evaluations before and after it.
+        settings: What decides the run (`collect_run_settings`); the report lists it.
+        memory: The memory that the training was planned to take.
+        progress: The line on the terminal, below which sentences are printed.
+    """
     train_ids = {item.id for item in inputs.questions.train}
     comparison = results.compare_outcome("corl", outcome, list(MEASURES), train_ids, stats.UNIT)
+
+    # Sentences for the terminal and the report: data, budgets, what the controller learned, lost replies, calls.
     notes = [
         inputs.questions.note,
         describe_budgets(system.budgets),
-        *describe_steering(comparison),
-        *(f"Training: {loss}." for loss in summarize_losses(outcome.rollouts)),
-        *(f"Evaluation: {loss}." for loss in summarize_losses(outcome.trained)),
-        *(
-            f"{expert}: {counts.describe()}{system.share.scope}."
-            for expert, counts in system.pool.counts.items()
-            if counts.calls
-        ),
+        describe_budget_effect(comparison),
     ]
-    sentence = results.write_results(
-        inputs.folder,
-        outcome,
-        comparison,
-        results.RunDescription(
-            system="corl",
-            title=f"CoRL: {inputs.options.model.name} on {inputs.options.data}",
-            measures=MEASURES,
-            notes=notes,
-            settings=settings,
-            planned_memory=memory.total,
-            details={
-                "Reward under each budget": results.summarize_by_condition(comparison, "reward"),
-                "Dollars for 1,000 questions under each budget": results.summarize_by_condition(
-                    comparison, "cost_usd"
-                ),
-            },
-        ),
+    notes += [f"Training: {loss}." for loss in summarize_losses(outcome.rollouts)]
+    notes += [f"Evaluation: {loss}." for loss in summarize_losses(outcome.trained)]
+    for expert, counts in system.pool.counts.items():
+        if counts.calls:
+            notes.append(f"{expert}: {counts.describe()}{system.share.scope}.")
+
+    reward_table = results.summarize_by_condition(comparison, "reward")
+    cost_table = results.summarize_by_condition(comparison, "cost_usd")
+    description = results.RunDescription(
+        system="corl",
+        title=f"CoRL: {inputs.options.model.name} on {inputs.options.data}",
+        measures=MEASURES,
+        notes=notes,
+        settings=settings,
+        planned_memory=memory.total,
+        details={
+            "Reward under each budget": reward_table,
+            "Dollars for 1,000 questions under each budget": cost_table,
+        },
     )
+    sentence = results.write_results(inputs.folder, outcome, comparison, description)
     for line in (sentence, *notes):
         progress.say(line)
     progress.say(f"report: {inputs.folder / results.REPORT}")
     progress.say(f"controller: {inputs.folder / CONTROLLER}")
 
 
-def describe_steering(comparison: HeldOutComparison) -> list[str]:
-    """Whether the trained controller spends more under a larger budget, in a sentence."""
+def describe_budget_effect(comparison: HeldOutComparison) -> str:
+    """Say whether the trained controller spends more under the budget high than under low, on the same questions.
+
+    If it does, its spending can be steered by the budget in the prompt, which is what CoRL is for.
+
+    Args:
+        comparison: Rows of the evaluation, one per method, question and budget word (the column condition).
+
+    Returns:
+        A sentence with the mean difference in dollars, its interval and a verdict.
+    """
     rows = comparison.rows[comparison.rows["method"] == TRAINED]
     differences = estimate_difference(rows, "cost_usd", {"condition": "high"}, {"condition": "low"})
-    verdict = decide_verdicts(differences).iloc[0]
-    return [
+    (verdict,) = decide_verdicts(differences)
+    return (
         f"Under high it spends {format_dollars(differences.iloc[0])} a question more than under low: steering by the "
         f"budget: {verdict}."
-    ]
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run; mistakes in the input end in one line and the code 2."""
+    """Run `python -m lib train corl`.
+
+    Args:
+        argv: The arguments; None for those of the process.
+
+    Returns:
+        The exit code: 0, 2 for a mistake in the input or a spending limit (one line on the terminal), 130 for Ctrl-C.
+    """
     return run_command(read_options(argv), train)
 
 

@@ -1,27 +1,36 @@
-"""Which trainings are compared: CoRL under soft prompts, and the same under others."""
+"""Which controllers are trained and compared: CoRL under prompts of different styles.
 
+A controller is a small language model that answers a question itself or pays an expert model to. Its prompt names a
+budget, the limit on what the question's calls may cost. Styles of prompts differ in how: soft ones name it by a word
+(low, medium, high), hard ones add a rule for what to do under it, and those of the style number write a number.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import numpy as np
 
 from lib.budgeted_routing.budget_episodes import BudgetTask
 from lib.config import RoutingSettings
 from lib.experiment import seeds
 from lib.rl import call_protocol
 from lib.rl.expert_pool import NUM_SAMPLES
-from lib.rl.sft_warmup import BUDGET_UNITS_RANGE
+from lib.rl.sft_warmup import draw_budget
 from lib.tasks import Item
 
-VERSION = 1  # of the tasks that a training draws and a test asks
+VERSION = 2  # of the tasks that a training draws and a test asks
 
 
 @dataclass(frozen=True)
 class RoutingVariant:
-    """One kind of training.
+    """One way to train a controller, the model that answers questions and may call experts within a budget.
 
-    style: of the prompt, which also says how many updates it has; changes: to the trainer's settings.
+    Attributes:
+        name: In jobs and tables.
+        label: In figures and on pages.
+        style: How the prompt states the budget: soft (a word), hard (a word, with a rule for what to do under it) or
+            number (digits); see `lib.rl.call_protocol`.
+        changes: Settings of the trainer that differ from `routing.learn`, by name.
     """
 
     name: str
@@ -29,14 +38,20 @@ class RoutingVariant:
     style: str
     changes: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def decided_by(self) -> dict[str, str]:
-        """What a job is handed of it: its changes are in the trainer's settings, its label in tables."""
+    def to_job_settings(self) -> dict[str, str]:
+        """Return name and style, which are part of a training job's settings and so of its cache key.
+
+        The label decides no number, and `changes` stand in the job's settings of the trainer.
+        """
         return {"name": self.name, "style": self.style}
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, str]) -> "RoutingVariant":
-        """The variant of a job, which needs no label."""
+    def from_job_settings(cls, values: Mapping[str, str]) -> "RoutingVariant":
+        """Make a variant from the name and style in a job's settings; its label is empty.
+
+        Args:
+            values: What `to_job_settings` returned.
+        """
         return cls(label="", **values)
 
 
@@ -45,99 +60,142 @@ VARIANTS = (
     RoutingVariant("number", "CoRL, budget as a number", "number"),
     RoutingVariant("hard", "CoRL, hard prompts", "hard"),
 )
-NAMED = {variant.name: variant for variant in VARIANTS}
+VARIANTS_BY_NAME = {variant.name: variant for variant in VARIANTS}
 
 
 def make_variant(label: str, base: str = "corl", **changes: Any) -> RoutingVariant:
-    """A variant like another with other settings of the trainer, for `experiment.run`; named after its label."""
-    of = NAMED[base]
-    name = "-".join("".join(c if c.isalnum() else " " for c in label.lower()).split())
-    return RoutingVariant(name, label, of.style, {**of.changes, **changes})
+    """Make a variant of CoRL that differs from another one in settings of the trainer, for an ablation.
+
+    >>> make_variant("no KL", kl=0.0).name
+    'no-kl'
+
+    Args:
+        label: What figures call it; letters and digits of it make the variant's name.
+        base: Name of the variant that it is like otherwise.
+        changes: Fields of `routing.learn` with their new values, such as kl=0.0.
+
+    Returns:
+        The variant, which `experiment.run` trains.
+    """
+    base_variant = VARIANTS_BY_NAME[base]
+    words = "".join(char if char.isalnum() else " " for char in label.lower()).split()
+    all_changes = {**base_variant.changes, **changes}
+    return RoutingVariant("-".join(words), label, base_variant.style, all_changes)
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """Dollars: of each word, of one call to each expert (cheapest first), and of one unit of a number.
+    """What budgets allow and what calls cost, in US dollars.
 
-    unit_usd: None where no budget is a number.
+    A budget limits what the calls to experts may cost for one question. A prompt names it by a word or by a number.
+
+    Attributes:
+        usd_by_word: The limit for one question that each budget word (low, medium, high) stands for.
+        price_by_expert: What one call to each expert typically costs, the cheapest first.
+        unit_usd: The limit per unit where a prompt states the budget as a number of units; None where none does.
     """
 
-    words: Mapping[str, float]
-    calls: Mapping[str, float]
+    usd_by_word: Mapping[str, float]
+    price_by_expert: Mapping[str, float]
     unit_usd: float | None
 
 
-def drawn(
-    variant: RoutingVariant, items: list[Item], budgets: Budgets, rng: np.random.Generator
-) -> list[BudgetTask]:
-    """Training questions, each in a try and under a budget by lot (CoRL, 3.3)."""
-    tries = rng.integers(NUM_SAMPLES, size=len(items)).tolist()
-    asked = _budgeted(variant, items, budgets, rng)
-    return [replace(task, attempt=attempt) for task, attempt in zip(asked, tries, strict=True)]
+# Training ------------------------------------------------------------------------------------------
 
 
 def draw_training_tasks(
     variant: RoutingVariant,
     items: Sequence[Item],
     budgets: Budgets,
+    settings: RoutingSettings,
     num_episodes: int,
-    group: int,
+    group_size: int,
     seed: int,
 ) -> list[BudgetTask]:
-    """The tasks of one update.
+    """Draw what the episodes of one update are about: random questions, each under a random budget (CoRL, 3.3).
 
     Args:
-        variant: Its style of prompts.
+        variant: The variant that is trained; its style decides whether budgets are words or numbers.
         items: Questions to learn from.
-        budgets: What the words mean.
-        num_episodes: Of the update.
-        group: How many episodes in a row have the same task, for group advantages; 1 for none.
+        budgets: US dollars by budget word, and US dollars of a unit.
+        settings: CoRL's settings; `budget_range` (smallest and largest number of units) is read for the style number.
+        num_episodes: Number of tasks.
+        group_size: Number of successive tasks that are equal, so that their rewards can be compared with each other
+            (GRPO's group advantages); 1 where advantages need no groups.
         seed: Of the update.
 
     Returns:
-        One task per episode.
+        One task per episode: question, budget, and which of the experts' independent replies it meets.
     """
-    num_tasks = -(-num_episodes // group)
-    indices = seeds.rng("routing", "questions", seed=seed).choice(len(items), num_tasks)
-    budget_rng = seeds.rng("routing", "budgets", seed=seed)
-    tasks = drawn(variant, [items[index] for index in indices], budgets, budget_rng)
-    return [task for task in tasks for _ in range(group)][:num_episodes]
+    num_groups = math.ceil(num_episodes / group_size)
+    item_indices = seeds.rng("routing", "questions", seed=seed).choice(len(items), num_groups)
+    rng = seeds.rng("routing", "budgets", seed=seed)
+    # Experts have NUM_SAMPLES independent replies to a question; an episode meets one of them.
+    reply_samples = rng.integers(NUM_SAMPLES, size=num_groups).tolist()
+
+    # A job has the range among its settings only where its budgets are numbers.
+    budget_range = settings.budget_range if variant.style == "number" else ()
+    tasks = []
+    for item_index, reply_sample in zip(item_indices, reply_samples, strict=True):
+        budget_label = draw_budget(variant.style, rng, budget_range)
+        task = make_task(items[item_index], variant.style, budget_label, budgets)
+        tasks += [replace(task, reply_sample=reply_sample)] * group_size
+    return tasks[:num_episodes]
 
 
-def _budgeted(
-    variant: RoutingVariant, items: list[Item], budgets: Budgets, rng: np.random.Generator
-) -> list[BudgetTask]:
-    if variant.style == "number":
-        units = [
-            int(call_protocol.format_budget(unit))
-            for unit in np.exp(rng.uniform(*np.log(BUDGET_UNITS_RANGE), size=len(items)))
-        ]
-        return [numbered(item, unit, budgets) for item, unit in zip(items, units, strict=True)]
-    words = [
-        call_protocol.BUDGET_WORDS[i]
-        for i in rng.integers(len(call_protocol.BUDGET_WORDS), size=len(items))
-    ]
-    return [
-        BudgetTask(item, variant.style, word, budgets.words[word])
-        for item, word in zip(items, words, strict=True)
-    ]
+def make_task(item: Item, style: str, budget_label: str, budgets: Budgets) -> BudgetTask:
+    """Put a question under a budget, the limit on what the calls to experts may cost.
 
+    Args:
+        item: The question.
+        style: How the prompt states the budget: soft or hard (a word; hard adds a rule for it), or number.
+        budget_label: The budget as it stands in the prompt: low, medium or high, or for the style number the digits of
+            a number of units.
+        budgets: US dollars by budget word, and US dollars of a unit.
 
-def numbered(item: Item, unit: float, budgets: Budgets) -> BudgetTask:
-    """A question under a budget in numbers."""
-    return BudgetTask(item, "number", call_protocol.format_budget(unit), unit * budgets.unit_usd)
-
-
-def examined(
-    style: str, items: list[Item], budgets: Budgets, settings: RoutingSettings
-) -> list[BudgetTask]:
-    """Test questions in a style of prompts, each under every budget of that style."""
+    Returns:
+        The task, with its budget in US dollars.
+    """
     if style == "number":
-        return [
-            numbered(item, unit, budgets) for unit in settings.numeric_budgets for item in items
-        ]
-    return [
-        BudgetTask(item, style, word, budgets.words[word])
-        for word in call_protocol.BUDGET_WORDS
-        for item in items
-    ]
+        budget_usd = int(budget_label) * budgets.unit_usd
+    else:
+        budget_usd = budgets.usd_by_word[budget_label]
+    return BudgetTask(item, style, budget_label, budget_usd)
+
+
+# Tests ---------------------------------------------------------------------------------------------
+
+
+def make_test_tasks(
+    style: str, items: Sequence[Item], budgets: Budgets, settings: RoutingSettings
+) -> list[BudgetTask]:
+    """Put every test question under every budget, the limit on what the calls to experts may cost.
+
+    Args:
+        style: How the prompt states the budget: soft or hard (a word; hard adds a rule for it), or number.
+        items: Test questions.
+        budgets: US dollars by budget word, and US dollars of a unit.
+        settings: CoRL's settings; `numeric_budgets`, in units, is read for the style number.
+
+    Returns:
+        Tasks: all questions in their order under the first budget, then all under the next.
+    """
+    tasks = []
+    for budget_label in list_budget_labels(style, settings):
+        tasks += [make_task(item, style, budget_label, budgets) for item in items]
+    return tasks
+
+
+def list_budget_labels(style: str, settings: RoutingSettings) -> list[str]:
+    """List the budgets that controllers are tested under, as they stand in the prompt.
+
+    Args:
+        style: How the prompt states the budget: soft or hard (a word), or number.
+        settings: CoRL's settings; `numeric_budgets` is read for the style number.
+
+    Returns:
+        low, medium and high; or for the style number the digits of numbers of units, such as 060.
+    """
+    if style == "number":
+        return [call_protocol.format_budget(units) for units in settings.numeric_budgets]
+    return list(call_protocol.BUDGET_WORDS)

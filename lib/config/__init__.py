@@ -10,8 +10,9 @@ a change for one profile leaves the others up to date.
 from lib.config.agent_configuration import ConfigurationGlassSettings, ConfigurationSettings
 from lib.config.budgeted_routing import (
     LearnSettings,
-    RoutingGlassSettings,
+    RoutingRecordedSettings,
     RoutingSettings,
+    RoutingSyntheticSettings,
     ToolGlassSettings,
     ToolSettings,
     WarmSettings,
@@ -51,5 +52,5 @@ from lib.config.policy_zoo import (
     PPOSettings,
     ZooParams,
 )
-from lib.config.recorded_outcomes import RecordedSettings
+from lib.config.recorded_outcomes import PriceSettings, RecordedSettings
 from lib.config.types import PROFILES, ROOT, ParamsError

@@ -59,8 +59,8 @@ class ToolWarmSettings(WarmSettings):
     preference_bias: Annotated[float, Field(ge=0, lt=1)]
 
 
-class RoutingGlassSettings(Section):
-    """CoRL's synthetic environment with a known optimum (lib/budgeted_routing/synthetic_benchmark.py)."""
+class RoutingSyntheticSettings(Section):
+    """CoRL's synthetic environment with a known optimum (lib/budgeted_routing/synthetic_environment.py)."""
 
     # Controllers, each in an environment of its own.
     seeds: Annotated[int, Field(ge=2)]
@@ -87,13 +87,14 @@ class RoutingGlassSettings(Section):
     specialist_advantage: Share
     # Standard deviation of all accuracies between environments.
     accuracy_noise: NotNegative
-    # Of a call to each expert, the generalist last.
+    # Of a call to each specialist, and of one to the generalist, which is the last.
     prices: Annotated[list[Positive], Field(min_length=2)]
-    # What each budget allows in an episode.
+    # What the calls of an episode may cost, in the unit of the prices.
     budgets: dict[Literal["low", "medium", "high"], Positive]
-    # How often a reply looks as right as it is.
+    # Probability that a correct reply looks correct, and that a wrong one looks wrong.
     reply_signal_accuracy: Annotated[float, Field(ge=0.5, le=1)]
-    # The setting that is evaluated, and the values of the same knobs that the map crosses.
+    # How far experts, prices and observations differ (`make_environments`): the central grid point, where all
+    # variants are trained, and the values that the map crosses.
     central: dict[Literal["complementarity", "spread", "noise"], NotNegative]
     map: dict[
         Literal["complementarity", "spread", "noise"],
@@ -118,11 +119,74 @@ class RoutingGlassSettings(Section):
         return self
 
 
+class LadderSettings(Section):
+    """A second set of experts of CoRL, of which the larger one is better everywhere, and its questions."""
+
+    # The controller's word for each expert, cheapest first, and its name in llm.models.
+    experts: Annotated[dict[Name, str], Field(min_length=2)]
+    # Families of questions, and the difficulties of each.
+    questions: Annotated[dict[Name, Annotated[list[int], Field(min_length=1)]], Field(min_length=1)]
+
+
+class RoutingRecordedSettings(Section):
+    """CoRL on recorded outcomes of real models (lib/budgeted_routing/recorded_benchmark.py)."""
+
+    # Names in `lib.recorded_outcomes.tables.SHIPPED`.
+    tables: Annotated[list[Name], Field(min_length=1)]
+    # Questions of a table at most, the same fraction of every group.
+    items: Annotated[int, Field(ge=60)]
+    # Repeats of cross-validation, each with other partitions and other trainings, and the parts of a repeat: one is
+    # test, one is dev, the others are train.
+    seeds: Count
+    folds: Annotated[int, Field(ge=3)]
+    # Repeats in which the informed router is fitted.
+    gate_seeds: Count
+    # Experts at most, from the cost frontier.
+    ladder: Annotated[int, Field(ge=2)]
+    # Of a training; episodes of an update, a third of them under each budget, and of a gradient step.
+    updates: Count
+    batch: Annotated[int, Field(ge=3, multiple_of=3)]
+    minibatch: Count
+    # Passes over the episodes of an update.
+    epochs: Count
+    # Of Adam at the start; it falls to 0 linearly.
+    learning_rate: Positive
+    # Weight of the KL penalty against the initial policy.
+    kl: NotNegative
+    # Hidden units of a controller.
+    hidden: Count
+    # Initial weights of the question relative to those of the budget. Small ones let a controller learn what a budget
+    # affords before it fits single questions.
+    feature_scale: Positive
+    # Updates between two evaluations on dev, the best of which is used.
+    eval_every: Count
+    # Candidates for the number of nearest neighbours, and for C of logistic regression, chosen on dev.
+    neighbours: Annotated[list[Count], Field(min_length=1)]
+    inverse_penalties: Annotated[list[Positive], Field(min_length=1)]
+    # Whether all methods also read the logarithm of the cheapest expert's cost, where the costs of a table are listed
+    # ones: there it is the length of the question, which is known before any call.
+    with_question_length: bool
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if self.batch % self.minibatch:
+            raise ValueError(
+                f"batch must be a multiple of minibatch, got {self.batch} and {self.minibatch}"
+            )
+        if self.eval_every > self.updates:
+            raise ValueError(
+                f"eval_every must be at most updates, or no checkpoint is evaluated, got {self.eval_every} "
+                f"and {self.updates}"
+            )
+        return self
+
+
 class RoutingSettings(Section):
     """Lesson 05: a controller that consults experts under a budget (CoRL)."""
 
     # The controller's word for each expert, cheapest first, and its name in llm.models.
     experts: dict[Name, str]
+    ladder: LadderSettings
     # The lab model that the controller starts from.
     base: str
     # Trainings of the main method, and of all other methods.
@@ -143,6 +207,8 @@ class RoutingSettings(Section):
     test_temperature: NotNegative
     # US dollars of one unit, where a prompt gives the budget as a number.
     budget_unit_usd: Positive
+    # Smallest and largest number that a prompt of the training gives, in units.
+    budget_range: Annotated[list[Positive], Field(min_length=2, max_length=2)]
     # A budget affords this quantile of the prices of calls that an expert answers right.
     quantile: Annotated[float, Field(gt=0, le=1)]
     # The largest budget, in US dollars.
@@ -160,7 +226,8 @@ class RoutingSettings(Section):
     updates: dict[Literal["soft", "hard", "number"], Count]
     # Updates between checkpoints.
     save_every: Count
-    glass: RoutingGlassSettings
+    synthetic: RoutingSyntheticSettings
+    recorded: RoutingRecordedSettings
 
     @model_validator(mode="after")
     def _fits(self):
@@ -170,6 +237,9 @@ class RoutingSettings(Section):
             raise ValueError(
                 f"updates must be given for soft, hard and number, got {sorted(self.updates)}"
             )
+        smallest, largest = self.budget_range
+        if smallest >= largest:
+            raise ValueError(f"budget_range must rise, got {self.budget_range}")
         return self
 
 

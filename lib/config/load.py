@@ -48,10 +48,7 @@ EARLIER_NAMES = {
     "routing.unit": "budget_unit_usd",
     "routing.high": "high_budget_usd",
     "routing.numbers": "numeric_budgets",
-    "routing.glass.alone": "self_accuracy",
-    "routing.glass.reach": "specialist_advantage",
-    "routing.glass.jitter": "accuracy_noise",
-    "routing.glass.tells": "reply_signal_accuracy",
+    "routing.glass": "synthetic",
     "tools.warm.lean": "preference_bias",
     "tools.glass.blur": "observation_noise",
     "configuration.glass.looks": "eval_points",
@@ -89,7 +86,7 @@ class Params(ZooParams):
         return {
             "orchestration": [*deciding, *orchestration.prompted, orchestration.judge],
             "conductor": [self.conductor.judge],
-            "routing": list(self.routing.experts.values()),
+            "routing": [*self.routing.experts.values(), *self.routing.ladder.experts.values()],
             "tools": [*self.tools.models.values(), self.tools.agent],
             "configuration": [configuration.model, configuration.larger, configuration.prompted],
             "ablations": [self.ablations.model],
@@ -150,6 +147,7 @@ class Params(ZooParams):
         """A controller of a closed vocabulary calls a model by a word of it, whoever stands behind the word."""
         words_by_key = {
             "routing.experts": (self.routing.experts, EXPERT_WORDS),
+            "routing.ladder.experts": (self.routing.ladder.experts, EXPERT_WORDS),
             "tools.models": (self.tools.models, TOOL_MODEL_WORDS),
         }
         for key, (model_names, words) in words_by_key.items():

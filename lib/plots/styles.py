@@ -77,7 +77,7 @@ LESSON_METHODS: dict[str, dict[str, Style]] = {
     "05_budgeted_routing": {
         "low": ("#56B4E9", "o"), "medium": ("#E69F00", "s"), "high": ("#AA2255", "^"),
         "controller alone": ("#8C6239", "X"), "whitened over all budgets": ("#44AA99", "s"),
-        "budget not told": ("#CC79A7", "v"), "budget not in the reward": ("#D55E00", "D"),
+        "budget not in the prompt": ("#CC79A7", "v"), "budget not in the reward": ("#D55E00", "D"),
     },
     "06_tool_orchestration": {
         "calculator": ("#0072B2", "s"), "search": ("#009E73", "d"), "lookup": ("#B997E5", "v"),
@@ -111,7 +111,7 @@ _ALIASES = {
     "no masks": "ARC without masks", "homogeneous": "Equal",
     "prompted, zero-shot (scripted stand-in)": "prompted, zero-shot",
     "prompted, few-shot (scripted stand-in)": "prompted, few-shot",
-    "low budget alone": "low", "high budget alone": "high", "high budget": "high",
+    "low budget only": "low", "high budget only": "high", "high budget": "high",
     **{f"{method} {decider}": method
        for method in ("KO", "TO", "RO") for decider in ("lab-orchestrator", "scripted-large")},
     **{f"always {tool}": tool for tool in

@@ -42,6 +42,7 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "02a_orchestration_details": "policy orchestration",
     "04_conductor": "MAESTRO",
     "05_budgeted_routing": "CoRL",
+    "05a_budgeted_routing_details": "CoRL",
     "06_tool_orchestration": "ToolOrchestra",
     "07_agent_configuration": "ARC",
 }

@@ -17,7 +17,7 @@ Left out: who answers a call (`lib.rl.expert_pool`), and several calls in one tu
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lib.tasks.item import extract_answer, normalize_whitespace
@@ -92,27 +92,6 @@ def write_instruction(style: str, budget: str) -> str:
     if style not in PROMPT_STYLES:
         raise ValueError(f"the style of a prompt is {', '.join(PROMPT_STYLES)}, not {style!r}")
     return f"budget {budget} {_HARD_RULES[budget]}" if style == "hard" else f"budget {budget}"
-
-
-def explain_protocol(call_costs: Mapping[str, float]) -> str:
-    """Explain the protocol to a model that follows instructions.
-
-    Args:
-        call_costs: Dollars that a call to each expert typically costs, by expert, the cheapest first. List prices
-            would hide how much an expert writes.
-
-    Returns:
-        The text of a system message.
-    """
-    experts = ", ".join(f"{name} (about ${cost:.2g} a call)" for name, cost in call_costs.items())
-    return (
-        "You answer questions, and may pay experts to help. First think inside <think> </think> about how hard the "
-        "question is and what the budget allows. Then either answer with <answer> final answer </answer>, or ask one "
-        "expert with <call> EXPERT <t> question </t> </call> and end your turn; what it says comes back inside "
-        "<response> </response>, and you go on. You may ask about a part of the question. <answer> it </answer> hands "
-        "on what was said last. Only the answer counts, "
-        f"and it counts only if the calls together cost no more than the budget. Experts: {experts}."
-    )
 
 
 def format_budget(units: float) -> str:

@@ -33,7 +33,6 @@ CALL_AGAIN_PROBABILITY = 0.1  # of another call after a reply
 WRONG_RESPONSE_SHARE = 0.08
 MISSING_RESPONSE_SHARE = 0.03
 STYLE_SHARES = {"soft": 0.4, "hard": 0.25, "number": 0.35}  # of the prompts, by style
-BUDGET_UNITS_RANGE = (5.0, 160.0)  # of budgets in numbers, uniform on a logarithmic scale
 BASE_SETTINGS = (
     "muon",
     "adamw",
@@ -59,7 +58,7 @@ def train_protocol(
     Args:
         base: Folder of the lab model.
         base_settings: Its settings, for the optimisers: BASE_SETTINGS.
-        settings: questions, rounds and warm are read.
+        settings: questions, rounds, budget_range and warm are read.
         experts: Names as the controller writes them.
         folder: Where the controller goes.
         report_progress: Called after every update.
@@ -71,7 +70,7 @@ def train_protocol(
     warmup = settings.warm
     trace_seed = warmup.seed + seed
     items = tasks.draw_evenly(settings.questions, "train", warmup.items, seed=trace_seed)
-    traces = make_traces(items, tuple(experts), settings.rounds, trace_seed)
+    traces = make_traces(items, tuple(experts), settings.rounds, settings.budget_range, trace_seed)
     return train_on_dialogues(base, base_settings, warmup, traces, folder, report_progress, seed)
 
 
@@ -114,7 +113,11 @@ def train_on_dialogues(
 
 
 def make_traces(
-    items: Sequence[Item], experts: Sequence[str], max_turns: int, seed: int
+    items: Sequence[Item],
+    experts: Sequence[str],
+    max_turns: int,
+    budget_range: Sequence[float],
+    seed: int,
 ) -> list[Dialogue]:
     """Make a trace of every item, in a random style and under a random budget.
 
@@ -122,6 +125,7 @@ def make_traces(
         items: Questions.
         experts: Names as the controller writes them.
         max_turns: Of the controller.
+        budget_range: Smallest and largest budget in numbers, in units.
         seed: Of all that is random.
 
     Returns:
@@ -137,17 +141,23 @@ def make_traces(
     traces = []
     for index in rng.permutation(len(items)):
         style = styles[int(rng.choice(len(styles), p=shares / shares.sum()))]
-        budget = draw_budget(style, rng)
+        budget = draw_budget(style, rng, budget_range)
         trace = make_trace(items[index], style, budget, experts, max_turns, rng, answers_by_group)
         traces.append(trace)
     return traces
 
 
-def draw_budget(style: str, rng: np.random.Generator) -> str:
-    """Draw a budget as the prompt names it: one of three words, or a number for the style `number`."""
+def draw_budget(style: str, rng: np.random.Generator, budget_range: Sequence[float]) -> str:
+    """Draw a budget as the prompt names it: one of three words, or a number for the style `number`.
+
+    Args:
+        style: Of the prompt.
+        rng: Of the draw.
+        budget_range: Smallest and largest number, in units; numbers are uniform on a logarithmic scale.
+    """
     if style != "number":
         return call_protocol.BUDGET_WORDS[int(rng.integers(3))]
-    return call_protocol.format_budget(np.exp(rng.uniform(*np.log(BUDGET_UNITS_RANGE))))
+    return call_protocol.format_budget(np.exp(rng.uniform(*np.log(budget_range))))
 
 
 def make_trace(

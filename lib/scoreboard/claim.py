@@ -149,8 +149,9 @@ class Claim(BaseModel):
         if self.start:
             self._check_test(self.start)
 
-        # Lessons keep what they measured in synthetic environments under keys that begin with "glass.".
-        reads_synthetic = any(key.startswith("glass.") for _, key in self.list_metric_keys())
+        # Lessons keep what they measured in synthetic environments under keys that begin so.
+        prefixes = ("glass.", "synthetic.")
+        reads_synthetic = any(key.startswith(prefixes) for _, key in self.list_metric_keys())
         if reads_synthetic and self.evidence_level != "synthetic":
             raise ValueError(
                 "it reads metrics of a synthetic environment, so its evidence_level is synthetic"

@@ -95,7 +95,7 @@ def _list_routers() -> list[DecisionMaker]:
     """CoRL's controller at each budget, in the synthetic environment and in the lab."""
     decision_makers = []
     for budget in ("low", "medium", "high"):
-        synthetic = f"glass.{budget}"
+        synthetic = f"synthetic.{budget}"
         decision_makers.append(
             DecisionMaker(
                 evidence_level="synthetic",

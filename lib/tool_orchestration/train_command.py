@@ -215,7 +215,7 @@ class ToolTraining:
         rng = seeds.rng("toolorchestra", "user test", name, seed=self.seed)
         return episode_specs.drawn(items, self.offers, self.tools, self.settings.spread, rng)
 
-    def test_controller(self, method: str, role: str) -> pd.DataFrame:
+    def evaluate_controller(self, method: str, role: str) -> pd.DataFrame:
         """The held-out questions for drawn users, and for users who care for one thing only."""
         assignments = self.draw_test_assignments(self.questions.test, "test")
         units = name_units(self.questions.test)
@@ -243,7 +243,7 @@ class ToolTraining:
         rows = pd.concat(tables, ignore_index=True)
         return rows.assign(method=method, role=role, reward=rows["correct"])
 
-    def test_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
+    def evaluate_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
         """Every model by itself on the questions to learn from and on the held-out ones, at the menus' prices."""
         if not self.share.is_first:
             return pd.DataFrame()

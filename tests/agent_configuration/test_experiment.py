@@ -30,7 +30,7 @@ from lib.language_models.training import team_traces
 from lib.language_models.training.training_data import tokenize_dialogue
 from lib.llm.chat_model import Reply
 from tests.agent_configuration import small as common
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 from tests.language_models import tiny
 from tests.studies import Killed, dying, of, refuse, same
 
@@ -64,7 +64,9 @@ def settings(llm=None, **changes) -> config.Params:
         "sft": fast | {"batch": 4},
         "dpo": fast | {"batch": 4, "good": 0.0, "bad": 2.0},
     }
-    return small.changed(llm=llm or {}, configuration=config.overlay_settings(base, changes))
+    return small_systems.change_params(
+        llm=llm or {}, configuration=config.overlay_settings(base, changes)
+    )
 
 
 @cache
@@ -79,7 +81,7 @@ def schooled(seed: int = 0) -> LlamaForCausalLM:
     traces = [
         tokenize_dialogue(*team_traces.write_trace(item, rng)) for _ in range(20) for item in asked
     ]
-    small.taught(model, [traces[i] for i in rng.permutation(len(traces))], 110)
+    small_systems.fit_traces(model, [traces[i] for i in rng.permutation(len(traces))], 110)
     return model.eval()
 
 
@@ -87,7 +89,7 @@ def lab_models(root: Path) -> Path:
     """A folder with every lab model of the parameters: the team's has had its lessons, others write at random."""
     lab = {
         about.model or name
-        for name, about in small.EVERYTHING.llm.models.items()
+        for name, about in small_systems.SMOKE_PARAMS.llm.models.items()
         if about.backend == "lab"
     }
     for i, name in enumerate(sorted(lab)):

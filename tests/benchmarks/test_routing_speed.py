@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from lib import config, tasks
-from lib.budgeted_routing import experiment
-from lib.budgeted_routing.budget_episodes import BudgetTask, roll
+from lib.budgeted_routing import controller_job
+from lib.budgeted_routing.budget_episodes import BudgetTask, roll_out_episodes
 from lib.language_models import checkpoints
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.lab_model import LabModel
@@ -99,14 +99,16 @@ def wanted(n: int) -> list[BudgetTask]:
 def test_a_batch_of_episodes_is_played_many_times_as_fast_as_its_episodes_one_after_another(pool):
     generator = Calling(controller(), ROUTING.turn_tokens, ROUTING.response_tokens)
     asked = wanted(ROUTING.batch)
-    played = roll(generator, pool, asked, ROUTING.rounds, 0)
+    played = roll_out_episodes(generator, pool, asked, ROUTING.rounds, 0)
     assert all(len(e.called_experts) == ROUTING.rounds - 1 and e.cost_usd > 0 for e in played)
     lengths = [reply.tokens_out for e in played for reply in e.replies]
     assert sum(lengths) / len(lengths) > 24  # experts really write
     goal, alone = relax(GOAL), scale(ALONE, least=4)
     times = compare(
-        lambda: [roll(generator, pool, [each], ROUTING.rounds, 0) for each in asked[:alone]],
-        lambda: roll(generator, pool, asked, ROUTING.rounds, 0),
+        lambda: [
+            roll_out_episodes(generator, pool, [each], ROUTING.rounds, 0) for each in asked[:alone]
+        ],
+        lambda: roll_out_episodes(generator, pool, asked, ROUTING.rounds, 0),
         goal,
         units=(alone, len(asked)),
     )
@@ -125,7 +127,7 @@ def test_ten_seeds_pay_once_for_what_experts_say(pools, tmp_path):
     remember nothing compute about 4.6 times as many replies as are different.
     """
     questions, queries = scale(QUESTIONS, least=12), scale(QUERIES, least=60)
-    items = experiment.train_items(ROUTING.model_copy(update={"train_items": questions}))
+    items = controller_job.draw_train_items(ROUTING.model_copy(update={"train_items": questions}))
     names, rng = list(ROUTING.experts), np.random.default_rng(0)
     queries_by_seed = []
     for _ in range(SEEDS):

@@ -17,7 +17,7 @@ from lib import config
 from lib.agent_configuration import batched_policies, policies
 from lib.agent_configuration.action_space import SIZES
 from lib.agent_configuration.questions import KINDS
-from lib.budgeted_routing import synthetic_benchmark as routing
+from lib.budgeted_routing.synthetic_controllers import BatchedControllers
 from lib.conductor.meta_policy import Conductor
 from lib.policy_zoo import networks
 from lib.rl.seed_batched import SeedBatched
@@ -62,7 +62,7 @@ def compare_steps(
 
 
 class RoutingController(nn.Module):
-    """One network of `budgeted_routing.synthetic_benchmark.Controllers`."""
+    """One network of `budgeted_routing.synthetic_controllers.BatchedControllers`."""
 
     def __init__(self, inputs: int, hidden: int, options: int) -> None:
         super().__init__()
@@ -76,10 +76,10 @@ class RoutingController(nn.Module):
 
 def make_routing():
     """Thirty-two controllers on the two choices of a minibatch of episodes."""
-    glass = SETTINGS.routing.glass
-    batched = routing.Controllers(glass, cells=1)
+    settings = SETTINGS.routing.synthetic
+    batched = BatchedControllers(settings, num_grid_points=1)
     seeds, num_inputs, hidden = batched.trunk.shape
-    singles = [RoutingController(num_inputs, hidden, batched.options) for _ in range(seeds)]
+    singles = [RoutingController(num_inputs, hidden, batched.num_options) for _ in range(seeds)]
     with torch.no_grad():
         for seed, single in enumerate(singles):
             single.trunk.weight.copy_(batched.trunk[seed].T)
@@ -87,7 +87,7 @@ def make_routing():
                 layer.bias.zero_()
             single.actor.weight.zero_()
             single.critic.weight.zero_()
-    helper, inputs = SeedBatched(singles), torch.randn(seeds, 2 * glass.minibatch, num_inputs)
+    helper, inputs = SeedBatched(singles), torch.randn(seeds, 2 * settings.minibatch, num_inputs)
     return (
         (lambda: helper(inputs), helper.parameters()),
         (lambda: batched(inputs), batched.parameters()),

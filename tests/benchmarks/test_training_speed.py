@@ -21,7 +21,7 @@ from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.token_batch import Sample
 from lib.rl.token_ppo import TokenPPO
 from tests.benchmarks.clock import compare, relax, scale
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 
 GOAL = 1.0
 ROWS = scale(64, least=16)
@@ -123,7 +123,7 @@ class TRLUpdate:
 
 
 def make_trainer(network: LlamaForCausalLM, **model) -> TokenPPO:
-    settings = small.learn(
+    settings = small_systems.make_learn_settings(
         advantages="group",
         average="sequence",
         learning_rate=LEARNING_RATE,

@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 from lib import config
-from lib.budgeted_routing import ablations
-from lib.budgeted_routing import experiment as corl
+from lib.budgeted_routing import ablations, experiment
 from lib.budgeted_routing.variants import Budgets
 
 SETTINGS = config.load("smoke")
@@ -47,16 +46,16 @@ def episodes() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def results() -> corl.BudgetedRoutingResults:
+def results() -> experiment.BudgetedRoutingResults:
     empty, budgets = pd.DataFrame(), Budgets({}, {}, 1.0)
-    return corl.BudgetedRoutingResults(empty, episodes(), empty, empty, empty, budgets, 0.0)
+    return experiment.BudgetedRoutingResults(empty, episodes(), empty, empty, empty, budgets, 0.0)
 
 
 # CoRL ---------------------------------------------------------------------------------------------
 
 
 def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
-    made = ablations.prompts(SETTINGS, results())
+    made = ablations.compare_prompts(SETTINGS, results())
     assert made.baselines == {
         "hard, start": "soft, start",
         "soft, trained": "soft, start",
@@ -73,7 +72,7 @@ def test_prompts_are_compared_before_and_after_training_under_the_low_budget():
 
 
 def test_budgets_are_compared_high_with_low_under_the_training_of_each_prompt():
-    made = ablations.budgets(SETTINGS, results())
+    made = ablations.compare_budgets(SETTINGS, results())
     assert made.baselines == {"soft, high": "soft, low", "hard, high": "hard, low"}
     assert (
         made.gains["calls"]["value"]["soft, high"] == 3 - 1
@@ -84,9 +83,11 @@ def test_budgets_are_compared_high_with_low_under_the_training_of_each_prompt():
 
 def test_the_trainings_that_are_compared_are_asked_for(monkeypatch):
     monkeypatch.setattr(
-        corl, "run", lambda params, compared, **where: ([method.name for method in compared], where)
+        experiment,
+        "run",
+        lambda params, compared, **where: ([method.name for method in compared], where),
     )
-    assert ablations.controllers(SETTINGS, runs="r") == (["corl", "hard"], {"runs": "r"})
+    assert ablations.run_controllers(SETTINGS, runs="r") == (["corl", "hard"], {"runs": "r"})
 
 
 def test_experts_by_script_make_a_comparison_a_scripted_one():
@@ -94,17 +95,17 @@ def test_experts_by_script_make_a_comparison_a_scripted_one():
     told = SETTINGS.model_copy(
         update={"routing": SETTINGS.routing.model_copy(update={"experts": experts})}
     )
-    assert ablations.prompts(told, results()).backend == "scripted"
+    assert ablations.compare_prompts(told, results()).backend == "scripted"
 
 
 def box() -> pd.DataFrame:
-    """Rows of the glass box: the start by lot, CoRL, a part, and trainings with one budget; worlds differ by seed."""
+    """Rows of the synthetic environment: the start, CoRL, an ablation, and trainings with one budget."""
     acts = {
         ("start", "start", 1.0): 4,
         ("CoRL", "paper", 0.0): 2,
-        ("budget not told", "paper", 0.0): 3,
-        ("low budget alone", "paper", 1.0): 1,
-        ("high budget alone", "paper", 1.0): 6,
+        ("budget not in the prompt", "paper", 0.0): 3,
+        ("low budget only", "paper", 1.0): 1,
+        ("high budget only", "paper", 1.0): 6,
     }
     return pd.DataFrame(
         [
@@ -119,8 +120,8 @@ def box() -> pd.DataFrame:
                 "reward": 0.5,
                 "correct": 0.1 * cost_usd,
                 "within": float(cost_usd < 3),
-                "asked": 1.0,
-                "dear": 0.0,
+                "mean_calls": 1.0,
+                "mean_expensive_calls": 0.0,
             }
             for (method, role, temperature), cost_usd in acts.items()
             for budget in WORDS
@@ -130,7 +131,7 @@ def box() -> pd.DataFrame:
 
 
 def test_one_budget_stands_beside_the_start_under_it_and_the_high_one_beside_the_low():
-    made = ablations.fixed(box())
+    made = ablations.compare_fixed_budgets(box())
     assert (
         made["low"].gains["cost_usd"]["value"]["trained"] == -3
         and made["high"].gains["cost_usd"]["value"]["trained"] == 2
@@ -146,10 +147,10 @@ def test_parts_are_held_against_the_whole():
     rows = (
         box()
         .query("method != 'start'")
-        .replace({"method": {"high budget alone": "whitened over all budgets"}})
+        .replace({"method": {"high budget only": "whitened over all budgets"}})
     )
     bound = rows[rows["method"] == "CoRL"].assign(method="budget not in the reward")
-    made = ablations.parts(pd.concat([rows, bound]).assign(temperature=0.0))
-    assert made.gains["cost_usd"]["value"]["budget not told"] == 1 and set(
+    made = ablations.compare_parts(pd.concat([rows, bound]).assign(temperature=0.0))
+    assert made.gains["cost_usd"]["value"]["budget not in the prompt"] == 1 and set(
         made.baselines.values()
     ) == {"CoRL"}

@@ -1,4 +1,4 @@
-"""Episodes: who wrote which token, what is asked and billed, what failures cost, and that seeds are independent."""
+"""Episodes of CoRL: which tokens the controller wrote, what calls ask and cost, failures, scores, and seeds."""
 
 import math
 import re
@@ -10,205 +10,213 @@ from lib.budgeted_routing.budget_episodes import (
     BudgetEpisode,
     make_episode_rows,
     make_samples,
-    roll,
+    roll_out_episodes,
 )
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import encode_conversation
 from lib.llm.chat_model import Failure
-from lib.rl import call_protocol
-from lib.rl import rollout as playing
+from lib.rl import call_protocol, rollout
 from lib.rl.expert_pool import ExpertQuery, ExpertReply, derive_reply_seed
 from lib.rl.generators import HFGenerator, LabGenerator
 from lib.rl.rollout import derive_turn_seed
 from lib.tasks import Item
 from lib.tasks.scorers import Score, Scorer, make_scorer
 from lib.tasks.scorers.scorer import ReplyScorer
-from tests.budgeted_routing import small
-from tests.budgeted_routing.small import (
+from tests.budgeted_routing import small_systems
+from tests.budgeted_routing.small_systems import (
     PRICES,
-    Choir,
-    Scripted,
-    answer,
-    call,
-    items,
-    task,
-    worked,
+    ScriptedController,
+    ScriptedExperts,
+    answer_chain,
+    draw_chains,
+    make_budget_task,
+    write_answer,
+    write_call,
 )
 
-ITEMS = items(6)
+ITEMS = draw_chains(6)
 ITEM = ITEMS[0]
-RIGHT, WRONG = answer(ITEM.reference), answer((int(ITEM.reference) + 1) % 10)
+RIGHT, WRONG = write_answer(ITEM.reference), write_answer((int(ITEM.reference) + 1) % 10)
 
 
-def played(
-    *turns: str, pool=None, budget: float = 1.0, rounds: int = 4, **settings
+def play_script(
+    *turns: str, pool=None, budget: float = 1.0, max_turns: int = 4, **settings
 ) -> BudgetEpisode:
-    """One scripted episode."""
-    (episode,) = roll(
-        Scripted(*turns, **settings), pool or Choir(), [task(ITEM, budget)], rounds, 0
-    )
+    """One episode of a controller that writes the given turns."""
+    controller = ScriptedController(*turns, **settings)
+    tasks = [make_budget_task(ITEM, budget)]
+    (episode,) = roll_out_episodes(controller, pool or ScriptedExperts(), tasks, max_turns, 0)
     return episode
 
 
-def others(episode: BudgetEpisode) -> str:
-    """What nobody of ours wrote, the prompt left out."""
-    told = list(zip(episode.ids, episode.mask, strict=True))[episode.prompt_length :]
-    return lab.decode([i for i, mine in told if not mine])
+def decode_responses(episode: BudgetEpisode) -> str:
+    """What the controller read after the prompt: all tokens that it did not write."""
+    masked_ids = list(zip(episode.ids, episode.mask, strict=True))[episode.prompt_length :]
+    return lab.decode([token for token, is_controller in masked_ids if not is_controller])
 
 
 def test_the_mask_is_one_exactly_on_what_the_controller_wrote():
-    turns = [call("lab-nano"), call("lab-large", "2 + 2 = ?"), RIGHT]
-    generator, pool = (
-        Scripted(*turns),
-        Choir(lambda query: ExpertReply(f"<answer> {query.text[0]} </answer>", 0.0)),
-    )
-    (episode,) = roll(generator, pool, [task(ITEM)], 4, 0)
-    asked = encode_conversation(call_protocol.make_messages("soft", "low", ITEM.prompt))
-    first, second = (lab.encode(f"<response> {n} </response>") for n in "12")
-    said = [lab.encode(turn) for turn in turns]
-    parts = [(asked, 0), (said[0], 1), (first, 0), (said[1], 1), (second, 0), (said[2], 1)]
-    assert episode.ids == [i for ids, _ in parts for i in ids]
-    assert episode.mask == [bool(mine) for ids, mine in parts for _ in ids]
-    assert episode.prompt_length == len(asked) and episode.num_written_tokens == sum(
-        len(ids) for ids, mine in parts if mine
-    )
-    before = [[i for ids, _ in parts[:n] for i in ids] for n in (1, 3, 5)]
-    assert generator.contexts == [
-        [ids] for ids in before
-    ]  # the next turn sees everything that went before
+    turns = [write_call("lab-nano"), write_call("lab-large", "2 + 2 = ?"), RIGHT]
+    controller = ScriptedController(*turns)
+    pool = ScriptedExperts(lambda query: ExpertReply(f"<answer> {query.text[0]} </answer>", 0.0))
+    (episode,) = roll_out_episodes(controller, pool, [make_budget_task(ITEM)], 4, 0)
+
+    messages = call_protocol.make_messages("soft", "low", ITEM.prompt)
+    segments = [(encode_conversation(messages), False)]  # tokens, whether of the controller
+    for turn, response in zip(turns, ["1", "2", None], strict=True):
+        segments.append((lab.encode(turn), True))
+        if response:
+            segments.append((lab.encode(f"<response> {response} </response>"), False))
+    assert episode.ids == [token for ids, _ in segments for token in ids]
+    assert episode.mask == [is_controller for ids, is_controller in segments for _ in ids]
+    assert episode.prompt_length == len(segments[0][0])
+    assert episode.num_written_tokens == sum(len(lab.encode(turn)) for turn in turns)
+
+    # A turn sees everything before it.
+    for number, (context,) in enumerate(controller.contexts):
+        assert context == [token for ids, _ in segments[: 1 + 2 * number] for token in ids]
 
 
-def test_what_an_expert_says_stands_between_tags_and_is_cut():
+def test_a_reply_is_read_between_tags_and_only_up_to_the_limit():
     text = "<think> 9 </think> 1 2 3 4 5 6 7"
-    episode = played(call("lab-nano"), RIGHT, pool=Choir(text), max_response_tokens=5)
-    assert others(episode) == "<response> 1 2 3 4 5 </response>"
-    assert episode.turns[0].reply.text == text  # what was billed is kept whole
-
-
-def test_an_answer_ends_the_episode_and_is_judged():
-    correct, wrong = (played(call("lab-nano"), text, call("lab-large")) for text in (RIGHT, WRONG))
-    assert (correct.correct, correct.reward, correct.answer, correct.is_done) == (
-        1.0,
-        1.0,
-        ITEM.reference,
-        True,
+    episode = play_script(
+        write_call("lab-nano"), RIGHT, pool=ScriptedExperts(text), max_response_tokens=5
     )
-    assert (wrong.correct, wrong.reward, len(wrong.turns)) == (0.0, 0.0, 2)
+    assert decode_responses(episode) == "<response> 1 2 3 4 5 </response>"
+    assert episode.turns[0].reply.text == text  # the whole reply was billed
+
+
+def test_an_answer_ends_the_episode_and_is_scored():
+    correct = play_script(write_call("lab-nano"), RIGHT, write_call("lab-large"))
+    assert (correct.correct, correct.reward) == (1.0, 1.0)
+    assert correct.answer == ITEM.reference
+    assert correct.is_done
     assert correct.called_experts == ["lab-nano"]
+    wrong = play_script(write_call("lab-nano"), WRONG, write_call("lab-large"))
+    assert (wrong.correct, wrong.reward) == (0.0, 0.0)
+    assert len(wrong.turns) == 2
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 5])
-def test_there_are_at_most_so_many_turns_and_in_the_last_one_nobody_is_called(rounds):
-    pool = Choir()
-    episode = played(call("lab-nano"), pool=pool, rounds=rounds)
-    assert len(episode.turns) == rounds and len(pool.all) == rounds - 1
-    assert episode.cost_usd == pytest.approx((rounds - 1) * PRICES["lab-nano"])
-    assert episode.called_experts == ["lab-nano"] * (rounds - 1)
-    last = episode.turns[-1]
-    assert (
-        last.reply is None
-        and last.call == call_protocol.Call("lab-nano", "1 + 1 = ?")
-        and not last.malformed
-    )
-    assert episode.is_done and episode.correct == 0 and episode.answer is None
-    assert episode.mask[-1] and others(episode).count("</response>") == rounds - 1
+@pytest.mark.parametrize("max_turns", [1, 2, 5])
+def test_there_are_at_most_max_turns_and_a_call_in_the_last_one_is_not_made(max_turns):
+    pool = ScriptedExperts()
+    episode = play_script(write_call("lab-nano"), pool=pool, max_turns=max_turns)
+    num_calls = max_turns - 1
+    assert len(episode.turns) == max_turns
+    assert len(pool.queries) == num_calls
+    assert episode.cost_usd == pytest.approx(num_calls * PRICES["lab-nano"])
+    assert episode.called_experts == ["lab-nano"] * num_calls
+    last_turn = episode.turns[-1]
+    assert last_turn.reply is None
+    assert last_turn.call == call_protocol.Call("lab-nano", "1 + 1 = ?")
+    assert not last_turn.malformed
+    assert episode.is_done
+    assert episode.correct == 0
+    assert episode.answer is None
+    assert episode.mask[-1]
+    assert decode_responses(episode).count("</response>") == num_calls
 
 
 @pytest.mark.parametrize(
-    "turn", ["3 + 4", "<call> lab-nano 3 </call>", call("calculator"), "<t>", "<answer> 3"]
+    "turn", ["3 + 4", "<call> lab-nano 3 </call>", write_call("calculator"), "<t>", "<answer> 3"]
 )
-def test_a_turn_that_is_neither_is_told_so_and_costs_a_turn(turn):
-    pool = Choir()
-    episode = played(turn, RIGHT, pool=pool)
-    assert [bool(x.malformed) for x in episode.turns] == [True, False] and not pool.all
-    assert (
-        others(episode) == "<response> error </response>"
-        and episode.reward == 1
-        and episode.cost_usd == 0
-    )
-    wasted = played(*[turn] * 3, pool=pool, rounds=3)
-    assert len(wasted.turns) == 3 and wasted.correct == 0
-    assert others(wasted).count("error") == 2  # after the last turn nobody reads it
+def test_a_turn_that_is_neither_call_nor_answer_reads_an_error_and_costs_a_turn(turn):
+    pool = ScriptedExperts()
+    episode = play_script(turn, RIGHT, pool=pool)
+    assert [bool(turn.malformed) for turn in episode.turns] == [True, False]
+    assert not pool.queries
+    assert decode_responses(episode) == "<response> error </response>"
+    assert (episode.reward, episode.cost_usd) == (1, 0)
+
+    malformed = play_script(turn, turn, turn, pool=pool, max_turns=3)
+    assert len(malformed.turns) == 3
+    assert malformed.correct == 0
+    assert decode_responses(malformed).count("error") == 2  # after the last turn nobody reads it
 
 
-def test_episodes_of_all_kinds_go_on_side_by_side():
-    """One answers at once, one calls twice, one breaks the form: nobody waits for anybody, nobody is mixed up."""
+def test_episodes_of_different_lengths_run_side_by_side():
+    """One answers at once, one calls twice, one is malformed first: none waits for another, none is mixed up."""
     scripts = {
-        ITEMS[0].prompt: [answer(0)],
-        ITEMS[1].prompt: [call("lab-nano", "1 + 1 = ?"), call("lab-mini", "2 + 2 = ?"), answer(1)],
-        ITEMS[2].prompt: ["= 3", call("lab-large", "3 + 3 = ?"), answer(2)],
+        ITEMS[0].prompt: [write_answer(0)],
+        ITEMS[1].prompt: [
+            write_call("lab-nano", "1 + 1 = ?"),
+            write_call("lab-mini", "2 + 2 = ?"),
+            write_answer(1),
+        ],
+        ITEMS[2].prompt: ["= 3", write_call("lab-large", "3 + 3 = ?"), write_answer(2)],
     }
-    pool, generator = Choir(worked), Scripted(write=lambda question, turn: scripts[question][turn])
-    episodes = roll(generator, pool, [task(item) for item in ITEMS[:3]], 4, 0)
-    assert [[x.text for x in e.turns] for e in episodes] == list(scripts.values())
-    assert [[q.text for q in some] for some in pool.asked if some] == [
-        ["1 + 1 = ?"],
-        ["2 + 2 = ?", "3 + 3 = ?"],
-    ]
-    assert [len(some) for some in generator.contexts] == [3, 2, 2]
-    assert others(episodes[1]) == "<response> 2 </response> <response> 4 </response>"
-    assert others(episodes[2]) == "<response> error </response> <response> 6 </response>"
-    assert episodes[1].called_experts == ["lab-nano", "lab-mini"] and episodes[
-        2
-    ].called_experts == ["lab-large"]
+    pool = ScriptedExperts(answer_chain)
+    controller = ScriptedController(write=lambda question, turn: scripts[question][turn])
+    tasks = [make_budget_task(item) for item in ITEMS[:3]]
+    episodes = roll_out_episodes(controller, pool, tasks, 4, 0)
+
+    turn_texts = [[turn.text for turn in episode.turns] for episode in episodes]
+    assert turn_texts == list(scripts.values())
+    batches = [[query.text for query in batch] for batch in pool.query_batches if batch]
+    assert batches == [["1 + 1 = ?"], ["2 + 2 = ?", "3 + 3 = ?"]]
+    assert [len(contexts) for contexts in controller.contexts] == [3, 2, 2]
+    assert decode_responses(episodes[1]) == "<response> 2 </response> <response> 4 </response>"
+    assert decode_responses(episodes[2]) == "<response> error </response> <response> 6 </response>"
+    assert episodes[1].called_experts == ["lab-nano", "lab-mini"]
+    assert episodes[2].called_experts == ["lab-large"]
 
 
-def test_an_episode_that_outgrows_the_window_ends_quietly():
-    asked = len(encode_conversation(call_protocol.make_messages("soft", "low", ITEM.prompt)))
-    generator = Scripted(
-        call("lab-nano"), window=asked + len(lab.encode(call("lab-nano"))) + 40 + 2
-    )
-    for episode in roll(generator, Choir(), [task(ITEM), task(ITEM)], 5, 0):
-        assert (
-            len(episode.turns) == 1
-            and not episode.is_done
-            and (episode.correct, episode.answer) == (0.0, None)
-        )
-        assert episode.cost_usd == PRICES["lab-nano"]  # it was called all the same
-    assert all(
-        len(ids) + generator.max_turn_tokens <= generator.window
-        for some in generator.contexts
-        for ids in some
-    )
-    (full,) = roll(Scripted(RIGHT, window=45), Choir(), [task(ITEM)], 3, 0)  # by the question alone
-    assert not full.turns and full.correct == 0 and full.answer is None
+def test_an_episode_that_outgrows_the_window_ends_without_an_answer():
+    messages = call_protocol.make_messages("soft", "low", ITEM.prompt)
+    prompt_length = len(encode_conversation(messages))
+    call_length = len(lab.encode(write_call("lab-nano")))
+    # Room for one turn and the beginning of its response, but not for another turn of at most 40 tokens.
+    window = prompt_length + call_length + 40 + 2
+    controller = ScriptedController(write_call("lab-nano"), window=window)
+    tasks = [make_budget_task(ITEM), make_budget_task(ITEM)]
+    for episode in roll_out_episodes(controller, ScriptedExperts(), tasks, 5, 0):
+        assert len(episode.turns) == 1
+        assert not episode.is_done
+        assert (episode.correct, episode.answer) == (0.0, None)
+        assert episode.cost_usd == PRICES["lab-nano"]  # the call was made all the same
+    for contexts in controller.contexts:
+        assert all(len(ids) + controller.max_turn_tokens <= window for ids in contexts)
 
 
-def test_dollars_are_summed_and_the_limit_itself_is_within():
+def test_a_question_that_fills_the_window_leaves_no_turn():
+    episode = play_script(RIGHT, window=45)
+    assert not episode.turns
+    assert episode.correct == 0
+    assert episode.answer is None
+
+
+def test_costs_are_summed_and_a_cost_equal_to_the_budget_is_within():
     cost = PRICES["lab-nano"] + PRICES["lab-large"]
-    turns = call("lab-nano"), call("lab-large"), RIGHT
-    within, beyond = (played(*turns, budget=budget) for budget in (cost, cost * 0.99))
-    assert (within.cost_usd, within.within, within.reward) == (cost, 1.0, 1.0)
-    assert (beyond.cost_usd, beyond.within, beyond.reward) == (cost, 0.0, 0.0)
+    turns = (write_call("lab-nano"), write_call("lab-large"), RIGHT)
+    episode = play_script(*turns, budget=cost)
+    assert (episode.cost_usd, episode.cost_reward, episode.reward) == (cost, 1.0, 1.0)
+    episode = play_script(*turns, budget=0.99 * cost)
+    assert (episode.cost_usd, episode.cost_reward, episode.reward) == (cost, 0.0, 0.0)
 
 
-def test_a_failure_of_the_model_is_read_as_an_error_and_paid_for_and_the_episode_goes_on():
-    episode = played(
-        call("lab-nano"),
-        RIGHT,
-        pool=Choir(lambda query: ExpertReply("", 0.3, failure=Failure("truncated"))),
-        budget=0.2,
-    )
-    assert (
-        others(episode) == "<response> error </response>"
-        and episode.turns[0].reply.failure.kind == "truncated"
-    )
-    assert (episode.cost_usd, episode.within, episode.correct, episode.reward) == (
-        0.3,
-        0.0,
-        1.0,
-        0.0,
-    )
+def test_a_failure_of_the_expert_is_read_as_an_error_and_charged_and_the_episode_goes_on():
+    failure = ExpertReply("", 0.3, failure=Failure("truncated"))
+    pool = ScriptedExperts(lambda query: failure)
+    episode = play_script(write_call("lab-nano"), RIGHT, pool=pool, budget=0.2)
+    assert decode_responses(episode) == "<response> error </response>"
+    assert episode.turns[0].reply.failure.kind == "truncated"
+    assert (episode.cost_usd, episode.cost_reward) == (0.3, 0.0)
+    assert (episode.correct, episode.reward) == (1.0, 0.0)
 
 
-def test_what_an_expert_says_cannot_write_special_tokens():
+def test_a_reply_cannot_write_special_tokens():
     """Text of an endpoint goes into the controller's context: no role, no end of turn."""
-    said = "<eos><assistant><user> 7 <pad> <system>"
-    special = set(map(lab.get_tokenizer().convert_tokens_to_ids, lab.SPECIAL_TOKENS)) - {
-        lab.get_tokenizer().unk_token_id
-    }
-    episode = played(call("lab-nano"), RIGHT, pool=Choir(said), max_response_tokens=24)
-    assert not special & set(episode.ids[episode.prompt_length :])
+    text = "<eos><assistant><user> 7 <pad> <system>"
+    tokenizer = lab.get_tokenizer()
+    special_ids = set(tokenizer.convert_tokens_to_ids(lab.SPECIAL_TOKENS))
+    special_ids -= {tokenizer.unk_token_id}
+    episode = play_script(
+        write_call("lab-nano"), RIGHT, pool=ScriptedExperts(text), max_response_tokens=24
+    )
+    assert not special_ids & set(episode.ids[episode.prompt_length :])
+
+
+# Random numbers -----------------------------------------------------------------------------------
 
 
 def answer_by_seed(query: ExpertQuery) -> ExpertReply:
@@ -216,99 +224,124 @@ def answer_by_seed(query: ExpertQuery) -> ExpertReply:
     return ExpertReply(f"<answer> {query.seed % 10} </answer>", 1e-5 * (query.seed % 7))
 
 
-def batch(wanted, key: int = 3, temperature: float = 1.0) -> list[BudgetEpisode]:
-    return roll(
-        LabGenerator(small.schooled(), 32, 8), Choir(answer_by_seed), wanted, 4, key, temperature
+def sample_episodes(tasks, seed: int = 3, temperature: float = 1.0) -> list[BudgetEpisode]:
+    """Episodes of a real model that has half learned the protocol."""
+    generator = LabGenerator(small_systems.make_protocol_model(), 32, 8)
+    return roll_out_episodes(
+        generator, ScriptedExperts(answer_by_seed), tasks, 4, seed, temperature
     )
 
 
-def rows(episodes: list[BudgetEpisode]) -> list:
+def list_contents(episodes: list[BudgetEpisode]) -> list:
     return [(e.ids, e.mask, e.turns, e.correct, e.cost_usd) for e in episodes]
 
 
-WANTED = [task(item, 1.0, word) for item in items(10) for word in call_protocol.BUDGET_WORDS[::2]]
+TASKS = [
+    make_budget_task(item, 1.0, word)
+    for item in draw_chains(10)
+    for word in call_protocol.BUDGET_WORDS[::2]
+]
 
 
 @pytest.fixture(scope="module")
-def together() -> list[BudgetEpisode]:
-    return batch(WANTED)
+def episodes() -> list[BudgetEpisode]:
+    return sample_episodes(TASKS)
 
 
-def test_a_schooled_controller_does_everything_that_there_is_to_do(together):
+def test_the_sampled_episodes_call_answer_and_are_malformed(episodes):
     """Or the tests below would test nothing."""
-    kinds = [x for e in together for x in e.turns]
-    assert sum(bool(x.malformed) for x in kinds) > 2 and sum(x.reply is not None for x in kinds) > 5
-    assert (
-        sum(e.answer is not None for e in together) > 5
-        and len({len(e.turns) for e in together}) > 2
-    )
+    turns = [turn for episode in episodes for turn in episode.turns]
+    assert sum(bool(turn.malformed) for turn in turns) > 2
+    assert sum(turn.reply is not None for turn in turns) > 5
+    assert sum(episode.answer is not None for episode in episodes) > 5
+    assert len({len(episode.turns) for episode in episodes}) > 2
 
 
-def test_batched_episodes_equal_those_played_one_by_one(together, monkeypatch):
-    alone = []
-    for place, each in enumerate(WANTED):
+def test_batched_episodes_equal_those_rolled_out_one_by_one(episodes, monkeypatch):
+    single_episodes = []
+    for index, task in enumerate(TASKS):
+        # The seed of a turn depends on the index in the batch.
         monkeypatch.setattr(
-            playing,
+            rollout,
             "derive_turn_seed",
-            lambda key, i, turn, at=place: derive_turn_seed(key, i + at, turn),
+            lambda seed, i, turn, offset=index: derive_turn_seed(seed, i + offset, turn),
         )
-        alone += batch([each])
-    assert rows(alone) == rows(together)
+        single_episodes += sample_episodes([task])
+    assert list_contents(single_episodes) == list_contents(episodes)
 
 
-def test_equal_keys_draw_equally_and_others_do_not(together):
-    assert rows(batch(WANTED)) == rows(together) != rows(batch(WANTED, key=4))
-    cold, other = (batch(WANTED, key=key, temperature=0.0) for key in (0, 4))
-    assert [e.turns[0].text for e in cold] == [e.turns[0].text for e in other]
+def test_equal_seeds_give_equal_episodes_and_another_seed_gives_others(episodes):
+    assert list_contents(sample_episodes(TASKS)) == list_contents(episodes)
+    assert list_contents(sample_episodes(TASKS, seed=4)) != list_contents(episodes)
 
 
-def test_every_turn_has_a_seed_of_its_own_and_an_expert_says_the_same_to_all_who_ask_in_one_try():
-    told = {
-        derive_turn_seed(key, place, turn)
-        for key in range(4)
-        for place in range(20)
+def test_greedy_turns_do_not_depend_on_the_seed():
+    first_turns = []
+    for seed in (0, 4):
+        greedy_episodes = sample_episodes(TASKS, seed=seed, temperature=0.0)
+        first_turns.append([episode.turns[0].text for episode in greedy_episodes])
+    assert first_turns[0] == first_turns[1]
+
+
+def test_every_turn_has_a_seed_of_its_own():
+    seeds = {
+        derive_turn_seed(seed, index, turn)
+        for seed in range(4)
+        for index in range(20)
         for turn in range(4)
     }
-    assert len(told) == 320 and all(0 <= seed < 2**63 for seed in told)  # endpoints take no others
-    generator, pool = Scripted(call("lab-nano")), Choir()
-    roll(generator, pool, [task(item) for item in ITEMS[:3]], 4, 5)
-    assert generator.turn_seeds == [
-        [derive_turn_seed(5, place, turn) for place in range(3)] for turn in range(4)
+    assert len(seeds) == 320
+    assert all(0 <= seed < 2**63 for seed in seeds)  # endpoints take no others
+    controller = ScriptedController(write_call("lab-nano"))
+    tasks = [make_budget_task(item) for item in ITEMS[:3]]
+    roll_out_episodes(controller, ScriptedExperts(), tasks, 4, 5)
+    assert controller.turn_seeds == [
+        [derive_turn_seed(5, index, turn) for index in range(3)] for turn in range(4)
     ]
-    asked = call("lab-nano").split("<t> ")[1].split(" </t>")[0]
-    assert {query.seed for query in pool.all} == {derive_reply_seed(asked, 0)} and len(
-        pool.all
-    ) == 9
-    roll(generator, pool, [replace(task(ITEMS[0]), attempt=1)], 4, 5)
-    assert pool.all[-1].seed == derive_reply_seed(asked, 1) != derive_reply_seed(asked, 0)
 
 
-def test_a_question_is_handed_on_as_it_stands():
-    generator, pool = Scripted(call("lab-nano", call_protocol.USER_QUESTION), answer(4)), Choir()
-    roll(generator, pool, [task(item) for item in ITEMS[:3]], 4, 5)
-    assert [query.text for query in pool.all] == [item.prompt for item in ITEMS[:3]]
+def test_an_expert_replies_to_equal_queries_of_an_attempt_with_equal_seeds():
+    controller, pool = ScriptedController(write_call("lab-nano", "1 + 1 = ?")), ScriptedExperts()
+    tasks = [make_budget_task(item) for item in ITEMS[:3]]
+    roll_out_episodes(controller, pool, tasks, 4, 5)
+    assert len(pool.queries) == 9
+    assert {query.seed for query in pool.queries} == {derive_reply_seed("1 + 1 = ?", 0)}
+
+    roll_out_episodes(controller, pool, [replace(tasks[0], reply_sample=1)], 4, 5)
+    second_seed = derive_reply_seed("1 + 1 = ?", 1)
+    assert pool.queries[-1].seed == second_seed != derive_reply_seed("1 + 1 = ?", 0)
 
 
-def test_new_weights_are_heard_after_a_refresh():
+# Prompts, scores and failures ---------------------------------------------------------------------
+
+
+def test_the_word_question_passes_on_the_user_s_question():
+    turns = (write_call("lab-nano", call_protocol.USER_QUESTION), write_answer(4))
+    controller, pool = ScriptedController(*turns), ScriptedExperts()
+    roll_out_episodes(controller, pool, [make_budget_task(item) for item in ITEMS[:3]], 4, 5)
+    assert [query.text for query in pool.queries] == [item.prompt for item in ITEMS[:3]]
+
+
+def test_new_weights_are_used_after_a_refresh():
     """The engine has a copy of the weights."""
-    model = small.toy(words=len(lab.get_tokenizer()))
+    model = small_systems.make_toy_model(words=len(lab.get_tokenizer()))
     generator = LabGenerator(model, 8, 8)
     context = [generator.encode_prompt(call_protocol.make_messages("soft", "low", ITEM.prompt))]
     before = generator.write_turns(context, [1], 1.0)
-    small.drift(model, 1.0)
+    small_systems.perturb_weights(model, 1.0)
     assert generator.write_turns(context, [1], 1.0) == before
     generator.refresh()
     assert generator.write_turns(context, [1], 1.0) != before
 
 
 def test_the_prompt_names_the_budget_as_the_task_does():
-    generator = Scripted(RIGHT)
-    wanted = [
-        task(ITEM, 1e-5, "040", "number"),
-        task(ITEM, 1.0, "high", "hard"),
-        task(ITEM, 1.0, "high"),
+    generator = ScriptedController(RIGHT)
+    tasks = [
+        make_budget_task(ITEM, 1e-5, "040", "number"),
+        make_budget_task(ITEM, 1.0, "high", "hard"),
+        make_budget_task(ITEM, 1.0, "high"),
     ]
-    roll(generator, Choir(), wanted, 2, 0)
+    roll_out_episodes(generator, ScriptedExperts(), tasks, 2, 0)
     rules = ["budget 040", "budget high route only", "budget high"]
     assert [lab.decode(ids) for ids in generator.contexts[0]] == [
         f"{rule} {ITEM.prompt}" for rule in rules
@@ -316,9 +349,11 @@ def test_the_prompt_names_the_budget_as_the_task_does():
 
 
 def score_with(scorer: Scorer, *turns: str, reply: str = "4", item: Item = ITEM) -> BudgetEpisode:
-    """One scripted episode of a controller of one's own, with a scorer of one's own."""
-    generator, pool = Scripted(*turns, window=4_000), Choir(reply)
-    (episode,) = roll(generator, pool, [task(item)], len(turns), 0, scorer=scorer)
+    """One scripted episode whose answer a given scorer scores."""
+    generator, pool = ScriptedController(*turns, window=4_000), ScriptedExperts(reply)
+    (episode,) = roll_out_episodes(
+        generator, pool, [make_budget_task(item)], len(turns), 0, scorer=scorer
+    )
     return episode
 
 
@@ -354,15 +389,18 @@ EXPLAINED = (
 
 def test_an_expert_that_explains_first_and_answers_last_is_worth_its_answer():
     """What the controller hands on is scored by the scorer, which finds the answer in it."""
-    turns = (call("lab-nano", call_protocol.USER_QUESTION), answer(call_protocol.LAST_REPLY))
+    turns = (
+        write_call("lab-nano", call_protocol.USER_QUESTION),
+        write_answer(call_protocol.LAST_REPLY),
+    )
     for scorer in (make_scorer("exact"), make_scorer("numeric"), make_scorer("math")):
         assert score_with(scorer, *turns, reply=EXPLAINED, item=EGGS).correct == 1.0
         wrong = EXPLAINED.replace("boxed{18}", "boxed{17}")
         assert score_with(scorer, *turns, reply=wrong, item=EGGS).correct == 0.0
 
 
-class Typewriter(Scripted):
-    """A controller whose words are characters, as those of a real model that can write anything."""
+class CharacterController(ScriptedController):
+    """A controller whose tokens are characters, so that it can write and read any text."""
 
     def encode_prompt(self, messages):
         self.prompts.append((self.encode(str(messages)), messages[-1]["content"]))
@@ -380,20 +418,22 @@ class Typewriter(Scripted):
 
 
 def test_an_answer_of_one_s_own_need_not_stand_in_tags():
-    generator = Typewriter("So she makes 18. \\boxed{18}", window=4_000)
-    (episode,) = roll(generator, Choir(), [task(EGGS)], 3, 0, scorer=make_scorer("numeric"))
+    generator = CharacterController("So she makes 18. \\boxed{18}", window=4_000)
+    (episode,) = roll_out_episodes(
+        generator, ScriptedExperts(), [make_budget_task(EGGS)], 3, 0, scorer=make_scorer("numeric")
+    )
     assert (episode.correct, len(episode.turns), episode.num_malformed) == (1.0, 1, 0)
 
 
 def test_the_query_of_a_call_that_is_not_made_is_no_answer():
     """Though a tolerant rule would find the number in it."""
-    episode = score_with(make_scorer("numeric"), call("lab-nano", "18"), item=EGGS)
+    episode = score_with(make_scorer("numeric"), write_call("lab-nano", "18"), item=EGGS)
     assert episode.turns[-1].call is not None and episode.correct == 0.0
 
 
 def test_a_lost_judgement_is_no_reward_and_nothing_is_learned_from_it():
     episode = score_with(LostScorer(), RIGHT)
-    assert math.isnan(episode.correct) and math.isnan(episode.reward) and episode.within == 1.0
+    assert math.isnan(episode.correct) and math.isnan(episode.reward) and episode.cost_reward == 1.0
     assert not episode.failed and make_samples([episode]) == []
     (row,) = make_episode_rows([episode]).to_dict("records")
     assert math.isnan(row["correct"]) and not row["failed"]
@@ -402,28 +442,43 @@ def test_a_lost_judgement_is_no_reward_and_nothing_is_learned_from_it():
 def test_a_lost_reply_ends_its_episode_and_leaves_it_out_of_everything_that_is_scored():
     """A server that is down must not look like an expert that is bad."""
     lost = ExpertReply("", 0.0, failure=Failure("connection", "nobody listens"))
-    pool = Choir(lambda query: lost if query.expert == "lab-nano" else worked(query))
-    turns = {ITEMS[0].prompt: call("lab-nano"), ITEMS[1].prompt: call("lab-mini", "1 + 1 = ?")}
+    pool = ScriptedExperts(
+        lambda query: lost if query.expert == "lab-nano" else answer_chain(query)
+    )
+    turns = {
+        ITEMS[0].prompt: write_call("lab-nano"),
+        ITEMS[1].prompt: write_call("lab-mini", "1 + 1 = ?"),
+    }
 
-    def say(question: str, turn: int) -> str:
-        return answer(call_protocol.LAST_REPLY) if turn else turns[question]
+    def write_turn(question: str, turn: int) -> str:
+        return write_answer(call_protocol.LAST_REPLY) if turn else turns[question]
 
-    failed, whole = roll(Scripted(write=say), pool, [task(item) for item in ITEMS[:2]], 4, 0)
-    assert failed.failed and failed.is_done and len(failed.turns) == 1 and not others(failed)
-    assert all(map(math.isnan, (failed.correct, failed.reward, failed.within)))
-    assert not whole.failed and whole.within == 1.0 and whole.answer == "2"
+    failed, whole = roll_out_episodes(
+        ScriptedController(write=write_turn),
+        pool,
+        [make_budget_task(item) for item in ITEMS[:2]],
+        4,
+        0,
+    )
+    assert (
+        failed.failed and failed.is_done and len(failed.turns) == 1 and not decode_responses(failed)
+    )
+    assert all(map(math.isnan, (failed.correct, failed.reward, failed.cost_reward)))
+    assert not whole.failed and whole.cost_reward == 1.0 and whole.answer == "2"
     assert [sample.ids for sample in make_samples([failed, whole])] == [whole.ids]
-    rows_ = make_episode_rows([failed, whole], lab.decode)
-    assert rows_["failed"].tolist() == [True, False] and rows_["failures"].tolist() == [1, 0]
-    assert rows_["calls"].tolist() == [1, 1] and rows_["correct"].isna().tolist() == [True, False]
+    table = make_episode_rows([failed, whole], lab.decode)
+    assert table["failed"].tolist() == [True, False] and table["failures"].tolist() == [1, 0]
+    assert table["calls"].tolist() == [1, 1] and table["correct"].isna().tolist() == [True, False]
 
 
 def test_a_long_reply_keeps_its_beginning_and_its_end_and_says_what_is_missing():
     """For controllers that read any word: answers stand at the end. What was cut is counted."""
-    generator = Typewriter(call("lab-nano"), answer(4), max_response_tokens=40, window=4_000)
+    generator = CharacterController(
+        write_call("lab-nano"), write_answer(4), max_response_tokens=40, window=4_000
+    )
     generator.marks_cuts = True
     text = "It begins like this. " + "more " * 100 + "It is 18."
-    (episode,) = roll(generator, Choir(text), [task(ITEM)], 3, 0)
+    (episode,) = roll_out_episodes(generator, ScriptedExperts(text), [make_budget_task(ITEM)], 3, 0)
     (response,) = re.findall("<response>(.*)</response>", generator.decode(episode.ids), re.DOTALL)
     head, tail = response.split(call_protocol.GAP_MARK)
     assert text.startswith(head) and text.endswith(tail) and len(head) == len(tail) == 20
@@ -433,46 +488,71 @@ def test_a_long_reply_keeps_its_beginning_and_its_end_and_says_what_is_missing()
 
 
 def test_a_reply_that_the_expert_s_own_limit_cut_off_is_marked_and_counted():
-    generator = Typewriter(call("lab-nano"), answer(4), max_response_tokens=400, window=4_000)
+    generator = CharacterController(
+        write_call("lab-nano"), write_answer(4), max_response_tokens=400, window=4_000
+    )
     generator.marks_cuts = True
     cut_off = ExpertReply("so she makes", 1e-5, failure=Failure("truncated"))
-    (episode,) = roll(generator, Choir(lambda query: cut_off), [task(ITEM)], 3, 0)
+    (episode,) = roll_out_episodes(
+        generator, ScriptedExperts(lambda query: cut_off), [make_budget_task(ITEM)], 3, 0
+    )
     assert f"so she makes{call_protocol.END_MARK}</response>" in generator.decode(episode.ids)
     assert (episode.num_truncated, episode.num_shortened, episode.failed) == (1, 0, False)
 
 
 def test_what_the_lab_s_controllers_do_not_read_is_counted_too():
-    episode = played(call("lab-nano"), RIGHT, pool=Choir("1 2 3 4 5 6 7"), max_response_tokens=5)
-    assert others(episode) == "<response> 1 2 3 4 5 </response>" and episode.num_shortened == 1
+    episode = play_script(
+        write_call("lab-nano"), RIGHT, pool=ScriptedExperts("1 2 3 4 5 6 7"), max_response_tokens=5
+    )
     assert (
-        played(call("lab-nano"), RIGHT, pool=Choir("1 2"), max_response_tokens=5).num_shortened == 0
+        decode_responses(episode) == "<response> 1 2 3 4 5 </response>"
+        and episode.num_shortened == 1
+    )
+    assert (
+        play_script(
+            write_call("lab-nano"), RIGHT, pool=ScriptedExperts("1 2"), max_response_tokens=5
+        ).num_shortened
+        == 0
     )
 
 
 def test_earlier_messages_of_a_question_reach_controller_and_expert():
     item = replace(EGGS, history=(("system", "Be short."), ("user", "a"), ("assistant", "b")))
-    generator, pool = Typewriter(call("lab-nano", "question"), answer(4), window=4_000), Choir()
-    (episode,) = roll(generator, pool, [task(item)], 3, 0, scorer=make_scorer("exact"))
+    generator, pool = (
+        CharacterController(write_call("lab-nano", "question"), write_answer(4), window=4_000),
+        ScriptedExperts(),
+    )
+    (episode,) = roll_out_episodes(
+        generator, pool, [make_budget_task(item)], 3, 0, scorer=make_scorer("exact")
+    )
     assert "Be short." in generator.decode(episode.ids[: episode.prompt_length])
-    assert (pool.all[0].text, pool.all[0].history) == (EGGS.prompt, item.history)
+    assert (pool.queries[0].text, pool.queries[0].history) == (EGGS.prompt, item.history)
 
 
 def test_a_right_number_outside_of_an_answer_is_not_right():
-    for text in (ITEM.reference, call("lab-nano", ITEM.reference), f"<answer> {ITEM.reference}"):
-        assert played(text, rounds=2).correct == 0
+    for text in (
+        ITEM.reference,
+        write_call("lab-nano", ITEM.reference),
+        f"<answer> {ITEM.reference}",
+    ):
+        assert play_script(text, max_turns=2).correct == 0
 
 
 def test_a_turn_fits_where_it_can_be_written_to_its_end():
-    model = small.toy(words=len(lab.get_tokenizer()))  # a window of 64
+    model = small_systems.make_toy_model(words=len(lab.get_tokenizer()))  # a window of 64
     for generator in (LabGenerator(model, 20, 8), HFGenerator(model, lab.get_tokenizer(), 20, 8)):
         assert generator.has_room([1] * 44) and not generator.has_room([1] * 45)
         assert len(generator.write_turns([[5] * 44], [0], 1.0)[0]) <= 20
 
 
-def test_an_answer_may_hand_on_what_was_heard_last_and_only_that():
-    handed = answer(call_protocol.LAST_REPLY)
-    for said, correct in ((RIGHT, 1.0), (WRONG, 0.0)):
-        assert played(call("lab-nano"), handed, pool=Choir(said)).correct == correct
-    assert played(handed).correct == 0.0 and played(handed).answer == call_protocol.LAST_REPLY, (
-        "nothing was heard"
-    )
+def test_an_answer_may_pass_on_the_last_reply_and_only_that():
+    pass_on = write_answer(call_protocol.LAST_REPLY)
+    for text, correct in ((RIGHT, 1.0), (WRONG, 0.0)):
+        assert (
+            play_script(write_call("lab-nano"), pass_on, pool=ScriptedExperts(text)).correct
+            == correct
+        )
+    assert (
+        play_script(pass_on).correct == 0.0
+        and play_script(pass_on).answer == call_protocol.LAST_REPLY
+    ), "there was no reply"

@@ -22,7 +22,7 @@ from lib.rl.generators import HFGenerator
 from lib.rl.token_ppo import TokenPPO
 from lib.rl.user_training import inputs
 from lib.rl.user_training.evaluation import START, TRAINED
-from tests.budgeted_routing import small as routing
+from tests.budgeted_routing import small_systems as routing
 from tests.llm import server
 from tests.rl.user_training import small
 from tests.studies import Killed, dying
@@ -355,7 +355,7 @@ def test_everything_of_a_run_with_an_endpoint_lies_under_its_folder(
     monkeypatch.undo()
     monkeypatch.setattr(HFGenerator, "write_turns", small.script_turns(small.call_large_first))
     answers = server.Answer(server.completion("It is <answer> 1 </answer>"))
-    with routing.serving(answers) as fake_server:
+    with routing.serve_answers(answers) as fake_server:
         about = server.settings(fake_server.url, api_key_env=None, reasoning_tokens=0).models[
             "mine"
         ]

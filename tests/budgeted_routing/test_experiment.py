@@ -12,13 +12,16 @@ from lib import config, tasks
 from lib.budgeted_routing import (
     baselines,
     budget_episodes,
+    controller_job,
     experiment,
     expert_outcomes,
     synthetic_benchmark,
     variants,
 )
-from lib.budgeted_routing.budget_episodes import make_episode_rows, make_samples, roll
-from lib.budgeted_routing.variants import NAMED, make_variant
+from lib.budgeted_routing import jobs as jobs_module
+from lib.budgeted_routing.budget_episodes import make_episode_rows, make_samples, roll_out_episodes
+from lib.budgeted_routing.variants import VARIANTS_BY_NAME, make_variant
+from lib.budgeted_routing.worlds import TWO_EXPERTS, select_world
 from lib.config import ParamsError
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.evaluation import TEST_SEED
@@ -43,13 +46,28 @@ from lib.rl import rollout as interleaved_episodes
 from lib.rl.expert_pool import NUM_SAMPLES, ExpertReply
 from lib.rl.generators import LabGenerator
 from lib.tasks import rules
-from tests.budgeted_routing import small
-from tests.budgeted_routing.again import HOSTED, apart, find_jobs, keys_by_label, resumed
-from tests.budgeted_routing.small import EXPERTS, PRICES, Choir, Scripted, answer, call, items, task
+from tests.budgeted_routing import small_systems
+from tests.budgeted_routing.job_helpers import (
+    ENDPOINT_MODEL,
+    copy_one_model,
+    find_job_folders,
+    list_keys_by_label,
+    resume_killed_training,
+)
+from tests.budgeted_routing.small_systems import (
+    EXPERTS,
+    PRICES,
+    ScriptedController,
+    ScriptedExperts,
+    draw_chains,
+    make_budget_task,
+    write_answer,
+    write_call,
+)
 from tests.language_models import tiny
 from tests.studies import of, refuse, same
 
-CORL, HARD = NAMED["corl"], NAMED["hard"]
+CORL, HARD = VARIANTS_BY_NAME["corl"], VARIANTS_BY_NAME["hard"]
 COMPARED = [CORL, HARD]
 UPDATES, BATCH, ITEMS, SAVE = 4, 24, 12, 2  # some of so many are right by chance
 
@@ -77,7 +95,9 @@ def settings(llm=None, **routing) -> config.Params:
         "experts": {"lab-nano": "nano", "lab-mini": "mini", "lab-large": "large"},
         "questions": {"chain": [1, 2, 3]},
     }
-    return small.changed(llm=(llm or {}) | {"models": told | brief}, routing=base | routing)
+    return small_systems.change_params(
+        llm=(llm or {}) | {"models": told | brief}, routing=base | routing
+    )
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +116,7 @@ def models(tmp_path_factory):
     for i, name in enumerate((*asked, *others)):
         place = checkpoints.save(tiny.model(i, hidden=16, intermediate=16), root / name)
         artifacts.write_json(place / "card.json", {"dollars_per_1k_tokens": 0.001 * 3**i})
-    place = checkpoints.save(small.schooled(), root / settings().routing.base)
+    place = checkpoints.save(small_systems.make_protocol_model(), root / settings().routing.base)
     artifacts.write_json(place / "card.json", {"dollars_per_1k_tokens": 0.002})
     return root
 
@@ -149,21 +169,23 @@ def test_experts_and_the_start_alone_were_tried_and_prices_of_experts_are_the_bu
         and table.groupby("method").size().eq(NUM_SAMPLES * 24 + ITEMS).all()
     )
     assert (
-        set(told.words) == set(call_protocol.BUDGET_WORDS)
-        and told.words["high"] == settings().routing.high_budget_usd
+        set(told.usd_by_word) == set(call_protocol.BUDGET_WORDS)
+        and told.usd_by_word["high"] == settings().routing.high_budget_usd
     )
-    price = expert_outcomes.prices(table[table["split"] == "train"], EXPERTS, settings().routing)
+    price = expert_outcomes.measure_call_prices(
+        table[table["split"] == "train"], EXPERTS, settings().routing
+    )
     assert (
-        told.calls == price
-        and told.words["low"] == price["lab-nano"]
-        and told.words["medium"] == price["lab-mini"]
+        told.price_by_expert == price
+        and told.usd_by_word["low"] == price["lab-nano"]
+        and told.usd_by_word["medium"] == price["lab-mini"]
     )
     assert results.alone.groupby("split").size().to_dict() == {
         "train": NUM_SAMPLES * 24,
         "test": ITEMS,
     }
     assert (
-        set(results.alone["method"]) == {expert_outcomes.ITSELF}
+        set(results.alone["method"]) == {expert_outcomes.CONTROLLER_ALONE}
         and results.alone["cost_usd"].eq(0).all()
     )
     assert results.token_price == pytest.approx(2e-6)  # of its base
@@ -182,15 +204,15 @@ def test_the_text_of_every_test_episode_is_kept_by_who_wrote_it(results):
 
 def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models, runs):
     """Played again from the folder, it says the same: the engine knew the weights of the last update."""
-    (trained,) = find_jobs(runs, "/corl/seed-0")
+    (trained,) = find_job_folders(runs, "/corl/seed-0")
     own, model = settings(), checkpoints.load(trained / "model")
     generator = LabGenerator(model, own.routing.turn_tokens, own.routing.response_tokens)
-    asked = variants.examined(
-        CORL.style, experiment.test_items(own.routing), results.budgets, own.routing
+    asked = variants.make_test_tasks(
+        CORL.style, controller_job.draw_test_items(own.routing), results.budgets, own.routing
     )
-    with experiment.open_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
+    with controller_job.open_pool(RunContext.of(own, models, runs, runs), own.routing) as pool:
         played = [
-            roll(generator, pool, asked, own.routing.rounds, TEST_SEED, temperature)
+            roll_out_episodes(generator, pool, asked, own.routing.rounds, TEST_SEED, temperature)
             for temperature in (0.0, 1.0)
         ]
     again = pd.concat(
@@ -200,8 +222,8 @@ def test_the_controller_that_was_tested_is_the_one_that_was_kept(results, models
 
 
 def test_questions_of_tests_are_as_many_of_each_kind_and_learned_by_nobody():
-    own = small.SMOKE.model_copy(update={"test_items": 14})
-    told = experiment.test_items(own)
+    own = small_systems.SMOKE.model_copy(update={"test_items": 14})
+    told = controller_job.draw_test_items(own)
     assert [item.group for item in told] == [
         *["chain"] * 4,
         *["facts"] * 4,
@@ -209,23 +231,31 @@ def test_questions_of_tests_are_as_many_of_each_kind_and_learned_by_nobody():
         *["big"] * 3,
     ]
     assert {item.split for item in told} == {"test"} and len({item.id for item in told}) == 14
-    learned = experiment.train_items(own)
+    learned = controller_job.draw_train_items(own)
     assert {item.split for item in learned} == {"train"} and len(learned) == own.train_items
     assert len({item.group for item in learned}) == 4
 
 
 def test_what_was_done_is_not_done_again(results, models, runs, monkeypatch):
-    monkeypatch.setattr(experiment, "train_and_test", refuse)
-    monkeypatch.setattr(experiment, "prepare", refuse)
+    monkeypatch.setattr(controller_job, "train_and_test", refuse)
+    monkeypatch.setattr(controller_job, "run_first_job", refuse)
     same(experiment.run(settings(), COMPARED, models, runs), results)
 
 
 @pytest.mark.parametrize(
     ("variant", "killed", "left"),
     [
-        (HARD, (experiment.TokenPPO, "update", 4), [2, 3]),  # the last checkpoint is of the second
-        (CORL, (experiment.TokenPPO, "save", 2), [2, 3]),  # between the tables and the checkpoint
-        (CORL, (experiment.ControllerRun, "_test", 1), []),
+        (
+            HARD,
+            (controller_job.TokenPPO, "update", 4),
+            [2, 3],
+        ),  # the last checkpoint is of the second
+        (
+            CORL,
+            (controller_job.TokenPPO, "save", 2),
+            [2, 3],
+        ),  # between the tables and the checkpoint
+        (CORL, (controller_job.ControllerJob, "_run_test", 1), []),
     ],
     ids=["step", "save", "test"],
 )
@@ -234,7 +264,7 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
 ):
     """The controller that plays on has to be the one of the checkpoint: the engine has weights of its own."""
     assert (
-        resumed(
+        resume_killed_training(
             experiment, settings(), variant, models, (results, runs), killed, tmp_path, monkeypatch
         )
         == left
@@ -267,7 +297,7 @@ LEARN, UPDATED = OWN.learn.model_dump(), OWN.updates
 
 def named(where, compared=COMPARED, own=None, **changes) -> dict[str, str]:
     """Keys by label, without the experts that lead it."""
-    keys = keys_by_label(experiment, own or settings(**changes), compared, where)
+    keys = list_keys_by_label(jobs_module, own or settings(**changes), compared, where)
     return {label.split("/", 1)[1]: key for label, key in keys.items()}
 
 
@@ -291,7 +321,7 @@ def experts(**changes) -> dict:
         ({"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}}, ALL),
         ({"llm": {"max_usd": 1.0, "cassette": "replay"}}, ALL),
         ({"llm": {"models": {"agent": {"max_tokens": 5}}}}, ALL),  # no expert
-        ({"glass": OWN.glass.model_dump() | {"updates": 3}}, ALL),
+        ({"synthetic": OWN.synthetic.model_dump() | {"updates": 3}}, ALL),
         ({"updates": UPDATED | {"number": 9}}, ALL),  # nobody here is told numbers in training
         ({"updates": UPDATED | {"soft": 9}}, ALL - {"corl/seed-0"}),
         ({"updates": UPDATED | {"hard": 9}}, ALL - {"hard/seed-0"}),
@@ -313,7 +343,7 @@ def experts(**changes) -> dict:
         (experts(max_tokens=50), CONTROLLER),
         (experts(price_in=1.0, price_out=1.0), CONTROLLER),
         (experts(omit=["seed"]), CONTROLLER),
-        (experts(**HOSTED), CONTROLLER),
+        (experts(**ENDPOINT_MODEL), CONTROLLER),
         ({"questions": {"chain": [1, 2]}}, set()),
         (
             {"experts": {"lab-mini": "mini", "lab-nano": "nano", "lab-large": "large"}},
@@ -339,18 +369,18 @@ def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, m
 
 
 def test_other_weights_or_prices_make_new_keys_where_they_are_used(models, tmp_path):
-    place, before = apart(models, tmp_path, "lab-mini"), named(models)
+    place, before = copy_one_model(models, tmp_path, "lab-mini"), named(models)
     assert named(tmp_path) == before
     (place / "card.json").write_text("{}")  # another price
     assert unchanged(before, named(tmp_path)) == CONTROLLER
     hosted, other = (
-        named(models, **experts(**HOSTED | {"model": name})) for name in ("m", "other")
+        named(models, **experts(**ENDPOINT_MODEL | {"model": name})) for name in ("m", "other")
     )
     assert unchanged(hosted, other) == CONTROLLER
 
 
 def test_another_base_makes_all_keys_new(models, tmp_path):
-    weights = apart(models, tmp_path, OWN.base) / "model.safetensors"
+    weights = copy_one_model(models, tmp_path, OWN.base) / "model.safetensors"
     weights.write_bytes(weights.read_bytes() + b" ")
     assert unchanged(named(models), named(tmp_path)) == set()
 
@@ -367,7 +397,7 @@ def test_another_base_makes_all_keys_new(models, tmp_path):
         (call_protocol, TRIAL),
         (expert_pool, CONTROLLER),
         (expert_outcomes, CONTROLLER),
-        (experiment, set()),
+        (jobs_module, set()),
         (generators, FIRST),
         (interleaved_episodes, FIRST),
         (budget_episodes, FIRST),
@@ -407,7 +437,7 @@ def test_a_start_beyond_the_seeds_of_other_arms_is_tested_as_the_main_arm_alone(
     few, many = (named(models, seeds=2, ablation_seeds=n) for n in (1, 2))
     assert {label for label in few if few[label] != many[label]} == {"start/seed-1"}
     own = settings(seeds=2)
-    jobs = experiment.make_jobs(own, COMPARED, experiment.make_first_jobs(own, models))
+    jobs = jobs_module.make_jobs(own, COMPARED, jobs_module.make_first_jobs(own, models))
     styles = {
         job.label.split("/", 1)[1]: [test["style"] for test in job.settings["tests"]]
         for job in jobs
@@ -417,10 +447,10 @@ def test_a_start_beyond_the_seeds_of_other_arms_is_tested_as_the_main_arm_alone(
 
 
 def test_two_experts_are_jobs_of_their_own(models):
-    own, two = settings(), experiment.two(settings())
+    own, two = settings(), select_world(settings(), TWO_EXPERTS)
     assert (
-        not keys_by_label(experiment, own, [CORL], models).keys()
-        & keys_by_label(experiment, two, [CORL], models).keys()
+        not list_keys_by_label(jobs_module, own, [CORL], models).keys()
+        & list_keys_by_label(jobs_module, two, [CORL], models).keys()
     )
 
 
@@ -437,29 +467,31 @@ def test_a_model_that_is_not_there_is_named_before_anything_starts(held, lacking
 
 def test_processes_share_the_limits_of_an_endpoint(models, runs, results, monkeypatch):
     """As many as there are: all cores where nobody says how many."""
-    told, real = [], experiment.open_models
-    monkeypatch.setattr(experiment, "open_models", lambda *a: told.append(a[5]) or real(*a))
+    told, real = [], controller_job.open_models
+    monkeypatch.setattr(controller_job, "open_models", lambda *a: told.append(a[5]) or real(*a))
     monkeypatch.setattr(sweep.os, "cpu_count", lambda: 7)
     for jobs in (3, None):
         own = settings(jobs=jobs)
         context = RunContext.of(own, models, runs, runs, jobs)
-        with experiment.open_pool(context, own.routing) as pool:
+        with controller_job.open_pool(context, own.routing) as pool:
             assert pool.experts == EXPERTS
     assert told == [3, 7]
 
 
 def test_the_plan_says_what_endpoints_may_cost():
-    assert experiment.plan(settings(), COMPARED) == "No endpoint is asked; nothing is paid."
-    hosted = settings(**experts(**HOSTED))
-    assert "At most" in experiment.plan(hosted, COMPARED)
+    assert (
+        experiment.announce_calls(settings(), COMPARED) == "No endpoint is asked; nothing is paid."
+    )
+    hosted = settings(**experts(**ENDPOINT_MODEL))
+    assert "At most" in experiment.announce_calls(hosted, COMPARED)
 
 
 def test_calls_of_controllers_are_planned_for_one_of_two_endpoints():
     """A second endpoint adds what every expert is tried on, and no call of a controller."""
 
     def count_calls(*names: str) -> int:
-        params = settings(llm={"models": dict.fromkeys(names, HOSTED)})
-        line = experiment.plan(params, COMPARED)
+        params = settings(llm={"models": dict.fromkeys(names, ENDPOINT_MODEL)})
+        line = experiment.announce_calls(params, COMPARED)
         return int(line.split("At most ")[1].split(" calls")[0].replace(",", ""))
 
     routing = settings().routing
@@ -469,21 +501,25 @@ def test_calls_of_controllers_are_planned_for_one_of_two_endpoints():
 
 def test_rows_by_hand():
     """One that calls twice and is right, one that breaks the form, hears nothing of an expert and is wrong."""
-    wanted = items(2)
+    wanted = draw_chains(2)
     scripts = {
-        wanted[0].prompt: [call("lab-nano"), call("lab-mini"), answer(wanted[0].reference)],
-        wanted[1].prompt: ["= 3", call("lab-large"), "="],
+        wanted[0].prompt: [
+            write_call("lab-nano"),
+            write_call("lab-mini"),
+            write_answer(wanted[0].reference),
+        ],
+        wanted[1].prompt: ["= 3", write_call("lab-large"), "="],
     }
 
     def reply(query) -> ExpertReply:
         failure = Failure("empty") if query.expert == "lab-large" else None
         return ExpertReply("" if failure else "4", PRICES[query.expert], failure=failure)
 
-    generator = Scripted(write=lambda question, turn: scripts[question][turn])
-    episodes = roll(
+    generator = ScriptedController(write=lambda question, turn: scripts[question][turn])
+    episodes = roll_out_episodes(
         generator,
-        Choir(reply),
-        [task(wanted[0], 5e-5, "medium"), task(wanted[1], 1e-4, "low")],
+        ScriptedExperts(reply),
+        [make_budget_task(wanted[0], 5e-5, "medium"), make_budget_task(wanted[1], 1e-4, "low")],
         3,
         0,
     )
@@ -534,17 +570,17 @@ def test_rows_by_hand():
     }
     assert transcript.split_by_writer(episodes[0], lab.decode) == [
         ("prompt", f"budget medium {wanted[0].prompt}", 0.0),
-        ("controller", call("lab-nano"), 0.0),
+        ("controller", write_call("lab-nano"), 0.0),
         ("lab-nano", "<response> 4 </response>", 1e-5),
-        ("controller", call("lab-mini"), 0.0),
+        ("controller", write_call("lab-mini"), 0.0),
         ("lab-mini", "<response> 4 </response>", 4e-5),
-        ("controller", answer(wanted[0].reference), 0.0),
+        ("controller", write_answer(wanted[0].reference), 0.0),
     ]
     assert transcript.split_by_writer(episodes[1], lab.decode) == [
         ("prompt", f"budget low {wanted[1].prompt}", 0.0),
         ("controller", "= 3", 0.0),
         ("nobody", "<response> error </response>", 0.0),
-        ("controller", call("lab-large"), 0.0),
+        ("controller", write_call("lab-large"), 0.0),
         ("lab-large", "<response> error </response>", 2e-4),
         ("controller", "=", 0.0),
     ]
@@ -553,10 +589,12 @@ def test_rows_by_hand():
 def test_samples_are_the_episodes_with_their_rewards_in_groups():
     """Words are strata of their own."""
     wanted = [
-        task(item, 1.0, word)
-        for item, word in zip(items(6), call_protocol.BUDGET_WORDS * 2, strict=True)
+        make_budget_task(item, 1.0, word)
+        for item, word in zip(draw_chains(6), call_protocol.BUDGET_WORDS * 2, strict=True)
     ]
-    episodes = roll(Scripted(call("lab-nano"), answer(4)), Choir(), wanted, 3, 0)
+    episodes = roll_out_episodes(
+        ScriptedController(write_call("lab-nano"), write_answer(4)), ScriptedExperts(), wanted, 3, 0
+    )
     told = make_samples(episodes, 3)
     assert [s.stratum for s in told] == [0, 1, 2, 0, 1, 2]
     assert [s.group for s in told] == [0, 0, 0, 1, 1, 1] and [
@@ -573,9 +611,13 @@ def test_samples_are_the_episodes_with_their_rewards_in_groups():
 def test_one_controller_of_every_arm_is_kept_and_no_checkpoint(results, runs):
     assert not list(runs.glob("*/checkpoint*"))
     kept = [
-        folder / "model" for folder in find_jobs(runs, "/seed-0") if (folder / "model").exists()
+        folder / "model"
+        for folder in find_job_folders(runs, "/seed-0")
+        if (folder / "model").exists()
     ]
-    told = [small.weights(checkpoints.load(place)) for place in kept]  # that of the start included
+    told = [
+        small_systems.flatten_weights(checkpoints.load(place)) for place in kept
+    ]  # that of the start included
     assert len(told) == 3 and not any(
         torch.equal(a, b) for a, b in zip(told, told[1:] + told[:1], strict=True)
     )
@@ -602,6 +644,12 @@ def test_a_variant_with_groups_asks_every_question_several_times(models, runs, r
 
 
 def test_rows_count_questions_over_budgets():
-    episodes = roll(Scripted(answer(1)), Choir(), [task(item) for item in items(3)] * 2, 2, 0)
-    assert make_episode_rows(episodes, questions=3)["item"].tolist() == [0, 1, 2, 0, 1, 2]
+    episodes = roll_out_episodes(
+        ScriptedController(write_answer(1)),
+        ScriptedExperts(),
+        [make_budget_task(item) for item in draw_chains(3)] * 2,
+        2,
+        0,
+    )
+    assert make_episode_rows(episodes, num_questions=3)["item"].tolist() == [0, 1, 2, 0, 1, 2]
     assert make_episode_rows(episodes)["item"].tolist() == [0, 1, 2, 3, 4, 5]

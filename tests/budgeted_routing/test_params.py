@@ -4,7 +4,7 @@ import pytest
 
 from lib import config
 from lib.config import ParamsError
-from tests.budgeted_routing.small import EVERYTHING, changed
+from tests.budgeted_routing.small_systems import SMOKE_PARAMS, change_params
 
 
 @pytest.mark.parametrize("profile", config.PROFILES)
@@ -53,7 +53,7 @@ def test_the_section_is_there_in_every_profile(profile):
 )
 def test_what_cannot_be_is_refused_by_name(change, named):
     with pytest.raises(ParamsError) as caught:
-        changed(routing=change)
+        change_params(routing=change)
     for part in named:
         assert part in str(caught.value)
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_is_refused_by_name(change, named):
 def test_an_expert_that_a_lab_controller_has_no_word_for_is_refused_with_the_remedy(word):
     remedy = r"such as \{lab-large: large\}"
     with pytest.raises(ParamsError, match=f"'large' by the word '{word}'.*lab-nano.*{remedy}"):
-        changed(routing={"experts": {word: "large", "lab-mini": "mini"}})
+        change_params(routing={"experts": {word: "large", "lab-mini": "mini"}})
 
 
 def test_a_model_that_is_a_tool_needs_a_word_and_a_price():
@@ -76,7 +76,7 @@ def test_a_model_that_is_a_tool_needs_a_word_and_a_price():
 
 def change_tools(models: dict[str, str]) -> None:
     """Validate the parameters with other models as tools."""
-    content = EVERYTHING.model_dump()
+    content = SMOKE_PARAMS.model_dump()
     tools = content["tools"] | {"models": models, "unseen": []}
     config.validate_settings(content | {"tools": tools})
 
@@ -89,6 +89,6 @@ def change_tools(models: dict[str, str]) -> None:
     ],
 )
 def test_a_choice_needs_two_experts_and_every_kind_its_updates(change, named):
-    content = EVERYTHING.model_dump()
+    content = SMOKE_PARAMS.model_dump()
     with pytest.raises(ParamsError, match=named):
         config.validate_settings(content | {"routing": content["routing"] | change})

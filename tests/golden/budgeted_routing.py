@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lib import config
-from lib.budgeted_routing import experiment, synthetic_benchmark, variants
+from lib.budgeted_routing import controller_job, jobs, synthetic_benchmark, variants
 from lib.config import LLMSettings, Params, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.harness import run_job
@@ -19,7 +19,7 @@ from lib.language_models.training import released_weights
 from lib.rl import budget_reward, losses, token_ppo
 from tests.golden import SmallJob
 
-ARM = variants.NAMED["number"]  # whose prompts and budgets nothing else here has
+ARM = variants.VARIANTS_BY_NAME["number"]  # whose prompts and budgets nothing else here has
 SHOWN = 8  # rollouts and tests whose numbers are kept one by one
 EXPERTS = {"lab-nano": "nano", "lab-mini": "mini", "lab-large": "large"}
 DOLLARS = {"lab-nano": 0.0002, "lab-mini": 0.0005, "lab-large": 0.002}  # per thousand tokens
@@ -35,7 +35,7 @@ LEARN = {
     "warmup": 1, "value_warmup": 2, "schedule": "linear", "epochs": 2, "minibatch": 8, "microbatch": 4, "clip": 0.2,
     "kl": 0.05, "gamma": 0.99, "lam": 0.95, "average": "sequence", "whiten": True, "divide": True, "max_grad_norm": 1.0,
 }  # fmt: skip
-GLASS = {
+SYNTHETIC = {
     "seeds": 2, "updates": 3, "batch": 24, "minibatch": 12, "epochs": 2, "learning_rate": 0.03, "kl": 1e-3,
     "hidden": 8, "queries": 10, "kinds": 3, "self_accuracy": 0.35, "specialist": 0.55, "generalist": 0.8,
     "specialist_advantage": 0.35, "accuracy_noise": 0.05, "prices": [1.0, 1.5, 3.0],
@@ -43,13 +43,19 @@ GLASS = {
     "central": {"complementarity": 0.9, "spread": 1.0, "noise": 0.3},
     "map": {"complementarity": [0.0], "spread": [1.0], "noise": [1.0]},
 }  # fmt: skip
+RECORDED = {
+    "tables": ["gsm8k"], "items": 120, "seeds": 1, "folds": 4, "gate_seeds": 1, "ladder": 3, "updates": 2, "batch": 12,
+    "minibatch": 6, "epochs": 1, "learning_rate": 1e-3, "kl": 1e-3, "hidden": 4, "feature_scale": 0.3, "eval_every": 1,
+    "neighbours": [5], "inverse_penalties": [1e-2], "with_question_length": False,
+}  # fmt: skip
 SETTINGS = {
-    "experts": EXPERTS, "base": "lab-nano", "seeds": 1, "ablation_seeds": 1, "equivalence_margin": 0.03, "jobs": 1,
+    "experts": EXPERTS, "ladder": {"experts": EXPERTS, "questions": {"chain": [1, 2]}}, "budget_range": [5, 160], "base": "lab-nano", "seeds": 1, "ablation_seeds": 1, "equivalence_margin": 0.03, "jobs": 1,
     "questions": {"chain": [1, 2, 3], "facts": [1]}, "rounds": 3, "turn_tokens": 40, "response_tokens": 12,
     "temperature": 1.0, "test_temperature": 0.0, "expert_temperature": 1.0, "budget_unit_usd": 1e-6,
     "quantile": 0.95, "high_budget_usd": 1000.0, "train_items": 16, "test_items": 6, "numeric_budgets": [20, 300],
     "warm": {"items": 400, "steps": 200, "batch": 16, "seed": 0}, "learn": LEARN, "batch": 16,
-    "updates": {"soft": 2, "hard": 2, "number": 2}, "save_every": 1, "glass": GLASS,
+    "updates": {"soft": 2, "hard": 2, "number": 2}, "save_every": 1, "synthetic": SYNTHETIC,
+    "recorded": RECORDED,
 }  # fmt: skip
 
 
@@ -66,16 +72,16 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         settings, models, folder, folder, workers=1, save_every=settings.routing.save_every
     )
 
-    first_jobs = experiment.make_first_jobs(settings, models)
-    prepare = partial(run_job, work=experiment.prepare, context=context)
+    first_jobs = jobs.make_first_jobs(settings, models)
+    prepare = partial(run_job, work=controller_job.run_first_job, context=context)
     sweep.run(prepare, first_jobs, folder / "runs", workers=1)
     context = replace(
         context, inputs={job.key: str(job.folder(folder / "runs")) for job in first_jobs}
     )
 
     trial_job, lessons_job = first_jobs
-    training_job, start_job = experiment.make_jobs(settings, [ARM], first_jobs)
-    train_and_test = partial(run_job, work=experiment.train_and_test, context=context)
+    training_job, start_job = jobs.make_jobs(settings, [ARM], first_jobs)
+    train_and_test = partial(run_job, work=controller_job.train_and_test, context=context)
     controller = lessons_job.folder(folder / "runs") / "model"
     return [
         SmallJob(trial_job, prepare, summarize_trial),
@@ -111,7 +117,7 @@ def make_benchmark_job(settings: RoutingSettings) -> sweep.Job:
         "token PPO": token_ppo.VERSION,
         "synthetic benchmark of budgets": synthetic_benchmark.VERSION,
     }
-    handed = settings.to_job_settings("glass", "learn")
+    handed = settings.to_job_settings("synthetic", "learn")
     return sweep.Job(
         "synthetic benchmark",
         {"job": "synthetic benchmark", "routing": handed, "versions": versions},
@@ -120,7 +126,7 @@ def make_benchmark_job(settings: RoutingSettings) -> sweep.Job:
 
 def run_benchmark(job: sweep.Job, folder: Path, progress) -> int:
     settings = RoutingSettings.from_job_settings(job.settings["routing"])
-    rows = synthetic_benchmark.study(settings, [settings.glass.central])
+    rows = synthetic_benchmark.train_and_evaluate(settings, [settings.synthetic.central])
     artifacts.write_parquet(folder / "rows.parquet", rows)
     return len(rows)
 
@@ -186,7 +192,7 @@ def summarize_tests(folder: Path, result: dict[str, float]) -> dict[str, Any]:
 def summarize_benchmark(folder: Path, result: int) -> dict[str, Any]:
     rows = artifacts.read_parquet(folder / "rows.parquet")
     by_arm = rows.groupby(["method", "temperature"], sort=False)
-    columns = ("reward", "cost_usd", "asked")
+    columns = ("reward", "cost_usd", "mean_calls")
     return {"rows": result} | {name: by_arm[name].mean().tolist() for name in columns}
 
 

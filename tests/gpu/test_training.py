@@ -8,7 +8,7 @@ from lib.rl.memory_plan import plan_memory
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.token_batch import Sample
 from lib.rl.token_ppo import TokenPPO
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 from tests.rl.lora_training import train_with_lora
 
 pytestmark = pytest.mark.skipif(
@@ -47,7 +47,9 @@ def test_a_model_of_135_million_weights_is_trained_with_lora_and_resumed(tmp_pat
 @pytest.mark.parametrize("model", [LORA, FULL], ids=["LoRA with checkpointing", "all weights"])
 def test_a_training_takes_what_was_planned(model):
     """Within 15 % of the peak that CUDA's allocator reports."""
-    learn = small.learn(advantages="group", kl=0.001, epochs=1, minibatch=8, microbatch=4)
+    learn = small_systems.make_learn_settings(
+        advantages="group", kl=0.001, epochs=1, minibatch=8, microbatch=4
+    )
     config = make_smollm2_config()
     plan = plan_memory(config, model, learn, EPISODE_TOKENS, POLICY_TOKENS, device="cuda")
 

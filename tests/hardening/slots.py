@@ -32,7 +32,7 @@ from lib.experiment import seeds
 from lib.tool_orchestration import prompted_baseline, tool_environment
 from tests.agent_configuration.test_experiment import lab_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
-from tests.budgeted_routing.small import EVERYTHING, endpoint, serving
+from tests.budgeted_routing.small_systems import SMOKE_PARAMS, open_endpoint_pool, serve_answers
 from tests.llm.server import KEY, KEY_VARIABLE
 from tests.slots.able_model import answer_request
 from tests.slots.models import NAME, draw_arithmetic, make_endpoint
@@ -47,7 +47,7 @@ OTHER_WORDS = ("smol", NAME, "claude-3", "lab-huge", "gpt_4+", "nano", "calculat
 
 def draw_settings(rng: np.random.Generator) -> tuple[dict[str, Any], bool]:
     """Changed parameters as plain values, and whether every word in them can be written and has a price."""
-    content = EVERYTHING.model_dump()
+    content = SMOKE_PARAMS.model_dump()
     content["llm"]["models"][NAME] = make_endpoint("http://127.0.0.1:9/v1")
     known_words = {"routing": EXPERT_WORDS, "tools": PRICED_WORDS}
     section = ("routing", "tools")[int(rng.integers(2))]
@@ -87,8 +87,11 @@ def ask_expert_and_tools(url: str, family: str, num: int) -> Counter[str]:
     """Questions to an expert of lesson 05, to a tool and to a prompted orchestrator of lesson 06."""
     items = draw_arithmetic(family, num)
     assignments = [offer_hosted_model(item, "calculator") for item in items]
-    with endpoint(url, max_tokens=500) as pool, tool_environment.Desk(pool, CLOCK) as desk:
-        expert_rows = expert_outcomes.try_experts(pool, items, "test")
+    with (
+        open_endpoint_pool(url, max_tokens=500) as pool,
+        tool_environment.Desk(pool, CLOCK) as desk,
+    ):
+        expert_rows = expert_outcomes.measure_experts(pool, items, "test")
         tool_rows = tool_environment.tried(desk, assignments, ["lab-nano"], "test")
         episodes = prompted_baseline.roll(desk, "mine", assignments, 6, 0, 0.0)
     right = expert_rows["correct"].sum() + sum(row["correct"] for row in tool_rows)
@@ -125,7 +128,7 @@ def measure(say: Callable[[str], None], scale: float = 1.0) -> dict[str, int | f
     counts = try_settings(num_settings)
     say(f"{num_settings:,} settings, {counts['wrong']} wrongly accepted or refused")
     environment = {KEY_VARIABLE: KEY, "SSL_CERT_FILE": certifi.where()}
-    with mock.patch.dict(os.environ, environment), serving(answer_request) as server:
+    with mock.patch.dict(os.environ, environment), serve_answers(answer_request) as server:
         for family in ("chain", "big"):
             counts += ask_expert_and_tools(server.url, family, num_questions)
         for kind in ("chain", "mixed"):

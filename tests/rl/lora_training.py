@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.token_batch import Sample
 from lib.rl.token_ppo import TokenPPO
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 
 PROMPT_TOKENS, TURN_TOKENS = 8, 8
 NUM_EPISODES = 16
@@ -48,7 +48,7 @@ def sample_episodes(trainer: TokenPPO, seed: int) -> list[Sample]:
 
 def make_lora_trainer(folder: Path, settings: PolicyModelSettings, device: str) -> TokenPPO:
     policy = PolicyModel.from_folder(folder, settings, device)
-    learn = small.learn(
+    learn = small_systems.make_learn_settings(
         advantages="group", learning_rate=2e-3, kl=0.001, epochs=1, minibatch=8, microbatch=4
     )
     return TokenPPO(policy, learn, pad_id=0, num_updates=20)

@@ -1,7 +1,5 @@
 """What is a call, what an answer, what neither; what a controller hears; and that the lab has words for all of it."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +17,7 @@ from lib.rl.call_protocol import (
     parse_turn,
     write_instruction,
 )
-from tests.budgeted_routing.small import EXPERTS, SMOKE
+from tests.budgeted_routing.small_systems import EXPERTS, SMOKE
 
 CALLS = {
     "<call> lab-mini <t> 3 + 4 = ? </t> </call>": Call("lab-mini", "3 + 4 = ?"),
@@ -198,7 +196,7 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
             trace = sft_warmup.make_trace(
                 item,
                 style,
-                sft_warmup.draw_budget(style, rng),
+                sft_warmup.draw_budget(style, rng, SMOKE.budget_range),
                 tuple(SMOKE.experts),
                 4,
                 rng,
@@ -223,20 +221,6 @@ def test_hard_prompts_state_a_rule_and_soft_ones_do_not():
         {"role": "system", "content": "budget low"},
         {"role": "user", "content": "3 + 4 = ?"},
     ]
-
-
-def test_a_model_that_follows_instructions_is_told_the_protocol_and_what_calls_cost():
-    told = call_protocol.explain_protocol({"lab-nano": 1e-7, "lab-large": 0.0042})
-    assert "lab-nano (about $1e-07 a call), lab-large (about $0.0042 a call)" in told
-    for form in re.findall(
-        r"<(?:call|answer)>.*?</(?:call|answer)>", told
-    ):  # what it is told to write is understood
-        assert not isinstance(parse_turn(form.replace("EXPERT", "lab-nano"), EXPERTS), Malformed)
-    assert (
-        told.count("<call>") == 1
-        and told.count("<answer>") == 2
-        and all(tag in told for tag in TAGS)
-    )
 
 
 def test_a_system_message_of_the_question_joins_the_controller_s_own():

@@ -13,7 +13,13 @@ from lib.llm.errors import ConfigurationError, InfrastructureError
 from lib.llm.open_models import ChatModels, open_models
 from lib.rl import call_protocol, expert_pool
 from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply
-from tests.budgeted_routing.small import EVERYTHING, endpoint, inside, reply_from, serving
+from tests.budgeted_routing.small_systems import (
+    SMOKE_PARAMS,
+    make_reply,
+    open_endpoint_pool,
+    open_function_pool,
+    serve_answers,
+)
 from tests.llm import server
 from tests.llm.server import PRICE_IN, PRICE_OUT, Answer, certificate, key
 from tests.llm.server import completion as served
@@ -30,7 +36,7 @@ EXPLAINED = (
 
 def ask_once(answer: Answer) -> ExpertReply:
     """What one question to an endpoint with this answer brings."""
-    with serving(answer) as fake_server, endpoint(fake_server.url) as pool:
+    with serve_answers(answer) as fake_server, open_endpoint_pool(fake_server.url) as pool:
         (reply,) = pool.ask(QUERIES)
     return reply
 
@@ -44,14 +50,14 @@ async def echo(name, request):
     """A model in this process that says its name, the query, seed and temperature; a big one thinks for a while."""
     await asyncio.sleep(0.05 if name == "big" else 0.0)
     query = request.messages[-1]["content"]
-    return reply_from(name, f"{name} {query} {request.seed} {request.temperature}")
+    return make_reply(name, f"{name} {query} {request.seed} {request.temperature}")
 
 
 def test_queries_are_answered_in_order_whichever_expert_is_the_first_to_reply():
     queries = [
         ExpertQuery(("lab-mini", "lab-nano")[i % 2], f"question {i}", 7 + i) for i in range(12)
     ]
-    with inside(echo) as pool:
+    with open_function_pool(echo) as pool:
         replies = pool.ask(queries)
     names = [("big", "small")[i % 2] for i in range(12)]
     assert [reply.text for reply in replies] == [
@@ -65,7 +71,7 @@ def test_queries_are_answered_in_order_whichever_expert_is_the_first_to_reply():
 def test_each_expert_gets_its_queries_as_one_batch(monkeypatch):
     """A model on a GPU answers many requests at once, so they must reach it together."""
     batches = []
-    with inside(echo) as pool:
+    with open_function_pool(echo) as pool:
         for model in pool.models.values():
             answer_all = model.reply_to_all
 
@@ -87,9 +93,9 @@ def test_queries_are_asked_side_by_side():
         if len(here) == 8:
             all_here.set()
         await all_here.wait()
-        return reply_from(name, "4")
+        return make_reply(name, "4")
 
-    with inside(wait_for_all) as pool:
+    with open_function_pool(wait_for_all) as pool:
         replies = pool.ask([ExpertQuery("lab-mini", str(i)) for i in range(8)])
     assert [reply.failure for reply in replies] == [None] * 8
     assert sorted(here) == [str(i) for i in range(8)]
@@ -97,7 +103,7 @@ def test_queries_are_asked_side_by_side():
 
 def test_the_pool_works_inside_a_running_event_loop():
     async def notebook():
-        with inside(echo) as pool:
+        with open_function_pool(echo) as pool:
             return pool.ask(QUERIES)[0].text, pool.ask(QUERIES)[0].text
 
     assert asyncio.run(notebook()) == ("small 1 + 1 = ? 0 0.5", "small 1 + 1 = ? 0 0.5")
@@ -109,9 +115,9 @@ def read_system_message(text: str, backend: str = "scripted", **pool) -> str | N
 
     def note(name, request):
         requests.append(request)
-        return reply_from(name, "4")
+        return make_reply(name, "4")
 
-    with inside(note, backend, **pool) as opened:
+    with open_function_pool(note, backend, **pool) as opened:
         opened.ask([ExpertQuery("lab-nano", text)])
     *before, question = requests[0].messages
     assert question == {"role": "user", "content": text}
@@ -159,9 +165,9 @@ def test_a_right_answer_in_another_form_gets_its_tags(reply, question, answer):
 )
 def test_only_models_that_were_told_the_form_are_read_tolerantly(backend, tells_rules, is_tagged):
     def answer(name, request):
-        return reply_from(name, "It is 2")
+        return make_reply(name, "It is 2")
 
-    with inside(answer, backend, tells_rules=tells_rules) as pool:
+    with open_function_pool(answer, backend, tells_rules=tells_rules) as pool:
         (reply,) = pool.ask([ExpertQuery("lab-nano", "1 + 1 = ?")])
     assert ("<answer>" in reply.text) == is_tagged
 
@@ -171,10 +177,10 @@ def test_earlier_messages_of_a_question_reach_the_expert():
 
     def note(name, request):
         requests.append(request)
-        return reply_from(name, "4")
+        return make_reply(name, "4")
 
     history = (("system", "Be short."), ("user", "a"), ("assistant", "b"))
-    with inside(note, tells_rules=False) as pool:
+    with open_function_pool(note, tells_rules=False) as pool:
         pool.ask([ExpertQuery("lab-nano", "c", history=history)])
     turns = [(message["role"], message["content"]) for message in requests[0].messages]
     assert turns == [*history, ("user", "c")]
@@ -183,9 +189,9 @@ def test_earlier_messages_of_a_question_reach_the_expert():
 def test_a_pool_that_was_left_has_closed_what_it_opened():
     """Sockets of the endpoint, and those that an event loop has for itself."""
     process = psutil.Process()
-    with serving(Answer()) as fake_server:
+    with serve_answers(Answer()) as fake_server:
         before = process.num_fds()
-        with endpoint(fake_server.url) as pool:
+        with open_endpoint_pool(fake_server.url) as pool:
             pool.ask(QUERIES)
             assert process.num_fds() > before
         for _ in range(100):  # the server's side of a connection ends a moment later
@@ -199,8 +205,8 @@ def test_a_call_that_hangs_is_given_up_in_time_and_keeps_no_other_reply_back():
     began = time.perf_counter()
     script = answer_to("slow", Answer(delay=60.0), Answer())
     with (
-        serving(script) as fake_server,
-        endpoint(fake_server.url, timeout=0.4) as pool,
+        serve_answers(script) as fake_server,
+        open_endpoint_pool(fake_server.url, timeout=0.4) as pool,
     ):
         replies = pool.ask([ExpertQuery("lab-nano", text) for text in ("quick", "slow", "quick")])
     assert replies[0].text == replies[2].text == "SO-d2"
@@ -229,8 +235,8 @@ def test_a_server_in_trouble_loses_the_reply_and_says_nothing_about_the_expert(a
 
 def test_so_many_lost_replies_that_the_run_would_measure_its_server_end_it():
     with (
-        serving(Answer("what?", 500)) as fake_server,
-        endpoint(fake_server.url) as pool,
+        serve_answers(Answer("what?", 500)) as fake_server,
+        open_endpoint_pool(fake_server.url) as pool,
         pytest.raises(InfrastructureError, match="check the server"),
     ):
         pool.ask([ExpertQuery("lab-nano", str(i)) for i in range(20)])
@@ -273,9 +279,9 @@ def test_a_mistake_in_the_configuration_ends_the_work_unless_the_caller_goes_on(
     answer, says, caplog
 ):
     before = list_threads()
-    with serving(answer_to("broken", answer, Answer())) as fake_server:
+    with serve_answers(answer_to("broken", answer, Answer())) as fake_server:
         inner = list_threads()
-        with endpoint(fake_server.url) as pool:
+        with open_endpoint_pool(fake_server.url) as pool:
             with pytest.raises(ConfigurationError, match=says):
                 pool.ask([ExpertQuery("lab-nano", "broken", i) for i in range(4)])
             assert pool.ask(QUERIES)[0].text == "SO-d2"
@@ -287,9 +293,9 @@ def test_a_mistake_in_the_configuration_ends_the_work_unless_the_caller_goes_on(
 def test_a_mistake_leaves_nothing_of_other_calls_under_way():
     """A slow one does not outlive the pool, nor does it hold up its end."""
     script = answer_to("broken", Answer("who are you", 401), Answer(delay=60.0))
-    with serving(script) as fake_server:
+    with serve_answers(script) as fake_server:
         began = time.perf_counter()
-        pool = endpoint(fake_server.url, timeout=30.0)
+        pool = open_endpoint_pool(fake_server.url, timeout=30.0)
         with pytest.raises(ConfigurationError), pool:
             pool.ask([ExpertQuery("lab-nano", "slow"), ExpertQuery("lab-nano", "broken")])
         assert time.perf_counter() - began < 5
@@ -304,9 +310,9 @@ def test_the_pool_may_be_asked_again_and_again_and_counts_what_became_of_replies
     def answer(name, request):
         kinds = {"0": None, "1": "truncated", "2": "empty", "3": "timeout"}
         kind = kinds[request.messages[-1]["content"]]
-        return reply_from(name, "4", failure=None if kind is None else Failure(kind))
+        return make_reply(name, "4", failure=None if kind is None else Failure(kind))
 
-    with inside(answer) as pool:
+    with open_function_pool(answer) as pool:
         assert pool.ask([]) == [] and pool.experts == ("lab-nano", "lab-mini")
         for i in range(4):
             pool.ask([ExpertQuery("lab-mini", str(i))])
@@ -319,16 +325,16 @@ def test_prices_are_those_of_the_model_that_was_asked():
     """A cheap and an expensive one, asked alike."""
 
     def answer(name, request):
-        return reply_from(name, "4", tokens_in=3 if name == "big" else 1, tokens_out=2)
+        return make_reply(name, "4", tokens_in=3 if name == "big" else 1, tokens_out=2)
 
-    with inside(answer) as pool:
+    with open_function_pool(answer) as pool:
         replies = pool.ask([ExpertQuery("lab-nano", "q"), ExpertQuery("lab-mini", "q")])
     assert [reply.cost_usd for reply in replies] == [201.0, 203.0]
 
 
 def test_a_lab_expert_is_asked_with_the_limit_seed_and_price_of_the_settings(words_model):
     """As any lesson asks it, so that one reply serves all."""
-    about = EVERYTHING.llm.models["nano"].model_copy(update={"max_tokens": 5})
+    about = SMOKE_PARAMS.llm.models["nano"].model_copy(update={"max_tokens": 5})
     expert = words_model.with_settings("nano", about)
     with ExpertPool(ChatModels({"nano": expert}), {"lab-nano": "nano"}, 1.0) as pool:
         (reply,) = pool.ask([ExpertQuery("lab-nano", "1 + 1 = ?", seed=9)])

@@ -16,7 +16,7 @@ from lib.rl.generators import LONGEST_LAB_TURN, HFGenerator, LabGenerator
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.rollout import Episode, roll_out
 from lib.rl.token_batch import Sample, collate_samples
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 from tests.language_models.hugging_face_folders import (
     END,
     NO_SYSTEM_TEMPLATE,
@@ -345,7 +345,7 @@ def test_a_model_in_peft_s_wrapper_samples_with_its_adapters(folder, tmp_path):
 @pytest.fixture(scope="module")
 def lab_generators() -> tuple[HFGenerator, LabGenerator]:
     """A lab controller that has half learned the protocol, through transformers and through the lab's engine."""
-    model = small.schooled()
+    model = small_systems.make_protocol_model()
     return HFGenerator(model, lab.get_tokenizer(), 32, 8), LabGenerator(model, 32, 8)
 
 
@@ -362,7 +362,7 @@ def test_a_lab_model_writes_the_same_greedy_turns_through_both(lab_generators):
     generator, lab_generator = lab_generators
     contexts = [
         generator.encode_prompt(call_protocol.make_messages("soft", word, item.prompt))
-        for item in small.items(12)
+        for item in small_systems.draw_chains(12)
         for word in call_protocol.BUDGET_WORDS
     ]
     turns, expected = (
@@ -386,5 +386,5 @@ def test_sampled_turns_of_a_lab_model_have_one_stop_string_at_their_end(lab_gene
 
 def test_a_turn_of_the_papers_length_leaves_a_lab_model_room_for_its_own():
     """At `paper` a turn may have 500 tokens, more than the window of a lab model holds."""
-    generator = LabGenerator(small.toy(words=len(lab.get_tokenizer())), 500, 8)
+    generator = LabGenerator(small_systems.make_toy_model(words=len(lab.get_tokenizer())), 500, 8)
     assert generator.max_turn_tokens == LONGEST_LAB_TURN

@@ -25,7 +25,7 @@ from lib.rl.losses import (
     scatter_masked,
     whiten,
 )
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 
 CLIP = 0.2
 KL_WEIGHT = 0.3
@@ -188,18 +188,18 @@ def compute_gradient(loss: torch.Tensor, model) -> torch.Tensor:
 def test_loss_and_gradient_equal_trls(loss_type, has_ratio_in_kl, silence, tmp_path):
     """TRL's KL term is ours without `use_bias_correction_kl`, and ours times the ratio with it."""
     num_words = len(get_tokenizer())
-    policy = small.toy(words=num_words)
+    policy = small_systems.make_toy_model(words=num_words)
     trainer = make_trl_trainer(policy, tmp_path, loss_type, use_bias_correction_kl=has_ratio_in_kl)
     trainer.beta = (
         KL_WEIGHT  # set here, since the inputs have the log-probabilities of the reference
     )
     reference = copy.deepcopy(policy)
-    small.drift(reference, 0.05, 1)
+    small_systems.perturb_weights(reference, 0.05, 1)
     inputs = make_trl_inputs(num_words)
     with torch.no_grad():
         inputs["old_per_token_logps"] = compute_completion_logprobs(policy, inputs)
         inputs["ref_per_token_logps"] = compute_completion_logprobs(reference, inputs)
-    small.drift(policy, 0.02, 2)  # ratios that are not 1
+    small_systems.perturb_weights(policy, 0.02, 2)  # ratios that are not 1
 
     new, old = compute_completion_logprobs(policy, inputs), inputs["old_per_token_logps"]
     mask = inputs["completion_mask"] * inputs["tool_mask"]
@@ -223,7 +223,7 @@ def test_loss_and_gradient_equal_trls(loss_type, has_ratio_in_kl, silence, tmp_p
 
 @pytest.mark.parametrize("divide, scale_rewards", [(True, "group"), (False, "none")])
 def test_group_advantages_equal_trls(divide, scale_rewards, silence, tmp_path):
-    policy = small.toy(words=len(get_tokenizer()))
+    policy = small_systems.make_toy_model(words=len(get_tokenizer()))
     changes = {"scale_rewards": scale_rewards, "max_completion_length": 2}
     trainer = make_trl_trainer(policy, tmp_path, "grpo", **changes)
     rewards = [1.0, 0.0, 0.0, 0.5, 0.5, 0.5]  # the second group agrees

@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config
 
 from lib.rl.memory_plan import MemoryPlan, plan_memory
 from lib.rl.policy_model import PolicyModelSettings
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 from tests.rl.training_memory import EPISODE_TOKENS, make_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,10 @@ TRAININGS = {
 def plan(model: dict, learn: dict, config=None, **changes) -> MemoryPlan:
     options = {"episode_tokens": EPISODE_TOKENS, "policy_tokens": EPISODE_TOKENS // 2} | changes
     return plan_memory(
-        config or make_config(), PolicyModelSettings(**model), small.learn(**learn), **options
+        config or make_config(),
+        PolicyModelSettings(**model),
+        small_systems.make_learn_settings(**learn),
+        **options,
     )
 
 

@@ -19,7 +19,7 @@ from transformers import (
 from lib.rl.critic import Critic
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.token_batch import Sample, collate_samples
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 
 TINY = {
     "vocab_size": 40,
@@ -61,7 +61,7 @@ def make_policy(network=None, **settings) -> PolicyModel:
 
 
 def make_batch(num_samples: int = 5):
-    return collate_samples(small.samples(num_samples, words=40), 0)
+    return collate_samples(small_systems.draw_samples(num_samples, words=40), 0)
 
 
 def compute_expected(network, batch, temperature: float = 1.0) -> torch.Tensor:

@@ -5,19 +5,19 @@ import pytest
 from lib.budgeted_routing.budget_episodes import _ExpertEnvironment
 from lib.rl.call_protocol import cut_after_stop_string
 from lib.rl.rollout import Episode, roll_out
-from tests.budgeted_routing import small
-from tests.budgeted_routing.small import Choir, Scripted
+from tests.budgeted_routing import small_systems
+from tests.budgeted_routing.small_systems import ScriptedController, ScriptedExperts
 
-CALL = small.call("lab-nano")
-ANSWER = small.answer(4)
-(ITEM,) = small.items(1)
+CALL = small_systems.write_call("lab-nano")
+ANSWER = small_systems.write_answer(4)
+(ITEM,) = small_systems.draw_chains(1)
 
 
 class ExpertEnvironment:
     """CoRL's experts, each call answered by a `Choir`."""
 
     def __init__(self) -> None:
-        self._environment = _ExpertEnvironment(Choir("<answer> 4 </answer>"))
+        self._environment = _ExpertEnvironment(ScriptedExperts("<answer> 4 </answer>"))
         self.num_batches = 0
 
     def parse_turn(self, episode, text):
@@ -28,16 +28,18 @@ class ExpertEnvironment:
         return self._environment.answer_calls(calls)
 
 
-def start_episodes(generator: Scripted, num_episodes: int) -> list[Episode]:
+def start_episodes(generator: ScriptedController, num_episodes: int) -> list[Episode]:
     episodes = []
     for _ in range(num_episodes):
         ids = generator.encode_prompt([{"role": "user", "content": ITEM.prompt}])
-        episodes.append(Episode(small.task(ITEM), list(ids), [False] * len(ids), len(ids)))
+        episodes.append(
+            Episode(small_systems.make_budget_task(ITEM), list(ids), [False] * len(ids), len(ids))
+        )
     return episodes
 
 
 def test_a_prompt_that_leaves_no_room_for_a_turn_gets_none_and_is_marked():
-    generator = Scripted(ANSWER)
+    generator = ScriptedController(ANSWER)
     short, long = start_episodes(generator, 2)
     num_padding = generator.window - generator.max_turn_tokens + 1 - len(long.ids)
     long.append_tokens([5] * num_padding, by_controller=False)
@@ -48,7 +50,7 @@ def test_a_prompt_that_leaves_no_room_for_a_turn_gets_none_and_is_marked():
 
 
 def test_an_episode_that_runs_out_of_room_keeps_its_turns_and_is_marked():
-    generator = Scripted(CALL)
+    generator = ScriptedController(CALL)
     (episode,) = start_episodes(generator, 1)
     turn_length = len(generator.encode(CALL))
     generator.window = len(episode.ids) + turn_length + generator.max_turn_tokens
@@ -57,14 +59,14 @@ def test_an_episode_that_runs_out_of_room_keeps_its_turns_and_is_marked():
 
 
 def test_an_episode_with_room_for_all_its_turns_is_not_marked():
-    generator = Scripted(CALL, ANSWER)
+    generator = ScriptedController(CALL, ANSWER)
     episodes = start_episodes(generator, 3)
     roll_out(generator, ExpertEnvironment(), episodes, 3, 0)
     assert all(not e.too_long for e in episodes)
 
 
 def test_the_calls_of_one_turn_of_all_episodes_are_one_request_to_the_environment():
-    generator = Scripted(CALL, CALL, ANSWER)
+    generator = ScriptedController(CALL, CALL, ANSWER)
     environment = ExpertEnvironment()
     roll_out(generator, environment, start_episodes(generator, 6), 4, 0)
     assert [len(contexts) for contexts in generator.contexts] == [6, 6, 6]

@@ -17,10 +17,11 @@ from lib.language_models.training.training_data import IGNORE_INDEX, Dialogue, c
 from lib.rl import call_protocol, sft_warmup
 from lib.rl.call_protocol import Answer, Call
 from lib.tasks import Item, extract_answer
-from tests.budgeted_routing.small import EXPERTS, SMOKE
+from tests.budgeted_routing.small_systems import EXPERTS, SMOKE
 from tests.language_models import tiny
 
 ROUNDS = 4
+BUDGET_RANGE = (5, 160)
 QUESTIONS = {"chain": [1, 2, 7, 8], "facts": [1, 2, 3], "passage": [1, 3], "big": [1, 2]}
 ITEMS = tasks.draw_evenly(QUESTIONS, "train", 80, seed=1)
 ANSWERS = {name: [item.reference for item in ITEMS if item.group == name] for name in QUESTIONS}
@@ -167,10 +168,12 @@ def test_all_experts_are_called_alike_and_hear_the_question_as_it_stands():
 
 def test_equal_arguments_give_equal_traces_and_every_style_has_its_share():
     first, again, other = (
-        sft_warmup.make_traces(ITEMS, EXPERTS, ROUNDS, seed) for seed in (0, 0, 1)
+        sft_warmup.make_traces(ITEMS, EXPERTS, ROUNDS, BUDGET_RANGE, seed) for seed in (0, 0, 1)
     )
     assert first == again != other and len(first) == len(ITEMS)
-    many = sft_warmup.make_traces(tasks.draw_evenly(QUESTIONS, "train", 1_000), EXPERTS, ROUNDS, 0)
+    many = sft_warmup.make_traces(
+        tasks.draw_evenly(QUESTIONS, "train", 1_000), EXPERTS, ROUNDS, BUDGET_RANGE, 0
+    )
     texts = [decode(told.ids).split(" <")[0] for told in many]
     hard = np.mean([" only" in text for text in texts])
     number = np.mean([text.split()[1].isdigit() for text in texts])
@@ -193,7 +196,9 @@ def test_training_makes_traces_likelier_and_is_the_same_every_time(tmp_path):
     ]
     assert done[:20] == pytest.approx([(i + 1) / 20 for i in range(20)])
     ids, targets = collate(
-        sft_warmup.make_traces(tasks.draw_evenly(QUESTIONS, "dev", 32), EXPERTS, ROUNDS, 1)
+        sft_warmup.make_traces(
+            tasks.draw_evenly(QUESTIONS, "dev", 32), EXPERTS, ROUNDS, BUDGET_RANGE, 1
+        )
     )
 
     def loss(folder) -> float:
@@ -223,10 +228,10 @@ def test_some_responses_are_wrong_and_some_are_missing():
 
 def test_budgets_are_drawn_from_words_or_from_a_range_of_numbers():
     rng = np.random.default_rng(0)
-    assert {sft_warmup.draw_budget("soft", rng) for _ in range(60)} == set(
+    assert {sft_warmup.draw_budget("soft", rng, (5, 160)) for _ in range(60)} == set(
         call_protocol.BUDGET_WORDS
     )
-    numbers = [sft_warmup.draw_budget("number", rng) for _ in range(600)]
+    numbers = [sft_warmup.draw_budget("number", rng, (5, 160)) for _ in range(600)]
     assert (
         {len(text) for text in numbers} == {3}
         and min(numbers) == "005"

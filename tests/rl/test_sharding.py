@@ -11,8 +11,8 @@ import torch
 from lib.rl.sharding import gather_weights
 from lib.rl.token_ppo import TokenPPO
 from lib.rl.training_checkpoint import make_rank_path, read_step
-from tests.budgeted_routing import small
-from tests.budgeted_routing.small import samples
+from tests.budgeted_routing import small_systems
+from tests.budgeted_routing.small_systems import draw_samples
 from tests.rl.trainers import make_trainer
 from tests.rl.two_processes import run_in_two_processes
 
@@ -44,7 +44,7 @@ def collect_weights(trainer: TokenPPO) -> dict[str, torch.Tensor]:
 
 
 def update_with_half(trainer: TokenPPO, rank: int, steps) -> list[dict[str, float]]:
-    return [trainer.update(samples(8, step)[rank::2]) for step in steps]
+    return [trainer.update(draw_samples(8, step)[rank::2]) for step in steps]
 
 
 def train_and_resume(model: dict, options: dict, folder: Path, rank: int, accelerator) -> dict:
@@ -76,7 +76,7 @@ def test_two_processes_learn_what_one_would_learn_alone_and_resume_bit_for_bit(
 
     alone = make_trainer(model | {"sharded": False}, **SETTINGS | options)
     for step in range(NUM_UPDATES):
-        alone.update(samples(8, step))
+        alone.update(draw_samples(8, step))
     for name, expected in collect_weights(alone).items():
         weights = [result[kind][name] for result in results for kind in ("through", "resumed")]
         assert all(torch.equal(weight, weights[0]) for weight in weights), name
@@ -122,9 +122,9 @@ def save_until_killed(folder: Path, rank: int, accelerator) -> dict:
         make_trainer, {"sharded": True}, accelerator=accelerator, advantages="group", **SETTINGS
     )
     trainer = make()
-    trainer.update(samples(4, 0))
+    trainer.update(draw_samples(4, 0))
     trainer.save(folder / CHECKPOINT)
-    trainer.update(samples(4, 1))
+    trainer.update(draw_samples(4, 1))
     replace = os.replace
 
     def die_at_the_last_move(source, target):
@@ -191,7 +191,7 @@ def test_shares_of_another_number_of_processes_are_refused(tmp_path):
 
 
 def bring_unequal_numbers(rank: int, accelerator) -> str:
-    make_trainer(accelerator=accelerator).update(samples(4 + rank))
+    make_trainer(accelerator=accelerator).update(draw_samples(4 + rank))
     return "updated"
 
 
@@ -208,13 +208,13 @@ def write_with_sharded_weights(rank: int, accelerator) -> torch.Tensor:
         ids = torch.ones(1, 1, dtype=torch.long)
         for _ in range(3 + 2 * rank):
             ids = torch.cat([ids, network(ids).logits[:, -1:].argmax(-1)], 1)
-    trainer.update(samples(4))  # and it is sharded again
+    trainer.update(draw_samples(4))  # and it is sharded again
     return ids
 
 
 def test_processes_sample_at_their_own_pace_while_weights_are_gathered(tmp_path):
     written = run_in_two_processes(write_with_sharded_weights, tmp_path)
-    network = small.toy()
+    network = small_systems.make_toy_model()
     ids = torch.ones(1, 1, dtype=torch.long)
     for _ in range(5):
         ids = torch.cat([ids, network(ids).logits[:, -1:].argmax(-1)], 1)

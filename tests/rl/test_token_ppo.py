@@ -15,8 +15,8 @@ from lib.rl.losses import compute_group_advantages
 from lib.rl.policy_model import PolicyModel
 from lib.rl.token_batch import Sample, collate_samples
 from lib.rl.token_ppo import TokenPPO
-from tests.budgeted_routing import small
-from tests.budgeted_routing.small import samples, weights
+from tests.budgeted_routing import small_systems
+from tests.budgeted_routing.small_systems import draw_samples, flatten_weights
 from tests.language_models import tiny
 from tests.rl.trainers import averages, have_equal_weights, kinds, make_trainer, run_updates
 
@@ -38,7 +38,7 @@ def test_states_before_tokens_of_others_change_nothing(advantages, value, averag
         "whiten": True,
     }
     plain, noisy = make_trainer(**options), make_trainer(**options)
-    (microbatch,) = list_microbatches(noisy, samples())
+    (microbatch,) = list_microbatches(noisy, draw_samples())
 
     def blur_states(module, arguments, output):
         states = output.last_hidden_state.clone()
@@ -52,9 +52,11 @@ def test_states_before_tokens_of_others_change_nothing(advantages, value, averag
         trunks.append(noisy.critic.trunk)
     for trunk in trunks:
         trunk.register_forward_hook(blur_states)
-    assert plain.update(samples()) == noisy.update(samples())
+    assert plain.update(draw_samples()) == noisy.update(draw_samples())
     assert have_equal_weights(plain, noisy)
-    assert not torch.equal(weights(plain.policy.network), weights(small.toy()))
+    assert not torch.equal(
+        flatten_weights(plain.policy.network), flatten_weights(small_systems.make_toy_model())
+    )
 
 
 @kinds
@@ -63,13 +65,13 @@ def test_the_ratio_of_the_first_pass_is_exactly_one(advantages, value, minibatch
     """In every update and in every minibatch of it."""
     trainer = make_trainer(advantages=advantages, value=value, minibatch=minibatch, epochs=2)
     for seed in range(3):
-        microbatches = list_microbatches(trainer, samples(10, seed))
+        microbatches = list_microbatches(trainer, draw_samples(10, seed))
         assert len(microbatches) == (1 if minibatch == 64 else 3)
         for microbatch in microbatches:
             trainer._evaluate(microbatch, needs_old_logprobs=True)
             logprobs = trainer.policy.compute_logprobs(microbatch)
             assert torch.equal(logprobs, microbatch.old_logprobs)
-        assert trainer.update(samples(10, seed))["ratio"] == 0.0
+        assert trainer.update(draw_samples(10, seed))["ratio"] == 0.0
     moved = trainer.policy.compute_logprobs(microbatches[0])
     assert not torch.equal(moved, microbatches[0].old_logprobs)
 
@@ -86,7 +88,7 @@ def test_an_update_of_one_step_learns_the_same_with_and_without_a_pass_of_its_ow
 
 
 def test_padding_and_neighbours_do_not_change_what_is_read():
-    trainer, chosen = make_trainer(), samples(6)
+    trainer, chosen = make_trainer(), draw_samples(6)
     (microbatch,) = list_microbatches(trainer, chosen)
     together = trainer.policy.compute_logprobs(microbatch)
     by_length = sorted(chosen, key=lambda sample: len(sample.ids))
@@ -98,7 +100,7 @@ def test_padding_and_neighbours_do_not_change_what_is_read():
 
 def test_the_lab_generator_and_the_trainer_agree_on_logprobs():
     """With a model of the size that lesson 05 trains; the generator has a forward pass of its own."""
-    shape = small.EVERYTHING.lab.models[small.SMOKE.base]
+    shape = small_systems.SMOKE_PARAMS.lab.models[small_systems.SMOKE.base]
     fields = ("hidden", "layers", "heads", "intermediate", "window")
     network = tiny.model(0, spread=6.0, **{name: getattr(shape, name) for name in fields})
     prompts = tiny.prompts(12, longest=80)
@@ -165,7 +167,7 @@ def test_lora_learns_what_is_rewarded():
         epochs=2,
         minibatch=16,
     )
-    frozen = small.toy().state_dict()
+    frozen = small_systems.make_toy_model().state_dict()
     rewards = []
     for step in range(16):
         episodes = play_game(trainer, 32, step)
@@ -189,14 +191,14 @@ def test_a_penalty_keeps_the_policy_near_its_start():
 
 def test_without_a_penalty_there_is_no_reference_and_no_divergence_is_reported():
     trainer = make_trainer(kl=0.0)
-    assert np.isnan(trainer.update(samples())["kl"]) and trainer.policy.reference is None
+    assert np.isnan(trainer.update(draw_samples())["kl"]) and trainer.policy.reference is None
 
 
 def read_learning_rates(trainer: TokenPPO, num_updates: int) -> list[float]:
     """The optimiser's learning rate after each update, over the full one."""
     rates = []
     for _ in range(num_updates):
-        trainer.update(samples(4))
+        trainer.update(draw_samples(4))
         rates.append(trainer.optimiser.param_groups[0]["lr"] / 1e-3)
     return rates
 
@@ -218,7 +220,7 @@ def test_the_gradient_of_the_policy_is_clipped_to_its_longest():
     for max_grad_norm in (1e-3, 1e3):
         trainer = make_trainer(max_grad_norm=max_grad_norm, value="apart")
         trainer.optimiser.zero_grad = lambda: None
-        trainer.update(samples())
+        trainer.update(draw_samples())
         gradients = [weight.grad.flatten() for weight in trainer.policy.network.parameters()]
         norms.append(torch.cat(gradients).norm().item())
     assert norms[0] == pytest.approx(1e-3, rel=1e-3) and 1e-2 < norms[1] < 1e3
@@ -251,14 +253,14 @@ def test_a_minibatch_in_microbatches_is_learned_from_as_a_whole(
             value=value,
             kl=0.3,
         )
-        small.drift(trainer.policy.reference, 0.1)
+        small_systems.perturb_weights(trainer.policy.reference, 0.1)
 
         def keep_gradients(trainer=trainer) -> None:
             parameters = trainer._list_parameters().values()
             gradients.append(torch.cat([weight.grad.flatten() for weight in parameters]))
 
         monkeypatch.setattr(trainer, "_apply_gradients", keep_gradients)
-        metrics.append(trainer.update(samples(8)))
+        metrics.append(trainer.update(draw_samples(8)))
     atol = 1e-5 * float(gradients[0].abs().max())
     torch.testing.assert_close(gradients[1], gradients[0], atol=atol, rtol=1e-3)
     assert metrics[1] == pytest.approx(metrics[0], abs=1e-5) and metrics[0]["kl"] > 1e-3
@@ -276,14 +278,19 @@ def test_replies_of_others_are_read_all_the_same():
 def test_a_reward_that_is_no_number_stops_the_update_before_anything_is_learned():
     trainer = make_trainer()
     with pytest.raises(ValueError, match="sample 3 has the reward nan"):
-        trainer.update([*samples(3), replace(samples(1)[0], ids=[1] * 90, mask=[False] * 89 + [True],
+        trainer.update([*draw_samples(3), replace(draw_samples(1)[0], ids=[1] * 90, mask=[False] * 89 + [True],
                                              reward=float("nan"))])  # fmt: skip
-    assert torch.equal(weights(trainer.policy.network), weights(small.toy())) and trainer.step == 0
+    assert (
+        torch.equal(
+            flatten_weights(trainer.policy.network), flatten_weights(small_systems.make_toy_model())
+        )
+        and trainer.step == 0
+    )
 
 
 def test_at_the_start_there_is_no_distance_to_the_start():
     trainer = make_trainer(kl=0.5)
-    assert trainer.update(samples())["kl"] == 0.0 and trainer.update(samples())["kl"] > 0
+    assert trainer.update(draw_samples())["kl"] == 0.0 and trainer.update(draw_samples())["kl"] > 0
 
 
 def test_the_critic_learns_the_mean_reward_of_each_prompt():
@@ -306,16 +313,16 @@ def test_all_episodes_of_an_update_are_learned_from_once_per_pass(monkeypatch):
         return take_step(minibatch)
 
     monkeypatch.setattr(trainer, "_take_step", record_step)
-    trainer.update(samples(10))
+    trainer.update(draw_samples(10))
     without_padding = sorted(tuple(itertools.takewhile(bool, ids)) for ids in learned)
-    assert without_padding == sorted([tuple(sample.ids) for sample in samples(10)] * 2)
+    assert without_padding == sorted([tuple(sample.ids) for sample in draw_samples(10)] * 2)
 
 
 @pytest.mark.parametrize(("minibatch", "count"), [(3, 3), (64, 1)])
 def test_advantages_are_whitened_over_all_of_an_update_stratum_by_stratum(minibatch, count):
     """Where rewards are rare they weigh as much as elsewhere."""
     trainer = make_trainer(whiten=True, minibatch=minibatch)
-    chosen = [replace(sample, stratum=index % 2) for index, sample in enumerate(samples(8))]
+    chosen = [replace(sample, stratum=index % 2) for index, sample in enumerate(draw_samples(8))]
     microbatches = list_microbatches(trainer, chosen)
     assert len(microbatches) == count
     for index, microbatch in enumerate(microbatches):
@@ -336,7 +343,7 @@ def test_advantages_are_whitened_over_all_of_an_update_stratum_by_stratum(miniba
 
 def test_every_episode_gets_its_groups_advantage_in_any_order():
     """The trainer sorts by length and cuts into minibatches; groups are known by their ids."""
-    chosen = samples(9, groups=3)
+    chosen = draw_samples(9, groups=3)
     rewards = torch.tensor([sample.reward for sample in chosen])
     advantages = compute_group_advantages(rewards, [sample.group for sample in chosen])
     expected = {

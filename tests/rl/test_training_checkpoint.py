@@ -14,7 +14,7 @@ from lib.rl.training_checkpoint import (
     make_rank_path,
     write_checkpoint,
 )
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 from tests.rl.trainers import (
     have_equal_weights,
     kinds,
@@ -36,7 +36,7 @@ def read_file(path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
 @pytest.fixture(scope="module")
 def start_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("start")
-    small.toy().save_pretrained(folder)
+    small_systems.make_toy_model().save_pretrained(folder)
     return folder
 
 
@@ -68,7 +68,7 @@ def test_a_network_without_a_folder_is_resumed_with_its_reference(advantages, va
     metrics = run_updates(through, range(4))
     run_updates(stopped, range(2))
     stopped.save(tmp_path / "checkpoint")
-    resumed = make(network=small.toy(9))
+    resumed = make(network=small_systems.make_toy_model(9))
     resumed.restore(tmp_path / "checkpoint")
     assert run_updates(resumed, range(2, 4)) == metrics[2:]
     assert have_equal_weights(resumed, through)
@@ -140,7 +140,9 @@ BROKEN = {
     "empty": lambda path: path.write_bytes(b""),
     "text": lambda path: path.write_bytes(b"not a checkpoint"),
     "missing": lambda path: path.unlink(),
-    "another size": lambda path: make_trainer(network=small.toy(hidden=8)).save(path),
+    "another size": lambda path: make_trainer(network=small_systems.make_toy_model(hidden=8)).save(
+        path
+    ),
     "without a critic": lambda path: make_trainer(advantages="group").save(path),
     "another precision": cast_tensors,
     "without a header": lambda path: save_file(read_file(path)[0], path),
@@ -154,7 +156,7 @@ BROKEN = {
 @pytest.mark.parametrize("break_file", BROKEN.values(), ids=BROKEN)
 def test_a_broken_checkpoint_is_one_line_that_names_file_and_remedy(break_file, tmp_path):
     trainer, path = make_trainer(), tmp_path / "checkpoint.safetensors"
-    trainer.update(small.samples())
+    trainer.update(small_systems.draw_samples())
     trainer.save(path)
     break_file(path)
     other = make_trainer()
@@ -168,7 +170,7 @@ def test_a_broken_checkpoint_is_one_line_that_names_file_and_remedy(break_file, 
 
 
 def test_an_adapter_of_other_frozen_weights_is_refused(start_folder, tmp_path):
-    small.toy(5).save_pretrained(tmp_path / "other")
+    small_systems.make_toy_model(5).save_pretrained(tmp_path / "other")
     trainer = make_trainer({"lora_rank": 2}, folder=start_folder)
     trainer.save(tmp_path / "checkpoint")
     with pytest.raises(ValueError, match="it was trained from other weights"):

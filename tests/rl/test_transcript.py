@@ -2,12 +2,12 @@
 
 from lib.rl.rollout import roll_out
 from lib.rl.transcript import split_by_writer
-from tests.budgeted_routing.small import Scripted
+from tests.budgeted_routing.small_systems import ScriptedController
 from tests.rl.test_rollout import ANSWER, CALL, ExpertEnvironment, start_episodes
 
 
 def test_a_transcript_has_every_token_once_and_names_its_writer():
-    generator = Scripted(CALL, "3 + 4", ANSWER)
+    generator = ScriptedController(CALL, "3 + 4", ANSWER)
     (episode,) = start_episodes(generator, 1)
     roll_out(generator, ExpertEnvironment(), [episode], 4, 0)
     segments = split_by_writer(episode, generator.decode)

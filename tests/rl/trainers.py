@@ -5,7 +5,7 @@ import torch
 
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.token_ppo import TokenPPO
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 
 KINDS = [("gae", "shared"), ("gae", "apart"), ("group", "shared")]
 kinds = pytest.mark.parametrize(
@@ -27,11 +27,13 @@ def make_trainer(
     """A trainer of a model of a dozen words; with `folder`, of the model in it."""
     settings = PolicyModelSettings(**model or {})
     if folder is None:
-        policy = PolicyModel(network or small.toy(), settings)
+        policy = PolicyModel(network or small_systems.make_toy_model(), settings)
     else:
         policy = PolicyModel.from_folder(folder, settings, "cpu")
     num_updates = changes.pop("num_updates", 100)
-    return TokenPPO(policy, small.learn(**changes), 0, num_updates, seed, accelerator)
+    return TokenPPO(
+        policy, small_systems.make_learn_settings(**changes), 0, num_updates, seed, accelerator
+    )
 
 
 def list_weights(trainer: TokenPPO) -> list[torch.Tensor]:
@@ -49,4 +51,4 @@ def have_equal_weights(trainer: TokenPPO, other: TokenPPO) -> bool:
 
 def run_updates(trainer: TokenPPO, steps) -> list[dict[str, float]]:
     """One update for each step, on six episodes that the step decides."""
-    return [trainer.update(small.samples(6, step)) for step in steps]
+    return [trainer.update(small_systems.draw_samples(6, step)) for step in steps]

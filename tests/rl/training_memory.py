@@ -10,7 +10,7 @@ from lib.rl.heap import measure_peak_memory, return_freed_tensors
 from lib.rl.policy_model import PolicyModel, PolicyModelSettings
 from lib.rl.token_batch import Sample
 from lib.rl.token_ppo import TokenPPO
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 
 EPISODE_TOKENS = 128
 NUM_EPISODES = 4
@@ -61,7 +61,7 @@ def main() -> None:
     torch.set_num_threads(1)
     return_freed_tensors()
     settings = PolicyModelSettings(**options["model"])
-    learn = small.learn(**options["learn"])
+    learn = small_systems.make_learn_settings(**options["learn"])
 
     # What a first training brings into memory, whatever its size, is not the model's.
     train(make_config(hidden_size=24, num_hidden_layers=1, vocab_size=50), settings, learn, 1)

@@ -15,7 +15,7 @@ from lib import config
 from lib.agent_configuration import experiment as configuration
 from lib.agent_configuration.variants import NAMED as CONFIGURATION_VARIANTS
 from lib.budgeted_routing import experiment as routing
-from lib.budgeted_routing.variants import NAMED as ROUTING_VARIANTS
+from lib.budgeted_routing.variants import VARIANTS_BY_NAME as ROUTING_VARIANTS
 from lib.conductor import experiment as conductor
 from lib.conductor.variants import NAMED as CONDUCTOR_VARIANTS
 from lib.config import Params
@@ -29,7 +29,7 @@ from lib.tool_orchestration import experiment as tools
 from lib.tool_orchestration.variants import NAMED as TOOL_VARIANTS
 from tests.agent_configuration.test_experiment import lab_models as make_team_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
-from tests.budgeted_routing import small
+from tests.budgeted_routing import small_systems
 from tests.budgeted_routing.test_experiment import settings as make_routing_settings
 from tests.conductor import small as conductor_small
 from tests.conductor.test_experiment import settings as make_conductor_settings
@@ -56,7 +56,7 @@ def add_endpoint(params: Params, url: str, **sections: Any) -> Params:
 
 def write_lab_models(root: Path, trained: dict[str, Any]) -> Path:
     """Every lab model that the parameters name, with a card: `trained` ones by name, others write at random."""
-    backends = small.EVERYTHING.llm.models
+    backends = small_systems.SMOKE_PARAMS.llm.models
     names = {model.model or name for name, model in backends.items() if model.backend == "lab"}
     for seed, name in enumerate(sorted(names | set(trained))):
         weights = trained.get(name) or tiny.model(seed, hidden=16, intermediate=16)
@@ -128,7 +128,7 @@ def play_judge_of_rewards(url: str, root: Path) -> pd.DataFrame:
 
 def play_scorer(url: str, root: Path) -> pd.DataFrame:
     """Scores of `--scorer judge:MODEL`, of a right reply and of a wrong one."""
-    params = add_endpoint(small.EVERYTHING, url)
+    params = add_endpoint(small_systems.SMOKE_PARAMS, url)
     (item,) = draw_arithmetic("big", 1)
     replies = [item.reference, "none of them"]
 
@@ -147,7 +147,9 @@ def play_expert(url: str, root: Path) -> pd.DataFrame:
     """Outcomes of the expert on chains."""
     base = make_routing_settings()
     params = add_endpoint(base, url, routing={"experts": {"lab-nano": "nano", WORD: NAME}})
-    models = write_lab_models(root / "models", {params.routing.base: small.schooled()})
+    models = write_lab_models(
+        root / "models", {params.routing.base: small_systems.make_protocol_model()}
+    )
     results = routing.run(params, [ROUTING_VARIANTS["corl"]], models, root / "runs")
     return results.experts[results.experts["method"] == WORD]
 

@@ -16,7 +16,7 @@ from lib.tool_orchestration import prompted_baseline, tool_environment
 from lib.tool_orchestration.episode_specs import Assignment
 from tests.agent_configuration.test_experiment import lab_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
-from tests.budgeted_routing.small import endpoint, serving
+from tests.budgeted_routing.small_systems import open_endpoint_pool, serve_answers
 from tests.llm.server import certificate, key
 from tests.slots.able_model import answer_request, evaluate, reply_to
 from tests.slots.models import NAME, draw_arithmetic, make_endpoint
@@ -31,7 +31,7 @@ NUM_ITEMS = 40
 def able_server(certificate):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(certificate))
-        with serving(answer_request) as server:
+        with serve_answers(answer_request) as server:
             yield server
 
 
@@ -53,8 +53,8 @@ def test_the_model_knows_no_rules_but_those_that_it_is_told():
 @pytest.mark.parametrize("family", ["chain", "big"])
 def test_an_expert_of_lesson_05_answers_arithmetic(family, able_server):
     items = draw_arithmetic(family, NUM_ITEMS)
-    with endpoint(able_server.url, max_tokens=500) as pool:
-        outcomes = expert_outcomes.try_experts(pool, items, "test")
+    with open_endpoint_pool(able_server.url, max_tokens=500) as pool:
+        outcomes = expert_outcomes.measure_experts(pool, items, "test")
     assert outcomes["correct"].mean() >= LEAST
 
 
@@ -73,7 +73,7 @@ def offer_hosted_model(item: Item, *functions: str) -> Assignment:
 def test_a_tool_of_lesson_06_that_is_a_model_answers_arithmetic(family, able_server):
     assignments = [offer_hosted_model(item) for item in draw_arithmetic(family, NUM_ITEMS)]
     with (
-        endpoint(able_server.url, max_tokens=500) as pool,
+        open_endpoint_pool(able_server.url, max_tokens=500) as pool,
         tool_environment.Desk(pool, CLOCK) as desk,
     ):
         rows = tool_environment.tried(desk, assignments, ["lab-nano"], "test")
@@ -85,7 +85,7 @@ def test_a_prompted_orchestrator_of_lesson_06_answers_arithmetic(family, able_se
     items = draw_arithmetic(family, NUM_ITEMS)
     assignments = [offer_hosted_model(item, "calculator") for item in items]
     with (
-        endpoint(able_server.url, max_tokens=500) as pool,
+        open_endpoint_pool(able_server.url, max_tokens=500) as pool,
         tool_environment.Desk(pool, CLOCK) as desk,
     ):
         episodes = prompted_baseline.roll(desk, "mine", assignments, 6, 0, 0.0)

@@ -24,7 +24,7 @@ from lib.tasks.scorers.judge_scorer import JudgeScorer
 from lib.tool_orchestration import prompted_baseline, tool_environment
 from tests.agent_configuration.test_experiment import lab_models as make_team_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
-from tests.budgeted_routing.small import endpoint
+from tests.budgeted_routing.small_systems import open_endpoint_pool
 from tests.llm.server import certificate, key
 from tests.orchestration.test_llm_judge import POOR, list_steps, make_steps
 from tests.slots import lessons
@@ -48,7 +48,7 @@ def address():
 @pytest.fixture
 def pool(address, key):
     """The model as an expert."""
-    with endpoint(address, max_tokens=MAX_TOKENS, timeout=120.0) as opened:
+    with open_endpoint_pool(address, max_tokens=MAX_TOKENS, timeout=120.0) as opened:
         yield opened
 
 
@@ -96,7 +96,7 @@ def test_as_judges_it_scores_or_its_judgement_is_lost(address, tmp_path):
 
 
 def test_as_expert_its_replies_are_scored_and_those_cut_off_are_counted(pool):
-    outcomes = expert_outcomes.try_experts(pool, draw_arithmetic("big", 3), "test")
+    outcomes = expert_outcomes.measure_experts(pool, draw_arithmetic("big", 3), "test")
     assert len(outcomes) == 3 and outcomes["correct"].isin([0.0, 1.0]).all()
     assert (outcomes["cost_usd"] > 0).all() and not outcomes["failed"].any()
     counts = pool.counts["lab-nano"]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lib.config import ROOT
-from tests.budgeted_routing.small import EVERYTHING, serving
+from tests.budgeted_routing.small_systems import SMOKE_PARAMS, serve_answers
 from tests.llm.server import certificate, key
 from tests.slots import lessons
 from tests.slots.able_model import answer_request
@@ -19,7 +19,7 @@ def play(tmp_path):
     """Fills a slot with the able model: the rows of the lesson, and the server that was asked."""
 
     def fill(slot: str) -> tuple[pd.DataFrame, list]:
-        with serving(answer_request) as server:
+        with serve_answers(answer_request) as server:
             rows = lessons.SLOTS[slot](server.url, tmp_path)
         assert server.asked, f"nobody asked the model in {slot}"
         return rows, server.asked
@@ -30,7 +30,7 @@ def play(tmp_path):
 
 def test_every_section_that_names_a_model_has_a_slot_that_is_tried():
     tried = {slot.partition(".")[0] for slot in lessons.SLOTS}
-    assert set(EVERYTHING.models_by_section) <= tried
+    assert set(SMOKE_PARAMS.models_by_section) <= tried
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for slot in ("routing.experts", "configuration.model"):
         assert f"`{slot}`" in readme and slot in lessons.SLOTS

@@ -18,11 +18,11 @@ from lib.tool_orchestration import episode_specs, sft_warmup, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_environment import Desk, Own, ToolEpisode, roll
 from lib.tool_orchestration.tool_menu import Offer, ToolMenu, UserPreference
-from tests.budgeted_routing import small
-from tests.budgeted_routing.small import Choir, Scripted
+from tests.budgeted_routing import small_systems
+from tests.budgeted_routing.small_systems import ScriptedController, ScriptedExperts
 from tests.language_models import tiny
 
-TOOLS = small.EVERYTHING.tools
+TOOLS = small_systems.SMOKE_PARAMS.tools
 TRAINING, UNSEEN = TOOLS.prices, TOOLS.unseen_prices
 MODELS = tuple(TOOLS.models)
 NAMES = (*tool_menu.FUNCTIONS, *MODELS)
@@ -119,7 +119,7 @@ def answer(text: Any) -> str:
     return f"{sft_warmup.thought('chain', 0)} {tasks.format_reply(str(text))}"
 
 
-class Singers(Choir):
+class Singers(ScriptedExperts):
     """Models without a model: each query costs 1e-5 dollars and has ten tokens, unless a function says otherwise."""
 
     def __init__(
@@ -144,7 +144,7 @@ def played(
     desk: Desk, assigned: Assignment, *turns: str, own: Own = FREE, rounds: int = 5
 ) -> ToolEpisode:
     """One scripted episode."""
-    (episode,) = roll(Scripted(*turns), desk, [assigned], rounds, 0, own)
+    (episode,) = roll(ScriptedController(*turns), desk, [assigned], rounds, 0, own)
     return episode
 
 
@@ -166,5 +166,5 @@ def schooled() -> LlamaForCausalLM:
     """A few seconds of the first lesson: it calls, answers, and breaks the form now and then. Do not change it."""
     model = tiny.model(0, spread=3.0, hidden=24, layers=2, intermediate=32)
     traces = sft_warmup.corpus(400, offers(), 4.0, 0.5, offices()[:24], 5)
-    small.taught(model, traces, 140)
+    small_systems.fit_traces(model, traces, 140)
     return model.eval()

@@ -4,7 +4,7 @@ import pytest
 
 from lib.tool_orchestration import cost_plan, experiment
 from lib.tool_orchestration.variants import LISTED
-from tests.budgeted_routing.again import HOSTED
+from tests.budgeted_routing.job_helpers import ENDPOINT_MODEL
 from tests.tool_orchestration.test_experiment import COMPARED, settings
 
 
@@ -15,7 +15,7 @@ def test_without_endpoints_nothing_is_announced():
 
 
 def test_an_endpoint_among_the_tools_is_announced():
-    hosted = settings(llm={"models": {"nano": HOSTED}})
+    hosted = settings(llm={"models": {"nano": ENDPOINT_MODEL}})
     line = cost_plan.announce_experiment(hosted, COMPARED)
     assert line == cost_plan.plan(hosted, COMPARED) and "At most" in line and "$" in line
     assert "trying every tool: At most 40 calls" in cost_plan.announce_choices(hosted, 10)
@@ -27,8 +27,8 @@ def count_calls(line: str) -> int:
 
 def test_calls_that_may_go_to_one_of_two_endpoints_are_counted_once():
     """A second endpoint adds what every tool is tried on by itself, and no call of an orchestrator."""
-    one = count_calls(cost_plan.plan(settings(llm={"models": {"nano": HOSTED}}), COMPARED))
-    both = {"nano": HOSTED, "mini": HOSTED}
+    one = count_calls(cost_plan.plan(settings(llm={"models": {"nano": ENDPOINT_MODEL}}), COMPARED))
+    both = {"nano": ENDPOINT_MODEL, "mini": ENDPOINT_MODEL}
     two = count_calls(cost_plan.plan(settings(llm={"models": both}), COMPARED))
     tools = settings().tools
     assert two - one == tools.outcome_items + tools.test_items
@@ -36,12 +36,14 @@ def test_calls_that_may_go_to_one_of_two_endpoints_are_counted_once():
 
 def test_a_prompted_orchestrator_alone_is_announced_too():
     tools = settings().tools
-    line = cost_plan.announce_experiment(settings(llm={"models": {tools.agent: HOSTED}}), COMPARED)
+    line = cost_plan.announce_experiment(
+        settings(llm={"models": {tools.agent: ENDPOINT_MODEL}}), COMPARED
+    )
     assert count_calls(line) == tools.test_items * tools.rounds
 
 
 def test_more_variants_cost_more():
-    hosted = settings(llm={"models": {"nano": HOSTED}})
+    hosted = settings(llm={"models": {"nano": ENDPOINT_MODEL}})
     few, more = (
         count_calls(cost_plan.plan(hosted, compared))
         for compared in (COMPARED, [*COMPARED, LISTED])
@@ -55,5 +57,5 @@ def test_costs_stand_on_the_terminal_before_any_tool_is_tried(monkeypatch, capsy
 
     monkeypatch.setattr(experiment, "ensure_models", stop)
     with pytest.raises(KeyboardInterrupt):
-        experiment.choices(settings(llm={"models": {"nano": HOSTED}}), 10)
+        experiment.choices(settings(llm={"models": {"nano": ENDPOINT_MODEL}}), 10)
     assert "trying every tool: At most 40 calls" in capsys.readouterr().err

@@ -43,8 +43,13 @@ from lib.tool_orchestration import sft_warmup as warm
 from lib.tool_orchestration.tool_environment import Own
 from lib.tool_orchestration.tool_menu import names
 from lib.tool_orchestration.variants import LISTED, NAMED
-from tests.budgeted_routing import small
-from tests.budgeted_routing.again import apart, find_jobs, keys_by_label, resumed
+from tests.budgeted_routing import small_systems
+from tests.budgeted_routing.job_helpers import (
+    copy_one_model,
+    find_job_folders,
+    list_keys_by_label,
+    resume_killed_training,
+)
 from tests.language_models import tiny
 from tests.studies import of, refuse, same
 from tests.tool_orchestration import common
@@ -96,7 +101,9 @@ def settings(llm=None, **changes) -> config.Params:
         "learn": {"learning_rate": 5e-3, "minibatch": 8, "warmup": 1, "epochs": 1},
         "warm": {"items": 64, "steps": 1, "batch": 16},
     }
-    return small.changed(llm=(llm or {}) | {"models": told | brief}, tools=base | changes)
+    return small_systems.change_params(
+        llm=(llm or {}) | {"models": told | brief}, tools=base | changes
+    )
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +249,7 @@ def test_everything_done_again_elsewhere_is_the_same_to_the_byte(results, models
 def test_a_training_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
     method, killed, results, models, runs, tmp_path, monkeypatch
 ):
-    assert resumed(
+    assert resume_killed_training(
         experiment, settings(), method, models, (results, runs), killed, tmp_path, monkeypatch
     ) == [2]
 
@@ -252,7 +259,7 @@ START, ALL = FIRST | {"tests"}, FIRST | {"tests", "paper/seed-0", "corl/seed-0"}
 
 
 def named(where, compared=COMPARED, own=None, **changes) -> dict[str, str]:
-    return keys_by_label(experiment, own or settings(**changes), compared, where)
+    return list_keys_by_label(experiment, own or settings(**changes), compared, where)
 
 
 def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
@@ -386,7 +393,7 @@ def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_key(models):
     ("name", "kept"), [("lab-mini", set()), (TOOLS.base, {"tools"}), ("lab-agent", ALL - {"tools"})]
 )
 def test_other_weights_make_new_keys_where_they_are_used(models, tmp_path, name, kept):
-    weights = apart(models, tmp_path, name) / "model.safetensors"
+    weights = copy_one_model(models, tmp_path, name) / "model.safetensors"
     assert named(tmp_path) == named(models)
     weights.write_bytes(weights.read_bytes() + b" ")
     assert unchanged(named(models), named(tmp_path)) == kept
@@ -451,10 +458,10 @@ def test_the_papers_arm_moves_where_it_kept_rollouts_and_the_start_never(results
 
     CoRL's arm is not asked: it keeps all rollouts, and equal rewards, which are usual here, teach it nothing.
     """
-    (start_folder,) = find_jobs(runs, experiment.START)
-    (paper_folder,) = find_jobs(runs, "paper/seed-0")
-    start = small.weights(checkpoints.load(start_folder / "model"))
-    trained = small.weights(checkpoints.load(paper_folder / "model"))
+    (start_folder,) = find_job_folders(runs, experiment.START)
+    (paper_folder,) = find_job_folders(runs, "paper/seed-0")
+    start = small_systems.flatten_weights(checkpoints.load(start_folder / "model"))
+    trained = small_systems.flatten_weights(checkpoints.load(paper_folder / "model"))
     assert torch.equal(trained, start) == (of(results.learning, "paper")["kept"].sum() == 0)
     assert not list(runs.glob("*/checkpoint*"))
 

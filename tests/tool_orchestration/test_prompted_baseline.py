@@ -13,7 +13,7 @@ from lib.tool_orchestration import prompted_baseline
 from lib.tool_orchestration.tool_environment import Desk
 from lib.tool_orchestration.tool_menu import UserPreference
 from lib.tool_orchestration.variants import make_episode_rows
-from tests.budgeted_routing.small import FunctionModel
+from tests.budgeted_routing.small_systems import FunctionModel
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import CLOCK, FREE, NAMES, Singers, given, item, offers
 

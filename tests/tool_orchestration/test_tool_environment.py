@@ -16,7 +16,7 @@ from lib.tool_orchestration import tool_environment as desks
 from lib.tool_orchestration.single_tool_baselines import strategy
 from lib.tool_orchestration.tool_environment import OUTAGE, Own, ToolEpisode, roll, tried
 from lib.tool_orchestration.tool_menu import OFFICE
-from tests.budgeted_routing.small import Scripted
+from tests.budgeted_routing.small_systems import ScriptedController
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import (
     CLOCK,
@@ -44,7 +44,7 @@ def desk():
 
 @pytest.fixture(autouse=True)
 def nothing_asked(desk):
-    desk.pool.asked.clear()
+    desk.pool.query_batches.clear()
 
 
 def menu_of(work, *names, **more):
@@ -79,7 +79,7 @@ def test_what_is_no_call_is_malformed_is_told_so_and_costs_nothing(desk, text, w
         {},
         [],
     )
-    assert desk.pool.all == []
+    assert desk.pool.queries == []
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_equal_code_is_run_once_and_replies_the_same(desk, monkeypatch):
 
 def test_a_model_is_asked_the_words_of_the_call_at_the_price_and_clock_of_the_menu(desk):
     episode = played(desk, menu_of(CHAIN), call("lab-mini", "1 + 2 = ?"), answer(4))
-    (query,) = desk.pool.all
+    (query,) = desk.pool.queries
     assert (query.expert, query.text) == ("lab-mini", "1 + 2 = ?") and told(episode) == ["4"]
     assert episode.cost_usd == pytest.approx(1e-5 * offers()["lab-mini"].cost_usd * 2.5)
     assert episode.seconds == pytest.approx(
@@ -239,7 +239,7 @@ def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
     assigned = menu_of(CHAIN, "lab-mini", "lab-nano", outage=1)
     turns = [call(name, "1 = ?") for name in ("lab-mini", "lab-mini", "lab-nano")]
     episode = played(desk, assigned, *turns, answer(4))
-    assert told(episode) == ["error", "error", "4"] and [q.expert for q in desk.pool.all] == [
+    assert told(episode) == ["error", "error", "4"] and [q.expert for q in desk.pool.queries] == [
         "lab-nano"
     ]
     assert [reply.tool_error for reply in episode.replies] == [OUTAGE, OUTAGE, ""]
@@ -313,7 +313,7 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
 
 
 def test_every_episode_has_the_office_to_itself(desk):
-    generator = Scripted(first(CHANGES), answer("done"))
+    generator = ScriptedController(first(CHANGES), answer("done"))
     both = roll(generator, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE)
     assert [e.correct for e in both] == [1.0, 1.0] and both[0].office is not both[1].office
     again = played(desk, menu_of(CHANGES, "search"), answer("done"))
@@ -336,7 +336,7 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
 
     def episodes(some):
         return roll(
-            Scripted(write=lambda q, t: says[q][t]),
+            ScriptedController(write=lambda q, t: says[q][t]),
             desk,
             [menu_of(w) for w in some],
             4,
@@ -371,7 +371,7 @@ def test_tried_by_hand(desk):
         [2.5 * offers()["calculator"].cost_usd, 2 * 2.5 * offers()["lookup"].cost_usd]
     )
     assert rows[1]["seconds"] == pytest.approx(2 * 0.5 * offers()["lookup"].seconds)
-    assert {q.text for q in desk.pool.all} == {work.prompt, CHAIN.prompt}
+    assert {q.text for q in desk.pool.queries} == {work.prompt, CHAIN.prompt}
 
 
 def test_a_malformed_call_is_not_the_first(desk):
@@ -399,7 +399,7 @@ def test_tried_says_the_same_again_and_draws_per_question(desk):
         wanted = [menu_of(item("chain", 2, seed), "lab-mini") for seed in range(12)]
         one, two = (tried(made, wanted, ["lab-mini"], "a test") for _ in range(2))
         other = tried(made, wanted, ["lab-mini"], "another")
-    keys = [query.seed for query in made.pool.all]
+    keys = [query.seed for query in made.pool.queries]
     assert one == two and keys[:12] == keys[12:24] and len(set(keys[:12])) == 12
     assert not set(keys[24:]) & set(keys[:12]) and len(other) == 12
 

@@ -1,26 +1,52 @@
-"""One question under every budget, step by step (lesson 05)."""
+"""Tables and figures of lesson 05, budgeted routing."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+import matplotlib.figure
 import pandas as pd
 
+from lib import plots, stats
+from lib.budgeted_routing import expert_outcomes, lesson_estimates
+from lib.budgeted_routing.experiment import BudgetedRoutingResults
+from lib.budgeted_routing.synthetic_environment import BUDGETS
+from lib.budgeted_routing.worlds import COMPLEMENTARY, LADDER, select_world
+from lib.config import Params, RoutingSettings, RoutingSyntheticSettings
+from lib.experiment import results_table
+from lib.plots.tables import listed
 from lib.reports.lesson_figures import spoken
-from lib.rl import call_protocol
+from lib.rl.call_protocol import BUDGET_WORDS
 
 MILLION = 1e6
+MAIN_WORLDS = (COMPLEMENTARY, LADDER)
+# Estimates that the lesson shows of a reader's run and of the recorded full run, by metric key.
+SHOWN_KEYS = (
+    "control.low.over_budget",
+    "control.medium.over_budget",
+    "control.slope",
+    "control.accuracy_high_minus_low",
+    "ladder.control.low.over_budget",
+    "ladder.control.medium.over_budget",
+    "ladder.control.accuracy_high_minus_low",
+    *(f"corl.{budget}.gain" for budget in BUDGET_WORDS),
+    *(f"corl.{budget}.minus_logistic" for budget in BUDGET_WORDS),
+    *(f"ladder.{budget}.minus_best_expert" for budget in BUDGET_WORDS),
+)
 
 
-def episodes_html(rows: pd.DataFrame, caption: str, unlimited: float) -> spoken.Rendered:
+def render_episodes(rows: pd.DataFrame, caption: str, unlimited: float) -> spoken.Rendered:
     """Renders episodes with the same question one below the other, each segment in the colour of its author.
 
+    In an episode a controller, a language model, answers a question or calls experts, models that cost money, under a
+    budget. Its author is the prompt, the controller or an expert.
+
     Args:
-        rows: Episodes of `budget_episodes.make_episode_rows`, with their segments in the column `spoken`.
-        caption: Stands above all of them.
-        unlimited: Dollars from which on a budget counts as none.
+        rows: Episodes of `budget_episodes.make_episode_rows`, whose column `spoken` has the segments as JSON.
+        caption: Stands above all episodes.
+        unlimited: US dollars from which on a budget counts as none.
 
     Returns:
-        HTML and plain text.
+        HTML, and the same as plain text.
     """
     episodes = []
     for row in rows.to_dict("records"):
@@ -34,39 +60,53 @@ def episodes_html(rows: pd.DataFrame, caption: str, unlimited: float) -> spoken.
     return spoken.join_episodes(caption, episodes)
 
 
-def _describe_outcome(row: Mapping, unlimited: float) -> str:
-    """How an episode ended; costs in micro-dollars, which is dollars per million questions."""
-    answer = "right" if row["correct"] else "wrong"
-    side_of_budget = "within" if row["within"] else "above"
-    budget = "no limit" if row["budget"] >= unlimited else f"B = {row['budget'] * MILLION:.1f}"
+def _describe_outcome(episode: Mapping, unlimited: float) -> str:
+    """Describes how an episode ended: answer, cost and budget, reward, and numbers of calls and malformed turns.
+
+    Args:
+        episode: A row of `budget_episodes.make_episode_rows`: correct, within (whether the calls cost at most the
+            budget), cost_usd, budget (US dollars), reward, calls, malformed.
+        unlimited: US dollars from which on a budget counts as none.
+
+    Returns:
+        One line, with costs in US dollars per million questions.
+    """
+    answer = "right" if episode["correct"] else "wrong"
+    side_of_budget = "within" if episode["within"] else "above"
+    if episode["budget"] >= unlimited:
+        budget = "no limit"
+    else:
+        budget = f"B = {episode['budget'] * MILLION:.1f}"
     return (
-        f"{answer}; spent {row['cost_usd'] * MILLION:.1f}, {side_of_budget} the budget ({budget}); "
-        f"reward {row['reward']:.0f}; {row['calls']} calls, {row['malformed']} malformed turns"
+        f"{answer}; spent {episode['cost_usd'] * MILLION:.1f}, {side_of_budget} the budget ({budget}); "
+        f"reward {episode['reward']:.0f}; {episode['calls']} calls, {episode['malformed']} malformed turns"
     )
 
 
 def choose_question(rows: pd.DataFrame, method: str = "corl") -> pd.DataFrame:
-    """Chooses a test question that shows well what a budget does.
+    """Chooses a test question on which it shows what a budget does.
 
-    Spending rises with the budget as often as on any question; of those it ends as most of its kind do under each
-    budget; of equals it is the hardest.
+    Of all questions those on which spending rises most often from budget to budget; of these, those that end under most
+    budgets as most of their family do; of these the most difficult one.
 
     Args:
-        rows: Test episodes, of all methods.
-        method: The method whose episodes are shown.
+        rows: Test episodes of all methods, with the columns of `budget_episodes.make_episode_rows`, method, seed and
+            temperature.
+        method: Name of the method whose episodes are returned.
 
     Returns:
-        The episodes of seed 0 at the lowest temperature, one row per budget, from low to high.
+        The episodes of seed 0 with this question, at the lowest temperature: one row per budget, low to high.
     """
-    budgets = list(call_protocol.BUDGET_WORDS)
-    greedy = rows["temperature"] == rows["temperature"].min()
-    episodes = rows[(rows["method"] == method) & (rows["seed"] == 0) & greedy]
+    budgets = list(BUDGET_WORDS)
+    is_greedy = rows["temperature"] == rows["temperature"].min()
+    episodes = rows[(rows["method"] == method) & (rows["seed"] == 0) & is_greedy]
 
-    # By item: between how many neighbouring budgets spending rises.
+    # By question: between how many neighbouring budgets spending rises.
     cost = episodes.pivot(index="item", columns="condition", values="cost_usd")[budgets]
-    num_rises = (cost.diff(axis=1).iloc[:, 1:] > 0).sum(axis=1)
+    changes = cost.diff(axis=1)  # from each budget to the next one; the first has none (NaN)
+    num_rises = (changes > 0).sum(axis=1)
 
-    # By item: under how many budgets it is right where most of its kind are, or wrong where most are.
+    # By question: under how many budgets it is right where most of its family are, or wrong where most are.
     accuracy = episodes.groupby(["group", "condition"])["correct"].transform("mean")
     is_typical = (accuracy - episodes["correct"]).abs() <= 0.5
     num_typical = is_typical.groupby(episodes["item"]).sum()
@@ -76,3 +116,426 @@ def choose_question(rows: pd.DataFrame, method: str = "corl") -> pd.DataFrame:
     best_item = (num_rises * 10_000 + num_typical * 100 + difficulty).idxmax()
     chosen = episodes[episodes["item"] == best_item]
     return chosen.set_index("condition").loc[budgets].reset_index()
+
+
+# The synthetic environment -------------------------------------------------------------------------
+
+
+def tabulate_by_budget(estimates: pd.DataFrame) -> pd.DataFrame:
+    """Arranges estimates with verdicts as a table of texts: a row per quantity, a column per budget.
+
+    Args:
+        estimates: Rows of `lib.stats` (value, ci_low, ci_high, ...) with a column verdict, indexed by quantity and
+            budget word.
+
+    Returns:
+        Texts such as "+0.120 [+0.100, +0.140], holds", quantities and budgets in the order of `estimates`.
+    """
+    texts = _format_with_verdicts(estimates)
+    quantities = texts.index.get_level_values(0).unique()
+    budgets = texts.index.get_level_values(1).unique()
+    table = texts.unstack(1).loc[quantities, budgets]
+    table = table.rename(index=lambda quantity: quantity.replace("_", " "))
+    return table.rename_axis("reward").rename_axis(None, axis="columns")
+
+
+def _format_with_verdicts(estimates: pd.DataFrame) -> pd.Series:
+    """Writes each estimate with its interval and its verdict, such as "+0.120 [+0.100, +0.140], holds".
+
+    Args:
+        estimates: Rows of `lib.stats` (value, ci_low, ci_high, ...) with a column verdict.
+
+    Returns:
+        Texts with the index of `estimates`.
+    """
+    texts = []
+    for interval, verdict in zip(stats.intervals(estimates), estimates["verdict"], strict=True):
+        texts.append(f"{format_estimate(interval)}, {verdict}")
+    return pd.Series(texts, index=estimates.index)
+
+
+def format_estimate(interval: stats.Interval) -> str:
+    """Writes an estimate with its 95 % interval, or without where there are too few runs for one.
+
+    Args:
+        interval: Value, ends of the interval, and number of runs.
+
+    Returns:
+        Text such as "+0.120 [+0.100, +0.140]", or "+0.120".
+    """
+    text = f"{interval.value:+.3f}"
+    if stats.has_few_runs(interval.num_runs) or not interval.known:
+        return text
+    return f"{text} [{interval.ci_low:+.3f}, {interval.ci_high:+.3f}]"
+
+
+def summarize_regret(estimates: pd.DataFrame) -> str:
+    """Says how much reward CoRL lacks against the optimum at most, as the title of a figure.
+
+    Args:
+        estimates: Of `synthetic_estimates.estimate_reward_differences`: by quantity, such as "regret" (optimum minus
+            CoRL), and budget word.
+
+    Returns:
+        Such as "CoRL lacks at most 0.02 of reward against the optimum, under the high budget".
+    """
+    regret = estimates.loc["regret", "value"]
+    return f"CoRL lacks at most {regret.max():.2f} of reward against the optimum, under the {regret.idxmax()} budget"
+
+
+def make_map_slider(
+    rows: pd.DataFrame, settings: RoutingSyntheticSettings
+) -> tuple[Callable[..., matplotlib.figure.Figure], dict[str, list[float]]]:
+    """Makes an interactive figure of rewards in the synthetic environment, with sliders for two of its settings.
+
+    Complementarity says how far specialists differ, noise how badly a controller observes the kind of a query. The
+    third setting, the spread of prices, has its central value.
+
+    Args:
+        rows: Rows of `synthetic_job.run`.
+        settings: `map` lists the values of complementarity and noise, `central` has that of spread.
+
+    Returns:
+        A function from a complementarity and a noise to a forest plot of the reward of each method by budget, and the
+        values of both, as `lesson.slider` takes them.
+    """
+    # After training, greedy; the start, the controller before training, has sampled rows alone.
+    methods = ["start", "best constant", "best without the query", "CoRL", "optimum"]
+    final = results_table.select(
+        rows, method=methods, step=results_table.AFTER, spread=settings.central["spread"]
+    )
+    final = final[(final["temperature"] == 0) | (final["role"] == "start")]
+    values_by_slider = {name: settings.map[name] for name in ("complementarity", "noise")}
+    rewards = stats.mean(final, "reward", ["method", "condition", *values_by_slider])
+
+    role_by_method = {}
+    for row in final[["method", "role"]].drop_duplicates().itertuples():
+        role_by_method[row.method] = row.role
+
+    def draw_map_point(complementarity: float, noise: float) -> matplotlib.figure.Figure:
+        """Draws the rewards at one setting of both sliders."""
+        point = rewards.xs((complementarity, noise), level=("complementarity", "noise"))
+        labels = {budget: f"reward, budget {budget}" for budget in BUDGETS}
+        title = f"Reward by budget: complementarity {complementarity:g}, noise {noise:g}"
+        return plots.forest_plot(
+            point.reindex(methods, level="method"),
+            title,
+            labels,
+            panels="condition",
+            rows="method",
+            roles=role_by_method,
+            limits=(-0.05, 1.05),
+        )
+
+    return draw_map_point, values_by_slider
+
+
+# Experts, budgets, headroom ------------------------------------------------------------------------
+
+
+def tabulate_experts(world_results: BudgetedRoutingResults) -> pd.DataFrame:
+    """Tabulates the accuracy of each expert by family of questions, and what a call costs.
+
+    Args:
+        world_results: Tables of the experiment in one world (one set of experts and questions), from `experiment.run`.
+
+    Returns:
+        A row per expert, cheapest first: accuracy on training questions, a column per family (or per difficulty, where
+        all questions are of one family), and the price of a call in US dollars per million.
+    """
+    train = world_results.experts[world_results.experts["split"] == "train"]
+    is_one_family = train["group"].nunique() == 1
+    if is_one_family:
+        accuracy = train.pivot_table(index="method", columns="difficulty", values="correct")
+        accuracy.columns = [str(difficulty) for difficulty in accuracy.columns]
+    else:
+        # Families in the order of the questions.
+        accuracy = train.pivot_table(index="method", columns="group", values="correct", sort=False)
+        accuracy.columns = list(accuracy.columns)
+
+    prices = pd.Series(world_results.budgets.price_by_expert)  # cheapest first
+    table = accuracy.loc[list(prices.index)]
+    table["a call costs up to, $ per million"] = MILLION * prices
+    return table.rename_axis("expert")
+
+
+def tabulate_budgets(
+    results_by_world: Mapping[str, BudgetedRoutingResults], settings: RoutingSettings
+) -> pd.DataFrame:
+    """Tabulates what each budget word is in each world, and the expert whose price that is.
+
+    A world is a set of experts and questions: complementary (each expert is best on its own kind of question) or ladder
+    (the more expensive expert is better everywhere).
+
+    Args:
+        results_by_world: For each world, the tables of `experiment.run_worlds`; budgets and prices are read.
+        settings: From its `high_budget_usd` on a budget is no limit.
+
+    Returns:
+        A row per world and budget word: world, and the columns of `expert_outcomes.tabulate_budgets` (budget, $ per
+        million questions, affords one call to).
+    """
+    blocks = {}
+    for world in MAIN_WORLDS:
+        budgets = results_by_world[world].budgets
+        blocks[world] = expert_outcomes.tabulate_budgets(
+            budgets.usd_by_word, budgets.price_by_expert, settings
+        )
+    return pd.concat(blocks, names=["world"]).droplevel(1).reset_index()
+
+
+def estimate_headroom(
+    params: Params, results_by_world: Mapping[str, BudgetedRoutingResults]
+) -> pd.DataFrame:
+    """Estimates the headroom: what choosing an expert per question could gain over the best single strategy.
+
+    A world is a set of experts and questions: complementary (each expert is best on its own kind of question) or ladder
+    (the more expensive expert is better everywhere). A strategy is one expert, or the controller's base model alone.
+
+    Args:
+        params: All settings; experts and questions of each world follow from them.
+        results_by_world: For each world, the tables of `experiment.run_worlds`; the budgets are read.
+
+    Returns:
+        A row per world and budget (low, medium, high): the columns of `lib.stats` (value, ci_low, ci_high, ...) for a
+        difference of reward, constant (name of the best single strategy) and is_open (whether the lower end of the
+        interval is at least .05, so that methods can differ).
+    """
+    blocks = {}
+    for world in MAIN_WORLDS:
+        outcomes = expert_outcomes.measure_dev_and_test_outcomes(
+            select_world(params, world), params.lab.choice_items
+        )
+        budgets = results_by_world[world].budgets.usd_by_word
+        estimates = expert_outcomes.estimate_headroom(outcomes, budgets)
+        blocks[world] = estimates.loc[list(BUDGET_WORDS)]
+    table = pd.concat(blocks, names=["world", "budget"])
+    return table.assign(is_open=stats.is_open(table))
+
+
+def tabulate_headroom(headroom: pd.DataFrame) -> pd.DataFrame:
+    """Tabulates the headroom, what choosing an expert per question could gain, as texts.
+
+    Args:
+        headroom: Rows of `estimate_headroom`, by world and budget.
+
+    Returns:
+        A row per world and budget: headroom (with its interval), constant to beat (the best single strategy) and
+        question ("open" where there is enough headroom to compare methods, or "not open").
+    """
+    return pd.DataFrame(
+        {
+            "headroom": [format_estimate(interval) for interval in stats.intervals(headroom)],
+            "constant to beat": headroom["constant"],
+            "question": headroom["is_open"].map({True: "open", False: "not open"}),
+        },
+        index=headroom.index,
+    )
+
+
+def collect_headroom_metrics(headroom: pd.DataFrame) -> dict[str, pd.Series]:
+    """Collects headroom, what choosing an expert per question could gain, by metric key.
+
+    Args:
+        headroom: Rows of `estimate_headroom`, by world and budget.
+
+    Returns:
+        Rows of `lib.stats` (value, ci_low, ci_high, ...) by the keys gate.routing.BUDGET.headroom (complementary
+        experts) and gate.ladder.BUDGET.headroom.
+    """
+    prefixes = {COMPLEMENTARY: "gate.routing", LADDER: "gate.ladder"}
+    estimates = headroom.drop(columns="constant")
+    metrics = {}
+    for (world, budget), row in estimates.iterrows():
+        metrics[f"{prefixes[world]}.{budget}.headroom"] = row
+    return metrics
+
+
+# Control -------------------------------------------------------------------------------------------
+
+ANSWERABLE = "an affordable expert is correct"
+UNANSWERABLE = "no affordable expert is correct"
+
+
+def arrange_overspending(estimates: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """Arranges how often CoRL spends more than its budget, by whether an affordable expert answers the question.
+
+    Args:
+        estimates: Estimates by metric key, from `lesson_estimates.collect_estimates`.
+
+    Returns:
+        Rows of `lib.stats` (value, ci_low, ci_high, ...), indexed by questions, such as "low: no affordable expert is
+        correct", and world, the set of experts and questions.
+    """
+    rows = {}
+    for world in MAIN_WORLDS:
+        prefix = "" if world == COMPLEMENTARY else f"{lesson_estimates.PREFIXES[world]}."
+        for budget in BUDGET_WORDS[:-1]:
+            for suffix, label in (("answerable", ANSWERABLE), ("unanswerable", UNANSWERABLE)):
+                key = f"{prefix}control.{budget}.over_budget_{suffix}"
+                if key in estimates:
+                    rows[f"{budget}: {label}", world] = estimates[key]
+    table = pd.DataFrame(rows).T.infer_objects()
+    return table.rename_axis(["questions", "world"])
+
+
+def summarize_overspending(overspending: pd.DataFrame) -> str:
+    """Writes the title of the figure about broken budgets: how often, with and without an affordable correct expert.
+
+    Args:
+        overspending: Rows of `arrange_overspending`.
+
+    Returns:
+        A sentence with means over budgets and worlds.
+    """
+    # The first level of the index is "BUDGET: LABEL".
+    questions = overspending.index.get_level_values("questions")
+    labels = pd.Index([name.split(": ")[1] for name in questions])
+    means = overspending["value"].groupby(labels).mean()
+    phrases = []
+    for label in (ANSWERABLE, UNANSWERABLE):
+        if label in means:
+            phrases.append(f"{100 * means[label]:.0f} % where {label}")
+    return f"CoRL is over its budget in {listed(phrases)}"
+
+
+def summarize_slope(slope: pd.Series) -> str:
+    """Writes the title of the figure about budgets that are numbers: how much of a further dollar is spent.
+
+    Args:
+        slope: An estimate of `budget_control.estimate_slope`, dollars spent for each further dollar of budget.
+
+    Returns:
+        A sentence.
+    """
+    return f"For each further dollar of budget CoRL spends {slope['value']:.2f} dollars more"
+
+
+def arrange_control(control: pd.DataFrame) -> pd.DataFrame:
+    """Gives the columns of a table of spending headings in words.
+
+    Args:
+        control: Of `budget_control.tabulate_control`.
+    """
+    headings = {
+        "usd_per_million": "spent, $ per million questions",
+        "over_budget": "share over the budget",
+        "correct": "share correct",
+        "reward": "share rewarded",
+    }
+    return control.rename(columns=headings)
+
+
+# Rewards -------------------------------------------------------------------------------------------
+
+
+def arrange_primary(primary: pd.DataFrame) -> pd.DataFrame:
+    """Arranges the primary contrasts, CoRL's reward minus that of baselines, as texts, with their detectable effects.
+
+    Args:
+        primary: Rows of `lesson_estimates.tabulate_primary`, by baseline and budget.
+
+    Returns:
+        A row per baseline. For each budget word a text such as "+0.120 [+0.100, +0.140]*, holds"; a star marks a
+        difference that is significant when all are tested together. Last column: minimum detectable effect, the largest
+        over the budgets.
+    """
+    texts = []
+    for interval, row in zip(stats.intervals(primary), primary.itertuples(), strict=True):
+        star = "*" if row.significant_together else ""
+        texts.append(f"{format_estimate(interval)}{star}, {row.verdict}")
+
+    baselines = primary.index.get_level_values("baseline").unique()
+    table = pd.Series(texts, index=primary.index).unstack("budget")[list(BUDGET_WORDS)]
+    table["minimum detectable effect"] = primary["mde"].groupby(level="baseline").max()
+    table = table.loc[baselines].rename(index=lambda name: f"minus {name}")
+    return table.rename_axis(None).rename_axis(None, axis="columns")
+
+
+def summarize_rewards(estimates: Mapping[str, pd.Series], baselines: Sequence[str]) -> str:
+    """Writes the title of the figure about rewards: under how many budgets CoRL is clearly above each baseline.
+
+    Args:
+        estimates: Estimates by metric key, from `lesson_estimates.collect_estimates`.
+        baselines: Keys of `lesson_estimates.BASELINES`, such as "best_constant".
+
+    Returns:
+        A sentence.
+    """
+    phrases = []
+    for key in baselines:
+        num_above = 0
+        for budget in BUDGET_WORDS:
+            estimate = estimates[f"corl.{budget}.minus_{key}"]
+            if estimate["ci_low"] > 0:
+                num_above += 1
+        phrases.append(f"{lesson_estimates.BASELINES[key]} under {num_above}")
+    return f"Of three budgets, CoRL earns clearly more than {listed(phrases)}"
+
+
+def summarize_lesson(estimates: Mapping[str, pd.Series]) -> str:
+    """Writes the lesson's conclusion: whether the low budget is kept, what a high one buys, and CoRL's reward.
+
+    Args:
+        estimates: Estimates by metric key, from `lesson_estimates.collect_estimates`.
+
+    Returns:
+        A sentence.
+    """
+    low = estimates["control.low.over_budget"]["value"]
+    bought = estimates["control.accuracy_high_minus_low"]["value"]
+    differences = []
+    for budget in BUDGET_WORDS:
+        difference = estimates[f"corl.{budget}.minus_logistic"]["value"]
+        differences.append(f"{difference:+.3f} ({budget})")
+    return (
+        f"Under the low budget CoRL spends too much on {100 * low:.0f} % of the questions; a high budget "
+        f"makes {100 * bought:.0f} % more of them correct; its reward minus that of logistic regression is "
+        f"{listed(differences)}"
+    )
+
+
+# Recorded outcomes ---------------------------------------------------------------------------------
+
+
+def arrange_recorded(contrasts: pd.DataFrame) -> pd.DataFrame:
+    """Arranges CoRL's reward minus that of baselines on recorded outcomes of real models, as texts.
+
+    Args:
+        contrasts: Rows of `recorded_benchmark.estimate_contrasts`, by group (the table of outcomes), condition (the
+            budget word) and baseline.
+
+    Returns:
+        A row per table of outcomes and budget, a column per baseline: texts such as "+0.120 [+0.100, +0.140], holds".
+    """
+    texts = _format_with_verdicts(contrasts)
+    names = list(texts.index.get_level_values("group").unique())
+    baselines = list(texts.index.get_level_values("baseline").unique())
+    table = texts.unstack("baseline")[baselines]
+
+    # Tables in the order of the contrasts, and budgets from low to high.
+    order = []
+    for name in names:
+        for budget in BUDGET_WORDS:
+            if (name, budget) in table.index:
+                order.append((name, budget))
+    table = table.reindex(order)
+    table.columns = [f"minus {baseline}" for baseline in baselines]
+    return table.rename_axis(["outcomes", "budget"])
+
+
+def collect_recorded_metrics(contrasts: pd.DataFrame) -> dict[str, pd.Series]:
+    """Collects CoRL's reward minus that of baselines on recorded outcomes of real models, by metric key.
+
+    Args:
+        contrasts: Rows of `recorded_benchmark.estimate_contrasts`, by table of outcomes, budget word and baseline.
+
+    Returns:
+        Rows of `lib.stats` (value, ci_low, ci_high, ...) by keys recorded.TABLE.BUDGET.minus_BASELINE, with underscores
+        for blanks.
+    """
+    metrics = {}
+    for (table, budget, baseline), row in contrasts.iterrows():
+        key = f"recorded.{table}.{budget}.minus_{baseline}"
+        metrics[key.replace(" ", "_")] = row
+    return metrics

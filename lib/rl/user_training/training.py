@@ -83,10 +83,10 @@ class TrainedSystem(Protocol):
     def collect_episodes(self, step: int) -> UpdateData:
         """Draw tasks, roll them out, and say what is learned from."""
 
-    def test_controller(self, method: str, role: str) -> pd.DataFrame:
+    def evaluate_controller(self, method: str, role: str) -> pd.DataFrame:
         """The controller as it is now, on the held-out questions."""
 
-    def test_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
+    def evaluate_baselines(self, start: pd.DataFrame) -> pd.DataFrame:
         """Everything that the controller is compared with, before any update; start: its held-out rows."""
 
 
@@ -263,12 +263,12 @@ def train_and_test(
     # whole in every process, since each writes as many tokens as its questions take.
     with gather_weights(policy.network):
         _report_turns(controller, progress, "held-out questions before the training")
-        test_start = partial(system.test_controller, START, "start")
+        test_start = partial(system.evaluate_controller, START, "start")
         start = keep_table(folder / START_TABLE, test_start, share)
 
         _report_turns(controller, progress, "asking the baselines")
-        test_baselines = partial(system.test_baselines, start)
-        baselines = keep_table(folder / BASELINE_TABLE, test_baselines, share)
+        evaluate_baselines = partial(system.evaluate_baselines, start)
+        baselines = keep_table(folder / BASELINE_TABLE, evaluate_baselines, share)
 
     # The training itself, from the last checkpoint where there is one.
     tables = RunTables(folder, controller.learner, share)
@@ -277,7 +277,7 @@ def train_and_test(
     # The same held-out questions again, and the model that answered them.
     with gather_weights(policy.network):
         _report_turns(controller, progress, "held-out questions after the training")
-        trained = share.gather_rows(system.test_controller(TRAINED, "paper"))
+        trained = share.gather_rows(system.evaluate_controller(TRAINED, "paper"))
     policy.save_folder(folder / CONTROLLER, is_writer=share.is_first)
     if share.is_first:
         controller.generator.tokenizer.save_pretrained(folder / CONTROLLER)

@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from lib.budgeted_routing import prompts
 from lib.llm.chat_model import ChatRequest, Reply
 from lib.llm.open_models import ChatModels
-from lib.rl import call_protocol
-from tests.budgeted_routing.small import FunctionModel
+from tests.budgeted_routing.small_systems import FunctionModel
 from tests.language_models.hugging_face_folders import make_tokenizer
 
 WINDOW = 2048
@@ -27,7 +27,8 @@ _SUM = re.compile(r"(\d+) \+ (\d+)")
 
 def make_qwen_folder(folder: Path, seed: int = 0) -> Path:
     """A Qwen3 with random weights, and a tokenizer that knows the words of the instructions."""
-    words = call_protocol.explain_protocol(dict.fromkeys(PRICES, 1e-4)).split()
+    template = prompts.read_template("soft")
+    words = prompts.write_system_prompt(template, dict.fromkeys(PRICES, 1e-4)).split()
     tokenizer = make_tokenizer([f" {word}" for word in dict.fromkeys(words)])
     config = Qwen3Config(
         vocab_size=len(tokenizer),

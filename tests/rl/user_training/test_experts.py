@@ -17,7 +17,7 @@ from lib.rl.user_training.experts import (
     measure_calls,
 )
 from lib.tasks import Item
-from tests.budgeted_routing.small import FunctionModel
+from tests.budgeted_routing.small_systems import FunctionModel
 
 EXPERTS = {"lab-large": "large", "lab-nano": "nano"}
 

@@ -1,0 +1,62 @@
+"""What lesson 05 measures: differences of the worked example come out under their keys."""
+
+import pytest
+
+from lib import config
+from lib.budgeted_routing import lesson_estimates, results
+from lib.budgeted_routing.worlds import COMPLEMENTARY, LADDER
+from lib.reports.lesson import METRIC_KEY
+from lib.rl.call_protocol import BUDGET_WORDS
+from lib.stats.verdicts import NOT_OPEN
+from tests.budgeted_routing.worked_example import make_study
+
+SETTINGS = config.load("smoke").routing
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return results.make_rows({COMPLEMENTARY: make_study(), LADDER: make_study()})
+
+
+@pytest.fixture(scope="module")
+def estimates(rows):
+    return lesson_estimates.collect_estimates(rows, SETTINGS)
+
+
+def test_every_key_is_a_key_of_a_metric(estimates):
+    assert all(METRIC_KEY.fullmatch(key) for key in estimates)
+
+
+def test_a_difference_is_that_of_mean_rewards(estimates):
+    """The best constant under the medium budget is the middle expert, which solves four of six questions."""
+    for prefix in ("corl", "ladder"):
+        difference = estimates[f"{prefix}.medium.minus_best_constant"]
+        assert difference["value"] == pytest.approx(8 / 12 - 4 / 6)
+    assert estimates["corl.medium.accuracy"]["value"] == pytest.approx(9 / 12)
+
+
+def test_the_main_world_has_no_prefix_where_budgets_are_kept_is_measured(estimates):
+    assert "control.low.over_budget" in estimates
+    assert "ladder.control.low.over_budget" in estimates
+
+
+def test_the_order_of_budgets_has_a_difference_for_every_pair_and_quantity(estimates):
+    pairs = {"medium_low", "high_medium", "high_low"}
+    assert {key.split(".")[2] for key in estimates if key.startswith("order.")} == pairs
+    assert estimates["order.correct.high_low"]["value"] >= 0
+
+
+def test_estimators_give_the_same_estimates_and_none_where_rows_have_none(rows, estimates):
+    keys = ["corl.high.minus_logistic", "two.high.minus_logistic"]
+    estimators = lesson_estimates.make_estimators(keys, SETTINGS)
+    assert estimators[keys[0]](rows)["value"] == estimates[keys[0]]["value"]
+    assert estimators[keys[1]](rows) is None
+
+
+def test_where_choosing_can_gain_nothing_a_contrast_is_not_open(estimates):
+    open_budgets = {"low": True, "medium": True, "high": False}
+    table = lesson_estimates.tabulate_primary(estimates, COMPLEMENTARY, open_budgets, 0.03)
+    assert len(table) == len(lesson_estimates.PRIMARY[COMPLEMENTARY]) * len(BUDGET_WORDS)
+    verdicts = table["verdict"].unstack("budget")
+    assert (verdicts["high"] == NOT_OPEN).all()
+    assert not (verdicts[["low", "medium"]] == NOT_OPEN).any(axis=None)
