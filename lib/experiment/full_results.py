@@ -10,7 +10,9 @@ verdicts until it is made again.
     rows = full.rows if full.is_current else None
 """
 
+import base64
 import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ from lib.experiment.sweep import Job, describe_changes
 
 FOLDER = ROOT / "data/results"
 MAX_BYTES = 1_500_000  # of a file, so that tables of facts can be committed
-_METADATA = b"full_run"  # key of the description in the Parquet file
+_METADATA = b"full_run"  # key of the description in the Parquet file, which is compressed and base64
 # Columns of the results table that are long and that no estimate reads.
 _COLUMNS_LEFT_OUT = ("context", "offered", "outcomes")
 
@@ -128,7 +130,7 @@ def write_full_results(
         "jobs": _describe_jobs(full_run, jobs),
     }
     table = pa.Table.from_pandas(thinned, preserve_index=False)
-    metadata = {_METADATA: artifacts.to_json(description).encode()}
+    metadata = {_METADATA: _compress(description)}
     sink = pa.BufferOutputStream()
     parquet.write_table(table.replace_schema_metadata(metadata), sink, compression="zstd")
     content = sink.getvalue().to_pybytes()
@@ -168,7 +170,7 @@ def read_full_results(
         raise ValueError(
             f"{path} is no table of a full run; make it again with `{full_run.command}`"
         )
-    description = json.loads(metadata[_METADATA])
+    description = _decompress(metadata[_METADATA])
     jobs = list(full_run.list_jobs(params))
     for job in full_run.list_optional_jobs(params):
         if job.label in description["jobs"]:
@@ -182,6 +184,17 @@ def read_full_results(
         num_jobs=len(description["jobs"]),
         changes=tuple(changes),
     )
+
+
+def _compress(description: Mapping[str, Any]) -> bytes:
+    """How a table was made, as its Parquet metadata holds it: jobs repeat most of each other's settings."""
+    text = artifacts.to_json(description)
+    return base64.b64encode(zlib.compress(text.encode(), 9))
+
+
+def _decompress(metadata: bytes) -> dict[str, Any]:
+    """The reverse of `_compress`."""
+    return json.loads(zlib.decompress(base64.b64decode(metadata)))
 
 
 def _describe_jobs(full_run: FullRun, jobs: Sequence[Job]) -> dict[str, Any]:

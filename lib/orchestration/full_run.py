@@ -1,6 +1,6 @@
-"""The full run of lesson 02: every method in every world under ten seeds of the zoo, and a pretrained model.
+"""The full run of lesson 02: every method in every world under twenty seeds of the zoo, and a pretrained model.
 
-The ten seeds have a folder of their own, so that the zoo of the lesson stays as it is; policies that are trained
+The twenty seeds have a folder of their own, so that the zoo of the lesson stays as it is; policies that are trained
 already are not trained again. Jobs describe their policies by what trains them instead of by hashes of files, so that a
 table of facts can be compared with today's settings where no policy was trained.
 

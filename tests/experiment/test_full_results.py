@@ -1,6 +1,8 @@
 """Tables of facts of full runs: what they hold, and when they are outdated."""
 
+import base64
 import json
+import zlib
 from dataclasses import replace
 
 import pandas as pd
@@ -113,7 +115,8 @@ def test_a_table_that_git_should_not_hold_is_refused(recorded, monkeypatch, tmp_
 def test_the_file_says_how_it_was_made(recorded):
     import pyarrow.parquet as parquet
 
-    description = json.loads(parquet.read_schema(recorded[1]).metadata[b"full_run"])
+    metadata = parquet.read_schema(recorded[1]).metadata[b"full_run"]
+    description = json.loads(zlib.decompress(base64.b64decode(metadata)))
     assert set(description["jobs"]) == {job.label for job in make_jobs()}
     assert description["jobs"]["experts"]["versions"] == {"losses": 1}
     assert description["jobs"]["corl/seed-0"]["inputs"] == {"trial": "experts"}
