@@ -47,6 +47,11 @@ CARRIERS = (
     "lib.conductor.silence_libraries",
     "lib.conductor.progress_callback",
     "lib.budgeted_routing.controller_job",  # who changes it raises the VERSION of `lib.budgeted_routing.jobs`
+    # Parts of CoRL's synthetic environment; who changes them raises the VERSION of `synthetic_benchmark`.
+    "lib.budgeted_routing.synthetic_controllers",
+    "lib.budgeted_routing.synthetic_environment",
+    "lib.budgeted_routing.synthetic_strategies",
+    "lib.budgeted_routing.synthetic_training",
     # Parts of an experiment of lesson 02; who changes what they decide raises the VERSION of `worlds`,
     "lib.orchestration.experiment",
     "lib.orchestration.methods",

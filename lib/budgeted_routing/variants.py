@@ -14,8 +14,8 @@ from lib.budgeted_routing.budget_episodes import BudgetTask
 from lib.config import RoutingSettings
 from lib.experiment import seeds
 from lib.rl import call_protocol
+from lib.rl.call_protocol import draw_budget
 from lib.rl.expert_pool import NUM_SAMPLES
-from lib.rl.sft_warmup import draw_budget
 from lib.tasks import Item
 
 VERSION = 2  # of the tasks that a training draws and a test asks

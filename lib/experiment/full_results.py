@@ -26,7 +26,9 @@ from lib.experiment.sweep import Job, describe_changes
 
 FOLDER = ROOT / "data/results"
 MAX_BYTES = 1_500_000  # of a file, so that tables of facts can be committed
-_METADATA = b"full_run"  # key of the description in the Parquet file, which is compressed and base64
+_METADATA = (
+    b"full_run"  # key of the description in the Parquet file, which is compressed and base64
+)
 # Columns of the results table that are long and that no estimate reads.
 _COLUMNS_LEFT_OUT = ("context", "offered", "outcomes")
 

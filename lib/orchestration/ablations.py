@@ -1,7 +1,7 @@
 """Ablations of policy orchestration: memory (Table 5), and the rules of the simulated student.
 
-How far to look ahead (Figure 6) is a question of lesson 02. How the rules were chosen is shown in lesson 01
-(`lib.policy_zoo.simulator_calibration`).
+How far to look ahead (Figure 6) is a question of lesson 02. How the rules were chosen is shown in the appendix of
+lesson 01 (`lib.policy_zoo.simulator_calibration`).
 """
 
 from collections.abc import Mapping, Sequence

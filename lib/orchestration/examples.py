@@ -4,13 +4,14 @@ The episode is the first that every method is tested on under the first seed of 
 model replies to it was recorded by `experiment.run_prompted`, so that an endpoint is paid once.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lib.config import Params
 from lib.orchestration import decision_models
 from lib.orchestration.baseline_models import RandomModel
 from lib.orchestration.contexts import SYSTEMS, DecisionContext
-from lib.orchestration.decision_model import Decision, DecisionModel
+from lib.orchestration.decision_model import Decision, DecisionModel, PromptSection
 from lib.orchestration.menus import describe_menu, make_menu, read_cards
 from lib.orchestration.prompted_model import collect_contexts
 from lib.orchestration.worlds import World, make_environments, make_episode_sets
@@ -94,3 +95,18 @@ def play_by_system(
         played = world.play(world.test, model, world.make_options(system))
         decisions[system] = played.exchanges[0]
     return decisions
+
+
+def list_first_prompts(
+    decisions_by_system: Mapping[str, Sequence[Decision]],
+) -> dict[str, list[Sequence[PromptSection]]]:
+    """By system, the sections of the first prompt of every decision for which a model was asked.
+
+    Args:
+        decisions_by_system: As `play_by_system` returns them, with prompts and replies.
+    """
+    sections_by_system = {}
+    for system, decisions in decisions_by_system.items():
+        first_exchanges = [decision.exchanges[0] for decision in decisions if decision.exchanges]
+        sections_by_system[system] = [exchange.parts for exchange in first_exchanges]
+    return sections_by_system

@@ -8,11 +8,13 @@
     reference.minigrid.MO-pseudoS_minus.SYSTEM.QUANTITY   of the policy that was trained in the composite room
     sparing.DOMAIN.INTERVAL.utility, .calls          of RO that decides at every INTERVAL-th step only
     table2.DOMAIN.ROW.QUANTITY                       the paper's Table 2
+    judge.ROW.CRITERION, judge.SYSTEM.CRITERION_minus.BASELINE   scores of a judge, in the appendix
 
 KO, TO and RO are those of `orchestration.model` but for Table 2, where a row names its model. Every difference is
 paired by student or room. Left out: what is shown of them, which the lesson decides.
 """
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -421,6 +423,31 @@ def select_rows_of_table_2(rows: pd.DataFrame, domain: str) -> pd.DataFrame:
     # Its episodes stand in the table already, as those of the policy that was best in training.
     is_repetition = paper_rows["method"] == BEST_POLICY
     return paper_rows[~is_variant & ~is_bound & ~is_repetition]
+
+
+def estimate_judge_scores(judged: pd.DataFrame, methods: Sequence[str], model: str) -> Estimates:
+    """Mean scores of a judge by method, and differences between systems on the same episodes, by metric key.
+
+    Args:
+        judged: A row per judged episode, with a score for each criterion, marked where too few replies were usable.
+        methods: Names of methods; KO, TO, RO and random among them.
+        model: Name of the orchestrators' model.
+
+    Returns:
+        `judge.ROW.CRITERION` for every method, and `judge.SYSTEM.CRITERION_minus.BASELINE` for TO minus KO, RO minus KO
+        and RO minus random.
+    """
+    estimates = {}
+    for criterion, scores in results.estimate_scores(judged, methods).items():
+        for method in methods:
+            row = results.name_row_of_table_2(method)
+            estimates[f"judge.{row}.{criterion}"] = scores.loc[method]
+        for name, baseline_name in (("TO", "KO"), ("RO", "KO"), ("RO", "random")):
+            method = results.name_method(name, model)
+            baseline = results.name_method(baseline_name, model)
+            key = f"judge.{name}.{criterion}_minus.{baseline_name}"
+            estimates[key] = results.compare_scores(judged, criterion, method, baseline)
+    return estimates
 
 
 def list_backends_of_table_2(rows: pd.DataFrame, settings: OrchestrationSettings) -> dict[str, str]:

@@ -321,6 +321,23 @@ def build_zoo(
     # Policies of other settings, such as those of more seeds, do not stay beside these.
     shutil.rmtree(Path(out) / domain, ignore_errors=True)
 
+    zoo = read_zoo(params, domain, runs)
+    for name, policies_by_seed in zoo.policies.items():
+        for policy in policies_by_seed:
+            seed = policy.about["seed"]
+            policies.save(policy, Path(out) / domain / name, f"seed-{seed}")
+    artifacts.write_parquet(Path(out) / domain / "curves.parquet", zoo.curves)
+    return zoo
+
+
+def read_zoo(params: ZooParams, domain: str, runs: str | Path = RUNS_FOLDER) -> Zoo:
+    """Read the trained policies of a domain, their training curves and computing time from the files of the jobs.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+        runs: Folder of the jobs; all of these policies are trained.
+    """
     names_by_stack = {}
     stack_by_name = {}
     for stack_name, stack in group_recipes_by_stack(params, domain).items():
@@ -344,7 +361,6 @@ def build_zoo(
         # Policies.
         for (name, seed), folder in folder_by_policy.items():
             policy = policies.load(folder / f"seed-{seed}" / f"{name}.json")
-            policies.save(policy, Path(out) / domain / name, f"seed-{seed}")
             policies_by_name[name].append(policy)
 
         # Curves: of one folder, unless some policies were trained later.
@@ -367,7 +383,6 @@ def build_zoo(
         )
 
     curve = pd.concat(curves, ignore_index=True)
-    artifacts.write_parquet(Path(out) / domain / "curves.parquet", curve)
     return Zoo(domain, names_by_stack, policies_by_name, curve, pd.DataFrame(seconds))
 
 

@@ -21,6 +21,9 @@ from lib.experiment import artifacts, file_lock, seeds, sweep
 from lib.policy_zoo import evaluate, networks, policies, policy_cards, recipes, train
 
 VERSION = 2  # of which policies are evaluated, and which episodes cards describe
+# The mixture of two actions that brings students to mastery soonest, and its probabilities of failed, easy, challenge.
+MIXTURE = "half failed, half challenge"
+_MIXTURE_PROBABILITIES = (0.5, 0.0, 0.5)
 
 
 def ensure_zoo(
@@ -113,6 +116,27 @@ def evaluate_zoo(params: Params, domain: str, runs: str | Path = train.RUNS_FOLD
     work = partial(evaluate_policies, params=params, runs=str(runs))
     sweep.run(work, [job], evaluation_folder, label=f"playing the {domain} zoo")
     return artifacts.read_parquet(job.folder(evaluation_folder) / "steps.parquet")
+
+
+def evaluate_zoo_and_mixture(
+    params: Params, domain: str, runs: str | Path = train.RUNS_FOLDER
+) -> pd.DataFrame:
+    """The evaluation episodes of `evaluate_zoo`, and in education those of `MIXTURE`, as a table with a row per step.
+
+    The mixture teaches the same students: failed questions or challenges, with equal probability in every step.
+
+    Args:
+        params: All settings.
+        domain: education or minigrid.
+        runs: Folder of the jobs, in which the trained policies are.
+    """
+    steps = evaluate_zoo(params, domain, runs)
+    if domain != "education":
+        return steps
+    mixture = evaluate.make_mixture(_MIXTURE_PROBABILITIES)
+    actors = {MIXTURE: [mixture] * params.zoo.seeds}
+    mixture_steps = evaluate.evaluate(params, actors, domain, get_task(params, domain))
+    return pd.concat([steps, mixture_steps], ignore_index=True)
 
 
 def write_cards(

@@ -38,6 +38,7 @@ CARD = {
 PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "00_tour": "policy orchestration",
     "01_policy_zoo": "policy orchestration",
+    "01a_policy_zoo_details": "policy orchestration",
     "02_orchestration": "policy orchestration",
     "02a_orchestration_details": "policy orchestration",
     "04_conductor": "MAESTRO",

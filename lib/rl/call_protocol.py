@@ -20,6 +20,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from lib.tasks.item import extract_answer, normalize_whitespace
 from lib.tasks.scorers import extract_final_answer
 
@@ -208,3 +210,16 @@ def marks_answer(text: str) -> bool:
     A call that went wrong is no answer, and neither is a text in which nothing is marked as one.
     """
     return extract_final_answer(text).rule != UNMARKED_RULE and "<call>" not in text
+
+
+def draw_budget(style: str, rng: np.random.Generator, budget_range: Sequence[float]) -> str:
+    """Draw a budget as the prompt names it: one of three words, or a number for the style `number`.
+
+    Args:
+        style: Of the prompt.
+        rng: Of the draw.
+        budget_range: Smallest and largest number, in units; numbers are uniform on a logarithmic scale.
+    """
+    if style != "number":
+        return BUDGET_WORDS[int(rng.integers(3))]
+    return format_budget(np.exp(rng.uniform(*np.log(budget_range))))

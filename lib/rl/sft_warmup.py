@@ -141,23 +141,10 @@ def make_traces(
     traces = []
     for index in rng.permutation(len(items)):
         style = styles[int(rng.choice(len(styles), p=shares / shares.sum()))]
-        budget = draw_budget(style, rng, budget_range)
+        budget = call_protocol.draw_budget(style, rng, budget_range)
         trace = make_trace(items[index], style, budget, experts, max_turns, rng, answers_by_group)
         traces.append(trace)
     return traces
-
-
-def draw_budget(style: str, rng: np.random.Generator, budget_range: Sequence[float]) -> str:
-    """Draw a budget as the prompt names it: one of three words, or a number for the style `number`.
-
-    Args:
-        style: Of the prompt.
-        rng: Of the draw.
-        budget_range: Smallest and largest number, in units; numbers are uniform on a logarithmic scale.
-    """
-    if style != "number":
-        return call_protocol.BUDGET_WORDS[int(rng.integers(3))]
-    return call_protocol.format_budget(np.exp(rng.uniform(*np.log(budget_range))))
 
 
 def make_trace(

@@ -49,7 +49,8 @@ RECORDED = {
     "neighbours": [5], "inverse_penalties": [1e-2], "with_question_length": False,
 }  # fmt: skip
 SETTINGS = {
-    "experts": EXPERTS, "ladder": {"experts": EXPERTS, "questions": {"chain": [1, 2]}}, "budget_range": [5, 160], "base": "lab-nano", "seeds": 1, "ablation_seeds": 1, "equivalence_margin": 0.03, "jobs": 1,
+    "experts": EXPERTS, "ladder": {"experts": EXPERTS, "questions": {"chain": [1, 2]}}, "budget_range": [5, 160],
+    "base": "lab-nano", "seeds": 1, "ablation_seeds": 1, "equivalence_margin": 0.03, "jobs": 1,
     "questions": {"chain": [1, 2, 3], "facts": [1]}, "rounds": 3, "turn_tokens": 40, "response_tokens": 12,
     "temperature": 1.0, "test_temperature": 0.0, "expert_temperature": 1.0, "budget_unit_usd": 1e-6,
     "quantile": 0.95, "high_budget_usd": 1000.0, "train_items": 16, "test_items": 6, "numeric_budgets": [20, 300],

@@ -196,7 +196,7 @@ def test_the_lab_has_a_word_for_everything_that_is_said():
             trace = sft_warmup.make_trace(
                 item,
                 style,
-                sft_warmup.draw_budget(style, rng, SMOKE.budget_range),
+                call_protocol.draw_budget(style, rng, SMOKE.budget_range),
                 tuple(SMOKE.experts),
                 4,
                 rng,

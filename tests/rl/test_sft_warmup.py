@@ -228,10 +228,10 @@ def test_some_responses_are_wrong_and_some_are_missing():
 
 def test_budgets_are_drawn_from_words_or_from_a_range_of_numbers():
     rng = np.random.default_rng(0)
-    assert {sft_warmup.draw_budget("soft", rng, (5, 160)) for _ in range(60)} == set(
+    assert {call_protocol.draw_budget("soft", rng, (5, 160)) for _ in range(60)} == set(
         call_protocol.BUDGET_WORDS
     )
-    numbers = [sft_warmup.draw_budget("number", rng, (5, 160)) for _ in range(600)]
+    numbers = [call_protocol.draw_budget("number", rng, (5, 160)) for _ in range(600)]
     assert (
         {len(text) for text in numbers} == {3}
         and min(numbers) == "005"

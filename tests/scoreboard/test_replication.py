@@ -175,7 +175,7 @@ def test_committed_metrics_replicate_themselves():
 
 def test_lessons_are_named_by_how_they_begin():
     assert replicate_command.select_lessons(ROOT, ["05", "08"]) == [LESSON, "08_recorded_outcomes"]
-    assert len(replicate_command.select_lessons(ROOT, [])) == 12  # 02a among them
+    assert len(replicate_command.select_lessons(ROOT, [])) == 13  # 01a and 02a among them
     with pytest.raises(ReplicationError, match="no lesson 77"):
         replicate_command.select_lessons(ROOT, ["77"])
 
