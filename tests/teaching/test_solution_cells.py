@@ -112,19 +112,27 @@ def list_solutions(path: Path) -> list[nbformat.NotebookNode]:
     return [cell for cell in cells if solution_cells.is_solution(cell)]
 
 
-def test_lesson_05_has_a_solution_that_passes_its_tests_and_a_stub_that_does_not():
-    (path,) = (path for path in NOTEBOOKS if path.stem.startswith("05"))
-    lesson = nbformat.read(path, as_version=4)
-    sources = [cell.source for cell in lesson.cells]
-    (solution,) = list_solutions(path)
-    tests = sources[sources.index(solution.source) + 1]
-    names = "from lib.rl import budget_reward\n"
-    exec(f"{names}{solution.source}\n{tests}", {})
-    wrong = solution.source.replace("<=", "<")  # the limit itself belongs to the budget
+# Of lesson 05: the function, and a mistake that is easily made.
+MISTAKES = {
+    "compute_reward": ("<=", "<"),  # the limit itself belongs to the budget
+    "compute_advantages": ("continue", "pass"),  # tokens of an expert are skipped
+}
+
+
+@pytest.mark.parametrize("function", MISTAKES)
+def test_a_solution_of_lesson_05_passes_its_tests_and_neither_a_mistake_nor_the_stub_does(function):
+    (path,) = (path for path in NOTEBOOKS if path.stem.startswith("05_"))
+    cells = nbformat.read(path, as_version=4).cells
+    (solution,) = (cell.source for cell in list_solutions(path) if f"def {function}" in cell.source)
+    sources = [cell.source for cell in cells if cell.cell_type == "code"]
+    tests = sources[sources.index(solution) + 1]
+    names = "from lib.rl import budget_reward, losses\n"
+    exec(f"{names}{solution}\n{tests}", {})
+    wrong = solution.replace(*MISTAKES[function])
     with pytest.raises(AssertionError):
         exec(f"{names}{wrong}\n{tests}", {})
-    with pytest.raises(NotImplementedError, match="compute_reward"):
-        exec(f"{names}{blank_functions(solution.source)}\n{tests}", {})
+    with pytest.raises(NotImplementedError, match=function):
+        exec(f"{names}{blank_functions(solution)}\n{tests}", {})
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""Exercises of budgeted routing: a hard budget, an advantage, a mixture, and a reward of one's own."""
+"""Exercises of budgeted routing: a hard budget, an advantage, a mixture, a reward of one's own, and a cascade."""
 
 from itertools import pairwise
 
@@ -30,8 +30,66 @@ def _saves(answer) -> bool | str:
     rewards = [answer(1.0, cost, BUDGET) for cost in costs_within]
     if not all(0 < value <= 1 for value in rewards):
         return "a right answer within the budget is paid more than 0 and at most 1, the limit itself included"
-    is_decreasing = all(cheaper > dearer for cheaper, dearer in pairwise(rewards))
+    is_decreasing = all(first > second for first, second in pairwise(rewards))
     return is_decreasing or "of two right answers the cheaper is paid more"
+
+
+THRESHOLDS = (0.0, 0.25, 0.5, 0.75, 1.0)
+CASCADE_STUB = """\
+def choose_threshold(trust, cheap_correct, expensive_correct, thresholds=(0.0, 0.25, 0.5, 0.75, 1.0)):
+    \"\"\"Choose how much trust in the cheap model's reply is enough to keep it.
+
+    Args:
+        trust: Of the cheap model's reply to each training question, 0 to 1.
+        cheap_correct: Whether that reply is correct, 1 or 0.
+        expensive_correct: The same of the expensive model's reply.
+        thresholds: Candidates, ascending.
+
+    Returns:
+        The candidate with the highest share of correct replies; of equal ones the lowest, which costs least.
+    \"\"\"
+    raise NotImplementedError
+
+
+answer = choose_threshold"""
+
+
+def choose_threshold(trust, cheap_correct, expensive_correct, thresholds=THRESHOLDS) -> float:
+    """The threshold of a cascade with the highest share of correct replies, the lowest of equal ones."""
+    best_threshold, best_share = thresholds[0], -1.0
+    for threshold in thresholds:
+        replies = zip(trust, cheap_correct, expensive_correct, strict=True)
+        counted = [
+            cheap if value >= threshold else expensive for value, cheap, expensive in replies
+        ]
+        share = sum(counted) / len(counted)
+        if share > best_share:
+            best_threshold, best_share = threshold, share
+    return best_threshold
+
+
+def choose_highest_threshold(
+    trust, cheap_correct, expensive_correct, thresholds=THRESHOLDS
+) -> float:
+    """The mistake: of equally good thresholds the highest one, which calls the expensive model most."""
+    reversed_thresholds = thresholds[::-1]
+    return choose_threshold(trust, cheap_correct, expensive_correct, reversed_thresholds)
+
+
+def _check_threshold(answer) -> bool | str:
+    """Checks the chosen threshold where trust is informative, where it misleads, and where all are equal."""
+    trust = [0.1, 0.3, 0.6, 0.9]
+    cases = {
+        "trust separates correct replies from wrong ones": ([0, 0, 1, 1], [1, 1, 0, 1]),
+        "the expensive model is always right": ([0, 0, 0, 0], [1, 1, 1, 1]),
+        "both models are right on the same questions": ([1, 0, 1, 0], [1, 0, 1, 0]),
+    }
+    for case, (cheap_correct, expensive_correct) in cases.items():
+        expected = choose_threshold(trust, cheap_correct, expensive_correct)
+        threshold = answer(trust, cheap_correct, expensive_correct)
+        if threshold != expected:
+            return f"where {case}, the threshold is not {threshold}"
+    return True
 
 
 EXERCISES = Exercises(
@@ -65,13 +123,13 @@ EXERCISES = Exercises(
         "05.3",
         "medium",
         8,
-        "Three constants cost 1, 4 and 9 and are right in 0.40, 0.60 and 0.90 of the questions. You may mix them by "
-        "lot. What is the best accuracy at a mean cost of 5? `stats.hull_at(costs, qualities, 5)` computes it, with "
+        "Three constants cost 1, 4 and 9 and are right in 0.40, 0.60 and 0.90 of the questions. You may mix them at "
+        "random. What is the best accuracy at a mean cost of 5? `stats.hull_at(costs, qualities, 5)` computes it, with "
         "`from lib import stats`. Then lower the middle one to 0.55 and say why it drops out.",
-        hint="a share of 1/5 to the dearest and the rest to the middle one costs 5",
+        hint="a share of 1/5 to the most expensive one and the rest to the middle one costs 5",
         answer=stats.hull_at([1, 4, 9], [0.4, 0.6, 0.9], 5),
         worked="0.6 + (0.9 - 0.6) / 5 = 0.66. At 0.55 the middle one lies below the line between its neighbours, "
-        "0.5875 at a cost of 4, so that a coin between those is better.",
+        "0.5875 at a cost of 4, so that a random mixture of those is better.",
         wrong=0.65,
         tolerance=1e-3,
     ),
@@ -89,6 +147,23 @@ EXERCISES = Exercises(
         important=True,
         judge=_saves,
         start="answer = None  # a function of right, dollars and budget",
+    ),
+    Exercise(
+        "05.5",
+        "medium",
+        10,
+        "A cascade of two models: the cheap one replies first, and its reply is kept where the *trust* in it, an "
+        "estimated probability that it is correct, is at least a threshold. Otherwise the expensive model is called "
+        "too, and its reply counts. The budget affords both. Write the function that chooses the threshold on training "
+        "questions.",
+        hint="for each candidate, whose reply counts on each question, and how many of these replies are correct?",
+        answer=choose_threshold,
+        worked="For each candidate, count the correct replies: the cheap one's where trust reaches the candidate, the "
+        "expensive one's elsewhere. Replace the best so far only where the share is strictly higher, so that of equal "
+        "candidates the lowest stays.",
+        wrong=choose_highest_threshold,
+        judge=_check_threshold,
+        start=CASCADE_STUB,
     ),
 )
 check = EXERCISES.check
