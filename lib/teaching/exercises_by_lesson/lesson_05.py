@@ -36,7 +36,12 @@ def _saves(answer) -> bool | str:
 
 THRESHOLDS = (0.0, 0.25, 0.5, 0.75, 1.0)
 CASCADE_STUB = """\
-def choose_threshold(trust, cheap_correct, expensive_correct, thresholds=(0.0, 0.25, 0.5, 0.75, 1.0)):
+def choose_threshold(
+    trust: list[float],
+    cheap_correct: list[int],
+    expensive_correct: list[int],
+    thresholds: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0),
+) -> float:
     \"\"\"Choose how much trust in the cheap model's reply is enough to keep it.
 
     Args:
@@ -135,21 +140,6 @@ EXERCISES = Exercises(
     ),
     Exercise(
         "05.4",
-        "hard",
-        15,
-        "Write a reward: a function of right (0 or 1), dollars and budget. As in the paper, a wrong answer and one "
-        "beyond the budget are paid 0, the limit itself included in the budget. Unlike in the paper, of two right "
-        "answers the cheaper one is paid more, and any within the budget more than 0 and at most 1.",
-        hint="multiply the paper's reward by something that falls with dollars / budget, but not to 0",
-        answer=thrifty,
-        worked="A factor that falls from 1 to 1/2. A plus in place of the minus would teach to squander.",
-        wrong=sign_error,
-        important=True,
-        judge=_saves,
-        start="answer = None  # a function of right, dollars and budget",
-    ),
-    Exercise(
-        "05.5",
         "medium",
         10,
         "A cascade of two models: the cheap one replies first, and its reply is kept where the *trust* in it, an "
@@ -164,6 +154,21 @@ EXERCISES = Exercises(
         wrong=choose_highest_threshold,
         judge=_check_threshold,
         start=CASCADE_STUB,
+    ),
+    Exercise(
+        "05.5",
+        "hard",
+        15,
+        "Write a reward: a function of right (0 or 1), dollars and budget. As in the paper, a wrong answer and one "
+        "beyond the budget are paid 0, the limit itself included in the budget. Unlike in the paper, of two right "
+        "answers the cheaper one is paid more, and any within the budget more than 0 and at most 1.",
+        hint="multiply the paper's reward by something that falls with dollars / budget, but not to 0",
+        answer=thrifty,
+        worked="A factor that falls from 1 to 1/2. A plus in place of the minus would teach to squander.",
+        wrong=sign_error,
+        important=True,
+        judge=_saves,
+        start="answer = None  # a function of right, dollars and budget",
     ),
 )
 check = EXERCISES.check
