@@ -185,17 +185,21 @@ class RouterResult:
     Attributes:
         correct: (questions,), score of its answer in [0, 1].
         cost_usd: (questions,), what all its calls to experts cost.
+        calls: (questions,), how many experts it called.
         chosen: (questions,), name of the strategy whose answer it gave: an expert, or the controller alone.
     """
 
     correct: np.ndarray
     cost_usd: np.ndarray
+    calls: np.ndarray
     chosen: np.ndarray
 
 
 # Called with training outcomes, test outcomes, a budget in US dollars and a seed. Not every router reads all four.
 Router = Callable[[OutcomeMatrix, OutcomeMatrix, float, int], RouterResult]
-_COLUMNS = ("method", "condition", "item", "correct", "cost_usd", "within", "reward", "chosen")
+_COLUMNS = (
+    "method", "condition", "item", "correct", "cost_usd", "calls", "within", "reward", "chosen",
+)  # fmt: skip
 ROUTERS: dict[str, Router] = {}  # every router by its name, in the order of the tables
 
 
@@ -241,8 +245,9 @@ def compare_baselines(
 
     Returns:
         A row per method, budget and question: method (a strategy or a router), condition (name of the budget), item
-        (row of `test`), correct, cost_usd, within (1 where the cost is within the budget, else 0), reward (the score
-        where the cost is within the budget, else 0), chosen (the strategy whose answer was given).
+        (row of `test`), correct, cost_usd, calls (number of experts that were called), within (1 where the cost is
+        within the budget, else 0), reward (the score where the cost is within the budget, else 0), chosen (the strategy
+        whose answer was given).
     """
     tables = []
     with threadpool_limits(1):  # fits this small only wait for a second thread
@@ -270,8 +275,8 @@ def _tabulate_result(
         budget: B, US dollars a question.
 
     Returns:
-        A row per question: method, condition, item (number of the question), correct, cost_usd, within (1 where the
-        cost is within the budget, else 0), reward (eq. 7 of CoRL) and chosen.
+        A row per question: method, condition, item (number of the question), correct, cost_usd, calls, within (1 where
+        the cost is within the budget, else 0), reward (eq. 7 of CoRL) and chosen.
     """
     return pd.DataFrame(
         {
@@ -280,6 +285,7 @@ def _tabulate_result(
             "item": np.arange(len(result.correct)),
             "correct": result.correct,
             "cost_usd": result.cost_usd,
+            "calls": result.calls,
             "within": compute_cost_reward(result.cost_usd, budget),
             "reward": compute_budget_reward(result.correct, result.cost_usd, budget),
             "chosen": result.chosen,
@@ -298,10 +304,12 @@ def score_choices(test: OutcomeMatrix, columns: np.ndarray) -> RouterResult:
         Score, cost and name of the strategy, each (questions,).
     """
     rows = np.arange(len(columns))
+    chosen = np.array(test.strategies)[columns]
     return RouterResult(
         correct=test.correct[rows, columns],
         cost_usd=test.cost_usd[rows, columns],
-        chosen=np.array(test.strategies)[columns],
+        calls=(chosen != CONTROLLER_ALONE).astype(int),
+        chosen=chosen,
     )
 
 
@@ -668,20 +676,24 @@ def _run_stages(outcomes: OutcomeMatrix, trust: np.ndarray, plan: _CascadePlan) 
         plan: Which stages are asked, and the threshold.
 
     Returns:
-        Each (questions,): score of the last reply, cost of all calls, and the name of the model that replied last.
+        Each (questions,): score of the last reply, cost and number of all calls, and the name of the model that replied
+        last.
     """
     num_questions = outcomes.num_questions
     is_unanswered = np.ones(num_questions, dtype=bool)  # no reply was trusted yet
     correct = np.zeros(num_questions)
     cost_usd = np.zeros(num_questions)
+    calls = np.zeros(num_questions, dtype=int)
     chosen = np.full(num_questions, "", dtype=object)
     for stage in plan.stages:
         column = outcomes.cascade_columns[stage]
+        is_expert = outcomes.strategies[column] != CONTROLLER_ALONE
+        calls += is_unanswered & is_expert
         cost_usd += is_unanswered * outcomes.cost_usd[:, column]
         correct = np.where(is_unanswered, outcomes.correct[:, column], correct)
         chosen[is_unanswered] = outcomes.strategies[column]
         is_unanswered = is_unanswered & (trust[stage] < plan.threshold)
-    return RouterResult(correct, cost_usd, chosen)
+    return RouterResult(correct, cost_usd, calls, chosen)
 
 
 # The upper bound ----------------------------------------------------------------------------------

@@ -167,7 +167,8 @@ def _make_baseline_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
         A row per method, budget and test question, with the columns of `_make_test_rows`.
     """
     # Run all baselines: under budget words, and under budgets that are numbers.
-    experts = list(results.budgets.price_by_expert)  # in the order in which a cascade may call them
+    prices = results.budgets.price_by_expert
+    experts = sorted(prices, key=prices.get)  # cheapest first: a cascade calls them in this order
     train = baselines.make_outcome_matrix(results.experts, results.alone, "train", experts)
     test = baselines.make_outcome_matrix(results.experts, results.alone, "test", experts)
     budget_by_word = results.budgets.usd_by_word
@@ -200,7 +201,9 @@ def _make_baseline_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
 
     called_experts = [[] if name == CONTROLLER_ALONE else [name] for name in table["chosen"]]
     budget_by_condition = {**budget_by_word, **budget_by_number}
-    outcome_columns = ["method", "condition", "style", "correct", "within", "reward", "cost_usd"]
+    outcome_columns = [
+        "method", "condition", "style", "correct", "within", "reward", "cost_usd", "calls",
+    ]  # fmt: skip
     return table[outcome_columns].assign(
         role=roles,
         seed=0,
@@ -211,7 +214,6 @@ def _make_baseline_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
         budget=table["condition"].map(budget_by_condition),
         temperature=0.0,
         own_cost_usd=items.map(controller_cost_usd) * uses_controller,
-        calls=(~is_controller).astype(int),
         malformed=0,
         failures=0,
         **dict.fromkeys(_REPLY_COUNTS, 0),

@@ -339,8 +339,8 @@ class BudgetTraining:
             A row per baseline, budget and question that has all scores: method ("always X" for the expert X), role
             (`find_baseline_role`), condition (the budget word), item (the question's id), sample, group, correct,
             cost_usd, within (1 where the cost is within the budget), reward, chosen (list of the expert whose answer
-            was given; empty for the controller) and calls (the length of chosen). No rows in all processes but the
-            first.
+            was given; empty for the controller) and calls (of experts; a cascade may make several). No rows in all
+            processes but the first.
         """
         if not self.share.is_first:
             return pd.DataFrame()
@@ -373,8 +373,7 @@ class BudgetTraining:
             methods.append(f"always {name}" if name in experts else name)
             roles.append(find_baseline_role(name, experts))
             answering_experts.append([] if strategy == CONTROLLER_ALONE else [strategy])
-        num_calls = [len(names) for names in answering_experts]
-        return rows.assign(method=methods, role=roles, calls=num_calls, chosen=answering_experts)
+        return rows.assign(method=methods, role=roles, chosen=answering_experts)
 
     def _measure_controller_alone(self) -> pd.DataFrame:
         """Let the controller, as it is now, answer by itself: without CoRL's prompt and without experts.

@@ -303,6 +303,7 @@ def test_a_cascade_stops_where_the_reply_is_trusted_and_pays_for_all_its_calls()
     is_sure = test.correct[:, 1] == 1
     assert rows["chosen"].tolist() == np.where(is_sure, "small", "large").tolist()
     assert rows["cost_usd"].tolist() == np.where(is_sure, 1.0, 1.0 + 8.0).tolist()
+    assert rows["calls"].tolist() == np.where(is_sure, 1, 2).tolist()
     assert rows["correct"].eq(1).all()
     assert rows["reward"].eq(1).all()
 
@@ -315,6 +316,7 @@ def test_a_cascade_begins_with_the_controller_and_leaves_out_an_expert_that_does
     assert rows["correct"].eq(1).all()
     # The small expert, at a cost of 1, is not asked.
     assert rows["cost_usd"].tolist() == np.where(is_easy, 0.0, 8.0).tolist()
+    assert rows["calls"].tolist() == np.where(is_easy, 0, 1).tolist()
 
 
 def test_a_cascade_does_not_ask_an_expert_beyond_its_budget():
