@@ -386,29 +386,39 @@ def summarize_overspending(overspending: pd.DataFrame) -> str:
         overspending: Rows of `arrange_overspending`.
 
     Returns:
-        A sentence with means over budgets and worlds.
+        A sentence with means over the low and the medium budget, by world.
     """
     # The first level of the index is "BUDGET: LABEL".
     questions = overspending.index.get_level_values("questions")
-    labels = pd.Index([name.split(": ")[1] for name in questions])
-    means = overspending["value"].groupby(labels).mean()
-    phrases = []
-    for label in (ANSWERABLE, UNANSWERABLE):
-        if label in means:
-            phrases.append(f"{100 * means[label]:.0f} % where {label}")
-    return f"CoRL is over its budget in {listed(phrases)}"
+    labels = pd.Index([name.split(": ")[1] for name in questions], name="label")
+    worlds = overspending.index.get_level_values("world")
+    means = overspending["value"].groupby([worlds, labels]).mean()
+
+    sentences = []
+    for world in worlds.unique():
+        phrases = []
+        for label in (ANSWERABLE, UNANSWERABLE):
+            if (world, label) in means:
+                phrases.append(f"{100 * means[world, label]:.0f} % where {label}")
+        sentences.append(f"{world}: {listed(phrases)}")
+    return f"CoRL over its budget, {'; '.join(sentences)}"
 
 
-def summarize_slope(slope: pd.Series) -> str:
+def summarize_slopes(estimates: Mapping[str, pd.Series]) -> str:
     """Writes the title of the figure about budgets that are numbers: how much of a further dollar is spent.
 
     Args:
-        slope: An estimate of `budget_control.estimate_slope`, dollars spent for each further dollar of budget.
+        estimates: Estimates by metric key, from `lesson_estimates.collect_estimates`; those of
+            `budget_control.estimate_slope` are dollars spent for each further dollar of budget.
 
     Returns:
-        A sentence.
+        A sentence that names every world with budgets that are numbers.
     """
-    return f"For each further dollar of budget CoRL spends {slope['value']:.2f} dollars more"
+    phrases = []
+    for world, key in ((COMPLEMENTARY, "control.slope"), (LADDER, "ladder.control.slope")):
+        if key in estimates:
+            phrases.append(f"{100 * estimates[key]['value']:.0f} cents ({world})")
+    return f"Of each further dollar of budget CoRL spends {listed(phrases)}"
 
 
 def arrange_control(control: pd.DataFrame) -> pd.DataFrame:
@@ -470,7 +480,7 @@ def summarize_rewards(estimates: Mapping[str, pd.Series], baselines: Sequence[st
             if estimate["ci_low"] > 0:
                 num_above += 1
         phrases.append(f"{lesson_estimates.BASELINES[key]} under {num_above}")
-    return f"Of three budgets, CoRL earns clearly more than {listed(phrases)}"
+    return f"CoRL earns clearly more reward than {listed(phrases)} of three budgets"
 
 
 def summarize_lesson(estimates: Mapping[str, pd.Series]) -> str:
