@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib.figure
+import numpy as np
 import pandas as pd
 
 from lib import plots, stats
@@ -394,14 +395,15 @@ def summarize_overspending(overspending: pd.DataFrame) -> str:
     worlds = overspending.index.get_level_values("world")
     means = overspending["value"].groupby([worlds, labels]).mean()
 
-    sentences = []
+    phrases = []
     for world in worlds.unique():
-        phrases = []
-        for label in (ANSWERABLE, UNANSWERABLE):
-            if (world, label) in means:
-                phrases.append(f"{100 * means[world, label]:.0f} % where {label}")
-        sentences.append(f"{world}: {listed(phrases)}")
-    return f"CoRL over its budget, {'; '.join(sentences)}"
+        shares = [means.get((world, label), np.nan) for label in (ANSWERABLE, UNANSWERABLE)]
+        answerable, unanswerable = (f"{100 * share:.0f}" for share in shares)
+        phrases.append(f"{answerable} and {unanswerable} % ({world})")
+    return (
+        "How often CoRL is over its budget where an affordable expert is correct, and where none is: "
+        f"{listed(phrases)}"
+    )
 
 
 def summarize_slopes(estimates: Mapping[str, pd.Series]) -> str:
