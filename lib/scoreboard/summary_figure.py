@@ -101,7 +101,7 @@ def _list_routers() -> list[DecisionMaker]:
                 evidence_level="synthetic",
                 name=f"CoRL, {budget} budget",
                 lesson=_ROUTING,
-                gain=f"{synthetic}.minus_best_blind",
+                gain=f"{synthetic}.minus_best_without_query",
                 headroom=f"{synthetic}.headroom",
                 gate=(_ROUTING, f"{synthetic}.headroom"),
             )
@@ -279,8 +279,8 @@ def plot_shares_won(shares_won: Sequence[ShareWon]) -> Figure:
         share_won.decision_maker.name for share_won in shares_won if share_won.is_closed
     ]
     note = (
-        "Bars: intervals of 95 %. Hollow square: a plain router, or LinUCB, on the same items. "
-        "KO, TO, RO: policy orchestration. Checked cascade: asks the cheap one, then the dear one if it was wrong. "
+        "Bars: intervals of 95 %. Hollow square: a plain router, or LinUCB, on the same items. KO, TO, RO: policy "
+        "orchestration. Checked cascade: asks the cheap one, then the expensive one if it was wrong. "
         f"Closed, so not drawn: {listed(closed_names, 'nobody')}."
     )
     with plots.theme():

@@ -127,19 +127,19 @@ def test_the_page_shows_three_sentences_with_numbers_and_loads_nothing(lesson):
 def test_a_run_that_contradicts_a_sentence_strikes_it_out_with_the_reason(profile):
     lesson = "05_budgeted_routing"
     metrics = read_metrics(lesson) | {
-        "full.corl.low.minus_best_constant": -0.1,
-        "full.corl.low.minus_best_constant_ci_low": -0.2,
-        "full.corl.low.minus_best_constant_ci_high": 0.1,
+        "full.corl.low.minus_best_expert": -0.1,
+        "full.corl.low.minus_best_expert_ci_low": -0.2,
+        "full.corl.low.minus_best_expert_ci_high": 0.1,
     }
     html = answers.render_answer(lesson, metrics, profile)
     contradicted = re.findall(r'<li class="contradicted">(.*)</li>', html)
     assert len(contradicted) == 1
     assert "This run does not show this:" in contradicted[0]
     assert (
-        "full.corl.low.minus_best_constant &gt; 0, but it is -0.100 [-0.200, 0.100]"
+        "full.corl.low.minus_best_expert &gt; 0, but it is -0.100 [-0.200, 0.100]"
         in contradicted[0]
     )
-    assert re.search(r"<s>CoRL.*</s>$", contradicted[0])
+    assert re.search(r"<s>Logistic.*</s>$", contradicted[0])
     assert ("too small to show anything" in html) == (profile == "smoke")
 
 

@@ -490,8 +490,12 @@ def test_every_claim_of_the_lab_names_its_gate_where_its_lesson_measures_one():
         "06_tool_orchestration",
         "07_agent_configuration",
     } <= lessons_with_gate
+    # Whether spending keeps or follows a budget is open whether or not choosing can win anything.
+    about_choosing = [c for c in tested if "control." not in str(c.test)]
     assert all(
-        c.gate for c in tested if c.lesson in ("05_budgeted_routing", "06_tool_orchestration")
+        c.gate
+        for c in about_choosing
+        if c.lesson in ("05_budgeted_routing", "06_tool_orchestration")
     )
     keys = [key for c in CLAIMS for key in c.list_gate_keys()]
     assert keys and all(key in LAPTOP.lessons[lesson] for lesson, key in keys)
