@@ -105,6 +105,42 @@ def roll_out_episodes(
 
     Source: CoRL, algorithm 1.
     """
+    episodes = play_episodes(
+        generator,
+        pool,
+        budget_tasks,
+        max_turns,
+        seed,
+        temperature,
+        reads_marked_answers=scorer is not None,
+    )
+    _score_episodes(episodes, pool, scorer)
+    return episodes
+
+
+def play_episodes(
+    generator: Generator,
+    pool: ExpertPool,
+    budget_tasks: Sequence[BudgetTask],
+    max_turns: int,
+    seed: int,
+    temperature: float = 1.0,
+    reads_marked_answers: bool = False,
+) -> list[BudgetEpisode]:
+    """Let a controller call experts and answer, one episode per task, as `roll_out_episodes` does, without scores.
+
+    Args:
+        generator: Writes the controller's turns.
+        pool: The experts that it may call.
+        budget_tasks: Questions with the budgets that their prompts name.
+        max_turns: M of algorithm 1, turns of the controller at the most.
+        seed: Of the sampling of this batch.
+        temperature: Of the controller's sampling; 0 is greedy.
+        reads_marked_answers: Whether an answer may be marked in another way than by tags, for example boxed.
+
+    Returns:
+        The episodes, in the order of the tasks; `correct` is 0 in each.
+    """
     episodes = []
     for task in budget_tasks:
         messages = call_protocol.make_messages(
@@ -115,9 +151,8 @@ def roll_out_episodes(
         mask = [False] * len(prompt_ids)
         episodes.append(BudgetEpisode(task, prompt_ids, mask, prompt_length=len(prompt_ids)))
 
-    environment = _ExpertEnvironment(pool, reads_marked_answers=scorer is not None)
+    environment = _ExpertEnvironment(pool, reads_marked_answers)
     rollout.roll_out(generator, environment, episodes, max_turns, seed, temperature)
-    _score_episodes(episodes, pool, scorer)
     return episodes
 
 

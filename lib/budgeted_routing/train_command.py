@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import argparse
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 
 import pandas as pd
 
 from lib import stats
-from lib.budgeted_routing import baselines, expert_outcomes, prompts, variants
+from lib.budgeted_routing import baselines, expert_outcomes, prompts, variants, warm_start
 from lib.budgeted_routing.budget_episodes import make_episode_rows, make_samples, roll_out_episodes
 from lib.budgeted_routing.expert_outcomes import CONTROLLER_ALONE, RECORDING_NAME
 from lib.budgeted_routing.variants import Budgets, RoutingVariant
@@ -75,7 +77,7 @@ EXAMPLES = """\
   python -m lib train corl --model models/Qwen2.5-1.5B-Instruct --data gsm8k:data/gsm8k --split train \\
       --experts small,large --budget low=0.0005 --lora 16 --out runs/gsm8k
   python -m lib train corl --model models/SmolLM2-135M-Instruct --data questions.csv --scorer numeric \\
-      --experts small,large --updates 20 --batch 16 --set learn.minibatch=16 --out runs/first
+      --experts small,large --warm-start 64 --updates 20 --batch 16 --set learn.minibatch=16 --out runs/first
 """
 # What the evaluation averages: columns of its rows, and how the report calls them.
 MEASURES = {
@@ -123,6 +125,14 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="text of the system message in place of the project's, with {experts} where the experts and what a call "
         "to each costs are to stand; default: templates/STYLE.md of lib/budgeted_routing",
     )
+    group.add_argument(
+        "--warm-start",
+        type=int,
+        default=0,
+        metavar="N",
+        help="first learn the form of calls and answers from N examples in which chance decides who answers; for "
+        "models that do not follow the instructions by themselves; default: %(default)s, none",
+    )
     return parse_options(parser, argv)
 
 
@@ -158,6 +168,17 @@ def parse_budget_options(texts: Sequence[str]) -> dict[str, float]:
         usd_by_word[word] = cost_usd
     _check_budgets_rise(usd_by_word)
     return usd_by_word
+
+
+def _check_warm_start(options: argparse.Namespace) -> None:
+    """Raise ParamsError for a negative number of examples, and for sharded weights, which a warm start cannot train."""
+    if options.warm_start < 0:
+        raise ParamsError(f"--warm-start {options.warm_start}: give a number of examples from 0 on")
+    if options.warm_start and options.sharded:
+        raise ParamsError(
+            "--warm-start holds the whole model in one process; run it without --sharded and --updates 1, then train "
+            f"OUT/{warm_start.FOLDER} with --sharded"
+        )
 
 
 def _check_budgets_rise(usd_by_word: Mapping[str, float]) -> None:
@@ -347,7 +368,7 @@ class BudgetTraining:
 
         # Scores and costs of every strategy on every question.
         expert_rows, controller_rows = _drop_lost_questions(
-            self.outcomes, self._measure_controller_alone()
+            self.outcomes, self.measure_controller_alone()
         )
         prices = self.budgets.price_by_expert
         experts = sorted(prices, key=lambda expert: prices[expert])  # cheapest first
@@ -375,7 +396,7 @@ class BudgetTraining:
             answering_experts.append([] if strategy == CONTROLLER_ALONE else [strategy])
         return rows.assign(method=methods, role=roles, chosen=answering_experts)
 
-    def _measure_controller_alone(self) -> pd.DataFrame:
+    def measure_controller_alone(self) -> pd.DataFrame:
         """Let the controller, as it is now, answer by itself: without CoRL's prompt and without experts.
 
         Returns:
@@ -554,6 +575,7 @@ def train(options: argparse.Namespace) -> None:
     with ProgressLine(f"reading {options.data}", is_silent=not is_first_process()) as progress:
         # Read and check the input, before anything costs time or money.
         usd_by_word = parse_budget_options(options.budgets)
+        _check_warm_start(options)
         template = prompts.read_template(options.style, options.prompt)
         inputs = read_inputs(options, "routing", "experts")
         settings = inputs.params.routing
@@ -603,8 +625,6 @@ def train(options: argparse.Namespace) -> None:
             average_costs = {expert: cost["cost_usd"] for expert, cost in call_costs}
             system_prompt = prompts.write_system_prompt(template, average_costs)
             controller = read_controller(options, model_settings, loop, system_prompt, share)
-
-            # Evaluate, train, evaluate again.
             variant_name = "hard" if options.style == "hard" else "corl"
             system = BudgetTraining(
                 questions=inputs.questions,
@@ -619,9 +639,67 @@ def train(options: argparse.Namespace) -> None:
                 batch=batch,
                 seed=options.seed,
             )
+
+            # A warm start leaves a model in a folder, from which the training starts like from any other.
+            if options.warm_start:
+                warm_folder = folder / warm_start.FOLDER
+                if share.is_first and not warm_folder.exists():
+                    progress.activity = f"warm start on {options.warm_start} examples"
+                    progress.say(train_warm_start(system, options, warm_folder))
+                share.wait()
+                warm_options = argparse.Namespace(**vars(options) | {"model": warm_folder})
+                controller = read_controller(
+                    warm_options, model_settings, loop, system_prompt, share
+                )
+                system.controller = controller
+
+            # Evaluate, train, evaluate again.
             outcome = train_and_test(system, controller, folder, loop, share, progress)
             if share.is_first:
                 write_report(inputs, system, outcome, run_settings, memory, progress)
+
+
+def train_warm_start(system: BudgetTraining, options: argparse.Namespace, folder: Path) -> str:
+    """Teach the controller the form of calls and answers, and write it into a folder (`warm_start`).
+
+    Args:
+        system: The training, with the controller as it was read; its weights change.
+        options: The command line; `warm_start` (number of examples) and `seed` are read.
+        folder: Where the model goes; it appears when it is complete.
+
+    Returns:
+        A sentence for the terminal.
+    """
+    controller = system.controller
+    own_rows = system.measure_controller_alone()
+    own_rows = own_rows[own_rows["split"] == "train"].sort_values("item")
+    examples = warm_start.draw_examples(
+        system.questions.baseline_train,
+        list(own_rows["reply"]),
+        list(system.budgets.price_by_expert),
+        system.budgets,
+        system.variant.style,
+        options.warm_start,
+        options.seed,
+    )
+    samples = warm_start.make_warm_samples(
+        controller.generator, system.pool, examples, system.settings.rounds, options.seed
+    )
+    losses = warm_start.train_on_samples(
+        controller.policy, samples, controller.generator.pad_id, options.seed
+    )
+
+    # The folder appears with all its files, so that a run that is killed here writes it again.
+    partial_folder = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial_folder, ignore_errors=True)
+    controller.policy.save_folder(partial_folder)
+    controller.generator.tokenizer.save_pretrained(partial_folder)
+    partial_folder.rename(folder)
+    first_loss, last_loss = losses["loss"].iloc[[0, -1]]
+    return (
+        f"Warm start: {len(samples)} of {len(examples)} examples fit the window; loss of a token {first_loss:.2f}, "
+        f"after {len(losses)} steps {last_loss:.2f}."
+    )
 
 
 def _make_loop_settings(options: argparse.Namespace, settings: RoutingSettings) -> LoopSettings:
@@ -705,6 +783,7 @@ def collect_run_settings(
         "style": inputs.options.style,
         "prompt": template,
         "budgets named": dict(usd_by_word),
+        "warm start examples": inputs.options.warm_start,
         "updates": loop.num_updates,
         "batch": loop.batch,
         "turns": settings.rounds,
