@@ -314,7 +314,7 @@ class RecordedControllers(nn.Module):
 
 
 @dataclass(frozen=True)
-class Episodes:
+class RecordedEpisodes:
     """r episodes of P controllers: one question, one call to an expert and its reward; row i is under budget i % 3.
 
     Attributes:
@@ -352,7 +352,7 @@ class TrainingData:
 @torch.no_grad()
 def sample_episodes(
     controllers: RecordedControllers, data: TrainingData, uniforms: Tensor
-) -> Episodes:
+) -> RecordedEpisodes:
     """Draws train questions at random, and lets every controller sample the expert that it calls.
 
     Budgets come by turns: row i is under budget i % 3.
@@ -388,7 +388,7 @@ def sample_episodes(
     # Bandit feedback: only the outcome of the called expert leaves the table.
     rewards = data.rewards[controller_index, budget_ids, questions, experts]
     old_logprobs = torch.gather(logprobs, 2, experts[..., None])[..., 0]
-    return Episodes(
+    return RecordedEpisodes(
         features=features,
         budget_ids=budget_ids,
         experts=experts,
@@ -401,7 +401,7 @@ def sample_episodes(
 def update_controllers(
     controllers: RecordedControllers,
     optimizer: torch.optim.Optimizer,
-    episodes: Episodes,
+    episodes: RecordedEpisodes,
     settings: RoutingRecordedSettings,
     learn: LearnSettings,
 ) -> None:

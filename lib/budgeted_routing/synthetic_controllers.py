@@ -22,7 +22,7 @@ from lib.experiment import seeds
 
 
 @dataclass(frozen=True)
-class Choices:
+class SampledOptions:
     """One choice of G controllers in each of r episodes: to answer, or to call an expert.
 
     Attributes:
@@ -112,7 +112,7 @@ class BatchedControllers(nn.Module):
         expert_one_hot = nn.functional.one_hot(called_expert, self.num_options)[..., 1:]
         return torch.cat([observations, budget_one_hot, expert_one_hot, signals[..., None]], -1)
 
-    def sample_options(self, inputs: Tensor, uniforms: Tensor) -> Choices:
+    def sample_options(self, inputs: Tensor, uniforms: Tensor) -> SampledOptions:
         """Samples one option (answer, or call an expert) for each input, at temperature 1.
 
         Args:
@@ -128,7 +128,7 @@ class BatchedControllers(nn.Module):
         is_below = logprobs.exp().cumsum(-1) < uniforms[..., None]  # (G, r, A)
         options = is_below.sum(-1).clamp(max=self.num_options - 1)
         option_logprobs = torch.gather(logprobs, 2, options[..., None])[..., 0]
-        return Choices(inputs, options, option_logprobs, values)
+        return SampledOptions(inputs, options, option_logprobs, values)
 
     @torch.no_grad()
     def compute_strategy(self, observations: Tensor, budget_in_prompt: bool = True) -> Strategy:

@@ -71,7 +71,7 @@ VARIANTS = (CORL, *ABLATIONS, *FIXED_BUDGET_VARIANTS)
 
 
 @dataclass(frozen=True)
-class Episodes:
+class SyntheticEpisodes:
     """r episodes of G controllers, two choices each; row i is under budget i % 3 unless the budget is fixed.
 
     Attributes:
@@ -101,7 +101,7 @@ def sample_episodes(
     controllers: BatchedControllers,
     variant: SyntheticRoutingVariant,
     uniforms: Tensor,
-) -> Episodes:
+) -> SyntheticEpisodes:
     """Plays episodes: a controller answers a query or calls an expert, and then hands on the reply or calls again.
 
     A signal says whether a reply looks correct. The reward is 1 for a correct answer whose calls cost at most the
@@ -177,7 +177,7 @@ def sample_episodes(
     mask = torch.stack([always, never, has_reply], -1)  # (G, r, 3)
     logprobs_of_choices = torch.stack([first.logprobs, second.logprobs], 2)  # (G, r, 2)
     values_of_choices = torch.stack([first.values, second.values], 2)
-    return Episodes(
+    return SyntheticEpisodes(
         inputs=torch.stack([first.inputs, second.inputs], 2),
         options=torch.stack([first.options, second_options], 2),
         mask=mask,
@@ -255,7 +255,7 @@ def train_controllers(
 def update_controllers(
     controllers: BatchedControllers,
     optimizer: torch.optim.Optimizer,
-    episodes: Episodes,
+    episodes: SyntheticEpisodes,
     settings: RoutingSyntheticSettings,
     learn: LearnSettings,
     variant: SyntheticRoutingVariant,

@@ -41,7 +41,7 @@ LORA_LEARNING_RATE = 2e-4
 
 
 @dataclass(frozen=True)
-class Example:
+class WarmExample:
     """One episode that shows the form of turns.
 
     Attributes:
@@ -93,7 +93,7 @@ def draw_examples(
     style: str,
     num_examples: int,
     seed: int,
-) -> list[Example]:
+) -> list[WarmExample]:
     """Draw examples of episodes: questions in turn, budgets and who answers at random.
 
     Args:
@@ -123,14 +123,14 @@ def draw_examples(
         else:
             call = call_protocol.format_call(experts[choice])
             turns = (f"{reasoning} {call}", f"{reasoning} <answer> it </answer>")
-        examples.append(Example(task, turns))
+        examples.append(WarmExample(task, turns))
     return examples
 
 
 def make_warm_samples(
     generator: Generator,
     pool: ExpertPool,
-    examples: Sequence[Example],
+    examples: Sequence[WarmExample],
     max_turns: int,
     seed: int,
 ) -> list[Sample]:

@@ -17,7 +17,7 @@ from lib.budgeted_routing.synthetic_environment import (
 from lib.budgeted_routing.synthetic_strategies import Strategy
 from lib.budgeted_routing.synthetic_training import (
     CORL,
-    Episodes,
+    SyntheticEpisodes,
     SyntheticRoutingVariant,
     sample_episodes,
 )
@@ -84,7 +84,7 @@ def make_random_controllers(
 
 def sample_test_episodes(
     settings: RoutingSyntheticSettings, variant: SyntheticRoutingVariant = CORL, rows: int = 600
-) -> tuple[RoutingEnvironments, Episodes]:
+) -> tuple[RoutingEnvironments, SyntheticEpisodes]:
     """Episodes of `make_random_controllers` at the central grid point."""
     environments = make_environments(settings, [CENTRAL])
     controllers = make_random_controllers(settings)

@@ -25,7 +25,7 @@ ITEMS = [
 BUDGETS = Budgets({"low": 1e-5, "medium": 1e-3, "high": 1.0}, dict(small.PRICES), None)
 
 
-def draw_examples(num_examples: int, seed: int = 0) -> list[warm_start.Example]:
+def draw_examples(num_examples: int, seed: int = 0) -> list[warm_start.WarmExample]:
     own_replies = [f"It is <answer> {number + 7} </answer>" for number in range(3)]
     return warm_start.draw_examples(
         ITEMS, own_replies, EXPERTS, BUDGETS, "soft", num_examples, seed

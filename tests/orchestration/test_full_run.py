@@ -45,7 +45,7 @@ def rows(folders):
     return full_run.make_rows(make_params())
 
 
-def test_it_is_registered_and_has_ten_seeds_of_every_world():
+def test_it_is_registered_and_has_twenty_seeds_of_every_world():
     assert full_command.load_full_run("02_orchestration") is RUN
     assert full_command.find_lesson("02") == "02_orchestration"
     jobs = full_run.list_jobs(config.load("full"))
@@ -55,7 +55,7 @@ def test_it_is_registered_and_has_ten_seeds_of_every_world():
         seeds = [
             job.settings["seed"] for job in contests if job.label.startswith(f"{domain}/{world}/")
         ]
-        assert seeds == list(range(10))
+        assert seeds == list(range(20))
     assert {job.settings["orchestration"]["students"] for job in contests} == {40}
 
 
