@@ -30,7 +30,7 @@ LABELS = (
     | {AGENT: "lab-agent"}
 )
 UNITS = {  # of cost and latency in the evaluation: per dollar and per second
-    "micro-dollars and ms": (rewards.MICRO, rewards.MILLI), "dollars and seconds": (1.0, 1.0),
+    "micro-dollars and ms": (rewards.MICRO_USD_PER_USD, rewards.MS_PER_SECOND), "dollars and seconds": (1.0, 1.0),
     "as printed, amounts negative": (-1.0, -1.0),
 }  # fmt: skip
 WEIGHTS = {
@@ -81,9 +81,9 @@ def rows(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame:
         split="test",
         condition=np.where(every["group"] == "office", "office", "question"),
         wild=(every["malformed"] > 0).astype(float),
-        micro=every["cost_usd"] * rewards.MICRO,
-        own_micro=every["own_cost_usd"] * rewards.MICRO,
-        ms=every["seconds"] * rewards.MILLI,
+        micro=every["cost_usd"] * rewards.MICRO_USD_PER_USD,
+        own_micro=every["own_cost_usd"] * rewards.MICRO_USD_PER_USD,
+        ms=every["seconds"] * rewards.MS_PER_SECOND,
         backend=params.llm.describe_backend(params.tools.models.values()),
         calls=every["calls"].round().astype(int),
     )
@@ -272,7 +272,8 @@ def scores(
     m[:, -2] *= dearer
     wanted[:, -2:] *= weigh
     return part.assign(
-        method=part["method"].map(LABELS), score=rewards.score(m, np.stack(before), wanted, units)
+        method=part["method"].map(LABELS),
+        score=rewards.compute_preference_scores(m, np.stack(before), wanted, units),
     )
 
 
@@ -361,10 +362,10 @@ def updates(results: ToolOrchestrationResults) -> pd.DataFrame:
     """Means over the rollouts of every update: method (label), seed, step, correct, micro, ms, reward, malformed, paid
     (of right ones alone, nan without one), and left, the share that the filters left out."""
     rollouts, keys = results.rollouts, ["method", "seed", "step"]
-    micro = rollouts["cost_usd"] * rewards.MICRO
+    micro = rollouts["cost_usd"] * rewards.MICRO_USD_PER_USD
     each = rollouts.assign(
         micro=micro,
-        ms=rollouts["seconds"] * rewards.MILLI,
+        ms=rollouts["seconds"] * rewards.MS_PER_SECOND,
         malformed=(rollouts["malformed"] > 0).astype(float),
         paid=micro.where(rollouts["correct"] > 0),
     ).groupby(keys)
@@ -388,17 +389,17 @@ def graded(group: pd.DataFrame, least: float) -> pd.DataFrame:
     """Rollouts of one example, with cost and time between the least and the most of the group, `told` (M_norm . P),
     their `fate`, and `advantage`, nan for what is left out. least: deviation below which a group tells nothing."""
     ids, reward = [0] * len(group), group["reward"].to_numpy(float)
-    norm = rewards.normalised(np.stack(group["m"]), ids)
+    norm = rewards.normalize_within_groups(np.stack(group["m"]), ids)
     wild, silent = group["malformed"] > 0, group["answered"] == 0
-    kept = rewards.kept(reward, ids, wild, ~silent, least).rows
+    kept = rewards.filter_rollouts(reward, ids, wild, ~silent, least).rows
     fate = np.select([wild, silent], ["malformed", "no answer"], "agrees").astype(object)
     fate[kept] = "kept"
     advantage = np.full(len(group), np.nan)
     if len(kept) > 1:
         advantage[kept] = losses.compute_group_advantages(torch.tensor(reward[kept]), len(kept))
     return group.assign(
-        micro=group["cost_usd"] * rewards.MICRO,
-        ms=group["seconds"] * rewards.MILLI,
+        micro=group["cost_usd"] * rewards.MICRO_USD_PER_USD,
+        ms=group["seconds"] * rewards.MS_PER_SECOND,
         cheap=norm[:, -2],
         fast=norm[:, -1],
         told=(norm * np.stack(group["p"])).sum(1),

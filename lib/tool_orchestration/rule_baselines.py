@@ -90,5 +90,7 @@ def scored(tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) -> pd
     calls = tried["calls"].to_numpy()[:, None] * (
         tried["tool"].to_numpy()[:, None] == np.array(tools)
     )
-    m = rewards.vectors(calls, tried["correct"], tried["cost_usd"], tried["seconds"])
-    return tried.assign(score=rewards.score(m, np.stack(base["m"]), np.stack(base["p"])))
+    m = rewards.make_outcome_vectors(calls, tried["correct"], tried["cost_usd"], tried["seconds"])
+    return tried.assign(
+        score=rewards.compute_preference_scores(m, np.stack(base["m"]), np.stack(base["p"]))
+    )

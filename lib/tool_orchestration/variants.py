@@ -21,7 +21,7 @@ from lib.rl.expert_pool import ExpertReply
 from lib.rl.token_batch import Sample
 from lib.rl.transcript import split_by_writer
 from lib.tool_orchestration import rewards, test_sets, tool_environment
-from lib.tool_orchestration.rewards import Kept
+from lib.tool_orchestration.rewards import FilteredRollouts
 from lib.tool_orchestration.tool_environment import Own, ToolEpisode
 
 VERSION = 1  # of what a variant pays and learns from
@@ -68,9 +68,9 @@ NAMED = {variant.name: variant for variant in VARIANTS}
 LISTED = ToolVariant(
     "listed", "list prices only", "paper", spread=1.0, exams=(*test_sets.MAIN, "unseen_prices")
 )
-NORMALISE: dict[str, rewards.Normalise] = {
-    "paper": rewards.normalised,
-    "published": rewards.published,
+NORMALISE: dict[str, rewards.NormalizeInTraining] = {
+    "paper": rewards.normalize_within_groups,
+    "published": rewards.normalize_with_sign_error,
 }
 
 
@@ -80,7 +80,7 @@ def matrix(
     """M and P of episodes, (n, tools + 3) each."""
     calls = np.array([[_count(e, name) for name in tools] for e in episodes], dtype=float)
     spent = np.array([tool_environment.cost_usd(e, own) for e in episodes])
-    m = rewards.vectors(
+    m = rewards.make_outcome_vectors(
         calls,
         np.array([e.correct for e in episodes]),
         spent,
@@ -110,7 +110,9 @@ def paid(
             for row in m
         ]
         return np.array(corl_rewards)
-    return rewards.reward(NORMALISE[variant.reward](m, groups), wanted, m[:, -3])
+    return rewards.compute_preference_rewards(
+        NORMALISE[variant.reward](m, groups), wanted, m[:, -3]
+    )
 
 
 def learned(
@@ -119,12 +121,12 @@ def learned(
     groups: Sequence[int],
     told: np.ndarray,
     least: float,
-) -> tuple[list[Sample], Kept]:
+) -> tuple[list[Sample], FilteredRollouts]:
     """What a training learns from: under CoRL's reward everything, otherwise what the three filters keep."""
     malformed = np.array([bool(e.num_malformed) for e in episodes])
     answered = np.array([e.answer is not None or e.has_marked_answer for e in episodes])
     spared = np.zeros(len(episodes), bool)
-    left = rewards.kept(
+    left = rewards.filter_rollouts(
         told, groups, *((malformed, answered) if variant.strict else (spared, ~spared)), least
     )
     rows = range(len(episodes)) if variant.reward == "corl" else left.rows.tolist()

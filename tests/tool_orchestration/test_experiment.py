@@ -168,7 +168,9 @@ def test_rewards_in_the_tables_are_those_of_their_arm(results):
     rows = of(results.rollouts, "paper")
     for _, part in rows.groupby("step"):
         m, p = (np.stack(part[column]) for column in ("m", "p"))
-        told = rewards.reward(rewards.normalised(m, part["rollout_group"].tolist()), p, m[:, -3])
+        told = rewards.compute_preference_rewards(
+            rewards.normalize_within_groups(m, part["rollout_group"].tolist()), p, m[:, -3]
+        )
         assert part["reward"].tolist() == pytest.approx(told.tolist())
     rows = of(results.rollouts, "corl")
     assert (
@@ -275,7 +277,7 @@ def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
         ({"save_every": 1}, ALL),
         ({"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}}, ALL),
         ({"llm": {"max_usd": 1.0, "cassette": "replay"}}, ALL),
-        ({"glass": TOOLS.glass.model_dump() | {"seeds": 9}}, ALL),
+        ({"synthetic": TOOLS.synthetic.model_dump() | {"seeds": 9}}, ALL),
         ({"llm": {"models": {"big": {"max_tokens": 5}}}}, ALL),  # no tool
         ({"side": 3}, ALL - {"tests", "paper/seed-0"}),  # who sit the exam of the simplex
         (

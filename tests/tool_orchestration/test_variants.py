@@ -97,7 +97,7 @@ def test_corl_pays_what_is_right_and_within_the_budget(episodes):
 def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes):
     for name in ("paper", "published"):
         samples, kept = variants.learned(
-            NAMED[name], episodes, [3] * 5, REWARDS, rewards.LEAST_DEVIATION
+            NAMED[name], episodes, [3] * 5, REWARDS, rewards.MIN_GROUP_STD
         )
         assert kept.rows.tolist() == [0, 1, 2] and (
             kept.malformed,
@@ -111,7 +111,7 @@ def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes)
 
 def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):
     samples, kept = variants.learned(
-        NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS, rewards.LEAST_DEVIATION
+        NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS, rewards.MIN_GROUP_STD
     )
     assert [s.ids for s in samples] == [e.ids for e in episodes] and kept.agreeing == 0
     samples, kept = variants.learned(
@@ -127,7 +127,7 @@ def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):
 
 def test_under_corls_reward_everything_is_learned_from(episodes):
     samples, kept = variants.learned(
-        NAMED["corl"], episodes, [0, 0, 1, 1, 1], np.zeros(5), rewards.LEAST_DEVIATION
+        NAMED["corl"], episodes, [0, 0, 1, 1, 1], np.zeros(5), rewards.MIN_GROUP_STD
     )
     assert [(s.ids, s.group) for s in samples] == [
         (e.ids, g) for e, g in zip(episodes, [0, 0, 1, 1, 1], strict=True)

@@ -15,7 +15,7 @@ from lib.tool_orchestration import episode_specs, prompted_baseline, test_sets, 
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.experiment import START, ToolOrchestrationResults
 from lib.tool_orchestration.results import LABELS, PAPER
-from lib.tool_orchestration.rewards import MICRO, MILLI
+from lib.tool_orchestration.rewards import MICRO_USD_PER_USD, MS_PER_SECOND
 from lib.tool_orchestration.tool_environment import Desk, Own
 from lib.tool_orchestration.tool_menu import Offer
 from lib.tools.python import python
@@ -63,8 +63,8 @@ def make_price_table(offers: Iterable[Offer]) -> pd.DataFrame:
             {
                 "tool": offer.name,
                 "reads": offer.text,
-                "$ per million calls": offer.typical_cost_usd * MICRO,
-                "ms": offer.typical_seconds * MILLI,
+                "$ per million calls": offer.typical_cost_usd * MICRO_USD_PER_USD,
+                "ms": offer.typical_seconds * MS_PER_SECOND,
                 "good at": ", ".join(skills) or "nothing by its card",
             }
         )
@@ -295,9 +295,9 @@ def episode_html(
 
 
 def _render_segment(segment: Segment) -> spoken.Rendered:
-    note = f"; ${segment.cost_usd * MICRO:.1f} per million"
+    note = f"; ${segment.cost_usd * MICRO_USD_PER_USD:.1f} per million"
     if segment.seconds:
-        note += f", {'' if segment.is_exact else 'about '}{segment.seconds * MILLI:.1f} ms"
+        note += f", {'' if segment.is_exact else 'about '}{segment.seconds * MS_PER_SECOND:.1f} ms"
     if segment.author == "controller":
         return spoken.render_segment("orchestrator", segment.text, PAPER, note)
     return spoken.render_segment(segment.author, segment.text, "", note)
@@ -307,7 +307,8 @@ def describe_outcome(row: Mapping) -> str:
     """How an episode ended, as a line of text."""
     correctness = "right" if row["correct"] else "wrong"
     return (
-        f"{correctness}; ${row['cost_usd'] * MICRO:.1f} per million, of it ${row['own_cost_usd'] * MICRO:.1f} for the "
-        f"orchestrator's own tokens; {row['seconds'] * MILLI:.1f} ms; {row['calls']} calls, {row['malformed']} "
+        f"{correctness}; ${row['cost_usd'] * MICRO_USD_PER_USD:.1f} per million, "
+        f"of it ${row['own_cost_usd'] * MICRO_USD_PER_USD:.1f} for the orchestrator's own tokens; "
+        f"{row['seconds'] * MS_PER_SECOND:.1f} ms; {row['calls']} calls, {row['malformed']} "
         "malformed turns"
     )
