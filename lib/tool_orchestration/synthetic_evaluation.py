@@ -175,7 +175,8 @@ class ToolChoiceEvaluation:
             One row for each seed. Columns: correct; cost_usd and seconds, relative to the mean tool of the menu; reward
             (expected utility); regret (the optimum minus that); optimal (probability of the best choice); newcomer
             (probability of calling a tool that is held out of training where that is the best choice, minus where it is
-            not); liked (probability of calling tools that the user likes, minus that of a random choice); malformed_probability.
+            not); liked (probability of calling tools that the user likes, minus that of a random choice);
+            malformed_probability.
         """
         malformed_probs = probs[..., -1]
         probs = probs[..., :-1]
