@@ -241,9 +241,15 @@ def compute_menu_utilities(
     Returns:
         (MENU_SIZE,).
     """
-    prices = np.array([entry.usd_per_token for entry in assignment.entries])
+    prices = np.array([entry.usd_per_token for entry in assignment.entries])  # (MENU_SIZE,)
     latencies = np.array([entry.seconds_per_token for entry in assignment.entries])
-    cheap = (prices.max() - prices) / (prices.max() - prices.min())
-    fast = (latencies.max() - latencies) / (latencies.max() - latencies.min())
+    cheap = scale_to_savings(prices)
+    fast = scale_to_savings(latencies)
     wishes = preference.accuracy + preference.cost * cheap + preference.latency * fast
     return np.asarray(accuracy) * wishes
+
+
+def scale_to_savings(amounts: np.ndarray) -> np.ndarray:
+    """Scales amounts so that the highest becomes 0 and the lowest 1."""
+    highest = amounts.max()
+    return (highest - amounts) / (highest - amounts.min())

@@ -236,22 +236,25 @@ def _list_abilities(entry: MenuEntry) -> np.ndarray:
 
 def _average_scores_by_tool(outcomes: MenuOutcomes, is_counted: np.ndarray) -> dict[str, float]:
     """Averages the score of each tool over the counted menus that have it."""
-    scores_by_tool: dict[str, list[float]] = {}
     scores = outcomes.compute_scores()
+    scores_by_tool: dict[str, list[float]] = {}
     for index in np.flatnonzero(is_counted):
-        for entry, score in zip(outcomes.assignments[index].entries, scores[index], strict=True):
+        entries = outcomes.assignments[index].entries
+        for entry, score in zip(entries, scores[index], strict=True):
             scores_by_tool.setdefault(entry.tool.name, []).append(score)
-    return {name: float(np.mean(values)) for name, values in scores_by_tool.items()}
+
+    mean_scores = {}
+    for name, tool_scores in scores_by_tool.items():
+        mean_scores[name] = float(np.mean(tool_scores))
+    return mean_scores
 
 
 def _look_up(outcomes: MenuOutcomes, value_by_tool: dict[str, float]) -> np.ndarray:
-    """(n, M) the value of every tool on every menu; -1 where there is none."""
-    return np.array(
-        [
-            [value_by_tool.get(entry.tool.name, -1.0) for entry in assignment.entries]
-            for assignment in outcomes.assignments
-        ]
-    )
+    """(n, M) the value of every tool on every menu; -1 for a tool that has none."""
+    rows = []
+    for assignment in outcomes.assignments:
+        rows.append([value_by_tool.get(entry.tool.name, -1.0) for entry in assignment.entries])
+    return np.array(rows)
 
 
 def _choose_largest(values: np.ndarray) -> np.ndarray:

@@ -173,10 +173,12 @@ def normalize_with_bound(vectors: np.ndarray, start_vectors: np.ndarray) -> np.n
     Returns:
         (n, k) M_norm in [0, 1]; 1/2 where neither spends anything.
     """
+    start_counts = np.maximum(1, start_vectors[:, :COST_INDEX])
+    counts = vectors[:, :COST_INDEX] / start_counts  # (n, k - 2)
+
+    # Amounts are the negative entries; 1/2 where neither spends anything.
     amounts = -vectors[:, COST_INDEX:]  # (n, 2)
     start_amounts = -start_vectors[:, COST_INDEX:]
-    counts = vectors[:, :COST_INDEX] / np.maximum(1, start_vectors[:, :COST_INDEX])
-
     total = start_amounts + amounts
     savings = np.full(total.shape, 0.5)
     np.divide(start_amounts, total, out=savings, where=total > 0)

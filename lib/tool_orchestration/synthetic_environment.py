@@ -211,7 +211,7 @@ def draw_users(num_users: int, *stream: str | int) -> np.ndarray:
         liked.
     """
     rng = seeds.rng(*STREAM, *stream)
-    users = [tool_menu.drawn_preference(rng, KNOWN_TOOLS) for _ in range(num_users)]
+    users = [tool_menu.draw_preference(rng, KNOWN_TOOLS) for _ in range(num_users)]
     return np.stack([user.vector(TOOLS) for user in users])
 
 

@@ -113,7 +113,7 @@ def apply_rules(
     )
     reward_by_try = {(row.item, row.tool): row.reward for row in test_tries.itertuples(index=False)}
     tables = []
-    for rule, table in rule_baselines.baselines(tries, questions, tools).items():
+    for rule, table in rule_baselines.apply_baselines(tries, questions, tools).items():
         rows = table.assign(number=table["item"])
         if rule == rule_baselines.ORACLE:
             rows = _choose_best(test_tries, questions)
