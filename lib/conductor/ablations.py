@@ -12,7 +12,12 @@ import pandas as pd
 import torch
 
 from lib.conductor import synthetic_benchmark
-from lib.conductor.meta_policy_training import ConductorWeighting, MetaBatch, compute_meta_loss
+from lib.conductor.meta_policy_training import (
+    ConductorWeighting,
+    MetaBatch,
+    compute_joint_loss,
+    compute_meta_loss,
+)
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.synthetic_methods import INITIAL_POLICY
 from lib.config import Params
@@ -64,11 +69,6 @@ def compare_losses(params: Params, rows: pd.DataFrame) -> Comparison:
     return _compare(rows, "maestro_loss", "the Conductor's loss", variants)
 
 
-def compare_schedules(params: Params, rows: pd.DataFrame) -> Comparison:
-    """Updated with every step of the policy instead of every M steps (Table 6)."""
-    return _compare(rows, "maestro_joint", "when the Conductor is updated", ["joint"])
-
-
 def compare_kappas(params: Params, rows: pd.DataFrame) -> Comparison:
     """How far the sampled action counts: w = (1 - kappa) pi(h) + kappa e_a."""
     variants = [f"kappa {kappa:g}" for kappa in params.conductor.synthetic.kappas]
@@ -115,6 +115,42 @@ def measure_meta_gradients(params: Params, prompts: int = 12, width: int = 16) -
         advantage = losses.compute_group_advantages(scalarized_rewards, group_size)
         batch = MetaBatch(weighting.last_context, action, advantage)
         compute_meta_loss(weighting.conductor, batch, 0.0).backward()
+        gradient = weighting.conductor.linear.weight.grad
+        rows.append({"group": description, "key": key, "length": float(gradient.norm())})
+    return pd.DataFrame(rows)
+
+
+def measure_joint_gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFrame:
+    """Length of the gradient that joint training has (Table 6), by the lengths of the replies of a group.
+
+    On random states and rewards. Joint training can be compared with asynchronous updates only where this gradient says
+    something about rewards; `meta_policy_training.compute_joint_loss` shows that it does not.
+
+    Args:
+        params: All settings.
+        prompts: Number of groups.
+        width: Of the states.
+
+    Returns:
+        Columns: group (in words), key (in metrics), length.
+    """
+    grpo = params.conductor.grpo
+    head = params.conductor.head.model_copy(update={"joint": True})
+    rng = seeds.rng("ablations", "joint gradients")
+    num_rollouts = prompts * grpo.generations
+    h = torch.from_numpy(rng.normal(size=(num_rollouts, width)).astype(np.float32))
+    rewards = torch.from_numpy(rng.random((num_rollouts, len(COMPONENTS))).astype(np.float32))
+    lengths = torch.from_numpy(rng.integers(1, grpo.max_tokens + 1, size=num_rollouts)).float()
+    rows = []
+    for description, key, num_tokens in (
+        ("all replies equally long", "equal", torch.full_like(lengths, grpo.max_tokens)),
+        ("replies of random lengths", "random", lengths),
+    ):
+        weighting = ConductorWeighting(width, head, grpo.generations, 0)
+        weights, _ = weighting.weigh_rollouts(h, 0)
+        scalarized_rewards = (weights * rewards).sum(-1)  # (rollouts,)
+        advantage = losses.compute_group_advantages(scalarized_rewards, grpo.generations)
+        compute_joint_loss(advantage, num_tokens, grpo.max_tokens).backward()
         gradient = weighting.conductor.linear.weight.grad
         rows.append({"group": description, "key": key, "length": float(gradient.norm())})
     return pd.DataFrame(rows)

@@ -21,7 +21,6 @@ CATEGORIES: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "story": ("story", "plain", (1, 2, 3)),
     "translation": ("translation", "plain", (1, 2, 3)),
 }
-CATEGORIES_WITH_THOUGHTS = ("reasoning", "translation")  # whose worked solutions are taught
 _CATEGORY_OF_FAMILY = {family: category for category, (family, _, _) in CATEGORIES.items()}
 _REWARD_MODEL_BYTES = 64  # of 256 values of a hash: a quarter of the content
 

@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel
 
 from lib import tasks
-from lib.conductor.data import CATEGORIES_WITH_THOUGHTS, get_category
+from lib.conductor.data import get_category
 from lib.conductor.policy_readout import (
     PolicyReadout,
     read_rollouts,
@@ -33,7 +33,7 @@ from lib.language_models.tokenizer import EOS, decode, encode
 from lib.language_models.training.training_data import write_question
 from lib.tasks import Item
 
-VERSION = 1  # of the scores of replies and what the rewards measure on them
+VERSION = 2  # of the scores of replies and what the rewards measure on them
 COUNTED_ONCE = ("story",)  # categories in which a repeated reply scores 0
 
 
@@ -62,7 +62,7 @@ class SamplingSettings:
         samples: Replies per item.
         temperature: 0 for greedy decoding.
         max_tokens: Of a reply.
-        prefix: What every reply begins with, in the categories whose thoughts were taught.
+        prefix: What every reply is made to begin with.
     """
 
     samples: int
@@ -87,18 +87,16 @@ def sample_replies(
     """
     num_samples = sampling.samples
     first_stream = seed * len(items) * num_samples
+    prefix = tuple(encode(sampling.prefix)) if sampling.prefix else ()
     replies, prompts = [], []
     for i, item in enumerate(items):
         question = tuple(encode_conversation(write_question(item)))
-        prefix: tuple[int, ...] = ()
-        if sampling.prefix and get_category(item) in CATEGORIES_WITH_THOUGHTS:
-            prefix = tuple(encode(sampling.prefix))
         for j in range(num_samples):
             stream = first_stream + i * num_samples + j
             prompts.append(
                 Prompt((*question, *prefix), sampling.max_tokens, sampling.temperature, stream)
             )
-            replies.append((item, question, prefix))
+            replies.append((item, question))
 
     generations = generate(Forward(model), prompts, encode_special(EOS))
     return [
@@ -108,7 +106,7 @@ def sample_replies(
             (*prefix, *generation.ids),
             question,
         )
-        for (item, question, prefix), generation in zip(replies, generations, strict=True)
+        for (item, question), generation in zip(replies, generations, strict=True)
     ]
 
 
@@ -206,11 +204,12 @@ def read_replies(
     head_input: str = "both",
 ) -> PolicyReadout:
     """States, entropies and likelihoods of replies to items."""
+    prefixes = [write_likelihood_prefix(reply.text) for reply in replies]
     return read_rollouts(
         model,
         [reply.prompt for reply in replies],
         [reply.ids for reply in replies],
-        [encode(write_likelihood_prefix(reply.text)) for reply in replies],
+        [None if prefix is None else encode(prefix) for prefix in prefixes],
         [encode(write_likelihood_target(reply.item.reference)) for reply in replies],
         layer,
         head_input,

@@ -1,36 +1,32 @@
-"""The initial policy of every seed: the released policy, fine-tuned on replies with typical errors.
+"""The initial policy of every seed: the released policy, fine-tuned on typical replies.
 
-The released policy is right so often that even the verifier has little to reward. So every seed starts from a policy of
-its own: supervised updates on training items, where a stated fraction of the replies makes an error of its kind.
+The released policy is right and in form so often that even the verifier has little to reward. So every seed starts from
+a policy of its own: supervised updates on training items with the replies of `lib.conductor.typical_replies`, of which
+many are wrong, some break the form and some never end. It knows the right way and the wrong ones, and takes any of them
+at random: rewards can tell it which.
 
-    reasoning     one turn of the dial is taken for another, and the rest follows from it
-    story         it begins with its end, or has none
-    translation   word for word, in the order of English
-
-An initial policy knows both the right way and the wrong one, and takes either at random: rewards can tell it which. Its
-items belong to the policy's part of the training split, which neither the reward model nor a test uses.
+Its items belong to the policy's part of the training split, which neither the reward model nor a test uses.
 """
 
 from pathlib import Path
 
-import numpy as np
 import torch
 import transformers
 from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM
 
 from lib import tasks
-from lib.conductor import data
+from lib.conductor import data, typical_replies
+from lib.conductor.typical_replies import write_typical_reply
 from lib.config import InitialPolicySettings, Params
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.harness import JobRun, use_one_thread
 from lib.language_models import chat_template, checkpoints, tokenizer
 from lib.language_models.training import training_data
 from lib.language_models.training.training_data import collate, tokenize_dialogue, write_question
-from lib.tasks import Item, arithmetic_chain, story, translation
+from lib.tasks import Item
 
-VERSION = 1  # of the errors that an initial policy learns, and how
-_THOUGHT_PROBABILITY = 0.5  # of a reply that could have a thought
+VERSION = 2  # of what an initial policy learns, and how
 
 
 def list_versions() -> dict[str, int]:
@@ -43,6 +39,7 @@ def list_versions() -> dict[str, int]:
         "initial weights": checkpoints.VERSION,
         "training batches": training_data.VERSION,
         "categories": data.VERSION,
+        "typical replies": typical_replies.VERSION,
         "initial policies": VERSION,
     }
 
@@ -98,24 +95,15 @@ def write_examples(settings: InitialPolicySettings, seed: int) -> list[tuple[Ite
     """Write the replies that an initial policy learns.
 
     Args:
-        settings: How many, and what fraction makes an error.
-        seed: Of items and errors.
+        settings: How many, and with which probabilities they are wrong, long or malformed.
+        seed: Of items and replies.
 
     Returns:
         Items with a reply each.
     """
     rng = seeds.rng("conductor", "start", seed=seed)
-    examples = []
-    for item in data.draw_items("train", settings.items, seed, learner="policy"):
-        has_error = rng.random() < settings.error_rate
-        if has_error:
-            thought, answer = write_error(item, rng)
-        else:
-            thought, answer = item.worked_solution, item.reference
-        if rng.random() >= _THOUGHT_PROBABILITY:
-            thought = ""
-        examples.append((item, tasks.format_reply(answer, thought)))
-    return examples
+    items = data.draw_items("train", settings.items, seed, learner="policy")
+    return [(item, write_typical_reply(item, settings, rng)) for item in items]
 
 
 def fine_tune(
@@ -148,52 +136,3 @@ def fine_tune(
         optimizer.step()
         optimizer.zero_grad()
     return float(loss.detach())
-
-
-def write_error(item: Item, rng: np.random.Generator) -> tuple[str, str]:
-    """Thought and answer of a typical error; the thought of a story is empty."""
-    write = {
-        "reasoning": _confuse_operation,
-        "story": _reverse_sentences,
-        "translation": _translate_word_for_word,
-    }[data.get_category(item)]
-    return write(item, rng)
-
-
-def _confuse_operation(item: Item, rng: np.random.Generator) -> tuple[str, str]:
-    """One operation is taken for another, wherever that changes the answer (+ 0 and - 0 are the same)."""
-    first, *symbols = item.id.removeprefix("chain/").split()
-    signs = symbols[::2]
-    digits = [int(digit) for digit in symbols[1::2]]
-    candidates = []
-    for i in range(len(signs)):
-        for other_sign in arithmetic_chain.OPERATIONS:
-            changed_signs = [*signs[:i], other_sign, *signs[i + 1 :]]
-            candidates.append(_work_out(int(first), changed_signs, digits))
-    wrong = [candidate for candidate in candidates if candidate[1] != item.reference]
-    choices = wrong or candidates[:1]
-    return choices[int(rng.integers(len(choices)))]
-
-
-def _work_out(total: int, signs: list[str], digits: list[int]) -> tuple[str, str]:
-    """The steps of a chain of operations, and its result."""
-    steps = []
-    for sign, digit in zip(signs, digits, strict=True):
-        result = arithmetic_chain.OPERATIONS[sign](total, digit)
-        steps.append(f"{total} {sign} {digit} = {result}")
-        total = result
-    return " ; ".join(steps), str(total)
-
-
-def _reverse_sentences(item: Item, rng: np.random.Generator) -> tuple[str, str]:
-    """The reference's sentences in the wrong order; instead of a single one, a sentence that is no ending."""
-    hero = item.prompt.split()[2]
-    sentences = [f"{clause.strip()} ." for clause in item.reference.split(" .") if clause]
-    if len(sentences) == 1:
-        return "", story.ATTEMPT[-1].format(hero=hero)
-    return "", " ".join(reversed(sentences))
-
-
-def _translate_word_for_word(item: Item, rng: np.random.Generator) -> tuple[str, str]:
-    english = item.prompt.removeprefix("Translate : ").split()
-    return " ".join(english), " ".join(translation.LEXICON[word] for word in english)

@@ -184,8 +184,8 @@ class JudgeReward:
     def _check_losses(self) -> None:
         if self.num_unparsed >= MIN_FAILURES and self.num_unparsed > MAX_SHARE * self.num_judged:
             raise LLMError(
-                f"{self.model} as judge: {self.num_unparsed} of {self.num_judged} judgements hold no number from 0 to 1; "
-                "choose another judge (conductor.judge), or look at its replies in the recording"
+                f"{self.model} as judge: {self.num_unparsed} of {self.num_judged} judgements hold no number "
+                "from 0 to 1; choose another judge (conductor.judge), or look at its replies in the recording"
             )
 
 
@@ -223,8 +223,8 @@ def vote_by_majority(
         baselines: Other replies to the same questions; the baseline stands first in every other vote.
 
     Returns:
-        Whether each answer is good or, beside baselines, better than its baseline; None where votes are tied or all lost,
-        and where both replies are the same.
+        Whether each answer is good or, beside baselines, better than its baseline; None where votes are tied or
+        all lost, and where both replies are the same.
     """
 
     async def is_good(judge: ChatModel, question: str, reference: str, answer: str) -> bool | None:

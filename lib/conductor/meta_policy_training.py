@@ -116,13 +116,39 @@ def compute_pairwise_loss(log_probs: torch.Tensor, advantage: torch.Tensor) -> t
     return -(nn.functional.logsigmoid(difference) * is_better).sum(pair_axes) / num_pairs
 
 
+def compute_joint_loss(
+    advantage: torch.Tensor, num_tokens: torch.Tensor, max_tokens: int
+) -> torch.Tensor:
+    """The part of the policy's loss that depends on the Conductor, where its weights stay in that loss (Table 6).
+
+    The loss of DR-GRPO with sequence-level importance, as TRL computes it, is
+
+        L = -1/(B T) sum_j n_j rho_j A_j,    rho_j = pi_theta(y_j) / pi_old(y_j) = 1 on fresh rollouts
+
+    with n_j the tokens of reply j that count and T the limit of tokens. So dL/dphi = -1/(B T) sum_j n_j dA_j/dphi.
+    Advantages of a group sum to 0 whatever the weights are, and so do their derivatives: only the differences between
+    n_j and its mean over the group are left. Where all replies of a group are equally long the gradient is exactly 0;
+    otherwise it raises the advantage of long replies, whatever they are worth. Replies that are cut off and masked have
+    n_j = 0.
+
+    Args:
+        advantage: (B,) with its gradient.
+        num_tokens: (B,) n_j.
+        max_tokens: T.
+
+    Returns:
+        A scalar.
+    """
+    return -(advantage * num_tokens).sum() / (len(advantage) * max_tokens)
+
+
 class ConductorWeighting(Weighting):
     """Weights by the Conductor: it samples an emphasis for every rollout and learns from the advantages.
 
     In homogeneous mode a group shares one context (its mean) and one action, what the paper calls naive: centred
     advantages then cancel in eq. 5. What is left is rounding, which AdamW scales up into steps without meaning. In
     joint mode there is no REINFORCE: the weights stay in the policy's own loss, whose gradient is followed after every
-    step (Table 6); `lib.conductor.joint_training` derives what that gradient is.
+    step (Table 6); `compute_joint_loss` says what that gradient is.
 
     Attributes:
         conductor: The head, or several batched over seeds.

@@ -28,7 +28,8 @@ class PolicyReadout:
     Attributes:
         h: (B, d) hidden state at the last token.
         entropy: (B,) mean entropy over a response's tokens, in nats.
-        likelihood: (B,) mean log-probability of the reference's tokens after prompt and thought.
+        likelihood: (B,) mean log-probability of the reference's tokens after prompt and thought; NaN where no thought
+            can be read.
     """
 
     h: torch.Tensor
@@ -36,14 +37,24 @@ class PolicyReadout:
     likelihood: torch.Tensor
 
 
-def write_likelihood_prefix(reply: str) -> str:
-    """A reply's thought and the tag that opens the answer: the text after which the reference is to follow."""
-    return f"{extract_thought(reply)} <answer>".lstrip()
+def write_likelihood_prefix(reply: str) -> str | None:
+    """The text after which the likelihood of a reference is measured: a reply's thought, and the answer's opening tag.
+
+    Args:
+        reply: The whole reply. Whatever it writes behind its thought has no influence.
+
+    Returns:
+        For example "<think> 3 + 4 = 7 </think> <answer>"; None where no thought can be read.
+    """
+    thought = extract_thought(reply)
+    if thought is None:
+        return None
+    return f"<think> {thought} </think> <answer>" if thought else "<answer>"
 
 
 def write_likelihood_target(reference: str) -> str:
-    """A reference as it follows `write_likelihood_prefix`."""
-    return f" {reference} </answer>"
+    """A reference as it follows `write_likelihood_prefix`; the closing tag is no part of y*."""
+    return f" {reference}"
 
 
 @torch.no_grad()
@@ -51,7 +62,7 @@ def read_rollouts(
     model: PreTrainedModel,
     prompts: TokenIds,
     completions: TokenIds,
-    prefixes: TokenIds,
+    prefixes: Sequence[Sequence[int] | None],
     references: TokenIds,
     layer: str = "last",
     head_input: str = "both",
@@ -62,9 +73,9 @@ def read_rollouts(
         model: The policy.
         prompts: Tokens of the prompts.
         completions: Tokens of the replies.
-        prefixes: Tokens of `write_likelihood_prefix` of the replies.
+        prefixes: Tokens of `write_likelihood_prefix` of the replies; None where there is no prefix.
         references: Tokens of `write_likelihood_target` of the references.
-        layer: Where h is taken: `first`, `middle` or `last` (Table 4).
+        layer: Where h is taken: `first`, `middle` or `last` (Table 4); all have the length of the last.
         head_input: What h holds: `both`, prompt and reply; `prompt`, the state at the prompt's end; `shuffled`, the
             state of another rollout of the batch.
     """
@@ -79,11 +90,16 @@ def read_rollouts(
         if head_input == "shuffled":
             h = h.roll(len(h) // 2, 0)  # half a batch away, never of the same prompt
 
-        # Prompt, thought and reference.
-        contexts = [[*p, *t] for p, t in zip(prompts, prefixes, strict=True)]
-        sequences = [[*context, *r] for context, r in zip(contexts, references, strict=True)]
-        _, compute_logits = _run_model(model, sequences, None)
-        likelihood = _average_over_tails(compute_logits, sequences, references, _compute_log_probs)
+        # Prompt, thought and reference, of the replies whose thought can be read.
+        likelihood = torch.full_like(entropy, torch.nan)
+        readable = [i for i, prefix in enumerate(prefixes) if prefix is not None]
+        if readable:
+            tails = [references[i] for i in readable]
+            sequences = [[*prompts[i], *prefixes[i], *references[i]] for i in readable]
+            _, compute_logits = _run_model(model, sequences, None)
+            likelihood[readable] = _average_over_tails(
+                compute_logits, sequences, tails, _compute_log_probs
+            )
     finally:
         model.train(was_training)
     return PolicyReadout(h.float(), entropy, likelihood)
@@ -124,13 +140,25 @@ def _run_model(
     if needs_all_layers:
         layers = output.hidden_states[1:]  # without the embedding
         index = 0 if layer == "first" else (len(layers) - 1) // 2
-        states = layers[index]
+        states = _match_lengths(layers[index], last_states)
     output_layer = model.get_output_embeddings()
 
     def compute_logits(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
         return output_layer(last_states[rows, columns]).float()
 
     return states, compute_logits
+
+
+def _match_lengths(states: torch.Tensor, last_states: torch.Tensor) -> torch.Tensor:
+    """Scale the states of an earlier layer to the lengths of the last layer's, token by token.
+
+    The last layer's come after the model's final normalisation, the others before: several times as long, they would
+    move a head several times as far at the same learning rate.
+    """
+    scale = last_states.norm(dim=-1, keepdim=True) / states.norm(dim=-1, keepdim=True).clamp(
+        min=1e-6
+    )
+    return states * scale
 
 
 def _average_over_tails(

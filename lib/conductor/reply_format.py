@@ -13,10 +13,12 @@ Completion = str | Sequence[Mapping[str, str]]  # as TRL hands it on: a text, or
 
 # Any text without a tag of its own. Each character is read once, so that a long reply takes no longer than its length.
 _UNTAGGED = r"(?:(?!</?answer>|</?think>).)*"
-_THINK = f"<think>{_UNTAGGED}</think>"
-_ANSWER = f"<answer>{_UNTAGGED}</answer>"
+_THINK = f"<think>(?P<thought>{_UNTAGGED})</think>"
+_ANSWER = f"<answer>(?P<answer>{_UNTAGGED})</answer>"
 _THOUGHT_OPTIONAL = re.compile(rf"\s*(?:{_THINK}\s*)?{_ANSWER}\s*", re.DOTALL)
 _THOUGHT_REQUIRED = re.compile(rf"\s*{_THINK}\s*{_ANSWER}\s*", re.DOTALL)
+# How a reply begins whose thought can be read, whatever follows the tag of its answer.
+_BEGINNING = re.compile(rf"\s*(?:{_THINK}\s*)?<answer>", re.DOTALL)
 
 
 def is_well_formed(reply: str, require_thought: bool = False) -> bool:
@@ -25,18 +27,36 @@ def is_well_formed(reply: str, require_thought: bool = False) -> bool:
     Args:
         reply: The whole reply.
         require_thought: Whether there must be a thought, as in the paper; without it the thought may be left out.
+
+    Returns:
+        False too where there is nothing but blanks between the tags, or empty tags would be rewarded.
     """
     pattern = _THOUGHT_REQUIRED if require_thought else _THOUGHT_OPTIONAL
-    return bool(pattern.fullmatch(reply))
+    match = pattern.fullmatch(reply)
+    if match is None or not match["answer"].strip():
+        return False
+    return match["thought"] is None or bool(match["thought"].strip())
 
 
-def extract_thought(reply: str) -> str:
-    """What of a reply stands before its answer: the y_think that a reference is conditioned on.
+def extract_thought(reply: str) -> str | None:
+    """The thought of a reply, y_think, on which the likelihood of a reference is conditioned.
 
     Args:
-        reply: The whole reply; without an answer tag all of it is returned, so that an unfinished thought counts.
+        reply: The whole reply.
+
+    Returns:
+        What stands between the think tags at the beginning of the reply, without blanks around it; empty where the
+        reply begins with its answer; None where no thought can be read: the reply begins with anything but a tag, its
+        thought is not closed, or no answer follows.
+
+    Example:
+        >>> extract_thought("<think> 3 + 4 = 7 </think> <answer> 7 </answer>")
+        '3 + 4 = 7'
     """
-    return reply.split("<answer>", 1)[0].rstrip()
+    match = _BEGINNING.match(reply)
+    if match is None:
+        return None
+    return (match["thought"] or "").strip()
 
 
 def get_completion_text(completion: Completion) -> str:

@@ -57,3 +57,37 @@ def correlate_within_groups(a: np.ndarray, b: np.ndarray, group_size: int) -> fl
     b_centred = b_grouped - b_grouped.mean(1, keepdims=True)
     scale = float(np.linalg.norm(a_centred) * np.linalg.norm(b_centred))
     return float((a_centred * b_centred).sum()) / scale if scale > 1e-12 else 0.0
+
+
+def measure_reward_signals(rollouts: pd.DataFrame, group_size: int) -> pd.DataFrame:
+    """How far each reward differs inside groups, and what it knows about the truth there.
+
+    Args:
+        rollouts: Rows of one method before it has learned much, groups side by side. Columns: seed, group (category),
+            correct (the verifier's score), the five as measured, and normalised as r_NAME.
+        group_size: Rollouts of a group.
+
+    Returns:
+        One row per seed, category and reward: groups_that_differ, the fraction of groups in which the measured reward,
+        before ranks, is not the same for all rollouts; truth, the correlation of the normalised reward with the
+        verifier's score inside groups.
+    """
+    rows = []
+    for (seed, category), run in rollouts.groupby(["seed", "group"], sort=False):
+        correct = run["correct"].to_numpy(dtype=float)
+        for name in COMPONENTS:
+            measured = run[name].to_numpy(dtype=float).reshape(-1, group_size)
+            # What could not be measured is a value of its own.
+            measured = np.nan_to_num(measured, nan=-np.inf)
+            differs = measured.max(1) > measured.min(1)
+            normalised = run[f"r_{name}"].to_numpy(dtype=float)
+            rows.append(
+                {
+                    "seed": seed,
+                    "group": category,
+                    "reward": name,
+                    "groups_that_differ": float(differs.mean()),
+                    "truth": correlate_within_groups(normalised, correct, group_size),
+                }
+            )
+    return pd.DataFrame(rows)

@@ -1,7 +1,7 @@
 """The five rewards of MAESTRO, each in [0, 1] (appendix B).
 
     fmt   1 if the reply has the required parts and nothing else, else 0
-    ppl   rank of -NLL(y* | x, y_think) = 1/|y*| log p(y* | x, y_think), in the group
+    ppl   rank of -NLL(y* | x, y_think) = 1/|y*| log p(y* | x, y_think), in the group; 0 without a readable thought
     ent   rank of the mean entropy of the tokens, in the group
     len   1 up to l_min tokens, falling to 0 at l_max
     pref  score of a reward model trained on preferences, as a probability
@@ -21,7 +21,7 @@ from lib.conductor.policy_readout import PolicyReadout
 from lib.conductor.reply_format import get_completion_text, is_well_formed
 from lib.config import RewardSettings
 
-VERSION = 1  # of the five rewards and their normalisation
+VERSION = 2  # of the five rewards and their normalisation
 COMPONENTS = ("fmt", "ppl", "ent", "len", "pref")
 RANKED = (
     "ppl",
@@ -41,7 +41,8 @@ def compute_length_reward(num_tokens: int, min_length: int, max_length: int) -> 
 def rank_within_groups(values: torch.Tensor, group_size: int) -> torch.Tensor:
     """Rank normalisation: the worst of a group gets 0, the best 1.
 
-    Equal values share the mean of their ranks; a group in which all are equal gets 1/2 throughout.
+    Equal values share the mean of their ranks; a group in which all are equal gets 1/2 throughout. What could not be
+    measured (NaN) ranks below everything that was, and gets 0.
 
     Args:
         values: (B,) with the groups side by side.
@@ -58,10 +59,12 @@ def rank_within_groups(values: torch.Tensor, group_size: int) -> torch.Tensor:
             f"{len(values)} values do not make groups of {group_size}, or the groups are too small"
         )
     grouped = values.view(-1, group_size)  # (groups, G)
+    is_missing = grouped.isnan()
+    grouped = grouped.masked_fill(is_missing, -torch.inf)
     num_below = (grouped[:, :, None] > grouped[:, None, :]).sum(-1)
     num_equal = (grouped[:, :, None] == grouped[:, None, :]).sum(-1) - 1  # without itself
     ranks = (num_below + 0.5 * num_equal) / (group_size - 1)
-    return ranks.flatten().to(values.dtype)
+    return ranks.masked_fill(is_missing, 0.0).flatten().to(values.dtype)
 
 
 def normalize_rewards(

@@ -177,7 +177,6 @@ def list_heads(settings: ConductorSyntheticSettings, head: HeadSettings) -> list
         *(make_conductor(f"kappa {kappa:g}", head, kappa=kappa) for kappa in settings.kappas),
         make_conductor("no entropy", head, entropy=0.0),
         make_conductor("pairwise", head, pairwise=settings.pairwise),
-        make_conductor("joint", head, joint=True),
         make_conductor("homogeneous", head, homogeneous=True),
         make_conductor("centred", head, centred=True),
     ]

@@ -1,7 +1,9 @@
 """GRPO in the synthetic environment: one training of all seeds and settings side by side, and its exact evaluation.
 
 Rank normalisation, advantages, the clipped objective, the head, its buffer and its updates are those of the trainer of
-language models (`lib.conductor.trainer`); only the policy and the environment are small. Left out: the KL penalty.
+language models (`lib.conductor.trainer`); only the policy and the environment are small. Left out: the KL penalty, and
+joint training (Table 6), whose gradient is 0 here because all replies have the same length
+(`meta_policy_training.compute_joint_loss`).
 
 Letters of shapes: W settings, S seeds, C categories, E test prompts, M candidates, D features, K rewards.
 """

@@ -232,14 +232,21 @@ class ConductorTrainer(GRPOTrainer):
             self.accelerator.unwrap_model(self.model),
             self._prompt_ids,
             self._completion_ids,
-            self._encode([write_likelihood_prefix(reply) for reply in replies]),
+            self._encode_prefixes([write_likelihood_prefix(reply) for reply in replies]),
             self._encode([write_likelihood_target(reference) for reference in references]),
             self.layer,
             self.head_input,
         )
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if not texts:
+            return []
         return self.processing_class(list(texts), add_special_tokens=False)["input_ids"]
+
+    def _encode_prefixes(self, prefixes: Sequence[str | None]) -> list[list[int] | None]:
+        """Tokens of the prefixes that there are; None for the others."""
+        token_ids = iter(self._encode([prefix for prefix in prefixes if prefix is not None]))
+        return [None if prefix is None else next(token_ids) for prefix in prefixes]
 
     def _spread_weights(self, weights: torch.Tensor) -> torch.Tensor:
         """Weights (B, K) of the weighting's rewards as columns of all rewards; those it does not name get 0."""
@@ -286,7 +293,7 @@ class ConductorTrainer(GRPOTrainer):
         # TRL's own means are of weighted rewards.
         metrics = self._metrics["train" if self.model.training else "eval"]
         for i, name in enumerate(self.reward_names):
-            metrics[f"raw/{name}"].append(float(measured[:, i].mean()))
+            metrics[f"raw/{name}"].append(float(measured[:, i].nanmean()))
 
     # Checkpoints ----------------------------------------------------------------------------------
 

@@ -141,16 +141,29 @@ VARIANTS: tuple[ConductorVariant, ...] = (
     ORACLE,
 )
 VARIANTS_BY_NAME = {variant.name: variant for variant in VARIANTS}
-# Trained under every seed and compared on test items, beside the best static mix.
-HEADLINE = (BASE, EQUAL_WEIGHTS, CONDUCTOR, ANCHORED, ORACLE)
+# Trained under every seed and compared on test items, beside the best static mix: the methods of Tables 1 and 3, and
+# the anchored Conductor and the oracle (ours).
+HEADLINE = (
+    BASE,
+    COT,
+    SFT,
+    NOVER,
+    EM,
+    EQUAL_WEIGHTS,
+    RANDOM_WEIGHTS,
+    JUDGE,
+    CONDUCTOR,
+    ANCHORED,
+    ORACLE,
+)
 # Single rewards, of which the best on dev items is the best static mix.
 STATIC_CANDIDATES = (NOVER, EM, LENGTH, PREFERENCE)
 # The Conductor without its context, or with less of it.
 CONTEXT_ABLATIONS = (
-    RANDOM_WEIGHTS,
     make_variant("h: prompt", head_input="prompt"),
     make_variant("h: another rollout's", head_input="shuffled"),
     make_variant("h: first layer", layer="first"),
+    make_variant("h: middle layer", layer="middle"),
 )
 # In the results table; all others are constants.
 ROLES = {

@@ -133,12 +133,25 @@ class ConductorSyntheticSettings(Section):
     map: ConductorSyntheticMap
 
 
-class InitialPolicySettings(Section):
-    """The initial policy of every seed (lib/conductor/initial_policy.py)."""
+class ErrorRates(Section):
+    """Fraction of the replies with an error, by whether they have a thought."""
 
-    # Training items whose replies are learned, and the fraction of the replies that makes an error.
+    with_thought: Share
+    without_thought: Share
+
+
+class InitialPolicySettings(Section):
+    """The initial policy of every seed, and the typical replies that it learns (lib/conductor/initial_policy.py)."""
+
+    # Training items, with one reply each.
     items: Annotated[int, Field(ge=8)]
-    error_rate: Share
+    # Fraction of the replies that have a thought, and of the thoughts that repeat themselves.
+    thought_rate: Share
+    repetition_rate: Share
+    # Fraction of the replies that break the form otherwise.
+    malformed_rate: Share
+    # By category.
+    error_rates: dict[Literal["reasoning", "story", "translation"], ErrorRates]
     # Replies per update, and the rate of the first update, which falls to 0.
     batch: Count
     learning_rate: Positive

@@ -44,7 +44,7 @@ EARLIER_NAMES = {
     "conductor.apart_seeds": "single_category_seeds",
     "conductor.side_seeds": "ablation_seeds",
     "conductor.start": "initial_policy",
-    "conductor.start.mistakes": "error_rate",
+    "conductor.start.mistakes": "error_rates",
     "conductor.glass": "synthetic",
     "conductor.head.sees": "head_input",
     "conductor.head.every": "update_interval",

@@ -27,7 +27,6 @@ def rows(tmp_path_factory):
     [
         (ablations.compare_inputs, ["h: prompt", "h: reply", "h: shuffled"]),
         (ablations.compare_losses, ["no entropy", "pairwise", "Equal", "Random"]),
-        (ablations.compare_schedules, ["joint"]),
         (ablations.compare_kappas, ["kappa 0", "kappa 1"]),
         (ablations.compare_homogeneous, ["homogeneous"]),
     ],
@@ -59,6 +58,11 @@ def test_with_one_context_and_one_action_the_gradient_is_rounding():
     """Advantages of a group add up to zero, so that what is left of eq. 5 is what float32 rounds."""
     told = ablations.measure_meta_gradients(SETTINGS).set_index("key")["length"]
     assert told["own"] > 1e-3 and told["one"] < 1e-4 * told["own"]
+
+
+def test_joint_training_follows_the_lengths_of_replies_and_nothing_else():
+    length = ablations.measure_joint_gradients(SETTINGS).set_index("key")["length"]
+    assert length["random"] > 1e-4 and length["equal"] < 1e-4 * length["random"]
 
 
 def test_gradients_are_the_same_every_time():

@@ -100,15 +100,10 @@ def test_replies_are_the_same_twice_and_others_with_another_seed(policy):
 def test_what_a_reply_is_made_to_begin_with_is_part_of_text_and_tokens(policy):
     start = tuple(encode("<think>"))
     every = replies(policy, prefix="<think>")
-    taught = [data.get_category(reply.item) in data.CATEGORIES_WITH_THOUGHTS for reply in every]
-    given = [reply for reply, thinks in zip(every, taught, strict=True) if thinks]
-    plain = [reply for reply, thinks in zip(every, taught, strict=True) if not thinks]
+    given = every
     assert all(
         reply.text.startswith("<think>") and reply.ids[: len(start)] == start for reply in given
     )
-    assert plain and not all(
-        reply.ids[: len(start)] == start for reply in plain
-    )  # stories were taught without
     assert all(
         reply.prompt == tuple(encode_conversation(write_question(reply.item))) for reply in given
     )
@@ -168,7 +163,7 @@ def test_the_reference_is_read_after_the_thought(policy, reward_model):
     )
     before, wanted = (
         encode("<think> a </think> <answer>"),
-        encode(f"{TRANSLATION.reference} </answer>"),
+        encode(TRANSLATION.reference),
     )
     with torch.no_grad():
         log_p = policy(torch.tensor([[2, 5, 9, *before, *wanted]])).logits[0].log_softmax(-1)

@@ -71,7 +71,7 @@ def settings(**conductor) -> config.Params:
         "test_items": ITEMS,
         "samples": SAMPLES,
         "grpo": grpo,
-        "initial_policy": {"items": 240, "error_rate": 0.3, "learning_rate": 1e-2},
+        "initial_policy": {"items": 240, "malformed_rate": 0.1, "learning_rate": 1e-2},
         "preference": {"prompts": 16, "replies": 2, "batch": 16},
         "rewards": {"min_length": 4, "max_length": 10},
     }
@@ -283,7 +283,7 @@ def test_a_setting_changes_the_jobs_of_the_arms_that_read_it_and_no_others(place
     by_grpo = {variant.name for variant in VARIANTS if variant.kind == "grpo"}
     assert changed(place, samples=3) == changed(place, categories=["story"]) == everybody
     assert (
-        changed(place, initial_policy={"error_rate": 0.5})
+        changed(place, initial_policy={"malformed_rate": 0.5})
         == changed(place, preference={"epochs": 1})
         == everybody
     )
@@ -580,7 +580,8 @@ CHANGES = [
     {"head_input": "prompt"},
     {"joint": True}, {"homogeneous": True}, {"homogeneous": True, "kappa": 1.0}, {"entropy": 0.0}, {"entropy": 1e-5},
     {"pairwise": 1.0}, {"pairwise": 0.1}, {"pairwise": 10}, {"temperature": 1.0}, {"temperature": 10},
-    {"temperature": 0.1}, {"learning_rate": 1e-3}, {"learning_rate": 1e-2}, {"update_interval": 1}, {"update_interval": 10},
+    {"temperature": 0.1}, {"learning_rate": 1e-3}, {"learning_rate": 1e-2}, {"update_interval": 1},
+    {"update_interval": 10},
     {"centred": True}, {"floor": 1e-3},
 ]  # fmt: skip
 
@@ -598,11 +599,7 @@ def test_variants_change_the_head_and_nothing_else():
 
 def test_replies_begin_as_the_arm_says(results):
     told = of(results.components, "cot")
-    taught = told["group"].isin(data.CATEGORIES_WITH_THOUGHTS)
-    assert (
-        told["reply"][taught].str.startswith("<think>").all() and taught.any() and not taught.all()
-    )
-    assert not told["reply"][~taught].str.startswith("<think>").all()
+    assert told["reply"].str.startswith("<think>").all()
     assert not of(results.components, "base")["reply"].str.startswith("<think>").all()
 
 
@@ -627,7 +624,7 @@ def test_the_reward_model_reads_the_start_and_one_temperature_of_the_trainings(p
     assert key(head={"kappa": 1.0}) == key(grpo={"kl": 0.5}) == key(samples=3) == key()
     others = {
         key(grpo={"temperature": 0.5}),
-        key(initial_policy={"error_rate": 0.5}),
+        key(initial_policy={"malformed_rate": 0.5}),
         key(preference={"epochs": 1}),
     }
     assert len(others | {key()}) == 4

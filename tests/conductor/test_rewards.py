@@ -26,10 +26,10 @@ MODEL = tiny.model(2, hidden=16, layers=4, intermediate=16)
 BOTH = [
     "<think> a b </think> <answer> c </answer>",
     " <think>a\nb</think>\n<answer>\nc d\n</answer> \n",
-    "<think></think><answer></answer>",
+    "<think>a</think><answer>b</answer>",
     "<think> 1 < 2 </think> <answer> 3 > 2 </answer>",
 ]
-ANSWERS = ["<answer> c </answer>", "\n<answer>c</answer>\n", "<answer></answer>"]
+ANSWERS = ["<answer> c </answer>", "\n<answer>c</answer>\n"]
 NEITHER = [
     "", "c", "<answer> c", "c </answer>", "<think> a </think>", "<answer> c </answer> and so on",
     "so <answer> c </answer>", "<answer> c </answer> <answer> d </answer>", "<answer> <answer> c </answer>",
@@ -37,6 +37,7 @@ NEITHER = [
     "<think> a <answer> c </answer>", "<think> a <think> b </think> <answer> c </answer>",
     "<think> a </think> <think> b </think> <answer> c </answer>", "<answer> c </answer> <think> a </think>",
     "<think> a </think> b <answer> c </answer>", "<think> <answer> c </answer> </think>", "<Answer> c </Answer>",
+    "<answer></answer>", "<think> </think> <answer> c </answer>", "<think> a </think> <answer> </answer>",
     "<think> a </think> <answer> c", "</think> <answer> c </answer>", "<answer> c </answer> </answer>",
 ]  # fmt: skip
 
@@ -59,14 +60,14 @@ def test_a_long_reply_without_an_end_is_refused_without_delay():
 @pytest.mark.parametrize(
     ("text", "before"),
     [
-        ("<think> a b </think> <answer> c </answer>", "<think> a b </think>"),
+        ("<think> a b </think> <answer> c </answer>", "a b"),
         ("<answer> c </answer>", ""),
-        ("<think> a b", "<think> a b"),
-        ("a <answer> b <answer> c", "a"),
-        ("", ""),
+        ("<think> a b", None),
+        ("a <answer> b <answer> c", None),
+        ("", None),
     ],
 )
-def test_the_thought_is_what_stands_before_the_answer(text, before):
+def test_the_thought_is_what_stands_in_its_tags_before_the_answer(text, before):
     assert extract_thought(text) == before
 
 
@@ -183,7 +184,9 @@ def naive(model, prompt, completion, thought, reference, layer):
     log_p = (
         model(torch.tensor([before + reference])).logits[0, len(before) - 1 : -1].log_softmax(-1)
     )
-    return out.hidden_states[block][0, -1], entropy, log_p[range(len(reference)), reference].mean()
+    h = out.hidden_states[block][0, -1]
+    h = h * out.hidden_states[-1][0, -1].norm() / h.norm()  # as long as the last layer's
+    return h, entropy, log_p[range(len(reference)), reference].mean()
 
 
 @pytest.mark.parametrize("layer", ["first", "middle", "last"])
@@ -277,13 +280,14 @@ def test_only_some_rewards_are_ranked():
     assert torch.equal(got, torch.tensor(expected))
 
 
-def test_layers_differ():
+def test_layers_differ_in_their_direction_and_not_in_their_length():
     first, middle, last = (
         read_rollouts(MODEL, **sequences(2), layer=layer).h for layer in ("first", "middle", "last")
     )
-    assert not torch.allclose(first, middle, atol=0.1) and not torch.allclose(
-        middle, last, atol=0.1
-    )
+    assert not torch.allclose(first, middle, atol=0.1)
+    assert not torch.allclose(middle, last, atol=0.1)
+    for states in (first, middle):
+        assert torch.allclose(states.norm(dim=-1), last.norm(dim=-1), rtol=1e-4)
 
 
 def test_a_head_may_see_the_prompt_alone_or_another_rollout():
@@ -297,6 +301,17 @@ def test_a_head_may_see_the_prompt_alone_or_another_rollout():
     ), "whatever was replied"
     assert not torch.allclose(both, prompt, atol=0.1)
     assert torch.equal(shuffled, both[[2, 3, 0, 1]])
+
+
+def test_a_rollout_without_a_prefix_has_no_likelihood_and_changes_no_other():
+    batch = sequences(4)
+    whole = read_rollouts(MODEL, **batch)
+    some = read_rollouts(MODEL, **batch | {"prefixes": [None, *batch["prefixes"][1:3], None]})
+    assert some.likelihood.isnan().tolist() == [True, False, False, True]
+    assert torch.allclose(some.likelihood[1:3], whole.likelihood[1:3], atol=1e-5)
+    assert torch.equal(some.h, whole.h) and torch.equal(some.entropy, whole.entropy)
+    none = read_rollouts(MODEL, **batch | {"prefixes": [None] * 4})
+    assert none.likelihood.isnan().all()
 
 
 def test_a_reading_leaves_no_gradient():

@@ -10,7 +10,7 @@ from pandas.testing import assert_frame_equal
 from transformers import TrainerCallback
 
 from lib.conductor import data
-from lib.conductor.meta_policy_training import ConductorWeighting
+from lib.conductor.meta_policy_training import ConductorWeighting, compute_joint_loss
 from lib.conductor.policy_readout import read_rollouts
 from lib.conductor.reply_format import extract_thought, is_well_formed
 from lib.conductor.rewards import COMPONENTS, compute_length_reward
@@ -20,6 +20,7 @@ from lib.conductor.weighting import FixedWeighting, RandomWeighting
 from lib.language_models import checkpoints
 from lib.language_models.chat_template import encode_conversation
 from lib.language_models.tokenizer import encode
+from lib.rl.losses import compute_group_advantages
 from tests.conductor import small
 from tests.conductor.small import (
     GRPO,
@@ -151,17 +152,27 @@ def test_ranks_are_of_what_was_measured_in_the_group(fixed):
     for name in ("ppl", "ent"):
         measured, ranks = grouped(log[name]), grouped(log[f"r_{name}"])
         for m, r in zip(measured, ranks, strict=True):
-            expected = [((m < x).sum() + ((m == x).sum() - 1) / 2) / (G - 1) for x in m]
-            assert r.tolist() == pytest.approx(expected)
+            m = np.nan_to_num(m, nan=-np.inf)
+            expected = np.array([((m < x).sum() + ((m == x).sum() - 1) / 2) / (G - 1) for x in m])
+            expected[np.isinf(m)] = 0
+            assert r.tolist() == pytest.approx(expected.tolist())
         assert set(ranks.ravel()) >= {0.0, 0.5, 1.0}
 
 
 def test_the_first_step_is_read_by_the_policy_that_wrote_it(fixed, policy):
-    """What stands before the answer, then the tag, then the reference and the closing tag."""
+    """The thought and the tag of the answer, then the reference; none where no thought can be read."""
     log, recorder = fixed[0].rollouts[:6], fixed[1]
     items = [ITEMS[i] for i in log["item"]]
-    told = [encode(f"{extract_thought(text)} <answer>") for text in recorder.texts[:6]]
-    wanted = [encode(f"{item.reference} </answer>") for item in items]
+    thoughts = [extract_thought(text) for text in recorder.texts[:6]]
+    texts = [
+        f"<think> {thought} </think> <answer>" if thought else "<answer>" for thought in thoughts
+    ]
+    told = [
+        None if thought is None else encode(text)
+        for thought, text in zip(thoughts, texts, strict=True)
+    ]
+    assert {thought is None for thought in thoughts} == {True, False}
+    wanted = [encode(item.reference) for item in items]
     reading = read_rollouts(
         policy, list(map(encode_conversation, recorder.prompts[:6])), recorder.ids[:6], told, wanted
     )
@@ -227,6 +238,29 @@ def test_centred_rewards_pay_only_what_differs_in_the_group(place, tmp_path):
     paid = (np.eye(K)[emphasised(log)] * (r - r.mean(1, keepdims=True)).reshape(-1, K)).sum(1)
     np.testing.assert_allclose(log["advantage"], advantages(paid), atol=2e-3)
     assert log[R].to_numpy().min() >= 0 and log["r_len"].max() == 1  # the log is not centred
+
+
+def test_the_joint_gradient_is_that_of_the_lengths_of_replies(place, tmp_path):
+    """TRL's own loss, against `compute_joint_loss`: what is left of it for the head when ratios are 1."""
+    made = trainer(place, tmp_path, conducted(joint=True), items=ITEMS[:2], kl=0.0, top_entropy=1.0)
+    gradients = []
+
+    def keep_gradient():
+        gradients.append(made.weighting.conductor.linear.weight.grad.clone())
+
+    made.weighting.finish_step = keep_gradient
+    with silence_libraries():
+        made.train_or_resume()
+    log, fresh = made.rollouts, conducted(joint=True)
+    weights, action = fresh.weigh_rollouts(made.weighting.last_context, 0)
+    assert action.tolist() == emphasised(log).tolist()
+    rewards = torch.tensor(log[R].to_numpy(dtype=np.float32))
+    advantage = compute_group_advantages((weights * rewards).sum(-1), G)
+    num_tokens = torch.tensor(log["tokens_out"].to_numpy() * ~log["truncated"].to_numpy(dtype=bool))
+    compute_joint_loss(advantage, num_tokens.float(), GRPO.max_tokens).backward()
+    expected = fresh.conductor.linear.weight.grad
+    assert len(gradients) == 1 and gradients[0].abs().max() > 1e-6
+    assert torch.allclose(gradients[0], expected, rtol=1e-3, atol=1e-7)
 
 
 def test_joint_updates_come_every_step_from_the_policys_own_loss(place, tmp_path):

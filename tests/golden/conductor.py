@@ -36,7 +36,14 @@ SHOWN = 8  # rollouts and items whose numbers are kept one by one
 SETTINGS = {
     "policy": POLICY, "seeds": 1, "jobs": 1, "categories": ["reasoning", "story", "translation"],
     "prompts": 8, "test_items": 4, "samples": 4,
-    "initial_policy": {"items": 24, "error_rate": 0.6, "batch": 8, "learning_rate": 2e-3},
+    "initial_policy": {
+        "items": 24, "thought_rate": 0.6, "repetition_rate": 0.2, "malformed_rate": 0.3,
+        "error_rates": {
+            "reasoning": {"with_thought": 0.35, "without_thought": 0.75},
+            "story": {"with_thought": 0.5, "without_thought": 0.5},
+            "translation": {"with_thought": 0.7, "without_thought": 0.35},
+        },
+        "batch": 8, "learning_rate": 2e-3},
     "grpo": {
         "epochs": 1, "prompts_per_step": 4, "generations": 4, "max_tokens": 24, "learning_rate": 2e-3,
         "temperature": 1.0, "kl": 0.1, "sync_every": 1, "sync_mixup": 0.6, "top_entropy": 0.5,
