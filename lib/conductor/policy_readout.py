@@ -90,19 +90,40 @@ def read_rollouts(
         if head_input == "shuffled":
             h = h.roll(len(h) // 2, 0)  # half a batch away, never of the same prompt
 
-        # Prompt, thought and reference, of the replies whose thought can be read.
-        likelihood = torch.full_like(entropy, torch.nan)
-        readable = [i for i, prefix in enumerate(prefixes) if prefix is not None]
-        if readable:
-            tails = [references[i] for i in readable]
-            sequences = [[*prompts[i], *prefixes[i], *references[i]] for i in readable]
-            _, compute_logits = _run_model(model, sequences, None)
-            likelihood[readable] = _average_over_tails(
-                compute_logits, sequences, tails, _compute_log_probs
-            )
+        # Prompt, thought and reference.
+        likelihood = _measure_likelihoods(model, prompts, prefixes, references).to(entropy)
     finally:
         model.train(was_training)
     return PolicyReadout(h.float(), entropy, likelihood)
+
+
+def _measure_likelihoods(
+    model: PreTrainedModel,
+    prompts: TokenIds,
+    prefixes: Sequence[Sequence[int] | None],
+    references: TokenIds,
+) -> torch.Tensor:
+    """(B,) mean log-probability of the references' tokens; NaN without a prefix.
+
+    Replies to one prompt often have the same thought, or none: each sequence is computed once, which saves time and
+    makes their likelihoods equal to the last bit.
+    """
+    rows_by_sequence: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    for row, prefix in enumerate(prefixes):
+        if prefix is not None:
+            context = (*prompts[row], *prefix)
+            rows_by_sequence.setdefault((context, tuple(references[row])), []).append(row)
+    likelihood = torch.full((len(prefixes),), torch.nan)
+    if not rows_by_sequence:
+        return likelihood
+
+    sequences = [[*context, *reference] for context, reference in rows_by_sequence]
+    tails = [reference for _, reference in rows_by_sequence]
+    _, compute_logits = _run_model(model, sequences, None)
+    means = _average_over_tails(compute_logits, sequences, tails, _compute_log_probs).cpu()
+    for mean, rows in zip(means, rows_by_sequence.values(), strict=True):
+        likelihood[rows] = mean
+    return likelihood
 
 
 def _select_states(states: torch.Tensor, sequences: TokenIds) -> torch.Tensor:

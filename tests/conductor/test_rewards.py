@@ -314,6 +314,16 @@ def test_a_rollout_without_a_prefix_has_no_likelihood_and_changes_no_other():
     assert none.likelihood.isnan().all()
 
 
+def test_equal_thoughts_have_equal_likelihoods_to_the_last_bit():
+    batch = sequences(4)
+    for name in ("prompts", "prefixes", "references"):
+        batch[name][3] = batch[name][1]
+    likelihood = read_rollouts(MODEL, **batch).likelihood
+    assert likelihood[1] == likelihood[3] != likelihood[2]
+    alone = read_rollouts(MODEL, **{name: values[1:2] for name, values in batch.items()})
+    assert float(alone.likelihood[0]) == pytest.approx(float(likelihood[1]), abs=1e-5)
+
+
 def test_a_reading_leaves_no_gradient():
     got = read_rollouts(MODEL, **sequences(2))
     assert not (got.h.requires_grad or got.entropy.requires_grad or got.likelihood.requires_grad)
