@@ -41,6 +41,7 @@ class BudgetTask:
         budget_label: The budget as it stands in the prompt: low, medium or high, or digits.
         budget: B in US dollars, the limit on what the calls of the episode cost.
         reply_sample: Which of an expert's independent replies to the same question the episode meets, from 0 on.
+        passes_question: Whether experts get the user's question word for word, whatever query the controller writes.
     """
 
     item: Item
@@ -48,6 +49,7 @@ class BudgetTask:
     budget_label: str
     budget: float
     reply_sample: int = 0
+    passes_question: bool = False
 
 
 class BudgetEpisode(rollout.Episode):
@@ -241,11 +243,12 @@ class _ExpertEnvironment:
         for episode, call, _ in calls:
             text = call.query
             history: tuple[tuple[str, str], ...] = ()
+            task = episode.task
             # The word "question" stands for the user's question as it is.
-            if call.query == call_protocol.USER_QUESTION:
-                text = episode.task.item.prompt
-                history = episode.task.item.history
-            seed = derive_reply_seed(text, episode.task.reply_sample)
+            if call.query == call_protocol.USER_QUESTION or task.passes_question:
+                text = task.item.prompt
+                history = task.item.history
+            seed = derive_reply_seed(text, task.reply_sample)
             queries.append(ExpertQuery(call.expert, text, seed, history))
         return self.pool.ask(queries)
 
@@ -281,6 +284,12 @@ def make_samples(episodes: Sequence[BudgetEpisode], group_size: int = 1) -> list
     return samples
 
 
+def count_written_queries(episode: BudgetEpisode) -> int:
+    """How many calls of an episode had a query of the controller's own instead of the user's question."""
+    queries = [turn.call.query for turn in episode.turns if turn.call is not None]
+    return sum(query != call_protocol.USER_QUESTION for query in queries)
+
+
 def make_episode_rows(
     episodes: Sequence[BudgetEpisode],
     decode: Callable[[Sequence[int]], str] | None = None,
@@ -299,7 +308,8 @@ def make_episode_rows(
         A row per episode. The question: item (its number), group (its family), difficulty. The budget: condition (as
         it stands in the prompt), budget (US dollars). The outcome: correct, within (1 if the calls cost at most the
         budget) and reward (r_p, r_c and r of CoRL, eq. 5 to 7; nan where there is no score), cost_usd. The calls:
-        calls (how many), chosen (their experts in order, separated by blanks), malformed (turns that are neither call
+        calls (how many), written_queries (of them, those whose query is not the user's question), chosen (their experts
+        in order, separated by blanks), malformed (turns that are neither call
         nor answer), failures (replies that failed in any way), failed (whether the infrastructure lost a reply),
         truncated (replies that reached the expert's own limit of tokens), shortened (replies of which the controller
         read a part). The length: turns, written (tokens of the controller), tokens (all).
@@ -320,6 +330,7 @@ def make_episode_rows(
             "reward": episode.reward,
             "cost_usd": episode.cost_usd,
             "calls": len(episode.called_experts),
+            "written_queries": count_written_queries(episode),
             "chosen": " ".join(episode.called_experts),
             "malformed": episode.num_malformed,
             "failures": sum(reply.failure is not None for reply in episode.replies),

@@ -4,6 +4,7 @@ A controller is a small language model that answers questions and may call exper
 budget. `lib.budgeted_routing.jobs` says which jobs there are.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from lib.budgeted_routing.budget_episodes import (
     roll_out_episodes,
 )
 from lib.budgeted_routing.expert_outcomes import RECORDING_NAME
-from lib.budgeted_routing.jobs import TRAIN_CONTROLLER, TRAIN_PROTOCOL
-from lib.budgeted_routing.variants import Budgets, RoutingVariant
+from lib.budgeted_routing.jobs import MAIN_VARIANT, TRAIN_CONTROLLER, TRAIN_PROTOCOL
+from lib.budgeted_routing.variants import VARIANTS_BY_NAME, Budgets, RoutingVariant
 from lib.config import LabModelSettings, LearnSettings, RoutingSettings
 from lib.experiment import artifacts, sweep
 from lib.experiment.evaluation import TEST_SEED, run_tests
@@ -41,6 +42,9 @@ from lib.tasks import Item
 GROUP_SIZE = 8  # episodes of one question, whose rewards are compared where advantages are group-relative (GRPO)
 _TRAIN_SEED = 13  # of the questions to learn from
 _TEST_SEED = 7  # of the test questions
+SAMPLE_SEED = (
+    10**4
+)  # between the random numbers of two samples: more than there are seeds of controllers
 
 
 def draw_train_items(settings: RoutingSettings) -> list[Item]:
@@ -89,7 +93,10 @@ def open_pool(context: RunContext, settings: RoutingSettings) -> ExpertPool:
 
 
 def measure_budgets(
-    outcomes: pd.DataFrame, settings: RoutingSettings, with_numbers: bool = True
+    outcomes: pd.DataFrame,
+    settings: RoutingSettings,
+    with_numbers: bool = True,
+    calls_by_budget: Mapping[str, int] | None = None,
 ) -> Budgets:
     """Set how many dollars a budget allows the calls of one question to cost, by what calls to the experts cost.
 
@@ -101,6 +108,8 @@ def measure_budgets(
         settings: CoRL's settings; `quantile` (of an expert's costs, which is its price), `high_budget_usd` and
             `budget_unit_usd` are read.
         with_numbers: Whether budgets may be numbers too.
+        calls_by_budget: Calls to the cheapest expert that the budgets low and medium afford; None for one call to the
+            cheapest and one to the middle expert.
 
     Returns:
         Dollars by budget word, the price of a call to each expert, and dollars of a unit (None without numbers).
@@ -108,7 +117,7 @@ def measure_budgets(
     train_outcomes = outcomes[outcomes["split"] == "train"]
     prices = expert_outcomes.measure_call_prices(train_outcomes, list(settings.experts), settings)
     return Budgets(
-        usd_by_word=expert_outcomes.derive_budgets(prices, settings),
+        usd_by_word=expert_outcomes.derive_budgets(prices, settings, calls_by_budget),
         price_by_expert=prices,
         unit_usd=settings.budget_unit_usd if with_numbers else None,
     )
@@ -152,7 +161,14 @@ def _train_protocol(run: JobRun, settings: RoutingSettings) -> dict[str, Any]:
     experts = run.settings["order"]["experts"]
     model_folder = run.folder / "model"
     sft_warmup.train_protocol(
-        base_folder, base_settings, settings, experts, model_folder, run.report_progress, run.seed
+        base_folder,
+        base_settings,
+        settings,
+        experts,
+        model_folder,
+        run.report_progress,
+        run.seed,
+        run.settings.get("split_share", 0.0),
     )
     return {"steps": settings.warm.steps}
 
@@ -228,7 +244,11 @@ class ControllerJob:
 
         with_numbers = any(test["style"] == "number" for test in run.settings["tests"])
         outcomes = artifacts.read_parquet(run.input_folder("trial") / "experts.parquet")
-        self.budgets = measure_budgets(outcomes, self.settings, with_numbers)
+        calls_by_budget = run.settings.get("calls_by_budget")
+        self.budgets = measure_budgets(outcomes, self.settings, with_numbers, calls_by_budget)
+        # The start (`variant` is None) is tested as CoRL.
+        variant = run.settings["variant"] or VARIANTS_BY_NAME[MAIN_VARIANT].to_job_settings()
+        self.variant = RoutingVariant.from_job_settings(variant)
 
         self.model = checkpoints.load(run.input_folder("controller") / "model")
         self.generator = LabGenerator(
@@ -242,43 +262,44 @@ class ControllerJob:
         """
         is_training = self.run.kind == TRAIN_CONTROLLER
         if is_training:
-            self._train(RoutingVariant.from_job_settings(self.run.settings["variant"]))
+            self._train()
         self.run.write_table("episodes", run_tests(self.run.settings["tests"], self._run_test))
         if is_training and self.seed == 0:
             checkpoints.save(self.model, self.run.folder / "model")
         remove_checkpoint(self.run.folder)
 
-    def _run_test(self, style: str, temperature: float) -> pd.DataFrame:
+    def _run_test(self, style: str, temperature: float, sample: int = 0) -> pd.DataFrame:
         """Let the controller answer every test question under every budget.
 
         Args:
             style: How prompts state the budget: soft (a word), hard (a word, with a rule for what to do) or number.
             temperature: Of the controller's sampling; 0 is greedy.
+            sample: Number of the sample, where every question is answered several times.
 
         Returns:
             A row per question and budget, with the columns of `make_episode_rows`, among them condition (the budget),
             item (number of the question), correct, reward and cost_usd.
         """
         items = draw_test_items(self.settings)
-        budget_tasks = variants.make_test_tasks(style, items, self.budgets, self.settings)
+        budget_tasks = variants.make_test_tasks(
+            style, items, self.budgets, self.settings, self.variant.passes_question
+        )
         episodes = roll_out_episodes(
             self.generator,
             self.pool,
             budget_tasks,
             self.settings.rounds,
-            TEST_SEED + self.seed,
+            TEST_SEED + self.seed + SAMPLE_SEED * sample,
             temperature,
         )
         return make_episode_rows(episodes, self.generator.decode, len(items))
 
-    def _train(self, variant: RoutingVariant) -> None:
+    def _train(self) -> None:
         """Train the controller by PPO on random questions under random budgets.
 
         The training goes on from the last checkpoint in the job's folder, where there is one.
-
-        Args:
-            variant: The variant of CoRL; its style decides how prompts state the budget.
         """
+        variant = self.variant
         settings = self.settings
         learn = self.run.read_section("learn", LearnSettings)
         num_updates = self.run.settings["updates"]

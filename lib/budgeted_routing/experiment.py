@@ -15,7 +15,7 @@ import pandas as pd
 from lib.budgeted_routing import controller_job, expert_outcomes, jobs
 from lib.budgeted_routing.expert_outcomes import CASSETTES, RECORDING_NAME, RUNS
 from lib.budgeted_routing.jobs import START
-from lib.budgeted_routing.variants import VARIANTS, Budgets, RoutingVariant
+from lib.budgeted_routing.variants import VARIANTS, Budgets, RoutingVariant, count_updates
 from lib.budgeted_routing.worlds import VARIANTS_BY_WORLD, select_world
 from lib.config import LLMSettings, Params
 from lib.experiment import artifacts
@@ -144,7 +144,9 @@ def run(
         episodes=finished.read_tables("episodes", START),
         rollouts=finished.read_tables("rollouts", START),
         learning=finished.read_tables("learning", START),
-        budgets=controller_job.measure_budgets(experts, settings),
+        budgets=controller_job.measure_budgets(
+            experts, settings, calls_by_budget=settings.calls_by_budget
+        ),
         token_price=card["dollars_per_1k_tokens"] / 1000,
     )
 
@@ -170,7 +172,7 @@ def announce_calls(params: Params, compared: Sequence[RoutingVariant] = VARIANTS
     test_passes = 0
     for variant in compared:
         num_seeds = jobs.count_seeds(settings, variant)
-        training_episodes += num_seeds * settings.updates[variant.style] * settings.batch
+        training_episodes += num_seeds * count_updates(settings, variant.style) * settings.batch
         # Budgets in words at two temperatures, and numbers where the variant has them.
         test_passes += num_seeds * 2 * num_words
         if variant.style == "number":

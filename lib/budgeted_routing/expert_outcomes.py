@@ -250,7 +250,11 @@ def measure_call_prices(
     return prices
 
 
-def derive_budgets(prices: Mapping[str, float], settings: RoutingSettings) -> dict[str, float]:
+def derive_budgets(
+    prices: Mapping[str, float],
+    settings: RoutingSettings,
+    calls_by_budget: Mapping[str, int] | None = None,
+) -> dict[str, float]:
     """Derive the budgets low, medium and high, limits on what the calls of one question may cost, from prices.
 
     Low affords one call to the cheapest expert, medium one to the expert in the middle, high is in practice no limit.
@@ -258,11 +262,19 @@ def derive_budgets(prices: Mapping[str, float], settings: RoutingSettings) -> di
     Args:
         prices: US dollars a call, by expert (`measure_call_prices`).
         settings: CoRL's settings; `high_budget_usd` is read.
+        calls_by_budget: Calls to the cheapest expert that low and medium afford, in place of these.
 
     Returns:
         B of CoRL's reward in US dollars a question, by budget word.
     """
     low, medium, high = call_protocol.BUDGET_WORDS
+    if calls_by_budget is not None:
+        cheapest_price = min(prices.values())
+        return {
+            low: calls_by_budget[low] * cheapest_price,
+            medium: calls_by_budget[medium] * cheapest_price,
+            high: settings.high_budget_usd,
+        }
     affordable_experts = find_affordable_experts(prices)
     return {
         low: prices[affordable_experts[low]],

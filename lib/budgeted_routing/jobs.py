@@ -18,7 +18,12 @@ import transformers
 
 from lib import config, tasks
 from lib.budgeted_routing import budget_episodes, expert_outcomes, variants
-from lib.budgeted_routing.variants import VARIANTS_BY_NAME, RoutingVariant
+from lib.budgeted_routing.variants import (
+    MEAN_OF_SAMPLES,
+    VARIANTS_BY_NAME,
+    RoutingVariant,
+    count_updates,
+)
 from lib.config import LearnSettings, LLMSettings, Params, RoutingSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.language_models import cache_key, chat_template, checkpoints, tokenizer
@@ -90,6 +95,7 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
         "job": TRAIN_PROTOCOL,
         "routing": settings.to_job_settings(*_FIELDS_OF_PROTOCOL),
         "order": _list_orders(settings),
+        **_describe_splits(settings),
         "base": settings.base,
         "weights": artifacts.sha256_file(models / settings.base / "model.safetensors"),
         "shape": params.lab.models[settings.base].to_job_settings(*sft_warmup.BASE_SETTINGS),
@@ -128,7 +134,7 @@ def make_jobs(
     inputs_by_seed = [{"trial": experts_key, "controller": key} for key in controller_keys]
 
     jobs = []
-    longest_first = sorted(compared, key=lambda variant: -settings.updates[variant.style])
+    longest_first = sorted(compared, key=lambda variant: -count_updates(settings, variant.style))
     for variant in longest_first:
         training = _describe_training(params, variant)
         for seed in range(count_seeds(settings, variant)):
@@ -166,6 +172,18 @@ def _list_orders(settings: RoutingSettings) -> dict[str, list[str]]:
     return {"experts": list(settings.experts), "questions": list(settings.questions)}
 
 
+def _describe_splits(settings: RoutingSettings) -> dict[str, float]:
+    """The share of chains that the warm start splits; left out where it splits none, as in all first experiments."""
+    return {"split_share": settings.split_share} if settings.split_share else {}
+
+
+def _describe_budgets(settings: RoutingSettings) -> dict[str, dict[str, int]]:
+    """How many calls each budget affords, where that is set; left out where budgets follow from prices alone."""
+    if settings.calls_by_budget is None:
+        return {}
+    return {"calls_by_budget": dict(settings.calls_by_budget)}
+
+
 def _describe_training(params: Params, variant: RoutingVariant) -> dict[str, Any]:
     """Collect the settings of the jobs that train and test controllers of a variant, without seed and inputs.
 
@@ -193,8 +211,9 @@ def _describe_training(params: Params, variant: RoutingVariant) -> dict[str, Any
         "variant": variant.to_job_settings(),
         "routing": settings.to_job_settings(*fields),
         "order": _list_orders(settings),
+        **_describe_budgets(settings),
         "learn": learn.model_dump(),
-        "updates": settings.updates[variant.style],
+        "updates": count_updates(settings, variant.style),
         "tests": plan_tests(settings, [variant]),
         "versions": list_versions(TRAIN_CONTROLLER, params.llm, list(settings.experts.values())),
     }
@@ -223,6 +242,7 @@ def _describe_start_test(params: Params, seed: int) -> dict[str, Any]:
         "variant": None,
         "routing": settings.to_job_settings(*fields),
         "order": _list_orders(settings),
+        **_describe_budgets(settings),
         "tests": plan_tests(settings, tested_variants),
         "versions": list_versions(TEST_START, params.llm, list(settings.experts.values())),
     }
@@ -239,10 +259,17 @@ def plan_tests(
 
     Returns:
         A dictionary per test: style (soft, hard or number) and temperature. Every variant has a test at
-        `test_temperature`, those of SAMPLED_VARIANTS another one at the temperature of the training.
+        `test_temperature`, those of SAMPLED_VARIANTS another one at the temperature of the training. MEAN_OF_SAMPLES
+        has `test_samples` tests at that temperature, numbered by sample, and no other.
     """
     tests = []
     for variant in tested_variants:
+        if variant.name == MEAN_OF_SAMPLES.name:
+            for sample in range(settings.test_samples):
+                tests.append(
+                    {"style": variant.style, "temperature": settings.temperature, "sample": sample}
+                )
+            continue
         temperatures = [settings.test_temperature]
         is_sampled = variant.name in SAMPLED_VARIANTS
         if is_sampled and settings.temperature != settings.test_temperature:

@@ -30,8 +30,9 @@ SYSTEM = "corl"
 METHOD_LABELS = {name: variant.label for name, variant in VARIANTS_BY_NAME.items()}
 NUMERIC_BASELINES = ("best constant", "logistic", "oracle")
 
-# Counts of experts' replies that were lost, cut off or read in part; tables of earlier runs have none of them.
-_REPLY_COUNTS = ["failed", "truncated", "shortened"]
+# Counts of experts' replies that were lost, cut off or read in part, of queries that a controller wrote itself, and the
+# number of the sample where a question is answered several times; tables of earlier runs have none of them.
+_OPTIONAL_COUNTS = ["failed", "truncated", "shortened", "written_queries", "sample"]
 
 
 # The table ----------------------------------------------------------------------------------------
@@ -47,8 +48,9 @@ def make_rows(results_by_world: Mapping[str, BudgetedRoutingResults]) -> pd.Data
     Returns:
         A row for each world, method, seed, budget and question, with the columns of `lib.experiment.results_table` and
         these: world, within (1 where the cost is within the budget), budget (US dollars), difficulty (of the question),
-        and three counts of experts' replies: failed (lost by the infrastructure), truncated (cut off at the expert's
-        limit of tokens) and shortened (read in part by the controller).
+        written_queries (calls whose query is not the user's question) and three counts of experts' replies: failed
+        (lost by the infrastructure), truncated (cut off at the expert's limit of tokens) and shortened (read in part by
+        the controller).
     """
     tables = [make_world_rows(results, world) for world, results in results_by_world.items()]
     return pd.concat(tables, ignore_index=True)
@@ -128,12 +130,12 @@ def _make_controller_rows(episodes: pd.DataFrame, results: BudgetedRoutingResult
         the prompt names it), budget (US dollars), correct, within, reward, cost_usd (of calls), calls, malformed,
         failures. Added or converted: method (its label), role ("start" for the controller before training, "paper" for
         a trained one), item (the question, as text), own_cost_usd (price of the controller's own tokens), chosen (list
-        of the experts that were called), and the counts failed, truncated and shortened (0 in tables of earlier runs,
-        which did not count them).
+        of the experts that were called), and the counts failed, truncated, shortened and written_queries (0 in tables
+        of earlier runs, which did not count them).
     """
-    reply_counts = {}
-    for name in _REPLY_COUNTS:
-        reply_counts[name] = episodes[name].astype(int) if name in episodes else 0
+    optional_counts = {}
+    for name in _OPTIONAL_COUNTS:
+        optional_counts[name] = episodes[name].fillna(0).astype(int) if name in episodes else 0
 
     methods = episodes["method"]
     labels = methods.map(METHOD_LABELS).fillna(methods)
@@ -143,7 +145,7 @@ def _make_controller_rows(episodes: pd.DataFrame, results: BudgetedRoutingResult
     outcome_columns = ["correct", "within", "reward", "cost_usd", "calls", "malformed", "failures"]
     rows = episodes[["seed", *outcome_columns, *question_columns]]
     return rows.assign(
-        **reply_counts,
+        **optional_counts,
         method=labels,
         role=roles,
         item=episodes["item"].astype(str),
@@ -216,7 +218,7 @@ def _make_baseline_rows(results: BudgetedRoutingResults) -> pd.DataFrame:
         own_cost_usd=items.map(controller_cost_usd) * uses_controller,
         malformed=0,
         failures=0,
-        **dict.fromkeys(_REPLY_COUNTS, 0),
+        **dict.fromkeys(_OPTIONAL_COUNTS, 0),
         chosen=called_experts,
     )
 

@@ -2,7 +2,8 @@
 
 A controller is a small language model that answers a question itself or pays an expert model to. Its prompt names a
 budget, the limit on what the question's calls may cost. Styles of prompts differ in how: soft ones name it by a word
-(low, medium, high), hard ones add a rule for what to do under it, and those of the style number write a number.
+(low, medium, high), hard ones add a rule for what to do under it, and those of the style number write a number. Where
+one budget holds for a whole training, the prompt does not name it: the styles of `call_protocol.FIXED_BUDGETS`.
 """
 
 import math
@@ -14,7 +15,7 @@ from lib.budgeted_routing.budget_episodes import BudgetTask
 from lib.config import RoutingSettings
 from lib.experiment import seeds
 from lib.rl import call_protocol
-from lib.rl.call_protocol import draw_budget
+from lib.rl.call_protocol import FIXED_BUDGETS, draw_budget
 from lib.rl.expert_pool import NUM_SAMPLES
 from lib.tasks import Item
 
@@ -31,23 +32,29 @@ class RoutingVariant:
         style: How the prompt states the budget: soft (a word), hard (a word, with a rule for what to do under it) or
             number (digits); see `lib.rl.call_protocol`.
         changes: Settings of the trainer that differ from `routing.learn`, by name.
+        passes_question: Whether experts get the user's question word for word, whatever query the controller writes.
     """
 
     name: str
     label: str
     style: str
     changes: Mapping[str, Any] = field(default_factory=dict)
+    passes_question: bool = False
 
-    def to_job_settings(self) -> dict[str, str]:
-        """Return name and style, which are part of a training job's settings and so of its cache key.
+    def to_job_settings(self) -> dict[str, Any]:
+        """Return what is part of a training job's settings and so of its cache key: name, style, passes_question.
 
-        The label decides no number, and `changes` stand in the job's settings of the trainer.
+        The label decides no number, and `changes` stand in the job's settings of the trainer. What is the default is
+        left out, so that a new field leaves finished jobs as they are.
         """
-        return {"name": self.name, "style": self.style}
+        values: dict[str, Any] = {"name": self.name, "style": self.style}
+        if self.passes_question:
+            values["passes_question"] = True
+        return values
 
     @classmethod
-    def from_job_settings(cls, values: Mapping[str, str]) -> "RoutingVariant":
-        """Make a variant from the name and style in a job's settings; its label is empty.
+    def from_job_settings(cls, values: Mapping[str, Any]) -> "RoutingVariant":
+        """Make a variant from its values in a job's settings; its label is empty.
 
         Args:
             values: What `to_job_settings` returned.
@@ -60,7 +67,32 @@ VARIANTS = (
     RoutingVariant("number", "CoRL, budget as a number", "number"),
     RoutingVariant("hard", "CoRL, hard prompts", "hard"),
 )
-VARIANTS_BY_NAME = {variant.name: variant for variant in VARIANTS}
+# One budget in a whole training, which the prompt does not name (CoRL, Figures 4 to 7).
+FIXED_BUDGET_VARIANTS = (
+    RoutingVariant("fixed-low", "CoRL, low budget only", "fixed-low"),
+    RoutingVariant("fixed-medium", "CoRL, medium budget only", "fixed-medium"),
+    RoutingVariant("fixed-high", "CoRL, high budget only", "fixed-high"),
+)
+# The control of the queries that a controller writes (g of eq. 2): experts read the user's question instead.
+QUESTION_PASSED_ON = RoutingVariant(
+    "question-passed-on", "CoRL, question passed on", "soft", passes_question=True
+)
+# CoRL again, tested as the paper tests it: several samples of every answer at the temperature of training.
+MEAN_OF_SAMPLES = RoutingVariant("mean-of-samples", "CoRL, mean of samples", "soft")
+VARIANTS_BY_NAME = {
+    variant.name: variant
+    for variant in (*VARIANTS, *FIXED_BUDGET_VARIANTS, QUESTION_PASSED_ON, MEAN_OF_SAMPLES)
+}
+
+
+def count_updates(settings: RoutingSettings, style: str) -> int:
+    """Return how many updates a training has whose prompts are of this style.
+
+    Args:
+        settings: CoRL's settings; `updates` is read. With one fixed budget there are as many as with soft prompts.
+        style: Of the prompts.
+    """
+    return settings.updates["soft" if style in FIXED_BUDGETS else style]
 
 
 def make_variant(label: str, base: str = "corl", **changes: Any) -> RoutingVariant:
@@ -139,7 +171,8 @@ def draw_training_tasks(
     for item_index, reply_sample in zip(item_indices, reply_samples, strict=True):
         budget_label = draw_budget(variant.style, rng, budget_range)
         task = make_task(items[item_index], variant.style, budget_label, budgets)
-        tasks += [replace(task, reply_sample=reply_sample)] * group_size
+        task = replace(task, reply_sample=reply_sample, passes_question=variant.passes_question)
+        tasks += [task] * group_size
     return tasks[:num_episodes]
 
 
@@ -167,22 +200,30 @@ def make_task(item: Item, style: str, budget_label: str, budgets: Budgets) -> Bu
 
 
 def make_test_tasks(
-    style: str, items: Sequence[Item], budgets: Budgets, settings: RoutingSettings
+    style: str,
+    items: Sequence[Item],
+    budgets: Budgets,
+    settings: RoutingSettings,
+    passes_question: bool = False,
 ) -> list[BudgetTask]:
     """Put every test question under every budget, the limit on what the calls to experts may cost.
 
     Args:
-        style: How the prompt states the budget: soft or hard (a word; hard adds a rule for it), or number.
+        style: How the prompt states the budget: soft or hard (a word; hard adds a rule for it), or number. With one
+            fixed budget, questions are put under that one only.
         items: Test questions.
         budgets: US dollars by budget word, and US dollars of a unit.
         settings: CoRL's settings; `numeric_budgets`, in units, is read for the style number.
+        passes_question: Whether experts get the user's question, whatever query the controller writes.
 
     Returns:
         Tasks: all questions in their order under the first budget, then all under the next.
     """
     tasks = []
     for budget_label in list_budget_labels(style, settings):
-        tasks += [make_task(item, style, budget_label, budgets) for item in items]
+        for item in items:
+            task = make_task(item, style, budget_label, budgets)
+            tasks.append(replace(task, passes_question=passes_question))
     return tasks
 
 
@@ -194,8 +235,11 @@ def list_budget_labels(style: str, settings: RoutingSettings) -> list[str]:
         settings: CoRL's settings; `numeric_budgets` is read for the style number.
 
     Returns:
-        low, medium and high; or for the style number the digits of numbers of units, such as 060.
+        low, medium and high; or for the style number the digits of numbers of units, such as 060; or the one budget
+        of a style with a fixed budget.
     """
+    if style in FIXED_BUDGETS:
+        return [FIXED_BUDGETS[style]]
     if style == "number":
         return [call_protocol.format_budget(units) for units in settings.numeric_budgets]
     return list(call_protocol.BUDGET_WORDS)

@@ -128,6 +128,21 @@ class LadderSettings(Section):
     questions: Annotated[dict[Name, Annotated[list[int], Field(min_length=1)]], Field(min_length=1)]
 
 
+class SplittingSettings(Section):
+    """Experts and questions of CoRL where a query that the controller writes can pay: the question in two parts."""
+
+    # The controller's word for each expert, cheapest first, and its name in llm.models.
+    experts: Annotated[dict[Name, str], Field(min_length=2)]
+    questions: Annotated[dict[Name, Annotated[list[int], Field(min_length=1)]], Field(min_length=1)]
+    # The lab model that the controller starts from; it must be able to copy a part of a question.
+    base: str
+    # Calls to the cheapest expert that each budget affords.
+    calls_by_budget: dict[Literal["low", "medium"], Count]
+    # Share of the warm start's chains that are split into two queries.
+    split_share: Annotated[float, Field(gt=0, lt=1)]
+    warm: WarmSettings
+
+
 class RoutingRecordedSettings(Section):
     """CoRL on recorded outcomes of real models (lib/budgeted_routing/recorded_benchmark.py)."""
 
@@ -187,11 +202,21 @@ class RoutingSettings(Section):
     # The controller's word for each expert, cheapest first, and its name in llm.models.
     experts: dict[Name, str]
     ladder: LadderSettings
+    splitting: SplittingSettings
+    # Calls to the cheapest expert that the budgets low and medium afford; without, low affords one call to the cheapest
+    # expert and medium one to the middle one.
+    calls_by_budget: dict[Literal["low", "medium"], Count] | None = None
+    # Share of the warm start's chains that are split into two queries.
+    split_share: Share = 0.0
     # The lab model that the controller starts from.
     base: str
-    # Trainings of the main method, and of all other methods.
+    # Trainings of the main method, of all other methods, and of the appendix's worlds.
     seeds: Count
     ablation_seeds: Count
+    splitting_seeds: Count
+    fixed_budget_seeds: Count
+    # Samples of the trained controller whose mean the appendix's recorded run gives, at the temperature of training.
+    test_samples: Count
     # A difference in reward up to which two methods count as equal.
     equivalence_margin: Positive
     jobs: Count | None

@@ -21,12 +21,13 @@ from lib.llm.errors import LLMError
 MODULES = {
     "02_orchestration": "lib.orchestration.full_run",
     "05_budgeted_routing": "lib.budgeted_routing.full_run",
+    "05a_budgeted_routing_details": "lib.budgeted_routing.appendix_run",
 }
 EXIT_INTERRUPTED = 130
 EXAMPLES = """examples:
   python -m lib full --list                 which lessons have a full run, and whether its table is current
   python -m lib full 05_budgeted_routing    train what is missing and write data/results/05_budgeted_routing.parquet
-  python -m lib full 05                     the beginning of the name is enough"""
+  python -m lib full 05                     the number or the beginning of the name is enough"""
 
 
 def load_full_run(lesson: str) -> FullRun:
@@ -35,12 +36,14 @@ def load_full_run(lesson: str) -> FullRun:
 
 
 def find_lesson(beginning: str) -> str:
-    """The lesson whose name begins so.
+    """The lesson with this number, or whose name begins so.
 
     Raises:
         ValueError: There is none with a full run, or more than one.
     """
-    lessons = [lesson for lesson in MODULES if lesson.startswith(beginning)]
+    lessons = [lesson for lesson in MODULES if lesson.split("_")[0] == beginning]
+    if not lessons:
+        lessons = [lesson for lesson in MODULES if lesson.startswith(beginning)]
     if len(lessons) != 1:
         raise ValueError(f"no lesson {beginning!r} with a full run; there are {', '.join(MODULES)}")
     return lessons[0]

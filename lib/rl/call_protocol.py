@@ -30,7 +30,11 @@ VERSION = 1  # of what controllers read and how their turns are read
 BUDGET_WORDS = ("low", "medium", "high")
 # Soft prompts (the paper's B.2) name the budget and leave the rest to the controller; hard ones (B.1) say what to do.
 # A number is the budget itself, in units of `routing.budget_unit_usd` dollars.
-PROMPT_STYLES = ("soft", "hard", "number")
+# In the styles of FIXED_BUDGETS one budget holds for a whole training, and the prompt does not tell which: it reads the
+# same under all of them (CoRL, section 5, "one fixed budget").
+FIXED_BUDGETS = {"fixed-low": "low", "fixed-medium": "medium", "fixed-high": "high"}
+PROMPT_STYLES = ("soft", "hard", "number", *FIXED_BUDGETS)
+_FIXED_PROMPT = "budget medium"
 _HARD_RULES = {
     "low": "answer direct only",
     "medium": "route only if needed",
@@ -93,6 +97,8 @@ def write_instruction(style: str, budget: str) -> str:
     """
     if style not in PROMPT_STYLES:
         raise ValueError(f"the style of a prompt is {', '.join(PROMPT_STYLES)}, not {style!r}")
+    if style in FIXED_BUDGETS:
+        return _FIXED_PROMPT
     return f"budget {budget} {_HARD_RULES[budget]}" if style == "hard" else f"budget {budget}"
 
 
@@ -213,13 +219,17 @@ def marks_answer(text: str) -> bool:
 
 
 def draw_budget(style: str, rng: np.random.Generator, budget_range: Sequence[float]) -> str:
-    """Draw a budget as the prompt names it: one of three words, or a number for the style `number`.
+    """Draw a budget as tables name it: one of three words, or a number for the style `number`.
+
+    A style with one fixed budget has nothing to draw.
 
     Args:
         style: Of the prompt.
         rng: Of the draw.
         budget_range: Smallest and largest number, in units; numbers are uniform on a logarithmic scale.
     """
+    if style in FIXED_BUDGETS:
+        return FIXED_BUDGETS[style]
     if style != "number":
         return BUDGET_WORDS[int(rng.integers(3))]
     return format_budget(np.exp(rng.uniform(*np.log(budget_range))))

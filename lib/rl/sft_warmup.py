@@ -5,6 +5,12 @@ likely under every budget and every prompt: what a trained controller does about
 No price and no expert's ability enters a trace. Some responses in the traces are wrong or missing, so that the
 controller learns to read what is there. Where it answers without a call it works out short chains, which its base
 model can; anything else it guesses, so that no answer is learned by heart here.
+
+Where `split_share` is above 0, some traces show a query that the controller writes itself (g of CoRL, eq. 2): the first
+part of a chain goes to one expert, and its reply with the rest of the chain to another. Where it is cut is random too.
+
+    3 + 4 * 2 - 5 = ?        <call> lab-mini <t> 3 + 4 = ? </t> </call>        <response> 7 </response>
+                             <call> lab-mini <t> 7 * 2 - 5 = ? </t> </call>    <response> 9 </response>
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +58,7 @@ def train_protocol(
     folder: Path,
     report_progress: ReportProgress,
     seed: int = 0,
+    split_share: float = 0.0,
 ) -> Path:
     """Train a controller from a lab model, on traces of the protocol.
 
@@ -63,6 +70,7 @@ def train_protocol(
         folder: Where the controller goes.
         report_progress: Called after every update.
         seed: Of the traces and their order.
+        split_share: Share of the chains that are split into two queries.
 
     Returns:
         `folder`.
@@ -70,7 +78,9 @@ def train_protocol(
     warmup = settings.warm
     trace_seed = warmup.seed + seed
     items = tasks.draw_evenly(settings.questions, "train", warmup.items, seed=trace_seed)
-    traces = make_traces(items, tuple(experts), settings.rounds, settings.budget_range, trace_seed)
+    traces = make_traces(
+        items, tuple(experts), settings.rounds, settings.budget_range, trace_seed, split_share
+    )
     return train_on_dialogues(base, base_settings, warmup, traces, folder, report_progress, seed)
 
 
@@ -118,6 +128,7 @@ def make_traces(
     max_turns: int,
     budget_range: Sequence[float],
     seed: int,
+    split_share: float = 0.0,
 ) -> list[Dialogue]:
     """Make a trace of every item, in a random style and under a random budget.
 
@@ -127,6 +138,7 @@ def make_traces(
         max_turns: Of the controller.
         budget_range: Smallest and largest budget in numbers, in units.
         seed: Of all that is random.
+        split_share: Probability that a chain of two or more operations is split into two queries.
 
     Returns:
         Traces, in random order.
@@ -142,8 +154,14 @@ def make_traces(
     for index in rng.permutation(len(items)):
         style = styles[int(rng.choice(len(styles), p=shares / shares.sum()))]
         budget = call_protocol.draw_budget(style, rng, budget_range)
-        trace = make_trace(items[index], style, budget, experts, max_turns, rng, answers_by_group)
-        traces.append(trace)
+        item = items[index]
+        can_split = split_share > 0 and item.group == "chain" and item.difficulty >= 2
+        if can_split and rng.random() < split_share:
+            traces.append(make_split_trace(item, style, budget, experts, rng))
+        else:
+            traces.append(
+                make_trace(item, style, budget, experts, max_turns, rng, answers_by_group)
+            )
     return traces
 
 
@@ -170,15 +188,7 @@ def make_trace(
     Returns:
         The dialogue.
     """
-    messages = call_protocol.make_messages(style, budget, item.prompt)
-    ids = encode_conversation(messages)
-    targets = [IGNORE_INDEX] * len(ids)
-
-    def append(text: str, is_learned: bool) -> None:
-        new_ids = encode(text)
-        ids.extend(new_ids)
-        targets.extend(new_ids if is_learned else [IGNORE_INDEX] * len(new_ids))
-
+    trace = _TraceWriter(style, budget, item.prompt)
     has_reply = False  # the last response was one, and no error
     for turn in range(max_turns):
         answer_probability = ANSWER_AT_ONCE_PROBABILITY
@@ -189,18 +199,86 @@ def make_trace(
             answer = call_protocol.LAST_REPLY
             if not has_reply:
                 steps, answer = _answer_without_experts(item, answers_by_group, rng)
-            reasoning = call_protocol.format_reasoning(budget, steps)
-            append(f"{reasoning} {tasks.format_reply(answer)}", is_learned=True)
+            trace.write_answer(answer, steps)
             break
 
         expert = experts[int(rng.integers(len(experts)))]
-        reasoning = call_protocol.format_reasoning(budget)
-        append(f"{reasoning} {call_protocol.format_call(expert)}", is_learned=True)
         response = _draw_response(item, answers_by_group, rng)
-        opening, closing = call_protocol.RESPONSE_TAGS
-        append(f"{opening} {response} {closing}", is_learned=False)
+        trace.write_call(expert, call_protocol.USER_QUESTION, response)
         has_reply = response != call_protocol.ERROR_REPLY
-    return Dialogue((*ids, encode_special(EOS)), (*targets, IGNORE_INDEX))
+    return trace.finish()
+
+
+def make_split_trace(
+    item: Item, style: str, budget: str, experts: Sequence[str], rng: np.random.Generator
+) -> Dialogue:
+    """Make one episode in which the controller splits a chain into two queries and hands the second reply on.
+
+    Args:
+        item: A chain of two operations or more.
+        style: Of the prompt.
+        budget: As the prompt names it.
+        experts: Names as the controller writes them.
+        rng: Decides where the chain is cut, which experts are called, and whether the first reply is wrong.
+
+    Returns:
+        The dialogue. Where the first reply is wrong the second query goes on with it, as a controller would.
+    """
+    chain = _read_chain(item)
+    num_first = int(rng.integers(1, item.difficulty))  # operations of the first query
+    first_part = chain[: 2 * num_first + 1]
+    subtotal = evaluate_chain(first_part)
+    if rng.random() < WRONG_RESPONSE_SHARE:
+        subtotal = str(rng.integers(10))
+    second_part = [subtotal, *chain[2 * num_first + 1 :]]
+
+    trace = _TraceWriter(style, budget, item.prompt)
+    for part in (first_part, second_part):
+        expert = experts[int(rng.integers(len(experts)))]
+        trace.write_call(expert, f"{' '.join(part)} = ?", evaluate_chain(part))
+    trace.write_answer(call_protocol.LAST_REPLY)
+    return trace.finish()
+
+
+class _TraceWriter:
+    """Writes the turns of one trace; only what the controller says is learned."""
+
+    def __init__(self, style: str, budget: str, question: str) -> None:
+        """
+        Args:
+            style: Of the prompt.
+            budget: As the prompt names it.
+            question: The user's.
+        """
+        self.budget = budget
+        self.ids = encode_conversation(call_protocol.make_messages(style, budget, question))
+        self.targets = [IGNORE_INDEX] * len(self.ids)
+
+    def write_call(self, expert: str, query: str, response: str) -> None:
+        """The controller calls an expert, which responds."""
+        reasoning = call_protocol.format_reasoning(self.budget)
+        self._append(f"{reasoning} {call_protocol.format_call(expert, query)}", is_learned=True)
+        opening, closing = call_protocol.RESPONSE_TAGS
+        self._append(f"{opening} {response} {closing}", is_learned=False)
+
+    def write_answer(self, answer: str, steps: Sequence[str] = ()) -> None:
+        """The controller answers, after the steps of a solution of its own."""
+        reasoning = call_protocol.format_reasoning(self.budget, steps)
+        self._append(f"{reasoning} {tasks.format_reply(answer)}", is_learned=True)
+
+    def finish(self) -> Dialogue:
+        """The trace with its end token."""
+        return Dialogue((*self.ids, encode_special(EOS)), (*self.targets, IGNORE_INDEX))
+
+    def _append(self, text: str, is_learned: bool) -> None:
+        new_ids = encode(text)
+        self.ids.extend(new_ids)
+        self.targets.extend(new_ids if is_learned else [IGNORE_INDEX] * len(new_ids))
+
+
+def _read_chain(item: Item) -> list[str]:
+    """The digits and signs of a chain's question, in turn."""
+    return item.prompt.removesuffix(" = ?").split()
 
 
 def solve_chain(chain: Sequence[str]) -> list[str]:
@@ -233,7 +311,7 @@ def _answer_without_experts(
     """The steps and the answer of a trace that works a short chain out, or guesses."""
     if item.group != "chain" or item.difficulty > MAX_SOLVED_OPERATIONS:
         return [], _draw_guess(item, answers_by_group, rng)
-    return solve_chain(item.prompt.removesuffix(" = ?").split()), item.reference
+    return solve_chain(_read_chain(item)), item.reference
 
 
 def _draw_guess(

@@ -116,6 +116,8 @@ def list_solutions(path: Path) -> list[nbformat.NotebookNode]:
 MISTAKES = {
     "compute_reward": ("<=", "<"),  # the limit itself belongs to the budget
     "compute_advantages": ("continue", "pass"),  # tokens of an expert are skipped
+    # a loss is not clipped
+    "compute_token_objective": ("min(ratio * advantage, clipped_ratio", "(clipped_ratio"),
 }
 
 
@@ -126,7 +128,7 @@ def test_a_solution_of_lesson_05_passes_its_tests_and_neither_a_mistake_nor_the_
     (solution,) = (cell.source for cell in list_solutions(path) if f"def {function}" in cell.source)
     sources = [cell.source for cell in cells if cell.cell_type == "code"]
     tests = sources[sources.index(solution) + 1]
-    names = "from lib.rl import budget_reward, losses\n"
+    names = "import torch\n\nfrom lib.rl import budget_reward, losses\n"
     exec(f"{names}{solution}\n{tests}", {})
     wrong = solution.replace(*MISTAKES[function])
     with pytest.raises(AssertionError):

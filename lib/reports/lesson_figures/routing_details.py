@@ -231,6 +231,104 @@ def arrange_two_experts(rows: pd.DataFrame, settings: RoutingSettings) -> pd.Dat
     return table.rename_axis(None)
 
 
+def arrange_splitting(
+    estimates: Mapping[str, pd.Series], settings: RoutingSettings
+) -> pd.DataFrame:
+    """Arranges what queries that the controller writes earn, where a question can be split, as texts with verdicts.
+
+    Args:
+        estimates: Estimates by metric key, from `appendix_estimates.collect_estimates`.
+        settings: Differences within `equivalence_margin` count as equivalent.
+
+    Returns:
+        A row per comparison, a column per budget word: texts such as "+0.120 [+0.100, +0.140], holds"; in the last row
+        the share of questions with a query of the controller's own.
+    """
+    label_by_key = {
+        "phrasing": "minus the same training, question passed on",
+        "gain": "minus start",
+        "minus_logistic": "minus logistic (one call)",
+        "minus_one_call": "minus the best single call, in hindsight",
+    }
+    cells = {}
+    for budget in BUDGET_WORDS:
+        for key, label in label_by_key.items():
+            table = pd.DataFrame([estimates[f"splitting.{budget}.{key}"]]).infer_objects()
+            interval = stats.intervals(table).iloc[0]
+            verdict = stats.verdict(table, settings.equivalence_margin).iloc[0]
+            cells[label, budget] = f"{format_estimate(interval)}, {verdict}"
+        share = estimates[f"splitting.{budget}.written"]["value"]
+        cells["questions with a query of its own", budget] = f"{100 * share:.0f} %"
+    table = pd.Series(cells).unstack()[list(BUDGET_WORDS)]
+    labels = [*label_by_key.values(), "questions with a query of its own"]
+    return table.loc[labels].rename_axis("CoRL's reward")
+
+
+def summarize_splitting(estimates: Mapping[str, pd.Series]) -> str:
+    """Writes the title of the figure on written queries: what they earn under each budget.
+
+    Args:
+        estimates: Estimates by metric key, from `appendix_estimates.collect_estimates`.
+
+    Returns:
+        A sentence.
+    """
+    phrases = []
+    for budget in BUDGET_WORDS:
+        difference = estimates[f"splitting.{budget}.phrasing"]["value"]
+        phrases.append(f"{difference:+.2f} ({budget})")
+    return f"Where a question can be split, writing queries changes the reward by {listed(phrases)}"
+
+
+def choose_split_episode(episodes: pd.DataFrame) -> pd.DataFrame:
+    """Chooses an episode in which the controller splits the question and is rewarded; else one with a written query.
+
+    Args:
+        episodes: Test episodes of the splitting world, with the columns of `budget_episodes.make_episode_rows`.
+
+    Returns:
+        One row, or none where no query was written.
+    """
+    has_query = (episodes["method"] == "corl") & (episodes["written_queries"] > 0)
+    candidates = episodes[has_query & (episodes["condition"] == "medium")]
+    candidates = candidates if len(candidates) else episodes[has_query]
+    best_first = candidates.sort_values(
+        ["reward", "difficulty", "written_queries"], ascending=False, kind="stable"
+    )
+    return best_first.head(1)
+
+
+def arrange_samples(estimates: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """Arranges the reward of CoRL as the mean of several samples, and its difference from baselines.
+
+    Args:
+        estimates: Estimates of the recorded run, from `appendix_estimates.collect_estimates`, or empty.
+
+    Returns:
+        A row per world and quantity, a column per budget word.
+    """
+    world_by_prefix = {prefix: world for world, prefix in lesson_estimates.PREFIXES.items()}
+    cells = {}
+    for key, estimate in estimates.items():
+        part, *place = key.split(".")
+        if part != "samples":
+            continue
+        prefix, budget, quantity = place
+        label = quantity.replace("minus_", "minus ").replace("_", " ")
+        cells[(world_by_prefix[prefix], label), budget] = format_table_estimate(estimate)
+    if not cells:
+        return pd.DataFrame(columns=list(BUDGET_WORDS))
+    columns = pd.Series(cells).unstack()[list(BUDGET_WORDS)]
+    columns.index = pd.MultiIndex.from_tuples(columns.index, names=["experts", "CoRL's reward"])
+    return columns
+
+
+def format_table_estimate(estimate: pd.Series) -> str:
+    """Writes one estimate with its interval, as `format_estimate` does."""
+    table = pd.DataFrame([estimate]).infer_objects()
+    return format_estimate(stats.intervals(table).iloc[0])
+
+
 def tabulate_numeric_budgets(rows: pd.DataFrame) -> pd.DataFrame:
     """Tabulates what CoRL, its start and the oracle spend under budgets that are numbers.
 

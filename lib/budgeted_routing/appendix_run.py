@@ -1,0 +1,163 @@
+"""What the appendix of lesson 05 trains beyond the lesson, and its full run.
+
+splitting      a world in which a query that the controller writes can pay (g of CoRL, eq. 2), beside the same training
+               with the user's question passed on word for word
+fixed budget   one budget in a whole training, which the prompt does not name (CoRL, Figures 4 to 7)
+samples        CoRL tested as in the paper, by the mean of several samples of every answer; only in the full run
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from lib.budgeted_routing import experiment, jobs, results
+from lib.budgeted_routing.experiment import BudgetedRoutingResults
+from lib.budgeted_routing.expert_outcomes import RUNS
+from lib.budgeted_routing.full_run import describe_settings
+from lib.budgeted_routing.variants import FIXED_BUDGET_VARIANTS, MEAN_OF_SAMPLES, RoutingVariant
+from lib.budgeted_routing.worlds import (
+    COMPLEMENTARY,
+    LADDER,
+    SPLITTING,
+    SPLITTING_VARIANTS,
+    select_world,
+)
+from lib.config import Params
+from lib.experiment import results_table
+from lib.experiment.full_results import FullRun
+from lib.experiment.sweep import Job
+from lib.language_models import checkpoints
+
+LESSON = "05a_budgeted_routing_details"
+FIXED_BUDGET = "fixed budget"
+SAMPLES = "samples"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One experiment of the appendix.
+
+    Attributes:
+        name: What the appendix calls it.
+        world: Its experts and questions (`worlds`).
+        compared: The variants of CoRL that are trained.
+        keeps_baselines: Whether its rows have the start and the baselines too, which other parts of the lesson lack.
+    """
+
+    name: str
+    world: str
+    compared: Sequence[RoutingVariant]
+    keeps_baselines: bool
+
+
+# Those that a reader's run trains, and those of the full run alone.
+PARTS = (
+    Part(SPLITTING, SPLITTING, SPLITTING_VARIANTS, keeps_baselines=True),
+    Part(FIXED_BUDGET, COMPLEMENTARY, FIXED_BUDGET_VARIANTS, keeps_baselines=False),
+)
+FULL_PARTS = (
+    *PARTS,
+    Part(SAMPLES, COMPLEMENTARY, (MEAN_OF_SAMPLES,), keeps_baselines=True),
+    Part(SAMPLES, LADDER, (MEAN_OF_SAMPLES,), keeps_baselines=True),
+)
+
+
+def select_part(params: Params, part: Part) -> Params:
+    """Settings with the experts, questions and number of seeds of a part.
+
+    Args:
+        params: All settings.
+        part: One of PARTS or FULL_PARTS.
+
+    Returns:
+        A copy.
+    """
+    world_params = select_world(params, part.world)
+    if part.name != FIXED_BUDGET:
+        return world_params
+    changes = {"seeds": params.routing.fixed_budget_seeds}
+    routing = world_params.routing.model_copy(update=changes)
+    return world_params.model_copy(update={"routing": routing})
+
+
+def run(
+    params: Params, models: str | Path | None = None, runs: str | Path = RUNS
+) -> dict[str, BudgetedRoutingResults]:
+    """Run the experiments of PARTS, as far as they are not done yet.
+
+    Args:
+        params: All settings.
+        models: Folder of the language models; None for those of lesson 03.
+        runs: Folder of the jobs, whose finished results are used again.
+
+    Returns:
+        Results by the part's name.
+    """
+    return {part.name: _run_part(params, part, models, runs) for part in PARTS}
+
+
+def make_part_rows(part_results: BudgetedRoutingResults, part: Part) -> pd.DataFrame:
+    """Make the rows of the results table of one part.
+
+    Args:
+        part_results: Tables of its experiment.
+        part: The part.
+
+    Returns:
+        Rows as `results.make_world_rows` makes them.
+    """
+    rows = results.make_world_rows(part_results, part.world)
+    if part.keeps_baselines:
+        return rows
+    labels = [variant.label for variant in part.compared]
+    return results_table.select(rows, method=labels)
+
+
+def make_rows(results_by_part: dict[str, BudgetedRoutingResults]) -> pd.DataFrame:
+    """Make the rows of the results table of PARTS.
+
+    Args:
+        results_by_part: What `run` returns.
+
+    Returns:
+        Rows of tests and of training episodes, with the column world.
+    """
+    tables = [make_part_rows(results_by_part[part.name], part) for part in PARTS]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _run_part(
+    params: Params, part: Part, models: str | Path | None, runs: str | Path
+) -> BudgetedRoutingResults:
+    """Run the experiment of one part, as far as it is not done yet."""
+    label = f"training controllers, {part.name} ({part.world})"
+    return experiment.run(select_part(params, part), part.compared, models, runs, label)
+
+
+# The full run -------------------------------------------------------------------------------------
+
+
+def list_jobs(params: Params) -> list[Job]:
+    """List every job of FULL_PARTS; jobs that two parts share stand once."""
+    jobs_by_label = {}
+    for part in FULL_PARTS:
+        part_params = select_part(params, part)
+        first_jobs = jobs.make_first_jobs(part_params, Path(checkpoints.MODELS))
+        for job in [*first_jobs, *jobs.make_jobs(part_params, part.compared, first_jobs)]:
+            jobs_by_label[job.label] = job
+    return list(jobs_by_label.values())
+
+
+def make_full_rows(params: Params) -> pd.DataFrame:
+    """Train what is not trained yet, and return the test rows of FULL_PARTS."""
+    tables = []
+    for part in FULL_PARTS:
+        part_results = _run_part(params, part, None, RUNS)
+        rows = make_part_rows(part_results, part)
+        tables.append(results_table.select(rows, split="test"))
+    return pd.concat(tables, ignore_index=True)
+
+
+FULL_RUN = FullRun(LESSON, results.SYSTEM, list_jobs, make_full_rows, RUNS, describe_settings)
