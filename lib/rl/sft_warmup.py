@@ -233,9 +233,9 @@ def make_split_trace(
     second_part = [subtotal, *chain[2 * num_first + 1 :]]
 
     trace = _TraceWriter(style, budget, item.prompt)
-    for part in (first_part, second_part):
+    for part, response in ((first_part, subtotal), (second_part, evaluate_chain(second_part))):
         expert = experts[int(rng.integers(len(experts)))]
-        trace.write_call(expert, f"{' '.join(part)} = ?", evaluate_chain(part))
+        trace.write_call(expert, f"{' '.join(part)} = ?", response)
     trace.write_answer(call_protocol.LAST_REPLY)
     return trace.finish()
 

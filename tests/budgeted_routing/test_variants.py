@@ -121,6 +121,7 @@ def test_a_variant_changes_the_trainer_and_nothing_else():
 
 
 def test_arms_have_names_of_their_own_that_can_be_names_of_metrics():
-    assert len(VARIANTS_BY_NAME) == len(VARIANTS) == len({variant.label for variant in VARIANTS})
+    labels = {variant.label for variant in VARIANTS_BY_NAME.values()}
+    assert len(labels) == len(VARIANTS_BY_NAME) == len(VARIANTS) + 5
     assert all(METRIC_KEY.fullmatch(f"routing.{name}.score") for name in VARIANTS_BY_NAME)
     assert {variant.style for variant in VARIANTS} == set(SMOKE.updates)
