@@ -48,8 +48,13 @@ RECORDED = {
     "minibatch": 6, "epochs": 1, "learning_rate": 1e-3, "kl": 1e-3, "hidden": 4, "feature_scale": 0.3, "eval_every": 1,
     "neighbours": [5], "inverse_penalties": [1e-2], "with_question_length": False,
 }  # fmt: skip
+SPLITTING = {  # of no job here
+    "experts": EXPERTS, "questions": {"chain": [1, 2]}, "base": "lab-nano", "calls_by_budget": {"low": 1, "medium": 2},
+    "split_share": 0.5, "warm": {"items": 8, "steps": 1, "batch": 4, "seed": 0},
+}  # fmt: skip
 SETTINGS = {
     "experts": EXPERTS, "ladder": {"experts": EXPERTS, "questions": {"chain": [1, 2]}}, "budget_range": [5, 160],
+    "splitting": SPLITTING, "splitting_seeds": 1, "fixed_budget_seeds": 1, "test_samples": 1,
     "base": "lab-nano", "seeds": 1, "ablation_seeds": 1, "equivalence_margin": 0.03, "jobs": 1,
     "questions": {"chain": [1, 2, 3], "facts": [1]}, "rounds": 3, "turn_tokens": 40, "response_tokens": 12,
     "temperature": 1.0, "test_temperature": 0.0, "expert_temperature": 1.0, "budget_unit_usd": 1e-6,

@@ -231,7 +231,7 @@ def test_a_system_message_of_the_question_joins_the_controller_s_own():
 
 
 def test_an_unknown_style_is_refused_by_name():
-    with pytest.raises(ValueError, match="soft, hard, number, not 'loud'"):
+    with pytest.raises(ValueError, match="soft, hard, number, fixed-low, .*, not 'loud'"):
         write_instruction("loud", "low")
 
 
