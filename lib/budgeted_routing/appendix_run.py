@@ -65,14 +65,15 @@ FULL_PARTS = (
 
 
 def select_part(params: Params, part: Part) -> Params:
-    """Settings with the experts, questions and number of seeds of a part.
+    """Settings of one experiment of the appendix: its experts, its questions, and how many seeds are trained.
 
     Args:
-        params: All settings.
-        part: One of PARTS or FULL_PARTS.
+        params: All settings, as params.yaml has them.
+        part: The experiment, for example that with one fixed budget; its `world` is a set of experts and questions.
 
     Returns:
-        A copy.
+        A copy of the settings. Trainings with one fixed budget use the lesson's main world with fewer seeds, all others
+        the number of seeds of their world.
     """
     world_params = select_world(params, part.world)
     if part.name != FIXED_BUDGET:
