@@ -5,7 +5,7 @@ budget. All steps are jobs that resume: what is finished is never done again, an
 checkpoint. Working files lie under data/runs/routing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,10 @@ class BudgetedRoutingResults:
 
 
 def run_worlds(
-    params: Params, models: str | Path | None = None, runs: str | Path = RUNS
+    params: Params,
+    variants_by_world: Mapping[str, Sequence[RoutingVariant]] = VARIANTS_BY_WORLD,
+    models: str | Path | None = None,
+    runs: str | Path = RUNS,
 ) -> dict[str, BudgetedRoutingResults]:
     """Run the experiment in every world of lesson 05; a world is a set of experts with the questions they are asked.
 
@@ -73,6 +76,7 @@ def run_worlds(
 
     Args:
         params: All settings.
+        variants_by_world: What is trained in each world; by default everything.
         models: Folder of the language models; None for the models of lesson 03, which are trained where missing.
         runs: Folder of the jobs, whose finished results are used again.
 
@@ -80,7 +84,7 @@ def run_worlds(
         Results by world.
     """
     results_by_world = {}
-    for world, compared in VARIANTS_BY_WORLD.items():
+    for world, compared in variants_by_world.items():
         label = f"training controllers, {world}"
         world_params = select_world(params, world)
         results_by_world[world] = run(world_params, compared, models, runs, label)

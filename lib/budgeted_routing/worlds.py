@@ -28,6 +28,11 @@ VARIANTS_BY_WORLD = {
     LADDER: (VARIANTS_BY_NAME["corl"], VARIANTS_BY_NAME["number"]),
     TWO_EXPERTS: (VARIANTS_BY_NAME["corl"],),
 }
+# Of these, what the lesson itself trains and shows; its appendix trains the rest.
+LESSON_VARIANTS_BY_WORLD = {
+    COMPLEMENTARY: (VARIANTS_BY_NAME["corl"], VARIANTS_BY_NAME["number"]),
+    LADDER: (VARIANTS_BY_NAME["corl"], VARIANTS_BY_NAME["number"]),
+}
 
 
 def select_world(params: Params, world: str) -> Params:
