@@ -19,7 +19,6 @@ from lib.budgeted_routing.full_run import describe_settings
 from lib.budgeted_routing.variants import FIXED_BUDGET_VARIANTS, MEAN_OF_SAMPLES, RoutingVariant
 from lib.budgeted_routing.worlds import (
     COMPLEMENTARY,
-    LADDER,
     SPLITTING,
     SPLITTING_VARIANTS,
     select_world,
@@ -60,7 +59,6 @@ PARTS = (
 FULL_PARTS = (
     *PARTS,
     Part(SAMPLES, COMPLEMENTARY, (MEAN_OF_SAMPLES,), keeps_baselines=True),
-    Part(SAMPLES, LADDER, (MEAN_OF_SAMPLES,), keeps_baselines=True),
 )
 
 

@@ -44,7 +44,12 @@ from lib.rl.user_training.evaluation import (
     estimate_difference,
     format_dollars,
 )
-from lib.rl.user_training.experts import CallPlan, announce_plan, measure_calls
+from lib.rl.user_training.experts import (
+    TRIAL_QUESTIONS,
+    CallPlan,
+    announce_plan,
+    measure_calls,
+)
 from lib.rl.user_training.inputs import (
     RunInputs,
     describe_inputs,
@@ -604,7 +609,8 @@ def train(options: argparse.Namespace) -> None:
                 costs = measure_calls(pool, inputs.questions.baseline_train)
                 return [[expert, asdict(cost)] for expert, cost in costs.items()]
 
-            progress.activity = "asking the experts what a call costs"
+            num_trials = len(inputs.questions.baseline_train[:TRIAL_QUESTIONS])
+            progress.activity = f"asking each expert {num_trials} questions, for what a call costs"
             call_costs = keep_json(folder / "call_costs.json", measure_call_costs, share)
 
             # What every expert scores by itself: baselines choose among experts by it, and it decides the budgets.
@@ -614,7 +620,8 @@ def train(options: argparse.Namespace) -> None:
                     return pd.DataFrame()
                 return measure_experts_alone(pool, inputs.questions, scorer)
 
-            progress.activity = "asking every expert every question of the baselines"
+            num_questions = len(inputs.questions.baseline_train) + len(inputs.questions.test)
+            progress.activity = f"asking each expert the {num_questions} questions of the baselines"
             outcomes = keep_table(folder / "experts.parquet", measure_outcomes, share)
             train_outcomes = outcomes[outcomes["split"] == "train"]
             budgets = choose_budgets(train_outcomes, settings, usd_by_word)
@@ -644,8 +651,7 @@ def train(options: argparse.Namespace) -> None:
             if options.warm_start:
                 warm_folder = folder / warm_start.FOLDER
                 if share.is_first and not warm_folder.exists():
-                    progress.activity = f"warm start on {options.warm_start} examples"
-                    progress.say(train_warm_start(system, options, warm_folder))
+                    progress.say(train_warm_start(system, options, warm_folder, progress))
                 share.wait()
                 warm_options = argparse.Namespace(**vars(options) | {"model": warm_folder})
                 controller = read_controller(
@@ -659,18 +665,22 @@ def train(options: argparse.Namespace) -> None:
                 write_report(inputs, system, outcome, run_settings, memory, progress)
 
 
-def train_warm_start(system: BudgetTraining, options: argparse.Namespace, folder: Path) -> str:
+def train_warm_start(
+    system: BudgetTraining, options: argparse.Namespace, folder: Path, progress: ProgressLine
+) -> str:
     """Teach the controller the form of calls and answers, and write it into a folder (`warm_start`).
 
     Args:
         system: The training, with the controller as it was read; its weights change.
         options: The command line; `warm_start` (number of examples) and `seed` are read.
         folder: Where the model goes; it appears when it is complete.
+        progress: The line on the terminal.
 
     Returns:
         A sentence for the terminal.
     """
     controller = system.controller
+    progress.activity = "warm start: what the controller answers by itself"
     own_rows = system.measure_controller_alone()
     own_rows = own_rows[own_rows["split"] == "train"].sort_values("item")
     examples = warm_start.draw_examples(
@@ -685,8 +695,14 @@ def train_warm_start(system: BudgetTraining, options: argparse.Namespace, folder
     samples = warm_start.make_warm_samples(
         controller.generator, system.pool, examples, system.settings.rounds, options.seed
     )
+
+    def report_step(step: int, num_steps: int) -> None:
+        progress.activity = (
+            f"warm start on {options.warm_start} examples, step {step + 1}/{num_steps}"
+        )
+
     losses = warm_start.train_on_samples(
-        controller.policy, samples, controller.generator.pad_id, options.seed
+        controller.policy, samples, controller.generator.pad_id, options.seed, report_step
     )
 
     # The folder appears with all its files, so that a run that is killed here writes it again.

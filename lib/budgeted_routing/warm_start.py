@@ -13,7 +13,8 @@ Left out: whether a choice is good, which is what the training by rewards is for
 the controller's start, which every result subtracts.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -158,7 +159,11 @@ def make_warm_samples(
 
 
 def train_on_samples(
-    policy: PolicyModel, samples: Sequence[Sample], pad_id: int, seed: int
+    policy: PolicyModel,
+    samples: Sequence[Sample],
+    pad_id: int,
+    seed: int,
+    report_step: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
     """Raise the probability of the examples' turns: supervised fine-tuning on the controller's tokens.
 
@@ -167,6 +172,7 @@ def train_on_samples(
         samples: Of `make_warm_samples`.
         pad_id: A token for padding.
         seed: Of the order of the samples.
+        report_step: Called before every gradient step with its number and how many there are.
 
     Returns:
         A row per gradient step: step, loss (mean negative log-probability of a token).
@@ -183,10 +189,13 @@ def train_on_samples(
     )
 
     rows = []
+    num_steps = NUM_EPOCHS * math.ceil(len(samples) / BATCH_SIZE)
     for _ in range(NUM_EPOCHS):
         order = rng.permutation(len(samples))
         for start in range(0, len(order), BATCH_SIZE):
             batch_samples = [samples[index] for index in order[start : start + BATCH_SIZE]]
+            if report_step is not None:
+                report_step(len(rows), num_steps)
             batch = collate_samples(batch_samples, pad_id, policy.device)
             logprobs = policy.compute_logprobs(batch)  # (B, T - 1), 0 where others wrote
             loss = -logprobs.sum() / batch.mask.sum()

@@ -76,7 +76,11 @@ def test_the_loss_of_the_turns_falls_and_nothing_else_is_learned_from(
     )
     assert "<response>" not in written and "</answer>" in written
 
-    losses = warm_start.train_on_samples(policy, samples, generator.pad_id, 0)["loss"]
+    steps = []
+    losses = warm_start.train_on_samples(
+        policy, samples, generator.pad_id, 0, lambda *step: steps.append(step)
+    )["loss"]
+    assert steps == [(index, len(losses)) for index in range(len(losses))]
     assert losses.iloc[-2:].mean() < most_left * losses.iloc[:2].mean()
 
 
