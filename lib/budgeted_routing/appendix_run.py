@@ -70,11 +70,11 @@ def select_part(params: Params, part: Part) -> Params:
         part: The experiment, for example that with one fixed budget; its `world` is a set of experts and questions.
 
     Returns:
-        A copy of the settings. Trainings with one fixed budget use the lesson's main world with fewer seeds, all others
-        the number of seeds of their world.
+        A copy of the settings. Fixed budgets and means of samples use the lesson's main world with fewer seeds, the
+        splitting world has a number of seeds of its own.
     """
     world_params = select_world(params, part.world)
-    if part.name != FIXED_BUDGET:
+    if part.name == SPLITTING:
         return world_params
     changes = {"seeds": params.routing.fixed_budget_seeds}
     routing = world_params.routing.model_copy(update=changes)

@@ -210,7 +210,8 @@ class RoutingSettings(Section):
     split_share: Share = 0.0
     # The lab model that the controller starts from.
     base: str
-    # Trainings of the main method, of all other methods, and of the appendix's worlds.
+    # Trainings of the main method, of all other methods, and of the appendix: of its world in which questions can be
+    # split, and of one fixed budget and of means of samples.
     seeds: Count
     ablation_seeds: Count
     splitting_seeds: Count
