@@ -31,6 +31,7 @@ Estimates = dict[str, Estimate]  # by metric key
 
 FIRST_STEPS = 8  # of a training in which rewards are measured: the policy has hardly moved
 BEST_STATIC = "best_static"
+CORRELATION = (-1.0, 1.0)  # where intervals of correlations end
 # Names in metric keys of the methods that the two heads are compared with, beside the best static mix.
 COMPARED = {
     "base": variants.BASE,
@@ -136,9 +137,9 @@ def estimate_reward_knowledge(rows: pd.DataFrame, group_size: int) -> Estimates:
     signals = measure_signals(rows, group_size)
     estimates = {}
     for name, of_reward in signals.groupby("reward", sort=False):
-        differ = stats.mean(of_reward, "groups_that_differ").iloc[0]
+        differ = stats.mean(of_reward, "groups_that_differ", bounds=stats.UNIT).iloc[0]
         estimates[f"reward.{name}.groups_that_differ"] = differ
-        truths = stats.mean(of_reward, "truth", "group")
+        truths = stats.mean(of_reward, "truth", "group", bounds=CORRELATION)
         for category, truth in truths.iterrows():
             estimates[f"reward.{name}.truth.{category}"] = truth
         # A reward is useful where it knows something; with two seeds there is no interval to go by.
