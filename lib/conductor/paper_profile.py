@@ -14,6 +14,7 @@ from lib import config
 from lib.conductor import experiment, variants
 from lib.conductor.results import make_results_table
 from lib.config import ConductorSettings, Params
+from lib.language_models import checkpoints
 
 NUM_STEPS = 3  # as many as between two updates of the Conductor
 # Counts that are shrunk; everything else stays as the profile says.
@@ -42,12 +43,12 @@ def load_shrunk_paper_profile(llm: dict[str, Any] | None = None) -> Params:
 
 
 def run_shrunk_paper_profile(
-    models: str | Path | None = None, llm: dict[str, Any] | None = None
+    models: str | Path = checkpoints.MODELS, llm: dict[str, Any] | None = None
 ) -> bool:
     """Train and test the Conductor with the paper's settings for a few steps.
 
     Args:
-        models: Folder of the lab models, as of `experiment.run`.
+        models: Folder of the lab models. They are used as they are: none is made or measured at this profile.
         llm: Changes to the judge's backend.
 
     Returns:
