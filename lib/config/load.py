@@ -42,7 +42,6 @@ EARLIER_NAMES = {
     "conductor.margin": "equivalence_margin",
     "conductor.side_seeds": "ablation_seeds",
     "conductor.start": "initial_policy",
-    "conductor.start.mistakes": "error_rates",
     "conductor.glass": "synthetic",
     "conductor.head.sees": "head_input",
     "conductor.head.every": "update_interval",

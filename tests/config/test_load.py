@@ -372,9 +372,9 @@ def test_the_name_that_took_the_place_of_an_earlier_one_is_in_the_schema(earlier
 
 def test_several_earlier_names_are_told_at_once():
     with pytest.raises(
-        ParamsError, match="conductor.apart is now called .*; .*recorded.ahead is now"
+        ParamsError, match="conductor.side_seeds is now called .*; .*recorded.ahead is now"
     ):
-        config.settings(recorded={"ahead": 0.1}, conductor={"apart": "story"})
+        config.settings(recorded={"ahead": 0.1}, conductor={"side_seeds": 1})
 
 
 def test_settings_cannot_be_changed_behind_the_pipelines_back():
