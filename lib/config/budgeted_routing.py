@@ -243,7 +243,7 @@ class RoutingSettings(Section):
         return self
 
 
-class ToolGlassSettings(Section):
+class ToolSyntheticSettings(Section):
     """ToolOrchestra's synthetic environment with a known optimum."""
 
     # Environments, each with a training.
@@ -251,7 +251,7 @@ class ToolGlassSettings(Section):
     # Updates after which a training is evaluated, in rising order; the last is its end.
     updates: Annotated[list[Count], Field(min_length=1)]
     # The same for the two methods that write malformed calls.
-    careless_updates: Count
+    malformed_updates: Count
     # Questions per update, and rollouts of each.
     groups: Count
     rollouts: Annotated[int, Field(ge=2)]
@@ -268,7 +268,7 @@ class ToolGlassSettings(Section):
     # Standard deviation in the described skills.
     observation_noise: NotNegative
     # The initial policy's probability of a malformed call.
-    careless: Annotated[float, Field(gt=0, lt=1)]
+    malformed_probability: Annotated[float, Field(gt=0, lt=1)]
     # Users to learn from, users and offers to be evaluated on.
     users: Count
     test_users: Count
@@ -331,7 +331,7 @@ class ToolSettings(Section):
     test_items: Annotated[int, Field(ge=12)]
     # Points on each side of the simplex of preferences.
     side: Annotated[int, Field(ge=2)]
-    glass: ToolGlassSettings
+    synthetic: ToolSyntheticSettings
 
     @model_validator(mode="after")
     def _fits(self):
