@@ -1,12 +1,13 @@
 """Menus of the lab world: five tools with names, measured abilities and prices, which an orchestrator has to read.
 
-    system  worker47 + 9 ? 0 " 4 $ 3 / 1 ; judge03 + 1 ? 9 " 0 $ 0 / 4 ; ... best 9 cheap 0 fast 3
+    system  + 9 ? 0 " 4 $ 3 / 1 worker47 ; + 1 ? 9 " 0 $ 0 / 4 judge03 ; ... best 9 cheap 0 fast 3
     user    7 + 4 * 2 = ?
 
 A name is a word and two digits, three tokens, and every menu has its own: the same tool is worker47 here and judge03
 there, so that nothing but its description says what it is. The description has a digit for each kind of question, the
 tenths of such questions that the tool answered right when its card was measured; behind $ and / stand the levels of
-its price and its latency on this menu. From one level to the next both double.
+its price and its latency on this menu. From one level to the next both double. The name comes last, where a small model
+finds it: behind the level that it has just written down.
 
 At least three tools on a menu are capable of its question. Levels are drawn anew for every menu, independently of the
 tools, so that neither a name nor a price tells who is capable. The orchestrator's own tokens cost a twentieth of the
@@ -127,7 +128,7 @@ class MenuEntry:
             f"{sign} {self.tool.describe_ability(kind)}" for kind, sign in KIND_SIGNS.items()
         ]
         levels = f"$ {self.price_level} / {self.latency_level}"
-        return f"{self.name} {' '.join(abilities)} {levels}"
+        return f"{' '.join(abilities)} {levels} {self.name}"
 
 
 @dataclass(frozen=True)
