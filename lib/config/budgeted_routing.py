@@ -283,6 +283,48 @@ class ToolSyntheticSettings(Section):
         return self
 
 
+class LabWarmSettings(WarmSettings):
+    """Supervised training on form alone, before any reward in the lab world; `items` are traces of episodes."""
+
+    # Exercises in reading: all tools of a menu, listed in another order.
+    listings: Count
+
+
+class LabWorldSettings(Section):
+    """The lab world of lesson 06 (lib/tool_orchestration/lab_world.py): menus that an orchestrator has to read."""
+
+    # Names in llm.models of the lab models that are tools.
+    models: Annotated[list[str], Field(min_length=5)]
+    # Those that are on no menu before the tests.
+    held_out: list[str]
+    # The lab model that orchestrators are made of.
+    base: str
+    warm: LabWarmSettings
+    # Orchestrators of each kind, each with a warm start of its own.
+    seeds: Count
+    updates: Count
+    # Groups of an update whose rewards differ, and rollouts of each.
+    groups: Count
+    rollouts: Annotated[int, Field(ge=2)]
+    # Rounds of drawing other groups in place of those that agree.
+    draws: Count
+    turn_tokens: Count
+    response_tokens: Count
+    temperature: Positive
+    learn: LearnSettings
+    save_every: Count
+    # Menus of dev and test, and those on which steering is measured.
+    menus: Annotated[int, Field(ge=6)]
+    steering_menus: Annotated[int, Field(ge=6)]
+
+    @model_validator(mode="after")
+    def _holds_out_known_models(self):
+        unknown = sorted(set(self.held_out) - set(self.models))
+        if unknown:
+            raise ValueError(f"held out are {unknown}, which are not among models ({self.models})")
+        return self
+
+
 class ToolSettings(Section):
     """Lesson 06: an orchestrator with tools, prices and random users (ToolOrchestra)."""
 
@@ -332,6 +374,7 @@ class ToolSettings(Section):
     # Points on each side of the simplex of preferences.
     side: Annotated[int, Field(ge=2)]
     synthetic: ToolSyntheticSettings
+    lab_world: LabWorldSettings
 
     @model_validator(mode="after")
     def _fits(self):

@@ -3,7 +3,8 @@
 A trace calls a tool of the menu that is drawn with equal probabilities, whatever its ability, its price, and what the
 user cares for. The reply is made up: as often correct for one tool as for any other. So no trace tells who is good at
 what, or what a user's weights are for; it teaches to name the kind of a question, to copy what the menu says of a tool,
-to call it by its name, and to hand on its reply. Tools that are held out of training are on no menu here.
+to call it by its name, and to hand on its reply. Beside the traces there are exercises in reading: all tools of a menu,
+listed in random order. Tools that are held out of training are on no menu here.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from lib import tasks
+from lib.config.budgeted_routing import LabWarmSettings
 from lib.experiment import seeds
 from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.tokenizer import EOS, encode
-from lib.language_models.training.training_data import IGNORE_INDEX, Dialogue
+from lib.language_models.training.training_data import IGNORE_INDEX, Dialogue, tokenize_dialogue
 from lib.rl import call_protocol
 from lib.tasks import Item
-from lib.tool_orchestration.lab_episodes import write_answer_turn, write_call_turn
+from lib.tool_orchestration.lab_episodes import write_answer_turn, write_call_turn, write_summary
 from lib.tool_orchestration.lab_menus import (
+    KIND_SIGNS,
     QUESTIONS,
     LabAssignment,
     LabTool,
@@ -30,6 +33,27 @@ from lib.tool_orchestration.lab_menus import (
 
 VERSION = 1  # of the traces of form
 WRONG_REPLY_SHARE = 0.3
+LISTING_SEED = 1_000  # apart from the seeds of traces, so that their questions are others
+
+
+def make_course(settings: LabWarmSettings, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
+    """Makes all that a start learns from: traces of episodes, and exercises in reading.
+
+    Args:
+        settings: `items` traces and `listings` exercises.
+        tools: That may be on menus; those that are held out of training are not among them.
+        seed: Of questions, menus, users and choices.
+
+    Returns:
+        Dialogues.
+    """
+    traces = make_format_traces(settings.items, tools, seed)
+    items = tasks.draw_evenly(QUESTIONS, "train", settings.listings, seed=seed + LISTING_SEED)
+    rng = seeds.rng("toolorchestra", "listings", seed=seed)
+    listings = []
+    for item in items:
+        listings.append(make_listing(draw_assignment(item, tools, draw_user(rng), rng), rng))
+    return [*traces, *listings]
 
 
 def make_format_traces(num_traces: int, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
@@ -89,3 +113,22 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
         ids += segment_ids
         targets += segment_ids if is_learned else [IGNORE_INDEX] * len(segment_ids)
     return Dialogue((*ids, encode_special(EOS)), (*targets, IGNORE_INDEX))
+
+
+def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogue:
+    """Makes an exercise in reading: all tools of a menu in random order, with what matters for one kind.
+
+    Args:
+        assignment: Its menu and the kind of its question.
+        rng: Random numbers.
+
+    Returns:
+        The dialogue.
+    """
+    kind = assignment.item.group
+    entries = [assignment.entries[index] for index in rng.permutation(len(assignment.entries))]
+    summaries = [write_summary(entry, kind) for entry in entries]
+    menu = assignment.messages[0]
+    question = {"role": "user", "content": f"show tools {KIND_SIGNS[kind]}"}
+    reply = {"role": "assistant", "content": " ; ".join(summaries)}
+    return tokenize_dialogue([menu, question, reply])

@@ -1,6 +1,6 @@
 """Episodes of the lab world: an orchestrator thinks what it wants, calls a tool by its name, and hands on the reply.
 
-    <think> + 9 $ 3 / 1 </think> <call> worker47 question </call>      the tool is asked the user's question
+    <think> + 9 $ 3 / 1 worker4 </think> <call> worker4 question </call>      the tool is asked the user's question
     <response> 8 </response>
     <think> + </think> <answer> it </answer>                            its reply is the answer
 
@@ -39,10 +39,14 @@ MAX_TURNS = 3
 
 def write_call_turn(assignment: LabAssignment, entry: MenuEntry) -> str:
     """Writes the turn that calls a tool: a thought with what the menu says of it, and the call."""
-    kind = assignment.item.group
-    ability = f"{KIND_SIGNS[kind]} {entry.tool.describe_ability(kind)}"
-    thought = f"<think> {ability} $ {entry.price_level} / {entry.latency_level} </think>"
+    thought = f"<think> {write_summary(entry, assignment.item.group)} </think>"
     return f"{thought} {format_tool_call(entry.name, call_protocol.USER_QUESTION)}"
+
+
+def write_summary(entry: MenuEntry, kind: str) -> str:
+    """Writes what matters of a tool for one kind of question: ability, price level, latency level, name."""
+    ability = f"{KIND_SIGNS[kind]} {entry.tool.describe_ability(kind)}"
+    return f"{ability} $ {entry.price_level} / {entry.latency_level} {entry.name}"
 
 
 def write_answer_turn(assignment: LabAssignment) -> str:

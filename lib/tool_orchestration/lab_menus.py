@@ -1,13 +1,13 @@
 """Menus of the lab world: five tools with names, measured abilities and prices, which an orchestrator has to read.
 
-    system  + 9 ? 0 " 4 $ 3 / 1 worker47 ; + 1 ? 9 " 0 $ 0 / 4 judge03 ; ... best 9 cheap 0 fast 3
-    user    7 + 4 * 2 = ?
+    system  + 9 ? 0 " 4 $ 3 / 1 worker4 ; + 1 ? 9 " 0 $ 0 / 4 judge0 ; ...
+    user    7 + 4 * 2 = ? best 9 cheap 0 fast 3
 
-A name is a word and two digits, three tokens, and every menu has its own: the same tool is worker47 here and judge03
-there, so that nothing but its description says what it is. The description has a digit for each kind of question, the
-tenths of such questions that the tool answered right when its card was measured; behind $ and / stand the levels of
-its price and its latency on this menu. From one level to the next both double. The name comes last, where a small model
-finds it: behind the level that it has just written down.
+A name is a word and a digit, two tokens, and every menu has its own: the same tool is worker4 here and judge0 there, so
+that nothing but its description says what it is. The description has a digit for each kind of question, the tenths of
+such questions that the tool answered right when its card was measured; behind $ and / stand the levels of its price and
+its latency on this menu. From one level to the next both double. The name comes last, where a small model finds it:
+behind the level that it has just written down.
 
 At least three tools on a menu are capable of its question. Levels are drawn anew for every menu, independently of the
 tools, so that neither a name nor a price tells who is capable. The orchestrator's own tokens cost a twentieth of the
@@ -19,7 +19,7 @@ Left out: functions and office tasks, which `tool_environment` has.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ VERSION = 1  # of menus, names, prices and users of the lab world
 QUESTIONS = {"chain": (1, 2, 3, 4), "facts": (2, 3), "passage": (1, 2, 3, 4, 5)}
 KIND_SIGNS = {"chain": "+", "facts": "?", "passage": '"'}
 NAME_WORDS = ("worker", "judge", "pilot", "nurse", "smith", "miner", "farmer", "tailor")
-NUM_NAME_DIGITS = 2
+NUM_NAME_DIGITS = 1
 MENU_SIZE = 5
 MIN_CAPABLE = 3
 CAPABLE_ACCURACY = (
@@ -42,6 +42,7 @@ CAPABLE_ACCURACY = (
 
 # The levels 0 to 4 of a menu: prices and latencies are up to a factor of 16 apart.
 LEVEL_FACTOR = 2.0
+HIGHEST_UNSEEN_LEVEL = 9  # of the price list that training never had
 LOWEST_USD_PER_TOKEN = 2e-7
 LOWEST_SECONDS_PER_TOKEN = 4e-3  # of a written token
 ORCHESTRATOR_USD_PER_TOKEN = LOWEST_USD_PER_TOKEN / 20
@@ -100,7 +101,7 @@ class MenuEntry:
     """A tool on one menu.
 
     Attributes:
-        name: On this menu, such as worker47.
+        name: On this menu, such as worker4.
         tool: The model behind it.
         price_level: 0 (cheapest) to 4 (most expensive).
         latency_level: 0 (fastest) to 4 (slowest).
@@ -157,8 +158,8 @@ class LabAssignment:
         """What an orchestrator reads first."""
         menu = " ; ".join(entry.text for entry in self.entries)
         return [
-            {"role": "system", "content": f"{menu} {self.user.text}"},
-            {"role": "user", "content": self.item.prompt},
+            {"role": "system", "content": menu},
+            {"role": "user", "content": f"{self.item.prompt} {self.user.text}"},
         ]
 
 
@@ -204,6 +205,22 @@ def draw_assignment(
         )
         entries.append(entry)
     return LabAssignment(item, tuple(entries), user)
+
+
+def turn_prices_round(assignment: LabAssignment) -> LabAssignment:
+    """Makes the same menu on a price list that training never had, on which the cheapest tool is the most expensive.
+
+    Args:
+        assignment: With the usual levels 0 to 4.
+
+    Returns:
+        The assignment with price level 9 - level for every tool, names, latencies and user as they were.
+    """
+    entries = [
+        replace(entry, price_level=HIGHEST_UNSEEN_LEVEL - entry.price_level)
+        for entry in assignment.entries
+    ]
+    return replace(assignment, entries=tuple(entries))
 
 
 def draw_names(num_names: int, rng: np.random.Generator) -> list[str]:

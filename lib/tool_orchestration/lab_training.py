@@ -26,6 +26,7 @@ from lib.tool_orchestration.lab_episodes import (
     roll_out_assignments,
 )
 from lib.tool_orchestration.lab_menus import (
+    ACCURACY_ONLY,
     QUESTIONS,
     LabAssignment,
     LabTool,
@@ -35,6 +36,30 @@ from lib.tool_orchestration.lab_menus import (
 
 VERSION = 1  # of the groups of an update in the lab world
 MAX_DRAWS = 3  # rounds in which groups that agree are replaced
+
+
+@dataclass(frozen=True)
+class LabVariant:
+    """One kind of training in the lab world.
+
+    Attributes:
+        name: In settings and folders.
+        label: In tables.
+        normalize: How outcome vectors are normalized within a group.
+        pays_preferences: Whether the reward is the user's; otherwise everybody is rewarded for a correct answer alone.
+            What an orchestrator reads is the same.
+    """
+
+    name: str
+    label: str
+    normalize: rewards.NormalizeInTraining = rewards.normalize_within_groups
+    pays_preferences: bool = True
+
+
+PREFERENCES = LabVariant("preferences", "ToolOrchestra")
+NO_PREFERENCES = LabVariant("no preferences", "no preferences", pays_preferences=False)
+SIGN_ERROR = LabVariant("sign error", "sign error", rewards.normalize_with_sign_error)
+LAB_VARIANTS = (PREFERENCES, NO_PREFERENCES, SIGN_ERROR)
 
 
 @dataclass(frozen=True)
@@ -90,14 +115,17 @@ def draw_assignments(
     return [draw_assignment(item, tools, draw_user(rng), rng) for item in items]
 
 
-def compute_episode_rewards(episodes: Sequence[LabEpisode], groups: np.ndarray) -> np.ndarray:
-    """Computes ToolOrchestra's reward of every episode, normalized within its group.
+def compute_episode_rewards(
+    episodes: Sequence[LabEpisode], groups: np.ndarray, variant: LabVariant = PREFERENCES
+) -> np.ndarray:
+    """Computes the reward of every episode, normalized within its group; by default ToolOrchestra's.
 
     Cost and latency include the orchestrator's own. No tool is liked by name, since names are drawn for every menu.
 
     Args:
         episodes: Scored.
         groups: (episodes,) number of the group of each.
+        variant: What is rewarded.
 
     Returns:
         (episodes,) rewards; nan where an episode may not be scored.
@@ -109,11 +137,15 @@ def compute_episode_rewards(episodes: Sequence[LabEpisode], groups: np.ndarray) 
         np.array([episode.total_cost_usd for episode in episodes]),
         np.array([episode.total_seconds for episode in episodes]),
     )
-    preferences = np.array([episode.assignment.user.vector(()) for episode in episodes])
+    users = [
+        episode.assignment.user if variant.pays_preferences else ACCURACY_ONLY
+        for episode in episodes
+    ]
+    preferences = np.array([user.vector(()) for user in users])
     is_scored = ~np.isnan(correct)
     episode_rewards = np.full(len(episodes), math.nan)
     if is_scored.any():
-        normalized = rewards.normalize_within_groups(vectors[is_scored], groups[is_scored])
+        normalized = variant.normalize(vectors[is_scored], groups[is_scored])
         episode_rewards[is_scored] = rewards.compute_preference_rewards(
             normalized, preferences[is_scored], correct[is_scored]
         )
@@ -129,6 +161,7 @@ def collect_groups(
     seed: int,
     temperature: float = 1.0,
     max_draws: int = MAX_DRAWS,
+    variant: LabVariant = PREFERENCES,
 ) -> GroupedEpisodes:
     """Rolls out groups, and draws others in place of those whose rewards agree.
 
@@ -141,6 +174,7 @@ def collect_groups(
         seed: Of this update.
         temperature: Of the orchestrator.
         max_draws: Rounds of drawing at the most; 1 replaces none.
+        variant: What is rewarded.
 
     Returns:
         The episodes; perhaps fewer differing groups than wanted.
@@ -161,7 +195,7 @@ def collect_groups(
         new_episodes = roll_out_assignments(
             generator, environment, repeated, draw_seed, temperature
         )
-        new_rewards = compute_episode_rewards(new_episodes, groups)
+        new_rewards = compute_episode_rewards(new_episodes, groups, variant)
 
         # Filters: malformed turns, no answer, groups that agree. What was lost has no score, so it is no answer.
         filtered = rewards.filter_rollouts(

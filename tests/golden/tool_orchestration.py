@@ -125,7 +125,11 @@ def make_settings(folder: Path) -> Params:
     models = {name: MODEL | {"model": file} for name, file in FILES.items()}
     base = whole.lab.models[BASE].model_copy(update=OPTIMISERS)
     changes = {
-        "tools": config.validate_settings(SETTINGS | paths, ToolSettings, "a golden job"),
+        "tools": config.validate_settings(
+            SETTINGS | paths | {"lab_world": whole.tools.lab_world.model_dump()},
+            ToolSettings,
+            "a golden job",
+        ),
         "llm": config.validate_settings(
             {"cassette": "off", "max_usd": 0.0, "models": models}, LLMSettings, "a golden job"
         ),

@@ -86,7 +86,7 @@ def test_a_price_does_not_tell_whether_a_tool_is_capable():
 def test_a_name_and_a_description_are_several_tokens_that_the_lab_models_can_read():
     for assignment in draw(12):
         for entry in assignment.entries:
-            assert len(encode(entry.name)) == 3
+            assert len(encode(entry.name)) == 2
             assert len(encode(entry.text)) > 8
             turn = lab_episodes.write_call_turn(assignment, entry)
             assert not find_unknown_words(turn)
@@ -130,8 +130,9 @@ def test_expected_utilities_of_a_menu_by_hand(user, expected):
 def test_traces_call_every_tool_equally_often_whatever_it_can_costs_or_a_user_wants():
     rng = np.random.default_rng(0)
     levels: Counter[int] = Counter()
+    assignment = make_assignment(COST_ONLY)
     for _ in range(2_000):
-        trace = format_warmup.make_format_trace(make_assignment(COST_ONLY), "4", rng)
+        trace = format_warmup.make_format_trace(assignment, "4", rng)
         turn = decode([i for i in trace.targets if i != IGNORE_INDEX])
         levels[int(turn.split("$ ")[1][0])] += 1
     assert all(abs(levels[level] / 2_000 - 0.2) < 0.03 for level in range(5))
@@ -147,6 +148,31 @@ def test_a_trace_learns_the_orchestrators_own_turns_alone_and_only_known_tools_a
     text = decode(trace.ids)
     name = learned.split("<call> ")[1].split()[0]
     assert text.index(name) < text.index("<think>")  # copied from the menu
+
+
+def test_an_exercise_in_reading_lists_every_tool_of_the_menu_once_and_in_any_order():
+    assignment = make_assignment(kind="passage")
+    rng = np.random.default_rng(0)
+    first_names: Counter[str] = Counter()
+    for _ in range(300):
+        listing = format_warmup.make_listing(assignment, rng)
+        lines = decode([i for i in listing.targets if i >= 0]).removesuffix("<eos>").split(" ; ")
+        expected = [lab_episodes.write_summary(entry, "passage") for entry in assignment.entries]
+        assert sorted(line.strip() for line in lines) == sorted(expected)
+        first_names[lines[0].split()[-1]] += 1
+    assert len(first_names) == lab_menus.MENU_SIZE
+    assert min(first_names.values()) > 30
+
+
+def test_on_the_unseen_price_list_all_levels_are_new_and_the_cheapest_is_the_most_expensive():
+    assignment = make_assignment()
+    turned = lab_menus.turn_prices_round(assignment)
+    assert [entry.price_level for entry in turned.entries] == [9, 8, 7, 6, 5]
+    assert turned.entries[0].usd_per_token == max(e.usd_per_token for e in turned.entries)
+    assert [e.latency_level for e in turned.entries] == [
+        e.latency_level for e in assignment.entries
+    ]
+    assert turned.user == assignment.user
 
 
 def test_made_up_replies_are_right_equally_often_for_every_question():
@@ -224,6 +250,15 @@ def test_of_two_correct_episodes_of_a_group_the_cheaper_has_the_larger_reward():
         episode.correct = 1.0
     rewards = lab_training.compute_episode_rewards([cheap, expensive], np.array([0, 0]))
     assert rewards.tolist() == [1.0, 0.0]
+    # Under the sign error the more expensive one has more; who pays no preferences has them agree.
+    wrong = lab_training.compute_episode_rewards(
+        [cheap, expensive], np.array([0, 0]), lab_training.SIGN_ERROR
+    )
+    assert wrong[1] > wrong[0]
+    equal = lab_training.compute_episode_rewards(
+        [cheap, expensive], np.array([0, 0]), lab_training.NO_PREFERENCES
+    )
+    assert equal[0] == equal[1]
 
 
 # Baselines -----------------------------------------------------------------------------------------
