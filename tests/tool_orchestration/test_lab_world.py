@@ -71,7 +71,8 @@ def test_a_menu_has_three_capable_tools_all_levels_and_names_of_its_own():
         assert max(latencies) / min(latencies) == pytest.approx(16)
         assert min(prices) >= 20 * lab_menus.ORCHESTRATOR_USD_PER_TOKEN
         names.update(entry.name for entry in entries)
-    assert names.most_common(1)[0][1] < 10
+    # A tool is on about 50 of the 60 menus.
+    assert names.most_common(1)[0][1] < 20
 
 
 def test_a_price_does_not_tell_whether_a_tool_is_capable():
