@@ -2,9 +2,9 @@
 
 A trace calls a tool of the menu that is drawn with equal probabilities, whatever its ability, its price, and what the
 user cares for. The reply is made up: as often correct for one tool as for any other. So no trace tells who is good at
-what, or what a user's weights are for; it teaches to name the kind of a question, to copy what the menu says of a tool,
-to call it by its name, and to hand on its reply. Beside the traces there are exercises in reading: all tools of a menu,
-listed in random order. Tools that are held out of training are on no menu here.
+what, or what a user's weights are for; it teaches to say what the user weighs most, to quote any fact of any tool, to
+call that tool by its name, and to hand on its reply. Beside the traces there are exercises in reading: all tools of a menu, listed in random order. Tools
+that are held out of training are on no menu here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from lib.language_models.tokenizer import EOS, encode
 from lib.language_models.training.training_data import IGNORE_INDEX, Dialogue, tokenize_dialogue
 from lib.rl import call_protocol
 from lib.tasks import Item
-from lib.tool_orchestration.lab_episodes import write_answer_turn, write_call_turn, write_summary
+from lib.tool_orchestration.lab_episodes import write_answer_turn, write_call_turn
 from lib.tool_orchestration.lab_menus import (
     KIND_SIGNS,
+    NUM_FACTS,
     QUESTIONS,
     LabAssignment,
     LabTool,
@@ -100,9 +101,10 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
         The dialogue; prompt and reply are read and not learned.
     """
     entry = assignment.entries[int(rng.integers(len(assignment.entries)))]
+    fact_index = int(rng.integers(NUM_FACTS))
     opening, closing = call_protocol.RESPONSE_TAGS
     segments = [
-        (write_call_turn(assignment, entry), True),
+        (write_call_turn(assignment, entry, fact_index), True),
         (f"{opening} {reply} {closing}", False),
         (write_answer_turn(assignment), True),
     ]
@@ -116,7 +118,7 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
 
 
 def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogue:
-    """Makes an exercise in reading: all tools of a menu in random order, with what matters for one kind.
+    """Makes an exercise in reading: a fact of each tool of a menu, in random order.
 
     Args:
         assignment: Its menu and the kind of its question.
@@ -127,8 +129,8 @@ def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogu
     """
     kind = assignment.item.group
     entries = [assignment.entries[index] for index in rng.permutation(len(assignment.entries))]
-    summaries = [write_summary(entry, kind) for entry in entries]
+    facts = [entry.list_facts(kind)[int(rng.integers(NUM_FACTS))] for entry in entries]
     menu = assignment.messages[0]
     question = {"role": "user", "content": f"show tools {KIND_SIGNS[kind]}"}
-    reply = {"role": "assistant", "content": " ; ".join(summaries)}
+    reply = {"role": "assistant", "content": " ; ".join(facts)}
     return tokenize_dialogue([menu, question, reply])

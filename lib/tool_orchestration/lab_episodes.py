@@ -1,12 +1,12 @@
 """Episodes of the lab world: an orchestrator thinks what it wants, calls a tool by its name, and hands on the reply.
 
-    <think> + 9 $ 3 / 1 worker4 </think> <call> worker4 question </call>      the tool is asked the user's question
+    <think> cheap $ 0 judge0 </think> <call> judge0 question </call>      the tool is asked the user's question
     <response> 8 </response>
-    <think> + </think> <answer> it </answer>                            its reply is the answer
+    <think> + </think> <answer> it </answer>                              its reply is the answer
 
-The thought before a call names the kind of the question, and ability, price level and latency level of a tool. An
-orchestrator that was only taught this form writes those of a tool that it picks at random; which tool it should want
-is what rewards teach.
+The thought before a call says what the user weighs most, and quotes one fact of the menu: an ability, a price or a
+latency, and the tool that has it. An orchestrator that was only taught this form quotes any fact of any tool, whatever
+the user weighs; which it should want is what rewards teach.
 
 Left out: queries of the orchestrator's own wording, and several calls before an answer, which are allowed and not
 taught.
@@ -32,21 +32,32 @@ from lib.tool_orchestration.lab_menus import (
     LabAssignment,
     MenuEntry,
 )
+from lib.tool_orchestration.tool_menu import OBJECTIVE_WORDS, OBJECTIVES, UserPreference
 
 VERSION = 1  # of episodes of the lab world and what they cost
 MAX_TURNS = 3
 
 
-def write_call_turn(assignment: LabAssignment, entry: MenuEntry) -> str:
-    """Writes the turn that calls a tool: a thought with what the menu says of it, and the call."""
-    thought = f"<think> {write_summary(entry, assignment.item.group)} </think>"
-    return f"{thought} {format_tool_call(entry.name, call_protocol.USER_QUESTION)}"
+def write_call_turn(assignment: LabAssignment, entry: MenuEntry, fact_index: int) -> str:
+    """Writes a turn that calls a tool.
+
+    Args:
+        assignment: The question with its menu.
+        entry: The tool.
+        fact_index: Which of its facts the thought quotes, from 0 to NUM_FACTS - 1.
+
+    Returns:
+        A thought with what the user weighs most and the fact, and the call.
+    """
+    wish = name_largest_weight(assignment.user)
+    fact = entry.list_facts(assignment.item.group)[fact_index]
+    return f"<think> {wish} {fact} </think> {format_tool_call(entry.name, call_protocol.USER_QUESTION)}"
 
 
-def write_summary(entry: MenuEntry, kind: str) -> str:
-    """Writes what matters of a tool for one kind of question: ability, price level, latency level, name."""
-    ability = f"{KIND_SIGNS[kind]} {entry.tool.describe_ability(kind)}"
-    return f"{ability} $ {entry.price_level} / {entry.latency_level} {entry.name}"
+def name_largest_weight(user: UserPreference) -> str:
+    """The word of the objective that a user weighs most; of equal ones the first."""
+    weights = [getattr(user, objective) for objective in OBJECTIVES]
+    return OBJECTIVE_WORDS[OBJECTIVES[int(np.argmax(weights))]]
 
 
 def write_answer_turn(assignment: LabAssignment) -> str:

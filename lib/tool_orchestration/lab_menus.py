@@ -1,13 +1,13 @@
 """Menus of the lab world: five tools with names, measured abilities and prices, which an orchestrator has to read.
 
-    system  + 9 ? 0 " 4 $ 3 / 1 worker4 ; + 1 ? 9 " 0 $ 0 / 4 judge0 ; ...
+    system  + 9 worker4 $ 3 worker4 / 1 worker4 ; + 1 judge0 $ 0 judge0 / 4 judge0 ; ...
     user    7 + 4 * 2 = ? best 9 cheap 0 fast 3
 
 A name is a word and a digit, two tokens, and every menu has its own: the same tool is worker4 here and judge0 there, so
-that nothing but its description says what it is. The description has a digit for each kind of question, the tenths of
-such questions that the tool answered right when its card was measured; behind $ and / stand the levels of its price and
-its latency on this menu. From one level to the next both double. The name comes last, where a small model finds it:
-behind the level that it has just written down.
+that nothing but its description says what it is. A description is three facts, each with the name behind it, where a
+small model finds it. The digit behind the sign of the question's kind counts the tenths of such questions that the tool
+answered right when its card was measured; behind $ and / stand the levels of its price and its latency on this menu.
+From one level to the next both double.
 
 At least three tools on a menu are capable of its question. Levels are drawn anew for every menu, independently of the
 tools, so that neither a name nor a price tells who is capable. The orchestrator's own tokens cost a twentieth of the
@@ -30,8 +30,11 @@ from lib.tool_orchestration.tool_menu import UserPreference
 VERSION = 1  # of menus, names, prices and users of the lab world
 
 # Kinds of questions and their difficulties. At least three of the lab's models are good at each.
-QUESTIONS = {"chain": (1, 2, 3, 4), "facts": (2, 3), "passage": (1, 2, 3, 4, 5)}
+QUESTIONS = {"chain": (1, 2, 3, 4), "facts": (2, 3), "passage": (1, 2, 3)}
 KIND_SIGNS = {"chain": "+", "facts": "?", "passage": '"'}
+PRICE_SIGN = "$"
+LATENCY_SIGN = "/"
+NUM_FACTS = 3
 NAME_WORDS = ("worker", "judge", "pilot", "nurse", "smith", "miner", "farmer", "tailor")
 NUM_NAME_DIGITS = 1
 MENU_SIZE = 5
@@ -122,14 +125,14 @@ class MenuEntry:
         """Time of a written token."""
         return LOWEST_SECONDS_PER_TOKEN * LEVEL_FACTOR**self.latency_level
 
-    @property
-    def text(self) -> str:
-        """As an orchestrator reads it."""
-        abilities = [
-            f"{sign} {self.tool.describe_ability(kind)}" for kind, sign in KIND_SIGNS.items()
-        ]
-        levels = f"$ {self.price_level} / {self.latency_level}"
-        return f"{' '.join(abilities)} {levels} {self.name}"
+    def list_facts(self, kind: str) -> list[str]:
+        """What a menu says of the tool, for one kind of question: ability, price and latency, NUM_FACTS of them."""
+        values = {
+            KIND_SIGNS[kind]: self.tool.describe_ability(kind),
+            PRICE_SIGN: self.price_level,
+            LATENCY_SIGN: self.latency_level,
+        }
+        return [f"{sign} {value} {self.name}" for sign, value in values.items()]
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,8 @@ class LabAssignment:
     @property
     def messages(self) -> list[dict[str, str]]:
         """What an orchestrator reads first."""
-        menu = " ; ".join(entry.text for entry in self.entries)
+        descriptions = [" ".join(entry.list_facts(self.item.group)) for entry in self.entries]
+        menu = " ; ".join(descriptions)
         return [
             {"role": "system", "content": menu},
             {"role": "user", "content": f"{self.item.prompt} {self.user.text}"},

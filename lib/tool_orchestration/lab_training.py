@@ -48,17 +48,22 @@ class LabVariant:
         normalize: How outcome vectors are normalized within a group.
         pays_preferences: Whether the reward is the user's; otherwise everybody is rewarded for a correct answer alone.
             What an orchestrator reads is the same.
+        leaves_out_failures: Whether malformed and unanswered episodes are left out, as in the paper. Otherwise they are
+            learned from, with a reward of 0: what is left out is punished by nobody, and these small models then forget
+            how to copy a name (decision).
     """
 
     name: str
     label: str
     normalize: rewards.NormalizeInTraining = rewards.normalize_within_groups
     pays_preferences: bool = True
+    leaves_out_failures: bool = False
 
 
 PREFERENCES = LabVariant("preferences", "ToolOrchestra")
 NO_PREFERENCES = LabVariant("no preferences", "no preferences", pays_preferences=False)
 SIGN_ERROR = LabVariant("sign error", "sign error", rewards.normalize_with_sign_error)
+FAILURES_LEFT_OUT = LabVariant("failures left out", "failures left out", leaves_out_failures=True)
 LAB_VARIANTS = (PREFERENCES, NO_PREFERENCES, SIGN_ERROR)
 
 
@@ -197,14 +202,15 @@ def collect_groups(
         )
         new_rewards = compute_episode_rewards(new_episodes, groups, variant)
 
-        # Filters: malformed turns, no answer, groups that agree. What was lost has no score, so it is no answer.
+        # Filters: groups that agree, and failures where the variant says so. What was lost has no score.
+        is_lost = np.array([episode.failed for episode in new_episodes])
+        is_answered = np.array([episode.answer is not None for episode in new_episodes])
+        is_malformed = np.array([episode.num_malformed > 0 for episode in new_episodes])
+        if not variant.leaves_out_failures:
+            is_answered = np.ones_like(is_answered)
+            is_malformed = np.zeros_like(is_malformed)
         filtered = rewards.filter_rollouts(
-            np.nan_to_num(new_rewards),
-            groups,
-            np.array([episode.num_malformed > 0 for episode in new_episodes]),
-            np.array(
-                [episode.answer is not None and not episode.failed for episode in new_episodes]
-            ),
+            np.nan_to_num(new_rewards), groups, is_malformed, is_answered & ~is_lost
         )
         learned_rows.append(len(episodes) + filtered.rows)
         num_differing += len(np.unique(groups[filtered.rows]))

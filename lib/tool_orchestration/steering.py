@@ -1,9 +1,9 @@
 """Do preferences steer? What an orchestrator would spend on the same menus for users who care for one thing only.
 
-Nothing is sampled: the probability of calling a tool first is that of the turn which calls it in the orchestrator's own
-form (`lab_episodes.write_call_turn`), computed token by token, and the tools of a menu share what these turns have in
-all. Expected cost and latency are sums over these probabilities, relative to the mean tool of the menu. Users are
-compared in pairs: the same question and menu, another user.
+Nothing is sampled: the probability of calling a tool first is that of the turns which call it in the orchestrator's own
+form (`lab_episodes.write_call_turn`), one for each fact that a thought may quote, computed token by token, and the
+tools of a menu share what these turns have in all. Expected cost and latency are sums over these probabilities,
+relative to the mean tool of the menu. Users are compared in pairs: the same question and menu, another user.
 
     steer.cost       what the cost-only user spends less than the accuracy-only user, 0 if weights are not read
     steer.latency    what the latency-only user waits less than the accuracy-only user
@@ -23,7 +23,7 @@ import torch
 from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.tokenizer import PAD, encode
 from lib.tool_orchestration.lab_episodes import write_call_turn
-from lib.tool_orchestration.lab_menus import STEERING_USERS, LabAssignment
+from lib.tool_orchestration.lab_menus import NUM_FACTS, STEERING_USERS, LabAssignment
 from lib.tool_orchestration.tool_menu import UserPreference
 
 VERSION = 1  # of expected cost and latency under an orchestrator's probabilities
@@ -34,7 +34,7 @@ BATCH_SIZE = 64
 def compute_turn_log_probs(
     model: torch.nn.Module, assignments: Sequence[LabAssignment]
 ) -> np.ndarray:
-    """Computes the log-probability of the turn that calls each tool on each menu.
+    """Computes the log-probability of the turns that call each tool on each menu, whatever fact they quote.
 
     Args:
         model: A lab model.
@@ -48,8 +48,10 @@ def compute_turn_log_probs(
     for assignment in assignments:
         prompt_ids = list(encode_conversation(assignment.messages))
         for entry in assignment.entries:
-            sequences.append(prompt_ids + encode(write_call_turn(assignment, entry)))
-            prompt_lengths.append(len(prompt_ids))
+            for fact_index in range(NUM_FACTS):
+                turn_ids = encode(write_call_turn(assignment, entry, fact_index))
+                sequences.append(prompt_ids + turn_ids)
+                prompt_lengths.append(len(prompt_ids))
 
     log_probs = np.empty(len(sequences))
     for start in range(0, len(sequences), BATCH_SIZE):
@@ -70,7 +72,8 @@ def compute_turn_log_probs(
         is_turn = is_token[:, 1:] & (positions >= lengths[:, None])
         sums = (token_log_probs * is_turn).sum(1)
         log_probs[start : start + len(batch)] = sums.double().numpy()
-    return log_probs.reshape(len(assignments), -1)
+    by_fact = log_probs.reshape(len(assignments), -1, NUM_FACTS)  # (n, M, facts)
+    return np.logaddexp.reduce(by_fact, axis=2)
 
 
 def compute_tool_probabilities(turn_log_probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from lib import tasks
 from lib.language_models.chat_template import encode_conversation
 from lib.language_models.tokenizer import decode, encode, find_unknown_words
 from lib.language_models.training.training_data import IGNORE_INDEX
+from lib.rl import rollout
 from lib.rl.call_protocol import Call, Malformed
 from lib.rl.expert_pool import ExpertQuery, ExpertReply
 from lib.tool_orchestration import (
@@ -88,9 +89,12 @@ def test_a_name_and_a_description_are_several_tokens_that_the_lab_models_can_rea
     for assignment in draw(12):
         for entry in assignment.entries:
             assert len(encode(entry.name)) == 2
-            assert len(encode(entry.text)) > 8
-            turn = lab_episodes.write_call_turn(assignment, entry)
-            assert not find_unknown_words(turn)
+            facts = entry.list_facts(assignment.item.group)
+            assert len(facts) == lab_menus.NUM_FACTS
+            assert all(len(encode(fact)) == 4 for fact in facts)
+            for fact_index in range(lab_menus.NUM_FACTS):
+                turn = lab_episodes.write_call_turn(assignment, entry, fact_index)
+                assert not find_unknown_words(turn)
         assert not find_unknown_words(assignment.messages[0]["content"])
 
 
@@ -130,13 +134,16 @@ def test_expected_utilities_of_a_menu_by_hand(user, expected):
 
 def test_traces_call_every_tool_equally_often_whatever_it_can_costs_or_a_user_wants():
     rng = np.random.default_rng(0)
-    levels: Counter[int] = Counter()
+    names: Counter[str] = Counter()
+    signs: Counter[str] = Counter()
     assignment = make_assignment(COST_ONLY)
     for _ in range(2_000):
         trace = format_warmup.make_format_trace(assignment, "4", rng)
         turn = decode([i for i in trace.targets if i != IGNORE_INDEX])
-        levels[int(turn.split("$ ")[1][0])] += 1
-    assert all(abs(levels[level] / 2_000 - 0.2) < 0.03 for level in range(5))
+        names[turn.split("<call> ")[1].split()[0]] += 1
+        signs[turn.split("<think> cheap ")[1][0]] += 1
+    assert all(abs(names[e.name] / 2_000 - 0.2) < 0.03 for e in assignment.entries)
+    assert all(abs(signs[sign] / 2_000 - 1 / 3) < 0.035 for sign in "+$/")
 
 
 def test_a_trace_learns_the_orchestrators_own_turns_alone_and_only_known_tools_are_in_it():
@@ -205,7 +212,7 @@ def test_a_call_by_name_asks_the_model_behind_it_at_the_price_of_the_menu():
     assignment = make_assignment()
     entry = assignment.entries[2]
     turns = [
-        lab_episodes.write_call_turn(assignment, entry),
+        lab_episodes.write_call_turn(assignment, entry, 0),
         lab_episodes.write_answer_turn(assignment),
     ]
     episode = roll_out(assignment, *turns)
@@ -242,7 +249,7 @@ def test_of_two_correct_episodes_of_a_group_the_cheaper_has_the_larger_reward():
     cheap, expensive = (
         roll_out(
             make_assignment(COST_ONLY),
-            lab_episodes.write_call_turn(make_assignment(), make_assignment().entries[index]),
+            lab_episodes.write_call_turn(make_assignment(), make_assignment().entries[index], 1),
             lab_episodes.write_answer_turn(make_assignment()),
         )
         for index in (0, 2)
@@ -260,6 +267,42 @@ def test_of_two_correct_episodes_of_a_group_the_cheaper_has_the_larger_reward():
         [cheap, expensive], np.array([0, 0]), lab_training.NO_PREFERENCES
     )
     assert equal[0] == equal[1]
+
+
+@pytest.mark.parametrize(
+    ("variant", "num_learned"),
+    [(lab_training.PREFERENCES, 12), (lab_training.FAILURES_LEFT_OUT, 9)],
+    ids=["failures learned from", "failures left out"],
+)
+def test_malformed_episodes_are_learned_from_with_reward_0_or_left_out(
+    monkeypatch, variant, num_learned
+):
+    """In each group of four one calls a name that is not there, and answers all the same."""
+
+    def roll_out_by_hand(generator, environment, assignments, seed, temperature):
+        episodes = []
+        for index, assignment in enumerate(assignments):
+            entry = assignment.entries[index % 4]
+            call = lab_episodes.write_call_turn(assignment, entry, 0)
+            if index % 4 == 3:
+                call = call.replace(entry.name, "nobody")
+            controller = ScriptedController(call, lab_episodes.write_answer_turn(assignment))
+            episode = lab_episodes.LabEpisode(assignment, [1], [False], 1)
+            rollout.roll_out(controller, environment, [episode], 3, seed, temperature)
+            episode.correct = float(index % 4 != 3)
+            episodes.append(episode)
+        return episodes
+
+    monkeypatch.setattr(lab_training, "roll_out_assignments", roll_out_by_hand)
+    monkeypatch.setattr(lab_training, "draw_user", lambda rng: COST_ONLY)
+    environment = lab_episodes.LabMenuEnvironment(ScriptedExperts(reply_by_ability))
+    grouped = lab_training.collect_groups(
+        None, environment, TOOLS, 3, 4, 0, max_draws=1, variant=variant
+    )
+    assert len(grouped.make_samples()) == num_learned
+    is_malformed = np.array([episode.num_malformed > 0 for episode in grouped.episodes])
+    assert is_malformed.sum() == 3
+    assert (grouped.rewards[is_malformed] == 0).all()
 
 
 # Baselines -----------------------------------------------------------------------------------------
@@ -335,18 +378,21 @@ def test_who_reads_question_and_description_is_above_who_does_not(outcomes):
 # Steering ------------------------------------------------------------------------------------------
 
 
-def test_the_log_probability_of_a_turn_is_the_sum_over_its_tokens_one_by_one():
+def test_the_probability_of_calling_a_tool_is_that_of_its_turns_token_by_token():
     model = tiny.model(0, spread=3.0, window=512)
     assignment = make_assignment()
     batched = steering.compute_turn_log_probs(model, [assignment, make_assignment(kind="passage")])
     prompt = list(encode_conversation(assignment.messages))
-    turn = encode(lab_episodes.write_call_turn(assignment, assignment.entries[3]))
-    expected = 0.0
-    for index, token in enumerate(turn):
-        with torch.no_grad():
-            logits = model(input_ids=torch.tensor([prompt + turn[:index]])).logits[0, -1]
-        expected += float(logits.log_softmax(-1)[token])
-    assert batched[0, 3] == pytest.approx(expected, rel=1e-4)
+    probability = 0.0
+    for fact_index in range(lab_menus.NUM_FACTS):
+        turn = encode(lab_episodes.write_call_turn(assignment, assignment.entries[3], fact_index))
+        log_prob = 0.0
+        for index, token in enumerate(turn):
+            with torch.no_grad():
+                logits = model(input_ids=torch.tensor([prompt + turn[:index]])).logits[0, -1]
+            log_prob += float(logits.log_softmax(-1)[token])
+        probability += np.exp(log_prob)
+    assert batched[0, 3] == pytest.approx(np.log(probability), rel=1e-4)
 
 
 def test_expected_spending_by_hand():
