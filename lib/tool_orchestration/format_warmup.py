@@ -3,8 +3,8 @@
 A trace calls a tool of the menu that is drawn with equal probabilities, whatever its ability, its price, and what the
 user cares for. The reply is made up: as often correct for one tool as for any other. So no trace tells who is good at
 what, or what a user's weights are for; it teaches to say what the user weighs most, to quote any fact of any tool, to
-call that tool by its name, and to hand on its reply. Beside the traces there are exercises in reading: all tools of a menu, listed in random order. Tools
-that are held out of training are on no menu here.
+call that tool by its name, and to hand on its reply. Beside the traces there are exercises in reading: all tools of a
+menu, listed in random order. Tools that are held out of training are on no menu here.
 """
 
 from __future__ import annotations
