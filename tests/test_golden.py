@@ -46,6 +46,11 @@ CARRIERS = (
     "lib.language_models.training.released_weights",
     "lib.conductor.silence_libraries",
     "lib.conductor.progress_callback",
+    "lib.conductor.training_job",  # who changes what it computes raises the VERSION of `lib.conductor.jobs`
+    # Parts of MAESTRO's synthetic environment; who changes them raises the VERSION of `synthetic_benchmark`.
+    "lib.conductor.synthetic_environment",
+    "lib.conductor.synthetic_methods",
+    "lib.conductor.synthetic_training",
     "lib.budgeted_routing.controller_job",  # who changes it raises the VERSION of `lib.budgeted_routing.jobs`
     # Parts of CoRL's synthetic environment; who changes them raises the VERSION of `synthetic_benchmark`.
     "lib.budgeted_routing.synthetic_controllers",

@@ -1,15 +1,30 @@
 """MAESTRO: a Conductor that learns how much each reward should count, inside GRPO.
 
-    meta_policy           reads a hidden state, says which reward to emphasise
-    meta_policy_training  how it learns: REINFORCE on the advantages that the policy was paid
-    weighting             what else can weigh rewards: a fixed vector, a random one
-    rewards               the five rewards, and what the policy says of its own rollouts
-    reward_model          the model behind one of them, trained on pairs
-    llm_judge             a language model as reward
-    trainer               TRL's GRPO trainer with three overrides
-    initial_policy        the policy that every training starts from
-    data, variants, evaluation, experiment   what is compared, on what, how, and in which jobs
-    reward_diagnostics    does the Conductor's advantage know anything about quality?
+The method
+    meta_policy             the Conductor: from a hidden state to a distribution over rewards
+    meta_policy_training    how it learns: REINFORCE on the policy's advantages; the anchored Conductor (ours)
+    weighting               fixed and random weights, and the interface that all share
+    reply_format            what is in form, and what of a reply is its thought
+    policy_readout          states, entropies and likelihoods of rollouts
+    rewards                 the five rewards and their normalisation
+    reward_model            the model behind one of them, trained on pairs
+    llm_judge, judge_costs  a language model as reward, and its price
+    trainer, rollouts       TRL's GRPO trainer with three overrides; rollouts of lab models
 
-`python -m lib train maestro --help` trains one variant on a model and a dataset of your own.
+Trained language models
+    data                            three categories of tasks
+    initial_policy, typical_replies the policy that every training starts from
+    variants                        what is trained and compared
+    jobs, training_job              settings of all jobs, and what a job does
+    evaluation                      a verifier per category
+    experiment, results             all trainings and tests; the results table
+    judge_votes                     the judge's majority on two methods
+    reward_diagnostics              what rewards know, and what advantages follow
+    costs                           operations and wall time of the Conductor
+    ablations                       what lesson 09 compares
+    train_command                   a policy of your own: `python -m lib train maestro --help`
+
+The synthetic environment, whose optimum is known
+    synthetic_environment, synthetic_methods    prompts, candidates, rewards; what is compared
+    synthetic_training, synthetic_benchmark     GRPO and its evaluation; jobs
 """

@@ -1,110 +1,171 @@
 """Ablations of MAESTRO: what the Conductor reads (Table 4), its loss (Table 5), when it learns (Table 6), how far its
-drawn action counts (kappa), and one action for a whole group.
+sampled action counts (kappa), and one action for a whole group.
 
-They are made where heads learn until they are settled and effects are large enough to see: in the glass box of lesson
-04, whose worlds, prompts and dice all variants share (`lib.conductor.synthetic_benchmark`).
+They are made where heads learn until they are settled and effects are large enough to see: in the synthetic environment
+of lesson 04, whose environments, prompts and random numbers all variants share (`lib.conductor.synthetic_benchmark`).
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import torch
 
 from lib.conductor import synthetic_benchmark
-from lib.conductor.meta_policy_training import Conducted, meta_loss
+from lib.conductor.meta_policy_training import (
+    ConductorWeighting,
+    MetaBatch,
+    compute_joint_loss,
+    compute_meta_loss,
+)
 from lib.conductor.rewards import COMPONENTS
+from lib.conductor.synthetic_methods import INITIAL_POLICY
 from lib.config import Params
 from lib.experiment import seeds
 from lib.rl import losses
 from lib.stats.ablation_comparison import Comparison, Measure
 
 SCORE = Measure("score", "quality")
-MOVED = Measure("moved", "weights moved from 1/K", "")
+WEIGHTS_MOVED = Measure("moved", "weights moved from 1/K", "")
 STATIC = ("Equal", "Random")  # weights that learn nothing, for Table 5's second claim
 
 
-def trained(params: Params, **where) -> pd.DataFrame:
-    """Every method of the glass box at its central setting: variant, seed, unit (a category of the seed's world),
-    score, moved (mean distance of the settled weights from 1/K). where: of `glassbox.study`."""
-    own = params.conductor
-    rows = synthetic_benchmark.study(own.glass, own.head, own.jobs, **where).query(
-        "style == 'centre'"
-    )
+def run_methods(params: Params, **options) -> pd.DataFrame:
+    """Every method of the synthetic environment at its central setting.
+
+    Args:
+        params: All settings.
+        options: Of `synthetic_benchmark.run`.
+
+    Returns:
+        Columns: variant, seed, unit (a category of the seed's environment), score, moved (mean distance of the mean
+        weights from 1/K).
+    """
+    settings = params.conductor
+    rows = synthetic_benchmark.run(settings, settings.jobs, **options)
+    rows = rows.query("style == 'centre'")
     weights = rows[[f"w_{name}" for name in COMPONENTS]].to_numpy()
-    away = np.nan_to_num(np.abs(weights - 1 / len(COMPONENTS)).mean(axis=1))
+    distance = np.abs(weights - 1 / len(COMPONENTS)).mean(axis=1)
     return pd.DataFrame(
         {
             "variant": rows["method"],
             "seed": rows["seed"],
             "unit": rows["item"],
             "score": rows["reward"],
-            "moved": away,
+            "moved": np.nan_to_num(distance),
         }
     )
 
 
-def table_4(params: Params, rows: pd.DataFrame) -> Comparison:
-    """What the state holds: layers differ in how much of prompt and reply their last state tells."""
-    return _compared(
-        rows, "maestro_layer", "what the Conductor reads", ["h: prompt", "h: reply", "h: shuffled"]
+def compare_inputs(params: Params, rows: pd.DataFrame) -> Comparison:
+    """What the state holds (Table 4): layers differ in how much of prompt and reply their last state tells."""
+    variants = ["h: prompt", "h: reply", "h: shuffled"]
+    return _compare(rows, "maestro_layer", "what the Conductor reads", variants)
+
+
+def compare_losses(params: Params, rows: pd.DataFrame) -> Comparison:
+    """Without the entropy bonus, and with pairwise perturbations (Table 5); beside weights that learn nothing."""
+    variants = ["no entropy", "pairwise", *STATIC]
+    return _compare(rows, "maestro_loss", "the Conductor's loss", variants)
+
+
+def compare_kappas(params: Params, rows: pd.DataFrame) -> Comparison:
+    """How far the sampled action counts: w = (1 - kappa) pi(h) + kappa e_a."""
+    variants = [f"kappa {kappa:g}" for kappa in params.conductor.synthetic.kappas]
+    return _compare(rows, "maestro_kappa", "how far the sampled action counts", variants)
+
+
+def compare_homogeneous(params: Params, rows: pd.DataFrame) -> Comparison:
+    """One action and one context for a group: its advantages sum to zero, and with them the gradient."""
+    return _compare(
+        rows,
+        "maestro_homogeneous",
+        "one action for a whole group",
+        ["homogeneous"],
+        (WEIGHTS_MOVED, SCORE),
     )
 
 
-def table_5(params: Params, rows: pd.DataFrame) -> Comparison:
-    """Without the entropy bonus, and with pairwise perturbations; beside weights that learn nothing."""
-    return _compared(
-        rows, "maestro_loss", "the Conductor's loss", ["no entropy", "pairwise", *STATIC]
-    )
+def measure_meta_gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFrame:
+    """Length of the gradient of eq. 5 on random states and rewards, by what a group shares.
 
+    Args:
+        params: All settings.
+        prompts: Number of groups.
+        width: Of the states.
 
-def table_6(params: Params, rows: pd.DataFrame) -> Comparison:
-    """Updated with every step of the policy instead of every M steps."""
-    return _compared(rows, "maestro_joint", "when the Conductor is updated", ["joint"])
-
-
-def kappa(params: Params, rows: pd.DataFrame) -> Comparison:
-    """How far the drawn action counts: w = (1 - kappa) pi(h) + kappa e_a."""
-    names = [f"kappa {k:g}" for k in params.conductor.glass.kappas]
-    return _compared(rows, "maestro_kappa", "how far the drawn action counts", names)
-
-
-def homogeneous(params: Params, rows: pd.DataFrame) -> Comparison:
-    """One action and one context for a group: its advantages add up to zero, and with them the gradient."""
-    return _compared(
-        rows, "maestro_homogeneous", "one action for a whole group", ["homogeneous"], (MOVED, SCORE)
-    )
-
-
-def gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFrame:
-    """Length of the gradient of eq. 5 on made-up states and rewards, by what a group shares. Columns: group, key (in
-    metrics), length."""
-    head, group = params.conductor.head, params.conductor.grpo.generations
+    Returns:
+        Columns: group (in words), key (in metrics), length.
+    """
+    head, group_size = params.conductor.head, params.conductor.grpo.generations
     rng = seeds.rng("ablations", "gradients")
-    h = torch.from_numpy(rng.normal(size=(prompts * group, width)).astype(np.float32))
-    rewards = torch.from_numpy(rng.random((prompts * group, len(COMPONENTS))).astype(np.float32))
-    modes = {
-        "each rollout its own context and action": ("own", False),
-        "one context and one action": ("one", True),
-    }
+    num_rollouts = prompts * group_size
+    h = torch.from_numpy(rng.normal(size=(num_rollouts, width)).astype(np.float32))
+    rewards = rng.random((num_rollouts, len(COMPONENTS))).astype(np.float32)
+    rewards = torch.from_numpy(rewards)  # (rollouts, K)
     rows = []
-    for shown, (key, same) in modes.items():
-        weighting = Conducted(width, head.model_copy(update={"homogeneous": same}), group, 0)
-        weights, action = weighting(h, 0)
-        context = weighting.pending[0]
+    for description, key, homogeneous in (
+        ("each rollout its own context and action", "own", False),
+        ("one context and one action", "one", True),
+    ):
+        settings = head.model_copy(update={"homogeneous": homogeneous})
+        weighting = ConductorWeighting(width, settings, group_size, 0)
+        weights, action = weighting.weigh_rollouts(h, 0)
         scalarized_rewards = (weights.detach() * rewards).sum(-1)  # (rollouts,)
-        advantage = losses.compute_group_advantages(scalarized_rewards, group)
-        weighting.conductor.zero_grad()
-        meta_loss(weighting.conductor, context, action, advantage, 0.0).backward()
-        slope = weighting.conductor.linear.weight.grad
-        rows.append({"group": shown, "key": key, "length": float(slope.norm())})
+        advantage = losses.compute_group_advantages(scalarized_rewards, group_size)
+        batch = MetaBatch(weighting.last_context, action, advantage)
+        compute_meta_loss(weighting.conductor, batch, 0.0).backward()
+        gradient = weighting.conductor.linear.weight.grad
+        rows.append({"group": description, "key": key, "length": float(gradient.norm())})
     return pd.DataFrame(rows)
 
 
-def _compared(
-    rows: pd.DataFrame, name: str, about: str, variants: list[str], measures=(SCORE, MOVED)
+def measure_joint_gradients(params: Params, prompts: int = 12, width: int = 16) -> pd.DataFrame:
+    """Length of the gradient that joint training has (Table 6), by the lengths of the replies of a group.
+
+    On random states and rewards. Joint training can be compared with asynchronous updates only where this gradient says
+    something about rewards; `meta_policy_training.compute_joint_loss` shows that it does not.
+
+    Args:
+        params: All settings.
+        prompts: Number of groups.
+        width: Of the states.
+
+    Returns:
+        Columns: group (in words), key (in metrics), length.
+    """
+    grpo = params.conductor.grpo
+    head = params.conductor.head.model_copy(update={"joint": True})
+    rng = seeds.rng("ablations", "joint gradients")
+    num_rollouts = prompts * grpo.generations
+    h = torch.from_numpy(rng.normal(size=(num_rollouts, width)).astype(np.float32))
+    rewards = torch.from_numpy(rng.random((num_rollouts, len(COMPONENTS))).astype(np.float32))
+    lengths = torch.from_numpy(rng.integers(1, grpo.max_tokens + 1, size=num_rollouts)).float()
+    rows = []
+    for description, key, num_tokens in (
+        ("all replies equally long", "equal", torch.full_like(lengths, grpo.max_tokens)),
+        ("replies of random lengths", "random", lengths),
+    ):
+        weighting = ConductorWeighting(width, head, grpo.generations, 0)
+        weights, _ = weighting.weigh_rollouts(h, 0)
+        scalarized_rewards = (weights * rewards).sum(-1)  # (rollouts,)
+        advantage = losses.compute_group_advantages(scalarized_rewards, grpo.generations)
+        compute_joint_loss(advantage, num_tokens, grpo.max_tokens).backward()
+        gradient = weighting.conductor.linear.weight.grad
+        rows.append({"group": description, "key": key, "length": float(gradient.norm())})
+    return pd.DataFrame(rows)
+
+
+def _compare(
+    rows: pd.DataFrame,
+    name: str,
+    about: str,
+    variants: Sequence[str],
+    measures: Sequence[Measure] = (SCORE, WEIGHTS_MOVED),
 ) -> Comparison:
-    wanted = ["START", "Conductor", *variants]  # the start is shown and is no variant
-    frame = rows[rows["variant"].isin(wanted)]
-    frame = frame.sort_values("variant", key=lambda column: column.map(wanted.index), kind="stable")
-    return Comparison(
-        name, about, frame, dict.fromkeys(variants, "Conductor"), tuple(measures), "world"
-    )
+    """Variants against the Conductor; the initial policy is shown beside them."""
+    order = [INITIAL_POLICY, "Conductor", *variants]
+    frame = rows[rows["variant"].isin(order)]
+    frame = frame.sort_values("variant", key=lambda names: names.map(order.index), kind="stable")
+    baselines = dict.fromkeys(variants, "Conductor")
+    return Comparison(name, about, frame, baselines, tuple(measures), "synthetic")

@@ -1,8 +1,8 @@
 """What the Conductor costs: operations counted from the tokens of a training, and seconds measured in it.
 
-A model of P weights takes 2 P operations per token forward and 4 P backward (Kaplan et al. 2020). A GRPO step
-runs prompt and completion through the policy to generate, to be read, and to learn; through the reference
-model; and through the reward model; and prompt, thought and reference through the policy once more.
+A model of P weights takes 2 P operations per token forward and 4 P backward (Kaplan et al. 2020). A GRPO step runs
+prompt and completion through the policy to generate, to be read, and to learn; through the reference model; and through
+the reward model; and prompt, thought and reference through the policy once more.
 """
 
 import pandas as pd
@@ -10,54 +10,76 @@ import pandas as pd
 from lib.conductor.rewards import COMPONENTS
 
 FORWARD, BACKWARD = 2, 4  # operations per weight and token
-PASSES = 5 * FORWARD + BACKWARD  # generate, read, learn, reference, reward model; and the gradient
+# Over prompt and completion: generate, read, learn, reference model, reward model; and the gradient. Then over prompt,
+# thought and reference, which count as long as prompt and completion.
+OPERATIONS_PER_WEIGHT = 5 * FORWARD + BACKWARD + FORWARD
 
 
-def operations(rollouts: pd.DataFrame, weights: int, width: int) -> pd.DataFrame:
-    """Operations of a training, one row per method and seed: `grpo`, and `conductor`, what its head adds.
+def count_operations(rollouts: pd.DataFrame, num_weights: int, width: int) -> pd.DataFrame:
+    """Operations of trainings.
 
-    rollouts: with columns method, seed, tokens_in, tokens_out, action; weights: of the policy, which the reward model
-    shares; width: of its states. Thought and reference are counted as long as the completion.
+    Args:
+        rollouts: Columns method, seed, tokens_in, tokens_out, action.
+        num_weights: Of the policy; the reward model has as many.
+        width: Of the policy's hidden states.
+
+    Returns:
+        One row per method and seed, with grpo, operations without the head, and conductor, what the head adds.
     """
-    head = (width + 1) * len(COMPONENTS)
-    per_rollout = head * (
-        2 * FORWARD + FORWARD + BACKWARD
-    )  # drawn from, looked at, and one update (once each)
+    head_weights = (width + 1) * len(COMPONENTS)
+    # For sampling, for the mean weights, and for one update.
+    head_operations = head_weights * (2 * FORWARD + FORWARD + BACKWARD)
     rows = []
-    for (method, seed), part in rollouts.groupby(["method", "seed"], sort=False):
-        tokens = part["tokens_in"].sum() + part["tokens_out"].sum()
-        grpo = weights * (PASSES + FORWARD) * tokens
-        conducted = (part["action"] != "").sum()
+    for (method, seed), run in rollouts.groupby(["method", "seed"], sort=False):
+        num_tokens = run["tokens_in"].sum() + run["tokens_out"].sum()
+        num_emphases = (run["action"] != "").sum()
         rows.append(
             {
                 "method": method,
                 "seed": seed,
-                "grpo": float(grpo),
-                "conductor": float(per_rollout * conducted),
+                "grpo": float(num_weights * OPERATIONS_PER_WEIGHT * num_tokens),
+                "conductor": float(head_operations * num_emphases),
             }
         )
     return pd.DataFrame(rows)
 
 
-def overhead(counted: pd.DataFrame, method: str, without: str) -> pd.DataFrame:
-    """By seed: `head`, what the head adds to its own training; `whole`, operations of `method` over those of `without`,
-    which also holds what longer or shorter replies do (Table 2)."""
-    table = counted.set_index(["method", "seed"])
-    ours, theirs = table.loc[method], table.loc[without]
-    whole = (ours["grpo"] + ours["conductor"]) / theirs["grpo"]
-    return pd.DataFrame({"head": ours["conductor"] / ours["grpo"], "whole": whole}).reset_index()
+def compare_operations(operations: pd.DataFrame, method: str, baseline: str) -> pd.DataFrame:
+    """Operations of a training with the Conductor over those of one without (Table 2).
 
+    Args:
+        operations: Of `count_operations`.
+        method: The one with the Conductor.
+        baseline: The one without.
 
-def clocked(clock: pd.DataFrame) -> pd.DataFrame:
-    """Wall time per GRPO step by method, and what of it the weighting took; not for a report's bytes.
-
-    A training that was interrupted counts what it did after it was resumed. `no opinion`: replies on which a judge
-    had none.
+    Returns:
+        By seed: head, what the head adds over the rest of its own training; whole, operations of the method over those
+        of the baseline, which also holds what longer or shorter replies do.
     """
-    trained = clock[clock["steps"] > 0]
-    sums = trained.groupby("method", sort=False)[["steps", "training", "weighing"]].sum()
-    out = pd.DataFrame({"seconds per step": sums["training"] / sums["steps"]})
-    out["weighing, ms per step"] = 1000 * sums["weighing"] / sums["steps"]
-    out["weighing over the rest"] = sums["weighing"] / (sums["training"] - sums["weighing"])
-    out["no opinion"] = trained.groupby("method", sort=False)["no opinion"].sum()
-    return out.reset_index()
+    table = operations.set_index(["method", "seed"])
+    treated, base = table.loc[method], table.loc[baseline]
+    columns = {
+        "head": treated["conductor"] / treated["grpo"],
+        "whole": (treated["grpo"] + treated["conductor"]) / base["grpo"],
+    }
+    return pd.DataFrame(columns).reset_index()
+
+
+def summarize_timings(timings: pd.DataFrame) -> pd.DataFrame:
+    """Wall time per GRPO step by method, and the weighting's part of it; it differs from run to run.
+
+    Args:
+        timings: Columns method, steps, training, weighing, num_unparsed. A training that was interrupted counts what it
+            did after it was resumed.
+
+    Returns:
+        One row per method, with column titles for a table.
+    """
+    trained = timings[timings["steps"] > 0]
+    by_method = trained.groupby("method", sort=False)
+    sums = by_method[["steps", "training", "weighing"]].sum()
+    table = pd.DataFrame({"seconds per step": sums["training"] / sums["steps"]})
+    table["weighing, ms per step"] = 1000 * sums["weighing"] / sums["steps"]
+    table["weighing over the rest"] = sums["weighing"] / (sums["training"] - sums["weighing"])
+    table["judgements without a number"] = by_method["num_unparsed"].sum()
+    return table.reset_index()

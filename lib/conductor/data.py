@@ -1,8 +1,9 @@
-"""What is learned from and judged on: three categories of lab tasks, or a dataset of one's own."""
+"""What is learned from and tested on: three categories of synthetic language tasks, or a dataset of one's own."""
 
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from datasets import Dataset
 
@@ -12,88 +13,117 @@ from lib.tasks import Item
 from lib.tasks.readers import read_training_prompts
 
 VERSION = 1  # of the items of each category
+Learner = Literal["policy", "reward model", "any"]
 
-# category: family, skin and difficulties (decision)
+# Family, surface form and difficulties by category (decision).
 CATEGORIES: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "reasoning": ("chain", "words", (1, 2, 3)),
     "story": ("story", "plain", (1, 2, 3)),
     "translation": ("translation", "plain", (1, 2, 3)),
 }
-THOUGHTFUL = ("reasoning", "translation")  # categories that were ever taught with a thought
-OF_FAMILY = {family: category for category, (family, _, _) in CATEGORIES.items()}
+_CATEGORY_OF_FAMILY = {family: category for category, (family, _, _) in CATEGORIES.items()}
+_REWARD_MODEL_BYTES = 64  # of 256 values of a hash: a quarter of the content
 
 
-def draw(
+def draw_items(
     split: str,
     n: int,
     seed: int = 0,
     categories: Sequence[str] = tuple(CATEGORIES),
-    part: str = "all",
+    learner: Learner = "any",
 ) -> list[Item]:
-    """n items of a split, the categories taking turns.
+    """Draw items of a split, the categories in turn.
 
-    part: `policy` (three quarters of all content, by its hash) and `judge` (the rest) have no item in common under any
-    seed, so that what a reward model learned from is never what a policy is trained on; `all` is both.
+    Args:
+        split: "train", "dev" or "test".
+        n: Number of items.
+        seed: Of the items.
+        categories: Keys of CATEGORIES.
+        learner: `policy` gets three quarters of all content by its hash and `reward model` the rest, so that what a
+            reward model learned from is never what a policy is trained on, under any seed; `any` gets both.
+
+    Returns:
+        The items.
     """
-    each = -(-n // len(categories))
-    columns = [_column(name, split, each, seed, part) for name in categories]
-    return [item for row in zip(*columns, strict=True) for item in row][:n]
+    per_category = -(-n // len(categories))  # rounded up
+    columns = [_draw_category(name, split, per_category, seed, learner) for name in categories]
+    items = []
+    for row in zip(*columns, strict=True):
+        items += row
+    return items[:n]
 
 
-def _column(name: str, split: str, n: int, seed: int, part: str) -> list[Item]:
-    family, skin, levels = CATEGORIES[name]
-    drawn = n
+def _draw_category(category: str, split: str, n: int, seed: int, learner: Learner) -> list[Item]:
+    family, surface_form, difficulties = CATEGORIES[category]
+    num_drawn = n
     while True:
-        found = [
-            i
-            for i in tasks.draw_items(family, split, drawn, levels, skin, seed)
-            if part in ("all", _part(i))
-        ]
-        if len(found) >= n:
-            return found[:n]
-        drawn *= 2
+        drawn = tasks.draw_items(family, split, num_drawn, difficulties, surface_form, seed)
+        items = [item for item in drawn if learner in ("any", _get_learner(item))]
+        if len(items) >= n:
+            return items[:n]
+        num_drawn *= 2
 
 
-def _part(item: Item) -> str:
-    """Who may learn from an item, by its content."""
-    return "judge" if hashlib.sha256(b"part " + item.id.encode()).digest()[0] < 64 else "policy"
+def _get_learner(item: Item) -> Learner:
+    """Which of both may learn from an item, by its content."""
+    first_byte = hashlib.sha256(b"part " + item.id.encode()).digest()[0]
+    return "reward model" if first_byte < _REWARD_MODEL_BYTES else "policy"
 
 
-def category(item: Item) -> str:
+def get_category(item: Item) -> str:
     """The category that an item belongs to."""
-    return OF_FAMILY[item.group]
+    return _CATEGORY_OF_FAMILY[item.group]
 
 
-def dataset(items: Sequence[Item]) -> Dataset:
-    """Items as TRL takes them: prompt (messages), reference, category, and row, the number of the item."""
-    rows = [
-        {
-            "prompt": write_question(item),
-            "reference": item.reference,
-            "category": category(item),
-            "row": row,
-        }
-        for row, item in enumerate(items)
-    ]
+def make_dataset(items: Sequence[Item]) -> Dataset:
+    """Items as TRL takes them.
+
+    Returns:
+        Columns: prompt (messages), reference, category, and row, the number of the item.
+    """
+    rows = []
+    for number, item in enumerate(items):
+        rows.append(
+            {
+                "prompt": write_question(item),
+                "reference": item.reference,
+                "category": get_category(item),
+                "row": number,
+            }
+        )
     return Dataset.from_list(rows)
 
 
-def asked(found: Dataset, chats: bool) -> Dataset:
-    """A dataset as a model is asked it, with a column `row`, the number of the prompt. chats: whether the model's
-    tokenizer has a chat template; then a prompt that is text becomes one user message, or an instruct model takes it
-    for something to go on with and ends at once."""
-    prompts = list(found["prompt"])
-    if chats:
-        prompts = [
-            [{"role": "user", "content": each}] if isinstance(each, str) else each
-            for each in prompts
-        ]
-    rest = {name: list(found[name]) for name in found.column_names if name not in ("prompt", "row")}
-    return Dataset.from_dict({"prompt": prompts, **rest, "row": list(range(len(prompts)))})
+def prepare_prompts(dataset: Dataset, has_chat_template: bool) -> Dataset:
+    """A dataset in the form in which a model is prompted.
+
+    Args:
+        dataset: With a column `prompt`.
+        has_chat_template: Of the model's tokenizer; then a prompt that is text becomes one user message, or an
+            instruct model takes it for something to continue and ends at once.
+
+    Returns:
+        The dataset with a column `row`, the number of the prompt.
+    """
+    prompts = []
+    for prompt in dataset["prompt"]:
+        is_text = isinstance(prompt, str)
+        prompts.append(
+            [{"role": "user", "content": prompt}] if has_chat_template and is_text else prompt
+        )
+    columns = {"prompt": prompts}
+    for name in dataset.column_names:
+        if name not in ("prompt", "row"):
+            columns[name] = list(dataset[name])
+    columns["row"] = list(range(len(prompts)))
+    return Dataset.from_dict(columns)
 
 
-def load(place: str | Path) -> Dataset:
-    """A dataset of one's own, with prompt, reference and category. `lib.tasks.readers.read_training_prompts` says what
-    its rows need, and raises TaskError."""
-    rows = read_training_prompts(place)
+def load_dataset(path: str | Path) -> Dataset:
+    """A dataset of one's own, with prompt, reference and category.
+
+    Raises:
+        TaskError: The file lacks what `lib.tasks.readers.read_training_prompts` needs.
+    """
+    rows = read_training_prompts(path)
     return Dataset.from_dict(rows.drop(columns="row").to_dict("list"))

@@ -1,8 +1,8 @@
-"""How good a policy is: a verifier per category on test items, and what the five rewards say of its replies.
+"""How good a policy is: a verifier per category on test items, and what the five rewards measure on its replies.
 
-Several replies are drawn to every item, at the temperature of training. A reply counts what the verifier
-gives it. For stories, of which many are right, it counts only the first time that it is said: a policy
-that tells one good story to everybody scores 1 / samples.
+Several replies are sampled to every item, at the temperature of training, and scored by the verifier. A story, of which
+many are right, counts only the first time that it is written: a policy that tells the same good story in every sample
+scores 1 / samples.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,16 @@ import torch
 from transformers import PreTrainedModel
 
 from lib import tasks
-from lib.conductor.data import THOUGHTFUL, category
+from lib.conductor.data import get_category
+from lib.conductor.policy_readout import (
+    PolicyReadout,
+    read_rollouts,
+    write_likelihood_prefix,
+    write_likelihood_target,
+)
+from lib.conductor.reply_format import is_well_formed
 from lib.conductor.reward_model import PreferenceReward
-from lib.conductor.rewards import COMPONENTS, after_answer, brevity, read, until_answer, well_formed
+from lib.conductor.rewards import COMPONENTS, compute_length_reward
 from lib.conductor.weighting import Weighting
 from lib.config import RewardSettings
 from lib.language_models.chat_template import encode_conversation, encode_special
@@ -26,13 +33,20 @@ from lib.language_models.tokenizer import EOS, decode, encode
 from lib.language_models.training.training_data import write_question
 from lib.tasks import Item
 
-VERSION = 1  # of the scores of replies and what the rewards say of them
-NOVEL = ("story",)  # categories in which saying the same again counts nothing
+VERSION = 2  # of the scores of replies and what the rewards measure on them
+COUNTED_ONCE = ("story",)  # categories in which a repeated reply scores 0
 
 
 @dataclass(frozen=True)
 class ItemReply:
-    """One reply to an item: its text, its tokens, its prompt's tokens."""
+    """One reply to an item.
+
+    Attributes:
+        item: The question.
+        text: The reply, with what it was made to begin with.
+        ids: Its tokens.
+        prompt: Tokens of the question.
+    """
 
     item: Item
     text: str
@@ -40,99 +54,163 @@ class ItemReply:
     prompt: tuple[int, ...]
 
 
-def replies(
-    model: PreTrainedModel,
-    items: Sequence[Item],
-    samples: int,
-    temperature: float,
-    limit: int,
-    seed: int,
-    begin: str = "",
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How replies are sampled in a test.
+
+    Attributes:
+        samples: Replies per item.
+        temperature: 0 for greedy decoding.
+        max_tokens: Of a reply.
+        prefix: What every reply is made to begin with.
+    """
+
+    samples: int
+    temperature: float
+    max_tokens: int
+    prefix: str = ""
+
+
+def sample_replies(
+    model: PreTrainedModel, items: Sequence[Item], sampling: SamplingSettings, seed: int
 ) -> list[ItemReply]:
-    """`samples` replies to each item, one after another; begin: what each is made to begin with, where thoughts were
-    taught."""
-    starts = [
-        tuple(encode(begin)) if begin and category(item) in THOUGHTFUL else () for item in items
-    ]
-    asked = [tuple(encode_conversation(write_question(item))) for item in items]
-    first = seed * len(items) * samples
-    wanted = [
-        Prompt((*ids, *start), limit, temperature, first + i * samples + j)
-        for i, (ids, start) in enumerate(zip(asked, starts, strict=True))
-        for j in range(samples)
-    ]
-    made = generate(Forward(model), wanted, encode_special(EOS))
-    rows = [row for row in zip(items, asked, starts, strict=True) for _ in range(samples)]
+    """Sample replies to test items.
+
+    Args:
+        model: The policy, a lab model.
+        items: The questions.
+        sampling: How many replies, and how.
+        seed: Of the random numbers.
+
+    Returns:
+        The replies, those to one item side by side.
+    """
+    num_samples = sampling.samples
+    first_stream = seed * len(items) * num_samples
+    prefix = tuple(encode(sampling.prefix)) if sampling.prefix else ()
+    replies, prompts = [], []
+    for i, item in enumerate(items):
+        question = tuple(encode_conversation(write_question(item)))
+        for j in range(num_samples):
+            stream = first_stream + i * num_samples + j
+            prompts.append(
+                Prompt((*question, *prefix), sampling.max_tokens, sampling.temperature, stream)
+            )
+            replies.append((item, question))
+
+    generations = generate(Forward(model), prompts, encode_special(EOS))
     return [
-        ItemReply(item, decode([*start, *one.reply_ids]), (*start, *one.ids), ids)
-        for (item, ids, start), one in zip(rows, made, strict=True)
+        ItemReply(
+            item,
+            decode([*prefix, *generation.reply_ids]),
+            (*prefix, *generation.ids),
+            question,
+        )
+        for (item, question), generation in zip(replies, generations, strict=True)
     ]
 
 
-def scores(given: Sequence[ItemReply], samples: int) -> pd.DataFrame:
-    """One row per item: group (category), item (number), correct (mean score of the replies: right and,
-    where stories are asked for, new), verified (mean verifier score), novel (fraction of replies written for the first
-    time), tokens_out, well_formed."""
+def score_items(replies: Sequence[ItemReply], samples: int) -> pd.DataFrame:
+    """Score every item by its replies.
+
+    Args:
+        replies: Of `sample_replies`.
+        samples: Replies per item.
+
+    Returns:
+        One row per item: group (category), item (number), correct (mean score of the replies; a repeated story counts
+        0), verified (mean score by the verifier alone), novel (fraction of replies that repeat no earlier one),
+        tokens_out, well_formed.
+    """
     rows = []
-    for number in range(len(given) // samples):
-        group = given[number * samples : (number + 1) * samples]
-        name, texts = category(group[0].item), [reply.text for reply in group]
-        verified = np.array([tasks.score_reply(reply.item, reply.text) for reply in group])
-        first = np.array([text not in texts[:j] for j, text in enumerate(texts)])
+    for number in range(len(replies) // samples):
+        item_replies = replies[number * samples : (number + 1) * samples]
+        category = get_category(item_replies[0].item)
+        texts = [reply.text for reply in item_replies]
+        verified = np.array([tasks.score_reply(reply.item, reply.text) for reply in item_replies])
+        is_first = np.array([text not in texts[:j] for j, text in enumerate(texts)])
+        scores = verified * is_first if category in COUNTED_ONCE else verified
         rows.append(
             {
-                "group": name,
+                "group": category,
                 "item": number,
-                "correct": float((verified * first if name in NOVEL else verified).mean()),
+                "correct": float(scores.mean()),
                 "verified": float(verified.mean()),
-                "novel": float(first.mean()),
-                "tokens_out": float(np.mean([len(reply.ids) for reply in group])),
-                "well_formed": float(np.mean([well_formed(text) for text in texts])),
+                "novel": float(is_first.mean()),
+                "tokens_out": float(np.mean([len(reply.ids) for reply in item_replies])),
+                "well_formed": float(np.mean([is_well_formed(text) for text in texts])),
             }
         )
     return pd.DataFrame(rows)
 
 
-def components(
+def measure_rewards(
     model: PreTrainedModel,
-    given: Sequence[ItemReply],
+    replies: Sequence[ItemReply],
     preference: PreferenceReward,
     settings: RewardSettings,
     weighting: Weighting | None,
     layer: str,
-    sees: str,
+    head_input: str,
 ) -> pd.DataFrame:
-    """What the rewards measure on replies, one row each.
+    """What the rewards measure on replies.
 
-    Columns: group (category), the five by name (ppl and ent in nats), prompt, reference and reply as text, verified
-    (by the verifier), thinks (whether there is a thought), and the mean weights `w_...` where there is a weighting.
+    Args:
+        model: The policy.
+        replies: Of `sample_replies`.
+        preference: The reward model.
+        settings: Of the rewards.
+        weighting: Of the training; None where there was none.
+        layer: Of the states that the weighting reads.
+        head_input: What those states hold.
+
+    Returns:
+        One row per reply: group (category), the five by name (ppl and ent in nats), prompt, reference and reply as
+        text, verified (score by the verifier), has_thought, and the mean weights w_NAME where there is a weighting.
     """
-    told = [encode(until_answer(reply.text)) for reply in given]
-    wanted = [encode(after_answer(reply.item.reference)) for reply in given]
-    reading = read(
-        model, [r.prompt for r in given], [r.ids for r in given], told, wanted, layer, sees
+    readout = read_replies(model, replies, layer, head_input)
+    texts = [reply.text for reply in replies]
+    limits = settings.min_length, settings.max_length
+    questions = [write_question(reply.item) for reply in replies]
+    frame = pd.DataFrame(
+        {
+            "group": [get_category(reply.item) for reply in replies],
+            "fmt": [float(is_well_formed(text, settings.require_thought)) for text in texts],
+            "ppl": readout.likelihood.tolist(),
+            "ent": readout.entropy.tolist(),
+            "len": [compute_length_reward(len(reply.ids), *limits) for reply in replies],
+            "pref": preference(questions, texts),
+            "prompt": [reply.item.prompt for reply in replies],
+            "reference": [reply.item.reference for reply in replies],
+            "reply": texts,
+            "verified": [tasks.score_reply(reply.item, reply.text) for reply in replies],
+            "has_thought": ["<think>" in text for text in texts],
+        }
     )
-    columns = {
-        "fmt": [float(well_formed(reply.text, settings.think)) for reply in given],
-        "ppl": reading.likelihood.tolist(),
-        "ent": reading.entropy.tolist(),
-        "len": [brevity(len(reply.ids), settings.shortest, settings.longest) for reply in given],
-        "pref": preference(
-            [write_question(reply.item) for reply in given], [reply.text for reply in given]
-        ),
-    }
-    frame = pd.DataFrame({"group": [category(reply.item) for reply in given]} | columns)
-    frame[["prompt", "reference", "reply"]] = [
-        (r.item.prompt, r.item.reference, r.text) for r in given
-    ]
-    frame["verified"] = [tasks.score_reply(reply.item, reply.text) for reply in given]
-    frame["thinks"] = ["<think>" in reply.text for reply in given]
     if weighting is not None:
         with torch.no_grad():
-            given_to = dict(
-                zip(weighting.names, weighting.settled(reading.h).T.numpy(), strict=True)
-            )
-        frame[[f"w_{name}" for name in COMPONENTS]] = np.stack(
-            [given_to.get(name, np.zeros(len(frame), np.float32)) for name in COMPONENTS], 1
-        )
+            columns = weighting.compute_mean_weights(readout.h).T.numpy()
+        by_name = dict(zip(weighting.names, columns, strict=True))
+        zeros = np.zeros(len(frame), np.float32)
+        for name in COMPONENTS:
+            frame[f"w_{name}"] = by_name.get(name, zeros)
     return frame
+
+
+def read_replies(
+    model: PreTrainedModel,
+    replies: Sequence[ItemReply],
+    layer: str = "last",
+    head_input: str = "both",
+) -> PolicyReadout:
+    """States, entropies and likelihoods of replies to items."""
+    prefixes = [write_likelihood_prefix(reply.text) for reply in replies]
+    return read_rollouts(
+        model,
+        [reply.prompt for reply in replies],
+        [reply.ids for reply in replies],
+        [None if prefix is None else encode(prefix) for prefix in prefixes],
+        [encode(write_likelihood_target(reply.item.reference)) for reply in replies],
+        layer,
+        head_input,
+    )

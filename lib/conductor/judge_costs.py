@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lib.conductor.llm_judge import TRIES, make_vote_requests, prompt
+from lib.conductor.llm_judge import TRIES, make_vote_requests, write_grading_prompt
 from lib.config import ConductorSettings, LLMSettings
 from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint, plan_requests
 from lib.llm.event_loop import run_coroutine
@@ -38,7 +38,7 @@ def announce_grades(
         return ""
     grpo = settings.grpo
     calls = TRIES * num_prompts * grpo.epochs * grpo.generations
-    (frame,) = prompt("", "", "")
+    (frame,) = write_grading_prompt("", "", "")
     # The judge reads question, reference and reply.
     tokens_in = estimate_tokens(count_bytes(frame["content"]))
     tokens_in += question_tokens + 2 * grpo.max_tokens
@@ -54,7 +54,7 @@ def announce_votes(
     questions: Sequence[str],
     references: Sequence[str],
     answers: Sequence[str],
-    rivals: Sequence[str],
+    baselines: Sequence[str],
 ) -> str:
     """Say what votes on two replies to each question may cost: on each of them, and between them.
 
@@ -65,7 +65,7 @@ def announce_votes(
         questions: What was asked.
         references: The right answers.
         answers: The replies.
-        rivals: The other replies.
+        baselines: The other replies.
 
     Returns:
         One line; "" where the judge is no endpoint.
@@ -73,12 +73,12 @@ def announce_votes(
     if not asks_endpoint(llm, [judge]):
         return ""
     requests = []
-    for question, reference, answer, rival in zip(
-        questions, references, answers, rivals, strict=True
+    for question, reference, answer, baseline in zip(
+        questions, references, answers, baselines, strict=True
     ):
         requests += make_vote_requests(question, reference, answer)
-        requests += make_vote_requests(question, reference, rival)
-        requests += make_vote_requests(question, reference, answer, rival)
+        requests += make_vote_requests(question, reference, baseline)
+        requests += make_vote_requests(question, reference, answer, baseline)
     models = open_judge()
     planned = plan_requests(models[judge], requests)
     run_coroutine(models.aclose())

@@ -2,10 +2,10 @@
 
 As a reward it reads question, reference and reply, and writes a number from 0 to 1, which is read as people write
 numbers ("Score: 0.8", "80%"). Replies without the required format are not shown to it and get 0. The scores become
-ranks within the group, in `rewards.normalised`. A judgement that stays unreadable is lost: the reply gets the mean of
-its group, so that nothing is learned from it, and where more than 5 % are lost the run ends. Afterwards the judge says
-whether a reply is good, or which of two is better, three times, and the majority counts; a vote that cannot be read
-is lost.
+ranks within the group, in `rewards.normalize_rewards`. A judgement that stays unreadable is lost: the reply gets the
+mean of its group, so that nothing is learned from it, and where more than 5 % are lost the run ends. Afterwards the
+judge says whether a reply is good, or which of two is better, three times, and the majority counts; a vote that cannot
+be read is lost.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from lib.conductor.rewards import said, well_formed
+from lib.conductor.reply_format import get_completion_text, is_well_formed
 from lib.experiment import seeds
 from lib.llm.chat_model import ChatModel, ChatRequest
 from lib.llm.errors import LLMError
@@ -68,16 +68,21 @@ _PARTS = """# Question
 """
 
 
-def prompt(
+def write_grading_prompt(
     question: str, reference: str, answer: str, verdict: bool = False
 ) -> list[dict[str, str]]:
-    """The messages of one grading, or of one vote."""
+    """The messages of one grading; with `verdict` those of one vote."""
     parts = _PARTS.format(question=question, reference=reference, answer=answer)
-    frame, asked = (_VERDICT, VERDICT_ASKED) if verdict else (_GRADE, GRADE_ASKED)
-    return [{"role": "user", "content": frame.format(parts=parts, asked=asked)}]
+    if verdict:
+        content = _VERDICT.format(parts=parts, asked=VERDICT_ASKED)
+    else:
+        content = _GRADE.format(parts=parts, asked=GRADE_ASKED)
+    return [{"role": "user", "content": content}]
 
 
-def pair(question: str, reference: str, first: str, second: str) -> list[dict[str, str]]:
+def write_pair_prompt(
+    question: str, reference: str, first: str, second: str
+) -> list[dict[str, str]]:
     """The messages of one vote between two answers."""
     text = _PAIR.format(
         question=question, reference=reference, first=first, second=second, asked=PAIR_ASKED
@@ -85,43 +90,47 @@ def pair(question: str, reference: str, first: str, second: str) -> list[dict[st
     return [{"role": "user", "content": text}]
 
 
-def voted(text: str) -> bool | None:
+def parse_verdict(text: str) -> bool | None:
     """The verdict that a judge ended with; None where there is none."""
-    found = _RESULT.search(text)
-    return found.group(1) == "True" if found else None
+    match = _RESULT.search(text)
+    return match.group(1) == "True" if match else None
 
 
-def preferred(text: str) -> str | None:
+def parse_preference(text: str) -> str | None:
     """The answer, A or B, that a judge ended with; None where there is none."""
-    found = _BETTER.search(text)
-    return found.group(1) if found else None
+    match = _BETTER.search(text)
+    return match.group(1) if match else None
 
 
 class JudgeReward:
     """A judge as a reward function.
 
     Attributes:
-        lost: Replies whose judgement could not be read, or did not come.
+        num_unparsed: Replies whose judgement could not be read, or did not come.
         num_judged: Replies that were shown to the judge.
     """
 
     __name__ = "judge"
 
     def __init__(
-        self, open_models: Callable[[], ChatModels], model: str, think: bool = False, seed: int = 0
+        self,
+        open_models: Callable[[], ChatModels],
+        model: str,
+        require_thought: bool = False,
+        seed: int = 0,
     ) -> None:
         """Prepare to judge.
 
         Args:
             open_models: Opens the judge; every batch has its own event loop, so every batch opens it.
             model: The judge's name in llm.models.
-            think: Whether a reply must reason before it answers.
+            require_thought: Whether a reply must reason before it answers.
             seed: Of the judge's random numbers.
         """
         self.model = model
-        self.think = think
+        self.require_thought = require_thought
         self.seed = seed
-        self.lost = 0
+        self.num_unparsed = 0
         self.num_judged = 0
         self._open_models = open_models
 
@@ -141,7 +150,7 @@ class JudgeReward:
         Raises:
             LLMError: Where too many judgements are lost, or the judge's server is down.
         """
-        replies = [said(completion) for completion in completions]
+        replies = [get_completion_text(completion) for completion in completions]
         questions = [
             prompt if isinstance(prompt, str) else prompt[-1]["content"] for prompt in prompts
         ]
@@ -161,22 +170,22 @@ class JudgeReward:
         self, model: ChatModel, question: str, reply: str, reference: str
     ) -> float | None:
         """The score of one reply; None where the judgement is lost."""
-        if not well_formed(reply, self.think):
+        if not is_well_formed(reply, self.require_thought):
             return 0.0
         self.num_judged += 1
-        messages = prompt(question, reference, reply)
+        messages = write_grading_prompt(question, reference, reply)
         for sample in range(TRIES):
             score = read_score(await _read_reply(model, _make_request(messages, self.seed, sample)))
             if score is not None:
                 return score
-        self.lost += 1
+        self.num_unparsed += 1
         return None
 
     def _check_losses(self) -> None:
-        if self.lost >= MIN_FAILURES and self.lost > MAX_SHARE * self.num_judged:
+        if self.num_unparsed >= MIN_FAILURES and self.num_unparsed > MAX_SHARE * self.num_judged:
             raise LLMError(
-                f"{self.model} as judge: {self.lost} of {self.num_judged} judgements hold no number from 0 to 1; "
-                "choose another judge (conductor.judge), or look at its replies in the recording"
+                f"{self.model} as judge: {self.num_unparsed} of {self.num_judged} judgements hold no number "
+                "from 0 to 1; choose another judge (conductor.judge), or look at its replies in the recording"
             )
 
 
@@ -195,13 +204,13 @@ def _fill_lost_scores(questions: Sequence[str], scores: Sequence[float | None]) 
     return filled
 
 
-def majority(
+def vote_by_majority(
     open_models: Callable[[], ChatModels],
     model: str,
     questions: Sequence[str],
     references: Sequence[str],
     answers: Sequence[str],
-    rivals: Sequence[str] | None = None,
+    baselines: Sequence[str] | None = None,
 ) -> list[bool | None]:
     """Let a judge vote three times on each answer.
 
@@ -211,24 +220,24 @@ def majority(
         questions: What was asked.
         references: The right answers.
         answers: The replies.
-        rivals: Other replies to the same questions; the rival stands first in every other vote.
+        baselines: Other replies to the same questions; the baseline stands first in every other vote.
 
     Returns:
-        Whether each answer is good or, beside rivals, better than its rival; None where votes are tied or all lost,
-        and where both replies are the same.
+        Whether each answer is good or, beside baselines, better than its baseline; None where votes are tied or
+        all lost, and where both replies are the same.
     """
 
     async def is_good(judge: ChatModel, question: str, reference: str, answer: str) -> bool | None:
         requests = make_vote_requests(question, reference, answer)
-        votes = [voted(await _read_reply(judge, request)) for request in requests]
+        votes = [parse_verdict(await _read_reply(judge, request)) for request in requests]
         return _take_majority(votes)
 
     async def is_better(
-        judge: ChatModel, question: str, reference: str, answer: str, rival: str
+        judge: ChatModel, question: str, reference: str, answer: str, baseline: str
     ) -> bool | None:
         votes = []
-        for request in make_vote_requests(question, reference, answer, rival):
-            letter = preferred(await _read_reply(judge, request))
+        for request in make_vote_requests(question, reference, answer, baseline):
+            letter = parse_preference(await _read_reply(judge, request))
             answer_letter = "A" if request.sample % 2 == 0 else "B"
             votes.append(None if letter is None else letter == answer_letter)
         return _take_majority(votes)
@@ -236,10 +245,10 @@ def majority(
     async def vote_all() -> list[bool | None]:
         async with open_models() as models:
             judge = models[model]
-            if rivals is None:
+            if baselines is None:
                 rows = zip(questions, references, answers, strict=True)
                 return await asyncio.gather(*(is_good(judge, *row) for row in rows))
-            rows = zip(questions, references, answers, rivals, strict=True)
+            rows = zip(questions, references, answers, baselines, strict=True)
             return await asyncio.gather(*(is_better(judge, *row) for row in rows))
 
     return run_coroutine(vote_all())
@@ -254,7 +263,7 @@ def _take_majority(votes: Sequence[bool | None]) -> bool | None:
 
 
 def make_vote_requests(
-    question: str, reference: str, answer: str, rival: str | None = None
+    question: str, reference: str, answer: str, baseline: str | None = None
 ) -> list[ChatRequest]:
     """The votes on one answer.
 
@@ -262,20 +271,20 @@ def make_vote_requests(
         question: What was asked.
         reference: The right answer.
         answer: The reply.
-        rival: Another reply, which stands first in every other vote; None for votes on the answer alone.
+        baseline: Another reply, which stands first in every other vote; None for votes on the answer alone.
 
     Returns:
         A request per vote; none where both replies are the same.
     """
-    if answer == rival:
+    if answer == baseline:
         return []
     requests = []
     for sample in range(VOTES):
-        if rival is None:
-            messages = prompt(question, reference, answer, verdict=True)
+        if baseline is None:
+            messages = write_grading_prompt(question, reference, answer, verdict=True)
         else:
-            replies = (answer, rival) if sample % 2 == 0 else (rival, answer)
-            messages = pair(question, reference, *replies)
+            replies = (answer, baseline) if sample % 2 == 0 else (baseline, answer)
+            messages = write_pair_prompt(question, reference, *replies)
         requests.append(_make_request(messages, 0, sample))
     return requests
 

@@ -1,11 +1,13 @@
-"""The Conductor: a linear head that reads a hidden state and says which reward should count.
+"""The Conductor: a linear head that reads a hidden state and returns a distribution over the rewards.
 
     p = softmax((W h + b) / tau)                      MAESTRO, eq. 1
     pi = (1 - K eps) p + eps                          no action below eps (Table 8: 1e-4)
-    w(h, a) = (1 - kappa) pi(h) + kappa e_a           weights of a rollout that drew the emphasis a
+    w(h, a) = (1 - kappa) pi(h) + kappa e_a           weights of a rollout with the sampled emphasis a
 
-The paper leaves the map from the drawn action to weights open; with kappa = 1 they are one-hot, in
-between they depend on h and a, as its notation w(h, a) says. After training, pi itself is the weights.
+The paper leaves the map from the sampled action to weights open. With kappa = 1 the weights are one-hot; in between
+they depend on h and a, as its notation w(h, a) says. After training pi itself is the weight vector.
+
+Letters of shapes: d width of the state, K rewards.
 """
 
 import math
@@ -13,20 +15,36 @@ import math
 import torch
 from torch import nn
 
-VERSION = 1  # of the Conductor's distribution, its draws and its weights
-FLOOR = 1e-4  # eps, Table 8
+VERSION = 1  # of the Conductor's distribution, its sampled actions and its weights
+MIN_PROBABILITY = 1e-4  # eps, Table 8
 
 
 class Conductor(nn.Module):
-    """A meta-policy over K reward components, given hidden states of width d."""
+    """A meta-policy: a categorical distribution over K rewards, given a hidden state.
+
+    Attributes:
+        floor: eps, the smallest probability of an action.
+        linear: W and b.
+        log_tau: Logarithm of the learned temperature, so that the temperature stays positive.
+    """
 
     def __init__(
-        self, width: int, components: int, floor: float = FLOOR, temperature: float = 1.0
+        self,
+        width: int,
+        components: int,
+        floor: float = MIN_PROBABILITY,
+        temperature: float = 1.0,
     ) -> None:
-        """Starts uniform: W and b are zero, so no component is preferred before anything was seen.
+        """Start uniform: W and b are zero, so no reward is preferred before anything is learned.
 
-        floor: the least probability of an action; temperature: where tau starts. Raises ValueError for a
-        floor that leaves nothing to distribute, or a temperature that is not positive.
+        Args:
+            width: Of the hidden states, d.
+            components: Number of rewards, K.
+            floor: The smallest probability of an action.
+            temperature: Initial value of tau.
+
+        Raises:
+            ValueError: The floor leaves no probability to distribute, or the temperature is not positive.
         """
         super().__init__()
         if not 0 <= floor * components < 1:
@@ -39,42 +57,100 @@ class Conductor(nn.Module):
         self.linear = nn.Linear(width, components)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
-        self.log_tau = nn.Parameter(torch.tensor(math.log(temperature)))  # tau stays positive
+        self.log_tau = nn.Parameter(torch.tensor(math.log(temperature)))
 
     @property
     def tau(self) -> float:
-        """The temperature, learned with the rest."""
+        """The temperature."""
         return float(self.log_tau.detach().exp())
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
-        """pi(. | h): (..., d) -> (..., K), rows on the simplex, no entry below the floor."""
-        return floored((self.linear(h) / self.log_tau.exp()).softmax(-1), self.floor)
+        """Compute pi(. | h).
+
+        Args:
+            h: (..., d) hidden states.
+
+        Returns:
+            (..., K) probabilities; every row sums to 1 and no entry is below the floor.
+        """
+        logits = self.linear(h) / self.log_tau.exp()
+        return apply_floor(logits.softmax(-1), self.floor)
 
     def log_prob(self, h: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """log pi(a | h) of the floored distribution, (...,)."""
+        """Compute log pi(a | h) of the distribution with the floor.
+
+        Args:
+            h: (..., d) hidden states.
+            action: (...,) indices of rewards.
+
+        Returns:
+            (...,) log-probabilities.
+        """
         return self(h).gather(-1, action[..., None])[..., 0].log()
 
 
-def floored(p: torch.Tensor, floor: float) -> torch.Tensor:
-    """(1 - K eps) p + eps: sums to one, and unlike a clamp it lets gradients through everywhere."""
-    return (1 - p.shape[-1] * floor) * p + floor
+def apply_floor(probabilities: torch.Tensor, floor: float) -> torch.Tensor:
+    """Raise every probability to at least `floor`: (1 - K eps) p + eps.
+
+    Unlike a clamp this lets gradients through everywhere.
+
+    Args:
+        probabilities: (..., K), rows sum to 1.
+        floor: eps.
+
+    Returns:
+        (..., K), rows sum to 1.
+    """
+    num_actions = probabilities.shape[-1]
+    return (1 - num_actions * floor) * probabilities + floor
 
 
-def sample(p: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """Actions drawn from distributions p (..., K) with uniform numbers (...,) in [0, 1)."""
-    cumulative = p.double().cumsum(-1)
-    return (
-        (cumulative <= uniform[..., None] * cumulative[..., -1:]).sum(-1).clamp(max=p.shape[-1] - 1)
-    )
+def sample_actions(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """Sample actions by inverting the cumulative distribution.
+
+    Args:
+        probabilities: (..., K), rows sum to 1.
+        uniforms: (...,) uniform random numbers in [0, 1).
+
+    Returns:
+        (...,) indices.
+    """
+    cumulative = probabilities.double().cumsum(-1)
+    thresholds = uniforms[..., None] * cumulative[..., -1:]
+    last_action = probabilities.shape[-1] - 1
+    return (cumulative <= thresholds).sum(-1).clamp(max=last_action)
 
 
-def emphasis(p: torch.Tensor, action: torch.Tensor, kappa: float) -> torch.Tensor:
-    """w(h, a) = (1 - kappa) pi(h) + kappa e_a, (..., K) on the simplex."""
+def compute_emphasis_weights(
+    probabilities: torch.Tensor, action: torch.Tensor, kappa: float
+) -> torch.Tensor:
+    """Compute the reward weights of rollouts: w(h, a) = (1 - kappa) pi(h) + kappa e_a.
+
+    Args:
+        probabilities: (..., K) pi(h).
+        action: (...,) sampled emphases a.
+        kappa: How much the sampled emphasis counts: 0 for pi alone, 1 for one-hot weights.
+
+    Returns:
+        (..., K) weights, rows sum to 1.
+
+    Raises:
+        ValueError: kappa is not between 0 and 1.
+    """
     if not 0 <= kappa <= 1:
         raise ValueError(f"kappa must be between 0 and 1, got {kappa}")
-    return (1 - kappa) * p + kappa * nn.functional.one_hot(action, p.shape[-1]).to(p)
+    one_hot = nn.functional.one_hot(action, probabilities.shape[-1]).to(probabilities)
+    return (1 - kappa) * probabilities + kappa * one_hot
 
 
-def entropy(p: torch.Tensor) -> torch.Tensor:
-    """H(p) in nats, (...,). A probability that is exactly 0 adds nothing, and its gradient stays finite."""
-    return -(p * p.clamp(min=torch.finfo(p.dtype).tiny).log()).sum(-1)
+def compute_entropy(probabilities: torch.Tensor) -> torch.Tensor:
+    """Compute H(p) in nats.
+
+    Args:
+        probabilities: (..., K), rows sum to 1.
+
+    Returns:
+        (...,) entropies. A probability of exactly 0 adds nothing, and its gradient stays finite.
+    """
+    smallest = torch.finfo(probabilities.dtype).tiny
+    return -(probabilities * probabilities.clamp(min=smallest).log()).sum(-1)

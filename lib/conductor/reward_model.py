@@ -1,9 +1,8 @@
 """The reward model behind `pref`: trained on pairs of replies, of which one was preferred.
 
-A pair's probability is sigmoid(s(better) - s(worse)), Bradley and Terry (1952). At lab scale a stand-in
-for annotators compares replies that the policy sampled, and its references: it prefers what the verifier
-scores higher, and is wrong in a declared share of pairs. Any Hugging Face sequence classification model
-with one output can take this one's place.
+A pair's probability is sigmoid(s(better) - s(worse)), Bradley and Terry (1952). A scripted annotator compares replies
+that the policy sampled, and references: it prefers what the verifier scores higher, and is wrong in a stated fraction
+of the pairs. Any Hugging Face sequence classification model with one output can take this one's place.
 """
 
 from collections.abc import Sequence
@@ -20,8 +19,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Prin
 
 from lib import tasks
 from lib.conductor import data, initial_policy
-from lib.conductor.rewards import said
-from lib.conductor.silence_libraries import quiet
+from lib.conductor.data import Learner
+from lib.conductor.reply_format import get_completion_text
+from lib.conductor.silence_libraries import silence_libraries
 from lib.config import ConductorSettings, PreferenceSettings
 from lib.experiment import artifacts, seeds, sweep
 from lib.experiment.harness import JobRun, use_one_thread
@@ -35,11 +35,13 @@ from lib.language_models.training.training_data import write_question
 from lib.tasks import Item
 
 VERSION = 1  # of the pairs, training and scores of the reward model
+SCALE_FILE = "scale.json"  # beside a reward model: centre and spread of its scores
+_SMALLEST_SPREAD = 1e-3
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two replies to an item, and which the stand-in preferred."""
+class PreferencePair:
+    """Two replies to an item, and which was preferred."""
 
     item: Item
     better: str
@@ -52,40 +54,47 @@ class PreferenceReward:
     __name__ = "pref"
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu") -> None:
-        """folder: of a sequence classification model; `scale.json` in it says where its scores lie ({"centre",
-        "spread"}; without it 0 and 1).
+        """Load the model.
 
-        Raises OSError or ValueError where there is no such model.
+        Args:
+            folder: Of a sequence classification model. `scale.json` in it says where its scores lie: {"centre",
+                "spread"}; without it 0 and 1.
+            device: Where it computes.
+
+        Raises:
+            OSError, ValueError: There is no such model.
         """
-        self.model = (
-            AutoModelForSequenceClassification.from_pretrained(
-                str(folder), num_labels=1, local_files_only=True, use_safetensors=True
-            )
-            .eval()
-            .to(device)
+        model = AutoModelForSequenceClassification.from_pretrained(
+            str(folder), num_labels=1, local_files_only=True, use_safetensors=True
         )
+        self.model = model.eval().to(device)
         self.tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-        scale = Path(folder) / "scale.json"
-        self.scale = (
-            artifacts.read_json(scale) if scale.exists() else {"centre": 0.0, "spread": 1.0}
-        )
+        scale_file = Path(folder) / SCALE_FILE
+        self.centre, self.spread = 0.0, 1.0
+        if scale_file.exists():
+            scale = artifacts.read_json(scale_file)
+            self.centre, self.spread = scale["centre"], scale["spread"]
 
     def __call__(self, prompts: Sequence, completions: Sequence, **_) -> list[float]:
         """sigmoid((s - centre) / spread), one per completion."""
-        s = self.raw(prompts, [said(each) for each in completions])
-        return torch.sigmoid((s - self.scale["centre"]) / self.scale["spread"]).tolist()
+        scores = self.compute_scores(prompts, [get_completion_text(c) for c in completions])
+        return torch.sigmoid((scores - self.centre) / self.spread).tolist()
 
     @torch.no_grad()
-    def raw(self, prompts: Sequence, replies: Sequence[str]) -> torch.Tensor:
-        """The model's own scores s, (B,)."""
-        texts = [self._whole(prompt, reply) for prompt, reply in zip(prompts, replies, strict=True)]
+    def compute_scores(self, prompts: Sequence, replies: Sequence[str]) -> torch.Tensor:
+        """The model's unscaled scores s, (B,)."""
+        texts = [
+            self._format_dialogue(prompt, reply)
+            for prompt, reply in zip(prompts, replies, strict=True)
+        ]
         inputs = self.tokenizer(
             texts, return_tensors="pt", padding=True, padding_side="right", add_special_tokens=False
         )
         inputs.pop("token_type_ids", None)
-        return self.model(**inputs.to(self.model.device)).logits[:, 0].float().cpu()
+        logits = self.model(**inputs.to(self.model.device)).logits  # (B, 1)
+        return logits[:, 0].float().cpu()
 
-    def _whole(self, prompt, reply: str) -> str:
+    def _format_dialogue(self, prompt, reply: str) -> str:
         if isinstance(prompt, str):
             return prompt + reply
         if self.tokenizer.chat_template is None:
@@ -94,37 +103,58 @@ class PreferenceReward:
         return self.tokenizer.apply_chat_template(messages, tokenize=False)
 
 
-def pairs(
+def make_pairs(
     policy: Forward,
     split: str,
-    prompts: int,
-    replies: int,
+    settings: PreferenceSettings,
     temperature: float,
-    mistakes: float,
+    annotator_error_rate: float,
     seed: int,
-    part: str = "judge",
-) -> list[Pair]:
-    """Every two replies to a prompt that the verifier tells apart, among `replies` sampled ones and the reference."""
-    items = data.draw(split, prompts, seed=seed, part=part)
-    asked = [tuple(encode_conversation(write_question(item))) for item in items]
-    wanted = [
-        Prompt(ids, checkpoints.LIMIT, temperature, i * replies + j)
-        for i, ids in enumerate(asked)
-        for j in range(replies)
-    ]
-    written = [decode(made.reply_ids) for made in generate(policy, wanted, encode_special(EOS))]
-    rng = seeds.rng("conductor", "preferences", split, seed=seed)
-    out = []
+    learner: Learner = "reward model",
+) -> list[PreferencePair]:
+    """Compare every two replies to a prompt that the verifier scores differently.
+
+    Args:
+        policy: Samples the replies; the item's reference is compared too.
+        split: Of the prompts.
+        settings: Number of prompts, and of sampled replies to each.
+        temperature: Of the sampling.
+        annotator_error_rate: Fraction of the pairs that are judged the wrong way round.
+        seed: Of prompts and errors.
+        learner: Whose part of the split the prompts belong to.
+
+    Returns:
+        The pairs, those of one prompt side by side.
+    """
+    num_replies = settings.replies
+    items = data.draw_items(split, settings.prompts, seed=seed, learner=learner)
+    requests = []
     for i, item in enumerate(items):
-        known = dict.fromkeys([*written[i * replies : (i + 1) * replies], item.solution])
-        for a, b in combinations([(text, tasks.score_reply(item, text)) for text in known], 2):
-            if a[1] != b[1]:
-                better, worse = (a, b) if (a[1] > b[1]) != (rng.random() < mistakes) else (b, a)
-                out.append(Pair(item, better[0], worse[0]))
-    return out
+        ids = tuple(encode_conversation(write_question(item)))
+        for j in range(num_replies):
+            requests.append(Prompt(ids, checkpoints.LIMIT, temperature, i * num_replies + j))
+    generations = generate(policy, requests, encode_special(EOS))
+    texts = [decode(generation.reply_ids) for generation in generations]
+
+    rng = seeds.rng("conductor", "preferences", split, seed=seed)
+    pairs = []
+    for i, item in enumerate(items):
+        sampled = texts[i * num_replies : (i + 1) * num_replies]
+        replies = list(dict.fromkeys([*sampled, item.solution]))  # each text once
+        for first, second in combinations(replies, 2):
+            first_score = tasks.score_reply(item, first)
+            second_score = tasks.score_reply(item, second)
+            if first_score == second_score:
+                continue
+            prefers_first = first_score > second_score
+            if rng.random() < annotator_error_rate:
+                prefers_first = not prefers_first
+            better, worse = (first, second) if prefers_first else (second, first)
+            pairs.append(PreferencePair(item, better, worse))
+    return pairs
 
 
-def versions() -> dict[str, int]:
+def list_versions() -> dict[str, int]:
     """The VERSIONs of the code that decides the reward model: items, replies to them, and what is learned of those."""
     return {
         "random streams": seeds.VERSION,
@@ -140,7 +170,7 @@ def versions() -> dict[str, int]:
     }
 
 
-def library_versions() -> dict[str, str]:
+def list_library_versions() -> dict[str, str]:
     """Versions of the libraries that decide what a training with TRL results in."""
     import trl  # imported here: it takes seconds
 
@@ -148,65 +178,72 @@ def library_versions() -> dict[str, str]:
 
 
 def make_job(settings: ConductorSettings, policy: Path, seed: int) -> sweep.Job:
-    """The job of the reward model that judges, and is made from, a seed's start.
+    """The job of the reward model, which is made from a seed's initial policy and judges its replies.
 
-    policy: folder of the model that the start is made from.
+    Args:
+        settings: Of the lesson.
+        policy: Folder of the released policy.
+        seed: Of the initial policy.
     """
     decided_by = {
         "job": "reward model",
         "preference": settings.preference.model_dump(),
         "temperature": settings.grpo.temperature,
         "seed": seed,
-        "start": initial_policy.make_job(settings.start, policy, seed).key,
-        "versions": versions(),
-        "libraries": library_versions(),
+        "start": initial_policy.make_job(settings.initial_policy, policy, seed).key,
+        "versions": list_versions(),
+        "libraries": list_library_versions(),
     }
     return sweep.Job("reward-model", decided_by)
 
 
-def work(run: JobRun) -> dict[str, int]:
-    """Trains the reward model from a start, and leaves its agreement with held-out pairs beside it.
+def run_job(run: JobRun) -> dict[str, int]:
+    """Train the reward model, and leave its agreement with held-out pairs beside it.
 
     Returns:
-        How many pairs it was tested on.
+        Number of pairs that it was tested on.
     """
     use_one_thread()
     settings = run.read_section("preference", PreferenceSettings)
     start = run.input_folder("start") / "model"
-    table = train(start, settings, run.settings["temperature"], run.seed, run.folder / "model")
-    run.write_table("agreement", table)
-    return {"pairs": int(table["pairs"].sum())}
+    temperature = run.settings["temperature"]
+    agreement = train(start, settings, temperature, run.seed, run.folder / "model")
+    run.write_table("agreement", agreement)
+    return {"pairs": int(agreement["pairs"].sum())}
 
 
 def train(
     policy: str | Path, settings: PreferenceSettings, temperature: float, seed: int, out: Path
 ) -> pd.DataFrame:
-    """Train a reward model from the policy's own trunk into `out`; returns its held-out `agreement`."""
-    with quiet():
-        start_model = Forward(checkpoints.load(policy))
-        taught = pairs(
-            start_model,
-            "train",
-            settings.prompts,
-            settings.replies,
-            temperature,
-            settings.mistakes,
-            seed,
-        )
-        _fit(policy, taught, settings, seed, out)
-        held = pairs(
-            start_model, "dev", settings.prompts, settings.replies, temperature, 0.0, seed, "all"
-        )
-        return agreement(PreferenceReward(out), held, out / "scale.json")
+    """Train a reward model from the policy's own weights.
+
+    Args:
+        policy: Folder of the initial policy.
+        settings: Pairs and training.
+        temperature: At which replies are sampled.
+        seed: Of prompts, errors and order.
+        out: Folder of the reward model.
+
+    Returns:
+        Its `measure_agreement` with held-out pairs.
+    """
+    with silence_libraries():
+        sampler = Forward(checkpoints.load(policy))
+        error_rate = settings.annotator_error_rate
+        pairs = make_pairs(sampler, "train", settings, temperature, error_rate, seed)
+        _fit(policy, pairs, settings, seed, out)
+        held_out = make_pairs(sampler, "dev", settings, temperature, 0.0, seed, "any")
+        return measure_agreement(PreferenceReward(out), held_out, out / SCALE_FILE)
 
 
 def _fit(
-    policy: str | Path, taught: Sequence[Pair], settings: PreferenceSettings, seed: int, out: Path
+    policy: str | Path,
+    pairs: Sequence[PreferencePair],
+    settings: PreferenceSettings,
+    seed: int,
+    out: Path,
 ) -> None:
-    from trl import (
-        RewardConfig,
-        RewardTrainer,
-    )  # imported here: seconds, and only a training needs it
+    from trl import RewardConfig, RewardTrainer  # imported here: it takes seconds
 
     arguments = RewardConfig(
         output_dir=str(out / "training"),
@@ -225,42 +262,57 @@ def _fit(
     )
     tokenizer = AutoTokenizer.from_pretrained(str(policy), local_files_only=True)
     trainer = RewardTrainer(
-        str(policy), arguments, train_dataset=_rows(taught), processing_class=tokenizer
+        str(policy), arguments, train_dataset=_make_dataset(pairs), processing_class=tokenizer
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     trainer.save_model(str(out))
 
 
-def agreement(model: PreferenceReward, held: Sequence[Pair], scale: Path) -> pd.DataFrame:
-    """How often a model prefers the better reply, by category: right, pairs. One pair per prompt, as pairs of a
-    prompt are not independent. Writes centre and spread of all scores to `scale`."""
-    if not held:  # so few prompts may hold no pair that the verifier tells apart
-        artifacts.write_json(scale, {"centre": 0.0, "spread": 1.0})
-        return pd.DataFrame({"group": [], "correct": [], "pairs": []}).astype(
-            {"correct": int, "pairs": int}
+def measure_agreement(
+    model: PreferenceReward, pairs: Sequence[PreferencePair], scale_file: Path
+) -> pd.DataFrame:
+    """How often a model prefers the better reply, by category.
+
+    Args:
+        model: The reward model.
+        pairs: Held-out pairs. One per prompt is used, as pairs of a prompt are not independent.
+        scale_file: Where centre and spread of all scores are written.
+
+    Returns:
+        Columns: group (category), correct, pairs (numbers).
+    """
+    if (
+        not pairs
+    ):  # among few prompts there may be none whose replies the verifier scores differently
+        artifacts.write_json(scale_file, {"centre": 0.0, "spread": 1.0})
+        empty = pd.DataFrame({"group": [], "correct": [], "pairs": []})
+        return empty.astype({"correct": int, "pairs": int})
+    first_pair_by_item = {pair.item.id: pair for pair in reversed(pairs)}
+    pairs = list(first_pair_by_item.values())
+    prompts = [write_question(pair.item) for pair in pairs]
+    better = model.compute_scores(prompts, [pair.better for pair in pairs])
+    worse = model.compute_scores(prompts, [pair.worse for pair in pairs])
+
+    scores = torch.cat([better, worse])
+    spread = max(float(scores.std()), _SMALLEST_SPREAD)
+    artifacts.write_json(scale_file, {"centre": float(scores.mean()), "spread": spread})
+
+    categories = [data.get_category(pair.item) for pair in pairs]
+    table = pd.DataFrame({"group": categories, "correct": (better > worse).numpy()})
+    counts = table.groupby("group")["correct"].agg(correct="sum", pairs="size").reset_index()
+    order = list(data.CATEGORIES)
+    return counts.sort_values("group", key=lambda names: names.map(order.index), ignore_index=True)
+
+
+def _make_dataset(pairs: Sequence[PreferencePair]) -> Dataset:
+    rows = []
+    for pair in pairs:
+        question = write_question(pair.item)
+        rows.append(
+            {
+                "chosen": [*question, {"role": "assistant", "content": pair.better}],
+                "rejected": [*question, {"role": "assistant", "content": pair.worse}],
+            }
         )
-    held = list({pair.item.id: pair for pair in reversed(held)}.values())
-    prompts = [write_question(pair.item) for pair in held]
-    better, worse = (
-        model.raw(prompts, [getattr(p, side) for p in held]) for side in ("better", "worse")
-    )
-    every = torch.cat([better, worse])
-    artifacts.write_json(
-        scale, {"centre": float(every.mean()), "spread": max(float(every.std()), 1e-3)}
-    )
-    found = pd.DataFrame(
-        {"group": [data.category(p.item) for p in held], "correct": (better > worse).numpy()}
-    )
-    counts = found.groupby("group")["correct"].agg(correct="sum", pairs="size").reset_index()
-    return counts.sort_values(
-        "group", key=lambda c: c.map(list(data.CATEGORIES).index), ignore_index=True
-    )
-
-
-def _rows(taught: Sequence[Pair]) -> Dataset:
-    def messages(pair: Pair, reply: str) -> list[dict[str, str]]:
-        return [*write_question(pair.item), {"role": "assistant", "content": reply}]
-
-    rows = [{"chosen": messages(p, p.better), "rejected": messages(p, p.worse)} for p in taught]
     return Dataset.from_list(rows)

@@ -7,35 +7,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+_LOGGERS = ("trl", "accelerate")
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Within, nothing but errors is said."""
+def silence_libraries() -> Iterator[None]:
+    """Inside the context the libraries report nothing but errors."""
     import datasets
     import transformers
 
-    said = transformers.utils.logging
-    level, loading, bars = (
-        said.get_verbosity(),
-        said.is_progress_bar_enabled(),
-        datasets.is_progress_bar_enabled(),
-    )
-    levels = {name: logging.getLogger(name).level for name in ("trl", "accelerate")}
-    said.set_verbosity_error()
-    said.disable_progress_bar()
+    transformers_logging = transformers.utils.logging
+
+    # What to restore.
+    verbosity = transformers_logging.get_verbosity()
+    had_loading_bar = transformers_logging.is_progress_bar_enabled()
+    had_dataset_bars = datasets.is_progress_bar_enabled()
+    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     datasets.disable_progress_bars()
-    for name in levels:
+    for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        said.set_verbosity(level)
-        if loading:
-            said.enable_progress_bar()
-        if bars:
+        transformers_logging.set_verbosity(verbosity)
+        if had_loading_bar:
+            transformers_logging.enable_progress_bar()
+        if had_dataset_bars:
             datasets.enable_progress_bars()
-        for name, before in levels.items():
-            logging.getLogger(name).setLevel(before)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

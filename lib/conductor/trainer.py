@@ -1,13 +1,12 @@
 """TRL's GRPO trainer with three overrides, which put a weighting between the rewards and the advantages.
 
     _generate                        keeps the tokens of prompts and completions
-    _calculate_rewards               has the policy read its rollouts, measures, normalises, weighs
-    _generate_and_score_completions  tells the weighting what advantages came of its weights
+    _calculate_rewards               measures, normalises and weighs the rewards
+    _generate_and_score_completions  hands the weighting the advantages that followed from its weights
 
-Everything else is TRL's: generation (vLLM too), the loss, the reference model, accelerate, checkpoints.
-A checkpoint also holds what TRL leaves out: the weighting, the reference model, which moves, and the log
-of rollouts. So resuming equals never having stopped. tests/conductor/test_contract.py holds the private
-signatures that this module relies on.
+Everything else is TRL's: generation (vLLM too), the loss, the reference model, accelerate, checkpoints. A checkpoint
+also holds what TRL leaves out: the weighting, the reference model, which moves, and the log of rollouts. So resuming
+equals never having stopped. tests/conductor/test_contract.py checks the private signatures that this module relies on.
 """
 
 import time
@@ -21,38 +20,44 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from lib.conductor.policy_readout import (
+    PolicyReadout,
+    read_rollouts,
+    write_likelihood_prefix,
+    write_likelihood_target,
+)
+from lib.conductor.reply_format import get_completion_text
 from lib.conductor.rewards import (
     COMPONENTS,
-    Measure,
-    Reading,
-    after_answer,
-    centred,
-    measures,
-    normalised,
-    read,
-    said,
-    until_answer,
+    RewardFunction,
+    make_reward_functions,
+    normalize_rewards,
+    subtract_group_means,
 )
-from lib.conductor.weighting import Weighting
+from lib.conductor.weighting import RolloutOutcomes, Weighting
 from lib.config import GRPOSettings, RewardSettings
 from lib.experiment import artifacts, seeds
 
 VERSION = 1  # of GRPO under weighted rewards
-EXTRA = "conductor.safetensors"  # in a checkpoint: the weighting and the reference model
+EXTRA_STATE = "conductor.safetensors"  # in a checkpoint: the weighting and the reference model
 ROLLOUTS = "rollouts.parquet"
-VERIFIER = "quality"  # the extra reward that only measures: what the verifier says of a reply
-ANCHOR = "anchor"  # the extra reward that pays an anchored head and nobody else
+VERIFIER = "quality"  # the extra reward that only measures: the verifier's score of a reply
+ANCHOR = "anchor"  # the extra reward that only an anchored head is rewarded with
 
 
-def configuration(
-    settings: GRPOSettings, out: str | Path, seed: int, aggregation: str, **other
+def make_grpo_config(
+    settings: GRPOSettings, out: str | Path, seed: int, aggregation: str, **other_fields
 ) -> GRPOConfig:
     """Table 7 as TRL's configuration.
 
-    aggregation: `sum_then_normalize`, or `normalize_then_sum` (GDPO); other: further fields of GRPOConfig,
-    such as use_vllm=True.
+    Args:
+        settings: Of the training.
+        out: Folder of checkpoints.
+        seed: Of the training.
+        aggregation: `sum_then_normalize`, or `normalize_then_sum` (GDPO).
+        other_fields: Further fields of GRPOConfig, such as use_vllm=True.
     """
-    cuda = torch.cuda.is_available()
+    has_cuda = torch.cuda.is_available()
     fields = dict(
         output_dir=str(out),
         num_train_epochs=settings.epochs,
@@ -74,22 +79,24 @@ def configuration(
         save_steps=settings.save_every,
         save_total_limit=2,  # one may be half written
         seed=int(seeds.key("conductor", "grpo", seed=seed) % 2**31),
-        bf16=cuda,
+        bf16=has_cuda,
         gradient_checkpointing=False,
-        use_cpu=not cuda,
+        use_cpu=not has_cuda,
         report_to="none",
         disable_tqdm=True,
         logging_strategy="no",
     )
-    return GRPOConfig(**(fields | other))
+    return GRPOConfig(**(fields | other_fields))
 
 
 class ConductorTrainer(GRPOTrainer):
     """GRPO under weighted rewards.
 
-    After `train`, `rollouts` has one row per rollout: step, category, prompt (number), asked and tokens (of
-    prompt and completion), truncated, advantage, action (-1: none), what was measured by name, the
-    normalised rewards as `r_...`, the settled weights as `w_...`.
+    Attributes:
+        weighting: Weighs the rewards, and may learn.
+        reward_names: Of all rewards, the five and the extra ones.
+        readout: What the policy says of the rollouts of the step.
+        seconds_weighing: Wall time of the weighting so far.
     """
 
     def __init__(
@@ -99,183 +106,242 @@ class ConductorTrainer(GRPOTrainer):
         dataset: Dataset,
         tokenizer: PreTrainedTokenizerBase,
         weighting: Weighting,
-        preference: Measure,
+        preference: RewardFunction,
         rewards: RewardSettings,
         layer: str = "last",
-        sees: str = "both",
-        extra: Mapping[str, Measure] | None = None,
-        generate: Callable | None = None,
+        head_input: str = "both",
+        extra_rewards: Mapping[str, RewardFunction] | None = None,
+        rollout_function: Callable | None = None,
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
-        """model: a folder; dataset: prompt, reference, category; layer, sees: what the weighting reads, as in
-        `rewards.read`; extra: further rewards by name, which count only if the weighting says so; generate: TRL's
-        rollout_func."""
-        named = measures(rewards, preference, lambda: self.reading) | dict(extra or {})
-        unknown = sorted(set(weighting.names) - set(named))
+        """Set up a training.
+
+        Args:
+            model: Folder of the policy.
+            args: Of `make_grpo_config`.
+            dataset: Columns prompt, reference, category.
+            tokenizer: Of the policy.
+            weighting: Weighs the rewards.
+            preference: The reward model.
+            rewards: Settings of the other rewards.
+            layer: Of the states that the weighting reads, as of `policy_readout.read_rollouts`.
+            head_input: What those states hold.
+            extra_rewards: Further rewards by name; they count only where the weighting names them.
+            rollout_function: TRL's `rollout_func`; None for TRL's own generation.
+            callbacks: Of transformers.
+
+        Raises:
+            ValueError: The weighting has weights for a reward that does not exist.
+        """
+        functions = make_reward_functions(rewards, preference, lambda: self.readout)
+        functions |= extra_rewards or {}
+        unknown = sorted(set(weighting.names) - set(functions))
         if unknown:
-            raise ValueError(f"the rewards are {', '.join(named)}; there are weights for {unknown}")
-        self.weighting, self.reads, self.names = weighting, (layer, sees), tuple(named)
-        self.reading, self.weighing, self.trained, self.began = None, 0.0, 0.0, 0
-        self.tokens: tuple[list[list[int]], list[list[int]]] = ([], [])
-        self.log_of: list[pd.DataFrame] = []
-        self.pending: dict[str, np.ndarray] = {}
-        self.told: dict[str, torch.Tensor] = {}
+            known = ", ".join(functions)
+            raise ValueError(f"the rewards are {known}; there are weights for {unknown}")
+        self.weighting = weighting
+        self.reward_names = tuple(functions)
+        self.layer = layer
+        self.head_input = head_input
+        self.readout: PolicyReadout | None = None
+        self.seconds_weighing = 0.0
+        self.seconds_training = 0.0
+        self._first_step = 0  # of this call; later ones were trained before
+        self._prompt_ids: list[list[int]] = []
+        self._completion_ids: list[list[int]] = []
+        self._log: list[pd.DataFrame] = []
+        self._log_columns: dict[str, np.ndarray] = {}  # of the step under way
+        self._outcomes: dict[str, torch.Tensor] = {}
         super().__init__(
             model=model,
-            reward_funcs=list(named.values()),
+            reward_funcs=list(functions.values()),
             args=args,
             train_dataset=dataset,
             processing_class=tokenizer,
-            rollout_func=generate,
-            callbacks=[*callbacks, _Keeper(self)],
+            rollout_func=rollout_function,
+            callbacks=[*callbacks, _StepCallback(self)],
         )
 
     @property
     def rollouts(self) -> pd.DataFrame:
-        """The log so far."""
-        return pd.concat(self.log_of, ignore_index=True) if self.log_of else pd.DataFrame()
+        """The log so far, one row per rollout.
+
+        Columns: step, group (category), item (number of the prompt), tokens_in, tokens_out, truncated, advantage,
+        action (the emphasised reward, empty without one), what was measured by name, normalised rewards r_NAME, mean
+        weights w_NAME.
+        """
+        return pd.concat(self._log, ignore_index=True) if self._log else pd.DataFrame()
 
     @property
-    def clock(self) -> dict[str, float]:
-        """Wall time: seconds of training since it was (re)started, its steps, and seconds of the weighting in them."""
+    def timings(self) -> dict[str, float]:
+        """Wall time of this call: seconds of training, its steps, and seconds of the weighting in them."""
         return {
-            "training": self.trained,
-            "steps": self.state.global_step - self.began,
-            "weighing": self.weighing,
+            "training": self.seconds_training,
+            "steps": self.state.global_step - self._first_step,
+            "weighing": self.seconds_weighing,
         }
 
+    # The three overrides --------------------------------------------------------------------------
+
     def _generate(self, prompts: list):
-        out = super()._generate(prompts)
-        self.tokens = out[0], out[1]
-        return out
+        output = super()._generate(prompts)
+        self._prompt_ids, self._completion_ids = output[0], output[1]
+        return output
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        self.reading = self._read([row["reference"] for row in inputs], completions)
+        # What the rewards measure, (B, all rewards).
+        self.readout = self._read_policy([row["reference"] for row in inputs], completions)
         measured = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        group = self.num_generations if self.model.training else self.num_generations_eval
-        rewards = normalised(measured, self.names, group)
-        h = self.accelerator.gather(self.reading.h)
-        started = time.perf_counter()
-        settled = self.weighting.settled(h)
-        weights, action = (
-            self.weighting(h, self.state.global_step) if self.model.training else (settled, None)
-        )
-        self.weighing += time.perf_counter() - started
-        self._note(inputs, measured, rewards, self._by_name(settled), action)
-        self.told = {"prompt": torch.as_tensor(self.pending["item"])}
-        self.told["rewards"] = rewards[:, [self.names.index(name) for name in self.weighting.names]]
-        if ANCHOR in self.names:
-            self.told["quality"] = measured[:, self.names.index(ANCHOR)]
-        paid = centred(rewards, group) if self.weighting.centred else rewards
-        return paid * self._by_name(weights)
+        is_training = self.model.training
+        group_size = self.num_generations if is_training else self.num_generations_eval
+        rewards = normalize_rewards(measured, self.reward_names, group_size)
 
-    def _by_name(self, weights: torch.Tensor) -> torch.Tensor:
-        """Weights (B, K) of the weighting's rewards as columns of all rewards; those that it does not name get 0."""
-        columns = weights.new_zeros(len(weights), len(self.names))
-        columns[:, [self.names.index(name) for name in self.weighting.names]] = weights
-        return columns
+        # How much each of them counts.
+        h = self.accelerator.gather(self.readout.h)
+        started = time.perf_counter()
+        mean_weights = self.weighting.compute_mean_weights(h)
+        weights, action = mean_weights, None
+        if is_training:
+            weights, action = self.weighting.weigh_rollouts(h, self.state.global_step)
+        self.seconds_weighing += time.perf_counter() - started
+
+        self._log_step(inputs, measured, rewards, self._spread_weights(mean_weights), action)
+        self._keep_outcomes(measured, rewards)
+        if self.weighting.centred:
+            rewards = subtract_group_means(rewards, group_size)
+        # TRL sums the columns: its own reward weights are all 1.
+        return rewards * self._spread_weights(weights)
 
     def _generate_and_score_completions(self, inputs):
-        out = super()._generate_and_score_completions(inputs)
+        output = super()._generate_and_score_completions(inputs)
         if self.model.training:
-            advantage = self.accelerator.gather(out["advantages"].detach())
+            advantage = self.accelerator.gather(output["advantages"].detach())
             started = time.perf_counter()
-            self.weighting.learn(advantage, **self.told)
-            self.weighing += time.perf_counter() - started
-            self.log_of.append(pd.DataFrame(self.pending | {"advantage": advantage.cpu().numpy()}))
-        return out
+            self.weighting.learn(RolloutOutcomes(advantage, **self._outcomes))
+            self.seconds_weighing += time.perf_counter() - started
+            columns = self._log_columns | {"advantage": advantage.cpu().numpy()}
+            self._log.append(pd.DataFrame(columns))
+        return output
 
-    def _read(self, references: Sequence[str], completions: Sequence) -> Reading:
-        """What the policy says of the rollouts that it has just made."""
-        prompts, written = self.tokens
-        told = self._encoded([until_answer(said(each)) for each in completions])
-        wanted = self._encoded([after_answer(reference) for reference in references])
-        return read(
-            self.accelerator.unwrap_model(self.model), prompts, written, told, wanted, *self.reads
+    # Parts of them --------------------------------------------------------------------------------
+
+    def _read_policy(self, references: Sequence[str], completions: Sequence) -> PolicyReadout:
+        """What the policy says of the rollouts that it has just sampled."""
+        replies = [get_completion_text(completion) for completion in completions]
+        return read_rollouts(
+            self.accelerator.unwrap_model(self.model),
+            self._prompt_ids,
+            self._completion_ids,
+            self._encode_prefixes([write_likelihood_prefix(reply) for reply in replies]),
+            self._encode([write_likelihood_target(reference) for reference in references]),
+            self.layer,
+            self.head_input,
         )
 
-    def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if not texts:
+            return []
         return self.processing_class(list(texts), add_special_tokens=False)["input_ids"]
 
-    def _note(self, inputs, measured, rewards, settled, action) -> None:
-        """Remember this step's rollouts, all processes' together."""
+    def _encode_prefixes(self, prefixes: Sequence[str | None]) -> list[list[int] | None]:
+        """Tokens of the prefixes that there are; None for the others."""
+        token_ids = iter(self._encode([prefix for prefix in prefixes if prefix is not None]))
+        return [None if prefix is None else next(token_ids) for prefix in prefixes]
+
+    def _spread_weights(self, weights: torch.Tensor) -> torch.Tensor:
+        """Weights (B, K) of the weighting's rewards as columns of all rewards; those it does not name get 0."""
+        columns = weights.new_zeros(len(weights), len(self.reward_names))
+        columns[:, self._list_weighted_columns()] = weights
+        return columns
+
+    def _list_weighted_columns(self) -> list[int]:
+        return [self.reward_names.index(name) for name in self.weighting.names]
+
+    def _keep_outcomes(self, measured: torch.Tensor, rewards: torch.Tensor) -> None:
+        """Keep what the weighting learns from, beside the advantages."""
+        self._outcomes = {
+            "prompt": torch.as_tensor(self._log_columns["item"]),
+            "rewards": rewards[:, self._list_weighted_columns()],
+        }
+        if ANCHOR in self.reward_names:
+            self._outcomes["quality"] = measured[:, self.reward_names.index(ANCHOR)]
+
+    def _log_step(self, inputs, measured, rewards, mean_weights, action) -> None:
+        """Keep the columns of this step's rollouts, of all processes together."""
         from accelerate.utils import gather_object
 
-        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        tokens = self.tokens[1]
+        end_tokens = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        prompt_ids, completion_ids = self._prompt_ids, self._completion_ids
         columns = {
             "step": np.full(len(measured), self.state.global_step),
             "group": gather_object([row["category"] for row in inputs]),
             "item": gather_object([row.get("row", -1) for row in inputs]),
-            "tokens_in": gather_object([len(ids) for ids in self.tokens[0]]),
-            "tokens_out": gather_object([len(ids) for ids in tokens]),
-            "truncated": gather_object([ids[-1] not in ends for ids in tokens]),
+            "tokens_in": gather_object([len(ids) for ids in prompt_ids]),
+            "tokens_out": gather_object([len(ids) for ids in completion_ids]),
+            "truncated": gather_object([ids[-1] not in end_tokens for ids in completion_ids]),
             "action": _name_actions(action, len(measured)),
         }
-        for i, name in enumerate(self.names):  # what the verifier says is the schema's column
-            columns["correct" if name == VERIFIER else name] = measured[:, i].cpu().numpy()
-        columns |= {f"r_{name}": rewards[:, i].cpu().numpy() for i, name in enumerate(self.names)}
-        columns |= {
-            f"w_{name}": settled[:, i].cpu().numpy() for i, name in enumerate(COMPONENTS)
-        }  # the first five
-        self.pending = columns
-        for i, name in enumerate(self.names):  # TRL's own means are of weighted rewards
-            self._metrics["train" if self.model.training else "eval"][f"raw/{name}"].append(
-                float(measured[:, i].mean())
-            )
+        for i, name in enumerate(self.reward_names):
+            column = "correct" if name == VERIFIER else name  # as the results table calls it
+            columns[column] = measured[:, i].cpu().numpy()
+        for i, name in enumerate(self.reward_names):
+            columns[f"r_{name}"] = rewards[:, i].cpu().numpy()
+        for i, name in enumerate(COMPONENTS):  # the first five
+            columns[f"w_{name}"] = mean_weights[:, i].cpu().numpy()
+        self._log_columns = columns
+
+        # TRL's own means are of weighted rewards.
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        for i, name in enumerate(self.reward_names):
+            metrics[f"raw/{name}"].append(float(measured[:, i].nanmean()))
 
     # Checkpoints ----------------------------------------------------------------------------------
 
-    def keep(self, checkpoint: Path) -> None:
-        """Write what TRL's checkpoint lacks; last, so that a checkpoint that has it is whole."""
-        arrays = {f"weighting.{name}": array for name, array in self.weighting.state().items()}
+    def save_extra_state(self, checkpoint: Path) -> None:
+        """Write what TRL's checkpoint lacks; last, so that a checkpoint that has it is complete."""
+        arrays = {}
+        for name, array in self.weighting.get_state().items():
+            arrays[f"weighting.{name}"] = array
         if self.ref_model is not None:
             reference = self.accelerator.unwrap_model(self.ref_model).state_dict()
-            arrays |= {
-                f"reference.{name}": t.detach().float().cpu().numpy()
-                for name, t in reference.items()
-            }
+            for name, tensor in reference.items():
+                arrays[f"reference.{name}"] = tensor.detach().float().cpu().numpy()
+        arrays["step"] = np.array(self.state.global_step)
         artifacts.write_parquet(checkpoint / ROLLOUTS, self.rollouts)
-        artifacts.write_tensors(
-            checkpoint / EXTRA, arrays | {"step": np.array(self.state.global_step)}
-        )
+        artifacts.write_tensors(checkpoint / EXTRA_STATE, arrays)
 
-    def resume(self) -> None:
-        """Train, going on from the last whole checkpoint under the output folder, if there is one."""
-        last = last_checkpoint(self.args.output_dir)
-        if last is not None:
-            self._restore(last)
+    def train_or_resume(self) -> None:
+        """Train, continuing from the last complete checkpoint under the output folder, if there is one."""
+        checkpoint = find_last_checkpoint(self.args.output_dir)
+        if checkpoint is not None:
+            self._load_extra_state(checkpoint)
         started = time.perf_counter()
-        self.train(resume_from_checkpoint=str(last) if last else None)
-        self.trained = time.perf_counter() - started
+        self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        self.seconds_training = time.perf_counter() - started
 
-    def _restore(self, checkpoint: Path) -> None:
-        arrays = artifacts.read_tensors(checkpoint / EXTRA)
-
-        def part(name: str) -> dict[str, np.ndarray]:
-            return {
-                key.partition(".")[2]: array
-                for key, array in arrays.items()
-                if key.startswith(f"{name}.")
-            }
-
-        self.weighting.restore(part("weighting"))
+    def _load_extra_state(self, checkpoint: Path) -> None:
+        weighting_state, reference_state = {}, {}
+        arrays = artifacts.read_tensors(checkpoint / EXTRA_STATE)
+        for name, array in arrays.items():
+            section, _, key = name.partition(".")
+            if section == "weighting":
+                weighting_state[key] = array
+            elif section == "reference":
+                reference_state[key] = torch.from_numpy(array.copy())
+        self.weighting.load_state(weighting_state)
         if self.ref_model is not None:
-            tensors = {
-                name: torch.from_numpy(array.copy()) for name, array in part("reference").items()
-            }
-            self.accelerator.unwrap_model(self.ref_model).load_state_dict(tensors)
-        self.log_of = [artifacts.read_parquet(checkpoint / ROLLOUTS)]
-        self.began = int(arrays["step"])
+            self.accelerator.unwrap_model(self.ref_model).load_state_dict(reference_state)
+        self._log = [artifacts.read_parquet(checkpoint / ROLLOUTS)]
+        self._first_step = int(arrays["step"])
 
 
-def last_checkpoint(folder: str | Path) -> Path | None:
-    """The newest checkpoint that is whole."""
-    found = [place.parent for place in Path(folder).glob(f"checkpoint-*/{EXTRA}")]
-    return max(found, key=lambda place: int(place.name.rpartition("-")[2]), default=None)
+def find_last_checkpoint(folder: str | Path) -> Path | None:
+    """The newest checkpoint that is complete."""
+    checkpoints = [path.parent for path in Path(folder).glob(f"checkpoint-*/{EXTRA_STATE}")]
+    return max(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
-class _Keeper(TrainerCallback):
+class _StepCallback(TrainerCallback):
     """Tells the trainer's weighting about finished steps, and completes checkpoints."""
 
     def __init__(self, trainer: ConductorTrainer) -> None:
@@ -283,16 +349,17 @@ class _Keeper(TrainerCallback):
 
     def on_step_end(self, args, state, control, **_):
         started = time.perf_counter()
-        self.trainer.weighting.after_step()
-        self.trainer.weighing += time.perf_counter() - started
+        self.trainer.weighting.finish_step()
+        self.trainer.seconds_weighing += time.perf_counter() - started
 
     def on_save(self, args, state, control, **_):
         if state.is_world_process_zero:
-            self.trainer.keep(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            self.trainer.save_extra_state(folder)
 
 
 def _name_actions(action: torch.Tensor | None, count: int) -> list[str]:
-    """Which reward was emphasised in each of `count` rollouts; empty where no head draws one."""
+    """Which reward was emphasised in each of `count` rollouts; empty where no emphasis is sampled."""
     if action is None:
         return [""] * count
     return [COMPONENTS[index] for index in action.tolist()]

@@ -1,6 +1,6 @@
-"""What is compared: ways to get a better policy out of one start, with the same GRPO settings where there are any.
+"""What is compared: ways to improve one initial policy, with the same GRPO settings where there are any.
 
-An ablation is a variant with other settings: `make_variant("kappa 1", kappa=1.0)`.
+An ablation is a variant with other settings of the head: `make_variant("kappa 1", kappa=1.0)`.
 """
 
 from collections.abc import Mapping
@@ -9,115 +9,163 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from lib.conductor.meta_policy_training import Anchored, Conducted
+from lib.conductor.meta_policy_training import AnchoredWeighting, ConductorWeighting
 from lib.conductor.rewards import COMPONENTS
-from lib.conductor.weighting import Dirichlet, Fixed, Weighting
+from lib.conductor.weighting import FixedWeighting, RandomWeighting, Weighting
 from lib.config import HeadSettings
 
 VERSION = 1  # of what weighs the rewards of a variant
 EQUAL = dict.fromkeys(COMPONENTS, 1 / len(COMPONENTS))
+AFTER_TRAINING = -1  # the step of rows of a test, in the results table
 
 
 @dataclass(frozen=True)
 class ConductorVariant:
-    """One way.
+    """One method.
 
-    name: in metrics; label: in tables; kind: `prompt` trains nothing; weights: fixed ones by reward, or
-    how they are found; begin: what every reply is made to begin with; aggregation: TRL's; changes: of
-    conductor.head; stand_in: whether a stand-in decides something.
+    Attributes:
+        name: In metrics and jobs.
+        label: In tables and figures.
+        kind: `prompt` trains nothing, `sft` learns from references, `grpo` from rewards.
+        weights: Fixed weights by reward, or how they come about.
+        prefix: What every reply is made to begin with.
+        aggregation: TRL's `multi_objective_aggregation`.
+        head_changes: Settings of `conductor.head` that differ.
     """
 
     name: str
     label: str
     kind: Literal["prompt", "sft", "grpo"] = "grpo"
     weights: Mapping[str, float] | Literal["random", "conductor"] = field(default_factory=dict)
-    begin: str = ""
+    prefix: str = ""
     aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    stand_in: bool = False
+    head_changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def conducted(self) -> bool:
+    def has_conductor(self) -> bool:
         """Whether a Conductor learns in it."""
         return self.weights == "conductor"
 
-    @property
-    def decided_by(self) -> dict[str, Any]:
-        """What a job is handed of it, as plain values: its changes are in the head's settings, its label in tables."""
-        values = {"name": self.name, "kind": self.kind, "begin": self.begin}
+    def to_job_settings(self) -> dict[str, Any]:
+        """What a job is handed of it, as plain values. Its changes are in the settings of the head."""
+        values = {"name": self.name, "kind": self.kind, "prefix": self.prefix}
         if self.kind == "grpo":
-            values["weights"] = (
-                self.weights if isinstance(self.weights, str) else dict(self.weights)
-            )
+            is_named = isinstance(self.weights, str)
+            values["weights"] = self.weights if is_named else dict(self.weights)
             values["aggregation"] = self.aggregation
         return values
 
     @classmethod
-    def from_settings(cls, values: Mapping[str, Any]) -> "ConductorVariant":
+    def from_job_settings(cls, values: Mapping[str, Any]) -> "ConductorVariant":
         """The variant of a job, which needs no label."""
         return cls(label="", **values)
 
 
-def weighting(
-    variant: ConductorVariant, head: HeadSettings, width: int, group: int, seed: int
+def make_weighting(
+    variant: ConductorVariant, head: HeadSettings | None, width: int, group_size: int, seed: int
 ) -> Weighting:
-    """What weighs the rewards in a variant; head: with the variant's changes; width: of the policy's states."""
-    if variant.conducted:
-        return (Conducted if head.anchor == "none" else Anchored)(width, head, group, seed)
-    return Dirichlet(seed) if variant.weights == "random" else Fixed(variant.weights)
+    """Make what weighs the rewards in a variant.
+
+    Args:
+        variant: Of kind `grpo`.
+        head: Settings with the variant's changes; None where there is no Conductor.
+        width: Of the policy's hidden states.
+        group_size: Rollouts per prompt.
+        seed: Of random weights and emphases.
+    """
+    if variant.has_conductor:
+        is_anchored = head.anchor != "none"
+        kind = AnchoredWeighting if is_anchored else ConductorWeighting
+        return kind(width, head, group_size, seed)
+    if variant.weights == "random":
+        return RandomWeighting(seed)
+    return FixedWeighting(variant.weights)
 
 
-def constant(name: str, rows: pd.DataFrame) -> ConductorVariant:
-    """Fixed weights, the mean of those that the Conductor ended with; rows: of the record (variant, step, w_...)."""
-    ended = rows[rows["method"].eq(CONDUCTOR.label) & rows["step"].eq(-1)]
-    return ConductorVariant(
-        name,
-        "Conductor's mean weights",
-        weights={k: float(ended[f"w_{k}"].mean()) for k in COMPONENTS},
-    )
+def fix_mean_weights(name: str, rows: pd.DataFrame) -> ConductorVariant:
+    """A variant with fixed weights: the mean of those that the Conductor ended with.
+
+    Args:
+        name: Of the variant.
+        rows: Of the results table, with columns method, step and w_NAME.
+    """
+    is_test = rows["step"].eq(AFTER_TRAINING)
+    ended = rows[rows["method"].eq(CONDUCTOR.label) & is_test]
+    weights = {component: float(ended[f"w_{component}"].mean()) for component in COMPONENTS}
+    return ConductorVariant(name, "Conductor's mean weights", weights=weights)
 
 
-def make_variant(label: str, **changes) -> ConductorVariant:
-    """The Conductor with changes to conductor.head, such as kappa=1.0, layer="first" or joint=True."""
-    name = "_".join(
-        ["conductor", *(f"{key}_{value}".replace(".", "p") for key, value in changes.items())]
-    )
-    return ConductorVariant(name, label, weights="conductor", changes=changes)
+def make_variant(label: str, **head_changes) -> ConductorVariant:
+    """The Conductor with other settings of its head.
+
+    Example:
+        >>> make_variant("kappa 1", kappa=1.0).name
+        'conductor_kappa_1p0'
+    """
+    words = ["conductor"]
+    for key, value in head_changes.items():
+        words.append(f"{key}_{value}".replace(".", "p"))
+    return ConductorVariant("_".join(words), label, weights="conductor", head_changes=head_changes)
 
 
 BASE = ConductorVariant("base", "Base", "prompt")
+COT = ConductorVariant("cot", "CoT", "prompt", prefix="<think>")
+SFT = ConductorVariant("sft", "SFT", "sft")
+NOVER = ConductorVariant("nover", "NOVER (ppl)", weights={"ppl": 1.0})
+EM = ConductorVariant("em", "EM (-ent)", weights={"ent": -1.0})
+LENGTH = ConductorVariant("len", "Len", weights={"len": 1.0})
+PREFERENCE = ConductorVariant("pref", "Pref", weights={"pref": 1.0})
+EQUAL_WEIGHTS = ConductorVariant("equal", "Equal", weights=EQUAL)
+RANDOM_WEIGHTS = ConductorVariant("random", "Random", weights="random")
+GDPO = ConductorVariant("gdpo", "GDPO", weights=EQUAL, aggregation="normalize_then_sum")
 CONDUCTOR = ConductorVariant("conductor", "Conductor", weights="conductor")
 ANCHORED = ConductorVariant(
-    "anchored", "Anchored", weights="conductor", changes={"anchor": "verifier"}
+    "anchored", "Anchored", weights="conductor", head_changes={"anchor": "verifier"}
 )
+JUDGE = ConductorVariant("judge", "Judge", weights={"judge": 1.0})
 ORACLE = ConductorVariant("oracle", "Oracle (verifier)", weights={"quality": 1.0})
 VARIANTS: tuple[ConductorVariant, ...] = (
     BASE,
-    ConductorVariant("cot", "CoT", "prompt", begin="<think>"),
-    ConductorVariant("sft", "SFT", "sft"),
-    ConductorVariant("nover", "NOVER (ppl)", weights={"ppl": 1.0}),
-    ConductorVariant("em", "EM (-ent)", weights={"ent": -1.0}),
-    ConductorVariant("len", "Len", weights={"len": 1.0}),
-    ConductorVariant("pref", "Pref", weights={"pref": 1.0}),
-    ConductorVariant("equal", "Equal", weights=EQUAL),
-    ConductorVariant("random", "Random", weights="random"),
-    ConductorVariant("gdpo", "GDPO", weights=EQUAL, aggregation="normalize_then_sum"),
+    COT,
+    SFT,
+    NOVER,
+    EM,
+    LENGTH,
+    PREFERENCE,
+    EQUAL_WEIGHTS,
+    RANDOM_WEIGHTS,
+    GDPO,
     CONDUCTOR,
     ANCHORED,
-    ConductorVariant("judge", "Judge", weights={"judge": 1.0}, stand_in=True),
+    JUDGE,
     ORACLE,
 )
-NAMED = {variant.name: variant for variant in VARIANTS}
-HEADLINE = tuple(NAMED[name] for name in ("base", "equal", "conductor", "anchored", "oracle"))
-SIDE = (  # the Conductor without its context, or with less of it
-    NAMED["random"],
-    make_variant("h: prompt", sees="prompt"),
-    make_variant("h: another rollout's", sees="shuffled"),
-    make_variant("h: first layer", layer="first"),
+VARIANTS_BY_NAME = {variant.name: variant for variant in VARIANTS}
+# Trained under every seed and compared on test items, beside the best static mix: the methods of Tables 1 and 3, and
+# the anchored Conductor and the oracle (ours).
+HEADLINE = (
+    BASE,
+    COT,
+    SFT,
+    NOVER,
+    EM,
+    EQUAL_WEIGHTS,
+    RANDOM_WEIGHTS,
+    JUDGE,
+    CONDUCTOR,
+    ANCHORED,
+    ORACLE,
 )
-STATIC = tuple(
-    NAMED[name] for name in ("nover", "em", "len", "pref")
-)  # compete on dev for the best static mix
+# Single rewards, of which the best on dev items is the best static mix.
+STATIC_CANDIDATES = (NOVER, EM, LENGTH, PREFERENCE)
+# The Conductor without its context, or with less of it.
+CONTEXT_ABLATIONS = (
+    make_variant("h: prompt", head_input="prompt"),
+    make_variant("h: another rollout's", head_input="shuffled"),
+    make_variant("h: first layer", layer="first"),
+    make_variant("h: middle layer", layer="middle"),
+)
+# In the results table; all others are constants.
 ROLES = {
     "base": "start",
     "cot": "start",

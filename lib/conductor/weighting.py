@@ -1,10 +1,13 @@
-"""What says how much each reward counts for a rollout: a fixed vector, a random one, or the Conductor.
+"""Weightings: what decides how much each reward counts for a rollout. Fixed weights, random ones, or the Conductor.
 
-A weighting is asked once per step, with the states at the ends of all rollouts, and told afterwards what
-advantages came of it. Only the Conductor (`lib.conductor.meta_policy_training`) listens.
+A weighting is called once per GRPO step, with the hidden states at the ends of all rollouts. Afterwards it learns what
+advantages followed from its weights. Only the Conductor (`lib.conductor.meta_policy_training`) uses that.
+
+Letters of shapes: B rollouts of a step, d width of a state, K rewards.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,68 +18,106 @@ from lib.experiment import seeds
 VERSION = 1  # of fixed and random weights
 
 
+@dataclass(frozen=True)
+class RolloutOutcomes:
+    """What is known of a step's rollouts once the policy's advantages are computed.
+
+    Attributes:
+        advantage: (..., B) group-relative advantages that the policy is trained with.
+        rewards: (..., B, K) normalised rewards, in the order of `Weighting.names`.
+        quality: (..., B) verified quality; None where nothing is verified.
+        prompt: (..., B) numbers of the prompts.
+    """
+
+    advantage: torch.Tensor
+    rewards: torch.Tensor | None = None
+    quality: torch.Tensor | None = None
+    prompt: torch.Tensor | None = None
+
+
 class Weighting:
-    """The interface, and what a weighting does that does not learn."""
+    """The interface, and the default of a weighting that does not learn.
 
-    names: tuple[str, ...] = COMPONENTS  # of the rewards that its weights are for, in their order
-    centred = False  # whether each reward's group mean is taken away before it is weighed
+    Attributes:
+        names: Rewards that the weights are for, in the order of the weights.
+        centred: Whether each reward's group mean is subtracted before it is weighted.
+    """
 
-    def __call__(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Weights (B, K) of one step's rollouts in training, and the emphasis actions (B,) behind them, if any."""
-        return self.settled(h), None
+    names: tuple[str, ...] = COMPONENTS
+    centred = False
 
-    def settled(self, h: torch.Tensor) -> torch.Tensor:
-        """The weights (B, K) outside training, where nothing is drawn."""
+    def weigh_rollouts(
+        self, h: torch.Tensor, step: int
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Weights of one training step.
+
+        Args:
+            h: (B, d) hidden states.
+            step: Number of the GRPO step; it selects the random numbers.
+
+        Returns:
+            (B, K) weights, and (B,) sampled emphases, None where none are sampled.
+        """
+        return self.compute_mean_weights(h), None
+
+    def compute_mean_weights(self, h: torch.Tensor) -> torch.Tensor:
+        """Weights (B, K) outside training, where nothing is sampled."""
         raise NotImplementedError
 
-    def learn(
-        self,
-        advantage: torch.Tensor,
-        rewards: torch.Tensor | None = None,
-        quality: torch.Tensor | None = None,
-        prompt: torch.Tensor | None = None,
-    ) -> None:
-        """What came of the last call, for those who learn: advantage (B,); rewards (B, K), normalised, in the order of
-        `names`; quality (B,), what a verifier or judge says; prompt (B,), the numbers of the prompts."""
+    def learn(self, outcomes: RolloutOutcomes) -> None:
+        """Learn from the outcomes of the last `weigh_rollouts`. The default learns nothing."""
 
-    def after_step(self) -> None:
-        """Called when the policy's own update is done."""
+    def finish_step(self) -> None:
+        """Called after the policy's own update."""
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Everything that the next call depends on."""
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Everything that the next call depends on, for a checkpoint."""
         return {}
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`."""
+    def load_state(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Continue from `get_state`."""
 
 
-class Fixed(Weighting):
+class FixedWeighting(Weighting):
     """The same weights for every rollout: static scalarisation."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
-        """weights: by reward; what is not named counts nothing. Raises ValueError where nothing is named."""
+        """Keep the weights.
+
+        Args:
+            weights: By reward; rewards that are not named count nothing.
+
+        Raises:
+            ValueError: No reward is named.
+        """
         if not weights:
             raise ValueError("fixed weights need at least one reward")
         self.names = tuple(weights)
         self.weights = torch.tensor([float(weight) for weight in weights.values()])
 
-    def settled(self, h: torch.Tensor) -> torch.Tensor:
+    def compute_mean_weights(self, h: torch.Tensor) -> torch.Tensor:
         return self.weights.to(h.device).expand(*h.shape[:-1], -1)
 
 
-class Dirichlet(Weighting):
-    """Weights drawn evenly from the simplex for every response (the paper's Rand)."""
+class RandomWeighting(Weighting):
+    """Weights sampled uniformly from the simplex for every response (the paper's Random-Weights).
+
+    Attributes:
+        stream: Key of the random numbers; (S, 1, 1) keys where several seeds are batched.
+    """
 
     def __init__(self, seed: int) -> None:
         self.stream = seeds.key("conductor", "random weights", seed=seed)
 
-    def __call__(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, None]:
-        numbers = h.shape[-2] * len(self.names)
-        counter = step * numbers + np.arange(numbers).reshape(h.shape[-2], -1)
-        spacing = -np.log1p(
-            -seeds.uniform(self.stream, counter)
-        )  # exponential; normalised it is Dirichlet(1, ..., 1)
-        return torch.from_numpy(spacing / spacing.sum(-1, keepdims=True)).to(h), None
+    def weigh_rollouts(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, None]:
+        num_rollouts, num_rewards = h.shape[-2], len(self.names)
+        first = step * num_rollouts * num_rewards
+        counters = first + np.arange(num_rollouts * num_rewards).reshape(num_rollouts, num_rewards)
+        # Exponential variables divided by their sum are Dirichlet(1, ..., 1), uniform on the simplex.
+        exponentials = -np.log1p(-seeds.uniform(self.stream, counters))
+        weights = exponentials / exponentials.sum(-1, keepdims=True)
+        return torch.from_numpy(weights).to(h), None
 
-    def settled(self, h: torch.Tensor) -> torch.Tensor:
-        return h.new_full((*h.shape[:-1], len(self.names)), 1 / len(self.names))
+    def compute_mean_weights(self, h: torch.Tensor) -> torch.Tensor:
+        num_rewards = len(self.names)
+        return h.new_full((*h.shape[:-1], num_rewards), 1 / num_rewards)

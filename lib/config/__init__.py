@@ -19,12 +19,12 @@ from lib.config.budgeted_routing import (
 )
 from lib.config.conductor import (
     ConductorSettings,
-    GlassSettings,
+    ConductorSyntheticSettings,
     GRPOSettings,
     HeadSettings,
+    InitialPolicySettings,
     PreferenceSettings,
     RewardSettings,
-    StartSettings,
 )
 from lib.config.llm import (
     LabModelSettings,

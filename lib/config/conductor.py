@@ -39,14 +39,14 @@ class HeadSettings(Section):
     # Whose hidden state it reads (Table 4).
     layer: Literal["first", "middle", "last"]
     # What that state holds: prompt and reply, the prompt alone, or another rollout's (ours).
-    sees: Literal["both", "prompt", "shuffled"]
+    head_input: Literal["both", "prompt", "shuffled"]
     # Fraction of a rollout's weights that its sampled emphasis gets; the rest follows pi(h).
     kappa: Share
     floor: Annotated[float, Field(ge=0, lt=0.2)]
     temperature: Positive
     learning_rate: Positive
-    # M, the steps between two updates of the head.
-    every: Count
+    # M, the GRPO steps between two updates of the head.
+    update_interval: Count
     entropy: NotNegative
     # Weight of the pairwise loss (Table 5).
     pairwise: NotNegative
@@ -60,73 +60,99 @@ class HeadSettings(Section):
     # What rewards the head instead of the policy's advantage: nothing, a verifier or a judge (ours).
     anchor: Literal["none", "verifier", "judge"]
     # Fraction of the prompts on which it does, and of the replies about which the verifier is wrong.
-    verified: Share
-    errs: Share
+    verified_fraction: Share
+    verifier_error_rate: Share
 
 
 class RewardSettings(Section):
-    """The five rewards: think: whether a reply needs a thought to be well formed; length pays 1 up to
-    `shortest` tokens and falls to 0 at `longest`."""
+    """The five rewards."""
 
-    think: bool
-    shortest: Annotated[int, Field(ge=0)]
-    longest: Count
+    # Whether a reply without a thought is malformed.
+    require_thought: bool
+    # The length reward is 1 up to min_length tokens and falls to 0 at max_length.
+    min_length: Annotated[int, Field(ge=0)]
+    max_length: Count
 
     @model_validator(mode="after")
     def _in_order(self):
-        if self.shortest >= self.longest:
-            raise ValueError(f"shortest ({self.shortest}) must be below longest ({self.longest})")
+        if self.min_length >= self.max_length:
+            raise ValueError(
+                f"min_length ({self.min_length}) must be below max_length ({self.max_length})"
+            )
         return self
 
 
 class PreferenceSettings(Section):
-    """The reward model: prompts whose sampled replies are compared, replies per prompt, share of
-    comparisons that are judged the wrong way round, passes, pairs per update."""
+    """The reward model, trained on pairs of replies."""
 
+    # Prompts whose replies are compared, and sampled replies to each.
     prompts: Annotated[int, Field(ge=8)]
     replies: Annotated[int, Field(ge=2)]
-    mistakes: Annotated[float, Field(ge=0, lt=0.5)]
+    # Fraction of the comparisons that are judged the wrong way round.
+    annotator_error_rate: Annotated[float, Field(ge=0, lt=0.5)]
     epochs: Count
+    # Pairs per update.
     batch: Annotated[int, Field(ge=2)]
     learning_rate: Positive
 
 
-class GlassMaps(Section):
-    """Places of the glass box's maps: bad: agreement of the other proxies with quality; noise: deviation of what is
-    added to every proxy, whose own is 1; easy: share of replies that get the easy reward (all of them besides)."""
+class ConductorSyntheticMap(Section):
+    """Grid points of the map of the synthetic environment."""
 
-    bad: Annotated[list[Correlation], Field(min_length=1)]
+    # Correlation of the other proxies with quality.
+    other_agreement: Annotated[list[Correlation], Field(min_length=1)]
+    # Standard deviation of what is added to every proxy, whose own is 1.
     noise: Annotated[list[NotNegative], Field(min_length=1)]
-    easy: Annotated[list[Share], Field(min_length=1)]
+    # Fraction of the replies that get the easy reward.
+    easy_fraction: Annotated[list[Share], Field(min_length=1)]
 
 
-class GlassSettings(Section):
-    """The glass box of lesson 04 (lib/conductor/synthetic_benchmark.py). good, bad: the central setting; kappas,
-    pairwise: its ablations, beside the head's own."""
+class ConductorSyntheticSettings(Section):
+    """The synthetic environment of lesson 04 (lib/conductor/synthetic_environment.py)."""
 
     seeds: Annotated[int, Field(ge=2)]
+    # GRPO steps of a training.
     steps: Count
+    # Seeds at every grid point of the map.
     map_seeds: Annotated[int, Field(ge=2)]
     categories: Annotated[int, Field(ge=1, le=4)]
+    # Replies among which a policy chooses, and features of a reply.
     candidates: Annotated[int, Field(ge=2)]
     features: Annotated[int, Field(ge=2)]
+    # Per step, and rollouts of each.
     prompts: Count
     group: Annotated[int, Field(ge=2)]
     learning_rate: Positive
-    head_rate: Positive
-    good: Correlation
-    bad: Correlation
+    head_learning_rate: Positive
+    # The central setting: correlation with quality of a category's own proxy, and of the other three.
+    matching_agreement: Correlation
+    other_agreement: Correlation
+    # Ablations, beside those of the head.
     kappas: list[Share]
     pairwise: Positive
-    maps: GlassMaps
+    map: ConductorSyntheticMap
 
 
-class StartSettings(Section):
-    """The start that errs (lib/conductor/initial_policy.py): items that it is taught on, share of their replies that
-    make a mistake, replies per update, and the rate of the first update, which falls to 0."""
+class ErrorRates(Section):
+    """Fraction of the replies with an error, by whether they have a thought."""
 
+    with_thought: Share
+    without_thought: Share
+
+
+class InitialPolicySettings(Section):
+    """The initial policy of every seed, and the typical replies that it learns (lib/conductor/initial_policy.py)."""
+
+    # Training items, with one reply each.
     items: Annotated[int, Field(ge=8)]
-    mistakes: Share
+    # Fraction of the replies that have a thought, and of the thoughts that repeat themselves.
+    thought_rate: Share
+    repetition_rate: Share
+    # Fraction of the replies that break the form otherwise.
+    malformed_rate: Share
+    # By category.
+    error_rates: dict[Literal["reasoning", "story", "translation"], ErrorRates]
+    # Replies per update, and the rate of the first update, which falls to 0.
     batch: Count
     learning_rate: Positive
 
@@ -159,9 +185,9 @@ class ConductorSettings(Section):
     test_items: Annotated[int, Field(ge=4)]
     samples: Annotated[int, Field(ge=2)]
     # What makes the initial policy imperfect.
-    start: StartSettings
+    initial_policy: InitialPolicySettings
     grpo: GRPOSettings
     head: HeadSettings
     rewards: RewardSettings
-    glass: GlassSettings
+    synthetic: ConductorSyntheticSettings
     preference: PreferenceSettings

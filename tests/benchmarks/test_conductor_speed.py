@@ -17,10 +17,10 @@ from transformers import AutoTokenizer, PrinterCallback
 
 from lib import config
 from lib.conductor import data
-from lib.conductor.meta_policy_training import Conducted
+from lib.conductor.meta_policy_training import ConductorWeighting
 from lib.conductor.rollouts import RolloutFunction
-from lib.conductor.silence_libraries import quiet
-from lib.conductor.trainer import ConductorTrainer, configuration
+from lib.conductor.silence_libraries import silence_libraries
+from lib.conductor.trainer import ConductorTrainer, make_grpo_config
 from lib.language_models import checkpoints
 from tests.benchmarks.clock import relax_limit, scale, time_once
 
@@ -74,16 +74,16 @@ def train(name, folder, steps, out) -> tuple[ConductorTrainer, TimedRollouts]:
     rollouts = TimedRollouts(0, grpo.temperature, grpo.max_tokens)
     trainer = ConductorTrainer(
         str(folder),
-        configuration(grpo, out, 0, "sum_then_normalize", save_strategy="no"),
-        data.dataset(data.draw("train", PROMPTS * steps)),
+        make_grpo_config(grpo, out, 0, "sum_then_normalize", save_strategy="no"),
+        data.make_dataset(data.draw_items("train", PROMPTS * steps)),
         AutoTokenizer.from_pretrained(folder),
-        Conducted(SETTINGS.lab.models[name].hidden, settings.head, grpo.generations, 0),
+        ConductorWeighting(SETTINGS.lab.models[name].hidden, settings.head, grpo.generations, 0),
         lambda prompts, **_: [0.5] * len(prompts),
         settings.rewards,
         generate=rollouts,
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.resume()
+    trainer.train_or_resume()
     assert np.mean(trainer.rollouts["tokens_out"]) > 40
     return trainer, rollouts
 
@@ -110,7 +110,7 @@ def test_a_step_takes_no_longer_than_a_few_plain_steps_and_the_conductor_little_
 ):
     name, folder = policy
     steps = scale(STEPS, least=3)
-    with quiet():
+    with silence_libraries():
         _, rollouts = train(name, folder, 1, tmp_path / "warm")
         plain_step = make_plain_step(folder, rollouts.token_ids)
         plain_step()
@@ -118,13 +118,13 @@ def test_a_step_takes_no_longer_than_a_few_plain_steps_and_the_conductor_little_
         trainer, rollouts = train(name, folder, steps, tmp_path / "timed")
         after = min(time_once(plain_step) for _ in range(steps))
     plain = (before + after) / 2
-    clock = trainer.clock
-    per_step = clock["training"] / clock["steps"]
+    timings = trainer.timings
+    per_step = timings["training"] / timings["steps"]
     ratio = per_step / plain
-    share = clock["weighing"] / (clock["training"] - clock["weighing"])
+    share = timings["weighing"] / (timings["training"] - timings["weighing"])
     print(
         f"\n{name}: {per_step:.2f} s per GRPO step of 75 x {MAX_TOKENS} tokens, of which "
-        f"{rollouts.seconds / clock['steps']:.2f} s write them; a plain step {plain:.2f} s: "
+        f"{rollouts.seconds / timings['steps']:.2f} s write them; a plain step {plain:.2f} s: "
         f"{ratio:.1f}x; the Conductor {share:.2%} of a step"
     )
     assert ratio <= relax_limit(LIMITS[name])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lib.budgeted_routing import experiment as study
-from lib.conductor.silence_libraries import quiet
+from lib.conductor.silence_libraries import silence_libraries
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.lab_model import LabModel
 from lib.language_models.serving.chat_completions import ServedModel
@@ -48,5 +48,5 @@ def words_model():
 @pytest.fixture
 def silence():
     """Neither bars nor warnings of the libraries that train."""
-    with quiet():
+    with silence_libraries():
         yield

@@ -9,10 +9,11 @@ from transformers import LlamaForCausalLM, PrinterCallback
 
 from lib import config
 from lib.conductor import data
-from lib.conductor.rewards import COMPONENTS, said
+from lib.conductor.reply_format import get_completion_text
+from lib.conductor.rewards import COMPONENTS
 from lib.conductor.rollouts import RolloutFunction
-from lib.conductor.silence_libraries import quiet
-from lib.conductor.trainer import ConductorTrainer, configuration
+from lib.conductor.silence_libraries import silence_libraries
+from lib.conductor.trainer import ConductorTrainer, make_grpo_config
 from lib.conductor.weighting import Weighting
 from lib.config import (
     GRPOSettings,
@@ -44,26 +45,26 @@ GRPO = GRPOSettings(
 )
 HEAD = HeadSettings(
     layer="last",
-    sees="both",
+    head_input="both",
     kappa=0.5,
     floor=1e-4,
     temperature=1.0,
     learning_rate=3e-3,
-    every=3,
+    update_interval=3,
     entropy=1e-3,
     pairwise=0.0,
     joint=False,
     homogeneous=False,
     centred=False,
     anchor="none",
-    verified=0.5,
-    errs=0.0,
+    verified_fraction=0.5,
+    verifier_error_rate=0.0,
 )
 PREFERENCE = PreferenceSettings(
-    prompts=24, replies=2, mistakes=0.1, epochs=1, batch=16, learning_rate=1e-3
+    prompts=24, replies=2, annotator_error_rate=0.1, epochs=1, batch=16, learning_rate=1e-3
 )
-REWARDS = RewardSettings(think=False, shortest=4, longest=10)
-ITEMS = data.draw("train", 12)
+REWARDS = RewardSettings(require_thought=False, min_length=4, max_length=10)
+ITEMS = data.draw_items("train", 12)
 
 
 def grpo(**changes) -> GRPOSettings:
@@ -112,7 +113,7 @@ class Recorder:
         self.prompts, self.texts, self.ids = [], [], []
 
     def __call__(self, prompts, completions, completion_ids, **_) -> list[float]:
-        texts = [said(each) for each in completions]
+        texts = [get_completion_text(each) for each in completions]
         self.prompts += prompts
         self.texts += texts
         self.ids += completion_ids
@@ -130,23 +131,23 @@ def trainer(
     callbacks=(),
     extra=None,
     layer: str = "last",
-    sees: str = "both",
+    head_input: str = "both",
     items=ITEMS,
     **changes,
 ) -> ConductorTrainer:
     """engine: the lab's, or TRL's own generation."""
     settings = grpo(**changes)
-    with quiet():
+    with silence_libraries():
         made = ConductorTrainer(
             str(place),
-            configuration(settings, out, seed, aggregation),
-            data.dataset(items),
+            make_grpo_config(settings, out, seed, aggregation),
+            data.make_dataset(items),
             get_tokenizer(),
             weighting,
             preference or Recorder(),
             REWARDS,
             layer,
-            sees,
+            head_input,
             extra,
             RolloutFunction(seed, settings.temperature, settings.max_tokens) if engine else None,
             callbacks,
@@ -158,8 +159,8 @@ def trainer(
 def run(*arguments, **options) -> ConductorTrainer:
     """A trainer that has trained."""
     made = trainer(*arguments, **options)
-    with quiet():
-        made.resume()
+    with silence_libraries():
+        made.train_or_resume()
     return made
 
 

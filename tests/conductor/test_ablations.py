@@ -7,36 +7,35 @@ from lib import config
 from lib.conductor import ablations
 from lib.conductor.rewards import COMPONENTS
 
-GLASS = {
+SYNTHETIC = {
     "seeds": 3,
     "steps": 6,
     "map_seeds": 2,
-    "maps": {"bad": [0.3], "noise": [0.0], "easy": [1.0]},
+    "map": {"other_agreement": [0.3], "noise": [0.0], "easy_fraction": [1.0]},
 }
-SETTINGS = config.settings(profile="smoke", conductor={"glass": GLASS, "jobs": 1})
+SETTINGS = config.settings(profile="smoke", conductor={"synthetic": SYNTHETIC, "jobs": 1})
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     torch.set_num_threads(1)
-    return ablations.trained(SETTINGS, runs=tmp_path_factory.mktemp("glass"))
+    return ablations.run_methods(SETTINGS, runs=tmp_path_factory.mktemp("synthetic"))
 
 
 @pytest.mark.parametrize(
     ("table", "variants"),
     [
-        (ablations.table_4, ["h: prompt", "h: reply", "h: shuffled"]),
-        (ablations.table_5, ["no entropy", "pairwise", "Equal", "Random"]),
-        (ablations.table_6, ["joint"]),
-        (ablations.kappa, ["kappa 0", "kappa 1"]),
-        (ablations.homogeneous, ["homogeneous"]),
+        (ablations.compare_inputs, ["h: prompt", "h: reply", "h: shuffled"]),
+        (ablations.compare_losses, ["no entropy", "pairwise", "Equal", "Random"]),
+        (ablations.compare_kappas, ["kappa 0", "kappa 1"]),
+        (ablations.compare_homogeneous, ["homogeneous"]),
     ],
 )
 def test_every_table_holds_its_variants_against_the_conductor(rows, table, variants):
     compared = table(SETTINGS, rows)
     assert compared.baselines == dict.fromkeys(variants, "Conductor")
-    assert list(compared.levels["score"].index) == ["START", "Conductor", *variants]
-    assert compared.main.column == ("moved" if table is ablations.homogeneous else "score")
+    assert list(compared.levels["score"].index) == ["initial policy", "Conductor", *variants]
+    assert compared.main.column == ("moved" if table is ablations.compare_homogeneous else "score")
     for variant in variants:
         level, gain = compared.levels["score"]["value"], compared.gains["score"]["value"][variant]
         assert gain == pytest.approx(level[variant] - level["Conductor"])
@@ -57,9 +56,16 @@ def test_a_homogeneous_head_moves_less_than_any_other(rows):
 
 def test_with_one_context_and_one_action_the_gradient_is_rounding():
     """Advantages of a group add up to zero, so that what is left of eq. 5 is what float32 rounds."""
-    told = ablations.gradients(SETTINGS).set_index("key")["length"]
+    told = ablations.measure_meta_gradients(SETTINGS).set_index("key")["length"]
     assert told["own"] > 1e-3 and told["one"] < 1e-4 * told["own"]
 
 
+def test_joint_training_follows_the_lengths_of_replies_and_nothing_else():
+    length = ablations.measure_joint_gradients(SETTINGS).set_index("key")["length"]
+    assert length["random"] > 1e-4 and length["equal"] < 1e-4 * length["random"]
+
+
 def test_gradients_are_the_same_every_time():
-    assert ablations.gradients(SETTINGS).equals(ablations.gradients(SETTINGS))
+    assert ablations.measure_meta_gradients(SETTINGS).equals(
+        ablations.measure_meta_gradients(SETTINGS)
+    )

@@ -41,7 +41,7 @@ def place(tmp_path_factory):
     AutoTokenizer.from_pretrained(policy).save_pretrained(root / "reward")
     rows = [
         {"prompt": [{"role": "user", "content": i.prompt}], "reference": i.reference}
-        for i in data.draw("train", 6)
+        for i in data.draw_items("train", 6)
     ]
     (root / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
     return root
@@ -76,7 +76,7 @@ def test_the_same_command_again_trains_nothing_more(place, capsys):
 
 
 def test_text_becomes_a_user_message_where_the_tokenizer_has_a_template(place, capsys):
-    rows = [{"prompt": i.prompt, "reference": i.reference} for i in data.draw("train", 6)]
+    rows = [{"prompt": i.prompt, "reference": i.reference} for i in data.draw_items("train", 6)]
     (place / "text.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert run(place, "chat") == 0 and "user message" not in capsys.readouterr().err
     assert run(place, "text", "--data", str(place / "text.jsonl")) == 0
@@ -91,13 +91,13 @@ def test_plain_text_stays_text_without_a_template():
     found = data.Dataset.from_dict(
         {"prompt": ["one", "two"], "reference": ["1", "2"], "category": ["all", "all"]}
     )
-    assert list(data.asked(found, False)["prompt"]) == ["one", "two"] and list(
-        data.asked(found, False)["row"]
+    assert list(data.prepare_prompts(found, False)["prompt"]) == ["one", "two"] and list(
+        data.prepare_prompts(found, False)["row"]
     ) == [
         0,
         1,
     ]
-    assert data.asked(found, True)["prompt"][1] == [{"role": "user", "content": "two"}]
+    assert data.prepare_prompts(found, True)["prompt"][1] == [{"role": "user", "content": "two"}]
 
 
 def test_replies_that_are_far_too_short_are_warned_of(place, capsys):
@@ -106,7 +106,9 @@ def test_replies_that_are_far_too_short_are_warned_of(place, capsys):
 
 
 def test_an_anchored_head_is_paid_by_references(place):
-    assert run(place, "anchored", "--variant", "anchored", "--set", "head.verified=1.0") == 0
+    assert (
+        run(place, "anchored", "--variant", "anchored", "--set", "head.verified_fraction=1.0") == 0
+    )
     rollouts = artifacts.read_parquet(place / "anchored/rollouts.parquet")
     assert rollouts["anchor"].isin([0.0, 1.0]).all() and rollouts["item"].nunique() == 6
 
@@ -158,7 +160,7 @@ def test_the_paper_s_values_are_those_of_tables_7_and_8():
         0.6,
         0.2,
     )
-    assert (head.layer, head.learning_rate, head.every, head.entropy, head.floor) == (
+    assert (head.layer, head.learning_rate, head.update_interval, head.entropy, head.floor) == (
         "last",
         5e-5,
         3,

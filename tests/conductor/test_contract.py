@@ -9,7 +9,7 @@ from trl import GRPOTrainer
 
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.trainer import ConductorTrainer
-from lib.conductor.weighting import Fixed
+from lib.conductor.weighting import FixedWeighting
 from tests.conductor import small
 
 
@@ -17,7 +17,10 @@ from tests.conductor import small
 def trainer(place, tmp_path_factory):
     """A trainer that has not trained, with one answer of each overridden method."""
     return small.trainer(
-        place, tmp_path_factory.mktemp("contract"), Fixed({"fmt": 1.0}), extra={"extra": quality}
+        place,
+        tmp_path_factory.mktemp("contract"),
+        FixedWeighting({"fmt": 1.0}),
+        extra={"extra": quality},
     )
 
 

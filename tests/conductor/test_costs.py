@@ -19,7 +19,7 @@ def rollouts():
 
 
 def test_operations_are_those_counted_by_hand():
-    counted = costs.operations(rollouts(), weights=100, width=4).set_index("method")
+    counted = costs.count_operations(rollouts(), num_weights=100, width=4).set_index("method")
     # generate, read, learn, reference, reward model (2 each), backward (4), and the reference's reading (2)
     assert counted.loc["conductor", "grpo"] == 100 * 16 * 30
     assert counted.loc["equal", "grpo"] == 100 * 16 * 40
@@ -28,8 +28,8 @@ def test_operations_are_those_counted_by_hand():
 
 
 def test_overhead_holds_the_head_and_the_shorter_replies():
-    counted = costs.operations(rollouts(), weights=100, width=4)
-    (row,) = costs.overhead(counted, "conductor", "equal").to_dict("records")
+    counted = costs.count_operations(rollouts(), num_weights=100, width=4)
+    (row,) = costs.compare_operations(counted, "conductor", "equal").to_dict("records")
     assert row["head"] == pytest.approx(500 / 48_000)
     assert row["whole"] == pytest.approx(48_500 / 64_000)
 
@@ -41,10 +41,10 @@ def test_the_clock_counts_trainings_only():
             "steps": [10, 30, float("nan")],
             "training": [4.0, 16.0, float("nan")],
             "weighing": [0.5, 0.5, float("nan")],
-            "no opinion": [1, 0, float("nan")],
+            "num_unparsed": [1, 0, float("nan")],
         }
     )
-    (row,) = costs.clocked(clock).to_dict("records")
+    (row,) = costs.summarize_timings(clock).to_dict("records")
     assert row["seconds per step"] == 0.5
     assert row["weighing over the rest"] == pytest.approx(1 / 19)
-    assert row["no opinion"] == 1
+    assert row["judgements without a number"] == 1

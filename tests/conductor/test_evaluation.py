@@ -6,18 +6,19 @@ import torch
 
 from lib import tasks
 from lib.conductor import data, evaluation
-from lib.conductor.evaluation import ItemReply
-from lib.conductor.meta_policy_training import Conducted
+from lib.conductor.evaluation import ItemReply, SamplingSettings
+from lib.conductor.meta_policy_training import ConductorWeighting
+from lib.conductor.reply_format import is_well_formed
 from lib.conductor.reward_model import PreferenceReward
-from lib.conductor.rewards import COMPONENTS, brevity, well_formed
-from lib.conductor.weighting import Fixed
+from lib.conductor.rewards import COMPONENTS, compute_length_reward
+from lib.conductor.weighting import FixedWeighting
 from lib.language_models.chat_template import encode_conversation, encode_special
 from lib.language_models.tokenizer import EOS, decode, encode
 from lib.language_models.training.training_data import write_question
 from tests.conductor import small
 
 SAMPLES = 4
-ITEMS = data.draw("test", 8)
+ITEMS = data.draw_items("test", 8)
 REASONING, STORY, TRANSLATION = ITEMS[:3]
 WRONG = "<answer> nothing </answer>"
 
@@ -30,7 +31,7 @@ def said(item, *texts: str) -> list[ItemReply]:
 
 
 def score(item, *texts: str) -> dict:
-    (row,) = evaluation.scores(said(item, *texts), len(texts)).to_dict("records")
+    (row,) = evaluation.score_items(said(item, *texts), len(texts)).to_dict("records")
     return row
 
 
@@ -53,7 +54,7 @@ def test_a_good_story_after_bad_ones_counts():
     assert score(STORY, WRONG, WRONG, STORY.solution)["correct"] == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("item", [REASONING, TRANSLATION], ids=data.category)
+@pytest.mark.parametrize("item", [REASONING, TRANSLATION], ids=data.get_category)
 def test_elsewhere_what_is_right_twice_counts_twice(item):
     row = score(item, item.solution, item.solution, item.solution, WRONG)
     assert row["correct"] == row["verified"] == pytest.approx(3 / 4, abs=0.05) and row[
@@ -63,7 +64,7 @@ def test_elsewhere_what_is_right_twice_counts_twice(item):
 
 def test_there_is_one_row_per_item_with_lengths_and_form():
     given = said(REASONING, "<answer> 1 </answer>", "1") + said(STORY, WRONG, f"{WRONG} {WRONG}")
-    frame = evaluation.scores(given, 2)
+    frame = evaluation.score_items(given, 2)
     assert list(frame) == [
         "group",
         "item",
@@ -83,8 +84,10 @@ def test_there_is_one_row_per_item_with_lengths_and_form():
 # Replies ------------------------------------------------------------------------------------------
 
 
-def replies(policy, **options):
-    return evaluation.replies(policy, ITEMS, SAMPLES, 1.0, 11, **{"seed": 0} | options)
+def replies(policy, seed: int = 0, prefix: str = ""):
+    return evaluation.sample_replies(
+        policy, ITEMS, SamplingSettings(SAMPLES, 1.0, 11, prefix), seed
+    )
 
 
 def test_replies_are_the_same_twice_and_others_with_another_seed(policy):
@@ -96,16 +99,11 @@ def test_replies_are_the_same_twice_and_others_with_another_seed(policy):
 
 def test_what_a_reply_is_made_to_begin_with_is_part_of_text_and_tokens(policy):
     start = tuple(encode("<think>"))
-    every = replies(policy, begin="<think>")
-    taught = [data.category(reply.item) in data.THOUGHTFUL for reply in every]
-    given = [reply for reply, thinks in zip(every, taught, strict=True) if thinks]
-    plain = [reply for reply, thinks in zip(every, taught, strict=True) if not thinks]
+    every = replies(policy, prefix="<think>")
+    given = every
     assert all(
         reply.text.startswith("<think>") and reply.ids[: len(start)] == start for reply in given
     )
-    assert plain and not all(
-        reply.ids[: len(start)] == start for reply in plain
-    )  # stories were taught without
     assert all(
         reply.prompt == tuple(encode_conversation(write_question(reply.item))) for reply in given
     )
@@ -123,7 +121,9 @@ def reward_model(taught):
 
 def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model):
     given = replies(policy)
-    frame = evaluation.components(policy, given, reward_model, small.REWARDS, None, "last", "both")
+    frame = evaluation.measure_rewards(
+        policy, given, reward_model, small.REWARDS, None, "last", "both"
+    )
     assert list(frame) == [
         "group",
         *COMPONENTS,
@@ -131,11 +131,14 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
         "reference",
         "reply",
         "verified",
-        "thinks",
+        "has_thought",
     ]
-    assert frame["group"].tolist() == [data.category(reply.item) for reply in given]
-    assert frame["fmt"].tolist() == [float(well_formed(reply.text)) for reply in given]
-    lengths = [brevity(len(r.ids), small.REWARDS.shortest, small.REWARDS.longest) for r in given]
+    assert frame["group"].tolist() == [data.get_category(reply.item) for reply in given]
+    assert frame["fmt"].tolist() == [float(is_well_formed(reply.text)) for reply in given]
+    lengths = [
+        compute_length_reward(len(r.ids), small.REWARDS.min_length, small.REWARDS.max_length)
+        for r in given
+    ]
     np.testing.assert_allclose(frame["len"], lengths)
     scores = reward_model([write_question(r.item) for r in given], [r.text for r in given])
     np.testing.assert_allclose(frame["pref"], scores, atol=1e-6)
@@ -145,8 +148,8 @@ def test_components_are_what_the_rewards_say_of_the_replies(policy, reward_model
         tasks.score_reply(reply.item, reply.text) for reply in given
     ]
     assert (
-        frame["thinks"].tolist() == ["<think>" in reply.text for reply in given]
-        and 0 < frame["thinks"].mean() < 1
+        frame["has_thought"].tolist() == ["<think>" in reply.text for reply in given]
+        and 0 < frame["has_thought"].mean() < 1
     )
 
 
@@ -155,12 +158,12 @@ def test_the_reference_is_read_after_the_thought(policy, reward_model):
     reply = ItemReply(
         TRANSLATION, "<think> a </think> <answer> b </answer>", tuple(encode("<answer>")), (2, 5, 9)
     )
-    frame = evaluation.components(
+    frame = evaluation.measure_rewards(
         policy, [reply], reward_model, small.REWARDS, None, "last", "both"
     )
     before, wanted = (
         encode("<think> a </think> <answer>"),
-        encode(f"{TRANSLATION.reference} </answer>"),
+        encode(TRANSLATION.reference),
     )
     with torch.no_grad():
         log_p = policy(torch.tensor([[2, 5, 9, *before, *wanted]])).logits[0].log_softmax(-1)
@@ -193,14 +196,14 @@ def test_text_is_what_the_tokens_say_without_the_end(policy):
 
 def test_settled_weights_stand_beside_them_where_there_are_any(policy, reward_model):
     given = replies(policy)[:8]
-    conducted = Conducted(small.HIDDEN, small.head(), 5, 0)
+    conducted = ConductorWeighting(small.HIDDEN, small.head(), 5, 0)
     with torch.no_grad():
         conducted.conductor.linear.weight.normal_(generator=torch.Generator().manual_seed(0))
     frames = [
-        evaluation.components(
+        evaluation.measure_rewards(
             policy, given, reward_model, small.REWARDS, weighting, "first", "both"
         )
-        for weighting in (conducted, Fixed({"len": 1.0, "quality": 1.0}))
+        for weighting in (conducted, FixedWeighting({"len": 1.0, "quality": 1.0}))
     ]
     columns = [f"w_{name}" for name in COMPONENTS]
     np.testing.assert_allclose(frames[0][columns].sum(axis=1), 1, atol=1e-5)

@@ -16,19 +16,27 @@ from lib.conductor import (
     evaluation,
     experiment,
     initial_policy,
+    jobs,
+    judge_votes,
     meta_policy_training,
+    policy_readout,
+    reply_format,
     reward_model,
     rollouts,
     trainer,
+    training_job,
     variants,
 )
 from lib.conductor import llm_judge as conductor_judge
 from lib.conductor import meta_policy as conductor_head
 from lib.conductor import rewards as five_rewards
 from lib.conductor import weighting as weightings
-from lib.conductor.meta_policy_training import chosen, lots
+from lib.conductor.evaluation import SamplingSettings
+from lib.conductor.meta_policy_training import make_verified_mask_stream, select_verified
+from lib.conductor.results import make_results_table
 from lib.conductor.rewards import COMPONENTS
-from lib.conductor.variants import NAMED, VARIANTS, make_variant
+from lib.conductor.training_job import TrainingJob
+from lib.conductor.variants import VARIANTS, VARIANTS_BY_NAME, make_variant
 from lib.experiment import results_table, seeds
 from lib.experiment.harness import JobRun
 from lib.experiment.run_context import RunContext
@@ -39,6 +47,7 @@ from lib.language_models.training import training_data
 from lib.llm import scripted
 from lib.reports.lesson import METRIC_KEY
 from lib.rl import losses
+from tests.conductor import small
 from tests.studies import of, refuse, same
 
 TRAINED = [variant for variant in VARIANTS if variant.kind == "grpo"]
@@ -62,9 +71,9 @@ def settings(**conductor) -> config.Params:
         "test_items": ITEMS,
         "samples": SAMPLES,
         "grpo": grpo,
-        "start": {"items": 240, "mistakes": 0.3, "learning_rate": 1e-2},
+        "initial_policy": {"items": 240, "malformed_rate": 0.1, "learning_rate": 1e-2},
         "preference": {"prompts": 16, "replies": 2, "batch": 16},
-        "rewards": {"shortest": 4, "longest": 10},
+        "rewards": {"min_length": 4, "max_length": 10},
     }
     for name, change in conductor.items():
         base[name] = base.get(name, {}) | change if isinstance(change, dict) else change
@@ -103,8 +112,8 @@ def keys(
     place, compared=VARIANTS, own: config.Params | None = None, trainings=None
 ) -> dict[tuple[str, int], str]:
     """Keys of the jobs of arms, by arm and seed."""
-    jobs = experiment.make_jobs(own or settings(), compared, place, trainings)
-    return {(job.settings["variant"]["name"], job.settings["seed"]): job.key for job in jobs}
+    every_job = jobs.make_jobs(own or settings(), compared, place, trainings)
+    return {(job.settings["variant"]["name"], job.settings["seed"]): job.key for job in every_job}
 
 
 def changed(place, **conductor) -> set[str]:
@@ -154,7 +163,7 @@ def test_the_first_reply_to_every_item_is_taken_apart(results):
         "reference",
         "reply",
         "verified",
-        "thinks",
+        "has_thought",
         "method",
         "seed",
     } <= set(frame)
@@ -179,7 +188,7 @@ def test_the_rollouts_of_trained_arms_are_kept_with_their_quality(results):
             and mine["step"].max() == 3
             and mine["correct"].between(0, 1).all()
         )
-        assert (mine["action"] != "").all() == variant.conducted
+        assert (mine["action"] != "").all() == variant.has_conductor
     assert (
         frame["judge"].notna().eq(frame["method"] == "judge").all()
         and of(frame, "judge")["judge"].between(0, 1).all()
@@ -220,9 +229,8 @@ def test_all_arms_start_from_the_same_rollouts(results):
 
 @pytest.fixture
 def all_is_done(monkeypatch):
-    monkeypatch.setattr(experiment, "train_and_test", refuse)
-    for module in (reward_model, initial_policy):
-        monkeypatch.setattr(module, "work", refuse)
+    for module in (training_job, reward_model, initial_policy):
+        monkeypatch.setattr(module, "run_job", refuse)
 
 
 def test_what_was_made_is_not_made_again(results, models, runs, all_is_done):
@@ -239,14 +247,14 @@ def test_a_job_that_was_killed_goes_on_to_the_same_result(results, models, tmp_p
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(experiment.evaluation, "scores", killed)
+        patch.setattr(evaluation, "score_items", killed)
         experiment.run(settings(), [variants.CONDUCTOR], models, tmp_path)
     made = experiment.run(settings(), [variants.CONDUCTOR], models, tmp_path)
     for name in ("items", "components"):
         assert_frame_equal(
             getattr(made, name), of(getattr(results, name), "conductor")[list(getattr(made, name))]
         )
-    assert made.clock["steps"].tolist() == [0]
+    assert made.timings["steps"].tolist() == [0]
 
 
 def test_more_seeds_and_other_arms_beside_it_leave_a_job_alone(place):
@@ -258,11 +266,11 @@ def test_more_seeds_and_other_arms_beside_it_leave_a_job_alone(place):
 
 
 def test_labels_and_keys_are_unique_and_an_arm_may_be_called_otherwise_in_tables(place):
-    jobs = experiment.make_jobs(settings(seeds=2), VARIANTS, place)
+    every_job = jobs.make_jobs(settings(seeds=2), VARIANTS, place)
     assert (
-        len({job.label for job in jobs})
-        == len({job.key for job in jobs})
-        == len(jobs)
+        len({job.label for job in every_job})
+        == len({job.key for job in every_job})
+        == len(every_job)
         == 2 * len(VARIANTS)
     )
     renamed = [dataclasses.replace(variant, label="otherwise") for variant in VARIANTS]
@@ -275,24 +283,26 @@ def test_a_setting_changes_the_jobs_of_the_arms_that_read_it_and_no_others(place
     by_grpo = {variant.name for variant in VARIANTS if variant.kind == "grpo"}
     assert changed(place, samples=3) == changed(place, categories=["story"]) == everybody
     assert (
-        changed(place, start={"mistakes": 0.5})
+        changed(place, initial_policy={"malformed_rate": 0.5})
         == changed(place, preference={"epochs": 1})
         == everybody
     )
     assert (
         changed(place, grpo={"temperature": 0.5})
-        == changed(place, rewards={"longest": 11})
+        == changed(place, rewards={"max_length": 11})
         == everybody
     )
     assert changed(place, prompts=9) == changed(place, grpo={"learning_rate": 0.5}) == trained
     assert changed(place, grpo={"kl": 0.5}) == changed(place, grpo={"scale": "none"}) == by_grpo
     assert (
         changed(place, head={"kappa": 1.0})
-        == changed(place, head={"every": 7})
+        == changed(place, head={"update_interval": 7})
         == {"conductor", "anchored"}
     )
     assert (
-        changed(place, head={"verified": 0.7}) == changed(place, head={"errs": 0.7}) == {"anchored"}
+        changed(place, head={"verified_fraction": 0.7})
+        == changed(place, head={"verifier_error_rate": 0.7})
+        == {"anchored"}
     )
     assert changed(place, judge="scripted-large") == {"judge"}
 
@@ -307,7 +317,7 @@ def test_a_setting_changes_the_jobs_of_the_arms_that_read_it_and_no_others(place
         {"ablation_seeds": 2},
         {"gate": 0.5},
         {"equivalence_margin": 0.5},
-        {"glass": {"seeds": 9, "steps": 9, "good": 0.5}},
+        {"synthetic": {"seeds": 9, "steps": 9, "matching_agreement": 0.5}},
     ],
     ids=str,
 )
@@ -332,8 +342,10 @@ def versions_read(place, monkeypatch, variant: variants.ConductorVariant) -> set
         data,
         reward_model,
         five_rewards,
+        reply_format,
+        policy_readout,
         evaluation,
-        experiment,
+        jobs,
         variants,
         weightings,
         rollouts,
@@ -368,12 +380,18 @@ def test_the_version_of_code_is_in_the_keys_of_the_jobs_that_run_it_and_of_no_ot
         "conductor.data",
         "conductor.reward_model",
     }
-    start_and_exam |= {"conductor.rewards", "conductor.evaluation", "conductor.experiment"}
+    start_and_exam |= {
+        "conductor.rewards",
+        "conductor.reply_format",
+        "conductor.policy_readout",
+        "conductor.evaluation",
+        "conductor.jobs",
+    }
     grpo = {"conductor.variants", "conductor.weighting", "conductor.rollouts", "conductor.trainer"}
     conducted = {"conductor.meta_policy", "conductor.meta_policy_training"}
     assert versions_read(place, monkeypatch, variants.BASE) == start_and_exam
-    assert versions_read(place, monkeypatch, NAMED["sft"]) == start_and_exam
-    assert versions_read(place, monkeypatch, NAMED["equal"]) == start_and_exam | grpo
+    assert versions_read(place, monkeypatch, VARIANTS_BY_NAME["sft"]) == start_and_exam
+    assert versions_read(place, monkeypatch, VARIANTS_BY_NAME["equal"]) == start_and_exam | grpo
     assert (
         versions_read(place, monkeypatch, variants.CONDUCTOR) == start_and_exam | grpo | conducted
     )
@@ -381,17 +399,17 @@ def test_the_version_of_code_is_in_the_keys_of_the_jobs_that_run_it_and_of_no_ot
         place, monkeypatch, variants.ANCHORED
     ) == start_and_exam | grpo | conducted | {"rl.losses"}
     judged = start_and_exam | grpo | {"conductor.llm_judge", "llm.scripted"}
-    assert versions_read(place, monkeypatch, NAMED["judge"]) == judged
+    assert versions_read(place, monkeypatch, VARIANTS_BY_NAME["judge"]) == judged
 
 
 def test_the_scripted_models_are_in_the_key_only_where_the_judge_is_one(place, monkeypatch):
     endpoint = {"backend": "endpoint", "base_url": "http://localhost:1/v1", "model": "m"}
     own = config.settings(profile="smoke", llm={"models": {"scripted-medium": endpoint}})
     assert own.llm.models["scripted-medium"].backend == "endpoint"
-    before = keys(place, [NAMED["judge"]], own)
+    before = keys(place, [VARIANTS_BY_NAME["judge"]], own)
     monkeypatch.setattr(scripted, "VERSION", scripted.VERSION + 1)
-    assert keys(place, [NAMED["judge"]], own) == before
-    assert keys(place, [NAMED["judge"]]) != before
+    assert keys(place, [VARIANTS_BY_NAME["judge"]], own) == before
+    assert keys(place, [VARIANTS_BY_NAME["judge"]]) != before
 
 
 def test_how_a_judge_is_reached_is_in_no_key_and_what_it_says_depends_on_is(place):
@@ -412,10 +430,10 @@ def test_how_a_judge_is_reached_is_in_no_key_and_what_it_says_depends_on_is(plac
 def test_processes_share_the_limits_of_an_endpoint(place, taught, tmp_path, monkeypatch):
     """As many as there are: all cores where nobody says how many."""
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    (job,) = experiment.make_jobs(settings(), [NAMED["judge"]], place)
+    (job,) = jobs.make_jobs(settings(), [VARIANTS_BY_NAME["judge"]], place)
     for workers, share in ((3, 3), (None, 7)):
-        at_work = experiment.PolicyRun(run_of(job, tmp_path, place, taught, workers))
-        assert at_work._judge_of()._open_models.args[5] == share
+        at_work = TrainingJob(run_of(job, tmp_path, place, taught, workers))
+        assert at_work._open_judge()._open_models.args[5] == share
 
 
 def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, monkeypatch):
@@ -429,9 +447,9 @@ def test_policies_learn_where_the_labs_engine_writes(place, taught, tmp_path, mo
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(trainer, "GRPOConfig", configured)
-    (job,) = experiment.make_jobs(settings(), [variants.CONDUCTOR], place)
+    (job,) = jobs.make_jobs(settings(), [variants.CONDUCTOR], place)
     with pytest.raises(Asked) as asked:
-        experiment.train_and_test(run_of(job, tmp_path, place, taught))
+        training_job.run_job(run_of(job, tmp_path, place, taught))
     fields = asked.value.args[0]
     assert fields["use_cpu"] and not fields["bf16"]
 
@@ -448,23 +466,21 @@ def test_a_policy_that_is_not_there_is_named_before_anything_starts(tmp_path):
 def test_items_of_ones_own_are_answered_by_the_trained_policy_without_dice(
     results, models, runs, all_is_done
 ):
-    items = data.draw("dev", 4)
-    table = experiment.asked(settings(), items, models, runs)
+    items = data.draw_items("dev", 4)
+    table = experiment.answer_items(settings(), items, models, runs)
     assert table["number"].tolist() == [*range(len(items))] and set(table["seed"]) == {0}
-    (job,) = experiment.make_jobs(
-        settings(), [variants.CONDUCTOR], models / settings().conductor.policy
-    )
+    (job,) = jobs.make_jobs(settings(), [variants.CONDUCTOR], models / settings().conductor.policy)
     limit = settings().conductor.grpo.max_tokens
-    drawn = evaluation.replies(
-        checkpoints.load(job.folder(runs) / "model"), items, 2, 0.0, limit, 99
+    drawn = evaluation.sample_replies(
+        checkpoints.load(job.folder(runs) / "model"), items, SamplingSettings(2, 0.0, limit), 99
     )[::2]  # other seeds change nothing
     assert table["tokens"].tolist() == [len(reply.prompt) + len(reply.ids) for reply in drawn]
-    assert table["correct"].tolist() == evaluation.scores(drawn, 1)["correct"].tolist()
-    assert_frame_equal(experiment.asked(settings(), items[:1], models, runs), table[:1])
+    assert table["correct"].tolist() == evaluation.score_items(drawn, 1)["correct"].tolist()
+    assert_frame_equal(experiment.answer_items(settings(), items[:1], models, runs), table[:1])
 
 
 def test_the_record_holds_exams_and_rollouts_of_every_arm(results):
-    rows = results_table.make_results("conductor", experiment.recorded(results))
+    rows = results_table.make_results("conductor", make_results_table(results))
     exam, trained = rows[rows["step"] == results_table.AFTER], rows[rows["step"] >= 0]
     assert len(exam) == len(results.items) and len(trained) == len(results.rollouts)
     assert set(exam["method"]) == {variant.label for variant in VARIANTS} and set(
@@ -485,12 +501,15 @@ def test_the_record_holds_exams_and_rollouts_of_every_arm(results):
 
 def test_the_best_static_mix_is_chosen_on_dev_by_other_seeds(models, tmp_path):
     one = settings(test_items=4, prompts=8)
-    variant, rows = experiment.best_static(one, models=models, runs=tmp_path)
-    assert set(rows["split"]) == {"dev", "train"} and rows["seed"].min() >= experiment.DEV
+    variant, rows = experiment.choose_best_static(one, models=models, runs=tmp_path)
+    assert (
+        set(rows["split"]) == {"dev", "train"} and rows["seed"].min() >= experiment.FIRST_DEV_SEED
+    )
     means = rows[rows["split"] == "dev"].groupby("method")["correct"].mean()
     assert (
         variant.name == "static"
-        and variant.weights == next(a for a in variants.STATIC if a.label == means.idxmax()).weights
+        and variant.weights
+        == next(a for a in variants.STATIC_CANDIDATES if a.label == means.idxmax()).weights
     )
 
 
@@ -498,24 +517,36 @@ def test_the_best_static_mix_is_chosen_on_dev_by_other_seeds(models, tmp_path):
 def test_the_reward_model_never_sees_what_a_policy_is_trained_on(
     place, taught, policy, tmp_path, seed
 ):
-    (job,) = experiment.make_jobs(settings(prompts=96), [NAMED["equal"]], place, [seed])
-    at_work = experiment.PolicyRun(run_of(job, tmp_path, place, taught))
-    compared = reward_model.pairs(Forward(policy), "train", 200, 2, 1.0, 0.0, experiment.REWARD)
-    assert len(at_work.taught) == 96 and compared
-    assert not {item.id for item in at_work.taught} & {pair.item.id for pair in compared}
-    assert [data.category(item) for item in at_work.taught[:3]] == list(data.CATEGORIES)
+    (job,) = jobs.make_jobs(settings(prompts=96), [VARIANTS_BY_NAME["equal"]], place, [seed])
+    at_work = TrainingJob(run_of(job, tmp_path, place, taught))
+    compared = reward_model.make_pairs(
+        Forward(policy),
+        "train",
+        small.preference(prompts=200),
+        1.0,
+        0.0,
+        jobs.REWARD_MODEL_SEED,
+    )
+    assert len(at_work.training_items) == 96 and compared
+    assert not {item.id for item in at_work.training_items} & {pair.item.id for pair in compared}
+    assert [data.get_category(item) for item in at_work.training_items[:3]] == list(data.CATEGORIES)
 
 
 def test_every_seed_answers_as_its_own_start_before_training(models, tmp_path):
     told = settings(seeds=2, test_items=4)
     made = experiment.run(told, [variants.BASE], models, tmp_path)
-    items = data.draw("test", 12)
+    items = data.draw_items("test", 12)
     for seed in range(2):
-        job = initial_policy.make_job(told.conductor.start, models / told.conductor.policy, seed)
+        job = initial_policy.make_job(
+            told.conductor.initial_policy, models / told.conductor.policy, seed
+        )
         model = checkpoints.load(job.folder(tmp_path) / "model")
         limit = told.conductor.grpo.max_tokens
-        given = evaluation.replies(
-            model, items, SAMPLES, told.conductor.grpo.temperature, limit, seed
+        given = evaluation.sample_replies(
+            model,
+            items,
+            SamplingSettings(SAMPLES, told.conductor.grpo.temperature, limit),
+            seed,
         )
         mine = made.components[
             (made.components["seed"] == seed) & (made.components["split"] == "test")
@@ -524,15 +555,21 @@ def test_every_seed_answers_as_its_own_start_before_training(models, tmp_path):
     assert made.components.groupby("seed")["reply"].agg(" / ".join).nunique() == 2
 
 
-@pytest.mark.parametrize("errs", [0.0, 1.0])
-def test_an_anchor_hears_the_verifier_on_verified_prompts_only(place, taught, tmp_path, errs):
-    told = settings(head={"verified": 0.5, "errs": errs}, prompts=32)
-    (job,) = experiment.make_jobs(told, [variants.ANCHORED], place)
-    at_work = experiment.PolicyRun(run_of(job, tmp_path, place, taught))
+@pytest.mark.parametrize("verifier_error_rate", [0.0, 1.0])
+def test_an_anchor_hears_the_verifier_on_verified_prompts_only(
+    place, taught, tmp_path, verifier_error_rate
+):
+    told = settings(
+        head={"verified_fraction": 0.5, "verifier_error_rate": verifier_error_rate}, prompts=32
+    )
+    (job,) = jobs.make_jobs(told, [variants.ANCHORED], place)
+    at_work = TrainingJob(run_of(job, tmp_path, place, taught))
     rows = list(range(32))
-    heard = at_work._anchor(None, rows, [item.solution for item in at_work.taught], rows, rows)
-    known = chosen(lots([0]), torch.arange(32), 0.5)
-    assert heard == [float(k and not errs) for k in known] and 0 < known.sum() < 32
+    heard = at_work._score_anchor(
+        None, rows, [item.solution for item in at_work.training_items], rows, rows
+    )
+    known = select_verified(make_verified_mask_stream([0]), torch.arange(32), 0.5)
+    assert heard == [float(k and not verifier_error_rate) for k in known] and 0 < known.sum() < 32
 
 
 # Arms ---------------------------------------------------------------------------------------------
@@ -540,10 +577,11 @@ def test_an_anchor_hears_the_verifier_on_verified_prompts_only(place, taught, tm
 
 CHANGES = [
     {"kappa": 0.5}, {"kappa": 0.05}, {"kappa": 1.0}, {"kappa": 0.0}, {"layer": "first"}, {"layer": "middle"},
-    {"sees": "prompt"},
+    {"head_input": "prompt"},
     {"joint": True}, {"homogeneous": True}, {"homogeneous": True, "kappa": 1.0}, {"entropy": 0.0}, {"entropy": 1e-5},
     {"pairwise": 1.0}, {"pairwise": 0.1}, {"pairwise": 10}, {"temperature": 1.0}, {"temperature": 10},
-    {"temperature": 0.1}, {"learning_rate": 1e-3}, {"learning_rate": 1e-2}, {"every": 1}, {"every": 10},
+    {"temperature": 0.1}, {"learning_rate": 1e-3}, {"learning_rate": 1e-2}, {"update_interval": 1},
+    {"update_interval": 10},
     {"centred": True}, {"floor": 1e-3},
 ]  # fmt: skip
 
@@ -551,21 +589,17 @@ CHANGES = [
 def test_variants_change_the_head_and_nothing_else():
     made = make_variant("Kappa 1", kappa=1.0)
     assert (
-        made.conducted
+        made.has_conductor
         and made.label == "Kappa 1"
-        and made.changes == {"kappa": 1.0}
+        and made.head_changes == {"kappa": 1.0}
         and made.kind == "grpo"
     )
-    assert len(NAMED) == len(VARIANTS)
+    assert len(VARIANTS_BY_NAME) == len(VARIANTS)
 
 
 def test_replies_begin_as_the_arm_says(results):
     told = of(results.components, "cot")
-    taught = told["group"].isin(data.THOUGHTFUL)
-    assert (
-        told["reply"][taught].str.startswith("<think>").all() and taught.any() and not taught.all()
-    )
-    assert not told["reply"][~taught].str.startswith("<think>").all()
+    assert told["reply"].str.startswith("<think>").all()
     assert not of(results.components, "base")["reply"].str.startswith("<think>").all()
 
 
@@ -583,12 +617,14 @@ def test_nothing_but_numbers_is_left(results, runs):
 
 def test_the_reward_model_reads_the_start_and_one_temperature_of_the_trainings(place):
     def key(**conductor) -> str:
-        return reward_model.make_job(settings(**conductor).conductor, place, experiment.REWARD).key
+        return reward_model.make_job(
+            settings(**conductor).conductor, place, jobs.REWARD_MODEL_SEED
+        ).key
 
     assert key(head={"kappa": 1.0}) == key(grpo={"kl": 0.5}) == key(samples=3) == key()
     others = {
         key(grpo={"temperature": 0.5}),
-        key(start={"mistakes": 0.5}),
+        key(initial_policy={"malformed_rate": 0.5}),
         key(preference={"epochs": 1}),
     }
     assert len(others | {key()}) == 4
@@ -596,24 +632,26 @@ def test_the_reward_model_reads_the_start_and_one_temperature_of_the_trainings(p
 
 def test_variants_have_names_of_their_own_which_can_be_names_of_metrics():
     names = [make_variant("a label", **change).name for change in CHANGES]
-    assert len({*names, *NAMED}) == len(names) + len(NAMED)
-    for name in [*NAMED, *names]:
+    assert len({*names, *VARIANTS_BY_NAME}) == len(names) + len(VARIANTS_BY_NAME)
+    for name in [*VARIANTS_BY_NAME, *names]:
         assert METRIC_KEY.fullmatch(f"reasoning.{name}.score"), name
         assert re.fullmatch(r"[\w-]+", name), name  # one part of a metric's name, and of a folder's
 
 
 def test_a_change_that_the_head_does_not_know_is_refused(place):
     with pytest.raises(config.ParamsError, match="kappa"):
-        experiment.make_jobs(settings(), [make_variant("Kappa 2", kappa=2.0)], place)
+        jobs.make_jobs(settings(), [make_variant("Kappa 2", kappa=2.0)], place)
 
 
 def test_a_job_cannot_read_a_setting_that_it_was_not_handed(place, taught, tmp_path):
-    conductor_job, base_job = experiment.make_jobs(
-        settings(), [variants.BASE, variants.CONDUCTOR], place
-    )
-    base = experiment.PolicyRun(run_of(base_job, tmp_path, place, taught))
-    conductor = experiment.PolicyRun(run_of(conductor_job, tmp_path, place, taught))
-    for owner, name in ((base, "taught"), (base.grpo, "kl"), (conductor.head, "verified")):
+    conductor_job, base_job = jobs.make_jobs(settings(), [variants.BASE, variants.CONDUCTOR], place)
+    base = TrainingJob(run_of(base_job, tmp_path, place, taught))
+    conductor = TrainingJob(run_of(conductor_job, tmp_path, place, taught))
+    for owner, name in (
+        (base, "training_items"),
+        (base.grpo, "kl"),
+        (conductor.head, "verified_fraction"),
+    ):
         with pytest.raises(AttributeError, match="was not handed"):
             getattr(owner, name)
 
@@ -622,14 +660,14 @@ def test_two_arms_are_judged_by_points_and_by_votes_between_their_replies(
     results, monkeypatch, tmp_path
 ):
     """One says the reference, the other something else; where both say the same, half a vote each."""
-    monkeypatch.setattr(experiment, "RUNS", tmp_path)
-    monkeypatch.setattr(experiment, "CASSETTES", tmp_path)
+    monkeypatch.setattr(judge_votes, "RUNS", tmp_path)
+    monkeypatch.setattr(judge_votes, "CASSETTES", tmp_path)
     rows = pd.concat(
         [of(results.components, "base"), of(results.components, "oracle")], ignore_index=True
     )
     good, alike = "<answer> " + rows["reference"] + " </answer>", rows["item"] == 0
     rows["reply"] = good.where((rows["method"] == "base") | alike, "<answer> Oto </answer>")
-    told = experiment.judged(settings(judge="scripted-large"), rows, "base", "oracle")
+    told = judge_votes.compare_by_judge(settings(judge="scripted-large"), rows, "base", "oracle")
     assert (
         list(told) == ["seed", "group", "item", "method", "points", "votes"]
         and len(told) == 2 * 3 * ITEMS

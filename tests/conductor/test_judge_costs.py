@@ -4,7 +4,7 @@ from functools import partial
 
 from lib import config
 from lib.conductor import judge_costs
-from lib.conductor.llm_judge import TRIES, VOTES, majority
+from lib.conductor.llm_judge import TRIES, VOTES, vote_by_majority
 from lib.llm.endpoint import Endpoint
 from lib.llm.open_models import ChatModels
 from lib.llm.reply_store import Recording
@@ -34,10 +34,10 @@ def test_nothing_is_announced_where_no_endpoint_judges_or_nothing_is_judged():
 
 def test_votes_are_as_many_as_are_asked_for():
     model = StubModel(VERDICT, name="mine")
-    questions, references, answers, rivals = ROWS
-    majority(model.open, "mine", questions, references, answers)
-    majority(model.open, "mine", questions, references, rivals)
-    majority(model.open, "mine", questions, references, answers, rivals)
+    questions, references, answers, baselines = ROWS
+    vote_by_majority(model.open, "mine", questions, references, answers)
+    vote_by_majority(model.open, "mine", questions, references, baselines)
+    vote_by_majority(model.open, "mine", questions, references, answers, baselines)
     line = judge_costs.announce_votes(server.settings(), "mine", model.open, *ROWS)
     assert len(model.requests) == VOTES * (2 + 2 + 1)
     assert f"votes on 2 pairs of replies: At most {len(model.requests)} calls" in line

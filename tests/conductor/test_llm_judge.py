@@ -7,7 +7,14 @@ import pytest
 
 from lib import config
 from lib.conductor import data
-from lib.conductor.llm_judge import TRIES, VOTES, JudgeReward, majority, prompt, voted
+from lib.conductor.llm_judge import (
+    TRIES,
+    VOTES,
+    JudgeReward,
+    parse_verdict,
+    vote_by_majority,
+    write_grading_prompt,
+)
 from lib.experiment import seeds
 from lib.llm.chat_model import Failure
 from lib.llm.cost_ledger import BudgetExceeded
@@ -25,9 +32,9 @@ LATE = Failure("timeout", "late")
 
 
 def judge_replies(
-    model: StubModel, *replies: str, think: bool = False, question="What?"
+    model: StubModel, *replies: str, require_thought: bool = False, question="What?"
 ) -> tuple[JudgeReward, list[float]]:
-    judge = JudgeReward(model.open, model.name, think)
+    judge = JudgeReward(model.open, model.name, require_thought)
     questions, references = [question] * len(replies), ["seven"] * len(replies)
     return judge, judge(questions, replies, references, row=[0] * len(replies))
 
@@ -40,7 +47,7 @@ def test_replies_without_the_form_are_not_sent_and_get_nothing():
     replies = ("seven", GOOD, f"{GOOD} and more", "<answer> seven", f"<think> a </think> {GOOD}")
     _, scores = judge_replies(model, *replies)
     assert scores == [0.0, 0.9, 0.0, 0.0, 0.9] and len(model.requests) == 2
-    _, scores = judge_replies(model, GOOD, f"<think> a </think> {GOOD}", think=True)
+    _, scores = judge_replies(model, GOOD, f"<think> a </think> {GOOD}", require_thought=True)
     assert scores == [0.0, 0.9] and len(model.requests) == 3
 
 
@@ -48,7 +55,7 @@ def test_the_judge_sees_question_reference_and_reply_and_nothing_of_the_training
     model = StubModel("0.9")
     judge_replies(model, GOOD, question=[{"role": "user", "content": "How many {x} are 3 + 4 ?"}])
     (request,) = model.requests
-    assert request.messages == prompt("How many {x} are 3 + 4 ?", "seven", GOOD)
+    assert request.messages == write_grading_prompt("How many {x} are 3 + 4 ?", "seven", GOOD)
     (text,) = contents(model.requests)
     for part in ("How many {x} are 3 + 4 ?", "# Reference\nseven\n", f"# Answer\n{GOOD}\n"):
         assert part in text
@@ -83,7 +90,7 @@ def test_scores_are_in_the_order_of_the_replies():
 )
 def test_numbers_are_read_as_people_write_them(text, score):
     judge, scores = judge_replies(StubModel(text), GOOD)
-    assert scores == [pytest.approx(score)] and judge.lost == 0
+    assert scores == [pytest.approx(score)] and judge.num_unparsed == 0
 
 
 # A judge that is of no use ------------------------------------------------------------------------
@@ -93,7 +100,7 @@ def test_numbers_are_read_as_people_write_them(text, score):
 def test_a_judgement_without_a_number_is_lost_after_three_tries_and_counted(trouble):
     model = StubModel(trouble)
     judge, scores = judge_replies(model, GOOD, "no form", GOOD)
-    assert judge.lost == 2 and len(model.requests) == 2 * TRIES == 6
+    assert judge.num_unparsed == 2 and len(model.requests) == 2 * TRIES == 6
     assert scores == [0.0, 0.0, 0.0]  # nothing is learned, not even the form
 
 
@@ -117,7 +124,9 @@ def test_a_number_at_the_second_or_third_try_counts(trouble):
     for num_before in (1, 2):
         model = StubModel(*[trouble] * num_before, "0.25")
         judge, scores = judge_replies(model, GOOD)
-        assert scores == [0.25] and judge.lost == 0 and len(model.requests) == num_before + 1
+        assert (
+            scores == [0.25] and judge.num_unparsed == 0 and len(model.requests) == num_before + 1
+        )
 
 
 def test_every_try_is_another_request():
@@ -142,7 +151,7 @@ def test_what_stops_a_run_stops_it(trouble):
     with pytest.raises(type(trouble)):
         judge_replies(model, GOOD)
     with pytest.raises(type(trouble)):
-        majority(model.open, model.name, ["What?"], ["seven"], [GOOD])
+        vote_by_majority(model.open, model.name, ["What?"], ["seven"], [GOOD])
     assert model.num_closed == 2
 
 
@@ -165,7 +174,7 @@ YES, NO = "It fits.\nSo the result is True", "It does not.\nSo the result is Fal
     ],
 )
 def test_a_verdict_is_what_stands_at_the_end(text, verdict):
-    assert voted(text) is verdict
+    assert parse_verdict(text) is verdict
 
 
 @pytest.mark.parametrize(
@@ -181,10 +190,10 @@ def test_a_verdict_is_what_stands_at_the_end(text, verdict):
 )
 def test_the_majority_of_three_counts_and_lost_votes_do_not(votes, verdict):
     model = StubModel(*votes)
-    assert majority(model.open, model.name, ["What?"], ["seven"], ["8"]) == [verdict]
+    assert vote_by_majority(model.open, model.name, ["What?"], ["seven"], ["8"]) == [verdict]
     assert len(model.requests) == VOTES == 3 and model.num_closed == 1
     assert [request.sample for request in model.requests] == [0, 1, 2]
-    assert model.requests[0].messages == prompt("What?", "seven", "8", verdict=True)
+    assert model.requests[0].messages == write_grading_prompt("What?", "seven", "8", verdict=True)
 
 
 def open_scripted(folder):
@@ -192,8 +201,8 @@ def open_scripted(folder):
 
 
 def test_the_scripted_judge_finds_the_reference_good_and_something_else_not(tmp_path):
-    items = data.draw("test", 8)
-    ask = partial(majority, open_scripted(tmp_path), "scripted-large")
+    items = data.draw_items("test", 8)
+    ask = partial(vote_by_majority, open_scripted(tmp_path), "scripted-large")
     questions, references = [item.prompt for item in items], [item.reference for item in items]
     assert ask(questions, references, [item.solution for item in items]) == [True] * 8
     assert ask(questions, references, ["<answer> nothing </answer>"] * 8) == [False] * 8
@@ -203,20 +212,20 @@ def test_of_two_answers_the_better_is_named_wherever_it_stands(tmp_path):
     """A judge that reads well goes for the reference; one that always says A is split, two votes to one."""
     good, bad = "<answer> seven </answer>", "<answer> nine </answer>"
     arguments = (open_scripted(tmp_path), "scripted-large", ["What?"] * 3, ["seven"] * 3)
-    assert majority(*arguments, [good, bad, good], [bad, good, good]) == [True, False, None]
+    assert vote_by_majority(*arguments, [good, bad, good], [bad, good, good]) == [True, False, None]
     first = StubModel("So the better answer is A")
-    assert majority(first.open, "stub", ["What?"], ["seven"], [bad], [good]) == [True]
+    assert vote_by_majority(first.open, "stub", ["What?"], ["seven"], [bad], [good]) == [True]
     texts = contents(first.requests)
     assert [text.index(bad) < text.index(good) for text in texts] == [True, False, True]
     neither = StubModel("neither")
-    assert majority(neither.open, "stub", ["What?"], ["seven"], [bad], [good]) == [None]
+    assert vote_by_majority(neither.open, "stub", ["What?"], ["seven"], [bad], [good]) == [None]
 
 
 # The scripted grader ------------------------------------------------------------------------------
 
 
 def mark(reference: str, answer: str, strength=EXACT) -> float:
-    text = prompt("What?", reference, answer)[0]["content"]
+    text = write_grading_prompt("What?", reference, answer)[0]["content"]
     return float(grade_answer(text, strength, seeds.rng("test of grading")))
 
 
@@ -234,12 +243,16 @@ def test_the_grade_is_the_f1_of_the_words():
 @pytest.mark.parametrize("name", list(STRENGTHS))
 def test_scripted_models_grade_and_never_spoil_it(name):
     """A grade that is always read; the window of the smallest one hides the reference of a long question."""
-    text = prompt("What?", "a b", "<answer> a b </answer>")[0]["content"]
-    vote = prompt("What?", "a b", "<answer> a b </answer>", verdict=True)[0]["content"]
+    text = write_grading_prompt("What?", "a b", "<answer> a b </answer>")[0]["content"]
+    vote = write_grading_prompt("What?", "a b", "<answer> a b </answer>", verdict=True)[0][
+        "content"
+    ]
     for seed in range(30):
         grade = respond(text, STRENGTHS[name], seeds.rng("x", seed=seed))[0]
         assert read_score(grade) == float(grade)
-        assert voted(respond(vote, STRENGTHS[name], seeds.rng("x", seed=seed))[0])
-    long = prompt("What?" * 1_000, "a b", "<answer> " + "a b " * 400 + "</answer>")[0]["content"]
+        assert parse_verdict(respond(vote, STRENGTHS[name], seeds.rng("x", seed=seed))[0])
+    long = write_grading_prompt("What?" * 1_000, "a b", "<answer> " + "a b " * 400 + "</answer>")[
+        0
+    ]["content"]
     grade = respond(long, STRENGTHS[name], seeds.rng("x"))[0]
     assert (grade == "0.50") == (name == "scripted-small")

@@ -7,7 +7,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lib.conductor.meta_policy import Conductor, emphasis, entropy, floored, sample
+from lib.conductor.meta_policy import (
+    Conductor,
+    apply_floor,
+    compute_emphasis_weights,
+    compute_entropy,
+    sample_actions,
+)
 from lib.experiment import seeds
 
 K = 5
@@ -73,7 +79,7 @@ def test_drawn_actions_follow_the_distribution():
     """Chi-square with 4 degrees of freedom, for two distributions that alternate."""
     n = 20_000
     p = torch.tensor([[0.5, 0.3, 0.1, 0.07, 0.03], [0.01, 0.01, 0.9, 0.01, 0.07]]).repeat(n, 1)
-    drawn = sample(p, uniforms(2 * n)).view(n, 2)
+    drawn = sample_actions(p, uniforms(2 * n)).view(n, 2)
     for column, wanted in zip(drawn.T, p[:2].double(), strict=True):
         observed = torch.bincount(column, minlength=K)
         assert ((observed - n * wanted) ** 2 / (n * wanted)).sum() < 18.5  # one in a thousand
@@ -81,8 +87,8 @@ def test_drawn_actions_follow_the_distribution():
 
 def test_the_ends_of_the_uniform_numbers_draw_the_first_and_the_last_possible_action():
     p = torch.tensor([[0.0, 0.4, 0.6, 0.0, 0.0], [0.2] * K])
-    assert sample(p, torch.zeros(2, dtype=torch.float64)).tolist() == [1, 0]
-    assert sample(p, torch.full((2,), 1 - 1e-16, dtype=torch.float64)).tolist() == [2, 4]
+    assert sample_actions(p, torch.zeros(2, dtype=torch.float64)).tolist() == [1, 0]
+    assert sample_actions(p, torch.full((2,), 1 - 1e-16, dtype=torch.float64)).tolist() == [2, 4]
 
 
 # Emphasis -----------------------------------------------------------------------------------------
@@ -91,9 +97,9 @@ def test_the_ends_of_the_uniform_numbers_draw_the_first_and_the_last_possible_ac
 def test_kappa_leads_from_the_distribution_to_the_drawn_action_alone():
     p, action = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]]), torch.tensor([3, 1])
     one_hot = torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
-    assert torch.equal(emphasis(p, action, 0.0), p)
-    assert torch.equal(emphasis(p, action, 1.0), one_hot)
-    assert torch.allclose(emphasis(p, action, 0.5), (p + one_hot) / 2)
+    assert torch.equal(compute_emphasis_weights(p, action, 0.0), p)
+    assert torch.equal(compute_emphasis_weights(p, action, 1.0), one_hot)
+    assert torch.allclose(compute_emphasis_weights(p, action, 0.5), (p + one_hot) / 2)
 
 
 numbers = st.floats(-1e30, 1e30)
@@ -112,8 +118,8 @@ def test_weights_stay_on_the_simplex_whatever_the_state(h, bias, seed, kappa, fl
     assume(floor * K < 1)
     weight = torch.randn(K, 3, generator=torch.Generator().manual_seed(seed))
     p = conductor(bias, weight, floor=floor)(torch.tensor([h]))
-    action = sample(p, torch.tensor([uniform], dtype=torch.float64))
-    w = emphasis(p, action, kappa)[0].detach()
+    action = sample_actions(p, torch.tensor([uniform], dtype=torch.float64))
+    w = compute_emphasis_weights(p, action, kappa)[0].detach()
     assert torch.isfinite(w).all() and float(w.sum()) == pytest.approx(1, abs=1e-5)
     assert (w >= (1 - kappa) * floor - 1e-6).all() and (w <= 1 + 1e-6).all()
     assert w[action] >= kappa - 1e-6
@@ -123,14 +129,14 @@ def test_weights_stay_on_the_simplex_whatever_the_state(h, bias, seed, kappa, fl
 
 
 def test_the_entropy_is_in_nats():
-    assert float(entropy(torch.full((K,), 1 / K))) == pytest.approx(np.log(K))
-    assert float(entropy(torch.tensor([0.5, 0.25, 0.25]))) == pytest.approx(1.5 * np.log(2))
+    assert float(compute_entropy(torch.full((K,), 1 / K))) == pytest.approx(np.log(K))
+    assert float(compute_entropy(torch.tensor([0.5, 0.25, 0.25]))) == pytest.approx(1.5 * np.log(2))
 
 
 def test_without_a_floor_a_certain_distribution_has_no_entropy_and_a_finite_gradient():
     """params.yaml may say floor: 0, and a softmax in 32 bits does reach 0."""
     logits = nn.Parameter(torch.tensor([200.0, 0.0, 0.0]))
-    value = entropy(floored(logits.softmax(-1), 0.0))
+    value = compute_entropy(apply_floor(logits.softmax(-1), 0.0))
     assert float(value.detach()) == 0.0
     value.backward()
     assert torch.isfinite(logits.grad).all()
@@ -153,10 +159,10 @@ def test_a_temperature_that_is_not_positive_is_refused(temperature):
 
 def test_rounding_in_the_sum_of_a_distribution_makes_no_action_out_of_range():
     p = torch.tensor([[0.1] * 10, [0.3, 0.3, 0.4 - 1e-7, *[0.0] * 7]])
-    assert sample(p, torch.full((2,), 1 - 1e-16, dtype=torch.float64)).tolist() == [9, 2]
+    assert sample_actions(p, torch.full((2,), 1 - 1e-16, dtype=torch.float64)).tolist() == [9, 2]
 
 
 @pytest.mark.parametrize("kappa", [-0.1, 1.1, float("nan")])
 def test_kappa_is_a_share(kappa):
     with pytest.raises(ValueError, match="kappa"):
-        emphasis(torch.full((1, K), 1 / K), torch.tensor([0]), kappa)
+        compute_emphasis_weights(torch.full((1, K), 1 / K), torch.tensor([0]), kappa)

@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from lib.conductor.meta_policy import Conductor, emphasis
-from lib.conductor.meta_policy_training import Conducted, meta_loss, pairwise_loss
+from lib.conductor.meta_policy import Conductor, compute_emphasis_weights
+from lib.conductor.meta_policy_training import (
+    ConductorWeighting,
+    MetaBatch,
+    compute_joint_loss,
+    compute_meta_loss,
+    compute_pairwise_loss,
+)
+from lib.conductor.weighting import RolloutOutcomes
+from lib.rl.losses import compute_group_advantages
 from tests.conductor.small import K, head
 
 WIDTH, GROUP = 4, 3
@@ -41,26 +49,26 @@ def gradients(made: Conductor) -> torch.Tensor:
     return torch.cat([p.grad.flatten() for p in made.parameters()])
 
 
-def conducted(seed: int = 0, opinions: bool = True, **changes) -> Conducted:
-    made = Conducted(WIDTH, head(**changes), GROUP, seed)
+def conducted(seed: int = 0, opinions: bool = True, **changes) -> ConductorWeighting:
+    made = ConductorWeighting(WIDTH, head(**changes), GROUP, seed)
     if opinions:
         with torch.no_grad():
             made.conductor.linear.weight.copy_(random(K, WIDTH))
     return made
 
 
-def fed(made: Conducted, steps, n: int = 6) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def fed(made: ConductorWeighting, steps, n: int = 6) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """What it said at each step, being told made-up advantages."""
     said = []
     for step in steps:
-        said.append(made(random(n, WIDTH, seed=step), step))
-        made.learn(random(n, seed=100 + step))
-        made.after_step()
+        said.append(made.weigh_rollouts(random(n, WIDTH, seed=step), step))
+        made.learn(RolloutOutcomes(random(n, seed=100 + step)))
+        made.finish_step()
     return said
 
 
-def same(one: Conducted, other: Conducted) -> bool:
-    a, b = one.state(), other.state()
+def same(one: ConductorWeighting, other: ConductorWeighting) -> bool:
+    a, b = one.get_state(), other.get_state()
     return a.keys() == b.keys() and all(
         np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a
     )
@@ -72,7 +80,7 @@ def same(one: Conducted, other: Conducted) -> bool:
 def test_the_gradient_is_the_formula_of_the_paper_written_out():
     """Equation 3, term by term, with the derivatives of the softmax by hand."""
     made, (h, action, advantage), entropy = conductor(), batch(6), 0.3
-    meta_loss(made, h, action, advantage, entropy).backward()
+    compute_meta_loss(made, MetaBatch(h, action, advantage), entropy).backward()
     w, b, tau, floor = made.linear.weight.detach(), made.linear.bias.detach(), made.tau, made.floor
     expected = {
         "weight": torch.zeros(K, WIDTH).double(),
@@ -104,7 +112,7 @@ def test_a_group_with_one_context_and_one_action_teaches_nothing():
     h = h.view(2, GROUP, WIDTH).mean(1).repeat_interleave(GROUP, 0)
     for action in ([0] * 6, [1, 1, 1, 4, 4, 4]):
         made = conductor()
-        meta_loss(made, h, torch.tensor(action), advantage, 0.0).backward()
+        compute_meta_loss(made, MetaBatch(h, torch.tensor(action), advantage), 0.0).backward()
         assert gradients(made).abs().max() < 1e-9
 
 
@@ -115,14 +123,16 @@ def test_sharing_only_the_context_or_only_the_action_still_teaches(shared):
         h, action = h[:1].expand(6, -1), torch.tensor([0, 1, 2, 0, 1, 2])
     else:
         action = torch.zeros(6, dtype=torch.long)
-    meta_loss(made, h, action, advantage, 0.0).backward()
+    compute_meta_loss(made, MetaBatch(h, action, advantage), 0.0).backward()
     assert gradients(made).abs().max() > 1e-3
 
 
 def test_the_entropy_pulls_towards_the_uniform_distribution():
     made = conductor()
     h = torch.zeros(1, WIDTH).double()
-    meta_loss(made, h, torch.tensor([0]), torch.zeros(1).double(), 1.0).backward()
+    compute_meta_loss(
+        made, MetaBatch(h, torch.tensor([0]), torch.zeros(1).double()), 1.0
+    ).backward()
     best, worst = made.linear.bias.argmax(), made.linear.bias.argmin()
     assert made.linear.bias.grad[best] > 0 > made.linear.bias.grad[worst]
 
@@ -134,15 +144,15 @@ def test_the_pairwise_loss_asks_only_who_did_better():
     chosen = torch.tensor([[-1.0, -2.0, -0.5]])
     advantage = torch.tensor([[0.3, -0.7, 0.3]])  # the first and the third beat the second
     by_hand = (math.log1p(math.exp(-1.0)) + math.log1p(math.exp(-1.5))) / 2
-    assert float(pairwise_loss(chosen, advantage)) == pytest.approx(by_hand)
-    assert float(pairwise_loss(chosen, 100 * advantage)) == pytest.approx(by_hand)
+    assert float(compute_pairwise_loss(chosen, advantage)) == pytest.approx(by_hand)
+    assert float(compute_pairwise_loss(chosen, 100 * advantage)) == pytest.approx(by_hand)
 
 
 def test_pairs_are_of_one_group_and_where_all_did_equally_well_there_are_none():
     chosen = torch.tensor([[-1.0, -2.0], [-3.0, -9.0]], requires_grad=True)
-    one_pair = pairwise_loss(chosen, torch.tensor([[1.0, -1.0], [5.0, 5.0]]))
+    one_pair = compute_pairwise_loss(chosen, torch.tensor([[1.0, -1.0], [5.0, 5.0]]))
     assert one_pair.item() == pytest.approx(math.log1p(1 / math.e))
-    loss = pairwise_loss(chosen, torch.zeros(2, 2))
+    loss = compute_pairwise_loss(chosen, torch.zeros(2, 2))
     loss.backward()
     assert float(loss.detach()) == 0 and not chosen.grad.any()
 
@@ -152,15 +162,15 @@ def test_pairs_are_of_one_group_and_where_all_did_equally_well_there_are_none():
 
 def test_weights_are_the_emphasis_of_what_it_drew():
     made, h = conducted(kappa=0.25), random(6, WIDTH)
-    weights, action = made(h, 0)
+    weights, action = made.weigh_rollouts(h, 0)
     one_hot = torch.nn.functional.one_hot(action, K)
-    assert torch.allclose(weights, 0.75 * made.settled(h) + 0.25 * one_hot)
+    assert torch.allclose(weights, 0.75 * made.compute_mean_weights(h) + 0.25 * one_hot)
     assert not weights.requires_grad
 
 
 def test_each_rollout_of_a_group_draws_its_own_action():
     drawn = torch.cat(
-        [action for _, action in fed(conducted(opinions=False, every=10_000), range(40))]
+        [action for _, action in fed(conducted(opinions=False, update_interval=10_000), range(40))]
     )
     groups = drawn.view(-1, GROUP)
     assert set(drawn.tolist()) == set(range(K))
@@ -173,7 +183,7 @@ def test_in_homogeneous_mode_a_group_shares_context_weights_and_action_and_group
     made = conducted(homogeneous=True)
     drawn = []
     for step in range(30):
-        weights, action = made(random(6, WIDTH, seed=step), step)
+        weights, action = made.weigh_rollouts(random(6, WIDTH, seed=step), step)
         grouped = weights.view(2, GROUP, K)
         assert torch.equal(grouped, grouped[:, :1].expand(-1, GROUP, -1))
         assert (action.view(2, GROUP) == action.view(2, GROUP)[:, :1]).all()
@@ -181,21 +191,21 @@ def test_in_homogeneous_mode_a_group_shares_context_weights_and_action_and_group
     assert len(set(drawn)) > 5 and any(a != b for a, b in drawn)
     h = random(6, WIDTH)
     mean = h.view(2, GROUP, WIDTH).mean(1).repeat_interleave(GROUP, 0)
-    weights, action = made(h, 0)
-    assert torch.allclose(weights, emphasis(made.conductor(mean), action, 0.5))
+    weights, action = made.weigh_rollouts(h, 0)
+    assert torch.allclose(weights, compute_emphasis_weights(made.conductor(mean), action, 0.5))
     assert torch.equal(
-        made.settled(h[:5]), conducted().settled(h[:5])
+        made.compute_mean_weights(h[:5]), conducted().compute_mean_weights(h[:5])
     )  # where nothing is drawn, no group is needed
 
 
 @pytest.mark.parametrize("homogeneous", [True, False])
 def test_only_heterogeneous_emphasis_can_teach_the_conductor(homogeneous):
     """The whole way, with advantages as GRPO centres them: the update of Adam has no size where the gradient is 0."""
-    made = conducted(homogeneous=homogeneous, every=1, entropy=0.0, floor=0.0)
+    made = conducted(homogeneous=homogeneous, update_interval=1, entropy=0.0, floor=0.0)
     before = made.conductor.linear.weight.clone()
-    made.optimiser = torch.optim.SGD(made.conductor.parameters(), lr=1.0)
-    made(random(6, WIDTH), 0)
-    made.learn(batch(6)[2].float())
+    made.optimizer = torch.optim.SGD(made.conductor.parameters(), lr=1.0)
+    made.weigh_rollouts(random(6, WIDTH), 0)
+    made.learn(RolloutOutcomes(batch(6)[2].float()))
     moved = (made.conductor.linear.weight - before).abs().max().item()
     assert moved < 1e-6 if homogeneous else moved > 1e-2
 
@@ -203,80 +213,102 @@ def test_only_heterogeneous_emphasis_can_teach_the_conductor(homogeneous):
 def test_actions_are_new_every_step_and_the_same_for_the_same_seed():
     h = random(30, WIDTH)
     one, again, other = conducted(0), conducted(0), conducted(1)
-    first, second = one(h, 0)[1], one(h, 1)[1]
+    first, second = one.weigh_rollouts(h, 0)[1], one.weigh_rollouts(h, 1)[1]
     assert not torch.equal(first, second)
-    assert torch.equal(again(h, 0)[1], first) and not torch.equal(other(h, 0)[1], first)
+    assert torch.equal(again.weigh_rollouts(h, 0)[1], first) and not torch.equal(
+        other.weigh_rollouts(h, 0)[1], first
+    )
 
 
 def test_there_is_an_update_every_m_steps_and_then_an_empty_buffer():
-    made = conducted(every=3)
+    made = conducted(update_interval=3)
     for step in range(1, 10):
         before = made.conductor.linear.weight.clone()
         fed(made, [step])
-        assert made.updates == step // 3 and len(made.held) == step % 3
+        assert made.num_updates == step // 3 and len(made.buffer) == step % 3
         assert torch.equal(before, made.conductor.linear.weight) == (step % 3 != 0)
 
 
 def test_an_update_is_made_of_all_that_was_held_and_of_nothing_else():
-    made, by_hand = conducted(every=2, pairwise=0.5), conducted()
+    made, by_hand = conducted(update_interval=2, pairwise=0.5), conducted()
     h = [random(6, WIDTH, seed=step) for step in range(4)]
     advantage = [random(6, seed=100 + step) for step in range(4)]
     said = fed(made, range(4))
     for pair in ((0, 1), (2, 3)):
-        loss = meta_loss(
+        loss = compute_meta_loss(
             by_hand.conductor,
-            torch.cat([h[i] for i in pair]),
-            torch.cat([said[i][1] for i in pair]),
-            torch.cat([advantage[i] for i in pair]),
+            MetaBatch(
+                torch.cat([h[i] for i in pair]),
+                torch.cat([said[i][1] for i in pair]),
+                torch.cat([advantage[i] for i in pair]),
+            ),
             by_hand.settings.entropy,
             0.5,
             GROUP,
         )
-        by_hand.optimiser.zero_grad()
+        by_hand.optimizer.zero_grad()
         loss.backward()
-        by_hand.optimiser.step()
+        by_hand.optimizer.step()
     assert torch.equal(made.conductor.linear.weight, by_hand.conductor.linear.weight)
     assert torch.equal(made.conductor.log_tau, by_hand.conductor.log_tau)
 
 
 def test_settled_weights_draw_nothing_and_change_nothing():
-    made = conducted(every=1)
-    before = made.state()
-    assert torch.allclose(made.settled(random(5, WIDTH)).sum(1), torch.ones(5))
-    made.learn(random(5))
-    assert made.updates == 0 and all(np.array_equal(before[k], v) for k, v in made.state().items())
+    made = conducted(update_interval=1)
+    before = made.get_state()
+    assert torch.allclose(made.compute_mean_weights(random(5, WIDTH)).sum(1), torch.ones(5))
+    made.learn(RolloutOutcomes(random(5)))
+    assert made.num_updates == 0 and all(
+        np.array_equal(before[k], v) for k, v in made.get_state().items()
+    )
 
 
 def test_it_learns_which_component_pays():
     """Whoever emphasises component 2 has the advantage."""
-    made = conducted(opinions=False, every=1, learning_rate=0.05)
+    made = conducted(opinions=False, update_interval=1, learning_rate=0.05)
     for step in range(60):
-        _, action = made(random(30, WIDTH, seed=step), step)
-        made.learn((action == 2).float() - (action == 2).float().mean())
-    assert made.settled(random(50, WIDTH, seed=1000))[:, 2].mean() > 0.8
+        _, action = made.weigh_rollouts(random(30, WIDTH, seed=step), step)
+        made.learn(RolloutOutcomes((action == 2).float() - (action == 2).float().mean()))
+    assert made.compute_mean_weights(random(50, WIDTH, seed=1000))[:, 2].mean() > 0.8
 
 
 # Joint mode ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("lengths", ["equal", "different"])
+def test_the_joint_loss_has_a_gradient_only_where_lengths_differ_in_a_group(lengths):
+    """Advantages of a group sum to 0 whatever the weights are, so equal lengths leave nothing."""
+    made = conducted(joint=True)
+    made.conductor.double()
+    weights, _ = made.weigh_rollouts(random(6, WIDTH), 0)
+    rewards = random(6, K, seed=9).double()
+    advantage = compute_group_advantages((weights * rewards).sum(-1), GROUP)
+    num_tokens = torch.full((6,), 5.0)
+    if lengths == "different":
+        num_tokens = torch.tensor([1.0, 5.0, 9.0, 2.0, 2.0, 8.0])
+    compute_joint_loss(advantage, num_tokens.double(), 10).backward()
+    largest = made.conductor.linear.weight.grad.abs().max()
+    assert largest > 1e-4 if lengths == "different" else largest < 1e-9
+
+
 def test_in_joint_mode_the_gradient_comes_through_the_weights():
     made = conducted(joint=True, kappa=0.5)
     before = made.conductor.linear.weight.clone()
-    weights, _ = made(random(6, WIDTH), 0)
+    weights, _ = made.weigh_rollouts(random(6, WIDTH), 0)
     (weights * random(6, K)).sum().backward()
-    made.learn(random(6))
-    assert made.updates == 0 and not made.held
-    made.after_step()
-    assert made.updates == 1 and not torch.equal(before, made.conductor.linear.weight)
-    made.after_step()
-    assert made.updates == 1  # a gradient is followed once
+    made.learn(RolloutOutcomes(random(6)))
+    assert made.num_updates == 0 and not made.buffer
+    made.finish_step()
+    assert made.num_updates == 1 and not torch.equal(before, made.conductor.linear.weight)
+    made.finish_step()
+    assert made.num_updates == 1  # a gradient is followed once
 
 
 def test_only_in_joint_mode_does_a_gradient_that_lies_about_move_it():
     made = conducted()
     made.conductor(random(6, WIDTH)).log().sum().backward()
-    made.after_step()
-    assert made.updates == 0
+    made.finish_step()
+    assert made.num_updates == 0
 
 
 # Going on -----------------------------------------------------------------------------------------
@@ -287,48 +319,48 @@ def test_only_in_joint_mode_does_a_gradient_that_lies_about_move_it():
 )
 def test_going_on_from_a_state_equals_never_having_stopped(changes):
     """Stopped after 4 steps of M = 3: one update made, one triplet held."""
-    through, stopped, fresh = (conducted(every=3, **changes) for _ in range(3))
+    through, stopped, fresh = (conducted(update_interval=3, **changes) for _ in range(3))
     expected = fed(through, range(8))
     fed(stopped, range(4))
-    state = stopped.state()
-    assert len(stopped.held) == 1 and int(state["updates"]) == 1
-    fresh.restore(state)
-    assert fresh.updates == 1 and len(fresh.held) == 1
+    state = stopped.get_state()
+    assert len(stopped.buffer) == 1 and int(state["num_updates"]) == 1
+    fresh.load_state(state)
+    assert fresh.num_updates == 1 and len(fresh.buffer) == 1
     for (w, a), (v, b) in zip(fed(fresh, range(4, 8)), expected[4:], strict=True):
         assert torch.equal(w, v) and torch.equal(a, b)
-    assert same(fresh, through) and fresh.updates == 2
+    assert same(fresh, through) and fresh.num_updates == 2
 
 
 def test_the_pairwise_loss_is_added_with_its_weight():
     made, (h, action, advantage) = conductor(), batch(6)
     chosen = made.log_prob(h, action).view(2, GROUP)
-    plain = meta_loss(made, h, action, advantage, 0.1)
-    both = meta_loss(made, h, action, advantage, 0.1, 2.0, GROUP)
+    plain = compute_meta_loss(made, MetaBatch(h, action, advantage), 0.1)
+    both = compute_meta_loss(made, MetaBatch(h, action, advantage), 0.1, 2.0, GROUP)
     assert (both - plain).item() == pytest.approx(
-        2 * pairwise_loss(chosen, advantage.view(2, GROUP)).item()
+        2 * compute_pairwise_loss(chosen, advantage.view(2, GROUP)).item()
     )
 
 
 def test_advantages_without_a_step_before_them_teach_nothing():
-    made = conducted(every=1)
-    made.learn(random(6))
+    made = conducted(update_interval=1)
+    made.learn(RolloutOutcomes(random(6)))
     fed(made, [0])
-    made.learn(random(6))
-    assert made.updates == 1 and not made.held
+    made.learn(RolloutOutcomes(random(6)))
+    assert made.num_updates == 1 and not made.buffer
 
 
 def test_in_joint_mode_nothing_comes_through_a_one_hot_emphasis():
     made = conducted(joint=True, kappa=1.0)
-    weights, action = made(random(6, WIDTH), 0)
+    weights, action = made.weigh_rollouts(random(6, WIDTH), 0)
     assert torch.equal(weights, torch.nn.functional.one_hot(action, K).float())
     weights.sum().backward()
     assert not made.conductor.linear.weight.grad.any()
 
 
 def test_what_is_learned_later_does_not_reach_into_a_state():
-    made = conducted(every=1)
+    made = conducted(update_interval=1)
     fed(made, range(2))
-    state = made.state()
+    state = made.get_state()
     before = {name: array.copy() for name, array in state.items()}
     fed(made, range(2, 4))
     assert all(np.array_equal(array, before[name]) for name, array in state.items())
@@ -338,29 +370,29 @@ def test_one_that_has_not_learned_anything_can_be_restored_and_what_was_held_is_
     fresh, other, full = conducted(), conducted(opinions=False), conducted()
     fed(full, range(2))
     for restored in (other, full):
-        restored.restore(fresh.state())
-        assert not restored.held and restored.updates == 0 and same(restored, fresh)
+        restored.load_state(fresh.get_state())
+        assert not restored.buffer and restored.num_updates == 0 and same(restored, fresh)
     fed(fresh, range(5))
     fed(other, range(5))
     assert same(fresh, other)
 
 
 def test_a_state_of_another_width_or_without_its_count_of_updates_is_refused():
-    cut = {name: array for name, array in conducted().state().items() if name != "updates"}
+    cut = {name: array for name, array in conducted().get_state().items() if name != "num_updates"}
     with pytest.raises((KeyError, RuntimeError)):
-        conducted().restore(Conducted(WIDTH + 1, head(), GROUP, 0).state())
+        conducted().load_state(ConductorWeighting(WIDTH + 1, head(), GROUP, 0).get_state())
     with pytest.raises(KeyError):
-        conducted().restore(cut)
+        conducted().load_state(cut)
 
 
 def test_what_was_restored_goes_where_the_states_are():
     """A checkpoint is read before the first state says on which device the policy is."""
-    stopped, fresh = conducted(every=2), conducted(every=2)
+    stopped, fresh = conducted(update_interval=2), conducted(update_interval=2)
     fed(stopped, range(3))
-    fresh.restore(stopped.state())
+    fresh.load_state(stopped.get_state())
     elsewhere = torch.device(
         "meta"
     )  # stands for a GPU: arithmetic with tensors of two devices is refused
-    fresh(torch.empty(6, WIDTH, device=elsewhere), 3)
-    fresh.learn(torch.empty(6, device=elsewhere))
-    assert fresh.updates == 2
+    fresh.weigh_rollouts(torch.empty(6, WIDTH, device=elsewhere), 3)
+    fresh.learn(RolloutOutcomes(torch.empty(6, device=elsewhere)))
+    assert fresh.num_updates == 2

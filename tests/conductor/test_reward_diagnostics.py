@@ -12,13 +12,13 @@ def test_correlations_within_groups_forget_what_groups_have_in_common():
     rng = np.random.default_rng(0)
     x = rng.normal(size=40)
     common = np.repeat(rng.normal(size=8) * 10, 5)
-    assert reward_diagnostics.within(x, 2 * x + common, 5) == pytest.approx(1.0)
-    assert reward_diagnostics.within(x, common, 5) == 0.0
+    assert reward_diagnostics.correlate_within_groups(x, 2 * x + common, 5) == pytest.approx(1.0)
+    assert reward_diagnostics.correlate_within_groups(x, common, 5) == 0.0
     a, b = x.reshape(8, 5), (x**2).reshape(8, 5)
     expected = np.corrcoef(
         (a - a.mean(1, keepdims=True)).ravel(), (b - b.mean(1, keepdims=True)).ravel()
     )[0, 1]
-    assert reward_diagnostics.within(x, x**2, 5) == pytest.approx(expected)
+    assert reward_diagnostics.correlate_within_groups(x, x**2, 5) == pytest.approx(expected)
 
 
 def table(action):
@@ -35,17 +35,19 @@ def test_what_was_observed_tells_level_and_own_score_apart():
     names = [f"r_{name}" for name in COMPONENTS]
     here = np.arange(50), [COMPONENTS.index(name) for name in made["action"]]
     level = made.groupby("step")[names].transform("mean").to_numpy()[here]
-    (row,) = reward_diagnostics.observed(
+    (row,) = reward_diagnostics.correlate_advantages(
         made.assign(advantage=made[names].to_numpy()[here] - level), 5
     ).to_dict("records")
-    assert row["own"] == pytest.approx(1.0) and abs(row["level"]) < 0.5 and row["seed"] == 7
-    (row,) = reward_diagnostics.observed(made.assign(advantage=level), 5).to_dict("records")
-    assert row["level"] == pytest.approx(1.0) and abs(row["own"]) < 0.5
+    assert row["above_level"] == pytest.approx(1.0) and abs(row["level"]) < 0.5 and row["seed"] == 7
+    (row,) = reward_diagnostics.correlate_advantages(made.assign(advantage=level), 5).to_dict(
+        "records"
+    )
+    assert row["level"] == pytest.approx(1.0) and abs(row["above_level"]) < 0.5
 
 
 def test_without_drawn_emphases_only_quality_is_observed():
     made = table(lambda rng: "")
-    (row,) = reward_diagnostics.observed(made.assign(advantage=made["correct"]), 5).to_dict(
-        "records"
-    )
+    (row,) = reward_diagnostics.correlate_advantages(
+        made.assign(advantage=made["correct"]), 5
+    ).to_dict("records")
     assert row == {"method": "Conductor", "seed": 7, "quality": pytest.approx(1.0)}

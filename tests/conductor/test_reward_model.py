@@ -8,7 +8,7 @@ from transformers import AutoModelForSequenceClassification
 
 from lib import tasks
 from lib.conductor import data, reward_model
-from lib.conductor.reward_model import Pair, PreferenceReward, pairs
+from lib.conductor.reward_model import PreferencePair, PreferenceReward, make_pairs
 from lib.experiment import artifacts
 from lib.language_models.kv_cache_forward import Forward
 from lib.language_models.training.training_data import tokenize_dialogue, write_question
@@ -23,9 +23,9 @@ def forward(policy):
 
 
 @pytest.fixture(scope="module")
-def correct(forward) -> list[Pair]:
+def correct(forward) -> list[PreferencePair]:
     """Pairs of which none is judged the wrong way round."""
-    return pairs(forward, "train", 60, REPLIES, 1.0, 0.0, 0)
+    return make_pairs(forward, "train", small.preference(prompts=60, replies=REPLIES), 1.0, 0.0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def model(taught) -> PreferenceReward:
 
 def asked(n: int, split: str = "test") -> tuple[list, list[str]]:
     """Prompts as messages and replies of very different lengths."""
-    items = data.draw(split, n)
+    items = data.draw_items(split, n)
     return [write_question(item) for item in items], [
         item.solution * (1 + i % 3) for i, item in enumerate(items)
     ]
@@ -56,24 +56,29 @@ def test_pairs_are_all_of_one_prompt_and_no_two_are_equal(correct):
     )
     of_prompt = Counter(id(pair.item) for pair in correct)
     assert max(of_prompt.values()) <= (REPLIES + 1) * REPLIES / 2
-    assert {data.category(pair.item) for pair in correct} == set(data.CATEGORIES)
+    assert {data.get_category(pair.item) for pair in correct} == set(data.CATEGORIES)
 
 
-@pytest.mark.parametrize("mistakes", [0.1, 0.3])
-def test_the_declared_share_is_judged_the_wrong_way_round(forward, correct, mistakes):
-    judged = pairs(forward, "train", 60, REPLIES, 1.0, mistakes, 0)
+@pytest.mark.parametrize("error_rate", [0.1, 0.3])
+def test_the_declared_share_is_judged_the_wrong_way_round(forward, correct, error_rate):
+    judged = make_pairs(
+        forward, "train", small.preference(prompts=60, replies=REPLIES), 1.0, error_rate, 0
+    )
     assert [{p.better, p.worse} for p in judged] == [
         {p.better, p.worse} for p in correct
     ]  # the same comparisons
     wrong = [a.better == b.worse for a, b in zip(judged, correct, strict=True)]
-    deviation = (mistakes * (1 - mistakes) / len(wrong)) ** 0.5
-    assert abs(sum(wrong) / len(wrong) - mistakes) < 3 * deviation
+    deviation = (error_rate * (1 - error_rate) / len(wrong)) ** 0.5
+    assert abs(sum(wrong) / len(wrong) - error_rate) < 3 * deviation
 
 
 def test_pairs_are_those_of_seed_and_split(forward, correct):
-    assert pairs(forward, "train", 60, REPLIES, 1.0, 0.0, 0) == correct
-    other = pairs(forward, "train", 60, REPLIES, 1.0, 0.0, 1)
-    held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
+    assert (
+        make_pairs(forward, "train", small.preference(prompts=60, replies=REPLIES), 1.0, 0.0, 0)
+        == correct
+    )
+    other = make_pairs(forward, "train", small.preference(prompts=60, replies=REPLIES), 1.0, 0.0, 1)
+    held = make_pairs(forward, "dev", small.preference(prompts=12, replies=REPLIES), 1.0, 0.0, 0)
     assert {p.item.prompt for p in other} != {p.item.prompt for p in correct}
     assert {p.item.split for p in held} == {"dev"} and {p.item.split for p in correct} == {"train"}
 
@@ -83,17 +88,19 @@ def test_pairs_are_those_of_seed_and_split(forward, correct):
 
 def test_scores_are_probabilities_in_the_order_of_the_raw_ones(model):
     prompts, replies = asked(12)
-    scores, raw = torch.tensor(model(prompts, replies)), model.raw(prompts, replies)
+    scores, raw = torch.tensor(model(prompts, replies)), model.compute_scores(prompts, replies)
     assert scores.shape == raw.shape == (12,) and (scores >= 0).all() and (scores <= 1).all()
     assert torch.equal(scores.argsort(), raw.argsort()) and scores.std() > 1e-3
-    centre, spread = model.scale["centre"], model.scale["spread"]
+    centre, spread = model.centre, model.spread
     assert torch.allclose(scores, torch.sigmoid((raw - centre) / spread))
 
 
 def test_a_reply_scores_the_same_alone_and_beside_longer_ones(model):
     prompts, replies = asked(8)
-    together = model.raw(prompts, replies)
-    alone = torch.cat([model.raw([p], [r]) for p, r in zip(prompts, replies, strict=True)])
+    together = model.compute_scores(prompts, replies)
+    alone = torch.cat(
+        [model.compute_scores([p], [r]) for p, r in zip(prompts, replies, strict=True)]
+    )
     assert torch.allclose(together, alone, atol=1e-5) and together.std() > 1e-3
 
 
@@ -105,7 +112,7 @@ def test_what_it_reads_is_the_dialogue_as_the_lab_writes_it(model):
     ]
     with torch.no_grad():
         expected = torch.cat([model.model(torch.tensor([ids])).logits[:, 0] for ids in told])
-    assert torch.allclose(model.raw(prompts, replies), expected, atol=1e-5)
+    assert torch.allclose(model.compute_scores(prompts, replies), expected, atol=1e-5)
 
 
 # Training -----------------------------------------------------------------------------------------
@@ -141,7 +148,7 @@ def test_training_is_the_same_twice(taught, place, tmp_path):
 
 def test_it_learns_what_is_preferred(place, tmp_path):
     """With enough pairs and a large rate it prefers, of its own training pairs, the better ones."""
-    settings = small.preference(prompts=40, mistakes=0.0, epochs=3, learning_rate=1e-2)
+    settings = small.preference(prompts=40, annotator_error_rate=0.0, epochs=3, learning_rate=1e-2)
     agreement = reward_model.train(place, settings, 1.0, 0, tmp_path / "model")
     assert agreement["correct"].sum() / agreement["pairs"].sum() > 0.7
 
@@ -173,7 +180,9 @@ def test_completions_may_be_messages_and_prompts_texts(model):
     )
     with torch.no_grad():
         raw = model.model(whole["input_ids"]).logits[0, 0]
-    assert model.raw(texts[:1], [f" {replies[0]}"])[0] == pytest.approx(raw.item(), abs=1e-5)
+    assert model.compute_scores(texts[:1], [f" {replies[0]}"])[0] == pytest.approx(
+        raw.item(), abs=1e-5
+    )
 
 
 def test_its_name_is_that_of_the_reward(model):
@@ -182,7 +191,7 @@ def test_its_name_is_that_of_the_reward(model):
 
 def test_most_scores_are_neither_0_nor_1(taught, forward):
     model = PreferenceReward(taught[0])
-    held = pairs(forward, "dev", 12, 2, 1.0, 0.0, 0)
+    held = make_pairs(forward, "dev", small.preference(prompts=12, replies=2), 1.0, 0.0, 0)
     scores = torch.tensor(
         model(
             [write_question(p.item) for p in held] * 2,
@@ -193,16 +202,22 @@ def test_most_scores_are_neither_0_nor_1(taught, forward):
 
 
 def test_agreement_counts_a_prompt_once(taught, forward, tmp_path):
-    held = pairs(forward, "dev", 12, REPLIES, 1.0, 0.0, 0)
-    counted = reward_model.agreement(PreferenceReward(taught[0]), held, tmp_path / "scale.json")
+    held = make_pairs(forward, "dev", small.preference(prompts=12, replies=REPLIES), 1.0, 0.0, 0)
+    counted = reward_model.measure_agreement(
+        PreferenceReward(taught[0]), held, tmp_path / "scale.json"
+    )
     assert counted["pairs"].sum() == len({pair.item.id for pair in held}) < len(held)
-    again = reward_model.agreement(
-        PreferenceReward(taught[0]), [Pair(p.item, p.worse, p.better) for p in held], tmp_path / "s"
+    again = reward_model.measure_agreement(
+        PreferenceReward(taught[0]),
+        [PreferencePair(p.item, p.worse, p.better) for p in held],
+        tmp_path / "s",
     )
     assert (counted["correct"] + again["correct"] == counted["pairs"]).all()
 
 
 def test_agreement_without_a_pair_is_an_empty_table_and_the_scale_is_plain(taught, tmp_path):
-    counted = reward_model.agreement(PreferenceReward(taught[0]), [], tmp_path / "scale.json")
+    counted = reward_model.measure_agreement(
+        PreferenceReward(taught[0]), [], tmp_path / "scale.json"
+    )
     assert counted.empty and list(counted.columns) == ["group", "correct", "pairs"]
     assert artifacts.read_json(tmp_path / "scale.json") == {"centre": 0.0, "spread": 1.0}

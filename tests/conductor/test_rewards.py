@@ -6,18 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from lib.conductor.policy_readout import PolicyReadout, read_rollouts
+from lib.conductor.reply_format import extract_thought, get_completion_text, is_well_formed
 from lib.conductor.rewards import (
     COMPONENTS,
     RANKED,
-    Reading,
-    brevity,
-    measures,
-    normalised,
-    ranked,
-    read,
-    said,
-    thought,
-    well_formed,
+    compute_length_reward,
+    make_reward_functions,
+    normalize_rewards,
+    rank_within_groups,
 )
 from lib.config import RewardSettings
 from tests.language_models import tiny
@@ -29,10 +26,10 @@ MODEL = tiny.model(2, hidden=16, layers=4, intermediate=16)
 BOTH = [
     "<think> a b </think> <answer> c </answer>",
     " <think>a\nb</think>\n<answer>\nc d\n</answer> \n",
-    "<think></think><answer></answer>",
+    "<think>a</think><answer>b</answer>",
     "<think> 1 < 2 </think> <answer> 3 > 2 </answer>",
 ]
-ANSWERS = ["<answer> c </answer>", "\n<answer>c</answer>\n", "<answer></answer>"]
+ANSWERS = ["<answer> c </answer>", "\n<answer>c</answer>\n"]
 NEITHER = [
     "", "c", "<answer> c", "c </answer>", "<think> a </think>", "<answer> c </answer> and so on",
     "so <answer> c </answer>", "<answer> c </answer> <answer> d </answer>", "<answer> <answer> c </answer>",
@@ -40,13 +37,14 @@ NEITHER = [
     "<think> a <answer> c </answer>", "<think> a <think> b </think> <answer> c </answer>",
     "<think> a </think> <think> b </think> <answer> c </answer>", "<answer> c </answer> <think> a </think>",
     "<think> a </think> b <answer> c </answer>", "<think> <answer> c </answer> </think>", "<Answer> c </Answer>",
+    "<answer></answer>", "<think> </think> <answer> c </answer>", "<think> a </think> <answer> </answer>",
     "<think> a </think> <answer> c", "</think> <answer> c </answer>", "<answer> c </answer> </answer>",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", NEITHER)
 def test_anything_else_is_not(text):
-    assert not well_formed(text) and not well_formed(text, think=True)
+    assert not is_well_formed(text) and not is_well_formed(text, require_thought=True)
 
 
 def test_a_long_reply_without_an_end_is_refused_without_delay():
@@ -56,21 +54,21 @@ def test_a_long_reply_without_an_end_is_refused_without_delay():
         "<think> " + "a < " * 20_000,
         "<think> </think> <answer> " + "<a" * 20_000,
     ):
-        assert not well_formed(text)
+        assert not is_well_formed(text)
 
 
 @pytest.mark.parametrize(
     ("text", "before"),
     [
-        ("<think> a b </think> <answer> c </answer>", "<think> a b </think>"),
+        ("<think> a b </think> <answer> c </answer>", "a b"),
         ("<answer> c </answer>", ""),
-        ("<think> a b", "<think> a b"),
-        ("a <answer> b <answer> c", "a"),
-        ("", ""),
+        ("<think> a b", None),
+        ("a <answer> b <answer> c", None),
+        ("", None),
     ],
 )
-def test_the_thought_is_what_stands_before_the_answer(text, before):
-    assert thought(text) == before
+def test_the_thought_is_what_stands_in_its_tags_before_the_answer(text, before):
+    assert extract_thought(text) == before
 
 
 # Length -------------------------------------------------------------------------------------------
@@ -81,25 +79,25 @@ def test_the_thought_is_what_stands_before_the_answer(text, before):
     [(0, 1), (9, 1), (10, 1), (11, 0.95), (15, 0.75), (29, 0.05), (30, 0), (31, 0), (10_000, 0)],
 )
 def test_brevity_pays_all_up_to_the_shortest_and_nothing_from_the_longest(length, paid):
-    assert brevity(length, 10, 30) == pytest.approx(paid)
+    assert compute_length_reward(length, 10, 30) == pytest.approx(paid)
 
 
 # Ranks --------------------------------------------------------------------------------------------
 
 
 def test_equals_share_the_mean_of_their_ranks():
-    assert ranked(torch.tensor([1.0, 5.0, 1.0, 0.0, 5.0]), 5).tolist() == [
+    assert rank_within_groups(torch.tensor([1.0, 5.0, 1.0, 0.0, 5.0]), 5).tolist() == [
         0.375,
         0.875,
         0.375,
         0.0,
         0.875,
     ]
-    assert ranked(torch.full((4,), 7.0), 4).tolist() == [0.5] * 4
+    assert rank_within_groups(torch.full((4,), 7.0), 4).tolist() == [0.5] * 4
 
 
 def test_groups_are_ranked_by_themselves():
-    assert ranked(torch.tensor([1.0, 2.0, 200.0, 100.0, 5.0, 5.0]), 2).tolist() == [
+    assert rank_within_groups(torch.tensor([1.0, 2.0, 200.0, 100.0, 5.0, 5.0]), 2).tolist() == [
         0.0,
         1.0,
         1.0,
@@ -115,7 +113,7 @@ def test_groups_are_ranked_by_themselves():
     st.lists(st.integers(-3, 3), min_size=4, max_size=4),
 )
 def test_ranks_are_in_0_1_have_the_mean_of_a_half_and_follow_the_order(one, other):
-    got = ranked(torch.tensor([*one, *other], dtype=torch.float32), 4)
+    got = rank_within_groups(torch.tensor([*one, *other], dtype=torch.float32), 4)
     for values, ranks in ((one, got[:4].tolist()), (other, got[4:].tolist())):
         assert sum(ranks) / 4 == pytest.approx(0.5) and min(ranks) >= 0 and max(ranks) <= 1
         for v, r in zip(values, ranks, strict=True):
@@ -125,7 +123,7 @@ def test_ranks_are_in_0_1_have_the_mean_of_a_half_and_follow_the_order(one, othe
 @pytest.mark.parametrize(("n", "group"), [(5, 2), (4, 1), (4, 0), (3, 5)])
 def test_values_that_make_no_groups_are_refused(n, group):
     with pytest.raises(ValueError, match="groups"):
-        ranked(torch.zeros(n), group)
+        rank_within_groups(torch.zeros(n), group)
 
 
 # As reward functions ------------------------------------------------------------------------------
@@ -135,8 +133,12 @@ def test_the_five_measure_what_they_say():
     def preference(completions, **_):
         return [0.5] * len(completions)
 
-    reading = Reading(torch.zeros(2, 3), torch.tensor([1.5, 2.5]), torch.tensor([-3.0, -4.0]))
-    made = measures(RewardSettings(think=True, shortest=2, longest=4), preference, lambda: reading)
+    reading = PolicyReadout(torch.zeros(2, 3), torch.tensor([1.5, 2.5]), torch.tensor([-3.0, -4.0]))
+    made = make_reward_functions(
+        RewardSettings(require_thought=True, min_length=2, max_length=4),
+        preference,
+        lambda: reading,
+    )
     assert tuple(made) == COMPONENTS
     completions = [[{"role": "assistant", "content": text}] for text in (BOTH[0], ANSWERS[0])]
     batch = {
@@ -162,11 +164,11 @@ def sequences(n: int) -> dict[str, list[list[int]]]:
     parts = {
         "prompts": tiny.prompts(n, 1, 30),
         "completions": tiny.prompts(n, 2, 20),
-        "thoughts": tiny.prompts(n, 3, 15),
+        "prefixes": tiny.prompts(n, 3, 15),
         "references": tiny.prompts(n, 4, 6),
     }
     out = {name: [list(ids) for ids in values] for name, values in parts.items()}
-    out["thoughts"][0] = []
+    out["prefixes"][0] = []
     return out
 
 
@@ -182,13 +184,15 @@ def naive(model, prompt, completion, thought, reference, layer):
     log_p = (
         model(torch.tensor([before + reference])).logits[0, len(before) - 1 : -1].log_softmax(-1)
     )
-    return out.hidden_states[block][0, -1], entropy, log_p[range(len(reference)), reference].mean()
+    h = out.hidden_states[block][0, -1]
+    h = h * out.hidden_states[-1][0, -1].norm() / h.norm()  # as long as the last layer's
+    return h, entropy, log_p[range(len(reference)), reference].mean()
 
 
 @pytest.mark.parametrize("layer", ["first", "middle", "last"])
 def test_a_reading_is_what_transformers_says_of_each_sequence_alone(layer):
     batch = sequences(6)
-    got = read(MODEL, **batch, layer=layer)
+    got = read_rollouts(MODEL, **batch, layer=layer)
     expected = [naive(MODEL, *row, layer) for row in zip(*batch.values(), strict=True)]
     h, entropy, likelihood = (torch.stack(part) for part in zip(*expected, strict=True))
     assert torch.allclose(got.h, h, atol=1e-5) and got.h.dtype == torch.float32
@@ -199,18 +203,20 @@ def test_a_reading_is_what_transformers_says_of_each_sequence_alone(layer):
 
 def test_a_reading_does_not_depend_on_what_else_is_in_the_batch():
     batch = sequences(6)
-    whole = read(MODEL, **batch)
+    whole = read_rollouts(MODEL, **batch)
     for rows in ([3], [5, 0], [2, 4, 1]):
-        part = read(MODEL, **{name: [values[i] for i in rows] for name, values in batch.items()})
+        part = read_rollouts(
+            MODEL, **{name: [values[i] for i in rows] for name, values in batch.items()}
+        )
         for name in ("h", "entropy", "likelihood"):
             assert torch.allclose(getattr(part, name), getattr(whole, name)[rows], atol=1e-5), name
 
 
 def test_a_large_vocabulary_is_read_in_parts_with_the_same_result(monkeypatch):
     batch = sequences(6)
-    whole = read(MODEL, **batch)
-    monkeypatch.setattr("lib.conductor.rewards._AT_ONCE", 3 * MODEL.config.vocab_size + 1)
-    parts = read(MODEL, **batch)
+    whole = read_rollouts(MODEL, **batch)
+    monkeypatch.setattr("lib.conductor.policy_readout._MAX_LOGITS", 3 * MODEL.config.vocab_size + 1)
+    parts = read_rollouts(MODEL, **batch)
     assert torch.allclose(parts.entropy, whole.entropy, atol=1e-6)
     assert torch.allclose(parts.likelihood, whole.likelihood, atol=1e-6)
 
@@ -230,7 +236,7 @@ def test_a_reading_has_no_chance_in_it_though_the_policy_is_being_trained():
         )
         other = GPT2LMHeadModel(config).train()
         before = torch.get_rng_state()
-        one, again = read(other, **sequences(3)), read(other, **sequences(3))
+        one, again = read_rollouts(other, **sequences(3)), read_rollouts(other, **sequences(3))
         assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(one.h, again.h) and torch.equal(one.likelihood, again.likelihood)
     assert other.training
@@ -238,20 +244,23 @@ def test_a_reading_has_no_chance_in_it_though_the_policy_is_being_trained():
 
 @pytest.mark.parametrize("text", BOTH)
 def test_a_thought_and_an_answer_are_well_formed_whether_or_not_a_thought_is_needed(text):
-    assert well_formed(text) and well_formed(text, think=True)
+    assert is_well_formed(text) and is_well_formed(text, require_thought=True)
 
 
 @pytest.mark.parametrize("text", ANSWERS)
 def test_an_answer_alone_is_well_formed_only_where_a_thought_may_be_left_out(text):
-    assert well_formed(text) and not well_formed(text, think=True)
+    assert is_well_formed(text) and not is_well_formed(text, require_thought=True)
 
 
 def test_a_completion_is_a_text_or_messages():
-    assert said("a") == "a" and said([{"role": "assistant", "content": "b"}]) == "b"
+    assert (
+        get_completion_text("a") == "a"
+        and get_completion_text([{"role": "assistant", "content": "b"}]) == "b"
+    )
 
 
 def test_ranks_go_from_the_worst_to_the_best():
-    assert ranked(torch.tensor([3.0, -1.0, 10.0, 3.5, 0.0]), 5).tolist() == [
+    assert rank_within_groups(torch.tensor([3.0, -1.0, 10.0, 3.5, 0.0]), 5).tolist() == [
         0.5,
         0.0,
         1.0,
@@ -265,34 +274,56 @@ def test_only_some_rewards_are_ranked():
     measured = torch.tensor(
         [[0.25, -7.0, 3.0, 0.5, 0.75, 0.1, 0.3], [1.0, -2.0, 1.0, 0.25, 0.5, 0.2, 0.1]]
     )
-    got = normalised(measured, names, 2)
+    got = normalize_rewards(measured, names, 2)
     assert RANKED == ("ppl", "ent", "judge")
     expected = [[0.25, 0.0, 1.0, 0.5, 0.75, 0.1, 1.0], [1.0, 1.0, 0.0, 0.25, 0.5, 0.2, 0.0]]
     assert torch.equal(got, torch.tensor(expected))
 
 
-def test_layers_differ():
+def test_layers_differ_in_their_direction_and_not_in_their_length():
     first, middle, last = (
-        read(MODEL, **sequences(2), layer=layer).h for layer in ("first", "middle", "last")
+        read_rollouts(MODEL, **sequences(2), layer=layer).h for layer in ("first", "middle", "last")
     )
-    assert not torch.allclose(first, middle, atol=0.1) and not torch.allclose(
-        middle, last, atol=0.1
-    )
+    assert not torch.allclose(first, middle, atol=0.1)
+    assert not torch.allclose(middle, last, atol=0.1)
+    for states in (first, middle):
+        assert torch.allclose(states.norm(dim=-1), last.norm(dim=-1), rtol=1e-4)
 
 
 def test_a_head_may_see_the_prompt_alone_or_another_rollout():
     batch = sequences(4)
     other = batch | {"completions": tiny.prompts(4, 9, 8)}
     both, prompt, shuffled = (
-        read(MODEL, **batch, sees=sees).h for sees in ("both", "prompt", "shuffled")
+        read_rollouts(MODEL, **batch, head_input=sees).h for sees in ("both", "prompt", "shuffled")
     )
-    assert torch.allclose(prompt, read(MODEL, **other, sees="prompt").h, atol=1e-5), (
-        "whatever was replied"
-    )
+    assert torch.allclose(
+        prompt, read_rollouts(MODEL, **other, head_input="prompt").h, atol=1e-5
+    ), "whatever was replied"
     assert not torch.allclose(both, prompt, atol=0.1)
     assert torch.equal(shuffled, both[[2, 3, 0, 1]])
 
 
+def test_a_rollout_without_a_prefix_has_no_likelihood_and_changes_no_other():
+    batch = sequences(4)
+    whole = read_rollouts(MODEL, **batch)
+    some = read_rollouts(MODEL, **batch | {"prefixes": [None, *batch["prefixes"][1:3], None]})
+    assert some.likelihood.isnan().tolist() == [True, False, False, True]
+    assert torch.allclose(some.likelihood[1:3], whole.likelihood[1:3], atol=1e-5)
+    assert torch.equal(some.h, whole.h) and torch.equal(some.entropy, whole.entropy)
+    none = read_rollouts(MODEL, **batch | {"prefixes": [None] * 4})
+    assert none.likelihood.isnan().all()
+
+
+def test_equal_thoughts_have_equal_likelihoods_to_the_last_bit():
+    batch = sequences(4)
+    for name in ("prompts", "prefixes", "references"):
+        batch[name][3] = batch[name][1]
+    likelihood = read_rollouts(MODEL, **batch).likelihood
+    assert likelihood[1] == likelihood[3] != likelihood[2]
+    alone = read_rollouts(MODEL, **{name: values[1:2] for name, values in batch.items()})
+    assert float(alone.likelihood[0]) == pytest.approx(float(likelihood[1]), abs=1e-5)
+
+
 def test_a_reading_leaves_no_gradient():
-    got = read(MODEL, **sequences(2))
+    got = read_rollouts(MODEL, **sequences(2))
     assert not (got.h.requires_grad or got.entropy.requires_grad or got.likelihood.requires_grad)

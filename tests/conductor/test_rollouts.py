@@ -11,7 +11,7 @@ from lib.language_models.chat_template import encode_conversation, encode_specia
 from lib.language_models.tokenizer import EOS
 from lib.language_models.training.training_data import write_question
 
-PROMPTS = [write_question(item) for item in data.draw("train", 4) for _ in range(3)]
+PROMPTS = [write_question(item) for item in data.draw_items("train", 4) for _ in range(3)]
 
 
 @pytest.fixture(scope="module")

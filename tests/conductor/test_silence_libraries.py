@@ -5,7 +5,7 @@ import logging
 import datasets
 import transformers
 
-from lib.conductor.silence_libraries import quiet
+from lib.conductor.silence_libraries import silence_libraries
 
 NAMES = ("trl", "accelerate")
 
@@ -20,7 +20,7 @@ def state() -> tuple:
 
 
 def test_within_only_errors_are_said():
-    with quiet():
+    with silence_libraries():
         assert state() == (False, False, logging.ERROR, logging.ERROR, logging.ERROR)
 
 
@@ -29,7 +29,7 @@ def test_afterwards_all_is_as_it_was(monkeypatch):
         monkeypatch.setattr(logging.getLogger(name), "level", logging.INFO)
     before = state()
     try:
-        with quiet():
+        with silence_libraries():
             raise KeyError
     except KeyError:
         pass
@@ -38,8 +38,8 @@ def test_afterwards_all_is_as_it_was(monkeypatch):
 
 def test_who_was_quiet_already_stays_quiet():
     shown = transformers.utils.logging.is_progress_bar_enabled()
-    with quiet():
-        with quiet():
+    with silence_libraries():
+        with silence_libraries():
             pass
         inside = state()
     assert inside[:3] == (False, False, logging.ERROR)

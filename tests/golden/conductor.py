@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 
 from lib import config
-from lib.conductor import experiment, initial_policy, synthetic_benchmark, variants
+from lib.conductor import (
+    initial_policy,
+    jobs,
+    synthetic_benchmark,
+    training_job,
+    variants,
+)
 from lib.conductor import reward_model as preference
 from lib.conductor.rewards import COMPONENTS
 from lib.config import Params
@@ -30,25 +36,34 @@ SHOWN = 8  # rollouts and items whose numbers are kept one by one
 SETTINGS = {
     "policy": POLICY, "seeds": 1, "jobs": 1, "categories": ["reasoning", "story", "translation"],
     "prompts": 8, "test_items": 4, "samples": 4,
-    "start": {"items": 24, "mistakes": 0.6, "batch": 8, "learning_rate": 2e-3},
+    "initial_policy": {
+        "items": 24, "thought_rate": 0.6, "repetition_rate": 0.2, "malformed_rate": 0.3,
+        "error_rates": {
+            "reasoning": {"with_thought": 0.35, "without_thought": 0.75},
+            "story": {"with_thought": 0.5, "without_thought": 0.5},
+            "translation": {"with_thought": 0.7, "without_thought": 0.35},
+        },
+        "batch": 8, "learning_rate": 2e-3},
     "grpo": {
         "epochs": 1, "prompts_per_step": 4, "generations": 4, "max_tokens": 24, "learning_rate": 2e-3,
         "temperature": 1.0, "kl": 0.1, "sync_every": 1, "sync_mixup": 0.6, "top_entropy": 0.5,
         "importance": "sequence", "scale": "group", "save_every": 1,
     },
     "head": {
-        "layer": "last", "sees": "both", "kappa": 0.5, "floor": 1e-4, "temperature": 1.0, "learning_rate": 3e-3,
-        "every": 1, "entropy": 0.1, "pairwise": 0.1, "joint": False, "homogeneous": False, "centred": True,
-        "anchor": "none", "verified": 0.1, "errs": 0.0,
+        "layer": "last", "head_input": "both", "kappa": 0.5, "floor": 1e-4, "temperature": 1.0, "learning_rate": 3e-3,
+        "update_interval": 1, "entropy": 0.1, "pairwise": 0.1, "joint": False, "homogeneous": False, "centred": True,
+        "anchor": "none", "verified_fraction": 0.1, "verifier_error_rate": 0.0,
     },
-    "rewards": {"think": False, "shortest": 4, "longest": 24},
+    "rewards": {"require_thought": False, "min_length": 4, "max_length": 24},
     "preference": {
-        "prompts": 16, "replies": 2, "mistakes": 0.1, "epochs": 1, "batch": 16, "learning_rate": 1e-3,
+        "prompts": 16, "replies": 2, "annotator_error_rate": 0.1, "epochs": 1, "batch": 16, "learning_rate": 1e-3,
     },
-    "glass": {
+    "synthetic": {
         "seeds": 2, "steps": 6, "map_seeds": 2, "categories": 4, "candidates": 4, "features": 4, "prompts": 8,
-        "group": 4, "learning_rate": 0.3, "head_rate": 0.02, "good": 0.9, "bad": 0.3, "kappas": [0.0, 1.0],
-        "pairwise": 0.1, "maps": {"bad": [0.3], "noise": [0.0], "easy": [1.0]},
+        "group": 4, "learning_rate": 0.3, "head_learning_rate": 0.02,
+        "matching_agreement": 0.9, "other_agreement": 0.3, "kappas": [0.0, 1.0],
+        "pairwise": 0.1,
+        "map": {"other_agreement": [0.3], "noise": [0.0], "easy_fraction": [1.0]},
     },
 }  # fmt: skip
 
@@ -59,12 +74,12 @@ def small_jobs(folder: Path) -> list[SmallJob]:
     policy = checkpoints.save(
         released_weights.unpack(POLICY, settings.lab.models[POLICY]), folder / POLICY
     )
-    make_start = partial(initial_policy.work, policy=str(policy))
+    make_start = partial(initial_policy.run_job, policy=str(policy))
     start_jobs = {
-        seed: initial_policy.make_job(settings.conductor.start, policy, seed)
-        for seed in (experiment.REWARD, SEED)
+        seed: initial_policy.make_job(settings.conductor.initial_policy, policy, seed)
+        for seed in (jobs.REWARD_MODEL_SEED, SEED)
     }
-    reward_job = preference.make_job(settings.conductor, policy, experiment.REWARD)
+    reward_job = preference.make_job(settings.conductor, policy, jobs.REWARD_MODEL_SEED)
 
     # Every job finds those that it builds on under their keys.
     first_jobs = [*start_jobs.values(), reward_job]
@@ -73,20 +88,20 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         inputs={job.key: str(job.folder(folder / "runs")) for job in first_jobs},
     )
     make_start = partial(run_job, work=make_start, context=context)
-    train_reward_model = partial(run_job, work=preference.work, context=context)
-    train_variant = partial(run_job, work=experiment.train_and_test, context=context)
+    train_reward_model = partial(run_job, work=preference.run_job, context=context)
+    train_variant = partial(run_job, work=training_job.run_job, context=context)
     starts = {seed: _finish(make_start, job, folder) for seed, job in start_jobs.items()}
     _finish(train_reward_model, reward_job, folder)
-    (training_job,) = experiment.make_jobs(settings, [variants.CONDUCTOR], policy, [SEED])
+    (variant_job,) = jobs.make_jobs(settings, [variants.CONDUCTOR], policy, [SEED])
     return [
         SmallJob(start_jobs[SEED], make_start, partial(_summarize_start, policy)),
         SmallJob(
             reward_job,
             train_reward_model,
-            partial(_summarize_reward_model, starts[experiment.REWARD]),
+            partial(_summarize_reward_model, starts[jobs.REWARD_MODEL_SEED]),
         ),
-        SmallJob(training_job, train_variant, partial(_summarize_training, starts[SEED])),
-        SmallJob(_find_benchmark_job(settings), synthetic_benchmark.work, _summarize_benchmark),
+        SmallJob(variant_job, train_variant, partial(_summarize_training, starts[SEED])),
+        SmallJob(_find_benchmark_job(settings), synthetic_benchmark.run_job, _summarize_benchmark),
     ]
 
 
@@ -97,7 +112,7 @@ def _finish(work: Callable, job: sweep.Job, folder: Path) -> Path:
 
 
 def _find_benchmark_job(settings: Params) -> sweep.Job:
-    jobs = synthetic_benchmark.make_jobs(settings.conductor.glass, settings.conductor.head)
+    jobs = synthetic_benchmark.make_jobs(settings.conductor.synthetic, settings.conductor.head)
     (job,) = [job for job in jobs if job.settings["variant"] == BENCHMARK_ARM]
     return job
 

@@ -30,7 +30,7 @@ import httpx2
 from lib.agent_configuration import prompted_baseline
 from lib.agent_configuration.agent_models import ChatAgentModel, answer_call
 from lib.agent_configuration.search import BASE
-from lib.conductor.llm_judge import JudgeReward, majority
+from lib.conductor.llm_judge import JudgeReward, vote_by_majority
 from lib.language_models import tool_call_formats
 from lib.llm.chat_completion import make_completion
 from lib.llm.chat_model import ChatModel, ChatRequest
@@ -316,7 +316,11 @@ def read_alone(text: str) -> None:
     tool_call_formats.parse_tool_calls(text, TOOLS)
     open_judge = StubModel(text, name="mine").open
     judged = open_judge, "mine", ["q"], ["r"], ["a"]
-    assert {majority(*judged)[0], majority(*judged, ["b"])[0]} <= {True, False, None}
+    assert {vote_by_majority(*judged)[0], vote_by_majority(*judged, ["b"])[0]} <= {
+        True,
+        False,
+        None,
+    }
 
 
 async def reply_alone(model: ChatModel) -> None:

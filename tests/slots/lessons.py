@@ -13,11 +13,11 @@ import pandas as pd
 
 from lib import config
 from lib.agent_configuration import experiment as configuration
-from lib.agent_configuration.variants import NAMED as CONFIGURATION_VARIANTS
+from lib.agent_configuration.variants import VARIANTS_BY_NAME as CONFIGURATION_VARIANTS
 from lib.budgeted_routing import experiment as routing
 from lib.budgeted_routing.variants import VARIANTS_BY_NAME as ROUTING_VARIANTS
 from lib.conductor import experiment as conductor
-from lib.conductor.variants import NAMED as CONDUCTOR_VARIANTS
+from lib.conductor.variants import VARIANTS_BY_NAME as CONDUCTOR_VARIANTS
 from lib.config import Params
 from lib.config.load import LAB_ORCHESTRATOR
 from lib.experiment import artifacts
@@ -26,7 +26,7 @@ from lib.llm.open_models import open_models
 from lib.orchestration import ablations, experiment, judged_episodes
 from lib.tasks.scorers.judge_scorer import JudgeScorer
 from lib.tool_orchestration import experiment as tools
-from lib.tool_orchestration.variants import NAMED as TOOL_VARIANTS
+from lib.tool_orchestration.variants import VARIANTS_BY_NAME as TOOL_VARIANTS
 from tests.agent_configuration.test_experiment import lab_models as make_team_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
 from tests.budgeted_routing import small_systems

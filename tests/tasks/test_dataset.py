@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib import tasks
-from lib.conductor.silence_libraries import quiet
+from lib.conductor.silence_libraries import silence_libraries
 from lib.tasks import Dataset, Item, TaskError, load
 from lib.tasks.scorers import make_scorer
 
@@ -78,7 +78,7 @@ def test_a_folder_with_one_file_is_that_file_and_a_split_chooses_among_several(t
 
 
 def test_a_saved_dataset_is_loaded_with_its_splits(tmp_path):
-    with quiet():
+    with silence_libraries():
         both = {
             "train": SavedDataset.from_list(ROWS),
             "validation": SavedDataset.from_list(ROWS[:4]),

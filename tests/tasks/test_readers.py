@@ -14,7 +14,7 @@ from datasets import Dataset, DatasetDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lib.conductor.silence_libraries import quiet
+from lib.conductor.silence_libraries import silence_libraries
 from lib.tasks import TaskError
 from lib.tasks.readers import NumberText, read_csv_records, read_table, read_training_prompts
 
@@ -29,7 +29,7 @@ LATIN = "prompt,reference\nOù est l’été ?,là\nNewton’s law,x\n"
 
 @pytest.fixture(autouse=True)
 def no_bars():
-    with quiet():
+    with silence_libraries():
         yield
 
 

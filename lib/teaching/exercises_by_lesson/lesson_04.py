@@ -2,7 +2,7 @@
 
 import torch
 
-from lib.conductor import rewards
+from lib.conductor import reply_format
 from lib.rl import losses
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
@@ -15,9 +15,11 @@ SLOPPY = ("7", "<answer> 7", "<answer> 7 </answer> <answer> 8 </answer>", "")
 
 def terse(completions: list[str], **_) -> list[float]:
     """A form reward that is the higher the shorter the thought is, and 0 without the form."""
-    return [
-        rewards.well_formed(text) / (1 + len(rewards.thought(text).split())) for text in completions
-    ]
+    rewards = []
+    for text in completions:
+        thought = reply_format.extract_thought(text) or ""
+        rewards.append(reply_format.is_well_formed(text) / (1 + len(thought.split())))
+    return rewards
 
 
 def shorter(completions: list[str], **_) -> list[float]:
@@ -88,7 +90,8 @@ EXERCISES = Exercises(
         "hard",
         15,
         "Write a reward function as TRL calls them: `f(completions, **others)` returns one number in [0, 1] per "
-        "completion (plain strings here). A reply without the form is paid 0 (`lib.conductor.rewards.well_formed` "
+        "completion (plain strings here). A reply without the form gets 0 "
+        "(`lib.conductor.reply_format.is_well_formed` "
         "knows it); of two in form the one with the shorter thought is paid more, and both something.",
         hint="multiply the form by something that falls with the thought's length; what would an empty reply get?",
         answer=terse,
