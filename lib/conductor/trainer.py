@@ -9,6 +9,7 @@ also holds what TRL leaves out: the weighting, the reference model, which moves,
 equals never having stopped. tests/conductor/test_contract.py checks the private signatures that this module relies on.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -293,7 +294,9 @@ class ConductorTrainer(GRPOTrainer):
         # TRL's own means are of weighted rewards.
         metrics = self._metrics["train" if self.model.training else "eval"]
         for i, name in enumerate(self.reward_names):
-            metrics[f"raw/{name}"].append(float(measured[:, i].nanmean()))
+            mean = float(measured[:, i].nanmean())
+            if not math.isnan(mean):  # where nothing could be measured there is no mean
+                metrics[f"raw/{name}"].append(mean)
 
     # Checkpoints ----------------------------------------------------------------------------------
 

@@ -71,7 +71,16 @@ def settings(**conductor) -> config.Params:
         "test_items": ITEMS,
         "samples": SAMPLES,
         "grpo": grpo,
-        "initial_policy": {"items": 240, "malformed_rate": 0.1, "learning_rate": 1e-2},
+        "initial_policy": {
+            "items": 240,
+            "thought_rate": 0.3,
+            "repetition_rate": 0.0,
+            "malformed_rate": 0.1,
+            "error_rates": dict.fromkeys(
+                data.CATEGORIES, {"with_thought": 0.1, "without_thought": 0.1}
+            ),
+            "learning_rate": 1e-2,
+        },
         "preference": {"prompts": 16, "replies": 2, "batch": 16},
         "rewards": {"min_length": 4, "max_length": 10},
     }
@@ -142,7 +151,7 @@ def test_every_arm_answers_every_test_item(results):
     assert columns == set(frame)
     both = {name: set(part["split"]) for name, part in frame.groupby("method")}
     assert {name for name, splits in both.items() if splits == {"dev", "test"}} == set(
-        experiment.GATE
+        jobs.TESTED_ON_DEV_TOO
     )
     for variant in VARIANTS:
         mine = of(frame, variant.name).query("split == 'test'")

@@ -279,16 +279,15 @@ def test_it_learns_which_component_pays():
 def test_the_joint_loss_has_a_gradient_only_where_lengths_differ_in_a_group(lengths):
     """Advantages of a group sum to 0 whatever the weights are, so equal lengths leave nothing."""
     made = conducted(joint=True)
-    made.conductor.double()
     weights, _ = made.weigh_rollouts(random(6, WIDTH), 0)
-    rewards = random(6, K, seed=9).double()
+    weights, rewards = weights.double(), random(6, K, seed=9).double()
     advantage = compute_group_advantages((weights * rewards).sum(-1), GROUP)
     num_tokens = torch.full((6,), 5.0)
     if lengths == "different":
         num_tokens = torch.tensor([1.0, 5.0, 9.0, 2.0, 2.0, 8.0])
     compute_joint_loss(advantage, num_tokens.double(), 10).backward()
     largest = made.conductor.linear.weight.grad.abs().max()
-    assert largest > 1e-4 if lengths == "different" else largest < 1e-9
+    assert largest > 1e-4 if lengths == "different" else largest < 1e-7
 
 
 def test_in_joint_mode_the_gradient_comes_through_the_weights():

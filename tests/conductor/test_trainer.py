@@ -171,7 +171,6 @@ def test_the_first_step_is_read_by_the_policy_that_wrote_it(fixed, policy):
         None if thought is None else encode(text)
         for thought, text in zip(thoughts, texts, strict=True)
     ]
-    assert {thought is None for thought in thoughts} == {True, False}
     wanted = [encode(item.reference) for item in items]
     reading = read_rollouts(
         policy, list(map(encode_conversation, recorder.prompts[:6])), recorder.ids[:6], told, wanted
@@ -293,7 +292,8 @@ def test_rollouts_that_never_end_teach_the_policy_nothing(importance, tmp_path):
         made.train_or_resume()
     assert made.rollouts["truncated"].all() and len(made.rollouts) == 36
     assert made.rollouts["advantage"].abs().max() > 0.5  # there was something to learn from
-    assert np.isfinite(made.rollouts.select_dtypes("number")).all().all()
+    measured = made.rollouts.select_dtypes("number").drop(columns="ppl")
+    assert np.isfinite(measured).all().all()
     assert made.state.log_history[-1]["train_loss"] == 0
     assert weights(made.model) == weights(babbler)
 
@@ -425,7 +425,8 @@ def test_trl_reports_the_raw_means_too_and_the_clock_counts_steps_and_weighing(f
     report, log, clock = fixed[0].state.log_history[-1], fixed[0].rollouts, fixed[0].timings
     assert clock["steps"] == STEPS and 0 < clock["weighing"] < clock["training"]
     for name in COMPONENTS:
-        assert report[f"raw/{name}"] == pytest.approx(log[name].mean(), rel=1e-4)
+        by_step = log.groupby("step")[name].mean()  # ppl is missing where no thought can be read
+        assert report[f"raw/{name}"] == pytest.approx(by_step.mean(), rel=1e-4)
     assert report["rewards/fmt/mean"] == pytest.approx(WEIGHTS["fmt"] * log["fmt"].mean(), rel=1e-4)
 
 
