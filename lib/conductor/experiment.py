@@ -6,7 +6,7 @@ Working files lie under data/runs/conductor.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from lib.conductor import evaluation, initial_policy, reward_model, training_job
 from lib.conductor.evaluation import SamplingSettings
 from lib.conductor.jobs import REWARD_MODEL_SEED, make_jobs, needs_judge
 from lib.conductor.judge_costs import announce_grades
-from lib.conductor.results import make_results_table
 from lib.conductor.training_job import RECORDING
 from lib.conductor.variants import STATIC_CANDIDATES, VARIANTS, ConductorVariant
 from lib.config import ROOT, Params
@@ -31,9 +30,6 @@ from lib.tasks import Item
 
 RUNS = ROOT / "data/runs/conductor"
 CASSETTES = ROOT / "data/cassettes/04_conductor"
-FIRST_DEV_SEED = (
-    1_000  # of trainings that only choose among static mixes, with prompts of their own
-)
 
 
 @dataclass(frozen=True)
@@ -121,30 +117,26 @@ def run(
     )
 
 
-def choose_best_static(params: Params, **options) -> tuple[ConductorVariant, pd.DataFrame]:
-    """Choose the best fixed reward on dev items, by trainings of seeds of their own.
+def choose_best_static(rows: pd.DataFrame) -> str:
+    """Choose the best fixed reward on dev items, by the seeds that all candidates were trained under.
 
     Args:
-        params: All settings.
-        options: Of `run`.
+        rows: The results table, with dev rows of STATIC_CANDIDATES.
 
     Returns:
-        The variant, and the rows of the results table of all candidates. Equal weights are compared anyway.
+        The label of the variant. Equal weights are compared anyway.
+
+    Raises:
+        ValueError: No candidate was tested on dev items.
     """
-    last = FIRST_DEV_SEED + params.conductor.static_seeds
-    results = run(
-        params,
-        STATIC_CANDIDATES,
-        label="choosing a static mix",
-        training_seeds=range(FIRST_DEV_SEED, last),
-        split="dev",
-        **options,
-    )
-    rows = make_results_table(results)
-    dev = rows[rows["split"] == "dev"]
-    best_label = dev.groupby("method", sort=False)["correct"].mean().idxmax()
-    (best,) = [variant for variant in STATIC_CANDIDATES if variant.label == best_label]
-    return replace(best, name="static", label="Best static"), rows
+    labels = [variant.label for variant in STATIC_CANDIDATES]
+    dev = rows[rows["split"].eq("dev") & rows["method"].isin(labels)]
+    if dev.empty:
+        raise ValueError(f"there are no dev rows of {', '.join(labels)}; train them first")
+    seeds_by_method = dev.groupby("method")["seed"].agg(set)
+    shared_seeds = set.intersection(*seeds_by_method)
+    scores = dev[dev["seed"].isin(shared_seeds)].groupby("method")["correct"].mean()
+    return scores.idxmax()
 
 
 def answer_items(

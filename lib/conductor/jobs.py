@@ -31,7 +31,8 @@ from lib.rl import losses
 
 VERSION = 1  # of how a variant is trained and tested
 REWARD_MODEL_SEED = 0  # whose initial policy the reward model is made from
-TESTED_ON_DEV_TOO = ("base", "oracle")  # which decide whether a category can be learned at all
+# Base and the oracle decide whether a category can be learned at all; of the others the best is the best static mix.
+TESTED_ON_DEV_TOO = ("base", "oracle", "nover", "pref", "em", "len")
 
 # Fields of the settings that jobs are handed: for every test; of the GRPO settings, by the kind of the variant; of the
 # head, where there is one, and where it is anchored.

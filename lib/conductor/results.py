@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from lib.conductor.rewards import COMPONENTS
-from lib.conductor.variants import AFTER_TRAINING, CONTEXT_ABLATIONS, ROLES, VARIANTS
+from lib.conductor.variants import ABLATIONS, AFTER_TRAINING, ROLES, VARIANTS
 
 if TYPE_CHECKING:
     from lib.conductor.experiment import ConductorResults
@@ -58,5 +58,4 @@ def make_results_table(results: ConductorResults, style: str = "mixed") -> pd.Da
 
 def _list_labels() -> dict[str, str]:
     """Labels of the variants by name."""
-    labels = {variant.name: variant.label for variant in (*VARIANTS, *CONTEXT_ABLATIONS)}
-    return labels | {"static": "Best static", "means": "Conductor's mean weights"}
+    return {variant.name: variant.label for variant in (*VARIANTS, *ABLATIONS)}

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import pandas as pd
-
 from lib.conductor.meta_policy_training import AnchoredWeighting, ConductorWeighting
 from lib.conductor.rewards import COMPONENTS
 from lib.conductor.weighting import FixedWeighting, RandomWeighting, Weighting
@@ -82,19 +80,6 @@ def make_weighting(
     return FixedWeighting(variant.weights)
 
 
-def fix_mean_weights(name: str, rows: pd.DataFrame) -> ConductorVariant:
-    """A variant with fixed weights: the mean of those that the Conductor ended with.
-
-    Args:
-        name: Of the variant.
-        rows: Of the results table, with columns method, step and w_NAME.
-    """
-    is_test = rows["step"].eq(AFTER_TRAINING)
-    ended = rows[rows["method"].eq(CONDUCTOR.label) & is_test]
-    weights = {component: float(ended[f"w_{component}"].mean()) for component in COMPONENTS}
-    return ConductorVariant(name, "Conductor's mean weights", weights=weights)
-
-
 def make_variant(label: str, **head_changes) -> ConductorVariant:
     """The Conductor with other settings of its head.
 
@@ -141,30 +126,30 @@ VARIANTS: tuple[ConductorVariant, ...] = (
     ORACLE,
 )
 VARIANTS_BY_NAME = {variant.name: variant for variant in VARIANTS}
-# Trained under every seed and compared on test items, beside the best static mix: the methods of Tables 1 and 3, and
-# the anchored Conductor and the oracle (ours).
-HEADLINE = (
-    BASE,
-    COT,
-    SFT,
-    NOVER,
-    EM,
-    EQUAL_WEIGHTS,
-    RANDOM_WEIGHTS,
-    JUDGE,
-    CONDUCTOR,
-    ANCHORED,
-    ORACLE,
-)
+# The primary comparison: trained under every seed (`conductor.seeds`).
+PRIMARY = (BASE, COT, EQUAL_WEIGHTS, CONDUCTOR, NOVER, PREFERENCE, ANCHORED, ORACLE)
+# The other methods of Tables 1 and 3, under `conductor.ablation_seeds` seeds.
+SECONDARY = (RANDOM_WEIGHTS, EM, LENGTH, JUDGE, SFT)
 # Single rewards, of which the best on dev items is the best static mix.
-STATIC_CANDIDATES = (NOVER, EM, LENGTH, PREFERENCE)
-# The Conductor without its context, or with less of it.
-CONTEXT_ABLATIONS = (
-    make_variant("h: prompt", head_input="prompt"),
-    make_variant("h: another rollout's", head_input="shuffled"),
+STATIC_CANDIDATES = (NOVER, PREFERENCE, EM, LENGTH)
+# What a lesson trains in sight.
+TRAINED_IN_SIGHT = (BASE, EQUAL_WEIGHTS, CONDUCTOR, ORACLE)
+# Table 4: whose hidden state the Conductor reads, beside the last layer's; under `conductor.layer_seeds` seeds.
+LAYERS = (
     make_variant("h: first layer", layer="first"),
     make_variant("h: middle layer", layer="middle"),
 )
+# Table 5: without the entropy bonus, and with pairwise perturbations.
+LOSSES = (
+    make_variant("no entropy", entropy=0.0),
+    make_variant("pairwise", pairwise=0.1),
+)
+# The Conductor without its context.
+CONTEXT_ABLATIONS = (
+    make_variant("h: prompt", head_input="prompt"),
+    make_variant("h: another rollout's", head_input="shuffled"),
+)
+ABLATIONS = (*LAYERS, *LOSSES, *CONTEXT_ABLATIONS)
 # In the results table; all others are constants.
 ROLES = {
     "base": "start",

@@ -165,15 +165,12 @@ class ConductorSettings(Section):
     # Of llm.models: scores replies for the method whose reward is a judge.
     judge: str
     seeds: Count
-    # Trainings of every single reward, of which the best on dev is chosen.
-    static_seeds: Count
+    # Trainings of the methods that are not in the primary comparison.
+    ablation_seeds: Count
+    # Trainings of the Conductor that reads the first or the middle layer.
+    layer_seeds: Count
     # What is learned and tested.
     categories: Annotated[list[Literal["reasoning", "story", "translation"]], Field(min_length=1)]
-    # The category that is also trained alone, and how often.
-    single_category: Literal["reasoning", "story", "translation"]
-    single_category_seeds: Count
-    # Trainings of the Conductor without its context.
-    ablation_seeds: Count
     # What the verifier-rewarded method must gain in a category for it to count.
     gate: Share
     # A difference in score up to which two methods count as equal.

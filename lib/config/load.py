@@ -40,8 +40,6 @@ EARLIER_NAMES = {
     "orchestration.ours": "varied",
     "orchestration.custom_environments": "varied",
     "conductor.margin": "equivalence_margin",
-    "conductor.apart": "single_category",
-    "conductor.apart_seeds": "single_category_seeds",
     "conductor.side_seeds": "ablation_seeds",
     "conductor.start": "initial_policy",
     "conductor.start.mistakes": "error_rates",

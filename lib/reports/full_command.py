@@ -20,6 +20,7 @@ from lib.llm.errors import LLMError
 # Lesson: where its FULL_RUN is.
 MODULES = {
     "02_orchestration": "lib.orchestration.full_run",
+    "04_conductor": "lib.conductor.full_run",
     "05_budgeted_routing": "lib.budgeted_routing.full_run",
 }
 EXIT_INTERRUPTED = 130

@@ -1,0 +1,85 @@
+"""The full run of lesson 04: every method of MAESTRO's Tables 1 and 3, the layers of Table 4 and the losses of Table 5.
+
+At `laptop` a lesson trains a few methods under two seeds; at `full` the methods of the primary comparison have
+`conductor.seeds` seeds, the others `conductor.ablation_seeds`. Of the training rollouts the table of facts keeps those
+that an estimate reads: of the Conductor and of equal weights.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from lib.conductor import experiment, initial_policy, reward_model
+from lib.conductor.jobs import REWARD_MODEL_SEED, make_jobs
+from lib.conductor.results import make_results_table
+from lib.conductor.variants import (
+    CONDUCTOR,
+    EQUAL_WEIGHTS,
+    LAYERS,
+    LOSSES,
+    PRIMARY,
+    SECONDARY,
+    ConductorVariant,
+)
+from lib.config import Params
+from lib.experiment.full_results import FullRun
+from lib.experiment.sweep import Job
+from lib.language_models import checkpoints
+
+LESSON = "04_conductor"
+SYSTEM = "conductor"
+# Columns of the results table that no estimate reads.
+_COLUMNS_LEFT_OUT = ("calls", "reward", "tokens_in", "malformed", "quality", "anchor", "judge")
+_DECIMALS = 4  # of what was measured; more would only make the table larger
+
+
+def group_variants(params: Params) -> list[tuple[Sequence[ConductorVariant], int]]:
+    """The variants of the full run with their numbers of seeds, in the order in which they are trained."""
+    settings = params.conductor
+    return [
+        (PRIMARY, settings.seeds),
+        (LAYERS, settings.layer_seeds),
+        (SECONDARY, settings.ablation_seeds),
+        (LOSSES, settings.ablation_seeds),
+    ]
+
+
+def list_jobs(params: Params) -> list[Job]:
+    """List every job of the experiment: initial policies, the reward model, variants."""
+    settings = params.conductor
+    policy = Path(checkpoints.MODELS) / settings.policy
+    num_seeds = max(count for _, count in group_variants(params))
+    all_jobs = []
+    for seed in sorted({REWARD_MODEL_SEED, *range(num_seeds)}):
+        all_jobs.append(initial_policy.make_job(settings.initial_policy, policy, seed))
+    all_jobs.append(reward_model.make_job(settings, policy, REWARD_MODEL_SEED))
+    for compared, count in group_variants(params):
+        all_jobs += make_jobs(params, compared, policy, range(count))
+    return all_jobs
+
+
+def make_rows(params: Params) -> pd.DataFrame:
+    """Train what is not trained yet, and return what is kept: tests of all methods, rollouts of two."""
+    tables = []
+    for compared, count in group_variants(params):
+        results = experiment.run(params, compared, training_seeds=range(count))
+        tables.append(make_results_table(results))
+    rows = pd.concat(tables, ignore_index=True)
+    is_test = rows["split"].ne("train")
+    has_read_rollouts = rows["method"].isin([CONDUCTOR.label, EQUAL_WEIGHTS.label])
+    rows = rows[is_test | has_read_rollouts]
+    return thin_columns(rows)
+
+
+def thin_columns(rows: pd.DataFrame) -> pd.DataFrame:
+    """Leave out columns that no estimate reads and texts, and round what was measured."""
+    texts = ("prompt", "reference", "reply")
+    dropped = [name for name in (*_COLUMNS_LEFT_OUT, *texts) if name in rows]
+    thinned = rows.drop(columns=dropped)
+    is_float = thinned.dtypes.eq("float64") | thinned.dtypes.eq("float32")
+    measured = thinned.columns[is_float]
+    return thinned.assign(**thinned[measured].round(_DECIMALS).astype("float32"))
+
+
+FULL_RUN = FullRun(LESSON, SYSTEM, list_jobs, make_rows, experiment.RUNS)
