@@ -8,11 +8,22 @@ the reward model; and prompt, thought and reference through the policy once more
 import pandas as pd
 
 from lib.conductor.rewards import COMPONENTS
+from lib.config import Params
+from lib.language_models import checkpoints
+from lib.language_models.training.model_folders import ensure_models
 
 FORWARD, BACKWARD = 2, 4  # operations per weight and token
 # Over prompt and completion: generate, read, learn, reference model, reward model; and the gradient. Then over prompt,
 # thought and reference, which count as long as prompt and completion.
 OPERATIONS_PER_WEIGHT = 5 * FORWARD + BACKWARD + FORWARD
+
+
+def count_policy_weights(params: Params) -> tuple[int, int]:
+    """The number of weights of the released policy, and the width of its hidden states."""
+    folder = ensure_models(params.lab, names=[params.conductor.policy]) / params.conductor.policy
+    policy = checkpoints.load(folder)
+    num_weights = sum(parameter.numel() for parameter in policy.parameters())
+    return num_weights, policy.config.hidden_size
 
 
 def count_operations(rollouts: pd.DataFrame, num_weights: int, width: int) -> pd.DataFrame:

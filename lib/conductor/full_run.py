@@ -20,6 +20,7 @@ from lib.conductor.variants import (
     LOSSES,
     PRIMARY,
     SECONDARY,
+    TRAINED_IN_SIGHT,
     ConductorVariant,
 )
 from lib.config import Params
@@ -38,6 +39,7 @@ def group_variants(params: Params) -> list[tuple[Sequence[ConductorVariant], int
     """The variants of the full run with their numbers of seeds, in the order in which they are trained."""
     settings = params.conductor
     return [
+        (TRAINED_IN_SIGHT, settings.seeds),
         (PRIMARY, settings.seeds),
         (LAYERS, settings.layer_seeds),
         (SECONDARY, settings.ablation_seeds),
@@ -54,15 +56,19 @@ def list_jobs(params: Params) -> list[Job]:
     for seed in sorted({REWARD_MODEL_SEED, *range(num_seeds)}):
         all_jobs.append(initial_policy.make_job(settings.initial_policy, policy, seed))
     all_jobs.append(reward_model.make_job(settings, policy, REWARD_MODEL_SEED))
-    for compared, count in group_variants(params):
+    for compared, count in group_variants(params)[1:]:  # the first group is part of the second
         all_jobs += make_jobs(params, compared, policy, range(count))
     return all_jobs
 
 
 def make_rows(params: Params) -> pd.DataFrame:
     """Train what is not trained yet, and return what is kept: tests of all methods, rollouts of two."""
+    # First what a lesson shows, so that a run that is interrupted has it.
+    first_variants, num_seeds = group_variants(params)[0]
+    experiment.run(params, first_variants, training_seeds=range(num_seeds))
+
     tables = []
-    for compared, count in group_variants(params):
+    for compared, count in group_variants(params)[1:]:
         results = experiment.run(params, compared, training_seeds=range(count))
         tables.append(make_results_table(results))
     rows = pd.concat(tables, ignore_index=True)

@@ -1,0 +1,285 @@
+"""What lesson 04 measures with language models, by metric key: the same of a reader's run and of the recorded full run.
+
+    gate.CATEGORY                     what the policy that the verifier rewards gains over the start, on test items
+    gate.signal                       the smallest gate of the categories that count
+    reward.NAME.groups_that_differ    share of groups at the start in which the reward is not the same for all replies
+    reward.NAME.truth[.CATEGORY]      its correlation with the verifier inside groups; without CATEGORY in its best one
+    score.METHOD                      mean score on test items of the categories that count
+    contrast.METHOD_OTHER.score       METHOD minus OTHER, in pairs of seed and item
+    layers.last_minus_LAYER           the Conductor that reads the last layer minus one that reads another (Table 4)
+    losses.full_minus_VARIANT         the Conductor minus one with another loss (Table 5)
+
+A method that was not trained has no keys.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from lib import stats
+from lib.conductor import reward_diagnostics, variants
+from lib.conductor.experiment import choose_best_static
+from lib.conductor.rewards import COMPONENTS
+from lib.conductor.variants import ConductorVariant
+from lib.config import ConductorSettings
+from lib.experiment import results_table
+from lib.stats.verdicts import NOT_OPEN
+
+Estimate = pd.Series  # a row of `lib.stats`: value, ci_low, ci_high, mde and more
+Estimates = dict[str, Estimate]  # by metric key
+
+FIRST_STEPS = 8  # of a training in which rewards are measured: the policy has hardly moved
+BEST_STATIC = "best_static"
+# Names in metric keys of the methods that the two heads are compared with, beside the best static mix.
+COMPARED = {
+    "base": variants.BASE,
+    "cot": variants.COT,
+    "sft": variants.SFT,
+    "nover": variants.NOVER,
+    "em": variants.EM,
+    "len": variants.LENGTH,
+    "pref": variants.PREFERENCE,
+    "judge": variants.JUDGE,
+    "equal": variants.EQUAL_WEIGHTS,
+    "random": variants.RANDOM_WEIGHTS,
+    "conductor": variants.CONDUCTOR,
+    "anchored": variants.ANCHORED,
+    "oracle": variants.ORACLE,
+}
+HEADS = ("conductor", "anchored")
+# The primary contrasts, named before any result was seen; they are tested together (Holm).
+PRIMARY = (
+    "contrast.conductor_equal.score",
+    f"contrast.conductor_{BEST_STATIC}.score",
+    "contrast.conductor_base.score",
+    "contrast.anchored_equal.score",
+    f"contrast.anchored_{BEST_STATIC}.score",
+)
+
+
+def collect_estimates(rows: pd.DataFrame, settings: ConductorSettings) -> Estimates:
+    """Estimate everything that the lesson measures with language models.
+
+    Args:
+        rows: The results table `conductor`: tests, and training rollouts of equal weights.
+        settings: The section `conductor`; gate and group size are read.
+
+    Returns:
+        Estimates by metric key: see the module.
+    """
+    gains = estimate_gains(rows)
+    open_categories = list_open_categories(rows, settings)
+    estimates = {f"gate.{category}": gain for category, gain in gains.iterrows()}
+    smallest = gains.loc[open_categories, "value"].idxmin()
+    estimates["gate.signal"] = gains.loc[smallest]
+    estimates |= estimate_reward_knowledge(rows, settings.grpo.generations)
+
+    tests = results_table.select(rows, split="test", group=open_categories)
+    labels = label_methods(rows)
+    estimates |= estimate_scores(tests, labels)
+    estimates |= estimate_contrasts(tests, labels)
+    estimates |= _compare_with_conductor(tests, "layers.last_minus_", variants.LAYERS)
+    return estimates | _compare_with_conductor(tests, "losses.full_minus_", variants.LOSSES)
+
+
+def estimate_gains(rows: pd.DataFrame, split: str = "test") -> pd.DataFrame:
+    """What the policy that the verifier rewards gains over the start, a row of `lib.stats` per category."""
+    return stats.paired_difference(
+        results_table.select(rows, split=split),
+        "correct",
+        {"method": variants.ORACLE.label},
+        {"method": variants.BASE.label},
+        "group",
+    )
+
+
+def list_open_categories(rows: pd.DataFrame, settings: ConductorSettings) -> list[str]:
+    """The categories that count: on dev the verifier's policy gains at least `gate`, clear of 0.
+
+    Where none does, the closest one is shown; its verdicts are "not open" (`has_open_category`).
+    """
+    gains = estimate_gains(rows, "dev")
+    is_open = (gains["value"] >= settings.gate) & (gains["ci_low"] > 0)
+    return gains.index[is_open].tolist() or [gains["value"].idxmax()]
+
+
+def has_open_category(rows: pd.DataFrame, settings: ConductorSettings) -> bool:
+    """Whether anything can be learned at all, as `list_open_categories` decides it."""
+    gains = estimate_gains(rows, "dev")
+    return bool(((gains["value"] >= settings.gate) & (gains["ci_low"] > 0)).any())
+
+
+def label_methods(rows: pd.DataFrame) -> dict[str, str]:
+    """Names in metric keys of the methods that were trained, and their labels in the rows."""
+    trained = set(rows["method"])
+    labels = {key: variant.label for key, variant in COMPARED.items() if variant.label in trained}
+    candidates = {variant.label for variant in variants.STATIC_CANDIDATES}
+    if candidates & trained:
+        labels[BEST_STATIC] = choose_best_static(rows)
+    return labels
+
+
+def estimate_reward_knowledge(rows: pd.DataFrame, group_size: int) -> Estimates:
+    """How far each reward differs inside groups at the start, and what it knows of the truth there.
+
+    Args:
+        rows: The results table, with training rollouts of equal weights.
+        group_size: Rollouts of a group.
+
+    Returns:
+        Estimates over seeds by metric key.
+    """
+    signals = measure_signals(rows, group_size)
+    estimates = {}
+    for name, of_reward in signals.groupby("reward", sort=False):
+        differ = stats.mean(of_reward, "groups_that_differ").iloc[0]
+        estimates[f"reward.{name}.groups_that_differ"] = differ
+        truths = stats.mean(of_reward, "truth", "group")
+        for category, truth in truths.iterrows():
+            estimates[f"reward.{name}.truth.{category}"] = truth
+        best_category = truths["ci_low"].fillna(truths["value"]).idxmax()
+        estimates[f"reward.{name}.truth"] = truths.loc[best_category]
+    return estimates
+
+
+def measure_signals(rows: pd.DataFrame, group_size: int) -> pd.DataFrame:
+    """`reward_diagnostics.measure_reward_signals` of the first steps, with a column `item` for `lib.stats`."""
+    rollouts = results_table.select(rows, split="train", method=variants.EQUAL_WEIGHTS.label)
+    first = rollouts[rollouts["step"] < FIRST_STEPS]
+    signals = reward_diagnostics.measure_reward_signals(first, group_size)
+    return signals.assign(item=signals["group"], method=variants.EQUAL_WEIGHTS.label)
+
+
+def estimate_scores(tests: pd.DataFrame, labels: Mapping[str, str]) -> Estimates:
+    """The mean score of every method on test items."""
+    estimates = {}
+    for key, label in labels.items():
+        of_method = results_table.select(tests, method=label)
+        estimates[f"score.{key}"] = stats.mean(of_method, "correct").iloc[0]
+    return estimates
+
+
+def estimate_contrasts(tests: pd.DataFrame, labels: Mapping[str, str]) -> Estimates:
+    """Both heads minus every other method, by the seeds that both have."""
+    estimates = {}
+    for head in HEADS:
+        if head not in labels:
+            continue
+        for key, label in labels.items():
+            if label != labels[head]:
+                difference = estimate_difference(tests, labels[head], label)
+                estimates[f"contrast.{head}_{key}.score"] = difference
+    return estimates
+
+
+def estimate_difference(tests: pd.DataFrame, method: str, baseline: str) -> Estimate:
+    """The score of a method minus that of another one, paired by seed and item."""
+    compared = results_table.select(tests, method=[method, baseline])
+    seeds_by_method = compared.groupby("method")["seed"].agg(set)
+    shared_seeds = set.intersection(*seeds_by_method)
+    return stats.paired_difference(
+        results_table.select(compared, seed=shared_seeds),
+        "correct",
+        {"method": method},
+        {"method": baseline},
+    ).iloc[0]
+
+
+def _compare_with_conductor(
+    tests: pd.DataFrame, prefix: str, compared: Sequence[ConductorVariant]
+) -> Estimates:
+    """The Conductor minus variants of it, where they were trained."""
+    estimates = {}
+    for variant in compared:
+        if variant.label in set(tests["method"]):
+            name = variant.label.removeprefix("h: ").removesuffix(" layer").replace(" ", "_")
+            difference = estimate_difference(tests, variants.CONDUCTOR.label, variant.label)
+            estimates[f"{prefix}{name}"] = difference
+    return estimates
+
+
+def tabulate_contrasts(
+    estimates: Mapping[str, Estimate], keys: Sequence[str], margin: float, is_open: bool
+) -> pd.DataFrame:
+    """Tabulate contrasts with their verdicts.
+
+    Args:
+        estimates: Of `collect_estimates`.
+        keys: Which ones; what was not trained is left out.
+        margin: Differences of score within it count as equivalent.
+        is_open: Whether anything can be learned; where not, every verdict is "not open".
+
+    Returns:
+        A row per contrast: the columns of `lib.stats`, significant_together (by Holm's correction for all rows) and
+        verdict.
+    """
+    present = [key for key in keys if key in estimates]
+    table = pd.DataFrame({key: estimates[key] for key in present}).T.infer_objects()
+    table["significant_together"] = stats.holm(table)
+    verdicts = stats.verdict(table, margin)
+    table["verdict"] = verdicts if is_open else NOT_OPEN
+    return table
+
+
+def estimate_observed(rows: pd.DataFrame, group_size: int) -> Estimates:
+    """What advantages went with in training, and how long replies became.
+
+    Args:
+        rows: The results table, with training rollouts of the Conductor and of equal weights.
+        group_size: Rollouts of a group.
+
+    Returns:
+        Estimates by metric key: observed.METHOD.quality, the correlation of advantages with the verifier inside groups,
+        and observed.conductor.quality_minus.equal; METHOD.tokens and conductor.tokens_minus.equal, of test replies;
+        conductor.weights.CATEGORY.REWARD, the mean weights on test replies.
+    """
+    conductor, equal = variants.CONDUCTOR.label, variants.EQUAL_WEIGHTS.label
+    rollouts = results_table.select(rows, split="train", method=[conductor, equal])
+    by_run = reward_diagnostics.correlate_advantages(rollouts, group_size).assign(item="all")
+    tests = results_table.select(rows, split="test")
+    estimates = {}
+    for label in (conductor, equal):
+        of_method = results_table.select(by_run, method=label)
+        estimates[f"observed.{label.lower()}.quality"] = stats.mean(of_method, "quality").iloc[0]
+        of_method = results_table.select(tests, method=label)
+        estimates[f"{label.lower()}.tokens"] = stats.mean(of_method, "tokens_out").iloc[0]
+    pair = {"method": conductor}, {"method": equal}
+    difference = stats.paired_difference(by_run, "quality", *pair)
+    estimates["observed.conductor.quality_minus.equal"] = difference.iloc[0]
+    difference = stats.paired_difference(tests, "tokens_out", *pair)
+    estimates["conductor.tokens_minus.equal"] = difference.iloc[0]
+
+    of_conductor = results_table.select(tests, method=conductor)
+    for name in COMPONENTS:
+        by_category = stats.mean(of_conductor, f"w_{name}", "group")
+        for category, weight in by_category.iterrows():
+            estimates[f"conductor.weights.{category}.{name}"] = weight
+    return estimates
+
+
+def collect_verdicts(contrasts: pd.DataFrame) -> dict[str, str | float]:
+    """The verdict and the minimum detectable effect of every contrast, by metric key.
+
+    Args:
+        contrasts: Of `tabulate_contrasts`.
+    """
+    values = {}
+    for key, row in contrasts.iterrows():
+        values[f"{key}_verdict"] = row["verdict"]
+        values[f"{key}_mde"] = float(row["mde"])
+    return values
+
+
+def describe_setup(
+    rows: pd.DataFrame, settings: ConductorSettings, num_open_categories: int
+) -> dict[str, str | int]:
+    """How long and how often the Conductor was trained, by metric key."""
+    trained = results_table.select(rows, split="train", method=variants.CONDUCTOR.label)
+    num_steps = int(trained["step"].max()) + 1
+    return {
+        "backend": "lab",
+        "conductor.seeds": int(trained["seed"].nunique()),
+        "conductor.steps": num_steps,
+        "conductor.updates": num_steps // settings.head.update_interval,
+        "gate.open": num_open_categories,
+    }

@@ -1,0 +1,232 @@
+"""Tables and titles of lesson 04, the Conductor."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import torch
+
+from lib import stats
+from lib.conductor import data, typical_replies, variants
+from lib.conductor.lesson_estimates import BEST_STATIC, COMPARED, PRIMARY, label_methods
+from lib.conductor.meta_policy import compute_emphasis_weights
+from lib.conductor.rewards import COMPONENTS
+from lib.config import InitialPolicySettings
+from lib.experiment import results_table, seeds
+from lib.plots.tables import listed
+from lib.rl import losses
+
+# Methods of the key figure, from the start to the verifier.
+SHOWN_METHODS = ("base", "conductor", "equal", BEST_STATIC, "anchored", "oracle")
+# Estimates that the lesson shows of a reader's run and of the recorded full run, by metric key.
+SHOWN_KEYS = (
+    "gate.signal",
+    "score.base",
+    "score.equal",
+    "score.conductor",
+    "score.oracle",
+    "contrast.conductor_equal.score",
+    "contrast.conductor_base.score",
+    "contrast.conductor_oracle.score",
+)
+
+
+def tabulate_expected_advantages(
+    kappa: float, group_size: int, num_groups: int = 4_000
+) -> pd.DataFrame:
+    """The mean advantage of a rollout by the reward that it emphasises, where no reward knows the truth.
+
+    All replies have the format; the four other rewards are ranks at random, with a mean of one half. Emphases are
+    sampled uniformly.
+
+    Args:
+        kappa: How much a sampled emphasis counts.
+        group_size: Rollouts of a group.
+        num_groups: Groups to average over.
+
+    Returns:
+        A row per reward: its mean, and the mean advantage of rollouts that emphasise it.
+    """
+    rng = seeds.rng("conductor", "expected advantages")
+    num_rollouts = num_groups * group_size
+    # (groups, G, K): a random order in each group, as ranks from 0 to 1; and the format, which is 1 for everybody.
+    orders = rng.random((num_groups, group_size, len(COMPONENTS))).argsort(axis=1).argsort(axis=1)
+    ranks = orders / (group_size - 1)
+    ranks[:, :, COMPONENTS.index("fmt")] = 1.0
+    rewards = torch.from_numpy(ranks.reshape(num_rollouts, -1))
+    action = torch.from_numpy(rng.integers(len(COMPONENTS), size=num_rollouts))
+    uniform = torch.full_like(rewards, 1 / len(COMPONENTS))
+    weights = compute_emphasis_weights(uniform, action, kappa)
+    advantage = losses.compute_group_advantages((weights * rewards).sum(-1), group_size)
+
+    rows = []
+    for index, name in enumerate(COMPONENTS):
+        is_emphasised = action == index
+        rows.append(
+            {
+                "emphasised reward": name,
+                "its mean": float(rewards[:, index].mean()),
+                "mean advantage": float(advantage[is_emphasised].mean()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def tabulate_typical_replies(settings: InitialPolicySettings, seed: int = 1) -> pd.DataFrame:
+    """One wrong reply of every category that the initial policy learns, beside the reference.
+
+    Args:
+        settings: Of the initial policy.
+        seed: Of the items and replies.
+
+    Returns:
+        A row per category.
+    """
+    rng = seeds.rng("conductor", "typical replies shown", seed=seed)
+    rows = []
+    for item in data.draw_items("train", len(data.CATEGORIES), seed=seed):
+        thought, answer = typical_replies.write_error(item, rng)
+        rows.append(
+            {
+                "category": data.get_category(item),
+                "prompt": item.prompt,
+                "a typical error": answer,
+                "correct": item.reference,
+                "its thought": thought,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def tabulate_knowledge(estimates: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """What each reward knows of the truth at the start.
+
+    Args:
+        estimates: Of `lesson_estimates.collect_estimates`.
+
+    Returns:
+        A row per reward: the share of groups in which it differs, and its correlation with the verifier by category.
+    """
+    rows = {}
+    for name in COMPONENTS:
+        row = {"groups that differ": estimates[f"reward.{name}.groups_that_differ"]}
+        for category in data.CATEGORIES:
+            row[category] = estimates[f"reward.{name}.truth.{category}"]
+        frame = pd.DataFrame(row).T.infer_objects()
+        rows[name] = stats.intervals(frame)
+    return pd.DataFrame(rows).T.rename_axis("reward")
+
+
+def estimate_levels(rows: pd.DataFrame, tests: pd.DataFrame) -> pd.DataFrame:
+    """Mean scores of the methods of the key figure, in its order; the best static mix bears its reward's name.
+
+    Args:
+        rows: The results table, from which the best static mix is chosen on dev items.
+        tests: Its test rows of the categories that count.
+
+    Returns:
+        A row of `lib.stats` per method.
+    """
+    labels = label_methods(rows)
+    shown = list(dict.fromkeys(labels[key] for key in SHOWN_METHODS if key in labels))
+    levels = stats.mean(results_table.select(tests, method=shown), "correct", "method", pool=True)
+    return levels.reindex(shown)
+
+
+def summarize_levels(levels: pd.DataFrame) -> str:
+    """The title of the key figure: where the Conductor's score lies among the others."""
+    value = levels["value"]
+    conductor = value[variants.CONDUCTOR.label]
+    phrases = []
+    for variant in (variants.EQUAL_WEIGHTS, variants.BASE):
+        if variant.label in value:
+            phrases.append(f"{variant.label} {value[variant.label]:.2f}")
+    rest = [name for name in levels.index if name in _LABELS_OF_SINGLE_REWARDS]
+    phrases += [f"the single reward {name} {value[name]:.2f}" for name in rest]
+    return f"The Conductor scores {conductor:.2f}, {listed(phrases)}"
+
+
+_LABELS_OF_SINGLE_REWARDS = tuple(variant.label for variant in variants.STATIC_CANDIDATES)
+
+
+def arrange_contrasts(table: pd.DataFrame) -> pd.DataFrame:
+    """Contrasts as a table to read: both methods in words, the difference, its verdict and detectable effect.
+
+    Args:
+        table: Of `lesson_estimates.tabulate_contrasts`.
+
+    Returns:
+        A row per contrast.
+    """
+    shown = pd.DataFrame(
+        {
+            "difference": stats.intervals(table),
+            "verdict": table["verdict"],
+            "smallest detectable effect": table["mde"].astype(float).round(3),
+            "seeds": table["num_runs"].astype(int),
+        }
+    )
+    shown.index = [_describe_contrast(key) for key in table.index]
+    return shown.rename_axis("contrast")
+
+
+def _describe_contrast(key: str) -> str:
+    """ "contrast.conductor_best_static.score" is "Conductor minus best static"."""
+    if not key.startswith("contrast."):
+        prefix, _, name = key.rpartition("_")
+        baseline = name.replace("_", " ")
+        if prefix.startswith("layers"):
+            return f"last layer minus {baseline} layer"
+        return f"Conductor minus {key.removeprefix('losses.full_minus_').replace('_', ' ')}"
+    head, _, other = key.removeprefix("contrast.").removesuffix(".score").partition("_")
+    other_label = COMPARED[other].label if other in COMPARED else other.replace("_", " ")
+    return f"{COMPARED[head].label} minus {other_label}"
+
+
+def list_mean_weights(rows: pd.DataFrame, num_bins: int = 12) -> pd.DataFrame:
+    """The Conductor's mean weights while it learns, a row per seed, step, category and reward.
+
+    Args:
+        rows: The results table, with training rollouts of the Conductor.
+        num_bins: Groups of steps that are averaged.
+
+    Returns:
+        Columns: seed, step (the middle of its bin), group, component, weight.
+    """
+    trained = results_table.select(rows, split="train", method=variants.CONDUCTOR.label)
+    width = max(1, int(np.ceil((trained["step"].max() + 1) / num_bins)))
+    binned = trained.assign(step=trained["step"] // width * width + width // 2)
+    columns = [f"w_{name}" for name in COMPONENTS]
+    means = binned.groupby(["seed", "step", "group"], sort=False)[columns].mean().reset_index()
+    long = means.melt(["seed", "step", "group"], columns, "component", "weight")
+    return long.assign(component=long["component"].str.removeprefix("w_"))
+
+
+def summarize_weights(weights: pd.DataFrame) -> str:
+    """The title of the figure of weights: which reward leads at the end, by category."""
+    last = weights[weights["step"] == weights["step"].max()]
+    means = last.groupby(["group", "component"], sort=False)["weight"].mean().unstack()
+    leaders = means.idxmax(axis=1)
+    if leaders.nunique() == 1:
+        share = means.max(axis=1).mean()
+        return f"In every category the Conductor ends with most weight on {leaders.iloc[0]} ({share:.0%})"
+    phrases = [f"{leader} in {category}" for category, leader in leaders.items()]
+    return f"The Conductor ends with most weight on {listed(phrases)}"
+
+
+def summarize_lesson(in_synthetic: Mapping[str, pd.Series], contrasts: pd.DataFrame) -> str:
+    """One sentence: the Conductor against equal weights where truth is known, and with language models.
+
+    Args:
+        in_synthetic: Estimates of the synthetic environment by metric key.
+        contrasts: Of `lesson_estimates.tabulate_contrasts`.
+    """
+    difference = in_synthetic["glass.conductor_minus_equal"]
+    table = pd.DataFrame({"Conductor minus equal weights": difference}).T.infer_objects()
+    first = f"Where the truth is known, {stats.summary_sentence(table)}"
+    phrases = []
+    for key in contrasts.index:
+        if key in PRIMARY:
+            row = contrasts.loc[key]
+            phrases.append(f"{_describe_contrast(key)} {row['value']:+.2f} ({row['verdict']})")
+    return f"{first} With small language models, in score: {listed(phrases)}."
