@@ -30,6 +30,10 @@ COMMANDS = {  # module and one line of help, by the words of the command
         "lib.tool_orchestration.train_command",
         "ToolOrchestra: an orchestrator of tools and models, on your model and questions.",
     ),
+    "evaluate maestro": (
+        "lib.conductor.evaluate_command",
+        "A policy that `train maestro` trained against its start, by exact answers and a judge.",
+    ),
     "router evaluate": (
         "lib.routers.evaluate_command",
         "Whether routing can beat the best constant on your table of outcomes.",
@@ -76,6 +80,7 @@ COMMANDS = {  # module and one line of help, by the words of the command
 EARLIER_OPTIONS = {"--arm": "--variant", "--partings": "--repeats"}  # and what they are called now
 GROUPS = {
     "train": "Train a system on your own model and data.",
+    "evaluate": "Evaluate what you trained.",
     "router": "Route between your own models.",
     "models": "Serve, retrain or unpack language models.",
     "tasks": "Make tasks.",
@@ -98,7 +103,7 @@ def make_app() -> typer.Typer:
     for words, (module, help_line) in COMMANDS.items():
         group, _, name = words.rpartition(" ")
         owner = groups[group] if group else app
-        is_slow = group == "train"  # torch and TRL take seconds to import
+        is_slow = group in ("train", "evaluate")  # torch and TRL take seconds to import
         command = make_command(module, is_slow)
         owner.command(name, help=help_line, context_settings=PASS_ON)(command)
     return app

@@ -1,7 +1,7 @@
 """The paper's settings, executed on shrunk counts: so that the profile `paper` is more than a promise.
 
-Models, lengths, rewards, group size, learning rates and the Conductor are those of `PROFILE=paper`; there are only fewer
-prompts, items and updates. What a run of it measures means nothing.
+Models, lengths, rewards, group size, learning rates and the Conductor are those of `PROFILE=paper`; there are only
+fewer prompts, items and updates. What a run of it measures means nothing.
 """
 
 import tempfile

@@ -1,25 +1,30 @@
-"""Train one variant on a model and a dataset of one's own: `python -m lib train maestro MODEL --data FILE --out
-FOLDER`.
+"""Train one variant on a model and data of one's own: `python -m lib train maestro MODEL --data DATA --out FOLDER`.
 
-The settings are those of params.yaml at `paper` (MAESTRO, Tables 7 and 8) unless --profile or --set say
-otherwise. Started again with the same --out, it continues from the last checkpoint. Nothing is downloaded: model,
-tokenizer and reward model are folders.
+The settings are those of params.yaml at `paper` (MAESTRO, Tables 7 and 8) with replies of up to 1,024 tokens, unless
+--profile or --set say otherwise. Started again with the same --out, it continues from the last checkpoint. Nothing is
+downloaded: model, tokenizer and reward model are folders. What memory it takes is printed before anything is read.
 
-FILE is .jsonl, .csv, .parquet or a saved dataset with the columns prompt and reference (category is optional). Prompts
-must ask for the form <think> ... </think> <answer> ... </answer>; a prompt that is text becomes one user message where
-the tokenizer has a chat template. The reward model is a sequence classification model with one output; its scores
-become sigmoid((s - centre) / spread), so put {"centre": ..., "spread": ...} beside it as scale.json, or large scores
-are all close to 1. --variant anchored rewards the head by exact agreement with the reference, on head.verified_fraction
-of the prompts.
+DATA is .jsonl, .csv, .parquet or a saved dataset with the columns prompt and reference (category is optional), or one
+of the paper's data sets as NAME:PATH, such as webinstruct:FOLDER (--list-data names them, with their lengths and
+intervals). Prompts of a file must ask for the form <think> ... </think> <answer> ... </answer>; a preset adds the
+paper's instruction. A prompt that is text becomes one user message where the tokenizer has a chat template.
+
+The reward model is a sequence classification model with one output; its scores become sigmoid((s - centre) / spread).
+Both are in scale.json beside it. Where there is none they are measured on replies of MODEL to 200 prompts, and written
+there (--calibrate does only that). --variant anchored rewards the head by exact agreement with the reference, on
+head.verified_fraction of the prompts.
 
 On several GPUs, with generation on a vLLM server (pip install vllm there; six and two as in the paper):
 
     CUDA_VISIBLE_DEVICES=6,7 trl vllm-serve --model MODEL --tensor-parallel-size 2
     CUDA_VISIBLE_DEVICES=0,1,2,3,4,5 accelerate launch --num_processes 6 --mixed_precision bf16 \\
-        -m lib train maestro MODEL --data FILE --reward-model FOLDER --out FOLDER --vllm --set grpo.prompts_per_step=18
+        -m lib train maestro MODEL --data DATA --reward-model FOLDER --out FOLDER --vllm --set grpo.prompts_per_step=18
 
-Rollouts per step (prompts times generations, 15 x 5 in the paper) must divide among the processes, hence 18. Every
-process holds policy, reference and reward model whole, so one GPU limits their size.
+Rollouts per step (prompts times generations, 15 x 5 in the paper) must divide among processes and --accumulate, hence
+18. Every process holds the reward model whole. For models that one GPU cannot learn, `accelerate launch --config_file
+data/accelerate/fsdp.yaml` or `data/accelerate/deepspeed.yaml` divides weights, gradients and optimiser.
+
+`python -m lib evaluate maestro --help` compares the trained policy with its start.
 """
 
 import argparse
@@ -40,9 +45,11 @@ from lib.conductor.judge_costs import announce_grades
 from lib.conductor.llm_judge import JudgeReward
 from lib.conductor.meta_policy_training import make_verified_mask_stream, select_verified
 from lib.conductor.reply_format import get_completion_text
-from lib.conductor.reward_model import PreferenceReward
+from lib.conductor.reward_model import SCALE_FILE, PreferenceReward
+from lib.conductor.reward_scale import calibrate
 from lib.conductor.rewards import COMPONENTS, RewardFunction
 from lib.conductor.silence_libraries import silence_libraries
+from lib.conductor.training_presets import PRESETS, find_preset, read_prompts
 from lib.conductor.variants import VARIANTS, make_weighting
 from lib.config import ConductorSettings, HeadSettings, Params, ParamsError
 from lib.experiment import artifacts
@@ -50,6 +57,8 @@ from lib.language_models.local_models import open_local
 from lib.llm.failure_policy import FailureWatch
 from lib.llm.open_models import export_recording, open_models
 from lib.llm.token_counts import count_bytes, estimate_tokens
+from lib.rl.memory_plan import GIB, MemoryPlan, plan_memory
+from lib.rl.policy_model import PolicyModelSettings
 from lib.rl.user_training.training import is_first_process, run_command
 from lib.tasks.item import answers_match, extract_answer
 
@@ -74,7 +83,14 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "model", help="folder of a Hugging Face causal language model with its tokenizer"
     )
     parser.add_argument(
-        "--data", required=True, help="file or saved dataset with columns prompt and reference"
+        "--data", required=True, help="file, saved dataset, or NAME:PATH with a name of --list-data"
+    )
+    parser.add_argument("--prompt-column", metavar="NAME", help="of a file, with the question")
+    parser.add_argument("--reference-column", metavar="NAME", help="of a file, with the answer")
+    parser.add_argument(
+        "--list-data",
+        action=_ListData,
+        help="the paper's data sets and their settings, and no more",
     )
     parser.add_argument(
         "--out", required=True, help="where the policy, its rollouts and checkpoints go"
@@ -103,7 +119,53 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--vllm", action="store_true", help="generate with a vLLM server (trl vllm-serve)"
     )
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure and write the reward model's scale, no more",
+    )
+    memory = parser.add_argument_group("memory")
+    memory.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16"),
+        default="auto",
+        help="of the computation; auto is bfloat16 on a GPU; default: %(default)s",
+    )
+    memory.add_argument(
+        "--lora",
+        type=int,
+        default=0,
+        metavar="RANK",
+        help="train low-rank adapters instead of all weights; the reference model is then the start, for good",
+    )
+    memory.add_argument(
+        "--gradient-checkpointing",
+        action="store_true",
+        help="compute activations twice instead of keeping them: slower, less memory",
+    )
+    memory.add_argument(
+        "--accumulate",
+        type=int,
+        default=1,
+        metavar="N",
+        help="passes that a step's rollouts are learned from in turn; the same update with less memory",
+    )
     return parser.parse_args(argv)
+
+
+class _ListData(argparse.Action):
+    """Prints the presets and ends."""
+
+    def __init__(self, option_strings, dest, **options):
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser, *_):
+        for preset in PRESETS.values():
+            print(
+                f"{preset.name:18} {preset.description}; replies of {preset.max_tokens} tokens, reference model "
+                f"every {preset.sync_every} steps, M = {preset.update_interval}"
+            )
+        parser.exit()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,7 +184,7 @@ def train_and_report(options: argparse.Namespace) -> None:
     """Train, and print what came of it."""
     with silence_libraries():
         rollouts = train(options)
-    if not is_first_process():
+    if rollouts is None or not is_first_process():
         return
     print(summarize_rollouts(rollouts).round(3).to_string())
     mean_tokens = rollouts["tokens_out"].mean()
@@ -135,14 +197,14 @@ def train_and_report(options: argparse.Namespace) -> None:
     print(f"policy: {Path(options.out) / 'policy'}")
 
 
-def train(options: argparse.Namespace) -> pd.DataFrame:
+def train(options: argparse.Namespace) -> pd.DataFrame | None:
     """Train, and save the policy.
 
     Args:
         options: Of the command line.
 
     Returns:
-        The rollouts.
+        The rollouts; None where only the reward model's scale was asked for.
 
     Raises:
         ParamsError, TaskError, OSError, ValueError: What is wrong with the input, by name.
@@ -151,12 +213,11 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
 
     # Settings, and what they have to fit.
     params = config.load(options.profile)
-    changed = config.apply_changes("conductor", params.conductor.model_dump(), options.changes)
-    settings = config.validate_settings(changed, ConductorSettings, "with --set")
+    settings = read_settings(options, params)
     variant = TRAINED_VARIANTS[options.variant]
     head = settings.head.model_copy(update=dict(variant.head_changes))
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
-    _check_processes(settings, head, num_processes)
+    _check_processes(options, settings, head, num_processes)
     if not (Path(options.model) / "config.json").is_file():
         raise ParamsError(f"{options.model} holds no model: there is no config.json in it")
 
@@ -168,11 +229,23 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     model_config = AutoConfig.from_pretrained(options.model, local_files_only=True)
     width = model_config.get_text_config().hidden_size
 
+    # What it takes, and where the reward model's scores lie.
+    if is_first_process():
+        plan = plan_training_memory(options, settings, params, dataset, tokenizer, num_processes)
+        print(plan.describe())
+        print(_describe_reward_model(options.reward_model))
+    _calibrate_where_needed(options, settings, dataset, tokenizer, num_processes)
+    if options.calibrate:
+        return None
+
     # The training.
     out, grpo = Path(options.out), settings.grpo
     rollouts_per_step = grpo.prompts_per_step * grpo.generations
     fields = {
-        "per_device_train_batch_size": rollouts_per_step // num_processes,
+        "per_device_train_batch_size": rollouts_per_step // (num_processes * options.accumulate),
+        "gradient_accumulation_steps": options.accumulate,
+        "gradient_checkpointing": options.gradient_checkpointing,
+        "bf16": _uses_bfloat16(options),
         # Somebody watches the terminal.
         "logging_strategy": "steps",
         "logging_steps": 5,
@@ -180,6 +253,9 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     }
     if options.vllm:
         fields |= {"use_vllm": True, "vllm_mode": "server"}
+    if options.lora:
+        # Under adapters the reference is the model without them, which cannot follow.
+        fields["sync_ref_model"] = False
     trainer = ConductorTrainer(
         options.model,
         make_grpo_config(grpo, out, options.seed, variant.aggregation, **fields),
@@ -191,6 +267,7 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
         settings.head.layer,
         settings.head.head_input,
         _list_extra_rewards(options, params, settings, head),
+        lora_rank=options.lora,
     )
     is_main = trainer.accelerator.is_main_process
     if is_main and "judge" in (variant.name, head.anchor):
@@ -210,13 +287,130 @@ def train(options: argparse.Namespace) -> pd.DataFrame:
     return trainer.rollouts
 
 
-def _check_processes(settings: ConductorSettings, head: HeadSettings, num_processes: int) -> None:
-    """Raises ParamsError where a step cannot be shared by the processes."""
-    rollouts_per_step = settings.grpo.prompts_per_step * settings.grpo.generations
-    if rollouts_per_step % num_processes:
+def read_settings(options: argparse.Namespace, params: Params) -> ConductorSettings:
+    """The section `conductor` of the profile, with the data set's lengths at `paper`, and with --set.
+
+    Raises:
+        ParamsError: A change cannot be.
+    """
+    section = params.conductor.model_dump()
+    if options.profile == "paper":
+        preset, _ = find_preset(options.data)
+        for name, changes in preset.list_changes().items():
+            section[name] = section[name] | changes
+    changed = config.apply_changes("conductor", section, options.changes)
+    return config.validate_settings(changed, ConductorSettings, "with --set")
+
+
+def plan_training_memory(
+    options: argparse.Namespace,
+    settings: ConductorSettings,
+    params: Params,
+    dataset: Dataset,
+    tokenizer,
+    num_processes: int,
+) -> MemoryPlan:
+    """What the training takes in each process, by the longest prompt and the longest reply.
+
+    The reward model, which every process holds whole, comes on top, and so do shares of a sharded training, which the
+    plan does not divide.
+    """
+    rollouts = settings.grpo.prompts_per_step * settings.grpo.generations // num_processes
+    learn = params.routing.learn.model_copy(
+        update={
+            "advantages": "group",
+            "kl": settings.grpo.kl,
+            "minibatch": max(2, rollouts),
+            "microbatch": max(1, rollouts // options.accumulate),
+        }
+    )
+    model_settings = PolicyModelSettings(
+        dtype=options.dtype,
+        lora_rank=options.lora,
+        gradient_checkpointing=options.gradient_checkpointing,
+    )
+    longest_prompt = max(len(_tokenize_prompt(tokenizer, prompt)) for prompt in dataset["prompt"])
+    max_tokens = settings.grpo.max_tokens
+    return plan_memory(
+        AutoConfig.from_pretrained(options.model, local_files_only=True),
+        model_settings,
+        learn,
+        longest_prompt + max_tokens,
+        max_tokens,
+        sampled_at_once=0 if options.vllm else rollouts,
+        device=_choose_device(),
+    )
+
+
+def _tokenize_prompt(tokenizer, prompt) -> list[int]:
+    """Tokens of text or messages."""
+    if not isinstance(prompt, str):
+        prompt = "\n".join(message["content"] for message in prompt)
+    return tokenizer(prompt)["input_ids"]
+
+
+def _describe_reward_model(folder: str) -> str:
+    """What the reward model takes, from the size of its files: they are in the precision that it computes in."""
+    num_bytes = sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
+    return f"  reward model (in every process)     {num_bytes / GIB:9.2f} GiB"
+
+
+def _uses_bfloat16(options: argparse.Namespace) -> bool:
+    if options.dtype == "auto":
+        return torch.cuda.is_available()
+    return options.dtype == "bfloat16"
+
+
+def _calibrate_where_needed(
+    options: argparse.Namespace,
+    settings: ConductorSettings,
+    dataset: Dataset,
+    tokenizer,
+    num_processes: int,
+) -> None:
+    """Measure the reward model's scale where there is none or it is asked for.
+
+    Raises:
+        ParamsError: Several processes would measure it at once.
+    """
+    scale_file = Path(options.reward_model) / SCALE_FILE
+    if scale_file.exists() and not options.calibrate:
+        return
+    if num_processes > 1:
         raise ParamsError(
-            f"{rollouts_per_step} rollouts a step cannot be shared by {num_processes} processes; "
-            "--set grpo.prompts_per_step"
+            f"{scale_file} is missing; measure it in one process first: the same command without accelerate launch, "
+            "with --calibrate"
+        )
+    grpo = settings.grpo
+    scale = calibrate(
+        options.model,
+        options.reward_model,
+        tokenizer,
+        dataset["prompt"],
+        grpo.max_tokens,
+        grpo.temperature,
+        options.seed,
+        _choose_device(),
+    )
+    print(
+        f"{scale_file}: scores of {scale['prompts']} replies have the mean {scale['centre']:.3f} and the deviation "
+        f"{scale['spread']:.3f}"
+    )
+
+
+def _check_processes(
+    options: argparse.Namespace, settings: ConductorSettings, head: HeadSettings, num_processes: int
+) -> None:
+    """Raises ParamsError where a step cannot be shared by the processes and passes."""
+    rollouts_per_step = settings.grpo.prompts_per_step * settings.grpo.generations
+    if options.accumulate < 1 or options.lora < 0:
+        raise ParamsError(
+            f"--accumulate {options.accumulate} must be at least 1, --lora {options.lora} at least 0"
+        )
+    if rollouts_per_step % (num_processes * options.accumulate):
+        raise ParamsError(
+            f"{rollouts_per_step} rollouts a step cannot be shared by {num_processes} processes in "
+            f"{options.accumulate} passes; --set grpo.prompts_per_step or change --accumulate"
         )
     if head.joint and num_processes > 1:
         raise ParamsError("head.joint learns in one process only; --set head.joint=false")
@@ -224,7 +418,8 @@ def _check_processes(settings: ConductorSettings, head: HeadSettings, num_proces
 
 def _load_prompts(options: argparse.Namespace, tokenizer) -> Dataset:
     """The prompts as the model is asked them; says so where text becomes messages."""
-    dataset = data.load_dataset(options.data)
+    prompts = read_prompts(options.data, options.prompt_column, options.reference_column)
+    dataset = Dataset.from_dict(prompts.to_dict("list"))
     has_chat_template = tokenizer.chat_template is not None
     if has_chat_template and any(isinstance(prompt, str) for prompt in dataset["prompt"]):
         print(

@@ -114,6 +114,7 @@ class ConductorTrainer(GRPOTrainer):
         extra_rewards: Mapping[str, RewardFunction] | None = None,
         rollout_function: Callable | None = None,
         callbacks: Sequence[TrainerCallback] = (),
+        lora_rank: int = 0,
     ) -> None:
         """Set up a training.
 
@@ -130,6 +131,7 @@ class ConductorTrainer(GRPOTrainer):
             extra_rewards: Further rewards by name; they count only where the weighting names them.
             rollout_function: TRL's `rollout_func`; None for TRL's own generation.
             callbacks: Of transformers.
+            lora_rank: Of adapters on frozen weights; 0 trains all weights.
 
         Raises:
             ValueError: The weighting has weights for a reward that does not exist.
@@ -161,6 +163,7 @@ class ConductorTrainer(GRPOTrainer):
             processing_class=tokenizer,
             rollout_func=rollout_function,
             callbacks=[*callbacks, _StepCallback(self)],
+            peft_config=_make_lora_config(lora_rank) if lora_rank else None,
         )
 
     @property
@@ -230,7 +233,7 @@ class ConductorTrainer(GRPOTrainer):
         """What the policy says of the rollouts that it has just sampled."""
         replies = [get_completion_text(completion) for completion in completions]
         return read_rollouts(
-            self.accelerator.unwrap_model(self.model),
+            _get_network(self.accelerator.unwrap_model(self.model)),
             self._prompt_ids,
             self._completion_ids,
             self._encode_prefixes([write_likelihood_prefix(reply) for reply in replies]),
@@ -301,14 +304,20 @@ class ConductorTrainer(GRPOTrainer):
     # Checkpoints ----------------------------------------------------------------------------------
 
     def save_extra_state(self, checkpoint: Path) -> None:
-        """Write what TRL's checkpoint lacks; last, so that a checkpoint that has it is complete."""
+        """Write what TRL's checkpoint lacks; last, so that a checkpoint that has it is complete.
+
+        Every process calls it: weights that are divided among processes are gathered. The first one writes.
+        """
+        reference = {}
+        if self.ref_model is not None:
+            reference = self.accelerator.get_state_dict(self.ref_model)
+        if not self.state.is_world_process_zero:
+            return
         arrays = {}
         for name, array in self.weighting.get_state().items():
             arrays[f"weighting.{name}"] = array
-        if self.ref_model is not None:
-            reference = self.accelerator.unwrap_model(self.ref_model).state_dict()
-            for name, tensor in reference.items():
-                arrays[f"reference.{name}"] = tensor.detach().float().cpu().numpy()
+        for name, tensor in reference.items():
+            arrays[f"reference.{name}"] = tensor.detach().float().cpu().numpy()
         arrays["step"] = np.array(self.state.global_step)
         artifacts.write_parquet(checkpoint / ROLLOUTS, self.rollouts)
         artifacts.write_tensors(checkpoint / EXTRA_STATE, arrays)
@@ -338,6 +347,20 @@ class ConductorTrainer(GRPOTrainer):
         self._first_step = int(arrays["step"])
 
 
+def _make_lora_config(rank: int):
+    """Adapters on every linear layer, with the usual scale of two."""
+    from peft import LoraConfig  # imported here: few trainings need it
+
+    return LoraConfig(
+        r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+
+
+def _get_network(model):
+    """The transformers model, whose layers hold the adapters where there are any."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def find_last_checkpoint(folder: str | Path) -> Path | None:
     """The newest checkpoint that is complete."""
     checkpoints = [path.parent for path in Path(folder).glob(f"checkpoint-*/{EXTRA_STATE}")]
@@ -356,9 +379,8 @@ class _StepCallback(TrainerCallback):
         self.trainer.seconds_weighing += time.perf_counter() - started
 
     def on_save(self, args, state, control, **_):
-        if state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            self.trainer.save_extra_state(folder)
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        self.trainer.save_extra_state(folder)
 
 
 def _name_actions(action: torch.Tensor | None, count: int) -> list[str]:

@@ -181,3 +181,50 @@ def test_rollouts_that_do_not_divide_among_processes_are_refused(place, capsys, 
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert run(place, "many") == 2
     assert "3 processes" in capsys.readouterr().err
+
+
+def test_memory_is_said_first_and_the_reward_model_s_scale_is_measured_once(place, capsys):
+    scale = place / "reward/scale.json"
+    scale.unlink(missing_ok=True)
+    assert run(place, "calibrated", "--calibrate") == 0
+    said = capsys.readouterr().out
+    assert said.index("at the peak") < said.index("scale.json") and "reward model" in said
+    assert not (place / "calibrated/policy").exists()
+    measured = artifacts.read_json(scale)
+    assert measured["spread"] > 0 and measured["prompts"] == 6
+    assert run(place, "after") == 0
+    assert artifacts.read_json(scale) == measured and "scale.json" not in capsys.readouterr().out
+
+
+def test_several_processes_do_not_measure_the_scale_at_once(place, capsys, monkeypatch):
+    (place / "reward/scale.json").unlink(missing_ok=True)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run(place, "two") == 2
+    assert "--calibrate" in capsys.readouterr().err
+
+
+def test_passes_change_memory_and_not_the_rollouts(place):
+    assert run(place, "whole") == 0
+    assert run(place, "passes", "--accumulate", "2") == 0
+    whole, passes = (
+        artifacts.read_parquet(place / name / "rollouts.parquet") for name in ("whole", "passes")
+    )
+    first = whole["step"] == 0
+    columns = ["step", "item", "tokens_out", "action"]
+    assert whole.loc[first, columns].equals(passes.loc[first, columns])
+    assert len(whole) == len(passes) and whole["step"].equals(passes["step"])
+
+
+def test_passes_that_do_not_divide_a_step_are_refused(place, capsys):
+    assert run(place, "three", "--accumulate", "3") == 2
+    assert "3 passes" in capsys.readouterr().err
+
+
+def test_adapters_are_trained_on_frozen_weights(place):
+    assert run(place, "lora", "--lora", "2", "--gradient-checkpointing") == 0
+    assert (place / "lora/policy/adapter_model.safetensors").is_file()
+    rollouts = artifacts.read_parquet(place / "lora/rollouts.parquet")
+    assert len(rollouts) == 12 and rollouts["ent"].gt(0).all()
+    arrays = artifacts.read_tensors(place / "lora/policy/adapter_model.safetensors")
+    trained = [array for name, array in arrays.items() if "lora_B" in name]
+    assert any(abs(array).max() > 0 for array in trained)  # they start at 0
