@@ -6,6 +6,7 @@
     reward.NAME.truth[.CATEGORY]      its correlation with the verifier inside groups; without CATEGORY in its best one
     score.METHOD                      mean score on test items of the categories that count
     contrast.METHOD_OTHER.score       METHOD minus OTHER, in pairs of seed and item
+    category.NAME.conductor_minus_em  the Conductor minus entropy minimisation, in one category
     layers.last_minus_LAYER           the Conductor that reads the last layer minus one that reads another (Table 4)
     losses.full_minus_VARIANT         the Conductor minus one with another loss (Table 5)
 
@@ -78,6 +79,7 @@ def collect_estimates(rows: pd.DataFrame, settings: ConductorSettings) -> Estima
     labels = label_methods(rows)
     estimates |= estimate_scores(tests, labels)
     estimates |= estimate_contrasts(tests, labels)
+    estimates |= _compare_by_category(results_table.select(rows, split="test"))
     estimates |= _compare_with_conductor(tests, "layers.last_minus_", variants.LAYERS)
     return estimates | _compare_with_conductor(tests, "losses.full_minus_", variants.LOSSES)
 
@@ -183,6 +185,18 @@ def estimate_difference(tests: pd.DataFrame, method: str, baseline: str) -> Esti
         {"method": method},
         {"method": baseline},
     ).iloc[0]
+
+
+def _compare_by_category(tests: pd.DataFrame) -> Estimates:
+    """The Conductor minus entropy minimisation in every category, where both were trained."""
+    methods = [variants.CONDUCTOR.label, variants.EM.label]
+    if not set(methods) <= set(tests["method"]):
+        return {}
+    estimates = {}
+    for category, of_category in tests.groupby("group", sort=False):
+        key = f"category.{category}.conductor_minus_em"
+        estimates[key] = estimate_difference(of_category, *methods)
+    return estimates
 
 
 def _compare_with_conductor(

@@ -16,6 +16,7 @@ import pandas as pd
 
 from lib import tasks
 from lib.tasks import Item
+from lib.tasks.presets import PRESETS as TASK_PRESETS
 from lib.tasks.readers import read_training_prompts
 
 # Figure 4 of the paper, for all models and for a model that thinks at length.
@@ -68,6 +69,7 @@ class TrainingPreset:
         }
 
 
+REASONING_GYM = "reasoning_gym"  # whose tasks have no preset
 # A file of one's own, with the paper's usual lengths.
 OWN_FILE = TrainingPreset("", "a file with the columns prompt and reference")
 PRESETS = {
@@ -123,7 +125,8 @@ def find_preset(source: str) -> tuple[TrainingPreset, str]:
     """Split NAME:PATH.
 
     Args:
-        source: A file of one's own, or the name of a preset, a colon and a path.
+        source: A file of one's own, or the name of a preset (also of `lib.tasks.presets`, or reasoning_gym), a colon
+            and a path.
 
     Returns:
         The preset, `OWN_FILE` without a name, and the path.
@@ -131,6 +134,8 @@ def find_preset(source: str) -> tuple[TrainingPreset, str]:
     name, colon, path = source.partition(":")
     if colon and name in PRESETS:
         return PRESETS[name], path
+    if colon and (name in TASK_PRESETS or name == REASONING_GYM):
+        return TrainingPreset(name, "another data set of lib.tasks", source=name), path
     return OWN_FILE, source
 
 

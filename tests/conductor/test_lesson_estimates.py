@@ -1,0 +1,191 @@
+"""What lesson 04 measures: contrasts over shared seeds, gates, what rewards know; and the texts that are made of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import config
+from lib.conductor import data, full_run, lesson_estimates, variants
+from lib.conductor.rewards import COMPONENTS
+from lib.experiment import results_table
+from lib.reports.lesson_figures import conductor as lesson_tables
+
+SETTINGS = config.load("laptop").conductor
+GROUP = SETTINGS.grpo.generations
+SEEDS, ITEMS = 4, 6
+LEVELS = {  # mean scores
+    variants.BASE: 0.2,
+    variants.EQUAL_WEIGHTS: 0.5,
+    variants.CONDUCTOR: 0.3,
+    variants.NOVER: 0.6,
+    variants.EM: 0.1,
+    variants.ORACLE: 0.8,
+}
+LAST, FIRST = variants.CONDUCTOR, variants.LAYERS[0]
+
+
+def make_tests(compared, num_seeds: int, rng) -> list[dict]:
+    rows = []
+    for variant, level in compared.items():
+        for split in ("dev", "test"):
+            for seed in range(num_seeds):
+                for item in range(ITEMS):
+                    rows.append(
+                        {
+                            "method": variant.label,
+                            "seed": seed,
+                            "split": split,
+                            "group": data_category(item),
+                            "item": str(item),
+                            "correct": level + rng.uniform(-0.05, 0.05),
+                            "tokens_out": 10,
+                            **dict.fromkeys([f"w_{name}" for name in COMPONENTS], 0.2),
+                        }
+                    )
+    return rows
+
+
+def data_category(item: int) -> str:
+    return list(data.CATEGORIES)[item % len(data.CATEGORIES)]
+
+
+def make_rollouts(rng) -> list[dict]:
+    """`ppl` is the truth, `fmt` the same for all, the others noise."""
+    rows = []
+    for variant in (variants.EQUAL_WEIGHTS, variants.CONDUCTOR):
+        for seed in range(SEEDS):
+            for step in range(3):
+                for category in data.CATEGORIES:
+                    for sample in range(GROUP):
+                        correct = float(sample % 2)
+                        row = {"method": variant.label, "seed": seed, "split": "train"}
+                        row |= {"step": step, "group": category, "item": category}
+                        row |= {"sample": sample, "correct": correct, "tokens_out": 10}
+                        row |= {"advantage": rng.normal(), "action": "ppl"}
+                        for name in COMPONENTS:
+                            measured = {"fmt": 1.0, "ppl": correct}.get(name, rng.random())
+                            row |= {name: measured, f"r_{name}": measured, f"w_{name}": 0.2}
+                        rows.append(row)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    tables = [make_tests(LEVELS, SEEDS, rng), make_tests({FIRST: 0.3}, 3, rng), make_rollouts(rng)]
+    made = pd.DataFrame([row for table in tables for row in table]).assign(role="constant")
+    made["step"] = made["step"].fillna(results_table.AFTER).astype(int)
+    made["sample"] = made["sample"].fillna(0).astype(int)
+    made["action"] = made["action"].fillna("")
+    return results_table.make_results("conductor", made)
+
+
+@pytest.fixture(scope="module")
+def estimates(rows):
+    return lesson_estimates.collect_estimates(rows, SETTINGS)
+
+
+def test_contrasts_are_pairs_of_seeds_that_both_have(estimates):
+    assert estimates["contrast.conductor_equal.score"]["value"] == pytest.approx(-0.2, abs=0.03)
+    assert estimates["contrast.conductor_base.score"]["ci_low"] > 0
+    assert estimates["layers.last_minus_first"]["num_runs"] == 3
+    assert estimates["category.story.conductor_minus_em"]["value"] == pytest.approx(0.2, abs=0.05)
+
+
+def test_what_was_not_trained_has_no_key(estimates):
+    names = {key.split(".")[1] for key in estimates if key.startswith("contrast.")}
+    assert names == {
+        f"conductor_{name}" for name in ("base", "equal", "nover", "em", "oracle", "best_static")
+    }
+    assert not any(key.startswith("losses.") for key in estimates)
+
+
+def test_the_best_static_mix_is_the_single_reward_that_is_best_on_dev(estimates):
+    best, nover = (
+        estimates[f"contrast.conductor_{name}.score"] for name in ("best_static", "nover")
+    )
+    assert best.equals(nover)
+
+
+def test_the_signal_is_the_smallest_gate_of_the_open_categories(estimates, rows):
+    gates = [estimates[f"gate.{category}"]["value"] for category in data.CATEGORIES]
+    assert estimates["gate.signal"]["value"] == min(gates)
+    assert lesson_estimates.has_open_category(rows, SETTINGS)
+    closed = rows.assign(correct=0.5)
+    assert not lesson_estimates.has_open_category(closed, SETTINGS)
+
+
+def test_a_reward_that_all_get_never_differs_and_the_truth_is_recognised(estimates):
+    assert estimates["reward.fmt.groups_that_differ"]["value"] == 0
+    assert estimates["reward.ppl.groups_that_differ"]["value"] == 1
+    assert estimates["reward.ppl.truth"]["value"] == pytest.approx(1)
+    assert estimates["reward.fmt.truth"]["value"] == 0
+
+
+def test_verdicts_test_the_difference(estimates):
+    keys = ["contrast.conductor_equal.score", "contrast.conductor_base.score", "contrast.none"]
+    table = lesson_estimates.tabulate_contrasts(estimates, keys, 0.03, True)
+    assert table["verdict"].to_dict() == {keys[0]: "does not hold", keys[1]: "holds"}
+    closed = lesson_estimates.tabulate_contrasts(estimates, keys, 0.03, False)
+    assert set(closed["verdict"]) == {"not open"}
+    verdicts = lesson_estimates.collect_verdicts(table)
+    assert verdicts[f"{keys[0]}_verdict"] == "does not hold" and verdicts[f"{keys[0]}_mde"] > 0
+    shown = lesson_tables.arrange_contrasts(table)
+    assert list(shown.index) == ["Conductor minus Equal", "Conductor minus Base"]
+
+
+def test_advantages_weights_and_lengths_are_estimated(rows):
+    observed = lesson_estimates.estimate_observed(rows, GROUP)
+    assert observed["conductor.tokens_minus.equal"]["value"] == 0
+    assert observed["conductor.weights.story.ppl"]["value"] == pytest.approx(0.2)
+    assert abs(observed["observed.conductor.quality_minus.equal"]["value"]) < 0.5
+    setup = lesson_estimates.describe_setup(rows, SETTINGS, 3)
+    assert setup["conductor.seeds"] == SEEDS and setup["conductor.steps"] == 3
+
+
+def test_titles_say_what_the_rows_say(rows):
+    tests = results_table.select(rows, split="test")
+    levels = lesson_tables.estimate_levels(rows, tests)
+    assert list(levels.index) == [
+        "Base",
+        "Conductor",
+        "Equal",
+        variants.NOVER.label,
+        variants.ORACLE.label,
+    ]
+    assert "The Conductor scores 0.30" in lesson_tables.summarize_levels(levels)
+    weights = lesson_tables.list_mean_weights(rows)
+    assert set(weights["component"]) == set(COMPONENTS)
+    tilted = rows.assign(w_fmt=np.where(rows["group"] == "story", 0.9, 0.0))
+    title = lesson_tables.summarize_weights(lesson_tables.list_mean_weights(tilted))
+    assert "fmt in story" in title
+
+
+def test_a_reward_with_a_high_mean_is_emphasised_whatever_it_knows():
+    table = lesson_tables.tabulate_expected_advantages(0.5, 5, 400).set_index("emphasised reward")
+    means = table["mean advantage"]
+    assert means["fmt"] > 0.3 and (means.drop("fmt") < 0).all()
+    without = lesson_tables.tabulate_expected_advantages(0.0, 5, 400)["mean advantage"]
+    assert without.abs().max() < 0.15
+
+
+def test_the_full_run_has_the_seeds_that_it_promises():
+    params = config.load("full")
+    seeds_by_variant = {}
+    for compared, count in full_run.group_variants(params):
+        for variant in compared:
+            seeds_by_variant[variant.name] = count
+    for name in ("conductor", "equal", "nover", "pref", "anchored", "oracle", "base"):
+        assert seeds_by_variant[name] == 8
+    for name in ("cot", "sft", "random", "em", "judge"):
+        assert seeds_by_variant[name] >= 4
+    assert all(seeds_by_variant[variant.name] >= 5 for variant in variants.LAYERS)
+    labels = [job.label for job in full_run.list_jobs(params)]
+    assert len(labels) == len(set(labels))
+
+
+def test_the_table_of_facts_keeps_no_texts():
+    frame = pd.DataFrame({"method": ["a"], "reply": ["long"], "calls": [1], "correct": [0.123456]})
+    thinned = full_run.thin_columns(frame)
+    assert list(thinned) == ["method", "correct"]
+    assert thinned["correct"].iloc[0] == pytest.approx(0.1235)
