@@ -21,8 +21,15 @@ Trained language models
     judge_votes                     the judge's majority on two methods
     reward_diagnostics              what rewards know, and what advantages follow
     costs                           operations and wall time of the Conductor
+    full_run                        the recorded run of every method and seed
+    lesson_estimates                what lesson 04 measures, by metric key
     ablations                       what lesson 09 compares
-    train_command                   a policy of your own: `python -m lib train maestro --help`
+    paper_profile                   the paper's settings on shrunk counts
+
+A policy of your own: `python -m lib train maestro --help`, `python -m lib evaluate maestro --help`
+    train_command, evaluate_command training; the trained policy against its start
+    training_presets                the paper's seven data sets, with their lengths and intervals
+    reward_scale                    where a reward model's scores lie
 
 The synthetic environment, whose optimum is known
     synthetic_environment, synthetic_methods    prompts, candidates, rewards; what is compared

@@ -11,6 +11,7 @@ from lib.conductor import data
 from lib.conductor import train_command as command
 from lib.experiment import artifacts
 from lib.language_models import checkpoints
+from tests.conductor import small
 from tests.language_models import tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -220,11 +221,16 @@ def test_passes_that_do_not_divide_a_step_are_refused(place, capsys):
     assert "3 passes" in capsys.readouterr().err
 
 
-def test_adapters_are_trained_on_frozen_weights(place):
-    assert run(place, "lora", "--lora", "2", "--gradient-checkpointing") == 0
-    assert (place / "lora/policy/adapter_model.safetensors").is_file()
-    rollouts = artifacts.read_parquet(place / "lora/rollouts.parquet")
-    assert len(rollouts) == 12 and rollouts["ent"].gt(0).all()
-    arrays = artifacts.read_tensors(place / "lora/policy/adapter_model.safetensors")
+def test_adapters_are_trained_on_frozen_weights(place, models):
+    """A policy that ends its replies: those that are cut off teach nothing."""
+    schooled = models / small.SMOKE.policy
+    options = ["--data", str(place / "own.jsonl"), "--reward-model", str(place / "reward")]
+    options += [*SMALL, "--set", "grpo.max_tokens=11", "--set", "grpo.generations=4"]
+    out = place / "lora"
+    more = ["--lora", "2", "--gradient-checkpointing", "--out", str(out)]
+    assert command.main([str(schooled), *options, *more]) == 0
+    rollouts = artifacts.read_parquet(out / "rollouts.parquet")
+    assert len(rollouts) == 24 and rollouts["ent"].gt(0).all()
+    arrays = artifacts.read_tensors(out / "policy/adapter_model.safetensors")
     trained = [array for name, array in arrays.items() if "lora_B" in name]
     assert any(abs(array).max() > 0 for array in trained)  # they start at 0

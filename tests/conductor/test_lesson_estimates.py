@@ -13,20 +13,20 @@ from lib.reports.lesson_figures import conductor as lesson_tables
 SETTINGS = config.load("laptop").conductor
 GROUP = SETTINGS.grpo.generations
 SEEDS, ITEMS = 4, 6
-LEVELS = {  # mean scores
-    variants.BASE: 0.2,
-    variants.EQUAL_WEIGHTS: 0.5,
-    variants.CONDUCTOR: 0.3,
-    variants.NOVER: 0.6,
-    variants.EM: 0.1,
-    variants.ORACLE: 0.8,
-}
-LAST, FIRST = variants.CONDUCTOR, variants.LAYERS[0]
+LEVELS = [  # mean scores
+    (variants.BASE, 0.2),
+    (variants.EQUAL_WEIGHTS, 0.5),
+    (variants.CONDUCTOR, 0.3),
+    (variants.NOVER, 0.6),
+    (variants.EM, 0.1),
+    (variants.ORACLE, 0.8),
+]
+FIRST = variants.LAYERS[0]
 
 
 def make_tests(compared, num_seeds: int, rng) -> list[dict]:
     rows = []
-    for variant, level in compared.items():
+    for variant, level in compared:
         for split in ("dev", "test"):
             for seed in range(num_seeds):
                 for item in range(ITEMS):
@@ -72,7 +72,11 @@ def make_rollouts(rng) -> list[dict]:
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(0)
-    tables = [make_tests(LEVELS, SEEDS, rng), make_tests({FIRST: 0.3}, 3, rng), make_rollouts(rng)]
+    tables = [
+        make_tests(LEVELS, SEEDS, rng),
+        make_tests([(FIRST, 0.3)], 3, rng),
+        make_rollouts(rng),
+    ]
     made = pd.DataFrame([row for table in tables for row in table]).assign(role="constant")
     made["step"] = made["step"].fillna(results_table.AFTER).astype(int)
     made["sample"] = made["sample"].fillna(0).astype(int)
