@@ -28,7 +28,7 @@ SETTINGS = config.load("laptop")
 STEPS = 8  # of a training that is timed, after one that warms up
 PROMPTS, MAX_TOKENS = 15, 48  # of a step (MAESTRO, Table 7: 15 prompts, five completions each)
 LIMITS = {"lab-large": 7.0, "lab-policy": 7.0}  # a GRPO step, in plain steps
-LIMIT_CONDUCTOR = 0.04  # the Conductor's share of a step
+LIMIT_CONDUCTOR = 0.01  # the Conductor's share of a step
 
 # Two threads wait for each other, which takes many times as long where another process has the second core.
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -80,7 +80,7 @@ def train(name, folder, steps, out) -> tuple[ConductorTrainer, TimedRollouts]:
         ConductorWeighting(SETTINGS.lab.models[name].hidden, settings.head, grpo.generations, 0),
         lambda prompts, **_: [0.5] * len(prompts),
         settings.rewards,
-        generate=rollouts,
+        rollout_function=rollouts,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train_or_resume()
