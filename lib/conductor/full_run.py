@@ -8,11 +8,14 @@ that an estimate reads: of the Conductor and of equal weights.
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from lib.conductor import experiment, initial_policy, reward_model
 from lib.conductor.jobs import REWARD_MODEL_SEED, make_jobs
+from lib.conductor.lesson_estimates import FIRST_STEPS
 from lib.conductor.results import make_results_table
+from lib.conductor.rewards import COMPONENTS
 from lib.conductor.variants import (
     CONDUCTOR,
     EQUAL_WEIGHTS,
@@ -32,7 +35,7 @@ LESSON = "04_conductor"
 SYSTEM = "conductor"
 # Columns of the results table that no estimate reads.
 _COLUMNS_LEFT_OUT = ("calls", "reward", "tokens_in", "malformed", "quality", "anchor", "judge")
-_DECIMALS = 4  # of what was measured; more would only make the table larger
+_DECIMALS = 3  # of what was measured; more would only make the table larger
 
 
 def group_variants(params: Params) -> list[tuple[Sequence[ConductorVariant], int]]:
@@ -84,8 +87,14 @@ def thin_columns(rows: pd.DataFrame) -> pd.DataFrame:
     dropped = [name for name in (*_COLUMNS_LEFT_OUT, *texts) if name in rows]
     thinned = rows.drop(columns=dropped)
     is_float = thinned.dtypes.eq("float64") | thinned.dtypes.eq("float32")
-    measured = thinned.columns[is_float]
-    return thinned.assign(**thinned[measured].round(_DECIMALS).astype("float32"))
+    measured = thinned.columns[is_float].drop("correct", errors="ignore")
+    thinned = thinned.assign(**thinned[measured].round(_DECIMALS).astype("float32"))
+
+    # Raw rewards are read at the start of training alone, before policies have moved.
+    is_later_rollout = thinned["split"].eq("train") & thinned["step"].ge(FIRST_STEPS)
+    raw = [name for name in COMPONENTS if name in thinned]
+    thinned.loc[is_later_rollout, raw] = np.nan
+    return thinned
 
 
 FULL_RUN = FullRun(LESSON, SYSTEM, list_jobs, make_rows, experiment.RUNS)

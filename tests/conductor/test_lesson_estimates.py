@@ -188,8 +188,11 @@ def test_the_full_run_has_the_seeds_that_it_promises():
     assert len(labels) == len(set(labels))
 
 
-def test_the_table_of_facts_keeps_no_texts():
-    frame = pd.DataFrame({"method": ["a"], "reply": ["long"], "calls": [1], "correct": [0.123456]})
+def test_the_table_of_facts_keeps_no_texts_and_raw_rewards_of_the_start_alone():
+    frame = pd.DataFrame({"method": "a", "reply": "long", "calls": 1, "step": [0, 8, -1]})
+    frame = frame.assign(split=["train", "train", "test"], correct=1 / 3, len=0.123456)
     thinned = full_run.thin_columns(frame)
-    assert list(thinned) == ["method", "correct"]
-    assert thinned["correct"].iloc[0] == pytest.approx(0.1235)
+    assert list(thinned) == ["method", "step", "split", "correct", "len"]
+    assert thinned["correct"].eq(1 / 3).all()
+    assert thinned["len"].isna().tolist() == [False, True, False]
+    assert thinned["len"].iloc[0] == pytest.approx(0.123)
