@@ -137,7 +137,7 @@ def _sample_replies(
             list(dataset["prompt"]),
             max_tokens,
             options.temperature,
-            options.seed * options.samples + sample,
+            options.seed * options.samples + sample,  # both models get the same seeds
             device,
         )
         questions = [_get_question(prompt) for prompt in dataset["prompt"]]
@@ -214,6 +214,7 @@ def add_votes(
     finally:
         export_recording(params.llm, RECORDING, out)
 
+    # (pairs,) 1 where the trained policy's reply is better; equal replies and lost verdicts count one half each.
     votes = np.array([0.5 if vote is None else float(vote) for vote in is_better])
     tables = []
     for method, method_votes in ((TRAINED, votes), (START, 1 - votes)):

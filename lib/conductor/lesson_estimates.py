@@ -68,6 +68,7 @@ def collect_estimates(rows: pd.DataFrame, settings: ConductorSettings) -> Estima
     Returns:
         Estimates by metric key: see the module.
     """
+    # What can be learned at all decides which categories count in everything below.
     gains = estimate_gains(rows)
     open_categories = list_open_categories(rows, settings)
     estimates = {f"gate.{category}": gain for category, gain in gains.iterrows()}
@@ -75,6 +76,7 @@ def collect_estimates(rows: pd.DataFrame, settings: ConductorSettings) -> Estima
     estimates["gate.signal"] = gains.loc[smallest]
     estimates |= estimate_reward_knowledge(rows, settings.grpo.generations)
 
+    # Dev items chose the categories and the best static mix; from here on only test items are read.
     tests = results_table.select(rows, split="test", group=open_categories)
     labels = label_methods(rows)
     estimates |= estimate_scores(tests, labels)
@@ -139,6 +141,7 @@ def estimate_reward_knowledge(rows: pd.DataFrame, group_size: int) -> Estimates:
         truths = stats.mean(of_reward, "truth", "group")
         for category, truth in truths.iterrows():
             estimates[f"reward.{name}.truth.{category}"] = truth
+        # A reward is useful where it knows something; with two seeds there is no interval to go by.
         best_category = truths["ci_low"].fillna(truths["value"]).idxmax()
         estimates[f"reward.{name}.truth"] = truths.loc[best_category]
     return estimates
@@ -176,6 +179,7 @@ def estimate_contrasts(tests: pd.DataFrame, labels: Mapping[str, str]) -> Estima
 
 def estimate_difference(tests: pd.DataFrame, method: str, baseline: str) -> Estimate:
     """The score of a method minus that of another one, paired by seed and item."""
+    # Secondary methods have fewer seeds: a seed that only one of the two has is no pair.
     compared = results_table.select(tests, method=[method, baseline])
     seeds_by_method = compared.groupby("method")["seed"].agg(set)
     shared_seeds = set.intersection(*seeds_by_method)

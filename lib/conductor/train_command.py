@@ -293,6 +293,7 @@ def read_settings(options: argparse.Namespace, params: Params) -> ConductorSetti
     Raises:
         ParamsError: A change cannot be.
     """
+    # The lab's models see 512 tokens, so that the profile itself has shorter replies than the paper.
     section = params.conductor.model_dump()
     if options.profile == "paper":
         preset, _ = find_preset(options.data)
@@ -316,6 +317,7 @@ def plan_training_memory(
     plan does not divide.
     """
     rollouts = settings.grpo.prompts_per_step * settings.grpo.generations // num_processes
+    # The plan is made for the trainer of lesson 05; GRPO is its `group` mode, without a critic.
     learn = params.routing.learn.model_copy(
         update={
             "advantages": "group",
