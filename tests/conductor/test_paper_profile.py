@@ -3,7 +3,8 @@
 from lib import config
 from lib.conductor import experiment, paper_profile
 from lib.conductor.variants import CONDUCTOR
-from lib.language_models.training.model_folders import ensure_models
+from lib.language_models import checkpoints
+from lib.language_models.training import released_weights
 
 
 def test_only_counts_are_shrunk():
@@ -15,7 +16,7 @@ def test_only_counts_are_shrunk():
     assert own.prompts == 3 * paper.grpo.prompts_per_step < paper.prompts
 
 
-def test_the_papers_settings_train_and_test_a_policy(monkeypatch):
+def test_the_papers_settings_train_and_test_a_policy(monkeypatch, tmp_path):
     seen = []
     run = experiment.run
 
@@ -24,8 +25,11 @@ def test_the_papers_settings_train_and_test_a_policy(monkeypatch):
         return seen[-1]
 
     monkeypatch.setattr(experiment, "run", spy)
-    params = paper_profile.load_shrunk_paper_profile()
-    models = ensure_models(params.lab, None, [params.conductor.policy])
+    # In a folder of its own: the project's models were measured at another profile.
+    policy = config.load("smoke").conductor.policy
+    weights = released_weights.unpack(policy, config.load("smoke").lab.models[policy])
+    models = tmp_path / "models"
+    checkpoints.save(weights, models / policy)
     assert paper_profile.run_shrunk_paper_profile(models)
     (results,) = seen
     steps = results.rollouts.groupby("step").size()
