@@ -35,7 +35,7 @@ SAMPLES = "samples"
 
 
 @dataclass(frozen=True)
-class Part:
+class Study:
     """One experiment of the appendix.
 
     Attributes:
@@ -52,29 +52,29 @@ class Part:
 
 
 # Those that a reader's run trains, and those of the full run alone.
-PARTS = (
-    Part(SPLITTING, SPLITTING, SPLITTING_VARIANTS, keeps_baselines=True),
-    Part(FIXED_BUDGET, COMPLEMENTARY, FIXED_BUDGET_VARIANTS, keeps_baselines=False),
+STUDIES = (
+    Study(SPLITTING, SPLITTING, SPLITTING_VARIANTS, keeps_baselines=True),
+    Study(FIXED_BUDGET, COMPLEMENTARY, FIXED_BUDGET_VARIANTS, keeps_baselines=False),
 )
-FULL_PARTS = (
-    *PARTS,
-    Part(SAMPLES, COMPLEMENTARY, (MEAN_OF_SAMPLES,), keeps_baselines=True),
+RECORDED_STUDIES = (
+    *STUDIES,
+    Study(SAMPLES, COMPLEMENTARY, (MEAN_OF_SAMPLES,), keeps_baselines=True),
 )
 
 
-def select_part(params: Params, part: Part) -> Params:
+def select_study(params: Params, study: Study) -> Params:
     """Settings of one experiment of the appendix: its experts, its questions, and how many seeds are trained.
 
     Args:
         params: All settings, as params.yaml has them.
-        part: The experiment, for example that with one fixed budget; its `world` is a set of experts and questions.
+        study: The experiment, for example that with one fixed budget; its `world` is a set of experts and questions.
 
     Returns:
         A copy of the settings. Fixed budgets and means of samples use the lesson's main world with fewer seeds, the
         splitting world has a number of seeds of its own.
     """
-    world_params = select_world(params, part.world)
-    if part.name == SPLITTING:
+    world_params = select_world(params, study.world)
+    if study.name == SPLITTING:
         return world_params
     changes = {"seeds": params.routing.fixed_budget_seeds}
     routing = world_params.routing.model_copy(update=changes)
@@ -84,7 +84,7 @@ def select_part(params: Params, part: Part) -> Params:
 def run(
     params: Params, models: str | Path | None = None, runs: str | Path = RUNS
 ) -> dict[str, BudgetedRoutingResults]:
-    """Run the experiments of PARTS, as far as they are not done yet.
+    """Run the experiments of STUDIES, as far as they are not done yet.
 
     Args:
         params: All settings.
@@ -92,69 +92,69 @@ def run(
         runs: Folder of the jobs, whose finished results are used again.
 
     Returns:
-        Results by the part's name.
+        Results by the study's name.
     """
-    return {part.name: _run_part(params, part, models, runs) for part in PARTS}
+    return {study.name: _run_study(params, study, models, runs) for study in STUDIES}
 
 
-def make_part_rows(part_results: BudgetedRoutingResults, part: Part) -> pd.DataFrame:
-    """Make the rows of the results table of one part.
+def make_study_rows(study_results: BudgetedRoutingResults, study: Study) -> pd.DataFrame:
+    """Make the rows of the results table of one study.
 
     Args:
-        part_results: Tables of its experiment.
-        part: The part.
+        study_results: Tables of its experiment.
+        study: The study.
 
     Returns:
         Rows as `results.make_world_rows` makes them.
     """
-    rows = results.make_world_rows(part_results, part.world)
-    if part.keeps_baselines:
+    rows = results.make_world_rows(study_results, study.world)
+    if study.keeps_baselines:
         return rows
-    labels = [variant.label for variant in part.compared]
+    labels = [variant.label for variant in study.compared]
     return results_table.select(rows, method=labels)
 
 
-def make_rows(results_by_part: dict[str, BudgetedRoutingResults]) -> pd.DataFrame:
-    """Make the rows of the results table of PARTS.
+def make_rows(results_by_study: dict[str, BudgetedRoutingResults]) -> pd.DataFrame:
+    """Make the rows of the results table of STUDIES.
 
     Args:
-        results_by_part: What `run` returns.
+        results_by_study: What `run` returns.
 
     Returns:
         Rows of tests and of training episodes, with the column world.
     """
-    tables = [make_part_rows(results_by_part[part.name], part) for part in PARTS]
+    tables = [make_study_rows(results_by_study[study.name], study) for study in STUDIES]
     return pd.concat(tables, ignore_index=True)
 
 
-def _run_part(
-    params: Params, part: Part, models: str | Path | None, runs: str | Path
+def _run_study(
+    params: Params, study: Study, models: str | Path | None, runs: str | Path
 ) -> BudgetedRoutingResults:
-    """Run the experiment of one part, as far as it is not done yet."""
-    label = f"training controllers, {part.name} ({part.world})"
-    return experiment.run(select_part(params, part), part.compared, models, runs, label)
+    """Run the experiment of one study, as far as it is not done yet."""
+    label = f"training controllers, {study.name} ({study.world})"
+    return experiment.run(select_study(params, study), study.compared, models, runs, label)
 
 
 # The full run -------------------------------------------------------------------------------------
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """List every job of FULL_PARTS; jobs that two parts share stand once."""
+    """List every job of RECORDED_STUDIES; jobs that two parts share stand once."""
     jobs_by_label = {}
-    for part in FULL_PARTS:
-        part_params = select_part(params, part)
-        first_jobs = jobs.make_first_jobs(part_params, Path(checkpoints.MODELS))
-        for job in [*first_jobs, *jobs.make_jobs(part_params, part.compared, first_jobs)]:
+    for study in RECORDED_STUDIES:
+        study_params = select_study(params, study)
+        first_jobs = jobs.make_first_jobs(study_params, Path(checkpoints.MODELS))
+        for job in [*first_jobs, *jobs.make_jobs(study_params, study.compared, first_jobs)]:
             jobs_by_label[job.label] = job
     return list(jobs_by_label.values())
 
 
 def make_full_rows(params: Params) -> pd.DataFrame:
-    """Train what is not trained yet, and return the test rows of FULL_PARTS."""
+    """Train what is not trained yet, and return the test rows of RECORDED_STUDIES."""
     tables = []
-    for part in FULL_PARTS:
-        part_results = _run_part(params, part, None, RUNS)
-        rows = make_part_rows(part_results, part)
+    for study in RECORDED_STUDIES:
+        study_results = _run_study(params, study, None, RUNS)
+        rows = make_study_rows(study_results, study)
         tables.append(results_table.select(rows, split="test"))
     return pd.concat(tables, ignore_index=True)
 

@@ -8,7 +8,7 @@ import pytest
 
 from lib import config
 from lib.budgeted_routing import appendix_estimates, appendix_run, jobs, variants
-from lib.budgeted_routing.appendix_run import FULL_PARTS, PARTS
+from lib.budgeted_routing.appendix_run import RECORDED_STUDIES, STUDIES
 from lib.budgeted_routing.budget_episodes import (
     count_written_queries,
     make_episode_rows,
@@ -119,12 +119,12 @@ def test_medium_affords_two_calls_to_the_cheap_expert_and_none_to_the_other():
 
 def test_jobs_of_other_worlds_know_nothing_of_splits():
     models = Path(checkpoints.MODELS)
-    for part in FULL_PARTS:
-        params = appendix_run.select_part(PARAMS, part)
+    for study in RECORDED_STUDIES:
+        params = appendix_run.select_study(PARAMS, study)
         first_jobs = jobs.make_first_jobs(params, models)
-        is_splitting = part.world == SPLITTING
+        is_splitting = study.world == SPLITTING
         assert ("split_share" in first_jobs[1].settings) == is_splitting
-        for job in jobs.make_jobs(params, part.compared, first_jobs):
+        for job in jobs.make_jobs(params, study.compared, first_jobs):
             assert ("calls_by_budget" in job.settings) == is_splitting
 
 
@@ -156,7 +156,7 @@ def test_a_mean_of_samples_has_a_test_per_sample_at_the_temperature_of_training(
 
 
 def test_a_reader_s_run_trains_no_samples_and_the_full_run_does():
-    assert MEAN_OF_SAMPLES not in [variant for part in PARTS for variant in part.compared]
+    assert MEAN_OF_SAMPLES not in [variant for study in STUDIES for variant in study.compared]
     labels = [job.label for job in appendix_run.list_jobs(config.load("full"))]
     assert len(labels) == len(set(labels))
     for variant in (MEAN_OF_SAMPLES, QUESTION_PASSED_ON, *FIXED_BUDGET_VARIANTS):
