@@ -100,9 +100,7 @@ def measure_meta_gradients(params: Params, prompts: int = 12, width: int = 16) -
     head, group_size = params.conductor.head, params.conductor.grpo.generations
     rng = seeds.rng("ablations", "gradients")
     num_rollouts = prompts * group_size
-    h = torch.from_numpy(rng.normal(size=(num_rollouts, width)).astype(np.float32))
-    rewards = rng.random((num_rollouts, len(COMPONENTS))).astype(np.float32)
-    rewards = torch.from_numpy(rewards)  # (rollouts, K)
+    h, rewards = _draw_states_and_rewards(rng, num_rollouts, width)
     rows = []
     for description, key, homogeneous in (
         ("each rollout its own context and action", "own", False),
@@ -138,8 +136,7 @@ def measure_joint_gradients(params: Params, prompts: int = 12, width: int = 16) 
     head = params.conductor.head.model_copy(update={"joint": True})
     rng = seeds.rng("ablations", "joint gradients")
     num_rollouts = prompts * grpo.generations
-    h = torch.from_numpy(rng.normal(size=(num_rollouts, width)).astype(np.float32))
-    rewards = torch.from_numpy(rng.random((num_rollouts, len(COMPONENTS))).astype(np.float32))
+    h, rewards = _draw_states_and_rewards(rng, num_rollouts, width)
     lengths = torch.from_numpy(rng.integers(1, grpo.max_tokens + 1, size=num_rollouts)).float()
     rows = []
     for description, key, num_tokens in (
@@ -154,6 +151,15 @@ def measure_joint_gradients(params: Params, prompts: int = 12, width: int = 16) 
         gradient = weighting.conductor.linear.weight.grad
         rows.append({"group": description, "key": key, "length": float(gradient.norm())})
     return pd.DataFrame(rows)
+
+
+def _draw_states_and_rewards(
+    rng: np.random.Generator, num_rollouts: int, width: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw random hidden states (num_rollouts, width) and rewards in [0, 1) (num_rollouts, K)."""
+    states = rng.normal(size=(num_rollouts, width)).astype(np.float32)
+    rewards = rng.random((num_rollouts, len(COMPONENTS))).astype(np.float32)
+    return torch.from_numpy(states), torch.from_numpy(rewards)
 
 
 def _compare(
