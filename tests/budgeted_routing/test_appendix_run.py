@@ -117,6 +117,7 @@ def test_medium_affords_two_calls_to_the_cheap_expert_and_none_to_the_other():
     assert (usd_by_word["low"], usd_by_word["medium"]) == (0.5, 1.0)
 
 
+@pytest.mark.usefixtures("lab_model_files")
 def test_jobs_of_other_worlds_know_nothing_of_splits():
     models = Path(checkpoints.MODELS)
     for study in RECORDED_STUDIES:
@@ -155,6 +156,7 @@ def test_a_mean_of_samples_has_a_test_per_sample_at_the_temperature_of_training(
     assert {test["temperature"] for test in tests} == {routing.temperature}
 
 
+@pytest.mark.usefixtures("lab_model_files")
 def test_a_reader_s_run_trains_no_samples_and_the_full_run_does():
     assert MEAN_OF_SAMPLES not in [variant for study in STUDIES for variant in study.compared]
     labels = [job.label for job in appendix_run.list_jobs(config.load("full"))]

@@ -173,6 +173,7 @@ def test_a_reward_with_a_high_mean_is_emphasised_whatever_it_knows():
     assert without.abs().max() < 0.15
 
 
+@pytest.mark.usefixtures("lab_model_files")
 def test_the_full_run_has_the_seeds_that_it_promises():
     params = config.load("full")
     seeds_by_variant = {}
