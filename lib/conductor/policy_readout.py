@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from lib.conductor.reply_format import extract_thought
+from lib.rl.sharding import runs_in_several_processes
 
 VERSION = 1  # of states, entropies and likelihoods
 _MAX_LOGITS = 2**26  # in memory at a time, as the vocabulary may be large
@@ -115,6 +116,9 @@ def _measure_likelihoods(
             rows_by_sequence.setdefault((context, tuple(references[row])), []).append(row)
     likelihood = torch.full((len(prefixes),), torch.nan)
     if not rows_by_sequence:
+        if runs_in_several_processes():
+            # Layers whose weights are divided among processes run equally often in all, or the others wait for ever.
+            _run_model(model, prompts[:1], None)
         return likelihood
 
     sequences = [[*context, *reference] for context, reference in rows_by_sequence]

@@ -38,6 +38,7 @@ from lib.conductor.rewards import (
 from lib.conductor.weighting import RolloutOutcomes, Weighting
 from lib.config import GRPOSettings, RewardSettings
 from lib.experiment import artifacts, seeds
+from lib.rl.sharding import call_gathered, load_whole_weights
 
 VERSION = 1  # of GRPO under weighted rewards
 EXTRA_STATE = "conductor.safetensors"  # in a checkpoint: the weighting and the reference model
@@ -232,8 +233,13 @@ class ConductorTrainer(GRPOTrainer):
     def _read_policy(self, references: Sequence[str], completions: Sequence) -> PolicyReadout:
         """What the policy says of the rollouts that it has just sampled."""
         replies = [get_completion_text(completion) for completion in completions]
-        return read_rollouts(
-            _get_network(self.accelerator.unwrap_model(self.model)),
+        policy = self.accelerator.unwrap_model(self.model)
+        # Not by the policy's `forward`, which would compute logits of all tokens: B x T x V numbers. Where its weights
+        # are divided among processes, FSDP gathers them in `forward` only, and has to be asked for them here.
+        return call_gathered(
+            policy,
+            read_rollouts,
+            _get_network(policy),
             self._prompt_ids,
             self._completion_ids,
             self._encode_prefixes([write_likelihood_prefix(reply) for reply in replies]),
@@ -342,7 +348,7 @@ class ConductorTrainer(GRPOTrainer):
                 reference_state[key] = torch.from_numpy(array.copy())
         self.weighting.load_state(weighting_state)
         if self.ref_model is not None:
-            self.accelerator.unwrap_model(self.ref_model).load_state_dict(reference_state)
+            load_whole_weights(self.accelerator.unwrap_model(self.ref_model), reference_state)
         self._log = [artifacts.read_parquet(checkpoint / ROLLOUTS)]
         self._first_step = int(arrays["step"])
 
