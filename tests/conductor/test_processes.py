@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 import yaml
 from accelerate import Accelerator, DistributedType
 from accelerate.state import AcceleratorState
+from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from torch.distributed.tensor import DTensor
 from transformers import (
     AutoModelForCausalLM,
@@ -20,9 +22,12 @@ from transformers import (
 )
 
 from lib.conductor import data, train_command
+from lib.conductor.policy_readout import read_rollouts
 from lib.conductor.trainer import ConductorTrainer
 from lib.config import ROOT
 from lib.experiment import artifacts
+from lib.language_models import checkpoints
+from lib.rl.sharding import call_gathered
 from tests.conductor import small
 from tests.rl.two_processes import run_in_two_processes
 from tests.studies import Killed
@@ -87,7 +92,7 @@ def shard_as_configured() -> None:
         if fsdp_plugin is not None:
             state.fsdp_plugin = fsdp_plugin
         # All instances share their attributes, and each that is made takes the type from the process group again.
-        if state.fsdp_plugin is not None:
+        if vars(state).get("fsdp_plugin") is not None:
             state.distributed_type = DistributedType.FSDP
 
     AcceleratorState.__init__ = set_up_as_on_gpus
@@ -161,6 +166,33 @@ def test_a_sharded_run_equals_one_with_whole_weights_in_each_process(folder):
     assert any((after[name] != start[name]).any() for name in start)
     head = artifacts.read_tensors(folder / "sharded/conductor.safetensors")
     assert (head["conductor.linear.weight"] != 0).any()
+
+
+def test_rollouts_are_read_where_nothing_has_run_the_policy_before(folder):
+    """As after generation by vLLM; one process has no thought to read, and must not keep the other waiting."""
+    prompts, completions = [[5, 6, 7], [5, 6]], [[8, 9], [10, 11, 12]]
+    references = [[13, 14], [15]]
+
+    def read_in_turn(rank: int, accelerator: Accelerator) -> list[dict[str, torch.Tensor]]:
+        prefixes = [[8], None] if rank == 0 else [None, None]
+        arguments = (prompts, completions, prefixes, references)
+        whole = checkpoints.load(folder / "policy")
+        expected = read_rollouts(whole, *arguments)
+        shard_as_configured()
+        sharded = checkpoints.load(folder / "policy")
+        fsdp2_prepare_model(Accelerator(cpu=True), sharded)
+        readout = call_gathered(sharded, read_rollouts, sharded, *arguments)
+        return [asdict(readout), asdict(expected)]
+
+    results = run_in_two_processes(read_in_turn, folder, LIMIT_S)
+    assert all(isinstance(result, list) for result in results), results
+    for readout, expected in results:
+        for name, values in expected.items():
+            torch.testing.assert_close(readout[name], values, equal_nan=True)
+    assert [readout["likelihood"].isfinite().tolist() for readout, _ in results] == [
+        [True, False],
+        [False, False],
+    ]
 
 
 def test_a_sharded_run_that_was_killed_and_goes_on_equals_one_that_never_stopped(folder):
