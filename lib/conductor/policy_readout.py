@@ -180,6 +180,7 @@ def _match_lengths(states: torch.Tensor, last_states: torch.Tensor) -> torch.Ten
     The last layer's come after the model's final normalisation, the others before: several times as long, they would
     move a head several times as far at the same learning rate.
     """
+    # (B, T, 1): a factor per token.
     scale = last_states.norm(dim=-1, keepdim=True) / states.norm(dim=-1, keepdim=True).clamp(
         min=1e-6
     )
@@ -226,6 +227,7 @@ def _average_over_tails(
 
 def _compute_entropies(logits: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
     log_probs = logits.log_softmax(-1)
+    # H = -sum_v p_v log p_v over the vocabulary: (n, V) to (n,).
     return -(log_probs.exp() * log_probs).sum(-1)
 
 

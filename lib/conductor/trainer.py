@@ -189,6 +189,7 @@ class ConductorTrainer(GRPOTrainer):
     # The three overrides --------------------------------------------------------------------------
 
     def _generate(self, prompts: list):
+        # TRL hands rewards the texts only; the readout needs the tokens that were sampled.
         output = super()._generate(prompts)
         self._prompt_ids, self._completion_ids = output[0], output[1]
         return output
@@ -205,11 +206,13 @@ class ConductorTrainer(GRPOTrainer):
         h = self.accelerator.gather(self.readout.h)
         started = time.perf_counter()
         mean_weights = self.weighting.compute_mean_weights(h)
+        # In an evaluation nothing is sampled: pi(h) itself weighs, w = pi(h).
         weights, action = mean_weights, None
         if is_training:
             weights, action = self.weighting.weigh_rollouts(h, self.state.global_step)
         self.seconds_weighing += time.perf_counter() - started
 
+        # The log and the buffer keep all rewards; the sum below only the weighted ones.
         self._log_step(inputs, measured, rewards, self._spread_weights(mean_weights), action)
         self._keep_outcomes(measured, rewards)
         if self.weighting.centred:
@@ -260,6 +263,7 @@ class ConductorTrainer(GRPOTrainer):
 
     def _spread_weights(self, weights: torch.Tensor) -> torch.Tensor:
         """Weights (B, K) of the weighting's rewards as columns of all rewards; those it does not name get 0."""
+        # (B, all rewards); a reward of weight 0 is measured and logged, and counts nothing.
         columns = weights.new_zeros(len(weights), len(self.reward_names))
         columns[:, self._list_weighted_columns()] = weights
         return columns

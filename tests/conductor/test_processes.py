@@ -81,7 +81,7 @@ def train(root: Path, out: str, is_sharded: bool, rank: int, accelerator: Accele
 
 
 def shard_as_configured() -> None:
-    """Do what `accelerate launch --config_file data/accelerate/fsdp.yaml` does, which refuses a machine without GPUs."""
+    """Do what accelerate does with data/accelerate/fsdp.yaml, which it refuses where there are no GPUs."""
     settings = yaml.safe_load((ROOT / "data/accelerate/fsdp.yaml").read_text())["fsdp_config"]
     os.environ["ACCELERATE_USE_FSDP"] = "true"
     os.environ |= {name.upper(): str(value) for name, value in settings.items()}
