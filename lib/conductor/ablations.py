@@ -45,6 +45,7 @@ def run_methods(params: Params, **options) -> pd.DataFrame:
     rows = synthetic_benchmark.run(settings, settings.jobs, **options)
     rows = rows.query("style == 'centre'")
     weights = rows[[f"w_{name}" for name in COMPONENTS]].to_numpy()
+    # Mean over the rewards of |w_k - 1/K|; 0 for weights that never moved.
     distance = np.abs(weights - 1 / len(COMPONENTS)).mean(axis=1)
     return pd.DataFrame(
         {
@@ -108,6 +109,7 @@ def measure_meta_gradients(params: Params, prompts: int = 12, width: int = 16) -
     ):
         settings = head.model_copy(update={"homogeneous": homogeneous})
         weighting = ConductorWeighting(width, settings, group_size, 0)
+        # R_j = sum_k w_jk r_jk; its advantages are what the head is rewarded with (eq. 3).
         weights, action = weighting.weigh_rollouts(h, 0)
         scalarized_rewards = (weights.detach() * rewards).sum(-1)  # (rollouts,)
         advantage = losses.compute_group_advantages(scalarized_rewards, group_size)
@@ -147,6 +149,7 @@ def measure_joint_gradients(params: Params, prompts: int = 12, width: int = 16) 
         weights, _ = weighting.weigh_rollouts(h, 0)
         scalarized_rewards = (weights * rewards).sum(-1)  # (rollouts,)
         advantage = losses.compute_group_advantages(scalarized_rewards, grpo.generations)
+        # The weights keep their gradient here: A depends on w, which depends on phi.
         compute_joint_loss(advantage, num_tokens, grpo.max_tokens).backward()
         gradient = weighting.conductor.linear.weight.grad
         rows.append({"group": description, "key": key, "length": float(gradient.norm())})

@@ -92,6 +92,7 @@ def sample_replies(
     for i, item in enumerate(items):
         question = tuple(encode_conversation(write_question(item)))
         for j in range(num_samples):
+            # A stream of its own for every reply: none depends on how many are sampled beside it.
             stream = first_stream + i * num_samples + j
             prompts.append(
                 Prompt((*question, *prefix), sampling.max_tokens, sampling.temperature, stream)
@@ -128,6 +129,7 @@ def score_items(replies: Sequence[ItemReply], samples: int) -> pd.DataFrame:
         category = get_category(item_replies[0].item)
         texts = [reply.text for reply in item_replies]
         verified = np.array([tasks.score_reply(reply.item, reply.text) for reply in item_replies])
+        # A policy that writes one good story for every prompt would otherwise score full marks.
         is_first = np.array([text not in texts[:j] for j, text in enumerate(texts)])
         scores = verified * is_first if category in COUNTED_ONCE else verified
         rows.append(
@@ -189,8 +191,10 @@ def measure_rewards(
     )
     if weighting is not None:
         with torch.no_grad():
+            # (K, B): a column of the table per reward.
             columns = weighting.compute_mean_weights(readout.h).T.numpy()
         by_name = dict(zip(weighting.names, columns, strict=True))
+        # Rewards that a fixed mix does not name count nothing.
         zeros = np.zeros(len(frame), np.float32)
         for name in COMPONENTS:
             frame[f"w_{name}"] = by_name.get(name, zeros)

@@ -101,6 +101,7 @@ def write_examples(settings: InitialPolicySettings, seed: int) -> list[tuple[Ite
     Returns:
         Items with a reply each.
     """
+    # One stream for all replies of a seed, so that two seeds make different errors.
     rng = seeds.rng("conductor", "start", seed=seed)
     items = data.draw_items("train", settings.items, seed, learner="policy")
     return [(item, write_typical_reply(item, settings, rng)) for item in items]
@@ -126,12 +127,14 @@ def fine_tune(
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate)
     for first in range(0, len(dialogues), settings.batch):
         ids, targets = collate(dialogues[first : first + settings.batch])
+        # (batch, T - 1, d): the state at token t predicts token t + 1.
         hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
         next_tokens = targets[:, 1:]
         is_reply = next_tokens >= 0  # the logits of other tokens are not needed
         loss = cross_entropy(model.lm_head(hidden[is_reply]), next_tokens[is_reply])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        # Linear decay, so that the last batches do not decide which errors the policy makes.
         optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - first / len(dialogues))
         optimizer.step()
         optimizer.zero_grad()

@@ -55,6 +55,7 @@ class Conductor(nn.Module):
             raise ValueError(f"temperature must be positive, got {temperature}")
         self.floor = floor
         self.linear = nn.Linear(width, components)
+        # Zeros instead of small random numbers: at the start pi(. | h) = 1/K whatever h is.
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
         self.log_tau = nn.Parameter(torch.tensor(math.log(temperature)))
@@ -73,6 +74,7 @@ class Conductor(nn.Module):
         Returns:
             (..., K) probabilities; every row sums to 1 and no entry is below the floor.
         """
+        # eq. 1: p = softmax((W h + b) / tau), then the floor of Table 8.
         logits = self.linear(h) / self.log_tau.exp()
         return apply_floor(logits.softmax(-1), self.floor)
 
@@ -115,6 +117,7 @@ def sample_actions(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch
     Returns:
         (...,) indices.
     """
+    # The first action whose cumulative probability exceeds u; in double precision, as 32 bits do not sum to 1.
     cumulative = probabilities.double().cumsum(-1)
     thresholds = uniforms[..., None] * cumulative[..., -1:]
     last_action = probabilities.shape[-1] - 1
@@ -139,6 +142,7 @@ def compute_emphasis_weights(
     """
     if not 0 <= kappa <= 1:
         raise ValueError(f"kappa must be between 0 and 1, got {kappa}")
+    # (..., K), e_a
     one_hot = nn.functional.one_hot(action, probabilities.shape[-1]).to(probabilities)
     return (1 - kappa) * probabilities + kappa * one_hot
 

@@ -86,6 +86,7 @@ def compute_meta_loss(
     """
     probabilities = conductor(batch.h)  # (..., N, K)
     log_probs = probabilities.gather(-1, batch.action[..., None])[..., 0].log()
+    # eq. 5: -1/(N G) sum_ij A_ij log pi(a_ij | h_ij); A is a constant here.
     reinforce = -(batch.advantage * log_probs).mean(-1)
     loss = reinforce - entropy_coefficient * compute_entropy(probabilities).mean(-1)
     if pairwise:
@@ -109,6 +110,7 @@ def compute_pairwise_loss(log_probs: torch.Tensor, advantage: torch.Tensor) -> t
     Returns:
         (...,) means over the ordered pairs; 0 where there are none.
     """
+    # Pairs (i, j) of a group: (..., groups, G, G).
     is_better = advantage[..., :, None] > advantage[..., None, :]  # (..., groups, G, G)
     difference = log_probs[..., :, None] - log_probs[..., None, :]
     pair_axes = (-3, -2, -1)
@@ -250,6 +252,7 @@ class ConductorWeighting(Weighting):
         h = h.detach().float()
         if not self.settings.homogeneous:
             return h
+        # (..., groups, G, d) to (..., groups, d), and back to one context per rollout.
         group_means = h.unflatten(-2, (-1, self.group_size)).mean(-2)
         return group_means.repeat_interleave(self.group_size, -2)
 
@@ -258,6 +261,7 @@ class ConductorWeighting(Weighting):
         numbers = np.arange(num_rollouts)
         if self.settings.homogeneous:
             numbers = numbers // self.group_size * self.group_size  # one random number per group
+        # Numbered by step and rollout, so that a resumed training draws what it would have drawn.
         uniforms = seeds.uniform(self.stream, step * num_rollouts + numbers)
         return sample_actions(probabilities, torch.from_numpy(uniforms).to(probabilities.device))
 

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from lib.conductor.reply_format import extract_thought
+from lib.rl.sharding import runs_in_several_processes
 
 VERSION = 1  # of states, entropies and likelihoods
 _MAX_LOGITS = 2**26  # in memory at a time, as the vocabulary may be large
@@ -115,6 +116,9 @@ def _measure_likelihoods(
             rows_by_sequence.setdefault((context, tuple(references[row])), []).append(row)
     likelihood = torch.full((len(prefixes),), torch.nan)
     if not rows_by_sequence:
+        if runs_in_several_processes():
+            # Layers whose weights are divided among processes run equally often in all, or the others wait for ever.
+            _run_model(model, prompts[:1], None)
         return likelihood
 
     sequences = [[*context, *reference] for context, reference in rows_by_sequence]
@@ -176,6 +180,7 @@ def _match_lengths(states: torch.Tensor, last_states: torch.Tensor) -> torch.Ten
     The last layer's come after the model's final normalisation, the others before: several times as long, they would
     move a head several times as far at the same learning rate.
     """
+    # (B, T, 1): a factor per token.
     scale = last_states.norm(dim=-1, keepdim=True) / states.norm(dim=-1, keepdim=True).clamp(
         min=1e-6
     )
@@ -222,6 +227,7 @@ def _average_over_tails(
 
 def _compute_entropies(logits: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
     log_probs = logits.log_softmax(-1)
+    # H = -sum_v p_v log p_v over the vocabulary: (n, V) to (n,).
     return -(log_probs.exp() * log_probs).sum(-1)
 
 

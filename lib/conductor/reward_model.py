@@ -136,6 +136,7 @@ def make_pairs(
     generations = generate(policy, requests, encode_special(EOS))
     texts = [decode(generation.reply_ids) for generation in generations]
 
+    # Pairs of which both replies are right, or both wrong, say nothing and are left out.
     rng = seeds.rng("conductor", "preferences", split, seed=seed)
     pairs = []
     for i, item in enumerate(items):
@@ -232,6 +233,7 @@ def train(
         error_rate = settings.annotator_error_rate
         pairs = make_pairs(sampler, "train", settings, temperature, error_rate, seed)
         _fit(policy, pairs, settings, seed, out)
+        # Without errors of the annotator: agreement is measured with the truth.
         held_out = make_pairs(sampler, "dev", settings, temperature, 0.0, seed, "any")
         return measure_agreement(PreferenceReward(out), held_out, out / SCALE_FILE)
 
@@ -265,6 +267,7 @@ def _fit(
         str(policy), arguments, train_dataset=_make_dataset(pairs), processing_class=tokenizer
     )
     trainer.remove_callback(PrinterCallback)
+    # Bradley-Terry: minimise -log sigmoid(s(better) - s(worse)).
     trainer.train()
     trainer.save_model(str(out))
 
@@ -294,6 +297,7 @@ def measure_agreement(
     better = model.compute_scores(prompts, [pair.better for pair in pairs])
     worse = model.compute_scores(prompts, [pair.worse for pair in pairs])
 
+    # Of all scores together, so that sigmoid((s - centre) / spread) is one half for an average reply.
     scores = torch.cat([better, worse])
     spread = max(float(scores.std()), _SMALLEST_SPREAD)
     artifacts.write_json(scale_file, {"centre": float(scores.mean()), "spread": spread})

@@ -34,6 +34,7 @@ RewardFunction = Callable[..., list[float]]
 
 def compute_length_reward(num_tokens: int, min_length: int, max_length: int) -> float:
     """r_len: 1 up to `min_length` tokens, then linear to 0 at `max_length`."""
+    # (n - l_min) / (l_max - l_min), below 0 for short replies and above 1 for long ones.
     fraction = (num_tokens - min_length) / (max_length - min_length)
     return min(1.0, max(0.0, 1 - fraction))
 
@@ -60,7 +61,9 @@ def rank_within_groups(values: torch.Tensor, group_size: int) -> torch.Tensor:
         )
     grouped = values.view(-1, group_size)  # (groups, G)
     is_missing = grouped.isnan()
+    # Below everything measured, and equal to one another.
     grouped = grouped.masked_fill(is_missing, -torch.inf)
+    # Every value against every other of its group: (groups, G, G), summed over the last axis.
     num_below = (grouped[:, :, None] > grouped[:, None, :]).sum(-1)
     num_equal = (grouped[:, :, None] == grouped[:, None, :]).sum(-1) - 1  # without itself
     ranks = (num_below + 0.5 * num_equal) / (group_size - 1)
@@ -97,6 +100,7 @@ def subtract_group_means(values: torch.Tensor, group_size: int) -> torch.Tensor:
         The same shape.
     """
     grouped = values.view(-1, group_size, *values.shape[1:])
+    # (groups, G) or (groups, G, K)
     centred = grouped - grouped.mean(1, keepdim=True)
     return centred.view_as(values)
 
@@ -121,6 +125,7 @@ def make_reward_functions(
         replies = map(get_completion_text, completions)
         return [float(is_well_formed(reply, settings.require_thought)) for reply in replies]
 
+    # In nats; `normalize_rewards` ranks both within their group. The readout is asked for only when rewards are due.
     def measure_likelihood(**_) -> list[float]:
         return get_readout().likelihood.tolist()
 

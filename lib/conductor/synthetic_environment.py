@@ -206,6 +206,7 @@ class BatchedEnvironments:
         easy = (draws["easy"] < self.easy_fraction).float()[..., None]
         # The first two proxies are ranked below, as r_ppl and r_ent are; the others lie in [0, 1].
         measured = torch.cat([easy, noisy[..., :2], noisy[..., 2:].sigmoid()], -1)
+        # Groups side by side, (W S N G, K), as the trainer has them.
         flat = normalize_rewards(measured.flatten(0, 2), COMPONENTS, self.settings.group)
         return flat.view_as(measured)
 
@@ -250,6 +251,7 @@ def make_states(
     if head_input != "shuffled":
         return h
     flat = h.flatten(1, 2)  # (W S, N G, C + D)
+    # A random permutation of a row, which may bring a state back to its own rollout.
     shuffled = order.flatten(1).argsort(-1)
     return flat.gather(1, shuffled[..., None].expand_as(flat)).view_as(h)
 
@@ -260,6 +262,7 @@ def _normalize(vectors: torch.Tensor) -> torch.Tensor:
 
 def _list_agreements(setting: RewardSetting, num_categories: int) -> torch.Tensor:
     """Correlations of the proxies with quality by category, (C, P)."""
+    # Proxy c is the good one of category c: the diagonal.
     rho = torch.full((num_categories, len(PROXIES)), setting.other_agreement)
     diagonal = torch.arange(num_categories)
     rho[diagonal, diagonal] = setting.matching_agreement

@@ -166,6 +166,7 @@ def _measure_weights(
         x.flatten(1, 2),
         torch.from_numpy(uniforms).flatten(1, 2),
     )
+    # (W S, C, E, M, K): the mean over candidates by their probability, then over prompts.
     weights = weighting.compute_mean_weights(h.flatten(1, 2)).view(*probabilities.shape, -1)
     return (weights * probabilities[..., None]).sum(3).mean(2)
 
@@ -179,6 +180,7 @@ def choose_best_static(
         settings: Of the environment; a quarter of its seeds are used.
         reward_settings: Of which dev environments are drawn; they share nothing with those of the test.
     """
+    # 2^4 - 1 mixes of the four proxies, and Equal.
     subsets = []
     for size in range(1, len(PROXIES) + 1):
         subsets += combinations(PROXIES, size)

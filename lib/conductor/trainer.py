@@ -38,6 +38,7 @@ from lib.conductor.rewards import (
 from lib.conductor.weighting import RolloutOutcomes, Weighting
 from lib.config import GRPOSettings, RewardSettings
 from lib.experiment import artifacts, seeds
+from lib.rl.sharding import call_gathered, load_whole_weights
 
 VERSION = 1  # of GRPO under weighted rewards
 EXTRA_STATE = "conductor.safetensors"  # in a checkpoint: the weighting and the reference model
@@ -188,6 +189,7 @@ class ConductorTrainer(GRPOTrainer):
     # The three overrides --------------------------------------------------------------------------
 
     def _generate(self, prompts: list):
+        # TRL hands rewards the texts only; the readout needs the tokens that were sampled.
         output = super()._generate(prompts)
         self._prompt_ids, self._completion_ids = output[0], output[1]
         return output
@@ -204,11 +206,13 @@ class ConductorTrainer(GRPOTrainer):
         h = self.accelerator.gather(self.readout.h)
         started = time.perf_counter()
         mean_weights = self.weighting.compute_mean_weights(h)
+        # In an evaluation nothing is sampled: pi(h) itself weighs, w = pi(h).
         weights, action = mean_weights, None
         if is_training:
             weights, action = self.weighting.weigh_rollouts(h, self.state.global_step)
         self.seconds_weighing += time.perf_counter() - started
 
+        # The log and the buffer keep all rewards; the sum below only the weighted ones.
         self._log_step(inputs, measured, rewards, self._spread_weights(mean_weights), action)
         self._keep_outcomes(measured, rewards)
         if self.weighting.centred:
@@ -232,8 +236,13 @@ class ConductorTrainer(GRPOTrainer):
     def _read_policy(self, references: Sequence[str], completions: Sequence) -> PolicyReadout:
         """What the policy says of the rollouts that it has just sampled."""
         replies = [get_completion_text(completion) for completion in completions]
-        return read_rollouts(
-            _get_network(self.accelerator.unwrap_model(self.model)),
+        policy = self.accelerator.unwrap_model(self.model)
+        # Not by the policy's `forward`, which would compute logits of all tokens: B x T x V numbers. Where its weights
+        # are divided among processes, FSDP gathers them in `forward` only, and has to be asked for them here.
+        return call_gathered(
+            policy,
+            read_rollouts,
+            _get_network(policy),
             self._prompt_ids,
             self._completion_ids,
             self._encode_prefixes([write_likelihood_prefix(reply) for reply in replies]),
@@ -254,6 +263,7 @@ class ConductorTrainer(GRPOTrainer):
 
     def _spread_weights(self, weights: torch.Tensor) -> torch.Tensor:
         """Weights (B, K) of the weighting's rewards as columns of all rewards; those it does not name get 0."""
+        # (B, all rewards); a reward of weight 0 is measured and logged, and counts nothing.
         columns = weights.new_zeros(len(weights), len(self.reward_names))
         columns[:, self._list_weighted_columns()] = weights
         return columns
@@ -342,7 +352,7 @@ class ConductorTrainer(GRPOTrainer):
                 reference_state[key] = torch.from_numpy(array.copy())
         self.weighting.load_state(weighting_state)
         if self.ref_model is not None:
-            self.accelerator.unwrap_model(self.ref_model).load_state_dict(reference_state)
+            load_whole_weights(self.accelerator.unwrap_model(self.ref_model), reference_state)
         self._log = [artifacts.read_parquet(checkpoint / ROLLOUTS)]
         self._first_step = int(arrays["step"])
 

@@ -105,6 +105,7 @@ class TrainingJob:
         from trl import SFTConfig, SFTTrainer
 
         grpo = self.grpo
+        # As many examples as GRPO has rollouts: every item comes G times in the epochs below.
         rows = []
         for item in self.training_items:
             completion = [{"role": "assistant", "content": item.solution}]
@@ -234,6 +235,7 @@ class TrainingJob:
             )
         else:
             verified_scores = []
+        # Replies to other prompts get 0 and are masked out in the head's reward.
         scores = [0.0] * len(row)
         for i, score in zip(verified, verified_scores, strict=True):
             scores[i] = score

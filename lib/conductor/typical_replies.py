@@ -45,6 +45,7 @@ def write_typical_reply(
         thought = ""
     elif rng.random() < settings.repetition_rate:
         num_repeats = int(rng.integers(_MIN_REPEATS, _MAX_REPEATS + 1))
+        # The limit of tokens cuts many of these replies off, so that lengths differ within groups.
         thought = " ; ".join([thought] * num_repeats)
     if rng.random() < settings.malformed_rate:
         return write_malformed(thought, answer, rng)
@@ -93,15 +94,18 @@ def write_error(item: Item, rng: np.random.Generator, has_thought: bool = True) 
 
 def _confuse_operation(item: Item, rng: np.random.Generator) -> Content:
     """One operation is taken for another, wherever that changes the answer (+ 0 and - 0 are the same)."""
+    # "chain/3 + 4 * 2" has the start 3, the signs + and *, the digits 4 and 2.
     first, *symbols = item.id.removeprefix("chain/").split()
     signs = symbols[::2]
     digits = [int(digit) for digit in symbols[1::2]]
+    # Every sign in turn is replaced by every operation; the thought shows the wrong step.
     candidates = []
     for i in range(len(signs)):
         for other_sign in arithmetic_chain.OPERATIONS:
             changed_signs = [*signs[:i], other_sign, *signs[i + 1 :]]
             candidates.append(_work_out(int(first), changed_signs, digits))
     wrong = [candidate for candidate in candidates if candidate[1] != item.reference]
+    # A chain of zeros alone has no wrong result.
     return _choose(rng, wrong or candidates[:1])
 
 

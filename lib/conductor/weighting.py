@@ -112,6 +112,7 @@ class RandomWeighting(Weighting):
     def weigh_rollouts(self, h: torch.Tensor, step: int) -> tuple[torch.Tensor, None]:
         num_rollouts, num_rewards = h.shape[-2], len(self.names)
         first = step * num_rollouts * num_rewards
+        # (B, K) random numbers, no two of a training the same.
         counters = first + np.arange(num_rollouts * num_rewards).reshape(num_rollouts, num_rewards)
         # Exponential variables divided by their sum are Dirichlet(1, ..., 1), uniform on the simplex.
         exponentials = -np.log1p(-seeds.uniform(self.stream, counters))
@@ -120,4 +121,5 @@ class RandomWeighting(Weighting):
 
     def compute_mean_weights(self, h: torch.Tensor) -> torch.Tensor:
         num_rewards = len(self.names)
+        # The mean of Dirichlet(1, ..., 1), which is Equal.
         return h.new_full((*h.shape[:-1], num_rewards), 1 / num_rewards)

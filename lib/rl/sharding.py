@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
@@ -30,8 +31,6 @@ def shard_network(network: nn.Module) -> None:
             fully_shard(module, mesh=mesh)
     # What is left, embeddings and the output layer, is gathered while `call_gathered` runs.
     fully_shard(network, mesh=mesh)
-    network.call_with_weights = MethodType(_call_function, network)
-    register_fsdp_forward_method(network, "call_with_weights")
 
 
 def _call_function(network: nn.Module, function: Callable, *arguments: Any) -> Any:
@@ -43,10 +42,18 @@ def call_gathered(network: nn.Module, function: Callable, *arguments: Any) -> An
 
     FSDP gathers them in `network.forward` only; this extends it to the function. A network that is not sharded needs
     nothing, and the function is just called.
+
+    Args:
+        network: The whole network, whoever sharded it: `shard_network`, or accelerate.
+        function: Called once in every process; it runs the layers equally often in each.
+        arguments: Of the function.
     """
-    if isinstance(network, FSDPModule):
-        return network.call_with_weights(function, *arguments)
-    return function(*arguments)
+    if not isinstance(network, FSDPModule):
+        return function(*arguments)
+    if not hasattr(network, "call_with_weights"):
+        network.call_with_weights = MethodType(_call_function, network)
+        register_fsdp_forward_method(network, "call_with_weights")
+    return network.call_with_weights(function, *arguments)
 
 
 @contextmanager
@@ -73,6 +80,24 @@ def discard_gathered_weights(network: nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
+
+
+def load_whole_weights(network: nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    """Load weights that are whole in every process; of a sharded network each process keeps its share.
+
+    Args:
+        network: Sharded or not.
+        weights: By name, as `network.state_dict` has them.
+    """
+    if isinstance(network, FSDPModule):
+        set_model_state_dict(network, weights, options=StateDictOptions(full_state_dict=True))
+    else:
+        network.load_state_dict(weights)
+
+
+def runs_in_several_processes() -> bool:
+    """Whether other processes wait for this one where a network is sharded."""
+    return torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
 
 
 def get_local_tensor(tensor: torch.Tensor) -> torch.Tensor:

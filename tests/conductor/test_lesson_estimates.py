@@ -152,9 +152,9 @@ def test_titles_say_what_the_rows_say(rows):
     levels = lesson_tables.estimate_levels(rows, tests)
     assert list(levels.index) == [
         "Base",
-        "Conductor",
-        "Equal",
         variants.NOVER.label,
+        "Equal",
+        "Conductor",
         variants.ORACLE.label,
     ]
     assert "The Conductor scores 0.30" in lesson_tables.summarize_levels(levels)

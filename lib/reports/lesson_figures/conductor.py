@@ -17,7 +17,21 @@ from lib.plots.tables import listed
 from lib.rl import losses
 
 # Methods of the key figure, from the start to the verifier.
-SHOWN_METHODS = ("base", "conductor", "equal", BEST_STATIC, "anchored", "oracle")
+# The methods of Tables 1 and 3 of the paper, with ours and the best single reward.
+SHOWN_METHODS = (
+    "base",
+    "cot",
+    "sft",
+    "judge",
+    "nover",
+    "em",
+    "equal",
+    "random",
+    BEST_STATIC,
+    "conductor",
+    "anchored",
+    "oracle",
+)
 # Estimates that the lesson shows of a reader's run and of the recorded full run, by metric key.
 SHOWN_KEYS = (
     "gate.signal",
@@ -141,8 +155,10 @@ def summarize_levels(levels: pd.DataFrame) -> str:
     for variant in (variants.EQUAL_WEIGHTS, variants.BASE):
         if variant.label in value:
             phrases.append(f"{variant.label} {value[variant.label]:.2f}")
-    rest = [name for name in levels.index if name in _LABELS_OF_SINGLE_REWARDS]
-    phrases += [f"the single reward {name} {value[name]:.2f}" for name in rest]
+    single_rewards = [name for name in levels.index if name in _LABELS_OF_SINGLE_REWARDS]
+    if single_rewards:
+        highest = value[single_rewards].idxmax()
+        phrases.append(f"the single reward {highest} {value[highest]:.2f}")
     return f"The Conductor scores {conductor:.2f}, {listed(phrases)}"
 
 
