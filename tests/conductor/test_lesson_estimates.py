@@ -153,6 +153,7 @@ def test_titles_say_what_the_rows_say(rows):
     assert list(levels.index) == [
         "Base",
         variants.NOVER.label,
+        variants.EM.label,
         "Equal",
         "Conductor",
         variants.ORACLE.label,
