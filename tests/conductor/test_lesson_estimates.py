@@ -153,6 +153,7 @@ def test_titles_say_what_the_rows_say(rows):
     assert list(levels.index) == [
         "Base",
         variants.NOVER.label,
+        variants.EM.label,
         "Equal",
         "Conductor",
         variants.ORACLE.label,
@@ -197,3 +198,14 @@ def test_the_table_of_facts_keeps_no_texts_and_raw_rewards_of_the_start_alone():
     assert thinned["correct"].eq(1 / 3).all()
     assert thinned["len"].isna().tolist() == [False, True, False]
     assert thinned["len"].iloc[0] == pytest.approx(0.123)
+
+
+def test_methods_with_fewer_seeds_are_in_the_figure_too(rows):
+    """As in the recorded run, where the secondary methods have half of the seeds."""
+    tests = results_table.select(rows, split="test")
+    is_left_out = tests["method"].eq(variants.NOVER.label) & tests["seed"].eq(0)
+    whole = lesson_tables.estimate_levels(rows, tests)
+    thinned = lesson_tables.estimate_levels(rows, tests[~is_left_out])
+    assert list(thinned.index) == list(whole.index)
+    kept = tests[tests["method"].eq(variants.NOVER.label) & ~is_left_out]
+    assert thinned.loc[variants.NOVER.label, "value"] == pytest.approx(kept["correct"].mean())

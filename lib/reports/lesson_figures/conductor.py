@@ -143,8 +143,14 @@ def estimate_levels(rows: pd.DataFrame, tests: pd.DataFrame) -> pd.DataFrame:
     """
     labels = label_methods(rows)
     shown = list(dict.fromkeys(labels[key] for key in SHOWN_METHODS if key in labels))
-    levels = stats.mean(results_table.select(tests, method=shown), "correct", "method", pool=True)
-    return levels.reindex(shown)
+    shown_tests = results_table.select(tests, method=shown)
+    # Variances are pooled over methods with equally many seeds; the primary methods have more than the others.
+    num_seeds = shown_tests.groupby("method")["seed"].nunique()
+    levels = []
+    for _, methods in num_seeds.groupby(num_seeds):
+        tests_of_methods = results_table.select(shown_tests, method=list(methods.index))
+        levels.append(stats.mean(tests_of_methods, "correct", "method", pool=True))
+    return pd.concat(levels).reindex(shown)
 
 
 def summarize_levels(levels: pd.DataFrame) -> str:

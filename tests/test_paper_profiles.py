@@ -1,0 +1,82 @@
+"""The settings of `PROFILE=paper` run in lessons 01, 07 and 08: what they count is shrunk to the profile `smoke`.
+
+Models, lengths, rewards, losses and learning rates are the paper profile's. Lesson 04 has a test of its own
+(tests/conductor/test_paper_profile.py). What comes out means nothing.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lib import config
+from lib.agent_configuration import experiment as configuration_experiment
+from lib.agent_configuration.variants import NAMED as CONFIGURATION_VARIANTS
+from lib.experiment import artifacts
+from lib.language_models import checkpoints
+from lib.language_models.training import released_weights
+from lib.policy_zoo import train
+from lib.routers import experiment as recorded_experiment
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+# Names of settings that count something; everything else stays as the profile `paper` says. Sizes of
+# batches count episodes, and are shrunk with them.
+COUNTS = {
+    "ablation_seeds", "alone_episodes", "batch", "draws", "episodes", "eval_every",
+    "fixed_budget_seeds", "gate_seeds", "grid", "groups", "items", "jobs", "microbatch",
+    "minibatch", "numeric_budgets", "offices", "outcome_items", "sampled", "save_every",
+    "search_items", "seeds", "side", "splitting_seeds", "steps", "test_items", "test_samples",
+    "timesteps", "train_items", "tries", "updates",
+}  # fmt: skip
+
+
+def shrink(paper: Any, smoke: Any, name: str = "") -> Any:
+    """The settings of `paper`, with the values of `smoke` for COUNTS."""
+    if isinstance(paper, dict):
+        return {key: shrink(value, smoke[key], key) for key, value in paper.items()}
+    return smoke if name in COUNTS else paper
+
+
+def load_shrunk(section: str) -> config.Params:
+    """All settings of the profile `paper`; those of one section are shrunk."""
+    paper = getattr(config.load("paper"), section).model_dump()
+    smoke = getattr(config.load("smoke"), section).model_dump()
+    once = {"seeds": 1, "jobs": 1}
+    return config.settings(profile="paper", **{section: shrink(paper, smoke) | once})
+
+
+@pytest.fixture(scope="module")
+def lab_models(tmp_path_factory) -> Path:
+    """The released lab models, with cards that give prices and speeds."""
+    folder = tmp_path_factory.mktemp("models")
+    for number, (name, settings) in enumerate(config.load("paper").lab.models.items()):
+        model_folder = checkpoints.save(released_weights.unpack(name, settings), folder / name)
+        card = {"dollars_per_1k_tokens": 0.001 * (number + 1), "tokens_per_second": 100.0}
+        card["accuracy"] = []  # not measured
+        artifacts.write_json(model_folder / "card.json", card)
+    return folder
+
+
+def test_lesson_01_trains_policies(tmp_path):
+    params = load_shrunk("zoo")
+    zoo = tmp_path / "zoo"
+    train.build_zoo(params, "education", zoo, tmp_path / "runs")
+    policies = sorted(path.parent.name for path in zoo.glob("education/*/seed-0.safetensors"))
+    assert len(policies) > 4
+
+
+def test_lesson_07_trains_a_policy(lab_models, tmp_path):
+    params = load_shrunk("configuration")
+    paper = config.load("paper").configuration
+    assert params.configuration.ppo.structure_rate == paper.ppo.structure_rate
+    tests = configuration_experiment.trained(
+        params, [CONFIGURATION_VARIANTS["arc"]], lab_models, tmp_path / "runs"
+    )
+    assert set(tests["method"]) == {"arc", "arc_no_sft", "arc_dpo"}  # before and after the elite
+    assert tests["correct"].isin([0, 1]).all()
+
+
+def test_lesson_08_trains_routers(tmp_path):
+    settings = load_shrunk("recorded").recorded
+    found = recorded_experiment.run(settings, ["gsm"], tmp_path / "runs")
+    assert len(found.told) == 1
