@@ -269,7 +269,7 @@ class RoutingSettings(Section):
         return self
 
 
-class ToolGlassSettings(Section):
+class ToolSyntheticSettings(Section):
     """ToolOrchestra's synthetic environment with a known optimum."""
 
     # Environments, each with a training.
@@ -277,7 +277,7 @@ class ToolGlassSettings(Section):
     # Updates after which a training is evaluated, in rising order; the last is its end.
     updates: Annotated[list[Count], Field(min_length=1)]
     # The same for the two methods that write malformed calls.
-    careless_updates: Count
+    malformed_updates: Count
     # Questions per update, and rollouts of each.
     groups: Count
     rollouts: Annotated[int, Field(ge=2)]
@@ -294,7 +294,7 @@ class ToolGlassSettings(Section):
     # Standard deviation in the described skills.
     observation_noise: NotNegative
     # The initial policy's probability of a malformed call.
-    careless: Annotated[float, Field(gt=0, lt=1)]
+    malformed_probability: Annotated[float, Field(gt=0, lt=1)]
     # Users to learn from, users and offers to be evaluated on.
     users: Count
     test_users: Count
@@ -306,6 +306,48 @@ class ToolGlassSettings(Section):
     def _rises(self):
         if sorted(set(self.updates)) != self.updates:
             raise ValueError(f"updates must rise, got {self.updates}")
+        return self
+
+
+class LabWarmSettings(WarmSettings):
+    """Supervised training on form alone, before any reward in the lab world; `items` are traces of episodes."""
+
+    # Exercises in reading: all tools of a menu, listed in another order.
+    listings: Count
+
+
+class LabWorldSettings(Section):
+    """The lab world of lesson 06 (lib/tool_orchestration/lab_world.py): menus that an orchestrator has to read."""
+
+    # Names in llm.models of the lab models that are tools.
+    models: Annotated[list[str], Field(min_length=5)]
+    # Those that are on no menu before the tests.
+    held_out: list[str]
+    # The lab model that orchestrators are made of.
+    base: str
+    warm: LabWarmSettings
+    # Orchestrators of each kind, each with a warm start of its own.
+    seeds: Count
+    updates: Count
+    # Groups of an update whose rewards differ, and rollouts of each.
+    groups: Count
+    rollouts: Annotated[int, Field(ge=2)]
+    # Rounds of drawing other groups in place of those that agree.
+    draws: Count
+    turn_tokens: Count
+    response_tokens: Count
+    temperature: Positive
+    learn: LearnSettings
+    save_every: Count
+    # Menus of dev and test, and those on which steering is measured.
+    menus: Annotated[int, Field(ge=6)]
+    steering_menus: Annotated[int, Field(ge=6)]
+
+    @model_validator(mode="after")
+    def _holds_out_known_models(self):
+        unknown = sorted(set(self.held_out) - set(self.models))
+        if unknown:
+            raise ValueError(f"held out are {unknown}, which are not among models ({self.models})")
         return self
 
 
@@ -357,7 +399,8 @@ class ToolSettings(Section):
     test_items: Annotated[int, Field(ge=12)]
     # Points on each side of the simplex of preferences.
     side: Annotated[int, Field(ge=2)]
-    glass: ToolGlassSettings
+    synthetic: ToolSyntheticSettings
+    lab_world: LabWorldSettings
 
     @model_validator(mode="after")
     def _fits(self):

@@ -33,8 +33,8 @@ from lib.tasks.scorers import Scorer
 from lib.tasks.synthesis import CallError, Database, VerificationResult, verify_trajectory
 from lib.tool_orchestration import tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.single_tool_baselines import strategy
-from lib.tool_orchestration.tool_menu import Offer, PriceList, seen
+from lib.tool_orchestration.single_tool_baselines import make_strategy
+from lib.tool_orchestration.tool_menu import Offer, PriceList, list_training_tools
 from lib.tools.calculator import calculator
 from lib.tools.lookup import lookup
 from lib.tools.python import python
@@ -45,7 +45,8 @@ from lib.tools.tool import Tool, ToolError
 VERSION = 1  # of what tools reply, and what an episode costs
 NAME = "toolorchestra"  # of the recording and of the spending limit
 OUTAGE = "outage"
-HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
+# Of an endpoint, declared (decision): a stopwatch would make runs differ.
+HOSTED_TOKENS_PER_SECOND = 50.0
 _FAULT = "error: "  # how `lib.tools.python` begins what it says of code that failed
 _REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
 
@@ -105,14 +106,19 @@ def write_lab_messages(assignment: Assignment) -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Own:
-    """What the orchestrator's own tokens cost: dollars per token read or written, seconds per token written."""
+class OwnTokenPrice:
+    """What the orchestrator's own tokens cost.
+
+    Attributes:
+        cost_usd: Of a token that it reads or writes.
+        seconds: Of a token that it writes.
+    """
 
     cost_usd: float
     seconds: float
 
 
-class Desk:
+class ToolEnvironment:
     """Answers calls. A context manager: it owns a sandbox."""
 
     def __init__(
@@ -144,7 +150,7 @@ class Desk:
         )
         self.tools = {tool.name: tool for tool in tools}
 
-    def __enter__(self) -> Desk:
+    def __enter__(self) -> ToolEnvironment:
         self.sandbox.__enter__()
         return self
 
@@ -162,10 +168,10 @@ class Desk:
         if found is None:
             return call_protocol.Malformed("neither a call nor an answer")
         name, argument = found
-        why = self.wrong(episode.assignment, name, argument)
+        why = self.explain_malformed(episode.assignment, name, argument)
         return call_protocol.Malformed(why) if why else call_protocol.Call(name, argument)
 
-    def wrong(self, assignment: Assignment, name: str, argument: str) -> str:
+    def explain_malformed(self, assignment: Assignment, name: str, argument: str) -> str:
         """What makes a call malformed; empty where nothing does."""
         if name not in assignment.menu.names:
             return f"there is no tool {name!r} on the menu"
@@ -251,13 +257,13 @@ class Desk:
         return ToolReply(text, offer.cost_usd)
 
 
-def roll(
+def roll_out_assignments(
     generator: Generator,
-    desk: Desk,
+    environment: ToolEnvironment,
     assignments: Sequence[Assignment],
     max_turns: int,
     seed: int,
-    own: Own,
+    own: OwnTokenPrice,
     temperature: float = 1.0,
     write_messages: WriteMessages = write_lab_messages,
     scorer: Scorer | None = None,
@@ -266,7 +272,7 @@ def roll(
 
     Args:
         generator: The orchestrator's.
-        desk: The tools at work.
+        environment: The tools at work.
         assignments: What is to be done.
         max_turns: Turns at the most.
         seed: Of this batch.
@@ -282,17 +288,17 @@ def roll(
     for assignment in assignments:
         ids = generator.encode_prompt(write_messages(assignment))
         episodes.append(ToolEpisode(assignment, list(ids), [False] * len(ids), len(ids)))
-    rollout.roll_out(generator, desk, episodes, max_turns, seed, temperature)
+    rollout.roll_out(generator, environment, episodes, max_turns, seed, temperature)
     if scorer is not None:
-        score_answers(episodes, desk.pool, scorer)
+        score_answers(episodes, environment.pool, scorer)
     for episode in episodes:
         if scorer is None:
-            episode.correct = judged(episode)
+            episode.correct = score_outcome(episode)
         episode.seconds += episode.num_written_tokens * own.seconds
     return episodes
 
 
-def judged(episode: ToolEpisode) -> float:
+def score_outcome(episode: ToolEpisode) -> float:
     """The outcome: the answer is right, or all three criteria of an office task hold; nan where a reply was lost."""
     if episode.failed:
         return math.nan
@@ -329,13 +335,13 @@ def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Sco
         episode.correct = score.value
 
 
-def cost_usd(episode: ToolEpisode, own: Own) -> float:
+def compute_total_cost(episode: ToolEpisode, own: OwnTokenPrice) -> float:
     """What the calls and the orchestrator's own tokens cost."""
     return episode.cost_usd + len(episode.ids) * own.cost_usd
 
 
-def tried(
-    desk: Desk,
+def try_single_tools(
+    environment: ToolEnvironment,
     assigned: Sequence[Assignment],
     tools: Sequence[str],
     split: str,
@@ -346,7 +352,7 @@ def tried(
     Nobody orchestrates, so no orchestrator is paid.
 
     Args:
-        desk: The tools at work.
+        environment: The tools at work.
         assigned: Questions with menus.
         tools: Names of tools.
         split: Part of the seeds of models' replies.
@@ -363,8 +369,8 @@ def tried(
             if tool in {offer.name for offer in assignment.usable}:
                 numbers.append(number)
         tool_assignments = [assigned[number] for number in numbers]
-        episodes, answers = _use_tool(desk, tool, tool_assignments, split)
-        scores = _score_tool_answers(desk, episodes, answers, scorer)
+        episodes, answers = _use_tool(environment, tool, tool_assignments, split)
+        scores = _score_tool_answers(environment, episodes, answers, scorer)
         for number, episode, correct in zip(numbers, episodes, scores, strict=True):
             rows.append(
                 {
@@ -401,7 +407,10 @@ def count_failures(replies: Sequence[ExpertReply]) -> dict[str, int]:
 
 
 def _score_tool_answers(
-    desk: Desk, episodes: Sequence[ToolEpisode], answers: Sequence[str], scorer: Scorer | None
+    environment: ToolEnvironment,
+    episodes: Sequence[ToolEpisode],
+    answers: Sequence[str],
+    scorer: Scorer | None,
 ) -> list[float]:
     """What the answers of a single tool are worth; a scorer reads its whole last reply."""
     items = [episode.assignment.work for episode in episodes]
@@ -409,14 +418,14 @@ def _score_tool_answers(
         replies = [tasks.format_reply(answer) for answer in answers]
         return [tasks.score_reply(*pair) for pair in zip(items, replies, strict=True)]
     replies = [episode.replies[-1].text for episode in episodes]
-    return [score.value for score in desk.pool.run(scorer.score_all(items, replies))]
+    return [score.value for score in environment.pool.run(scorer.score_all(items, replies))]
 
 
 def _use_tool(
-    desk: Desk, tool: str, assigned: Sequence[Assignment], split: str
+    environment: ToolEnvironment, tool: str, assigned: Sequence[Assignment], split: str
 ) -> tuple[list[ToolEpisode], list[str]]:
     """One strategy on many questions, call by call side by side: the episodes and their answers."""
-    plans = [strategy(tool, assignment.work) for assignment in assigned]
+    plans = [make_strategy(tool, assignment.work) for assignment in assigned]
     episodes = [ToolEpisode(assignment, [], [], 0) for assignment in assigned]
     answers = [""] * len(plans)
     arguments = {index: next(plan)[0] for index, plan in enumerate(plans)}
@@ -427,7 +436,7 @@ def _use_tool(
             seed = seeds.key("toolorchestra", "tried", split, tool, index, seed=turn) >> 1
             call = call_protocol.Call(tool, argument)
             calls.append((episodes[index], call, int(seed)))
-        replies = desk.answer_calls(calls)
+        replies = environment.answer_calls(calls)
 
         # Hand each reply to its plan, which makes another call or ends with an answer.
         next_arguments = {}
@@ -447,12 +456,12 @@ def _use_tool(
 # The workbench of a job ----------------------------------------------------------------------------
 
 
-def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
+def select_training_offers(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
     """Of all offers those that an orchestrator may meet before the tests, in traces as in training: no unseen tool."""
     return {
         name: offer
         for name, offer in offers.items()
-        if name == tool_menu.OFFICE or name in seen(settings)
+        if name == tool_menu.OFFICE or name in list_training_tools(settings)
     }
 
 
@@ -466,23 +475,23 @@ class ToolWorkbench:
         self,
         context: RunContext,
         settings: ToolSettings,
-        desk: Desk,
+        environment: ToolEnvironment,
         model_cards: Mapping[str, Mapping[str, Any]],
         prices: PriceList,
         unseen_prices: PriceList | None = None,
     ) -> None:
         """model_cards: by the orchestrator's word for each model that is a tool."""
-        self.context, self.settings, self.desk = context, settings, desk
-        self.offers = tool_menu.offers(prices, model_cards)
+        self.context, self.settings, self.environment = context, settings, environment
+        self.offers = tool_menu.make_offers(prices, model_cards)
         self.unseen_offers = (
-            tool_menu.offers(unseen_prices, model_cards) if unseen_prices is not None else {}
+            tool_menu.make_offers(unseen_prices, model_cards) if unseen_prices is not None else {}
         )
 
     @cached_property
-    def own(self) -> Own:
+    def own(self) -> OwnTokenPrice:
         """What the orchestrator's own tokens cost, by the card of its base."""
         card = cards.read_card(self.settings.base, self.context.models)
-        return Own(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
+        return OwnTokenPrice(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
 
     def make_generator(self, model: torch.nn.Module) -> LabGenerator:
         return LabGenerator(model, self.settings.turn_tokens, self.settings.response_tokens)
@@ -491,11 +500,13 @@ class ToolWorkbench:
         self, generator: Generator, assignments: Sequence[Assignment], seed: int, temperature: float
     ) -> list[ToolEpisode]:
         max_turns = self.settings.rounds
-        return roll(generator, self.desk, assignments, max_turns, seed, self.own, temperature)
+        return roll_out_assignments(
+            generator, self.environment, assignments, max_turns, seed, self.own, temperature
+        )
 
 
 @contextmanager
-def opened_place(
+def open_workbench(
     context: RunContext,
     settings: ToolSettings,
     prices: PriceList,
@@ -531,9 +542,9 @@ def opened_place(
     )
     with (
         ExpertPool(models, settings.models, settings.model_temperature) as pool,
-        Desk(pool, clock) as desk,
+        ToolEnvironment(pool, clock) as environment,
     ):
-        yield ToolWorkbench(context, settings, desk, model_cards, prices, unseen_prices)
+        yield ToolWorkbench(context, settings, environment, model_cards, prices, unseen_prices)
 
 
 def _read_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
@@ -542,4 +553,8 @@ def _read_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
     if about.backend == "lab":
         return cards.read_card(about.model or name, models)
     cost_usd = 1000 * max(about.price_in or 0.0, about.price_out or 0.0)
-    return {"dollars_per_1k_tokens": cost_usd, "tokens_per_second": HOSTED, "accuracy": []}
+    return {
+        "dollars_per_1k_tokens": cost_usd,
+        "tokens_per_second": HOSTED_TOKENS_PER_SECOND,
+        "accuracy": [],
+    }

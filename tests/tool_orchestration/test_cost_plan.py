@@ -3,7 +3,7 @@
 import pytest
 
 from lib.tool_orchestration import cost_plan, experiment
-from lib.tool_orchestration.variants import LISTED
+from lib.tool_orchestration.variants import LIST_PRICES
 from tests.budgeted_routing.job_helpers import ENDPOINT_MODEL
 from tests.tool_orchestration.test_experiment import COMPARED, settings
 
@@ -46,7 +46,7 @@ def test_more_variants_cost_more():
     hosted = settings(llm={"models": {"nano": ENDPOINT_MODEL}})
     few, more = (
         count_calls(cost_plan.plan(hosted, compared))
-        for compared in (COMPARED, [*COMPARED, LISTED])
+        for compared in (COMPARED, [*COMPARED, LIST_PRICES])
     )
     assert more > few
 
@@ -57,5 +57,5 @@ def test_costs_stand_on_the_terminal_before_any_tool_is_tried(monkeypatch, capsy
 
     monkeypatch.setattr(experiment, "ensure_models", stop)
     with pytest.raises(KeyboardInterrupt):
-        experiment.choices(settings(llm={"models": {"nano": ENDPOINT_MODEL}}), 10)
+        experiment.try_all_tools(settings(llm={"models": {"nano": ENDPOINT_MODEL}}), 10)
     assert "trying every tool: At most 40 calls" in capsys.readouterr().err

@@ -18,8 +18,8 @@ from lib.reports.lesson_figures import orchestra
 from lib.tool_orchestration import results as recorded
 from lib.tool_orchestration.experiment import AGENT, START, ToolOrchestrationResults
 from lib.tool_orchestration.results import UNITS
-from lib.tool_orchestration.tool_environment import Own
-from lib.tool_orchestration.tool_menu import names
+from lib.tool_orchestration.tool_environment import OwnTokenPrice
+from lib.tool_orchestration.tool_menu import list_tools
 from tests.tool_orchestration.common import offers
 
 PAPER, LENIENT, CORL = "paper", "lenient", "corl"
@@ -28,7 +28,7 @@ NOTHING_TRIED = pd.DataFrame({"tool": [], "calls": []})
 
 PARAMS = config.load("smoke")
 OWN = PARAMS.tools
-TOOLS = names(OWN)
+TOOLS = list_tools(OWN)
 PRICE = {"calculator": 1, "search": 1, "lookup": 4, "python": 2, "draft": 1, "lab-nano": 5, "lab-mini": 10,
          "lab-large": 60, "reasoner": 10, "answerer": 10}  # fmt: skip  # micro-dollars a call
 TIME = 10  # milliseconds a call, and of the orchestrator itself
@@ -218,7 +218,7 @@ def study(seeds: int = 3) -> ToolOrchestrationResults:
         learning=pd.DataFrame(learning),
         corpus=pd.DataFrame(),
         budget=2e-5,
-        own=Own(1e-7, 1e-4),
+        own=OwnTokenPrice(1e-7, 1e-4),
         offers=offers(),
     )
 
@@ -230,7 +230,7 @@ def results() -> ToolOrchestrationResults:
 
 @pytest.fixture(scope="module")
 def rows(results) -> pd.DataFrame:
-    return results_table.make_results(recorded.SYSTEM, recorded.rows(results, PARAMS))
+    return results_table.make_results(recorded.SYSTEM, recorded.make_rows(results, PARAMS))
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +263,7 @@ def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows,
 def test_best_always_is_one_of_the_tools_always_and_random_the_mean_of_what_can_be_asked(
     results, exam
 ):
-    best = f"always {recorded.best_always(results)}"
+    best = f"always {recorded.find_best_tool(results)}"
     assert means(exam, "correct")["best always"] == means(exam, "correct")[best]
     four = exam[exam["item"] == "4"].set_index("method")["score"]
     assert four["random"] == pytest.approx(four[["always calculator", "always python"]].mean())
@@ -274,7 +274,7 @@ def test_scores_by_hand(results, exam):
     score = exam[(exam["method"] == OURS) & (exam["item"] == "2")]["score"].iloc[0]
     assert score == pytest.approx(2 + 0.5 * 20 / 11 + 0.5)
     whole, blind = (
-        recorded.scores(results, weigh=w).groupby("method")["score"].sum()[OURS]
+        recorded.compute_scores(results, weigh=w).groupby("method")["score"].sum()[OURS]
         for w in ((1, 1), (0, 0))
     )
     assert 0 < blind < whole
@@ -283,7 +283,7 @@ def test_scores_by_hand(results, exam):
 def test_in_dollars_or_as_printed_spending_does_not_count(results):
     once, twice = (
         [
-            recorded.scores(results, per, dearer).groupby("method")["score"].mean()[OURS]
+            recorded.compute_scores(results, per, dearer).groupby("method")["score"].mean()[OURS]
             for per in UNITS.values()
         ]
         for dearer in (1.0, 2.0)
@@ -294,12 +294,12 @@ def test_in_dollars_or_as_printed_spending_does_not_count(results):
 def test_a_quotient_is_of_sums_and_its_gap_is_the_difference(exam):
     paid = exam.assign(paid=exam["micro"] * exam["correct"])
     found, spent = (
-        recorded.quotients(paid, "paid", "correct")["value"],
+        recorded.estimate_ratios(paid, "paid", "correct")["value"],
         [PRICE[NANO], PRICE[LARGE], 1, 2, 1],
     )
     assert found[OURS] == pytest.approx(SELF + sum(spent) / 5)
     assert found["start"] == pytest.approx(SELF + (PRICE[NANO] + 2 + 1) / 3)
-    gap = recorded.quotient_gap(
+    gap = recorded.estimate_ratio_differences(
         paid, "paid", "correct", {"method": OURS}, {"method": "start"}, "split"
     ).iloc[0]
     assert (
@@ -310,15 +310,21 @@ def test_a_quotient_is_of_sums_and_its_gap_is_the_difference(exam):
 
 def test_where_nothing_can_be_divided_there_is_no_number(exam):
     none = exam.assign(correct=exam["correct"].where(exam["method"] != "start", 0.0))
-    assert recorded.quotients(none, "micro", "correct")["value"].isna()["start"]
+    assert recorded.estimate_ratios(none, "micro", "correct")["value"].isna()["start"]
     sides = {"method": OURS}, {"method": "start"}
-    assert recorded.quotient_gap(none, "micro", "correct", *sides, "split")["value"].isna().all()
-    assert recorded.quotients(none.assign(correct=0.0), "micro", "correct")["value"].isna().all()
+    assert (
+        recorded.estimate_ratio_differences(none, "micro", "correct", *sides, "split")["value"]
+        .isna()
+        .all()
+    )
+    assert (
+        recorded.estimate_ratios(none.assign(correct=0.0), "micro", "correct")["value"].isna().all()
+    )
 
 
 def test_shares_of_calls_are_of_all_calls(results, rows):
     pilot = results_table.select(rows, style="pilot")
-    found = recorded.shares_of(pilot, [*results.tools])["value"]
+    found = recorded.estimate_call_shares(pilot, [*results.tools])["value"]
     assert found["lab-agent", "lookup"] == 0.5 and found["start", NANO] == pytest.approx(2 / 5)
     assert found[OURS, LARGE] == pytest.approx(1 / 5) and found[OURS].sum() == pytest.approx(1)
     assert means(pilot, "correct")["lab-agent"] == 0.5
@@ -326,7 +332,9 @@ def test_shares_of_calls_are_of_all_calls(results, rows):
 
 def test_wanted_calls_are_to_liked_tools_and_of_confidential_users_to_models(exam):
     liking = exam[(exam["own_cost_usd"] > 0) & (exam["liked"] != "")]
-    found = recorded.quotients(liking, "to_wanted", "whole", ["method", "confidential"])["value"]
+    found = recorded.estimate_ratios(liking, "to_wanted", "whole", ["method", "confidential"])[
+        "value"
+    ]
     assert found["start", False] == 1 and found["start", True] == 1 and found[OURS, True] == 0
     even = liking[(liking["method"] == "start") & (liking["confidential"] == True)]["even"]  # noqa: E712
     assert even.tolist() == pytest.approx([1 / 3])
@@ -340,7 +348,7 @@ def test_an_outage_is_met_at_its_call_and_switching_counts(results, rows):
     once = dataclasses.replace(
         results, episodes=results.episodes.assign(chosen="search", first="search")
     )
-    again = results_table.select(recorded.rows(once, PARAMS), style="outage", method=OURS)
+    again = results_table.select(recorded.make_rows(once, PARAMS), style="outage", method=OURS)
     assert again["met"].tolist() == [1, 0] * 3
 
 
@@ -352,7 +360,7 @@ def test_a_newcomer_is_called_first_and_may_be_the_only_good_one(rows):
 
 
 def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
-    cheap = set(recorded.cheaper(results, OWN))
+    cheap = set(recorded.list_cheaper_tools(results, OWN))
     mine = results_table.select(rows, style="unseen_prices", method="start")
     assert mine["to_cheaper"].tolist() == [
         sum(n in cheap for n in names) for names in mine["chosen"]
@@ -363,27 +371,29 @@ def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
 def test_slopes_are_least_squares_over_users(rows):
     """Calls cost 5, 1 and 60 for users with weight 0, 1 and 0 on cost: 1 - (5 + 60) / 2."""
     grid = results_table.select(rows, style="simplex")
-    money, correct = (recorded.slopes(grid, column)["value"] for column in ("micro", "correct"))
+    money, correct = (
+        recorded.estimate_weight_slopes(grid, column)["value"] for column in ("micro", "correct")
+    )
     assert money[OURS] == pytest.approx(1 - 32.5) and money["start"] == pytest.approx(0)
     assert correct[OURS] == pytest.approx(1 - 0.5)
 
 
 def test_hypervolume_rises_with_choice(rows):
-    found = recorded.volumes(results_table.select(rows, style="simplex"))["value"]
+    found = recorded.estimate_hypervolumes(results_table.select(rows, style="simplex"))["value"]
     assert found["start"] == pytest.approx(0.5 * 0.5 * 0.5)
     assert found[OURS] > found["start"]  # the same accuracy for less
 
 
 def test_updates_are_means_over_rollouts_and_filters_add_up(results):
-    curves = recorded.updates(results)
+    curves = recorded.average_updates(results)
     mine = curves[(curves["method"] == OURS) & (curves["seed"] == 0)]
     assert len(mine) == 10 and mine["malformed"].eq(2 / 8).all() and mine["left"].eq(5 / 8).all()
-    shares = recorded.left_out(results).loc[OURS]
+    shares = recorded.compute_left_out_shares(results).loc[OURS]
     assert shares.to_dict() == {"malformed": 2 / 8, "unanswered": 0, "agreeing": 3 / 8}
 
 
 def test_the_group_that_is_shown_teaches_something_and_says_what_it_left_out(results):
-    group = recorded.example(results, OWN.least_deviation)
+    group = recorded.pick_example_group(results, OWN.least_deviation)
     kept = group[group["fate"] == "kept"]
     assert len(kept) > 1 and kept["advantage"].mean() == pytest.approx(0)
     assert (
@@ -431,7 +441,7 @@ def test_an_episode_is_escaped_and_masked(results):
 
 
 def test_a_study_of_one_seed_is_a_record_all_the_same():
-    found = results_table.make_results(recorded.SYSTEM, recorded.rows(study(seeds=1), PARAMS))
+    found = results_table.make_results(recorded.SYSTEM, recorded.make_rows(study(seeds=1), PARAMS))
     assert set(found["style"]) == {
         "test",
         "pilot",
@@ -440,7 +450,10 @@ def test_a_study_of_one_seed_is_a_record_all_the_same():
         "outage",
         "simplex",
     }
-    assert len(recorded.slopes(results_table.select(found, style="simplex"), "ms")) == 2
+    assert (
+        len(recorded.estimate_weight_slopes(results_table.select(found, style="simplex"), "ms"))
+        == 2
+    )
 
 
 @pytest.mark.parametrize("num_lost", [2, 0])

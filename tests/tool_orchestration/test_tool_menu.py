@@ -10,7 +10,7 @@ from lib.language_models import tokenizer as lab
 from lib.tool_orchestration import tool_menu
 from lib.tool_orchestration.tool_menu import (
     FUNCTIONS,
-    LOCAL,
+    LOCAL_TOOLS,
     OBJECTIVES,
     OFFICE,
     Offer,
@@ -29,11 +29,11 @@ def written(folder, content) -> tool_menu.PriceList:
     """A price list from text, or from bytes."""
     path = folder / "prices.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return tool_menu.price_list(path)
+    return tool_menu.read_price_list(path)
 
 
 def test_both_price_lists_price_every_tool_of_the_parameters_and_the_second_turns_the_first_upside_down():
-    lists = [tool_menu.price_list(ROOT / path) for path in (TRAINING, UNSEEN)]
+    lists = [tool_menu.read_price_list(ROOT / path) for path in (TRAINING, UNSEEN)]
     for told in lists:
         assert set(told.calls) == {*FUNCTIONS, OFFICE} and set(told.models) == set(MODELS)
         assert all(
@@ -90,12 +90,12 @@ def test_a_wrong_price_list_is_refused_by_file_and_key(tmp_path, content, named)
 
 def test_a_model_without_a_price_is_named():
     with pytest.raises(ParamsError, match="lab-tiny"):
-        tool_menu.offers(tool_menu.price_list(ROOT / TRAINING), {"lab-tiny": card({})})
+        tool_menu.make_offers(tool_menu.read_price_list(ROOT / TRAINING), {"lab-tiny": card({})})
 
 
 def test_functions_are_priced_per_call_and_models_by_their_cards(tmp_path):
     prices = GOOD.replace(f"lab-nano: {RATE}", "lab-nano: {cost_usd: 3.0, seconds: 0.5}")
-    told = tool_menu.offers(
+    told = tool_menu.make_offers(
         written(tmp_path, prices), {"lab-nano": card({"chain": 2}, cost_usd=0.004, speed=200.0)}
     )
     assert list(told) == [*FUNCTIONS, OFFICE, "lab-nano"]
@@ -119,7 +119,10 @@ def test_functions_are_priced_per_call_and_models_by_their_cards(tmp_path):
     [(0, 0), (1e-9, 0), (1, 0), (1.3, 0), (1.5, 1), (2, 1), (8, 3), (100, 7), (512, 9), (1e9, 9)],
 )
 def test_a_level_is_how_often_the_least_is_doubled(amount, digit):
-    assert tool_menu.level(amount, 1.0) == digit and tool_menu.level(amount * 1e-7, 1e-7) == digit
+    assert (
+        tool_menu.compute_level(amount, 1.0) == digit
+        and tool_menu.compute_level(amount * 1e-7, 1e-7) == digit
+    )
 
 
 def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
@@ -128,7 +131,7 @@ def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
         return [about | {"difficulty": d, "accuracy": a} for d, a in enumerate(accuracies, start=1)]
 
     def skills(*told):
-        return tool_menu.skills({"accuracy": [row for part in told for row in reversed(part)]})
+        return tool_menu.find_skills({"accuracy": [row for part in told for row in reversed(part)]})
 
     assert skills(rows(1.0, 0.9, 0.75, 0.74, 1.0)) == {"chain": 3}
     assert skills(rows(0.74, 1.0)) == {} and skills([]) == {}
@@ -152,7 +155,9 @@ def test_a_card_is_good_up_to_the_first_difficulty_below_3_of_4():
 )
 def test_texts_have_only_words_of_the_lab(names, cost_usd, seconds, a, c, t, confidential):
     told = ToolMenu(
-        tuple(offers()[n].times(cost_usd, seconds) for n in names), ("lookup",), offers()[OFFICE]
+        tuple(offers()[n].scale_prices(cost_usd, seconds) for n in names),
+        ("lookup",),
+        offers()[OFFICE],
     )
     who = UserPreference(a, c, t, tuple(names), confidential)
     for text in (told.text, who.text):
@@ -180,7 +185,7 @@ def test_a_user_as_in_the_papers_appendix():
 
 def drawn(n: int = 600, names=NAMES) -> list[UserPreference]:
     rng = np.random.default_rng(0)
-    return [tool_menu.drawn_preference(rng, names) for _ in range(n)]
+    return [tool_menu.draw_preference(rng, names) for _ in range(n)]
 
 
 def test_users_by_lot_weigh_in_ninths_and_their_largest_weight_is_1():
@@ -203,7 +208,7 @@ def test_every_fourth_user_has_confidential_data_and_every_fourth_likes_one_or_t
         [w for w in told if w.tools and not w.confidential],
     )
     assert 110 < len(secret) < 190 and 110 < len(likes) < 190
-    assert all(w.tools == LOCAL for w in secret) and {len(w.tools) for w in likes} == {1, 2}
+    assert all(w.tools == LOCAL_TOOLS for w in secret) and {len(w.tools) for w in likes} == {1, 2}
     assert {name for w in likes for name in w.tools} == set(NAMES)
     assert all(list(w.tools) == sorted(w.tools, key=NAMES.index) for w in likes)
     told = drawn(names=MODELS)  # none of which is on their own machine

@@ -15,8 +15,8 @@ from lib.tool_orchestration import episode_specs, prompted_baseline, test_sets, 
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.experiment import START, ToolOrchestrationResults
 from lib.tool_orchestration.results import LABELS, PAPER
-from lib.tool_orchestration.rewards import MICRO, MILLI
-from lib.tool_orchestration.tool_environment import Desk, Own
+from lib.tool_orchestration.rewards import MICRO_USD_PER_USD, MS_PER_SECOND
+from lib.tool_orchestration.tool_environment import OwnTokenPrice, ToolEnvironment
 from lib.tool_orchestration.tool_menu import Offer
 from lib.tools.python import python
 from lib.tools.sandbox import Sandbox
@@ -35,7 +35,7 @@ def make_test_assignments(
     results: ToolOrchestrationResults, settings: ToolSettings
 ) -> list[Assignment]:
     """The assignments of the test set `test` at list prices, in the order of its items."""
-    return test_sets.exam("test", results.offers, results.offers, settings)
+    return test_sets.make_test_set("test", results.offers, results.offers, settings)
 
 
 def choose_example(results: ToolOrchestrationResults, settings: ToolSettings) -> Assignment:
@@ -63,8 +63,8 @@ def make_price_table(offers: Iterable[Offer]) -> pd.DataFrame:
             {
                 "tool": offer.name,
                 "reads": offer.text,
-                "$ per million calls": offer.typical_cost_usd * MICRO,
-                "ms": offer.typical_seconds * MILLI,
+                "$ per million calls": offer.typical_cost_usd * MICRO_USD_PER_USD,
+                "ms": offer.typical_seconds * MS_PER_SECOND,
                 "good at": ", ".join(skills) or "nothing by its card",
             }
         )
@@ -91,7 +91,7 @@ def make_tool_table(results: ToolOrchestrationResults, params: Params) -> pd.Dat
     table.insert(1, "kind", kinds)
 
     table.loc[table["tool"] == tool_menu.OFFICE, "good at"] = "an office's own records"
-    local_tools = (*tool_menu.LOCAL, tool_menu.OFFICE)
+    local_tools = (*tool_menu.LOCAL_TOOLS, tool_menu.OFFICE)
     table["on the user's machine"] = table["tool"].isin(local_tools)
     table["in training"] = ~table["tool"].isin(params.tools.unseen)
     return table
@@ -99,8 +99,8 @@ def make_tool_table(results: ToolOrchestrationResults, params: Params) -> pd.Dat
 
 def first_tool_schema(assignment: Assignment) -> str:
     """The OpenAI function schema of the first function on a menu, or else of the first tool, as JSON."""
-    environment = Desk(None, {})  # type: ignore[arg-type]  # no model is called
-    schemas = prompted_baseline.schemas(assignment, environment, lab=False)
+    environment = ToolEnvironment(None, {})  # type: ignore[arg-type]  # no model is called
+    schemas = prompted_baseline.write_schemas(assignment, environment, lab=False)
     functions = [i for i, offer in enumerate(assignment.menu.offers) if not offer.model]
     index = functions[0] if functions else 0
     return json.dumps(schemas[index], indent=2)
@@ -122,7 +122,7 @@ def make_sandbox_table() -> pd.DataFrame:
 
 def choose_office_task() -> Task:
     """Chooses a task of a test office that reads, writes and has something to say, with as few calls as any."""
-    tasks = episode_specs.office("test", 40, 1)
+    tasks = episode_specs.draw_office_tasks("test", 40, 1)
     return min(tasks, key=lambda task: (not _separates_criteria(task), len(task.calls), task.id))
 
 
@@ -216,7 +216,9 @@ class Segment(NamedTuple):
     is_exact: bool  # whether the time is known for this segment alone
 
 
-def split_episode(row: Mapping, token_price: Own, assignment: Assignment) -> list[Segment]:
+def split_episode(
+    row: Mapping, token_price: OwnTokenPrice, assignment: Assignment
+) -> list[Segment]:
     """Splits an episode into segments, with the cost and time of each.
 
     Every token is charged to the orchestrator once; those that separate authors are charged to the prompt. A call
@@ -266,12 +268,12 @@ def _segment_seconds(author: str, writing_seconds: float, assignment: Assignment
     if author in ("prompt", "nobody"):
         return 0.0
     by_name = (offer for offer in assignment.menu.offers if offer.name == author)
-    offer = next(by_name, assignment.menu.desk)
+    offer = next(by_name, assignment.menu.office_offer)
     return None if offer is None or offer.model else offer.seconds
 
 
 def episode_html(
-    episodes: pd.DataFrame, token_price: Own, assignment: Assignment, caption: str
+    episodes: pd.DataFrame, token_price: OwnTokenPrice, assignment: Assignment, caption: str
 ) -> spoken.Rendered:
     """Renders episodes one below the other, each segment in the colour of its author, with mask, price and time.
 
@@ -295,9 +297,9 @@ def episode_html(
 
 
 def _render_segment(segment: Segment) -> spoken.Rendered:
-    note = f"; ${segment.cost_usd * MICRO:.1f} per million"
+    note = f"; ${segment.cost_usd * MICRO_USD_PER_USD:.1f} per million"
     if segment.seconds:
-        note += f", {'' if segment.is_exact else 'about '}{segment.seconds * MILLI:.1f} ms"
+        note += f", {'' if segment.is_exact else 'about '}{segment.seconds * MS_PER_SECOND:.1f} ms"
     if segment.author == "controller":
         return spoken.render_segment("orchestrator", segment.text, PAPER, note)
     return spoken.render_segment(segment.author, segment.text, "", note)
@@ -307,7 +309,8 @@ def describe_outcome(row: Mapping) -> str:
     """How an episode ended, as a line of text."""
     correctness = "right" if row["correct"] else "wrong"
     return (
-        f"{correctness}; ${row['cost_usd'] * MICRO:.1f} per million, of it ${row['own_cost_usd'] * MICRO:.1f} for the "
-        f"orchestrator's own tokens; {row['seconds'] * MILLI:.1f} ms; {row['calls']} calls, {row['malformed']} "
+        f"{correctness}; ${row['cost_usd'] * MICRO_USD_PER_USD:.1f} per million, "
+        f"of it ${row['own_cost_usd'] * MICRO_USD_PER_USD:.1f} for the orchestrator's own tokens; "
+        f"{row['seconds'] * MS_PER_SECOND:.1f} ms; {row['calls']} calls, {row['malformed']} "
         "malformed turns"
     )

@@ -1,0 +1,133 @@
+"""The lab world at work: its tools from measured cards, its models opened, and the menus that everybody is tested on.
+
+    with open_lab_world(context, settings) as world:
+        assignments = world.draw_menus("test", 120)
+
+Test menus are the same for all seeds and methods, so that differences are taken inside pairs. Tools that are held out
+are on no menu but those of HELD_OUT_MENUS.
+
+Left out: training (`lab_training`) and what is measured on the menus (`lab_tests`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lib.config import LLMSettings
+from lib.config.budgeted_routing import LabWorldSettings
+from lib.experiment import sweep
+from lib.experiment.run_context import RunContext
+from lib.language_models.local_models import open_local
+from lib.language_models.training import model_cards
+from lib.llm.open_models import open_models
+from lib.rl.expert_pool import ExpertPool
+from lib.tool_orchestration.lab_episodes import LabMenuEnvironment
+from lib.tool_orchestration.lab_menus import LabAssignment, LabTool, make_lab_tool
+from lib.tool_orchestration.lab_training import draw_assignments
+
+VERSION = 1  # of which menus everybody is tested on
+NAME = "lab world"
+TOOL_TEMPERATURE = 1.0  # of the models that are tools
+
+# Sets of menus: two splits of questions, those for steering, and those with tools that training never had.
+DEV_MENUS = "dev"
+TEST_MENUS = "test"
+STEERING_MENUS = "steering"
+HELD_OUT_MENUS = "held out"
+
+
+@dataclass(frozen=True)
+class LabWorld:
+    """The tools and the environment that asks them.
+
+    Attributes:
+        tools: All of them, the held-out ones too.
+        held_out: Names of those that training never has.
+        environment: Answers calls.
+    """
+
+    tools: tuple[LabTool, ...]
+    held_out: tuple[str, ...]
+    environment: LabMenuEnvironment
+
+    @property
+    def training_tools(self) -> list[LabTool]:
+        """Those that may be on menus of training."""
+        return [tool for tool in self.tools if tool.name not in self.held_out]
+
+    def draw_menus(self, name: str, num_menus: int) -> list[LabAssignment]:
+        """Draws a set of menus, which is the same whenever it is drawn; see `draw_menus`."""
+        return draw_menus(name, num_menus, self.tools, self.held_out)
+
+
+def draw_menus(
+    name: str, num_menus: int, tools: Sequence[LabTool], held_out: Sequence[str]
+) -> list[LabAssignment]:
+    """Draws a set of menus.
+
+    Args:
+        name: DEV_MENUS, TEST_MENUS, STEERING_MENUS or HELD_OUT_MENUS.
+        num_menus: How many; of HELD_OUT_MENUS those without a held-out tool are left out.
+        tools: All tools.
+        held_out: Names of those that training never has.
+
+    Returns:
+        Questions with menus and users.
+    """
+    split = "dev" if name == DEV_MENUS else "test"
+    if name != HELD_OUT_MENUS:
+        training_tools = [tool for tool in tools if tool.name not in held_out]
+        return draw_assignments(num_menus, split, training_tools, name, seed=0)
+    assignments = draw_assignments(num_menus, split, tools, name, seed=0)
+    return [assignment for assignment in assignments if has_any_tool(assignment, held_out)]
+
+
+def has_any_tool(assignment: LabAssignment, names: Sequence[str]) -> bool:
+    """Whether any of the named tools is on the menu."""
+    return any(entry.tool.name in names for entry in assignment.entries)
+
+
+def read_tools(llm: LLMSettings, names: Sequence[str], models: str) -> tuple[LabTool, ...]:
+    """Makes the tools from the measured cards of lab models.
+
+    Args:
+        llm: Settings of the models.
+        names: In llm.models.
+        models: Folder of the lab models.
+
+    Returns:
+        The tools in the order of the names.
+    """
+    tools = []
+    for name in names:
+        card = model_cards.read_card(llm.models[name].model or name, models)
+        tools.append(make_lab_tool(name, card))
+    return tuple(tools)
+
+
+@contextmanager
+def open_lab_world(context: RunContext, settings: LabWorldSettings) -> Iterator[LabWorld]:
+    """Opens the models of the lab world.
+
+    Args:
+        context: How the experiment is carried out.
+        settings: Which models are tools.
+
+    Yields:
+        The world; its models are closed behind it.
+    """
+    models = open_models(
+        context.llm,
+        settings.models,
+        NAME,
+        context.runs,
+        context.cassettes,
+        sweep.count_workers(context.workers),
+        open_local(context.models),
+    )
+    names = {name: name for name in settings.models}
+    with ExpertPool(models, names, TOOL_TEMPERATURE) as pool:
+        tools = read_tools(context.llm, settings.models, context.models)
+        yield LabWorld(tools, tuple(settings.held_out), LabMenuEnvironment(pool))
