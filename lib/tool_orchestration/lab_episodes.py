@@ -31,8 +31,9 @@ from lib.tool_orchestration.lab_menus import (
     ORCHESTRATOR_USD_PER_TOKEN,
     LabAssignment,
     MenuEntry,
+    list_wishes,
 )
-from lib.tool_orchestration.tool_menu import OBJECTIVE_WORDS, OBJECTIVES, UserPreference
+from lib.tool_orchestration.tool_menu import OBJECTIVE_WORDS
 
 VERSION = 1  # of episodes of the lab world and what they cost
 MAX_TURNS = 3
@@ -49,15 +50,9 @@ def write_call_turn(assignment: LabAssignment, entry: MenuEntry, fact_index: int
     Returns:
         A thought with what the user weighs most and the fact, and the call.
     """
-    wish = name_largest_weight(assignment.user)
+    wish = OBJECTIVE_WORDS[list_wishes(assignment.user)[0]]
     fact = entry.list_facts(assignment.item.group)[fact_index]
     return f"<think> {wish} {fact} </think> {format_tool_call(entry.name, call_protocol.USER_QUESTION)}"
-
-
-def name_largest_weight(user: UserPreference) -> str:
-    """The word of the objective that a user weighs most; of equal ones the first."""
-    weights = [getattr(user, objective) for objective in OBJECTIVES]
-    return OBJECTIVE_WORDS[OBJECTIVES[int(np.argmax(weights))]]
 
 
 def write_answer_turn(assignment: LabAssignment) -> str:

@@ -50,7 +50,12 @@ from lib.tool_orchestration import (
     steering,
 )
 from lib.tool_orchestration.lab_menus import LabAssignment
-from lib.tool_orchestration.lab_training import LAB_VARIANTS, GroupedEpisodes, LabVariant
+from lib.tool_orchestration.lab_training import (
+    ALL_LAB_VARIANTS,
+    LAB_VARIANTS,
+    GroupedEpisodes,
+    LabVariant,
+)
 from lib.tool_orchestration.lab_world import LabWorld, open_lab_world
 from lib.tool_orchestration.menu_baselines import MenuOutcomes
 
@@ -104,6 +109,7 @@ def run(
     variants: Sequence[LabVariant] = LAB_VARIANTS,
     models: str | Path | None = None,
     runs: str | Path = RUNS,
+    num_seeds: int | None = None,
 ) -> LabWorldResults:
     """Runs what is not finished yet.
 
@@ -112,6 +118,7 @@ def run(
         variants: What is trained.
         models: Folder of the lab models; None for those of lesson 03, which are made where they are missing.
         runs: Folder of the jobs.
+        num_seeds: Seeds of every variant and of the start; None for `tools.lab_world.seeds`.
 
     Returns:
         The tables of all jobs.
@@ -125,10 +132,11 @@ def run(
     context = RunContext.of(
         params, models, runs, CASSETTES, params.tools.jobs, save_every=settings.save_every
     )
-    first_jobs = make_first_jobs(params, models)
+    first_jobs = make_first_jobs(params, models, num_seeds)
+    trainings = make_jobs(params, variants, first_jobs)
     stages = [
         Stage("outcomes of tools and starts", first_jobs, run_first_job),
-        Stage("training in the lab world", make_jobs(params, variants, first_jobs), run_training),
+        Stage("training in the lab world", trainings, run_training),
     ]
     finished = run_stages(stages, context)
 
@@ -197,12 +205,13 @@ def list_versions(kind: str, params: Params) -> dict[str, int]:
     return versions
 
 
-def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
+def make_first_jobs(params: Params, models: Path, num_seeds: int | None = None) -> list[sweep.Job]:
     """Makes the job that asks every tool, and for each seed the job of the start.
 
     Args:
         params: A job is handed what it reads.
         models: Folder of the lab models.
+        num_seeds: How many starts; None for `tools.lab_world.seeds`.
 
     Returns:
         The jobs.
@@ -227,14 +236,18 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
         "models": cache_key.describe_models(params.llm, names, settings.base, models),
         "versions": list_versions(TEACH_FORM, params),
     }
+    num_seeds = settings.seeds if num_seeds is None else num_seeds
     starts = [
-        sweep.Job(f"{START}/seed-{seed}", taught | {"seed": seed}) for seed in range(settings.seeds)
+        sweep.Job(f"{START}/seed-{seed}", taught | {"seed": seed}) for seed in range(num_seeds)
     ]
     return [sweep.Job("tools", measured), *starts]
 
 
 def make_jobs(
-    params: Params, variants: Sequence[LabVariant], first_jobs: Sequence[sweep.Job]
+    params: Params,
+    variants: Sequence[LabVariant],
+    first_jobs: Sequence[sweep.Job],
+    num_seeds: int | None = None,
 ) -> list[sweep.Job]:
     """Makes a job for each variant and seed, which builds on the start of its seed.
 
@@ -242,12 +255,13 @@ def make_jobs(
         params: A job is handed what it reads.
         variants: What is trained.
         first_jobs: Of `make_first_jobs`.
+        num_seeds: How many trainings of each variant; None for one from each start.
 
     Returns:
         The jobs.
     """
     settings = params.tools.lab_world
-    start_keys = [job.key for job in first_jobs[1:]]
+    start_keys = [job.key for job in first_jobs[1:]][:num_seeds]
     jobs = []
     for variant in variants:
         for seed, start_key in enumerate(start_keys):
@@ -296,7 +310,7 @@ def run_training(run: JobRun) -> None:
     """Trains the start of a seed by the reward of a variant, and tests it."""
     use_one_thread()
     settings = run.read_section("lab_world", LabWorldSettings)
-    variant = next(v for v in LAB_VARIANTS if v.name == run.settings["variant"]["name"])
+    variant = next(v for v in ALL_LAB_VARIANTS if v.name == run.settings["variant"]["name"])
     model = checkpoints.load(run.input_folder("start") / "model")
     with open_lab_world(run.context, settings) as world:
         _train(run, world, settings, variant, model)

@@ -1,13 +1,15 @@
-"""Menus of the lab world: five tools with names, measured abilities and prices, which an orchestrator has to read.
+"""Menus of the lab world: four tools with names, measured abilities and prices, which an orchestrator has to read.
 
     system  + 9 worker4 $ 3 worker4 / 1 worker4 ; + 1 judge0 $ 0 judge0 / 4 judge0 ; ...
-    user    7 + 4 * 2 = ? best 9 cheap 0 fast 3
+    user    7 + 4 * 2 = ? best 9 fast 3 cheap 0
 
 A name is a word and a digit, two tokens, and every menu has its own: the same tool is worker4 here and judge0 there, so
 that nothing but its description says what it is. A description is three facts, each with the name behind it, where a
 small model finds it. The digit behind the sign of the question's kind counts the tenths of such questions that the tool
 answered right when its card was measured; behind $ and / stand the levels of its price and its latency on this menu.
-From one level to the next both double.
+The highest level is 16 times as expensive, or as slow, as level 0, with even steps between. A reward scales the amounts
+of a group linearly; were every level twice the one below, nearly all tools would count as cheap, and a user's wish
+would hardly pay (the gate `gate.tools.wish` measures that).
 
 At least three tools on a menu are capable of its question. Levels are drawn anew for every menu, independently of the
 tools, so that neither a name nor a price tells who is capable. The orchestrator's own tokens cost a twentieth of the
@@ -25,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from lib.tasks import Item
-from lib.tool_orchestration.tool_menu import UserPreference
+from lib.tool_orchestration.tool_menu import OBJECTIVE_WORDS, OBJECTIVES, UserPreference
 
 VERSION = 1  # of menus, names, prices and users of the lab world
 
@@ -37,20 +39,21 @@ LATENCY_SIGN = "/"
 NUM_FACTS = 3
 NAME_WORDS = ("worker", "judge", "pilot", "nurse", "smith", "miner", "farmer", "tailor")
 NUM_NAME_DIGITS = 1
-MENU_SIZE = 5
+MENU_SIZE = 4
 MIN_CAPABLE = 3
 CAPABLE_ACCURACY = (
     0.75  # a tool is capable of a question if it answers so many of its kind and difficulty
 )
 
-# The levels 0 to 4 of a menu: prices and latencies are up to a factor of 16 apart.
-LEVEL_FACTOR = 2.0
+# The levels 0 to 4 of a menu are evenly spaced from the lowest amount to this multiple of it.
+LARGEST_FACTOR = 16.0
 HIGHEST_UNSEEN_LEVEL = 9  # of the price list that training never had
 LOWEST_USD_PER_TOKEN = 2e-7
 LOWEST_SECONDS_PER_TOKEN = 4e-3  # of a written token
 ORCHESTRATOR_USD_PER_TOKEN = LOWEST_USD_PER_TOKEN / 20
 ORCHESTRATOR_SECONDS_PER_TOKEN = LOWEST_SECONDS_PER_TOKEN / 20
 
+SINGLE_WISH_SHARE = 0.5  # of the users, those who care for one objective only
 COST_ONLY = UserPreference(0.0, 1.0, 0.0)
 LATENCY_ONLY = UserPreference(0.0, 0.0, 1.0)
 ACCURACY_ONLY = UserPreference(1.0, 0.0, 0.0)
@@ -106,8 +109,8 @@ class MenuEntry:
     Attributes:
         name: On this menu, such as worker4.
         tool: The model behind it.
-        price_level: 0 (cheapest) to 4 (most expensive).
-        latency_level: 0 (fastest) to 4 (slowest).
+        price_level: 0 (cheapest) to MENU_SIZE - 1 (most expensive).
+        latency_level: 0 (fastest) to MENU_SIZE - 1 (slowest).
     """
 
     name: str
@@ -118,12 +121,12 @@ class MenuEntry:
     @property
     def usd_per_token(self) -> float:
         """Price of a token, read or written."""
-        return LOWEST_USD_PER_TOKEN * LEVEL_FACTOR**self.price_level
+        return LOWEST_USD_PER_TOKEN * compute_level_factor(self.price_level)
 
     @property
     def seconds_per_token(self) -> float:
         """Time of a written token."""
-        return LOWEST_SECONDS_PER_TOKEN * LEVEL_FACTOR**self.latency_level
+        return LOWEST_SECONDS_PER_TOKEN * compute_level_factor(self.latency_level)
 
     def list_facts(self, kind: str) -> list[str]:
         """What a menu says of the tool, for one kind of question: ability, price and latency, NUM_FACTS of them."""
@@ -163,8 +166,27 @@ class LabAssignment:
         menu = " ; ".join(descriptions)
         return [
             {"role": "system", "content": menu},
-            {"role": "user", "content": f"{self.item.prompt} {self.user.text}"},
+            {"role": "user", "content": f"{self.item.prompt} {write_wishes(self.user)}"},
         ]
+
+
+def compute_level_factor(level: int) -> float:
+    """How many times the amount of level 0 this level is: 1 at level 0, LARGEST_FACTOR at the highest of a menu."""
+    return 1 + (LARGEST_FACTOR - 1) * level / (MENU_SIZE - 1)
+
+
+def list_wishes(user: UserPreference) -> list[str]:
+    """The objectives in the order in which a user weighs them, the heaviest first; of equal ones the earlier."""
+    return sorted(OBJECTIVES, key=lambda objective: -getattr(user, objective))
+
+
+def write_wishes(user: UserPreference) -> str:
+    """What an orchestrator reads of a user: objectives, the heaviest first, with weights in ninths."""
+    wishes = []
+    for objective in list_wishes(user):
+        ninths = round(9 * getattr(user, objective))
+        wishes.append(f"{OBJECTIVE_WORDS[objective]} {ninths}")
+    return " ".join(wishes)
 
 
 def draw_assignment(
@@ -211,11 +233,29 @@ def draw_assignment(
     return LabAssignment(item, tuple(entries), user)
 
 
+def set_list_prices(assignment: LabAssignment, tools: Sequence[LabTool]) -> LabAssignment:
+    """Make the same menu at one price list for all menus: of two tools the same one is always the cheaper.
+
+    Args:
+        assignment: With any levels.
+        tools: All tools, from the cheapest to the most expensive of the list, and from the slowest to the fastest.
+
+    Returns:
+        The assignment with the levels 0 to MENU_SIZE - 1 in the order of the list.
+    """
+    places = [tools.index(entry.tool) for entry in assignment.entries]
+    entries = []
+    for entry, place in zip(assignment.entries, places, strict=True):
+        rank = sorted(places).index(place)
+        entries.append(replace(entry, price_level=rank, latency_level=MENU_SIZE - 1 - rank))
+    return replace(assignment, entries=tuple(entries))
+
+
 def turn_prices_round(assignment: LabAssignment) -> LabAssignment:
     """Makes the same menu on a price list that training never had, on which the cheapest tool is the most expensive.
 
     Args:
-        assignment: With the usual levels 0 to 4.
+        assignment: With the usual levels, 0 to MENU_SIZE - 1.
 
     Returns:
         The assignment with price level 9 - level for every tool, names, latencies and user as they were.
@@ -240,8 +280,14 @@ def draw_names(num_names: int, rng: np.random.Generator) -> list[str]:
 
 
 def draw_user(rng: np.random.Generator) -> UserPreference:
-    """Draws a user: weights evenly over the simplex, the largest scaled to 1, in ninths as menus write them."""
-    weights = rng.dirichlet(np.ones(3))
+    """Draws a user, who cares for one objective only with probability SINGLE_WISH_SHARE.
+
+    Other users have weights evenly over the simplex, the largest scaled to 1. Weights are ninths, as menus write them.
+    """
+    if rng.random() < SINGLE_WISH_SHARE:
+        weights = np.eye(len(OBJECTIVES))[int(rng.integers(len(OBJECTIVES)))]
+    else:
+        weights = rng.dirichlet(np.ones(len(OBJECTIVES)))
     ninths = np.round(9 * weights / weights.max()) / 9
     return UserPreference(*ninths.tolist())
 

@@ -1,99 +1,135 @@
-"""The experiment in the lab world as rows of a results table, and the estimates that the lesson keeps.
+"""The experiment in the lab world as rows of a results table.
+
+Rows of several kinds lie in one table, so that a recorded run keeps all that estimates read; `split` tells them apart:
+
+    test        a method on a test menu: score, correct, cost_usd, seconds, chosen ...
+    steering    what an orchestrator would spend on a menu for a user (`style`) who cares for one objective only
+    held out    the probability of tools that training never had
+    prices      the probability of tools that an unseen price list made cheap
+    gate        what there is to win on a menu, before anything is trained
+    train       means over the episodes of an update (`step`)
 
 Everybody stands on the same test menus. `score` is the bounded preference score (`menu_baselines.compute_menu_scores`)
 with the orchestrator's own tokens in cost and latency, `score_of_calls` without them; baselines have no own tokens.
 
-    steer.cost, steer.latency           what users who care for cost, or latency, only spend less than those who care
-                                        for accuracy only: expected, over that of the menu's mean tool
-    trained.gain                        score above the start
-    trained.minus_best_single           score above the best single tool
-    sign_error.cost                     what a user who cares for cost only spends more under the sign error
-    heldout_tools.called_where_best     probability of tools that training never had, above an even choice, where they
-                                        are the best choice
-    unseen_prices.shift                 probability of the tools that an unseen price list made cheap, above that at
-                                        usual prices
-    gate.tools.headroom                 score of the best choice, chosen on one sample of outcomes and scored on
-                                        another, above the best single tool
+Left out: estimates, which are `lab_estimates`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 
-from lib import stats
-from lib.tool_orchestration import lab_world, menu_baselines, steering
+from lib.tool_orchestration import lab_world, menu_baselines
 from lib.tool_orchestration.lab_experiment import SAMPLES, START, LabWorldResults
-from lib.tool_orchestration.lab_training import (
-    LAB_VARIANTS,
-    NO_PREFERENCES,
-    PREFERENCES,
-    SIGN_ERROR,
-)
+from lib.tool_orchestration.lab_training import ALL_LAB_VARIANTS, PREFERENCES
 from lib.tool_orchestration.menu_baselines import MenuOutcomes
+from lib.tool_orchestration.tool_menu import OBJECTIVES
 
-SYSTEM = "toolorchestra_lab"
+SYSTEM = "toolorchestra"
 TRAINED = PREFERENCES.label
-LABELS = {START: START} | {variant.name: variant.label for variant in LAB_VARIANTS}
+LABELS = {START: START} | {variant.name: variant.label for variant in ALL_LAB_VARIANTS}
 
 RANDOM = "random"
 BEST_SINGLE = "best single tool"
 BEST_BY_KIND = "best by kind"
 CASCADE = "type-aware cascade"
 LOGISTIC = "logistic on descriptions"
+LARGEST_WISH = "largest wish"
+BY_OBJECTIVE = {"accuracy": "ablest tool", "cost": "cheapest tool", "latency": "fastest tool"}
 ORACLE = "oracle"
 SINGLE = "only "  # and the name of a tool
-ROLES = {RANDOM: "constant", BEST_SINGLE: "constant", ORACLE: "oracle"}
+CONSTANTS = (RANDOM, BEST_SINGLE, *BY_OBJECTIVE.values())
+ROLES = dict.fromkeys(CONSTANTS, "constant") | {ORACLE: "oracle"}
 
-
-# Rows ----------------------------------------------------------------------------------------------
+# Values of the column `split`.
+TEST, STEERING, HELD_OUT, PRICES, GATE, TRAIN = (
+    "test",
+    "steering",
+    "held out",
+    "prices",
+    "gate",
+    "train",
+)
+# Rows of the split GATE belong to no method.
+NO_METHOD = "what there is to win"
 
 
 def make_rows(results: LabWorldResults) -> pd.DataFrame:
-    """Makes the rows of the results table: episodes of orchestrators, and baselines.
+    """Make the rows of the results table.
 
     Args:
         results: Of `lab_experiment.run`.
 
     Returns:
-        A row for each method, seed and test menu. Columns besides those of the results table: score, score_of_calls,
-        wild (1 where a turn was malformed).
+        Rows with the columns of the results table that are known, and those that the head of this module names.
     """
-    rows = pd.concat([make_orchestrator_rows(results), make_baseline_rows(results)])
-    return rows.assign(
-        item=rows["item"].astype(str),
-        split="test",
-        backend="lab",
-        wild=(rows["malformed"] > 0).astype(float),
-    ).reset_index(drop=True)
+    spending = results.spending.rename(
+        columns={
+            "user": "style",
+            "cost": "expected_cost",
+            "latency": "expected_latency",
+            "accuracy": "expected_accuracy",
+        }
+    )
+    held_out = results.held_out.assign(is_best=results.held_out["is_best"].astype(float))
+    learning = results.learning.assign(item=results.learning.get("step", pd.Series(dtype=int)))
+    tables = {
+        TEST: pd.concat([make_orchestrator_rows(results), make_baseline_rows(results)]),
+        STEERING: label_methods(spending),
+        HELD_OUT: label_methods(held_out),
+        PRICES: label_methods(results.prices),
+        GATE: make_gate_rows(results),
+        TRAIN: label_methods(learning) if len(learning) else learning,
+    }
+    rows = pd.concat(
+        [table.assign(split=split) for split, table in tables.items()], ignore_index=True
+    )
+    rows["item"] = rows["item"].astype(int).astype(str)
+    rows["seed"] = rows["seed"].fillna(0).astype(int)
+    return fill_words_and_counts(rows).assign(backend="lab")
+
+
+def fill_words_and_counts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Fill what a kind of rows does not have: words with "", counts with 0, lists with [], the step after training."""
+    filled = rows.assign(
+        wild=(rows["malformed"] > 0).astype(float).where(rows["split"].isin([TEST]))
+    )
+    is_update = rows["split"].eq(TRAIN)
+    filled["malformed_share"] = rows["malformed"].where(is_update)
+    filled["malformed"] = rows["malformed"].where(~is_update).fillna(0).astype(int)
+    filled["calls"] = rows["calls"].fillna(0).astype(int)
+    filled["step"] = rows["step"].fillna(-1).astype(int) if "step" in rows else -1
+    for name in ("group", "style"):
+        filled[name] = rows[name].fillna("")
+    filled["chosen"] = [list(names) if np.ndim(names) else [] for names in rows["chosen"]]
+    return filled
+
+
+def label_methods(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the labels of methods in place of their names, and their roles."""
+    labels = rows["method"].map(LABELS)
+    roles = np.where(labels.eq(START), "start", np.where(labels.eq(TRAINED), "paper", "router"))
+    return rows.assign(method=labels, role=roles)
 
 
 def make_orchestrator_rows(results: LabWorldResults) -> pd.DataFrame:
     """Rows of episodes, with their scores."""
     outcomes = results.outcomes[lab_world.TEST_MENUS][0]
     tables = []
-    for (method, _), rows in results.episodes.groupby(["method", "seed"], sort=False):
+    for _, rows in results.episodes.groupby(["method", "seed"], sort=False):
         rows = rows.sort_values("item")
         columns = [rows[name].to_numpy()[:, None] for name in ("correct", "cost_usd", "seconds")]
+        correct, cost, seconds = columns  # (n, 1) each
         own_cost = rows["own_cost_usd"].to_numpy()[:, None]
-        correct, cost, seconds = columns
         with_own = menu_baselines.compute_menu_scores(outcomes, correct, cost, seconds)
         of_calls = menu_baselines.compute_menu_scores(outcomes, correct, cost - own_cost, seconds)
-        table = rows.assign(
-            method=LABELS[method],
-            role="start" if method == START else "router",
-            score=with_own[:, 0],
-            score_of_calls=of_calls[:, 0],
-        )
-        tables.append(table)
-    rows = pd.concat(tables)
-    return rows.assign(role=rows["role"].mask(rows["method"] == TRAINED, "paper"))
+        tables.append(rows.assign(score=with_own[:, 0], score_of_calls=of_calls[:, 0]))
+    return label_methods(pd.concat(tables))
 
 
 def list_choices(dev: MenuOutcomes, test: MenuOutcomes) -> dict[str, np.ndarray]:
-    """Lists the choices of all baselines.
+    """List the choices of all baselines.
 
     Args:
         dev: Learned from.
@@ -108,8 +144,11 @@ def list_choices(dev: MenuOutcomes, test: MenuOutcomes) -> dict[str, np.ndarray]
         BEST_BY_KIND: menu_baselines.choose_best_by_kind(dev, test),
         CASCADE: menu_baselines.choose_by_type_and_price(test),
         LOGISTIC: menu_baselines.choose_by_logistic_regression(dev, test),
+        LARGEST_WISH: menu_baselines.choose_by_largest_wish(test),
         ORACLE: menu_baselines.choose_oracle(test),
     }
+    for objective, name in BY_OBJECTIVE.items():
+        choices[name] = menu_baselines.choose_by_objective(test, objective)
     names = {entry.tool.name for a in test.assignments for entry in a.entries}
     for name in sorted(names):
         choices[SINGLE + name] = menu_baselines.choose_single_tool(test, name)
@@ -144,11 +183,25 @@ def make_baseline_rows(results: LabWorldResults) -> pd.DataFrame:
     return rows.assign(seed=0, own_cost_usd=0.0, calls=1, malformed=0, chosen=nothing)
 
 
-# Estimates -----------------------------------------------------------------------------------------
+# Gates ---------------------------------------------------------------------------------------------
 
 
-def estimate_headroom(results: LabWorldResults) -> pd.Series:
-    """Estimates what the best choice for each menu scores above the best single tool.
+def make_gate_rows(results: LabWorldResults) -> pd.DataFrame:
+    """Rows of what there is to win on each test menu: headroom and wish (`compute_headroom`, `compute_wish_gain`)."""
+    headroom = compute_headroom(results)
+    return pd.DataFrame(
+        {
+            "item": np.arange(len(headroom)),
+            "method": NO_METHOD,
+            "role": "constant",
+            "headroom": headroom,
+            "wish": compute_wish_gain(results),
+        }
+    )
+
+
+def compute_headroom(results: LabWorldResults) -> np.ndarray:
+    """Compute what the best choice for each menu scores above the best single tool.
 
     The choice is made on one sample of outcomes and scored on another, both ways round, so that luck wins nothing.
 
@@ -156,91 +209,41 @@ def estimate_headroom(results: LabWorldResults) -> pd.Series:
         results: Of `lab_experiment.run`.
 
     Returns:
-        An estimate.
+        (n,) mean over the samples, of each test menu.
     """
     dev = results.outcomes[lab_world.DEV_MENUS][0]
     samples = results.outcomes[lab_world.TEST_MENUS]
-    tables = []
+    differences = []
     for sample in range(SAMPLES):
         chosen_on, scored_on = samples[sample], samples[(sample + 1) % SAMPLES]
-        scores = scored_on.compute_scores()
         choice = menu_baselines.choose_oracle(chosen_on)
         constant = menu_baselines.choose_best_tool(dev, scored_on)
-        difference = menu_baselines.average_choices(choice - constant, scores)
-        columns = {"item": np.arange(len(scores)), "headroom": difference, "sample": sample}
-        tables.append(pd.DataFrame(columns))
-    return stats.mean(pd.concat(tables), "headroom").iloc[0]
+        scores = scored_on.compute_scores()
+        differences.append(menu_baselines.average_choices(choice - constant, scores))
+    return np.mean(differences, axis=0)
 
 
-def compute_steering(results: LabWorldResults) -> pd.DataFrame:
-    """Computes the paired differences between users: method (label), seed, item, steer.cost, steer.latency."""
-    tables = []
-    for (method, seed), spending in results.spending.groupby(["method", "seed"], sort=False):
-        differences = steering.compare_users(spending).reset_index()
-        tables.append(differences.assign(method=LABELS[method], seed=seed))
-    return pd.concat(tables, ignore_index=True)
+def compute_wish_gain(results: LabWorldResults) -> np.ndarray:
+    """Compute what a rule that reads what users weigh most scores above the best rule that does not.
 
-
-def estimate_metrics(results: LabWorldResults, rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Estimates what the lesson keeps; see the head of this module.
+    Both read one fact of the menu: the best ability, the lowest price or the lowest latency. Which of them is best for
+    everybody is chosen on dev menus.
 
     Args:
-        results: Of `lab_experiment.run`, with all of LAB_VARIANTS.
-        rows: Of `make_rows`.
+        results: Of `lab_experiment.run`.
 
     Returns:
-        Estimates by name. Names that begin with `start.` or `no_preferences.` are the same of these methods.
+        (n,) of each test menu.
     """
-    trained = {"method": TRAINED}
-    steer = compute_steering(results)
-    held_out = label_methods(results.held_out)
-    held_out = held_out.assign(called=held_out["probability"] - held_out["chance"])
-    where_best = held_out[held_out["is_best"]]
-    prices = label_methods(results.prices)
-    spending = label_methods(results.spending)
-    cost_users = spending[spending["user"] == "cost"]
+    dev = results.outcomes[lab_world.DEV_MENUS][0]
+    mean_scores = {}
+    for objective in OBJECTIVES:
+        choice = menu_baselines.choose_by_objective(dev, objective)
+        scores = menu_baselines.average_choices(choice, dev.compute_scores())
+        mean_scores[objective] = float(scores.mean())
+    best_for_everybody = max(mean_scores, key=mean_scores.get)
 
-    metrics = {"gate.tools.headroom": estimate_headroom(results)}
-    prefixes = {TRAINED: "", START: "start.", NO_PREFERENCES.label: "no_preferences."}
-    for method, prefix in prefixes.items():
-        for name in ("steer.cost", "steer.latency"):
-            metrics[prefix + name] = estimate_mean(steer, name, method)
-        metrics[f"{prefix}heldout_tools.called_where_best"] = estimate_mean(
-            where_best, "called", method
-        )
-        metrics[f"{prefix}unseen_prices.shift"] = estimate_mean(prices, "shift", method)
-
-    rivals = {
-        "trained.gain": START,
-        "trained.minus_best_single": BEST_SINGLE,
-        "trained.minus_random": RANDOM,
-        "trained.minus_logistic": LOGISTIC,
-        "trained.minus_no_preferences": NO_PREFERENCES.label,
-    }
-    for name, rival in rivals.items():
-        metrics[name] = estimate_difference(rows, "score", trained, {"method": rival})
-    for column in ("correct", "cost_usd", "seconds"):
-        metrics[f"trained.{column}_minus_start"] = estimate_difference(
-            rows, column, trained, {"method": START}
-        )
-    metrics["sign_error.cost"] = estimate_difference(
-        cost_users, "cost", {"method": SIGN_ERROR.label}, trained
-    )
-    return metrics
-
-
-def label_methods(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the labels of methods in place of their names."""
-    return rows.assign(method=rows["method"].map(LABELS))
-
-
-def estimate_mean(rows: pd.DataFrame, column: str, method: str) -> pd.Series:
-    """The mean of one method, over seeds crossed with menus."""
-    return stats.mean(rows[rows["method"] == method], column).iloc[0]
-
-
-def estimate_difference(
-    rows: pd.DataFrame, column: str, treatment: Mapping, baseline: Mapping
-) -> pd.Series:
-    """The difference of two methods inside pairs of seed and menu."""
-    return stats.paired_difference(rows, column, treatment, baseline).iloc[0]
+    test = results.outcomes[lab_world.TEST_MENUS][0]
+    constant = menu_baselines.choose_by_objective(test, best_for_everybody)
+    difference = menu_baselines.choose_by_largest_wish(test) - constant
+    return menu_baselines.average_choices(difference, test.compute_scores())

@@ -32,6 +32,7 @@ from lib.tool_orchestration.lab_menus import (
     LabTool,
     draw_assignment,
     draw_user,
+    set_list_prices,
 )
 
 VERSION = 1  # of the groups of an update in the lab world
@@ -51,6 +52,8 @@ class LabVariant:
         leaves_out_failures: Whether malformed and unanswered episodes are left out, as in the paper. Otherwise they are
             learned from, with a reward of 0: what is left out is punished by nobody, and these small models then forget
             how to copy a name (decision).
+        varies_prices: Whether prices and latencies are drawn for every menu, as in the paper. Otherwise the cheaper of
+            two tools in training is always the same one.
     """
 
     name: str
@@ -58,13 +61,16 @@ class LabVariant:
     normalize: rewards.NormalizeInTraining = rewards.normalize_within_groups
     pays_preferences: bool = True
     leaves_out_failures: bool = False
+    varies_prices: bool = True
 
 
 PREFERENCES = LabVariant("preferences", "ToolOrchestra")
 NO_PREFERENCES = LabVariant("no preferences", "no preferences", pays_preferences=False)
 SIGN_ERROR = LabVariant("sign error", "sign error", rewards.normalize_with_sign_error)
 FAILURES_LEFT_OUT = LabVariant("failures left out", "failures left out", leaves_out_failures=True)
+LIST_PRICES = LabVariant("list prices", "list prices only", varies_prices=False)
 LAB_VARIANTS = (PREFERENCES, NO_PREFERENCES, SIGN_ERROR)
+ALL_LAB_VARIANTS = (*LAB_VARIANTS, FAILURES_LEFT_OUT, LIST_PRICES)
 
 
 @dataclass(frozen=True)
@@ -195,6 +201,8 @@ def collect_groups(
         num_missing = num_groups - num_differing
         draw_seed = seed * max_draws + draw
         assignments = draw_assignments(num_missing, "train", tools, "training", draw_seed)
+        if not variant.varies_prices:
+            assignments = [set_list_prices(assignment, tools) for assignment in assignments]
         repeated = [assignment for assignment in assignments for _ in range(num_rollouts)]
         groups = num_drawn + np.repeat(np.arange(num_missing), num_rollouts)
         new_episodes = roll_out_assignments(

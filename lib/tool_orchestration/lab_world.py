@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lib.config import LLMSettings
 from lib.config.budgeted_routing import LabWorldSettings
@@ -100,11 +100,14 @@ def read_tools(llm: LLMSettings, names: Sequence[str], models: str) -> tuple[Lab
     Returns:
         The tools in the order of the names.
     """
-    tools = []
-    for name in names:
-        card = model_cards.read_card(llm.models[name].model or name, models)
-        tools.append(make_lab_tool(name, card))
-    return tuple(tools)
+    folders = [llm.models[name].model or name for name in names]
+    tools = read_tools_from_folders(folders, models)
+    return tuple(replace(tool, name=name) for tool, name in zip(tools, names, strict=True))
+
+
+def read_tools_from_folders(folders: Sequence[str], models: str) -> tuple[LabTool, ...]:
+    """Makes a tool of the card in each folder of a lab model, with the folder's name."""
+    return tuple(make_lab_tool(name, model_cards.read_card(name, models)) for name in folders)
 
 
 @contextmanager

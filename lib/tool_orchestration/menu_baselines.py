@@ -10,6 +10,8 @@ menu has nan there, and is compared on the other menus alone.
     choose_by_logistic_regression   accuracy is predicted from the words of the question and the tool's description
     choose_by_type_and_price        the first step of a type-aware cascade: the cheapest tool that its description calls
                                     good at the kind of the question, which is a label that it is given
+    choose_by_objective             the ablest tool of the menu, or the cheapest, or the fastest, whoever the user is
+    choose_by_largest_wish          the ablest, cheapest or fastest tool, by what the user weighs most
     choose_at_random                every tool with the same probability
     choose_oracle                   the tool with the highest score in the outcomes themselves: no choice is better
 
@@ -31,7 +33,9 @@ from lib.tool_orchestration.lab_menus import (
     CAPABLE_ACCURACY,
     LabAssignment,
     MenuEntry,
+    list_wishes,
 )
+from lib.tool_orchestration.tool_menu import OBJECTIVES
 
 VERSION = 1  # of the baselines of the lab world
 GOOD_ABILITY = int(
@@ -161,6 +165,44 @@ def choose_best_by_kind(dev: MenuOutcomes, test: MenuOutcomes) -> np.ndarray:
         is_kind = test_kinds == kind
         choices[is_kind] = _choose_largest(_look_up(test, mean_scores))[is_kind]
     return choices
+
+
+def choose_by_objective(outcomes: MenuOutcomes, objective: str) -> np.ndarray:
+    """Chooses the tool that its description calls best in one objective.
+
+    Args:
+        outcomes: Of the menus; only menus are read.
+        objective: One of OBJECTIVES.
+
+    Returns:
+        (n, M) probabilities: equal for tools that are equally good.
+    """
+    values = np.array(
+        [_list_values(assignment, objective) for assignment in outcomes.assignments]
+    )  # (n, M), higher is better
+    is_best = values == values.max(1, keepdims=True)
+    return is_best / is_best.sum(1, keepdims=True)
+
+
+def choose_by_largest_wish(outcomes: MenuOutcomes) -> np.ndarray:
+    """Chooses as `choose_by_objective` in the objective that each user weighs most; (n, M) probabilities."""
+    choices_by_objective = {name: choose_by_objective(outcomes, name) for name in OBJECTIVES}
+    rows = []
+    for index, assignment in enumerate(outcomes.assignments):
+        largest_wish = list_wishes(assignment.user)[0]
+        rows.append(choices_by_objective[largest_wish][index])
+    return np.array(rows)
+
+
+def _list_values(assignment: LabAssignment, objective: str) -> list[int]:
+    """What the menu says of each tool in one objective, so that higher is better."""
+    kind = assignment.item.group
+    values_by_objective = {
+        "accuracy": [entry.tool.describe_ability(kind) for entry in assignment.entries],
+        "cost": [-entry.price_level for entry in assignment.entries],
+        "latency": [-entry.latency_level for entry in assignment.entries],
+    }
+    return values_by_objective[objective]
 
 
 def choose_by_type_and_price(outcomes: MenuOutcomes) -> np.ndarray:

@@ -3,10 +3,8 @@
 Nothing is sampled: the probability of calling a tool first is that of the turns which call it in the orchestrator's own
 form (`lab_episodes.write_call_turn`), one for each fact that a thought may quote, computed token by token, and the
 tools of a menu share what these turns have in all. Expected cost and latency are sums over these probabilities,
-relative to the mean tool of the menu. Users are compared in pairs: the same question and menu, another user.
-
-    steer.cost       what the cost-only user spends less than the accuracy-only user, 0 if weights are not read
-    steer.latency    what the latency-only user waits less than the accuracy-only user
+relative to the mean tool of the menu. Users meet the same questions and menus, so that `lab_estimates` can compare
+them in pairs.
 
 Letters of shapes: n menus, M tools on a menu.
 """
@@ -152,23 +150,3 @@ def average_spending(
         "latency": (probabilities * relative_latencies).sum(1),
         "accuracy": (probabilities * np.array(accuracies)).sum(1),
     }
-
-
-def compare_users(spending: pd.DataFrame) -> pd.DataFrame:
-    """Compares users on the same menus.
-
-    Args:
-        spending: Rows of `compute_expected_spending` for STEERING_USERS.
-
-    Returns:
-        A row for each menu with the paired differences `steer.cost` and `steer.latency`: the accuracy-only user minus
-        the user who cares for cost, or for latency, only. Above 0 the weights steer as they should.
-    """
-    cost = spending.pivot(index="item", columns="user", values="cost")
-    latency = spending.pivot(index="item", columns="user", values="latency")
-    return pd.DataFrame(
-        {
-            "steer.cost": cost["accuracy"] - cost["cost"],
-            "steer.latency": latency["accuracy"] - latency["latency"],
-        }
-    )

@@ -7,9 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.experiment import artifacts
+from lib import config
+from lib.experiment import artifacts, results_table
 from lib.language_models import checkpoints
 from lib.tool_orchestration import (
+    full_run,
+    lab_estimates,
     lab_experiment,
     lab_menus,
     lab_results,
@@ -81,7 +84,7 @@ def test_a_held_out_tool_counts_as_called_where_it_is_the_cheapest_for_who_follo
     for row, menu in zip(rows.itertuples(), menus, strict=True):
         (entry,) = [entry for entry in menu.entries if entry.tool.name == "half"]
         assert row.probability == pytest.approx(float(entry.price_level == 0), abs=1e-6)
-        assert row.chance == pytest.approx(0.2)
+        assert row.chance == pytest.approx(0.25)
 
 
 # Rows and estimates --------------------------------------------------------------------------------
@@ -155,35 +158,61 @@ def results() -> LabWorldResults:
     return make_results(FOLLOWED)
 
 
+def select_tests(results: LabWorldResults) -> pd.DataFrame:
+    rows = results_table.make_results(lab_results.SYSTEM, lab_results.make_rows(results))
+    return results_table.select(rows, split="test")
+
+
 def test_an_orchestrator_that_follows_a_baseline_has_its_scores_and_the_oracle_is_above_all(
     results,
 ):
-    rows = lab_results.make_rows(results)
+    rows = select_tests(results)
     means = rows.groupby("method")["score"].mean()
     assert means[lab_results.TRAINED] == pytest.approx(means[lab_results.ORACLE])
     oracle = rows[rows["method"] == lab_results.ORACLE].set_index("item")["score"]
     assert (rows["score"] <= rows["item"].map(oracle) + 1e-9).all()
     assert rows["score"].between(0, 1).all()
-    assert set(rows["role"]) <= {"paper", "start", "router", "expert", "constant", "oracle"}
+    roles = rows.drop_duplicates("method").set_index("method")["role"]
+    assert roles[lab_results.TRAINED] == "paper"
+    assert roles[lab_results.RANDOM] == roles["cheapest tool"] == "constant"
+    assert roles["only half"] == "expert"
 
 
 def test_a_single_tool_has_rows_only_where_it_is_on_the_menu(results):
-    rows = lab_results.make_rows(results)
+    rows = select_tests(results)
     outcomes = results.outcomes["test"][0]
     for tool in TOOLS:
         on_menu = [lab_world.has_any_tool(a, [tool.name]) for a in outcomes.assignments]
         assert (rows["method"] == lab_results.SINGLE + tool.name).sum() == sum(on_menu)
 
 
+def estimate(results: LabWorldResults) -> dict:
+    """Estimates of the rows as a recorded run would keep them."""
+    rows = results_table.make_results(lab_results.SYSTEM, lab_results.make_rows(results))
+    return lab_estimates.estimate_metrics(full_run.round_measurements(rows))
+
+
 def test_estimates_follow_from_what_each_method_does(results):
-    metrics = lab_results.estimate_metrics(results, lab_results.make_rows(results))
+    metrics = estimate(results)
     assert metrics["trained.gain"]["ci_low"] > 0
     assert metrics["trained.minus_best_single"]["ci_low"] > 0
+    assert metrics["trained.minus_oracle"]["value"] == pytest.approx(0, abs=1e-4)
     # Nobody here reads who the user is.
     for name in ("steer.cost", "steer.latency", "start.steer.cost"):
         assert metrics[name]["value"] == pytest.approx(0)
     assert metrics["heldout_tools.called_where_best"]["value"] == pytest.approx(0.3)
     assert metrics["unseen_prices.shift"]["value"] == pytest.approx(0.3)
+    assert "varied_prices.shift" not in metrics  # nobody was trained at list prices
+
+
+def test_steering_is_the_paired_difference_between_users(results):
+    spending = results.spending.copy()
+    saves = spending["user"].eq("cost") & spending["method"].eq("preferences")
+    spending.loc[saves, "cost"] -= 0.25
+    metrics = estimate(replace(results, spending=spending))
+    assert metrics["steer.cost"]["value"] == pytest.approx(0.25)
+    assert metrics["start.steer.cost"]["value"] == pytest.approx(0)
+    assert metrics["sign_error.cost"]["value"] > 0.25 - 1  # of another choice of tools
 
 
 def test_own_tokens_lower_the_score_with_them_and_not_that_of_the_calls(results):
@@ -199,7 +228,7 @@ def test_own_tokens_lower_the_score_with_them_and_not_that_of_the_calls(results)
     assert after["score"].mean() < before["score"].mean()
 
 
-def test_headroom_is_nothing_where_all_tools_do_the_same():
+def test_nothing_is_to_be_won_where_all_tools_do_the_same():
     outcomes = draw_outcomes(NUM_MENUS, 2)
     same = np.ones_like(outcomes.correct)
     # Costs and latencies differ by next to nothing, so that a scale exists.
@@ -208,10 +237,11 @@ def test_headroom_is_nothing_where_all_tools_do_the_same():
     accuracy_users = [replace(a, user=lab_menus.ACCURACY_ONLY) for a in flat.assignments]
     flat = replace(flat, assignments=accuracy_users)
     results = make_results(FOLLOWED)
-    estimate = lab_results.estimate_headroom(
+    gates = lab_results.make_gate_rows(
         replace(results, outcomes={"dev": [flat, flat], "test": [flat, flat]})
     )
-    assert estimate["value"] == pytest.approx(0)
+    assert gates["headroom"].to_numpy() == pytest.approx(np.zeros(NUM_MENUS))
+    assert gates["wish"].to_numpy() == pytest.approx(np.zeros(NUM_MENUS))
 
 
 # Jobs ----------------------------------------------------------------------------------------------
@@ -249,6 +279,7 @@ def change_settings(**changes):
             "held_out": ["half"],
             "base": "everything",
             "seeds": 1,
+            "ablation_seeds": 1,
             "menus": 6,
         }
         | changes
@@ -297,7 +328,7 @@ def test_a_small_run_leaves_all_tables_and_the_second_run_trains_nothing(models,
         variant.name: params.tools.lab_world.updates for variant in LAB_VARIANTS
     }
     for samples in results.outcomes.values():
-        assert [outcomes.correct.shape for outcomes in samples] == [(6, 5)] * 2
+        assert [outcomes.correct.shape for outcomes in samples] == [(6, 4)] * 2
         assert not np.array_equal(samples[0].cost_usd, samples[1].cost_usd)
 
     # Finished jobs are found again.
@@ -311,3 +342,16 @@ def test_a_description_says_what_the_card_measured():
         for kind in KIND_SIGNS:
             mean = np.mean([tool.accuracy[kind, d] for d in QUESTIONS[kind]])
             assert tool.describe_ability(kind) == min(9, int(10 * mean))
+
+
+def test_the_full_run_has_the_seeds_that_it_promises_and_ablations_fewer(models, monkeypatch):
+    monkeypatch.setattr(checkpoints, "MODELS", models)
+    params = change_settings(seeds=3, ablation_seeds=2)
+    labels = [job.label for job in full_run.list_jobs(params)]
+    assert len(labels) == len(set(labels))
+    for variant in LAB_VARIANTS:
+        assert sum(label.startswith(f"{variant.name}/") for label in labels) == 3
+    for variant in full_run.ABLATIONS:
+        assert sum(label.startswith(f"{variant.name}/") for label in labels) == 2
+    assert config.load("full").tools.lab_world.seeds >= 8
+    assert config.load("full").tools.lab_world.updates >= 60

@@ -99,15 +99,15 @@ def test_a_name_and_a_description_are_several_tokens_that_the_lab_models_can_rea
 
 def test_too_few_capable_tools_are_refused_with_the_remedy():
     (item,) = tasks.draw_items("chain", "train", 1, 1)
-    with pytest.raises(ValueError, match="needs 5 tools, 3 of them capable; there are 5 and 2"):
+    with pytest.raises(ValueError, match="needs 4 tools, 3 of them capable; there are 5 and 2"):
         lab_menus.draw_assignment(item, TOOLS[1:], ACCURACY_ONLY, np.random.default_rng(0))
 
 
 def make_assignment(user: UserPreference = ACCURACY_ONLY, kind: str = "chain") -> LabAssignment:
-    """A menu by hand: prices double from entry to entry, latencies halve."""
+    """A menu by hand: prices rise from entry to entry, latencies fall."""
     (item,) = tasks.draw_items(kind, "train", 1, QUESTIONS[kind][0])
     entries = [
-        MenuEntry(f"worker0{level}", tool, level, 4 - level) for level, tool in enumerate(TOOLS[:5])
+        MenuEntry(f"worker0{level}", tool, level, 3 - level) for level, tool in enumerate(TOOLS[:4])
     ]
     return LabAssignment(item, tuple(entries), user)
 
@@ -115,9 +115,9 @@ def make_assignment(user: UserPreference = ACCURACY_ONLY, kind: str = "chain") -
 @pytest.mark.parametrize(
     ("user", "expected"),
     [
-        (ACCURACY_ONLY, [1.0, 0.8, 1.0, 0.0, 0.0]),
-        (COST_ONLY, [1.0, 0.8 * 14 / 15, 12 / 15, 0.0, 0.0]),
-        (LATENCY_ONLY, [0.0, 0.8 * 8 / 15, 12 / 15, 0.0, 0.0]),
+        (ACCURACY_ONLY, [1.0, 0.8, 1.0, 0.0]),
+        (COST_ONLY, [1.0, 0.8 * 2 / 3, 1 / 3, 0.0]),
+        (LATENCY_ONLY, [0.0, 0.8 * 1 / 3, 2 / 3, 0.0]),
     ],
     ids=["accuracy", "cost", "latency"],
 )
@@ -126,6 +126,38 @@ def test_expected_utilities_of_a_menu_by_hand(user, expected):
     accuracy = [entry.tool.get_accuracy(assignment.item) for entry in assignment.entries]
     utilities = lab_menus.compute_menu_utilities(assignment, accuracy, user)
     assert utilities == pytest.approx(expected)
+
+
+def test_levels_are_evenly_spaced_so_that_a_saving_pays_step_by_step():
+    factors = [lab_menus.compute_level_factor(level) for level in range(lab_menus.MENU_SIZE)]
+    assert factors == pytest.approx([1, 6, 11, 16])
+
+
+def test_half_of_the_users_care_for_one_objective_and_each_objective_as_often():
+    rng = np.random.default_rng(0)
+    users = [lab_menus.draw_user(rng) for _ in range(1_200)]
+    weights = np.array([[user.accuracy, user.cost, user.latency] for user in users])
+    is_single = (weights > 0).sum(1) == 1
+    # Some of the others have two weights that round to 0.
+    assert is_single.mean() == pytest.approx(lab_menus.SINGLE_WISH_SHARE, abs=0.06)
+    assert weights.max(1) == pytest.approx(np.ones(len(users)))
+    shares = weights[is_single].mean(0)
+    assert shares == pytest.approx(np.full(3, 1 / 3), abs=0.05)
+
+
+def test_wishes_are_read_heaviest_first():
+    user = UserPreference(1 / 3, 1.0, 0.0)
+    assert lab_menus.write_wishes(user) == "cheap 9 best 3 fast 0"
+    assert lab_menus.list_wishes(UserPreference(0.0, 0.5, 0.5))[0] == "cost"
+
+
+def test_on_list_prices_the_cheaper_of_two_tools_is_always_the_same():
+    for assignment in draw(20):
+        entries = lab_menus.set_list_prices(assignment, TOOLS).entries
+        by_price = sorted(entries, key=lambda entry: entry.price_level)
+        places = [TOOLS.index(entry.tool) for entry in by_price]
+        assert places == sorted(places)
+        assert [entry.latency_level for entry in by_price] == [3, 2, 1, 0]
 
 
 # Warm start ----------------------------------------------------------------------------------------
@@ -141,7 +173,7 @@ def test_traces_call_every_tool_equally_often_whatever_it_can_costs_or_a_user_wa
         turn = decode([i for i in trace.targets if i != IGNORE_INDEX])
         names[turn.split("<call> ")[1].split()[0]] += 1
         signs[turn.split("<think> cheap ")[1][0]] += 1
-    assert all(abs(names[e.name] / 2_000 - 0.2) < 0.03 for e in assignment.entries)
+    assert all(abs(names[e.name] / 2_000 - 0.25) < 0.03 for e in assignment.entries)
     assert all(abs(signs[sign] / 2_000 - 1 / 3) < 0.035 for sign in "+$/")
 
 
@@ -176,7 +208,7 @@ def test_an_exercise_in_reading_lists_every_tool_of_the_menu_once_and_in_any_ord
 def test_on_the_unseen_price_list_all_levels_are_new_and_the_cheapest_is_the_most_expensive():
     assignment = make_assignment()
     turned = lab_menus.turn_prices_round(assignment)
-    assert [entry.price_level for entry in turned.entries] == [9, 8, 7, 6, 5]
+    assert [entry.price_level for entry in turned.entries] == [9, 8, 7, 6]
     assert turned.entries[0].usd_per_token == max(e.usd_per_token for e in turned.entries)
     assert [e.latency_level for e in turned.entries] == [
         e.latency_level for e in assignment.entries
@@ -332,6 +364,8 @@ def list_choices(dev: MenuOutcomes, test: MenuOutcomes) -> dict[str, np.ndarray]
         "random": menu_baselines.choose_at_random(test),
         "best tool": menu_baselines.choose_best_tool(dev, test),
         "best by kind": menu_baselines.choose_best_by_kind(dev, test),
+        "largest wish": menu_baselines.choose_by_largest_wish(test),
+        "cheapest": menu_baselines.choose_by_objective(test, "cost"),
         "type and price": menu_baselines.choose_by_type_and_price(test),
         "logistic regression": menu_baselines.choose_by_logistic_regression(dev, test),
     }
@@ -364,6 +398,18 @@ def test_a_single_tool_is_that_tool_and_has_no_choice_where_it_is_not_on_the_men
             assert row.sum() == 1
         else:
             assert np.isnan(row).all()
+
+
+def test_the_largest_wish_is_the_objective_by_which_a_tool_is_chosen(outcomes):
+    _, test = outcomes
+    by_wish = menu_baselines.choose_by_largest_wish(test)
+    for index, assignment in enumerate(test.assignments):
+        objective = lab_menus.list_wishes(assignment.user)[0]
+        expected = menu_baselines.choose_by_objective(test, objective)[index]
+        assert by_wish[index].tolist() == expected.tolist()
+        if objective == "cost":
+            cheapest = [entry.price_level == 0 for entry in assignment.entries]
+            assert by_wish[index].tolist() == cheapest
 
 
 def test_who_reads_question_and_description_is_above_who_does_not(outcomes):
@@ -399,22 +445,21 @@ def test_the_probability_of_calling_a_tool_is_that_of_its_turns_token_by_token()
 
 def test_expected_spending_by_hand():
     assignment = make_assignment()
-    log_probs = np.log(np.array([[0.4, 0.0, 0.0, 0.0, 0.1]]) + 1e-300)
+    log_probs = np.log(np.array([[0.4, 0.0, 0.0, 0.1]]) + 1e-300)
     probabilities, covered = steering.compute_tool_probabilities(log_probs)
     assert covered == pytest.approx([0.5])
-    assert probabilities[0] == pytest.approx([0.8, 0, 0, 0, 0.2])
+    assert probabilities[0] == pytest.approx([0.8, 0, 0, 0.2])
     spending = steering.average_spending([assignment], probabilities)
-    # Levels 1, 2, 4, 8, 16: their mean is 6.2.
-    assert spending["cost"] == pytest.approx([(0.8 * 1 + 0.2 * 16) / 6.2])
-    assert spending["latency"] == pytest.approx([(0.8 * 16 + 0.2 * 1) / 6.2])
+    # Multiples of the lowest amount are 1, 6, 11 and 16: their mean is 8.5.
+    assert spending["cost"] == pytest.approx([(0.8 * 1 + 0.2 * 16) / 8.5])
+    assert spending["latency"] == pytest.approx([(0.8 * 16 + 0.2 * 1) / 8.5])
     assert spending["accuracy"] == pytest.approx([0.8])
 
 
-def test_steering_is_the_paired_difference_and_a_model_that_reads_no_weights_has_0():
+def test_a_model_that_reads_no_weights_spends_the_same_for_every_user():
     model = tiny.model(0, spread=0.0, window=512)  # all tokens are equally likely
     spending = steering.compute_expected_spending(model, draw(3))
     assert set(spending["user"]) == {"cost", "latency", "accuracy"}
-    steer = steering.compare_users(spending)
-    assert steer["steer.cost"].to_numpy() == pytest.approx(np.zeros(3))
-    spending.loc[spending["user"] == "cost", "cost"] -= 0.25
-    assert steering.compare_users(spending)["steer.cost"].to_numpy() == pytest.approx([0.25] * 3)
+    for column in ("cost", "latency"):
+        by_user = spending.pivot(index="item", columns="user", values=column)
+        assert by_user["cost"].to_numpy() == pytest.approx(by_user["accuracy"].to_numpy())
