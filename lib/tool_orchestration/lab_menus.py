@@ -53,7 +53,7 @@ LOWEST_SECONDS_PER_TOKEN = 4e-3  # of a written token
 ORCHESTRATOR_USD_PER_TOKEN = LOWEST_USD_PER_TOKEN / 20
 ORCHESTRATOR_SECONDS_PER_TOKEN = LOWEST_SECONDS_PER_TOKEN / 20
 
-SINGLE_WISH_SHARE = 0.5  # of the users, those who care for one objective only
+SINGLE_WISH_SHARE = 0.75  # of the users, those who care for one objective only
 COST_ONLY = UserPreference(0.0, 1.0, 0.0)
 LATENCY_ONLY = UserPreference(0.0, 0.0, 1.0)
 ACCURACY_ONLY = UserPreference(1.0, 0.0, 0.0)

@@ -34,7 +34,7 @@ TOOL_TEMPERATURE = 1.0  # of the models that are tools
 # Sets of menus: two splits of questions, those for steering, and those with tools that training never had.
 DEV_MENUS = "dev"
 TEST_MENUS = "test"
-STEERING_MENUS = "steering"
+STEERING_MENUS = "steering of users"
 HELD_OUT_MENUS = "held out"
 
 
