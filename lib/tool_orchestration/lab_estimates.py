@@ -42,6 +42,7 @@ SECONDARY = {
     "trained.minus_oracle": lab_results.ORACLE,
 }
 CONTRASTS = PRIMARY | SECONDARY
+MARGIN = 0.02  # differences of score within it count as equivalent; written down before the run
 STEERING = ("steer.cost", "steer.latency")
 
 
