@@ -201,17 +201,19 @@ def draw_assignment(
         rng: Random numbers.
 
     Returns:
-        The question with MENU_SIZE tools in random order, MIN_CAPABLE or more of them capable.
+        The question with MENU_SIZE tools in random order, MIN_CAPABLE or more of them capable. Where fewer are, as with
+        cards that were measured on a single question (smoke), the ablest take their place.
 
     Raises:
-        ValueError: Too few tools, or too few that are capable.
+        ValueError: Too few tools.
     """
-    capable = [tool for tool in tools if tool.is_capable(item)]
-    if len(capable) < MIN_CAPABLE or len(tools) < MENU_SIZE:
+    if len(tools) < MENU_SIZE:
         raise ValueError(
-            f"a menu for {item.group} of difficulty {item.difficulty} needs {MENU_SIZE} tools, {MIN_CAPABLE} of them "
-            f"capable; there are {len(tools)} and {len(capable)}; add a lab model that is good at it"
+            f"a menu needs {MENU_SIZE} tools, and there are {len(tools)}; add a lab model to tools.lab_world.models"
         )
+    capable = [tool for tool in tools if tool.is_capable(item)]
+    if len(capable) < MIN_CAPABLE:
+        capable = sorted(tools, key=lambda tool: -tool.get_accuracy(item))[:MIN_CAPABLE]
     order = rng.permutation(len(capable))[:MIN_CAPABLE]
     chosen = [capable[index] for index in order]
     remaining = [tool for tool in tools if tool not in chosen]

@@ -97,10 +97,19 @@ def test_a_name_and_a_description_are_several_tokens_that_the_lab_models_can_rea
         assert not find_unknown_words(assignment.messages[0]["content"])
 
 
-def test_too_few_capable_tools_are_refused_with_the_remedy():
+def test_too_few_tools_are_refused_with_the_remedy():
     (item,) = tasks.draw_items("chain", "train", 1, 1)
-    with pytest.raises(ValueError, match="needs 4 tools, 3 of them capable; there are 5 and 2"):
-        lab_menus.draw_assignment(item, TOOLS[1:], ACCURACY_ONLY, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="needs 4 tools, and there are 3; add a lab model"):
+        lab_menus.draw_assignment(item, TOOLS[:3], ACCURACY_ONLY, np.random.default_rng(0))
+
+
+def test_where_too_few_are_capable_the_ablest_are_on_the_menu():
+    (item,) = tasks.draw_items("chain", "train", 1, 1)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        menu = lab_menus.draw_assignment(item, TOOLS[1:], ACCURACY_ONLY, rng)
+        names = {entry.tool.name for entry in menu.entries}
+        assert {"generalist", "chains", "half"} <= names
 
 
 def make_assignment(user: UserPreference = ACCURACY_ONLY, kind: str = "chain") -> LabAssignment:
