@@ -43,6 +43,12 @@ SECONDARY = {
 }
 CONTRASTS = PRIMARY | SECONDARY
 MARGIN = 0.02  # differences of score within it count as equivalent; written down before the run
+# Compared with the trained orchestrator in accuracy, US dollars and seconds.
+SPENDING_CONTRASTS = {
+    "start": START,
+    "best_single": lab_results.BEST_SINGLE,
+    "ablest_tool": lab_results.BY_OBJECTIVE["accuracy"],
+}
 STEERING = ("steer.cost", "steer.latency")
 
 
@@ -72,10 +78,16 @@ def estimate_metrics(rows: pd.DataFrame) -> dict[str, pd.Series]:
                 tests, "score_of_calls", TRAINED, reference
             )
     for column in ("correct", "cost_usd", "seconds"):
-        metrics[f"trained.{column}_minus_start"] = estimate_difference(
-            tests, column, TRAINED, START
-        )
-    return metrics | estimate_sign_error(rows) | estimate_list_prices(rows)
+        for name, reference in SPENDING_CONTRASTS.items():
+            metrics[f"trained.{column}_minus_{name}"] = estimate_difference(
+                tests, column, TRAINED, reference
+            )
+    return (
+        metrics
+        | estimate_training_effects(rows)
+        | estimate_sign_error(rows)
+        | estimate_list_prices(rows)
+    )
 
 
 def estimate_gates(rows: pd.DataFrame) -> dict[str, pd.Series]:
@@ -99,16 +111,39 @@ def estimate_choices(rows: pd.DataFrame) -> dict[str, pd.Series]:
     Returns:
         Estimates by name.
     """
+    return {name: estimate_mean(table, name) for name, table in measure_choices(rows).items()}
+
+
+def estimate_training_effects(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Estimate how far training moved each quantity of `estimate_choices`, in pairs of seed and menu."""
+    compared = results_table.select(rows, method=[START, TRAINED])
+    effects = {}
+    for name, table in measure_choices(compared).items():
+        effects[f"trained.{name}_minus_start"] = estimate_difference(table, name, TRAINED, START)
+    return effects
+
+
+def measure_choices(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Measure what orchestrators' probabilities say, on each menu.
+
+    Args:
+        rows: Of any methods.
+
+    Returns:
+        Tables with the columns method, seed, item and a quantity, by the quantity's name.
+    """
     users = compare_users(results_table.select(rows, split=lab_results.STEERING))
     held_out = results_table.select(rows, split=lab_results.HELD_OUT)
     where_best = held_out[held_out["is_best"] > 0]
-    called = where_best.assign(called=where_best["probability"] - where_best["chance"])
+    called = where_best["probability"] - where_best["chance"]
     prices = results_table.select(rows, split=lab_results.PRICES)
     return {
-        "steer.cost": estimate_mean(users, "steer.cost"),
-        "steer.latency": estimate_mean(users, "steer.latency"),
-        "heldout_tools.called_where_best": estimate_mean(called, "called"),
-        "unseen_prices.shift": estimate_mean(prices, "shift"),
+        "steer.cost": users,
+        "steer.latency": users,
+        "heldout_tools.called_where_best": where_best.assign(
+            **{"heldout_tools.called_where_best": called}
+        ),
+        "unseen_prices.shift": prices.assign(**{"unseen_prices.shift": prices["shift"]}),
     }
 
 
