@@ -172,8 +172,9 @@ def tabulate_estimates(
 
 def summarize_lesson(estimates: Mapping[str, pd.Series], contrasts: pd.DataFrame) -> str:
     """The conclusion in two sentences, negative results first."""
-    signs = pd.DataFrame({key: estimates[key] for key in lab_estimates.STEERING}).T.infer_objects()
-    steering = stats.summary_sentence(signs)
+    steering = pd.DataFrame({key: estimates[key] for key in lab_estimates.STEERING})
+    sentences = ("what cost-only users save", "what latency-only users wait less")
+    steering = stats.summary_sentence(steering.T.infer_objects().set_axis(list(sentences)))
     named = contrasts.set_axis([CONTRAST_LABELS[key] for key in contrasts.index])
     return f"Score of a user's wishes: {stats.summary_sentence(named)} Steering: {steering}"
 
