@@ -38,12 +38,12 @@ LISTING_SEED = 1_000  # apart from the seeds of traces, so that their questions 
 
 
 def make_course(settings: LabWarmSettings, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
-    """Makes all that a start learns from: traces of episodes, and exercises in reading.
+    """Make all that a start learns from: traces of episodes, and exercises in reading.
 
     Args:
         settings: `items` traces and `listings` exercises.
         tools: That may be on menus; those that are held out of training are not among them.
-        seed: Of questions, menus, users and choices.
+        seed: Seed of questions, menus, users and choices.
 
     Returns:
         Dialogues.
@@ -58,12 +58,12 @@ def make_course(settings: LabWarmSettings, tools: Sequence[LabTool], seed: int) 
 
 
 def make_format_traces(num_traces: int, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
-    """Makes traces of questions of all kinds, in equal numbers.
+    """Make traces of questions of all kinds, in equal numbers.
 
     Args:
         num_traces: How many.
         tools: That may be on menus; those that are held out of training are not among them.
-        seed: Of questions, menus, users and choices.
+        seed: Seed of questions, menus, users and choices.
 
     Returns:
         Dialogues, in which the orchestrator's own turns are learned.
@@ -83,17 +83,17 @@ def make_format_traces(num_traces: int, tools: Sequence[LabTool], seed: int) -> 
 
 
 def draw_reply(item: Item, other_replies: Sequence[str], rng: np.random.Generator) -> str:
-    """Draws a reply: correct, or with a fixed probability that of another question of the kind."""
+    """Draw a reply: correct, or with a fixed probability that of another question of the kind."""
     if rng.random() < WRONG_REPLY_SHARE:
         return other_replies[int(rng.integers(len(other_replies)))]
     return item.reference
 
 
 def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Generator) -> Dialogue:
-    """Makes one trace: a call to a tool that is drawn with equal probabilities, the reply, and the answer.
+    """Make one trace: a call to a tool that is drawn with equal probabilities, the reply, and the answer.
 
     Args:
-        assignment: The question with its menu.
+        assignment: A question with its menu and user.
         reply: What the tool replies.
         rng: Random numbers.
 
@@ -118,7 +118,7 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
 
 
 def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogue:
-    """Makes an exercise in reading: a fact of each tool of a menu, in random order.
+    """Make an exercise in reading: a fact of each tool of a menu, in random order.
 
     Args:
         assignment: Its menu and the kind of its question.

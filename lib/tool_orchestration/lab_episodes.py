@@ -40,11 +40,11 @@ MAX_TURNS = 3
 
 
 def write_call_turn(assignment: LabAssignment, entry: MenuEntry, fact_index: int) -> str:
-    """Writes a turn that calls a tool.
+    """Write a turn that calls a tool.
 
     Args:
-        assignment: The question with its menu.
-        entry: The tool.
+        assignment: A question with its menu and user.
+        entry: The tool that is called.
         fact_index: Which of its facts the thought quotes, from 0 to NUM_FACTS - 1.
 
     Returns:
@@ -56,7 +56,7 @@ def write_call_turn(assignment: LabAssignment, entry: MenuEntry, fact_index: int
 
 
 def write_answer_turn(assignment: LabAssignment) -> str:
-    """Writes the turn that hands on the last reply."""
+    """Write the turn that hands on the last reply."""
     sign = KIND_SIGNS[assignment.item.group]
     return f"<think> {sign} </think> {tasks.format_reply(call_protocol.LAST_REPLY)}"
 
@@ -66,7 +66,7 @@ class LabEpisode(rollout.Episode):
     """An assignment in work.
 
     Attributes:
-        seconds: Of the calls.
+        seconds: Latency of the calls, without the orchestrator's own writing.
     """
 
     seconds: float = 0.0
@@ -87,14 +87,14 @@ class LabEpisode(rollout.Episode):
 
 
 class LabMenuEnvironment:
-    """Reads an orchestrator's turns and answers its calls, through a pool of lab models."""
+    """Read an orchestrator's turns and answers its calls, through a pool of lab models."""
 
     def __init__(self, pool: ExpertPool) -> None:
         """pool: its experts are the names of lab models."""
         self.pool = pool
 
     def parse_turn(self, episode: LabEpisode, text: str) -> call_protocol.ParsedTurn:
-        """Reads what a turn asks for."""
+        """Read what a turn asks for."""
         if tasks.extract_answer(text) is not None:
             return call_protocol.Answer(text)
         parsed = parse_tool_call(text)
@@ -110,7 +110,7 @@ class LabMenuEnvironment:
     def answer_calls(
         self, calls: Sequence[tuple[LabEpisode, call_protocol.Call, int]]
     ) -> list[ExpertReply]:
-        """Answers calls at the prices of their menus.
+        """Answer calls at the prices of their menus.
 
         Args:
             calls: Episodes, each with its call and the seed of the reply.
@@ -156,14 +156,14 @@ def roll_out_assignments(
     seed: int,
     temperature: float,
 ) -> list[LabEpisode]:
-    """Rolls out one episode for each assignment.
+    """Roll out one episode for each assignment.
 
     Args:
-        generator: The orchestrator's.
-        environment: The tools.
+        generator: Samples the orchestrator's turns.
+        environment: Answers calls to tools.
         assignments: Questions with menus.
-        seed: Of this batch.
-        temperature: Of the orchestrator.
+        seed: Seed of all random draws of this batch.
+        temperature: Sampling temperature of the orchestrator.
 
     Returns:
         Scored episodes in the order of the assignments.
@@ -191,10 +191,10 @@ def score_episode(episode: LabEpisode) -> float:
 def measure_tool_outcomes(
     environment: LabMenuEnvironment, assignments: Sequence[LabAssignment], sample: int
 ) -> dict[str, np.ndarray]:
-    """Calls every tool on every menu once, without an orchestrator.
+    """Call every tool on every menu once, without an orchestrator.
 
     Args:
-        environment: The tools.
+        environment: Answers calls to tools.
         assignments: Questions with menus.
         sample: Number of the sample; each has other replies.
 

@@ -56,7 +56,7 @@ def estimate_metrics(rows: pd.DataFrame) -> dict[str, pd.Series]:
     """Estimate what the lesson keeps; what needs a method that was not trained is left out.
 
     Args:
-        rows: Of `lab_results.make_rows`, or the recorded run's.
+        rows: Rows that `lab_results.make_rows` made, of this run or of the recorded one.
 
     Returns:
         Estimates by name. Names that begin with the prefix of a method are the same of that method.
@@ -106,7 +106,7 @@ def estimate_choices(rows: pd.DataFrame) -> dict[str, pd.Series]:
     """Estimate what one orchestrator's probabilities say: steering, tools that were held out, unseen prices.
 
     Args:
-        rows: Of one method.
+        rows: Rows of one method, of all splits.
 
     Returns:
         Estimates by name.
@@ -127,7 +127,7 @@ def measure_choices(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Measure what orchestrators' probabilities say, on each menu.
 
     Args:
-        rows: Of any methods.
+        rows: Rows of one or several methods, of all splits.
 
     Returns:
         Tables with the columns method, seed, item and a quantity, by the quantity's name.

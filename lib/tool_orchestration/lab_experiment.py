@@ -88,9 +88,9 @@ class LabWorldResults:
     """Tables of the experiment; of orchestrators with the columns method and seed.
 
     Attributes:
-        outcomes: Of every tool on every menu, by set of menus (dev, test): one for each sample.
-        episodes: Of test menus (`lab_tests.measure_episodes`).
-        spending: Of users who care for one thing only (`steering.compute_expected_spending`).
+        outcomes: What every tool replies on every menu, by set of menus (dev, test); one entry for each sample.
+        episodes: One episode for each test menu (`lab_tests.measure_episodes`).
+        spending: Expected spending for users who care for one objective only (`steering.compute_expected_spending`).
         held_out: `lab_tests.measure_held_out_tools`.
         prices: `lab_tests.measure_unseen_prices`.
         learning: A row for each update of each training.
@@ -111,7 +111,7 @@ def run(
     runs: str | Path = RUNS,
     num_seeds: int | None = None,
 ) -> LabWorldResults:
-    """Runs what is not finished yet.
+    """Run what is not finished yet.
 
     Args:
         params: `tools.lab_world` says how much.
@@ -161,7 +161,7 @@ def run(
 
 
 def list_versions(kind: str, params: Params) -> dict[str, int]:
-    """Lists the VERSIONs of the code that decides the numbers of a kind of job.
+    """List the VERSIONs of the code that decides the numbers of a kind of job.
 
     Args:
         kind: MEASURE_TOOLS, TEACH_FORM or TRAIN.
@@ -206,7 +206,7 @@ def list_versions(kind: str, params: Params) -> dict[str, int]:
 
 
 def make_first_jobs(params: Params, models: Path, num_seeds: int | None = None) -> list[sweep.Job]:
-    """Makes the job that asks every tool, and for each seed the job of the start.
+    """Make the job that asks every tool, and for each seed the job of the start.
 
     Args:
         params: A job is handed what it reads.
@@ -249,12 +249,12 @@ def make_jobs(
     first_jobs: Sequence[sweep.Job],
     num_seeds: int | None = None,
 ) -> list[sweep.Job]:
-    """Makes a job for each variant and seed, which builds on the start of its seed.
+    """Make a job for each variant and seed, which builds on the start of its seed.
 
     Args:
         params: A job is handed what it reads.
         variants: What is trained.
-        first_jobs: Of `make_first_jobs`.
+        first_jobs: The jobs that `make_first_jobs` returns; their keys become part of the settings.
         num_seeds: How many trainings of each variant; None for one from each start.
 
     Returns:
@@ -281,7 +281,11 @@ def make_jobs(
 
 
 def run_first_job(run: JobRun) -> None:
-    """Asks every tool on every menu, or teaches and tests a start, by the kind of the job."""
+    """Carry out a job of `make_first_jobs`.
+
+    Its kind says which: MEASURE_TOOLS calls every tool on every menu of dev and test, TEACH_FORM trains an orchestrator
+    on the format of turns and tests it before any reward.
+    """
     use_one_thread()
     settings = run.read_section("lab_world", LabWorldSettings)
     with open_lab_world(run.context, settings) as world:
@@ -307,7 +311,11 @@ def run_first_job(run: JobRun) -> None:
 
 
 def run_training(run: JobRun) -> None:
-    """Trains the start of a seed by the reward of a variant, and tests it."""
+    """Train the orchestrator that a start job left in `model`, by GRPO with a variant's reward; test and save it.
+
+    Args:
+        run: A job of `make_jobs`; its settings name the variant and the start.
+    """
     use_one_thread()
     settings = run.read_section("lab_world", LabWorldSettings)
     variant = next(v for v in ALL_LAB_VARIANTS if v.name == run.settings["variant"]["name"])
@@ -322,7 +330,7 @@ def run_training(run: JobRun) -> None:
 def _train(
     run: JobRun, world: LabWorld, settings: LabWorldSettings, variant: LabVariant, model
 ) -> None:
-    """Makes all updates of a training."""
+    """Roll out groups and update the model, `settings.updates` times; a killed training goes on from its checkpoint."""
     generator = LabGenerator(model, settings.turn_tokens, settings.response_tokens)
     learner = TokenPPO(model, settings.learn, encode_special(PAD), settings.updates, run.seed)
 
@@ -368,7 +376,7 @@ def summarize_update(grouped: GroupedEpisodes) -> dict[str, float]:
 
 
 def _test_orchestrator(run: JobRun, world: LabWorld, settings: LabWorldSettings, model) -> None:
-    """Writes all tables of tests."""
+    """Test an orchestrator on all sets of menus, and write the tables episodes, spending, held_out and prices."""
     generator = LabGenerator(model, settings.turn_tokens, settings.response_tokens)
     test_menus = world.draw_menus(lab_world.TEST_MENUS, settings.menus)
     steering_menus = world.draw_menus(lab_world.STEERING_MENUS, settings.steering_menus)

@@ -66,7 +66,7 @@ class LabTool:
 
     Attributes:
         name: Name of the lab model.
-        accuracy: By kind of question and difficulty, as its card measured it.
+        accuracy: Measured accuracy, by kind of question and difficulty.
     """
 
     name: str
@@ -86,7 +86,7 @@ class LabTool:
 
 
 def make_lab_tool(name: str, card: Mapping[str, Any]) -> LabTool:
-    """Makes a tool of a lab model's measured card.
+    """Make a tool of a lab model's measured card.
 
     Args:
         name: Name of the lab model.
@@ -108,7 +108,7 @@ class MenuEntry:
 
     Attributes:
         name: On this menu, such as worker4.
-        tool: The model behind it.
+        tool: The model behind the name.
         price_level: 0 (cheapest) to MENU_SIZE - 1 (most expensive).
         latency_level: 0 (fastest) to MENU_SIZE - 1 (slowest).
     """
@@ -192,11 +192,11 @@ def write_wishes(user: UserPreference) -> str:
 def draw_assignment(
     item: Item, tools: Sequence[LabTool], user: UserPreference, rng: np.random.Generator
 ) -> LabAssignment:
-    """Draws a menu for a question.
+    """Draw a menu for a question.
 
     Args:
         item: The question.
-        tools: From which the menu is drawn.
+        tools: Candidates, of which MENU_SIZE are drawn.
         user: What the user cares for.
         rng: Random numbers.
 
@@ -254,7 +254,7 @@ def set_list_prices(assignment: LabAssignment, tools: Sequence[LabTool]) -> LabA
 
 
 def turn_prices_round(assignment: LabAssignment) -> LabAssignment:
-    """Makes the same menu on a price list that training never had, on which the cheapest tool is the most expensive.
+    """Make the same menu on a price list that training never had, on which the cheapest tool is the most expensive.
 
     Args:
         assignment: With the usual levels, 0 to MENU_SIZE - 1.
@@ -270,7 +270,7 @@ def turn_prices_round(assignment: LabAssignment) -> LabAssignment:
 
 
 def draw_names(num_names: int, rng: np.random.Generator) -> list[str]:
-    """Draws names of tools for one menu, all different: a word and NUM_NAME_DIGITS digits."""
+    """Draw names of tools for one menu, all different: a word and NUM_NAME_DIGITS digits."""
     names: list[str] = []
     while len(names) < num_names:
         word = NAME_WORDS[int(rng.integers(len(NAME_WORDS)))]
@@ -282,7 +282,7 @@ def draw_names(num_names: int, rng: np.random.Generator) -> list[str]:
 
 
 def draw_user(rng: np.random.Generator) -> UserPreference:
-    """Draws a user, who cares for one objective only with probability SINGLE_WISH_SHARE.
+    """Draw a user, who cares for one objective only with probability SINGLE_WISH_SHARE.
 
     Other users have weights evenly over the simplex, the largest scaled to 1. Weights are ninths, as menus write them.
     """
@@ -297,16 +297,16 @@ def draw_user(rng: np.random.Generator) -> UserPreference:
 def compute_menu_utilities(
     assignment: LabAssignment, accuracy: Sequence[float], preference: UserPreference
 ) -> np.ndarray:
-    """Computes the expected utility of calling each tool: its expected reward in a group that tries the whole menu.
+    """Compute the expected utility of calling each tool: its expected reward in a group that tries the whole menu.
 
         U_t = p_t (P_accuracy + P_cost cheap_t + P_latency fast_t)
 
     with cheap and fast from 0 (the highest level of the menu) to 1 (the lowest).
 
     Args:
-        assignment: The menu.
+        assignment: A question with its menu.
         accuracy: p of every tool on it.
-        preference: The user's.
+        preference: The user's weights.
 
     Returns:
         (MENU_SIZE,).
@@ -320,6 +320,6 @@ def compute_menu_utilities(
 
 
 def scale_to_savings(amounts: np.ndarray) -> np.ndarray:
-    """Scales amounts so that the highest becomes 0 and the lowest 1."""
+    """Scale amounts so that the highest becomes 0 and the lowest 1."""
     highest = amounts.max()
     return (highest - amounts) / (highest - amounts.min())

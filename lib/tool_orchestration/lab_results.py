@@ -59,7 +59,7 @@ def make_rows(results: LabWorldResults) -> pd.DataFrame:
     """Make the rows of the results table.
 
     Args:
-        results: Of `lab_experiment.run`.
+        results: What `lab_experiment.run` returned.
 
     Returns:
         Rows with the columns of the results table that are known, and those that the head of this module names.
@@ -206,7 +206,7 @@ def compute_headroom(results: LabWorldResults) -> np.ndarray:
     The choice is made on one sample of outcomes and scored on another, both ways round, so that luck wins nothing.
 
     Args:
-        results: Of `lab_experiment.run`.
+        results: What `lab_experiment.run` returned.
 
     Returns:
         (n,) mean over the samples, of each test menu.
@@ -230,7 +230,7 @@ def compute_wish_gain(results: LabWorldResults) -> np.ndarray:
     everybody is chosen on dev menus.
 
     Args:
-        results: Of `lab_experiment.run`.
+        results: What `lab_experiment.run` returned.
 
     Returns:
         (n,) of each test menu.

@@ -42,14 +42,14 @@ def measure_episodes(
     seed: int,
     temperature: float,
 ) -> pd.DataFrame:
-    """Rolls out one episode for each menu.
+    """Roll out one episode for each menu.
 
     Args:
-        generator: The orchestrator's.
-        world: The tools.
+        generator: Samples the orchestrator's turns.
+        world: Its tools and the environment that calls them.
         assignments: n of them.
-        seed: Of the orchestrator's samples.
-        temperature: Of the orchestrator.
+        seed: Seed of the orchestrator's samples.
+        temperature: Sampling temperature of the orchestrator.
 
     Returns:
         A row for each menu: item, group (the kind of the question), correct, cost_usd (of calls and own tokens),
@@ -87,14 +87,14 @@ def compute_probabilities(
 
 
 def measure_held_out_tools(model: torch.nn.Module, world: LabWorld, num_menus: int) -> pd.DataFrame:
-    """Measures whether tools that training never had are called where they are the best choice.
+    """Measure whether tools that training never had are called where they are the best choice.
 
     The best choice has the highest expected utility by cards and levels (`lab_menus.compute_menu_utilities`).
 
     Args:
-        model: The orchestrator.
+        model: The orchestrator's language model.
         world: Its tools.
-        num_menus: As `lab_world.draw_menus` takes it.
+        num_menus: Menus that are drawn, of which those without a held-out tool are left out.
 
     Returns:
         A row for each menu: item, is_best (whether a held-out tool is the best choice), probability (of calling a
@@ -121,10 +121,10 @@ def measure_held_out_tools(model: torch.nn.Module, world: LabWorld, num_menus: i
 def measure_unseen_prices(
     model: torch.nn.Module, assignments: Sequence[LabAssignment]
 ) -> pd.DataFrame:
-    """Measures whether a user who cares for cost only is followed to what an unseen price list made cheap.
+    """Measure whether a user who cares for cost only is followed to what an unseen price list made cheap.
 
     Args:
-        model: The orchestrator.
+        model: The orchestrator's language model.
         assignments: n menus at usual prices; their users are replaced.
 
     Returns:

@@ -44,8 +44,8 @@ class LabVariant:
     """One kind of training in the lab world.
 
     Attributes:
-        name: In settings and folders.
-        label: In tables.
+        name: Identifier in settings and folders.
+        label: Name in tables and figures.
         normalize: How outcome vectors are normalized within a group.
         pays_preferences: Whether the reward is the user's; otherwise everybody is rewarded for a correct answer alone.
             What an orchestrator reads is the same.
@@ -109,14 +109,14 @@ class GroupedEpisodes:
 def draw_assignments(
     num_assignments: int, split: str, tools: Sequence[LabTool], stream: str, seed: int
 ) -> list[LabAssignment]:
-    """Draws questions of all kinds in equal numbers, each with a menu and a user.
+    """Draw questions of all kinds in equal numbers, each with a menu and a user.
 
     Args:
         num_assignments: How many.
         split: "train", "dev" or "test".
         tools: That may be on menus.
         stream: Name of the random stream.
-        seed: Of questions, menus and users.
+        seed: Seed of questions, menus and users.
 
     Returns:
         The assignments, kind after kind.
@@ -129,7 +129,7 @@ def draw_assignments(
 def compute_episode_rewards(
     episodes: Sequence[LabEpisode], groups: np.ndarray, variant: LabVariant = PREFERENCES
 ) -> np.ndarray:
-    """Computes the reward of every episode, normalized within its group; by default ToolOrchestra's.
+    """Compute the reward of every episode, normalized within its group; by default ToolOrchestra's.
 
     Cost and latency include the orchestrator's own. No tool is liked by name, since names are drawn for every menu.
 
@@ -174,16 +174,16 @@ def collect_groups(
     max_draws: int = MAX_DRAWS,
     variant: LabVariant = PREFERENCES,
 ) -> GroupedEpisodes:
-    """Rolls out groups, and draws others in place of those whose rewards agree.
+    """Roll out groups, and draws others in place of those whose rewards agree.
 
     Args:
-        generator: The orchestrator's.
-        environment: The tools.
+        generator: Samples the orchestrator's turns.
+        environment: Answers calls to tools.
         tools: That may be on menus.
         num_groups: Groups with differing rewards that are wanted.
-        num_rollouts: Of each group.
-        seed: Of this update.
-        temperature: Of the orchestrator.
+        num_rollouts: Rollouts of each group.
+        seed: Seed of all random draws of this update.
+        temperature: Sampling temperature of the orchestrator.
         max_draws: Rounds of drawing at the most; 1 replaces none.
         variant: What is rewarded.
 

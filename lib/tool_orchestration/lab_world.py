@@ -58,14 +58,14 @@ class LabWorld:
         return [tool for tool in self.tools if tool.name not in self.held_out]
 
     def draw_menus(self, name: str, num_menus: int) -> list[LabAssignment]:
-        """Draws a set of menus, which is the same whenever it is drawn; see `draw_menus`."""
+        """Draw a set of menus, which is the same whenever it is drawn; see `draw_menus`."""
         return draw_menus(name, num_menus, self.tools, self.held_out)
 
 
 def draw_menus(
     name: str, num_menus: int, tools: Sequence[LabTool], held_out: Sequence[str]
 ) -> list[LabAssignment]:
-    """Draws a set of menus.
+    """Draw a set of menus.
 
     Args:
         name: DEV_MENUS, TEST_MENUS, STEERING_MENUS or HELD_OUT_MENUS.
@@ -90,11 +90,11 @@ def has_any_tool(assignment: LabAssignment, names: Sequence[str]) -> bool:
 
 
 def read_tools(llm: LLMSettings, names: Sequence[str], models: str) -> tuple[LabTool, ...]:
-    """Makes the tools from the measured cards of lab models.
+    """Make the tools from the measured cards of lab models.
 
     Args:
         llm: Settings of the models.
-        names: In llm.models.
+        names: Names of the tools, which are keys of `llm.models`.
         models: Folder of the lab models.
 
     Returns:
@@ -106,20 +106,20 @@ def read_tools(llm: LLMSettings, names: Sequence[str], models: str) -> tuple[Lab
 
 
 def read_tools_from_folders(folders: Sequence[str], models: str) -> tuple[LabTool, ...]:
-    """Makes a tool of the card in each folder of a lab model, with the folder's name."""
+    """Make a tool of the card in each folder of a lab model, with the folder's name."""
     return tuple(make_lab_tool(name, model_cards.read_card(name, models)) for name in folders)
 
 
 @contextmanager
 def open_lab_world(context: RunContext, settings: LabWorldSettings) -> Iterator[LabWorld]:
-    """Opens the models of the lab world.
+    """Load the small language models that are tools, and offer them as an environment.
 
     Args:
-        context: How the experiment is carried out.
-        settings: Which models are tools.
+        context: Folders of models and runs, settings of the models, number of processes.
+        settings: Names of the models that are tools, and of those that are held out of training.
 
     Yields:
-        The world; its models are closed behind it.
+        The world. Its models are closed when the context ends.
     """
     models = open_models(
         context.llm,
@@ -130,7 +130,7 @@ def open_lab_world(context: RunContext, settings: LabWorldSettings) -> Iterator[
         sweep.count_workers(context.workers),
         open_local(context.models),
     )
-    names = {name: name for name in settings.models}
+    names = {name: name for name in settings.models}  # an expert is called by the model's own name
     with ExpertPool(models, names, TOOL_TEMPERATURE) as pool:
         tools = read_tools(context.llm, settings.models, context.models)
         yield LabWorld(tools, tuple(settings.held_out), LabMenuEnvironment(pool))

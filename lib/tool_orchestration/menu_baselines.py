@@ -73,7 +73,7 @@ class MenuOutcomes:
 def compute_menu_scores(
     outcomes: MenuOutcomes, correct: np.ndarray, cost_usd: np.ndarray, seconds: np.ndarray
 ) -> np.ndarray:
-    """Computes the preference score of the lab world, which is bounded.
+    """Compute the preference score of the lab world, which is bounded.
 
         score = (P_accuracy + P_cost cheap + P_latency fast) / (P_accuracy + P_cost + P_latency),  0 if not correct
 
@@ -81,7 +81,7 @@ def compute_menu_scores(
     lies outside of the menu's range counts as its nearer end. So no saving can be worth more than the user's weight.
 
     Args:
-        outcomes: Of every tool, for the range of each menu.
+        outcomes: Outcomes of every tool, which give the range of costs and latencies of each menu.
         correct: (n, m) outcomes of m choices on every menu.
         cost_usd: (n, m) their cost.
         seconds: (n, m) their latency.
@@ -97,14 +97,14 @@ def compute_menu_scores(
 
 
 def _scale_to_menu(amounts: np.ndarray, amounts_of_menu: np.ndarray) -> np.ndarray:
-    """Scales (n, m) amounts: 1 at the lowest of the (n, M) amounts of each menu, 0 at the highest."""
+    """Scale (n, m) amounts: 1 at the lowest of the (n, M) amounts of each menu, 0 at the highest."""
     lowest = amounts_of_menu.min(1, keepdims=True)
     highest = amounts_of_menu.max(1, keepdims=True)
     return np.clip((highest - amounts) / (highest - lowest), 0, 1)
 
 
 def average_choices(probabilities: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Averages over choices: sum_m p_nm value_nm, (n,); nan on menus where nothing is chosen."""
+    """Average over choices: sum_m p_nm value_nm, (n,); nan on menus where nothing is chosen."""
     return (probabilities * values).sum(1)
 
 
@@ -125,10 +125,10 @@ def choose_oracle(outcomes: MenuOutcomes) -> np.ndarray:
 
 
 def choose_single_tool(outcomes: MenuOutcomes, name: str) -> np.ndarray:
-    """Chooses one tool wherever it is on the menu.
+    """Choose one tool wherever it is on the menu.
 
     Args:
-        outcomes: Of the menus.
+        outcomes: Menus with the outcomes of their tools.
         name: Name of the lab model.
 
     Returns:
@@ -142,10 +142,10 @@ def choose_single_tool(outcomes: MenuOutcomes, name: str) -> np.ndarray:
 
 
 def choose_best_tool(dev: MenuOutcomes, test: MenuOutcomes) -> np.ndarray:
-    """Chooses by one order of tools for everybody: the tool on the menu whose mean score on dev menus is highest.
+    """Choose by one order of tools for everybody: the tool on the menu whose mean score on dev menus is highest.
 
     Args:
-        dev: From which the order comes.
+        dev: Menus with outcomes, from which the order is learned.
         test: Where choices are made.
 
     Returns:
@@ -156,7 +156,7 @@ def choose_best_tool(dev: MenuOutcomes, test: MenuOutcomes) -> np.ndarray:
 
 
 def choose_best_by_kind(dev: MenuOutcomes, test: MenuOutcomes) -> np.ndarray:
-    """Chooses by an order of tools for each kind of question, as `choose_best_tool`. The kind is a label, not read."""
+    """Choose by an order of tools for each kind of question, as `choose_best_tool`. The kind is a label, not read."""
     dev_kinds = np.array([assignment.item.group for assignment in dev.assignments])
     test_kinds = np.array([assignment.item.group for assignment in test.assignments])
     choices = np.full(test.correct.shape, np.nan)
@@ -168,10 +168,10 @@ def choose_best_by_kind(dev: MenuOutcomes, test: MenuOutcomes) -> np.ndarray:
 
 
 def choose_by_objective(outcomes: MenuOutcomes, objective: str) -> np.ndarray:
-    """Chooses the tool that its description calls best in one objective.
+    """Choose the tool that its description calls best in one objective.
 
     Args:
-        outcomes: Of the menus; only menus are read.
+        outcomes: Menus with outcomes; only the menus are read.
         objective: One of OBJECTIVES.
 
     Returns:
@@ -185,7 +185,7 @@ def choose_by_objective(outcomes: MenuOutcomes, objective: str) -> np.ndarray:
 
 
 def choose_by_largest_wish(outcomes: MenuOutcomes) -> np.ndarray:
-    """Chooses as `choose_by_objective` in the objective that each user weighs most; (n, M) probabilities."""
+    """Choose as `choose_by_objective` in the objective that each user weighs most; (n, M) probabilities."""
     choices_by_objective = {name: choose_by_objective(outcomes, name) for name in OBJECTIVES}
     rows = []
     for index, assignment in enumerate(outcomes.assignments):
@@ -206,12 +206,12 @@ def _list_values(assignment: LabAssignment, objective: str) -> list[int]:
 
 
 def choose_by_type_and_price(outcomes: MenuOutcomes) -> np.ndarray:
-    """Chooses the cheapest tool that its description calls good at the kind of the question, which is a label.
+    """Choose the cheapest tool that its description calls good at the kind of the question, which is a label.
 
     This is the first step of a type-aware cascade. Where no description is good, it is the best of them.
 
     Args:
-        outcomes: Of the menus; only menus are read.
+        outcomes: Menus with outcomes; only the menus are read.
 
     Returns:
         (n, M) 1 at the choice.
@@ -227,7 +227,7 @@ def choose_by_type_and_price(outcomes: MenuOutcomes) -> np.ndarray:
 
 
 def choose_by_logistic_regression(dev: MenuOutcomes, test: MenuOutcomes) -> np.ndarray:
-    """Chooses the tool with the highest expected score, from accuracies that a logistic regression predicts.
+    """Choose the tool with the highest expected score, from accuracies that a logistic regression predicts.
 
     It reads what an orchestrator reads: the words of the question and the digits of the description, every word times
     every ability. The user's weights and the levels of the menu enter by the formula of the score. It learns from as
@@ -259,7 +259,7 @@ def choose_by_logistic_regression(dev: MenuOutcomes, test: MenuOutcomes) -> np.n
 
 
 def _make_features(outcomes: MenuOutcomes, vectorizer: CountVectorizer) -> np.ndarray:
-    """Makes features of every tool on every menu: [abilities, words x abilities], (n M, 3 + 3 words)."""
+    """Make features of every tool on every menu: [abilities, words x abilities], (n M, 3 + 3 words)."""
     prompts = [assignment.item.prompt for assignment in outcomes.assignments]
     words = vectorizer.transform(prompts).toarray()  # (n, words)
     rows = []
@@ -277,7 +277,7 @@ def _list_abilities(entry: MenuEntry) -> np.ndarray:
 
 
 def _average_scores_by_tool(outcomes: MenuOutcomes, is_counted: np.ndarray) -> dict[str, float]:
-    """Averages the score of each tool over the counted menus that have it."""
+    """Average the score of each tool over the counted menus that have it."""
     scores = outcomes.compute_scores()
     scores_by_tool: dict[str, list[float]] = {}
     for index in np.flatnonzero(is_counted):

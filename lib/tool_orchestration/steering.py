@@ -32,7 +32,7 @@ BATCH_SIZE = 64
 def compute_turn_log_probs(
     model: torch.nn.Module, assignments: Sequence[LabAssignment]
 ) -> np.ndarray:
-    """Computes the log-probability of the turns that call each tool on each menu, whatever fact they quote.
+    """Compute the log-probability of the turns that call each tool on each menu, whatever fact they quote.
 
     Args:
         model: A lab model.
@@ -75,7 +75,7 @@ def compute_turn_log_probs(
 
 
 def compute_tool_probabilities(turn_log_probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divides the probability of the calling turns among the tools of each menu.
+    """Divide the probability of the calling turns among the tools of each menu.
 
     Args:
         turn_log_probs: (n, M) from `compute_turn_log_probs`.
@@ -94,12 +94,12 @@ def compute_expected_spending(
     assignments: Sequence[LabAssignment],
     users: Mapping[str, UserPreference] = STEERING_USERS,
 ) -> pd.DataFrame:
-    """Computes what an orchestrator would spend on the same menus for each user.
+    """Compute what an orchestrator would spend on the same menus for each user.
 
     Args:
         model: A lab model.
         assignments: n questions with menus; their own users are replaced.
-        users: By name.
+        users: Users by name, each with weights of accuracy, cost and latency.
 
     Returns:
         A row for each menu and user: item (number of the menu), user, cost and latency (expected, over those of the
@@ -125,7 +125,7 @@ def compute_expected_spending(
 def average_spending(
     assignments: Sequence[LabAssignment], probabilities: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Averages price, latency and accuracy over the tools of each menu.
+    """Average price, latency and accuracy over the tools of each menu.
 
     Args:
         assignments: n questions with menus.
