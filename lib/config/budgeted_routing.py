@@ -326,9 +326,9 @@ class LabWorldSettings(Section):
     # The lab model that orchestrators are made of.
     base: str
     warm: LabWarmSettings
-    # Orchestrators of each kind, each with a warm start of its own; and of the ablations.
+    # Orchestrators of each kind, each with a warm start of its own; and of the controls.
     seeds: Count
-    ablation_seeds: Count
+    control_seeds: Count
     updates: Count
     # Groups of an update whose rewards differ, and rollouts of each.
     groups: Count

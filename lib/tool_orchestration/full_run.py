@@ -1,8 +1,7 @@
 """The full run of lesson 06: every variant of the lab world, each seed from a start of its own.
 
-At `laptop` the lesson trains one variant in sight. At `full` those of the primary comparison have
-`tools.lab_world.seeds` seeds, the ablations `tools.lab_world.ablation_seeds`. Rows of training are averaged over the
-episodes of an update.
+At `laptop` the lesson trains ToolOrchestra in sight. At `full` ToolOrchestra has `tools.lab_world.seeds` seeds, each
+control `tools.lab_world.control_seeds`. Rows of training are averaged over the episodes of an update.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from lib.language_models import checkpoints
 from lib.tool_orchestration import lab_experiment, lab_results, lab_world
 from lib.tool_orchestration.lab_menus import QUESTIONS
 from lib.tool_orchestration.lab_training import (
-    FAILURES_LEFT_OUT,
-    LAB_VARIANTS,
     LIST_PRICES,
+    NO_PREFERENCES,
     PREFERENCES,
+    SIGN_ERROR,
     LabVariant,
 )
 
 LESSON = "06_tool_orchestration"
 TRAINED_IN_SIGHT = (PREFERENCES,)
-ABLATIONS = (FAILURES_LEFT_OUT, LIST_PRICES)
+CONTROLS = (NO_PREFERENCES, SIGN_ERROR, LIST_PRICES)
 _DECIMALS = 5  # of what was measured; more would only make the table larger
 _EXACT = ("cost_usd", "own_cost_usd")  # small numbers, which are not rounded
 
@@ -39,8 +38,7 @@ def group_variants(params: Params) -> list[tuple[Sequence[LabVariant], int]]:
     settings = params.tools.lab_world
     return [
         (TRAINED_IN_SIGHT, settings.seeds),
-        (LAB_VARIANTS, settings.seeds),
-        (ABLATIONS, settings.ablation_seeds),
+        (CONTROLS, settings.control_seeds),
     ]
 
 
@@ -48,7 +46,7 @@ def list_jobs(params: Params) -> list[Job]:
     """List every job of the experiment: outcomes of tools, starts, trainings."""
     first_jobs = lab_experiment.make_first_jobs(params, Path(checkpoints.MODELS))
     all_jobs = list(first_jobs)
-    for variants, num_seeds in group_variants(params)[1:]:  # the first group is part of the second
+    for variants, num_seeds in group_variants(params):
         all_jobs += lab_experiment.make_jobs(params, variants, first_jobs, num_seeds)
     return all_jobs
 
@@ -60,7 +58,7 @@ def make_rows(params: Params) -> pd.DataFrame:
         results = lab_experiment.run(params, variants, num_seeds=num_seeds)
         tables.append(lab_results.make_rows(results))
     # Groups share the start, the baselines and the gates.
-    rows = pd.concat(tables[1:], ignore_index=True)
+    rows = pd.concat(tables, ignore_index=True)
     key = ["method", "seed", "split", "step", "style", "item"]
     return round_measurements(rows.drop_duplicates(key).reset_index(drop=True))
 

@@ -87,7 +87,7 @@ class LabEpisode(rollout.Episode):
 
 
 class LabMenuEnvironment:
-    """Read an orchestrator's turns and answers its calls, through a pool of lab models."""
+    """Reads an orchestrator's turns and answers its calls, through a pool of lab models."""
 
     def __init__(self, pool: ExpertPool) -> None:
         """pool: its experts are the names of lab models."""

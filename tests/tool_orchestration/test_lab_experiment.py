@@ -283,7 +283,7 @@ def change_settings(**changes):
             "held_out": ["half"],
             "base": "everything",
             "seeds": 1,
-            "ablation_seeds": 1,
+            "control_seeds": 1,
             "menus": 6,
         }
         | changes
@@ -348,14 +348,13 @@ def test_a_description_says_what_the_card_measured():
             assert tool.describe_ability(kind) == min(9, int(10 * mean))
 
 
-def test_the_full_run_has_the_seeds_that_it_promises_and_ablations_fewer(models, monkeypatch):
+def test_the_full_run_has_the_seeds_that_it_promises_and_controls_fewer(models, monkeypatch):
     monkeypatch.setattr(checkpoints, "MODELS", models)
-    params = change_settings(seeds=3, ablation_seeds=2)
+    params = change_settings(seeds=3, control_seeds=2)
     labels = [job.label for job in full_run.list_jobs(params)]
     assert len(labels) == len(set(labels))
-    for variant in LAB_VARIANTS:
-        assert sum(label.startswith(f"{variant.name}/") for label in labels) == 3
-    for variant in full_run.ABLATIONS:
+    assert sum(label.startswith(f"{PREFERENCES.name}/") for label in labels) == 3
+    for variant in full_run.CONTROLS:
         assert sum(label.startswith(f"{variant.name}/") for label in labels) == 2
     assert config.load("full").tools.lab_world.seeds >= 8
     assert config.load("full").tools.lab_world.updates >= 60
