@@ -94,6 +94,8 @@ def estimate_gates(rows: pd.DataFrame) -> dict[str, pd.Series]:
     """Estimate what there is to win, and whether training finds an answer where it is rewarded for accuracy alone."""
     gates = results_table.select(rows, split=lab_results.GATE)
     estimates = {f"gate.tools.{name}": estimate_mean(gates, name) for name in ("headroom", "wish")}
+    spending = results_table.select(rows, split=lab_results.STEERING, method=START)
+    estimates["gate.tools.form"] = estimate_mean(spending, "covered")
     tests = results_table.select(rows, split=lab_results.TEST)
     if NO_PREFERENCES.label in set(tests["method"]):
         estimates["gate.tools.signal"] = estimate_difference(

@@ -131,7 +131,8 @@ def make_results(choose_by_method: dict[str, str], num_seeds: int = 3) -> LabWor
             episodes.append(table.assign(**identity, chosen=[[] for _ in menus]))
             spent = steering.average_spending(test.assignments, probabilities)
             for user in lab_menus.STEERING_USERS:
-                spending.append(pd.DataFrame(spent).assign(item=menus, user=user, **identity))
+                table = pd.DataFrame(spent).assign(item=menus, user=user, covered=0.9)
+                spending.append(table.assign(**identity))
     by_menu = pd.concat(episodes)[["item", "method", "seed"]]
     held_out = by_menu.assign(is_best=by_menu["item"] % 2 == 0, probability=0.5, chance=0.2)
     prices = by_menu.assign(usual=0.1, unseen=0.4, shift=0.3)
@@ -195,6 +196,7 @@ def estimate(results: LabWorldResults) -> dict:
 def test_estimates_follow_from_what_each_method_does(results):
     metrics = estimate(results)
     assert metrics["trained.gain"]["ci_low"] > 0
+    assert metrics["gate.tools.form"]["value"] == pytest.approx(0.9)
     assert metrics["trained.minus_best_single"]["ci_low"] > 0
     assert metrics["trained.minus_oracle"]["value"] == pytest.approx(0, abs=1e-4)
     # Nobody here reads who the user is.
