@@ -95,7 +95,8 @@ def estimate_gates(rows: pd.DataFrame) -> dict[str, pd.Series]:
     gates = results_table.select(rows, split=lab_results.GATE)
     estimates = {f"gate.tools.{name}": estimate_mean(gates, name) for name in ("headroom", "wish")}
     spending = results_table.select(rows, split=lab_results.STEERING, method=START)
-    estimates["gate.tools.form"] = estimate_mean(spending, "covered")
+    by_menu = spending.groupby(["method", "seed", "item"], as_index=False)["covered"].mean()
+    estimates["gate.tools.form"] = estimate_mean(by_menu, "covered")
     tests = results_table.select(rows, split=lab_results.TEST)
     if NO_PREFERENCES.label in set(tests["method"]):
         estimates["gate.tools.signal"] = estimate_difference(
