@@ -314,6 +314,9 @@ class LabWarmSettings(WarmSettings):
 
     # Exercises in reading: all tools of a menu, listed in another order.
     listings: Count
+    # Share of first turns on dev menus that are in form, at which teaching ends; and how many rounds it has at most.
+    target: Annotated[float, Field(ge=0, le=1)]
+    rounds: Count
 
 
 class LabWorldSettings(Section):

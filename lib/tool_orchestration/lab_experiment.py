@@ -65,6 +65,9 @@ CASSETTES = ROOT / "data/cassettes/06_tool_orchestration"
 START = "start"  # the method: an orchestrator that knows the form of turns, before any reward
 SAMPLES = 2  # of the outcomes of every tool; a choice on one is scored on the other
 
+NUM_FORM_MENUS = 36  # dev menus on which the form of a start is measured
+FORM_ROUND_SEED = 1_000  # between the seeds of two rounds of teaching the form
+
 # Kinds of jobs.
 MEASURE_TOOLS = "outcomes of tools"
 TEACH_FORM = "start"
@@ -294,20 +297,33 @@ def run_first_job(run: JobRun) -> None:
                 assignments = world.draw_menus(name, settings.menus)
                 run.write_table(name, measure_outcomes(world, assignments))
             return
-        base = Path(run.context.models) / settings.base
-        traces = format_warmup.make_course(
-            settings.warm, world.training_tools, settings.warm.seed + run.seed
-        )
-        sft_warmup.train_on_dialogues(
-            base,
-            run.read_section("shape", LabModelSettings),
-            settings.warm,
-            traces,
-            run.folder / "model",
-            lambda fraction: run.report_progress(0.8 * fraction),
-            run.seed,
-        )
+        _teach_form(run, world, settings)
         _test_orchestrator(run, world, settings, checkpoints.load(run.folder / "model"))
+
+
+def _teach_form(run: JobRun, world: LabWorld, settings: LabWorldSettings) -> None:
+    """Train the base model on the format of turns, in rounds, until its first turns are in form on dev menus.
+
+    How soon a model of this size finds a word in its prompt differs by a factor of two between seeds; a start that
+    writes wishes at random could not be steered by any reward. No more than `warm.rounds` rounds are made.
+    """
+    shape = run.read_section("shape", LabModelSettings)
+    dev_menus = world.draw_menus(lab_world.DEV_MENUS, NUM_FORM_MENUS)
+    folder = Path(run.context.models) / settings.base
+    for round_index in range(settings.warm.rounds):
+        seed = settings.warm.seed + run.seed + FORM_ROUND_SEED * round_index
+        traces = format_warmup.make_course(settings.warm, world.training_tools, seed)
+
+        def report_round(fraction: float, round_index: int = round_index) -> None:
+            run.report_progress(0.8 * (round_index + fraction) / settings.warm.rounds)
+
+        folder = sft_warmup.train_on_dialogues(
+            folder, shape, settings.warm, traces, run.folder / "model", report_round, seed
+        )
+        log_probs = steering.compute_turn_log_probs(checkpoints.load(folder), dev_menus)
+        _, in_form = steering.compute_tool_probabilities(log_probs)  # (n,) share of first turns
+        if in_form.mean() >= settings.warm.target:
+            return
 
 
 def run_training(run: JobRun) -> None:
