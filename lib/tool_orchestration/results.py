@@ -1,26 +1,24 @@
-"""The study of lesson 06 as rows of a record: everybody on the same exams.
+"""The earlier experiment of lesson 06 (its appendix) as rows of a results table: all methods on the same test sets.
 
-Styles of the record `toolorchestra` are the exams. Condition `office` are tasks of an office, which single tools cannot
-do; all others are `question`. Rules, which need no orchestrator, stand in `test` alone. What is trained has one run per
-seed; the start and what is only prompted have one.
+`style` names the test set: test, pilot, unseen_tools, unseen_prices, outage, simplex. Condition `office` are tasks of a
+synthesised office, which single tools cannot do; all others are `question`. Baselines, which need no orchestrator,
+stand in `test` alone. What is trained has one run per seed; the start and what is only prompted have one.
 """
 
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
-import torch
 
 from lib import stats
 from lib.config import ROOT, Params, ToolSettings
 from lib.experiment import results_table
 from lib.llm import reply_shares
-from lib.rl import losses
 from lib.tool_orchestration import rewards, rule_baselines, tool_menu
 from lib.tool_orchestration.experiment import AGENT, START, ToolOrchestrationResults
 from lib.tool_orchestration.variants import NAMED
 
-SYSTEM = "toolorchestra"
+SYSTEM = "toolorchestra_office"  # the lab world is "toolorchestra"
 PAPER, SIGN, LENIENT, CORL = (
     NAMED[name].label for name in ("paper", "published", "lenient", "corl")
 )
@@ -35,7 +33,7 @@ UNITS = {  # of cost and latency in the evaluation: per dollar and per second
 }  # fmt: skip
 WEIGHTS = {
     "correct": "p_accuracy",
-    "micro": "p_cost",
+    "micro_usd": "p_cost",
     "ms": "p_latency",
 }  # what each weight should move
 WORST = (
@@ -57,8 +55,18 @@ _NOT_KEPT = [
 
 
 def make_rows(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame:
-    """All rows of the results table, see `results_table.write_results`. Own columns: micro and own_micro (dollars per
-    million), ms, wild (a malformed turn), score (R^e, on `test`), weights p_*, and those of `told`."""
+    """Make all rows of the results table, of orchestrators and of baselines.
+
+    Args:
+        results: What the experiment left.
+        params: The parameters that it was run with.
+
+    Returns:
+        Rows for `results_table.write_results`. Columns of this table alone: micro_usd (millionths of a dollar, and so
+        dollars per million questions), own_micro_usd (of it the orchestrator's own tokens), ms, has_malformed_turn,
+        score (R^e, on `test`), p_accuracy, p_cost, p_latency, user (of the grid of weights, else -1), and those of
+        `make_orchestrator_rows`.
+    """
     every = pd.concat(
         [make_orchestrator_rows(results, params.tools), make_baseline_rows(results)],
         ignore_index=True,
@@ -77,15 +85,15 @@ def make_rows(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame
         "good": "",
         "liked": "",
         "confidential": False,
-        "only": False,
+        "only_newcomer_is_capable": False,
     }  # of rules
     return every.fillna(unknown).assign(
         item=every["item"].astype(str),
         split="test",
         condition=np.where(every["group"] == "office", "office", "question"),
-        wild=(every["malformed"] > 0).astype(float),
-        micro=every["cost_usd"] * rewards.MICRO_USD_PER_USD,
-        own_micro=every["own_cost_usd"] * rewards.MICRO_USD_PER_USD,
+        has_malformed_turn=(every["malformed"] > 0).astype(float),
+        micro_usd=every["cost_usd"] * rewards.MICRO_USD_PER_USD,
+        own_micro_usd=every["own_cost_usd"] * rewards.MICRO_USD_PER_USD,
         ms=every["seconds"] * rewards.MS_PER_SECOND,
         backend=params.llm.describe_backend(params.tools.models.values()),
         calls=every["calls"].round().astype(int),
@@ -166,10 +174,26 @@ def list_models_by_label(settings: ToolSettings) -> dict[str, str]:
 def make_orchestrator_rows(
     results: ToolOrchestrationResults, settings: ToolSettings
 ) -> pd.DataFrame:
-    """Episodes of orchestrators. Columns besides those of `make_episode_rows`: whole (calls of tools), to_cheaper (of
-    what the second price list made cheaper), to_wanted (of tools that a user likes; of models, which confidential users
-    do not), even (what an even choice from the menu would give of that); newcomer (an unseen tool was called first),
-    even_new, only (no other tool is good by its card); met (a call met the outage), correct_met and switched."""
+    """Make the rows of orchestrators.
+
+    Args:
+        results: What the experiment left.
+        settings: Of lesson 06.
+
+    Returns:
+        Rows with the columns of `variants.make_episode_rows` and these:
+
+        tool_calls                 number of calls of tools
+        cheaper_calls              of them, of tools that the second price list made cheaper
+        preferred_calls            of them, of tools that a user likes; of models, which confidential users do not like
+        preferred_at_random        share of such tools on the menu
+        newcomer_first             an unseen tool was called first
+        newcomer_at_random         share of unseen tools on the menu
+        only_newcomer_is_capable   no other tool of the menu is good at the question by its card
+        met_outage                 a call met the tool that fails
+        correct_after_outage       and the answer was correct
+        switched                   and another tool was called too
+    """
     part = results.episodes.join(compute_scores(results)["score"])
     calls, menus = part["chosen"].str.split(), part["offered"].str.split()
     new, models = (
@@ -189,16 +213,16 @@ def make_orchestrator_rows(
             method=part["method"].map(LABELS),
             chosen=calls,
             offered=menus,
-            whole=_hits(calls, [set(results.tools)] * len(part)),
+            tool_calls=_hits(calls, [set(results.tools)] * len(part)),
             role=part["method"].map({START: "start", "paper": "paper"}).fillna("router"),
-            to_cheaper=_hits(calls, [set(list_cheaper_tools(results, settings))] * len(part)),
-            to_wanted=_hits(calls, aims),
-            even=_hits(menus, aims) / menus.str.len(),
-            newcomer=part["first"].isin(new).astype(float),
-            even_new=_hits(menus, [new] * len(part)) / menus.str.len(),
-            only=[not set(names.split()) - new for names in part["good"]],
-            met=met,
-            correct_met=part["correct"] * met,
+            cheaper_calls=_hits(calls, [set(list_cheaper_tools(results, settings))] * len(part)),
+            preferred_calls=_hits(calls, aims),
+            preferred_at_random=_hits(menus, aims) / menus.str.len(),
+            newcomer_first=part["first"].isin(new).astype(float),
+            newcomer_at_random=_hits(menus, [new] * len(part)) / menus.str.len(),
+            only_newcomer_is_capable=[not set(names.split()) - new for names in part["good"]],
+            met_outage=met,
+            correct_after_outage=part["correct"] * met,
             switched=met * (calls.map(lambda names: len(set(names))) > 1),
         )
         .sort_values(
@@ -405,10 +429,10 @@ def estimate_hypervolumes(grid: pd.DataFrame) -> pd.DataFrame:
     Returns:
         One row for each method.
     """
-    spending_of_start = grid[grid["role"] == "start"][["micro", "ms"]].mean()
+    spending_of_start = grid[grid["role"] == "start"][["micro_usd", "ms"]].mean()
     reference_money, reference_time = WORST * spending_of_start
     saved = grid.assign(
-        money=1 - grid["micro"] / reference_money, time=1 - grid["ms"] / reference_time
+        money=1 - grid["micro_usd"] / reference_money, time=1 - grid["ms"] / reference_time
     )
     return stats.statistic(saved, ["user", "correct", "money", "time"], _volume, "method")
 
@@ -422,75 +446,36 @@ def _volume(points: np.ndarray) -> float:
 
 
 def average_updates(results: ToolOrchestrationResults) -> pd.DataFrame:
-    """Means over the rollouts of every update: method (label), seed, step, correct, micro, ms, reward, malformed, paid
-    (of right ones alone, nan without one), and left, the share that the filters left out."""
-    rollouts, keys = results.rollouts, ["method", "seed", "step"]
-    micro = rollouts["cost_usd"] * rewards.MICRO_USD_PER_USD
-    each = rollouts.assign(
-        micro=micro,
+    """Compute means over the rollouts of every update.
+
+    Args:
+        results: What the experiment left.
+
+    Returns:
+        Rows by method (label), seed and step: correct, micro_usd, ms, reward, malformed, micro_usd_if_correct (nan
+        where nothing is correct) and left_out, the share of rollouts that the filters left out.
+    """
+    keys = ["method", "seed", "step"]
+    rollouts = results.rollouts
+    micro_usd = rollouts["cost_usd"] * rewards.MICRO_USD_PER_USD
+    measured = rollouts.assign(
+        micro_usd=micro_usd,
         ms=rollouts["seconds"] * rewards.MS_PER_SECOND,
         malformed=(rollouts["malformed"] > 0).astype(float),
-        paid=micro.where(rollouts["correct"] > 0),
-    ).groupby(keys)
-    kept = results.learning.assign(step=results.learning["step"] - 1).set_index(keys)["kept"]
-    found = (
-        each[["correct", "micro", "ms", "reward", "malformed", "paid"]]
-        .mean()
-        .assign(left=1 - kept / each.size())
+        micro_usd_if_correct=micro_usd.where(rollouts["correct"] > 0),
     )
-    return found.reset_index().replace({"method": LABELS})
+    columns = ["correct", "micro_usd", "ms", "reward", "malformed", "micro_usd_if_correct"]
+    rollouts_by_update = measured.groupby(keys)
+    means = rollouts_by_update[columns].mean()
+
+    # The trainer counts updates from 1, rollouts from 0.
+    updates = results.learning.assign(step=results.learning["step"] - 1).set_index(keys)
+    means["left_out"] = 1 - updates["kept"] / rollouts_by_update.size()
+    return means.reset_index().replace({"method": LABELS})
 
 
 def compute_left_out_shares(results: ToolOrchestrationResults) -> pd.DataFrame:
-    """The shares of all rollouts, by method, that were malformed, had no answer, or stood in groups that agree."""
-    whole = results.rollouts.groupby("method").size()
+    """Compute the shares of rollouts, by method, that were malformed, unanswered, or in groups that agree."""
+    num_rollouts = results.rollouts.groupby("method").size()
     sums = results.learning.groupby("method")[["malformed", "unanswered", "agreeing"]].sum()
-    return sums.div(whole, axis=0).rename(index=LABELS)
-
-
-def explain_group(group: pd.DataFrame, least: float) -> pd.DataFrame:
-    """Rollouts of one example, with cost and time between the least and the most of the group, `told` (M_norm . P),
-    their `fate`, and `advantage`, nan for what is left out. least: deviation below which a group tells nothing."""
-    ids, reward = [0] * len(group), group["reward"].to_numpy(float)
-    norm = rewards.normalize_within_groups(np.stack(group["m"]), ids)
-    wild, silent = group["malformed"] > 0, group["answered"] == 0
-    kept = rewards.filter_rollouts(reward, ids, wild, ~silent, least).rows
-    fate = np.select([wild, silent], ["malformed", "no answer"], "agrees").astype(object)
-    fate[kept] = "kept"
-    advantage = np.full(len(group), np.nan)
-    if len(kept) > 1:
-        advantage[kept] = losses.compute_group_advantages(torch.tensor(reward[kept]), len(kept))
-    return group.assign(
-        micro=group["cost_usd"] * rewards.MICRO_USD_PER_USD,
-        ms=group["seconds"] * rewards.MS_PER_SECOND,
-        cheap=norm[:, -2],
-        fast=norm[:, -1],
-        told=(norm * np.stack(group["p"])).sum(1),
-        fate=fate,
-        advantage=advantage,
-    )
-
-
-def pick_example_group(results: ToolOrchestrationResults, least: float) -> pd.DataFrame:
-    """A `graded` group of the first training of ToolOrchestra in which much can be seen: something is learned, from
-    right and wrong ones, right ones at several prices, by several ways, one malformed; of equals a late one."""
-    part = results.rollouts[
-        (results.rollouts["method"] == "paper") & (results.rollouts["seed"] == 0)
-    ]
-
-    def seen(one: pd.DataFrame) -> tuple:
-        kept = one[one["advantage"].notna()]
-        correct = kept[kept["correct"] > 0]
-        several = min(correct["cost_usd"].nunique(), 3), min(kept["chosen"].nunique(), 3)
-        return (
-            len(kept) > 0,
-            0 < len(correct) < len(kept),
-            *several,
-            (one["malformed"] > 0).any(),
-            one["step"].iloc[0],
-        )
-
-    return max(
-        (explain_group(group, least) for _, group in part.groupby(["step", "rollout_group"])),
-        key=seen,
-    )
+    return sums.div(num_rollouts, axis=0).rename(index=LABELS)

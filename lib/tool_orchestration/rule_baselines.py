@@ -4,13 +4,14 @@ They answer the questions of the test set `test` from what every tool did by its
 (`tool_environment.try_single_tools`). They pay for no orchestrator's tokens, which is a difference to keep in mind.
 Office tasks are not for single tools.
 
-    always T    tool T where it can be asked, and elsewhere the next one in the order of correct answers to training
-                questions: so it is not a single tool, as it is in `menu_baselines`
-    best always the tool with the most correct answers to training questions, and then the others in that order
-    one a kind  for each kind and difficulty the first tool on the menu, in the order of the share of correct answers to
-                training questions, the cheaper one first where they are equal; kind and difficulty are labels
-    random      any of the tools on the menu that can be asked at all, in expectation
-    oracle      the cheapest tool that is correct, known afterwards
+    always T            tool T where it can be asked, and elsewhere the next one in the order of correct answers to
+                        training questions: so it is not a single tool, as it is in `menu_baselines`
+    best single tool    the tool with the most correct answers to training questions, and then the others in that order
+    best by kind        for each kind and difficulty the first tool on the menu, in the order of the share of correct
+                        answers to training questions, the cheaper one first where they are equal; kind and difficulty
+                        are labels
+    random              any of the tools on the menu that can be asked at all, in expectation
+    oracle              the cheapest tool that is correct, known afterwards
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +21,9 @@ import pandas as pd
 
 from lib.tool_orchestration import rewards
 
-VERSION = 1  # of the rivals of orchestrators and their scores
+VERSION = 1  # of the baselines of orchestrators and their scores
 ALWAYS = "always "
-BEST, BY_KIND, RANDOM, ORACLE = "best always", "one a kind", "random", "oracle"
+BEST, BY_KIND, RANDOM, ORACLE = "best single tool", "best by kind", "random", "oracle"
 _NOTHING = {"correct": 0.0, "cost_usd": 0.0, "seconds": 0.0, "calls": 0, "score": 0.0, "tool": ""}
 
 
