@@ -306,9 +306,7 @@ def score_outcome(episode: ToolEpisode) -> float:
     last_text = episode.turns[-1].text if episode.turns else ""
     if isinstance(work, Item):
         return tasks.score_reply(work, last_text)
-    episode.verdict = verify_trajectory(
-        work, episode.office.serialize(), episode.office.operated_entries, episode.answer or ""
-    )
+    episode.verdict = verify_trajectory(work, episode.office, episode.answer or "")
     return float(episode.verdict.solved)
 
 
