@@ -97,7 +97,11 @@ class Params(ZooParams):
             "orchestration": [*deciding, *orchestration.prompted, orchestration.judge],
             "conductor": [self.conductor.judge],
             "routing": [*self.routing.experts.values(), *self.routing.ladder.experts.values()],
-            "tools": [*self.tools.models.values(), self.tools.agent],
+            "tools": [
+                *self.tools.models.values(),
+                self.tools.agent,
+                *self.tools.optional_models,
+            ],
             "configuration": [configuration.model, configuration.larger, configuration.prompted],
             "ablations": [self.ablations.model],
         }

@@ -509,7 +509,7 @@ def open_workbench(
     settings: ToolSettings,
     prices: PriceList,
     unseen_prices: PriceList | None = None,
-    agent: str | None = None,
+    prompted: Sequence[str] = (),
 ) -> Iterator[ToolWorkbench]:
     """The tools of the settings at work.
 
@@ -518,7 +518,7 @@ def open_workbench(
         settings: Its models are tools.
         prices: List prices.
         unseen_prices: Those of the second list; None where a job does without it.
-        agent: A model of llm.models that is prompted as an orchestrator, beside the tools.
+        prompted: Models of llm.models that are asked beside the tools.
 
     Yields:
         The workbench; models and sandbox are closed behind it.
@@ -531,7 +531,7 @@ def open_workbench(
     clock = {word: 1 / card["tokens_per_second"] for word, card in model_cards.items()}
     models = open_models(
         llm,
-        [*settings.models.values(), *([agent] if agent else [])],
+        [*settings.models.values(), *prompted],
         NAME,
         context.runs,
         context.cassettes,
