@@ -21,6 +21,7 @@ from lib.tool_orchestration.tool_menu import (
     UserPreference,
     draw_preference,
 )
+from lib.tool_orchestration.user_dialogue import UserDialogue
 
 VERSION = 1  # of the work that is drawn, with menus and users
 HOSTED_VERSION = 1  # of which questions models are asked whose skills nobody measured
@@ -44,12 +45,14 @@ class Assignment:
         menu: The tools.
         preference: The user's.
         outage: From which of its calls on the tool fails that is called first; 0 for never.
+        dialogue: What the user says first, and keeps back until asked; None where the user says all at once.
     """
 
     work: Item | Task
     menu: ToolMenu
     preference: UserPreference
     outage: int = 0
+    dialogue: UserDialogue | None = None
 
     @property
     def kind(self) -> str:
@@ -62,6 +65,8 @@ class Assignment:
 
     @property
     def prompt(self) -> str:
+        if self.dialogue is not None:
+            return self.dialogue.opening
         return self.work.prompt if isinstance(self.work, Item) else self.work.instruction
 
     @property

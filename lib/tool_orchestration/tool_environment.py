@@ -24,6 +24,7 @@ from lib.experiment.run_context import RunContext
 from lib.language_models.chat_template import parse_tool_call
 from lib.language_models.local_models import open_local
 from lib.language_models.training import model_cards as cards
+from lib.llm.chat_model import ChatRequest
 from lib.llm.open_models import open_models
 from lib.rl import call_protocol, rollout
 from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply
@@ -34,7 +35,9 @@ from lib.tasks.synthesis import CallError, Database, VerificationResult, verify_
 from lib.tool_orchestration import tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.single_tool_baselines import make_strategy
-from lib.tool_orchestration.tool_menu import Offer, PriceList, list_training_tools
+from lib.tool_orchestration.tool_menu import ASK_USER, Offer, PriceList, list_training_tools
+from lib.tool_orchestration.user_dialogue import ScriptedUser, SimulatedUser, UserQuestion
+from lib.tool_orchestration.writer_tools import make_writers
 from lib.tools.calculator import calculator
 from lib.tools.lookup import lookup
 from lib.tools.python import python
@@ -122,13 +125,20 @@ class ToolEnvironment:
     """Answers calls. A context manager: it owns a sandbox."""
 
     def __init__(
-        self, pool: ExpertPool, clock: Mapping[str, float], reads_marked_answers: bool = False
+        self,
+        pool: ExpertPool,
+        clock: Mapping[str, float],
+        reads_marked_answers: bool = False,
+        writer_models: Mapping[str, str] | None = None,
+        user: SimulatedUser | None = None,
     ) -> None:
         """
         Args:
             pool: The models among the tools.
             clock: Seconds per token of each of them.
             reads_marked_answers: Whether an answer may be marked in another way than by tags, for example boxed.
+            writer_models: The model of llm.models that writes in each writer tool; the pool's models have it.
+            user: Who answers when an agent asks about its task; None for the scripted user.
         """
         self.pool = pool
         self.clock = dict(clock)
@@ -149,6 +159,8 @@ class ToolEnvironment:
             coded,
         )
         self.tools = {tool.name: tool for tool in tools}
+        self.writers = make_writers(writer_models or {}, self.tools)
+        self.user = user if user is not None else ScriptedUser()
 
     def __enter__(self) -> ToolEnvironment:
         self.sandbox.__enter__()
@@ -206,12 +218,14 @@ class ToolEnvironment:
         # Models are asked all at once.
         queries: dict[int, ExpertQuery] = {}
         for index, (episode, call, seed) in enumerate(calls):
-            if not offers[index].model or is_down[index]:
+            if not offers[index].model or is_down[index] or call.expert in self.writers:
                 continue
             hands_on_question = call.query == call_protocol.USER_QUESTION
             text = episode.assignment.prompt if hands_on_question else call.query
             history = episode.assignment.history if hands_on_question else ()
             queries[index] = ExpertQuery(call.expert, text, seed, history)
+        writer_replies = self._ask_writers(calls, is_down)
+        user_replies = self._ask_user(calls)
         model_replies = dict(zip(queries, self.pool.ask(list(queries.values())), strict=True))
 
         replies = []
@@ -219,6 +233,11 @@ class ToolEnvironment:
             if is_down[index]:
                 reply = ToolReply("", 0.0, tool_error=OUTAGE)
                 seconds = offer.typical_seconds
+            elif index in user_replies:
+                reply = ToolReply(**vars(user_replies[index]))
+                seconds = 0.0  # the time that people take is not the agent's
+            elif index in writer_replies:
+                reply, seconds = self._use_written(writer_replies[index], call.expert, offer)
             elif offer.model:
                 reply, seconds = self._charge(model_replies[index], call.expert, offer)
             else:
@@ -239,7 +258,53 @@ class ToolEnvironment:
     def _charge(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
         """A model's reply at the menu's price, and its latency by tokens and the menu, in seconds."""
         priced = replace(reply, cost_usd=reply.cost_usd * offer.cost_usd)
-        return ToolReply(**vars(priced)), reply.tokens_out * self.clock[name] * offer.seconds
+        seconds_per_token = self.clock.get(name, 1 / HOSTED_TOKENS_PER_SECOND)
+        return ToolReply(**vars(priced)), reply.tokens_out * seconds_per_token * offer.seconds
+
+    def _ask_writers(
+        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]], is_down: Sequence[bool]
+    ) -> dict[int, ExpertReply]:
+        """What the models of writer tools write, by the number of the call."""
+        requests: dict[str, dict[int, ChatRequest]] = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            writer = self.writers.get(call.expert)
+            if writer is None or is_down[index]:
+                continue
+            hands_on_question = call.query == call_protocol.USER_QUESTION
+            question = episode.assignment.prompt if hands_on_question else call.query
+            requests.setdefault(writer.model, {})[index] = writer.make_request(question, seed)
+        replies = {}
+        for model, by_index in requests.items():
+            written = self.pool.generate(model, list(by_index.values()))
+            for index, reply in zip(by_index, written, strict=True):
+                replies[index] = ExpertReply.from_reply(reply)
+        return replies
+
+    def _use_written(
+        self, reply: ExpertReply, name: str, offer: Offer
+    ) -> tuple[ToolReply, float]:
+        """What came of a query or a program, at the price and the latency of the model that wrote it."""
+        priced, seconds = self._charge(reply, name, offer)
+        if reply.failure is not None:
+            return priced, seconds
+        try:
+            text = self.writers[name].carry_out(reply.text)
+        except ToolError as error:
+            return replace(priced, text="", tool_error=str(error)), seconds
+        if text.startswith(_FAULT):  # of the program
+            return replace(priced, text="", tool_error=text), seconds
+        return replace(priced, text=text), seconds
+
+    def _ask_user(
+        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]
+    ) -> dict[int, ExpertReply]:
+        """What the user says to an agent that asks about its task, by the number of the call."""
+        questions = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            if call.expert == ASK_USER:
+                questions[index] = UserQuestion(episode.assignment.dialogue, call.query, seed)
+        replies = self.user.answer_all(list(questions.values()), self.pool)
+        return dict(zip(questions, replies, strict=True))
 
     def _call_function(
         self, episode: ToolEpisode, call: call_protocol.Call, offer: Offer

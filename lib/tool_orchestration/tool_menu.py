@@ -25,6 +25,7 @@ from lib.language_models.training.model_cards import GOOD
 VERSION = 1  # of menus, prices and users
 FUNCTIONS = ("calculator", "search", "lookup", "python")
 LOCAL_TOOLS = FUNCTIONS  # on the user's own machine: what confidential data may go to
+ASK_USER = "ask_user"  # a question to the user about the task, where the user keeps parts of it back
 OFFICE = "office"  # the functions of an office together: one price, and no place in the vector of preferences
 KIND_SIGNS = {
     "chain": "+",
@@ -92,6 +93,7 @@ class Offer:
         typical_seconds: Latency of a usual call.
         skills: By kind of question the highest difficulty that it is good at.
         measured: Whether its skills are known, which those of hosted models are not.
+        description: What the tool can do, in words for orchestrators that read English; empty for the usual words.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Offer:
     typical_seconds: float
     skills: Mapping[str, int]
     measured: bool = True
+    description: str = ""
 
     @property
     def local(self) -> bool:
@@ -252,20 +255,25 @@ class ToolMenu:
         offers: Tools with their prices.
         office: Names of the functions of an office, which are there as well.
         office_offer: The price of all of these functions; None without an office.
+        asks_user: Whether the user can be asked about the task, which costs nothing.
     """
 
     offers: tuple[Offer, ...]
     office: tuple[str, ...] = ()
     office_offer: Offer | None = None
+    asks_user: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*(offer.name for offer in self.offers), *self.office)
+        names = [*(offer.name for offer in self.offers), *self.office]
+        return (*names, ASK_USER) if self.asks_user else tuple(names)
 
     def offer(self, name: str) -> Offer:
         """A tool on the menu; a function of an office has the office's price. Raises KeyError for another."""
         if name in self.office and self.office_offer is not None:
             return self.office_offer
+        if name == ASK_USER and self.asks_user:
+            return Offer(ASK_USER, False, 0.0, 0.0, 0.0, 0.0, {})
         return {offer.name: offer for offer in self.offers}[name]
 
     @property
