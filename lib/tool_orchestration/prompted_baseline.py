@@ -18,6 +18,7 @@ from lib.tasks import Item
 from lib.tasks.scorers import Scorer
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_environment import (
+    HOSTED_TOKENS_PER_SECOND,
     ToolEnvironment,
     ToolEpisode,
     score_answers,
@@ -96,6 +97,8 @@ def roll_out_assignments(
         pending: list[tuple[int, Reply, call_protocol.Call, int]] = []
         for index, reply, turn_seed in zip(alive, replies, turn_seeds, strict=True):
             episode = episodes[index]
+            episode.own_cost_usd += reply.cost_usd
+            episode.own_seconds += reply.seconds or reply.tokens_out / HOSTED_TOKENS_PER_SECOND
             call = None if reply.failure else _read_call(episode.assignment, reply, environment)
             episode.is_done = turn == max_turns - 1 or call is None
             if call is not None and not episode.is_done:

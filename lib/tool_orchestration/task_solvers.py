@@ -30,9 +30,7 @@ PROBE_ATTEMPT = 99  # its seeds are those of no attempt of the filter
 
 def make_prompted_solvers(workbench: ToolWorkbench) -> dict[str, Solver]:
     """Solvers out of the models that `tools.solvers` names, by name."""
-    return {
-        name: partial(solve_prompted, workbench, name) for name in workbench.settings.solvers
-    }
+    return {name: partial(solve_prompted, workbench, name) for name in workbench.settings.solvers}
 
 
 def solve_prompted(

@@ -65,6 +65,8 @@ class ToolEpisode(rollout.Episode):
         verdict: On an office task.
         lost_own_reply: Whether the infrastructure lost a reply of the orchestrator itself, where that is an endpoint.
         has_marked_answer: Whether it ends in an answer that is marked in another way than by tags.
+        own_cost_usd: What a prompted orchestrator's own replies were billed; stands in no other cost.
+        own_seconds: How long it took to write them, by its server, or by its tokens at the clock of a hosted model.
     """
 
     seconds: float = 0.0
@@ -73,6 +75,8 @@ class ToolEpisode(rollout.Episode):
     verdict: VerificationResult | None = None
     lost_own_reply: bool = False
     has_marked_answer: bool = False
+    own_cost_usd: float = 0.0
+    own_seconds: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -280,9 +284,7 @@ class ToolEnvironment:
                 replies[index] = ExpertReply.from_reply(reply)
         return replies
 
-    def _use_written(
-        self, reply: ExpertReply, name: str, offer: Offer
-    ) -> tuple[ToolReply, float]:
+    def _use_written(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
         """What came of a query or a program, at the price and the latency of the model that wrote it."""
         priced, seconds = self._charge(reply, name, offer)
         if reply.failure is not None:
@@ -590,7 +592,7 @@ def open_workbench(
     """
     llm = context.llm
     model_cards = {
-        word: _read_card(llm, name, context.models)
+        word: read_model_card(llm, name, context.models)
         for word, name in sorted(settings.models.items())
     }
     clock = {word: 1 / card["tokens_per_second"] for word, card in model_cards.items()}
@@ -610,7 +612,7 @@ def open_workbench(
         yield ToolWorkbench(context, settings, environment, model_cards, prices, unseen_prices)
 
 
-def _read_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
+def read_model_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
     """A lab model's card; of an endpoint its price, and the clock of a hosted model: what it is good at is unknown."""
     about = llm.models[name]
     if about.backend == "lab":

@@ -146,9 +146,7 @@ def _explain_absence(
     return ""
 
 
-def make_writer_offer(
-    name: str, llm: LLMSettings, model: str, tokens_per_second: float
-) -> Offer:
+def make_writer_offer(name: str, llm: LLMSettings, model: str, tokens_per_second: float) -> Offer:
     """The offer of a writer at its usual price.
 
     Args:

@@ -101,9 +101,7 @@ def test_a_file_of_the_user_takes_the_place_of_the_instruction(tmp_path):
 
 
 def test_orchestrators_read_the_description_in_both_prompts():
-    descriptions = model_descriptions.write_descriptions(
-        {"lab-mini": PROFILES["able"]}, None
-    )
+    descriptions = model_descriptions.write_descriptions({"lab-mini": PROFILES["able"]}, None)
     offers = model_descriptions.describe_offers(common.offers(), descriptions)
     assert "Strong on chain" in plain_prompt.describe_offer(offers["lab-mini"])
     assert "Strong on" not in plain_prompt.describe_offer(offers["lab-large"])

@@ -51,7 +51,9 @@ def test_more_configurations_or_more_tools_change_none_of_the_earlier_ones():
 @pytest.mark.parametrize("change", [{"seed": 1}, {"spread": 2.0}])
 def test_seed_and_spread_change_every_list(change):
     changed = price_configurations.draw_price_lists(PRICES, TEN.model_copy(update=change))
-    for before, after in zip(price_configurations.draw_price_lists(PRICES, TEN), changed, strict=True):
+    for before, after in zip(
+        price_configurations.draw_price_lists(PRICES, TEN), changed, strict=True
+    ):
         assert before != after
 
 

@@ -68,7 +68,7 @@ def make_agent(task, asks: bool):
     """An agent that knows which golden calls to make, once the user has said every name that they need."""
 
     def reply(messages) -> Reply:
-        placeholders = _BRACKETS.findall(messages[1]["content"])
+        placeholders = list(dict.fromkeys(_BRACKETS.findall(messages[1]["content"])))
         results = [message["content"] for message in messages if message["role"] == "tool"]
         if asks and len(results) < len(placeholders):
             return write_call(ASK_USER, {"question": f"What is {placeholders[len(results)]} ?"})
@@ -140,7 +140,9 @@ def test_a_chat_model_as_user_reads_the_request_and_answers_in_its_own_words():
     task = TASKS[0]
 
     def speak(messages) -> Reply:
-        return Reply(f"Well, {' and '.join(make_dialogue(task).withheld.values())}", "u", "endpoint")
+        return Reply(
+            f"Well, {' and '.join(make_dialogue(task).withheld.values())}", "u", "endpoint"
+        )
 
     episode, pool = play(task, make_agent(task, asks=True), ChatUser("u"), u=speak)
     asked = [request for name, request in pool.requests if name == "u"]

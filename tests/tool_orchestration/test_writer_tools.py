@@ -1,4 +1,4 @@
-"""Query writer and code writer: a model writes, the search and the sandbox carry out; absent without a capable model."""
+"""Query and code writer: a model writes, search and sandbox carry out; absent without a capable model."""
 
 import json
 
