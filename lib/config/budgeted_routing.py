@@ -403,7 +403,7 @@ class ToolSettings(Section):
     offices: Annotated[int, Field(ge=8)]
     # Samples of the strongest model at an office task, which is dropped if none succeeds.
     tries: Count
-    # Names in llm.models that may be the strongest, beside the initial policy.
+    # Names in llm.models that may be the strongest; the initial policy where there are none.
     solvers: list[str] = []
     # Examples per update, and rollouts of each.
     groups: Count

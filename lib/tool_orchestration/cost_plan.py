@@ -8,6 +8,7 @@ from lib.config import LLMSettings, Params
 from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint, take_most_expensive
 from lib.rl.expert_pool import NUM_SAMPLES
 from lib.tool_orchestration import task_solvers, test_sets
+from lib.tool_orchestration.episode_specs import PER_DATABASE, count_office_databases
 from lib.tool_orchestration.variants import VARIANTS, ToolVariant
 
 QUESTION_TOKENS = 64  # of a question to a tool, more than any has
@@ -29,7 +30,10 @@ def plan(params: Params, compared: Sequence[ToolVariant] = VARIANTS) -> str:
     num_trainings = len(compared) * settings.seeds
     trained = num_trainings * settings.updates * settings.groups * settings.rollouts
     tested = test_sets.count_episodes(settings) * (1 + num_trainings)
-    office_tries = settings.tries * settings.offices + task_solvers.PROBE_TASKS
+    # Whoever filters the office tasks may call any tool, too.
+    num_tasks = PER_DATABASE * count_office_databases(settings.offices)
+    num_solvers = max(1, len(settings.solvers))
+    office_tries = settings.tries * num_tasks + num_solvers * task_solvers.PROBE_TASKS
     pilot = settings.test_items
     episodes = trained + tested + office_tries + pilot + BUDGET_EPISODES
 
@@ -46,7 +50,7 @@ def plan(params: Params, compared: Sequence[ToolVariant] = VARIANTS) -> str:
     for name in settings.solvers:
         num_probes = task_solvers.PROBE_TASKS
         planned_calls.append(plan_prompted_episodes(llm, name, num_probes, settings.rounds))
-    num_tries = settings.tries * settings.offices
+    num_tries = settings.tries * num_tasks
     alternatives = [
         plan_prompted_episodes(llm, name, num_tries, settings.rounds) for name in settings.solvers
     ]

@@ -34,6 +34,7 @@ TASK_SHARES = {
 DIFFICULTIES = {"chain": (1, 2, 3, 4, 5, 6), "big": (1, 2, 3, 4), "facts": (1, 2, 3)}
 MENU_SIZES = (2, 4)  # the fewest and the most on a menu, functions of an office aside
 PER_DATABASE = 6  # office tasks
+SPARE_DATABASES = 4  # since filters drop tasks
 
 
 @dataclass(frozen=True)
@@ -117,15 +118,22 @@ def write_office_corpus(split: str, num_tasks: int, seed: int) -> Corpus:
     Raises:
         TaskError: The pipeline wrote fewer.
     """
-    num_databases = -(-num_tasks // PER_DATABASE) + 4
     corpus = synthesize(
-        databases=num_databases, tasks_per_database=PER_DATABASE, seed=seed, split=split
+        databases=count_office_databases(num_tasks),
+        tasks_per_database=PER_DATABASE,
+        seed=seed,
+        split=split,
     )
     if len(corpus.tasks) < num_tasks:
         raise tasks.TaskError(
             f"the pipeline wrote {len(corpus.tasks)} office tasks for {split}, not {num_tasks}"
         )
     return corpus
+
+
+def count_office_databases(num_tasks: int) -> int:
+    """Databases that are written for so many office tasks at least; each may have PER_DATABASE of them."""
+    return -(-num_tasks // PER_DATABASE) + SPARE_DATABASES
 
 
 def draw_office_tasks(split: str, num_tasks: int, seed: int) -> list[Task]:

@@ -284,8 +284,8 @@ def plan_costs(inputs: EvaluationInputs) -> str:
     callable_models = dict.fromkeys([*inputs.experts, *inputs.writers.values()])
     alternatives = [_plan(llm, name, num_calls, question_tokens) for name in callable_models]
     planned.append(take_most_expensive(llm, alternatives))
-    num_alone = TRIAL_QUESTIONS + num_profile + num_test
-    planned += [_plan(llm, name, num_alone, question_tokens) for name in inputs.experts]
+    num_single_calls = TRIAL_QUESTIONS + num_profile + num_test
+    planned += [_plan(llm, name, num_single_calls, question_tokens) for name in inputs.experts]
 
     num_answers = len(inputs.orchestrators) * num_episodes
     num_answers += len(inputs.experts) * (num_profile + num_test * inputs.num_price_lists)
@@ -476,8 +476,12 @@ class Evaluation:
         )
         price_lists = {LISTED: self.offers}
         if inputs.options.price_configurations:
-            drawn = price_configurations.draw_offers(self.offers, settings.price_configurations)
-            price_lists |= {f"prices {number}": offers for number, offers in enumerate(drawn)}
+            random_lists = price_configurations.draw_offers(
+                self.offers, settings.price_configurations
+            )
+            price_lists |= {
+                f"prices {number}": offers for number, offers in enumerate(random_lists)
+            }
         tables = []
         for condition, offers in price_lists.items():
             print(f"preference benchmark: {condition}", flush=True)
@@ -536,7 +540,7 @@ def write_tables(inputs: EvaluationInputs, tables: Mapping[str, pd.DataFrame]) -
     pilot = tables["pilot"]
     models = list(inputs.experts)
     accuracy = tables["benchmark"].groupby("method")["correct"].mean()
-    alone = {name: accuracy.get(pilot_study.SINGLE + name, 0.0) for name in models}
+    accuracy_by_model = {name: accuracy.get(pilot_study.SINGLE + name, 0.0) for name in models}
     families = {name: _find_family(inputs.llm, name) for name in models}
     orchestrator_families = {name: _find_family(inputs.llm, name) for name in inputs.orchestrators}
     shares = pilot_study.compute_call_shares(pilot, models)
@@ -546,7 +550,7 @@ def write_tables(inputs: EvaluationInputs, tables: Mapping[str, pd.DataFrame]) -
         "Models on the menu": tables["descriptions"],
         "Pilot study: share of calls to models": pilot_study.tabulate_pilot(pilot, models),
         "Pilot study: biases": pilot_study.tabulate_biases(
-            shares, families, orchestrator_families, alone
+            shares, families, orchestrator_families, accuracy_by_model
         ),
         f"Preference benchmark, against {reference}": pilot_study.tabulate_benchmark(scored),
     }

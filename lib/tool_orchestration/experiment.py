@@ -417,8 +417,8 @@ def prepare(run: JobRun) -> None:
 def _begin(workbench: ToolWorkbench, shape: LabModelSettings, folder: Path, progress) -> None:
     """Teach the orchestrator, and keep the office tasks that the strongest model solves now and then.
 
-    Which model that is was measured (`task_solvers`) and stands in solvers.json and in the statistics: at laptop the
-    lab model of `tools.solvers` or the start, else an endpoint that is named there.
+    Which model that is was measured (`task_solvers`) and stands in solvers.json and in the statistics: one of
+    `tools.solvers`, at laptop the lab model lab-agent, else an endpoint that is named there; the start where none is.
 
     shape: settings of the base, for its optimisers.
     """
@@ -439,7 +439,8 @@ def _begin(workbench: ToolWorkbench, shape: LabModelSettings, folder: Path, prog
     )
     generator = workbench.make_generator(checkpoints.load(folder / "model"))
     solvers = task_solvers.make_prompted_solvers(workbench)
-    solvers[START] = partial(_solves, workbench, generator)
+    if not solvers:
+        solvers[START] = partial(_solves, workbench, generator)
     rates = task_solvers.measure_solvers(solvers, corpus.tasks)
     strongest = task_solvers.choose_strongest(rates)
     kept, dropped = filter_tasks(corpus.tasks, solvers[strongest], attempts=settings.tries)

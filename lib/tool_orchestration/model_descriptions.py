@@ -118,8 +118,8 @@ def write_by_rule(profile: Sequence[Measurement]) -> str:
             level = "weak"
         text = f"{measurement.kind} ({measurement.accuracy:.0%} of {measurement.num_tasks} tasks)"
         kinds_by_level[level].append(text)
-    parts = [f"{level} on {', '.join(kinds)}" for level, kinds in kinds_by_level.items() if kinds]
-    sentence = "; ".join(parts) + "."
+    clauses = [f"{level} on {', '.join(kinds)}" for level, kinds in kinds_by_level.items() if kinds]
+    sentence = "; ".join(clauses) + "."
     return sentence[0].upper() + sentence[1:]
 
 

@@ -46,9 +46,9 @@ def compute_call_shares(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFra
     """
     shares = []
     for row in rows.itertuples(index=False):
-        called = [name for name in row.chosen.split() if name in models]
-        if called:
-            counts = {name: called.count(name) / len(called) for name in models}
+        called_models = [name for name in row.chosen.split() if name in models]
+        if called_models:
+            counts = {name: called_models.count(name) / len(called_models) for name in models}
             shares.append({"method": row.method, "item": row.item} | counts)
     table = pd.DataFrame(shares, columns=["method", "item", *models])
     return table.set_index(["method", "item"])
@@ -104,10 +104,10 @@ def tabulate_biases(
     rows = []
     for method in dict.fromkeys(shares.index.get_level_values("method")):
         values = shares.xs(method, level="method")
-        own = [name for name in models if families[name] == orchestrator_families[method]]
-        others = [name for name in models if name not in own]
-        strongest = sorted(others, key=lambda name: accuracy.get(name, 0.0))[-1:]
-        for bias, group in ((SELF, own), (OTHER, strongest)):
+        family_models = [name for name in models if families[name] == orchestrator_families[method]]
+        other_models = [name for name in models if name not in family_models]
+        strongest = sorted(other_models, key=lambda name: accuracy.get(name, 0.0))[-1:]
+        for bias, group in ((SELF, family_models), (OTHER, strongest)):
             if not group or len(group) == len(models):
                 continue
             excess = values[group].sum(axis=1).to_numpy() - len(group) / len(models)
@@ -151,9 +151,9 @@ def score_benchmark(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
     is_scored = ~np.isnan(vectors).any(axis=1) & ~np.isnan(start_vectors).any(axis=1)
     scores = np.full((len(rows), 2), np.nan)
     if is_scored.any():
-        kept = (vectors[is_scored], start_vectors[is_scored], preferences[is_scored])
-        scores[is_scored, 0] = rewards.compute_preference_scores(*kept)
-        scores[is_scored, 1] = rewards.compute_bounded_scores(*kept)
+        scored_arrays = (vectors[is_scored], start_vectors[is_scored], preferences[is_scored])
+        scores[is_scored, 0] = rewards.compute_preference_scores(*scored_arrays)
+        scores[is_scored, 1] = rewards.compute_bounded_scores(*scored_arrays)
     return rows.assign(score=scores[:, 0], bounded=scores[:, 1])
 
 
@@ -171,15 +171,15 @@ def tabulate_benchmark(rows: pd.DataFrame) -> pd.DataFrame:
     table = {}
     for method, group in rows.groupby("method", sort=False):
         columns = ["correct", "cost_usd", "own_cost_usd", "seconds", "score", "bounded"]
-        means = group.groupby("item")[columns].mean().dropna()
-        row = {"questions": len(means)}
-        row["accuracy"] = format_mean(means["correct"].to_numpy(), method, "accuracy")
-        row["$ per 1,000"] = f"{1000 * means['cost_usd'].mean():.3g}"
-        with_own = means["cost_usd"] + means["own_cost_usd"]
-        row["with own tokens"] = f"{1000 * with_own.mean():.3g}"
-        row["seconds"] = f"{means['seconds'].mean():.3g}"
-        row["score, bounded"] = format_mean(means["bounded"].to_numpy(), method, "bounded")
-        row["score of the paper"] = f"{means['score'].mean():.3g}"
+        item_means = group.groupby("item")[columns].mean().dropna()
+        row = {"questions": len(item_means)}
+        row["accuracy"] = format_mean(item_means["correct"].to_numpy(), method, "accuracy")
+        row["$ per 1,000"] = f"{1000 * item_means['cost_usd'].mean():.3g}"
+        total_cost_usd = item_means["cost_usd"] + item_means["own_cost_usd"]
+        row["with own tokens"] = f"{1000 * total_cost_usd.mean():.3g}"
+        row["seconds"] = f"{item_means['seconds'].mean():.3g}"
+        row["score, bounded"] = format_mean(item_means["bounded"].to_numpy(), method, "bounded")
+        row["score of the paper"] = f"{item_means['score'].mean():.3g}"
         table[method] = row
     return pd.DataFrame.from_dict(table, orient="index").rename_axis("method")
 

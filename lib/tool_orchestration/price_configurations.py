@@ -90,14 +90,14 @@ def draw_offers(
 def reprice_assignments(
     assignments: Sequence[Assignment],
     listed: Mapping[str, Offer],
-    others: Mapping[str, Offer],
+    new_offers: Mapping[str, Offer],
 ) -> list[Assignment]:
     """The same questions, menus and users at other list prices.
 
     Args:
         assignments: Menus whose prices are those of a list, times factors of their own.
         listed: That list.
-        others: The list whose prices take their place; each is multiplied by the factors of the menu.
+        new_offers: The list whose prices take their place; each is multiplied by the factors of the menu.
 
     Returns:
         The assignments, in their order.
@@ -106,18 +106,19 @@ def reprice_assignments(
     for assignment in assignments:
         menu = assignment.menu
         offers = tuple(
-            reprice_offer(offer, listed[offer.name], others[offer.name]) for offer in menu.offers
+            reprice_offer(offer, listed[offer.name], new_offers[offer.name])
+            for offer in menu.offers
         )
         office_offer = menu.office_offer
         if office_offer is not None:
-            office_offer = reprice_offer(office_offer, listed[OFFICE], others[OFFICE])
+            office_offer = reprice_offer(office_offer, listed[OFFICE], new_offers[OFFICE])
         menu = replace(menu, offers=offers, office_offer=office_offer)
         repriced.append(replace(assignment, menu=menu))
     return repriced
 
 
-def reprice_offer(on_menu: Offer, listed: Offer, other: Offer) -> Offer:
+def reprice_offer(on_menu: Offer, listed: Offer, new_offer: Offer) -> Offer:
     """The other list's price with the factors of a menu; what was listed as free had none."""
     cost_factor = on_menu.cost_usd / listed.cost_usd if listed.cost_usd else 1.0
     latency_factor = on_menu.seconds / listed.seconds if listed.seconds else 1.0
-    return other.scale_prices(cost_factor, latency_factor)
+    return new_offer.scale_prices(cost_factor, latency_factor)

@@ -1,11 +1,13 @@
 """Which model decides by pass@8 whether an office task can be solved: the strongest of those that there are.
 
 ToolOrchestra, appendix "Data Synthesis", drops a task that no strong model solves in 8 tries. Strength is measured
-here: every candidate tries the same few tasks once. Candidates are the models that `tools.solvers` names, which are
-prompted with function schemas, and the orchestrator before it is trained. On a laptop the named one is a lab model;
-with an endpoint in `tools.solvers` it is that. The choice and all measured shares are kept beside the tasks. The start
-is the candidate to beat and not the rule: it was taught golden calls of the tasks that it filters, so a task that it
-solves may be remembered.
+here: every model that `tools.solvers` names tries the same few tasks once, prompted with function schemas, and the one
+that solves most filters all. On a laptop that is the lab model lab-agent (58 % of 48 training tasks in one try;
+lab-caller solves 56 %, lab-team-large 48 %); with an endpoint in `tools.solvers` it is that, if it is stronger. The
+choice and all measured shares are kept beside the tasks.
+
+The orchestrator before training filters only where no model is named. It was taught golden calls of the very tasks: it
+solves 88 % of them in one try and 17 % of new ones (lab-agent: 15 %), so what it solves says little of a task.
 """
 
 from __future__ import annotations

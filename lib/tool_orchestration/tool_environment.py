@@ -154,7 +154,7 @@ class ToolEnvironment:
             code.name,
             code.description,
             code.parameters,
-            lambda **given: remembered(*given.values()),
+            lambda **arguments: remembered(*arguments.values()),
         )
         tools = (
             calculator(),
@@ -177,13 +177,13 @@ class ToolEnvironment:
         """What a turn asks for: `<call> tool words </call>`, or an answer."""
         if tasks.extract_answer(text) is not None:
             return call_protocol.Answer(text)
-        found = parse_tool_call(text)
-        if found is None and self.reads_marked_answers and call_protocol.marks_answer(text):
+        tool_call = parse_tool_call(text)
+        if tool_call is None and self.reads_marked_answers and call_protocol.marks_answer(text):
             episode.has_marked_answer = True
             return call_protocol.Answer(text)
-        if found is None:
+        if tool_call is None:
             return call_protocol.Malformed("neither a call nor an answer")
-        name, argument = found
+        name, argument = tool_call
         why = self.explain_malformed(episode.assignment, name, argument)
         return call_protocol.Malformed(why) if why else call_protocol.Call(name, argument)
 
@@ -192,11 +192,11 @@ class ToolEnvironment:
         if name not in assignment.menu.names:
             return f"there is no tool {name!r} on the menu"
         if name in assignment.menu.office:
-            wanted = assignment.work.domain.find_function(name).parameters
+            parameters = assignment.work.domain.find_function(name).parameters
             return (
                 ""
-                if len(argument.split()) == len(wanted)
-                else f"{name} takes {' and '.join(wanted)}"
+                if len(argument.split()) == len(parameters)
+                else f"{name} takes {' and '.join(parameters)}"
             )
         if name in self.tools:
             try:

@@ -126,9 +126,9 @@ class ScriptedUser:
         withheld = question.dialogue.withheld
         text = question.text.lower()
         # "boats 1" must not be found in "boats 12".
-        named = [name for name in withheld if re.search(rf"\b{re.escape(name)}\b", text)]
-        if named:
-            return " ".join(f"{name} is {withheld[name]} ." for name in named)
+        placeholders = [name for name in withheld if re.search(rf"\b{re.escape(name)}\b", text)]
+        if placeholders:
+            return " ".join(f"{name} is {withheld[name]} ." for name in placeholders)
         return f"Ask me about {' or '.join(withheld)} ."
 
 

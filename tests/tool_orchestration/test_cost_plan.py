@@ -3,6 +3,7 @@
 import pytest
 
 from lib.tool_orchestration import cost_plan, experiment, task_solvers
+from lib.tool_orchestration.episode_specs import PER_DATABASE, count_office_databases
 from lib.tool_orchestration.variants import LIST_PRICES
 from tests.budgeted_routing.job_helpers import ENDPOINT_MODEL
 from tests.tool_orchestration.test_experiment import COMPARED, settings
@@ -46,7 +47,8 @@ def test_an_endpoint_that_filters_office_tasks_is_announced():
     tools = settings().tools
     hosted = settings(llm={"models": {"big": ENDPOINT_MODEL}}, solvers=["big"])
     line = cost_plan.announce_experiment(hosted, COMPARED)
-    num_episodes = task_solvers.PROBE_TASKS + tools.tries * tools.offices
+    num_tasks = PER_DATABASE * count_office_databases(tools.offices)
+    num_episodes = task_solvers.PROBE_TASKS + tools.tries * num_tasks
     assert count_calls(line) == num_episodes * tools.rounds
 
 
