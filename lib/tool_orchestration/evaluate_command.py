@@ -214,6 +214,7 @@ def read_inputs(options: argparse.Namespace) -> EvaluationInputs:
     """
     params = change_params(config.load(options.profile), "tools", options.changes)
     settings = params.tools
+    # Names of llm.models stand for themselves: an orchestrator that reads English needs no word of the lab.
     experts = options.experts or tuple(dict.fromkeys(settings.models.values()))
     orchestrators = options.orchestrators or (settings.agent,)
     if len(experts) < 2:
@@ -257,6 +258,7 @@ def _choose_office_tasks(options: argparse.Namespace) -> tuple[Task, ...]:
     """Office tasks that can be a dialogue, about as many as asked for."""
     if not options.office:
         return ()
+    # Twice as many as asked for, since some instructions name no record.
     corpus = episode_specs.write_office_corpus("test", 2 * options.office, options.seed)
     tasks = [task for task in corpus.tasks if user_dialogue.make_dialogue(task) is not None]
     return tuple(tasks[: options.office])
@@ -287,6 +289,7 @@ def plan_costs(inputs: EvaluationInputs) -> str:
     num_single_calls = TRIAL_QUESTIONS + num_profile + num_test
     planned += [_plan(llm, name, num_single_calls, question_tokens) for name in inputs.experts]
 
+    # A judge reads every answer: of orchestrators, and of models by themselves.
     num_answers = len(inputs.orchestrators) * num_episodes
     num_answers += len(inputs.experts) * (num_profile + num_test * inputs.num_price_lists)
     for name in inputs.judges:
@@ -366,8 +369,10 @@ class Evaluation:
         profile_items = inputs.questions.baseline_train
         call_costs = measure_calls(environment.pool, profile_items)
         print(describe_call_costs(call_costs), flush=True)
+        # The clock is measured by calls, which need the environment's pool: so it is set here.
         environment.clock.update({name: c.seconds_per_token for name, c in call_costs.items()})
         offers = self._make_offers(call_costs)
+        # On questions that nobody is tested on.
         self.profile_rows = self._try_models(self._offer_all(profile_items, offers), "profile")
         self.descriptions = self._describe_models()
         self.offers = model_descriptions.describe_offers(offers, self.descriptions)
@@ -392,6 +397,7 @@ class Evaluation:
         rng = seeds.rng("toolorchestra", "user pilot", seed=self.inputs.options.seed)
         assignments = []
         for item in items:
+            # In random order, so that the first place on the menu favours no tool.
             shuffled = tuple(offers[name] for name in rng.permutation(list(offers)))
             assignments.append(Assignment(item, ToolMenu(shuffled), FRUGAL))
         return assignments
@@ -485,6 +491,7 @@ class Evaluation:
         tables = []
         for condition, offers in price_lists.items():
             print(f"preference benchmark: {condition}", flush=True)
+            # The same questions, menus and users under every list: differences are paired.
             priced = price_configurations.reprice_assignments(assignments, self.offers, offers)
             tables.append(self._tabulate(priced, condition, settings.rounds))
             tables.append(self._tabulate_single_models(priced, condition))
@@ -541,6 +548,7 @@ def write_tables(inputs: EvaluationInputs, tables: Mapping[str, pd.DataFrame]) -
     models = list(inputs.experts)
     accuracy = tables["benchmark"].groupby("method")["correct"].mean()
     accuracy_by_model = {name: accuracy.get(pilot_study.SINGLE + name, 0.0) for name in models}
+    # By the server's name of a model, which says more than the user's.
     families = {name: _find_family(inputs.llm, name) for name in models}
     orchestrator_families = {name: _find_family(inputs.llm, name) for name in inputs.orchestrators}
     shares = pilot_study.compute_call_shares(pilot, models)

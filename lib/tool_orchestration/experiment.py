@@ -47,6 +47,7 @@ from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, filter_tasks, load_corpus
 from lib.tool_orchestration import (
     episode_specs,
+    price_configurations,
     prompted_baseline,
     rewards,
     single_tool_baselines,
@@ -293,6 +294,7 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
         numbers["solvers of office tasks"] = task_solvers.VERSION
     if kind in (TRAINING, TESTS_OF_START):
         numbers["training logs"] = transcripts.VERSION
+        numbers["price configurations"] = price_configurations.VERSION  # whose rule prices an exam
     if kind == TRAINING:
         numbers["losses"] = losses.VERSION
         numbers["token PPO"] = controller_learning.VERSION

@@ -168,6 +168,7 @@ def write_descriptions(
     instruction = read_template() if template is None else template
     requests = []
     for profile in profiles.values():
+        # The model's name is left out: the writer may know things of it that were not measured here.
         # Not str.format: a user's text may hold other braces.
         prompt = instruction.replace(PROFILE_FIELD, format_profile(profile))
         messages = [{"role": "user", "content": prompt}]

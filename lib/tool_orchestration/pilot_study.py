@@ -110,6 +110,7 @@ def tabulate_biases(
         for bias, group in ((SELF, family_models), (OTHER, strongest)):
             if not group or len(group) == len(models):
                 continue
+            # (questions,) above what a random choice among the models would give
             excess = values[group].sum(axis=1).to_numpy() - len(group) / len(models)
             rows.append(
                 {
@@ -148,8 +149,9 @@ def score_benchmark(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
     vectors = np.stack(rows["m"])  # (n, k)
     start_vectors = np.stack(rows["reference_m"])
     preferences = np.stack(rows["p"])
+    # A reply that was lost says nothing of anybody.
     is_scored = ~np.isnan(vectors).any(axis=1) & ~np.isnan(start_vectors).any(axis=1)
-    scores = np.full((len(rows), 2), np.nan)
+    scores = np.full((len(rows), 2), np.nan)  # (n, 2): of the paper, bounded
     if is_scored.any():
         scored_arrays = (vectors[is_scored], start_vectors[is_scored], preferences[is_scored])
         scores[is_scored, 0] = rewards.compute_preference_scores(*scored_arrays)
@@ -171,6 +173,7 @@ def tabulate_benchmark(rows: pd.DataFrame) -> pd.DataFrame:
     table = {}
     for method, group in rows.groupby("method", sort=False):
         columns = ["correct", "cost_usd", "own_cost_usd", "seconds", "score", "bounded"]
+        # Price lists are repetitions of a question, so they are averaged before questions are compared.
         item_means = group.groupby("item")[columns].mean().dropna()
         row = {"questions": len(item_means)}
         row["accuracy"] = format_mean(item_means["correct"].to_numpy(), method, "accuracy")

@@ -38,6 +38,7 @@ def draw_price_factors(
     log_spread = np.log(settings.spread)
     factors = {}
     for name in names:
+        # A stream for each tool, so that another tool on the list changes no factor.
         rng = seeds.rng("toolorchestra", "prices", str(configuration), name, seed=settings.seed)
         cost_factor, latency_factor = np.exp(rng.uniform(-log_spread, log_spread, size=2)).tolist()
         factors[name] = (cost_factor, latency_factor)

@@ -76,6 +76,7 @@ def measure_solvers(solvers: Mapping[str, Solver], tasks: Sequence[Task]) -> dic
     Returns:
         Shares by name, in the order of the solvers; 0 where there are no tasks.
     """
+    # A corpus goes domain by domain; the first tasks would be of one domain.
     step = max(1, len(tasks) // PROBE_TASKS)
     probe = list(tasks[::step])[:PROBE_TASKS]
     rates = {}

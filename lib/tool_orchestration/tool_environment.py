@@ -163,7 +163,7 @@ class ToolEnvironment:
             coded,
         )
         self.tools = {tool.name: tool for tool in tools}
-        self.writers = make_writers(writer_models or {}, self.tools)
+        self.writers = make_writers(writer_models, self.tools) if writer_models else {}
         self.user = user if user is not None else ScriptedUser()
 
     def __enter__(self) -> ToolEnvironment:
@@ -305,6 +305,8 @@ class ToolEnvironment:
         for index, (episode, call, seed) in enumerate(calls):
             if call.expert == ASK_USER:
                 questions[index] = UserQuestion(episode.assignment.dialogue, call.query, seed)
+        if not questions:
+            return {}
         replies = self.user.answer_all(list(questions.values()), self.pool)
         return dict(zip(questions, replies, strict=True))
 

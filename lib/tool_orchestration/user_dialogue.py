@@ -95,6 +95,7 @@ def make_dialogue(task: Task, most_withheld: int = MOST_WITHHELD) -> UserDialogu
         table = _find_table(task, word)
         if word not in needed or table is None or len(withheld) == most_withheld:
             continue
+        # People and places are counted apart: boats 1, boats 2, rivers 1.
         number = 1 + sum(name.startswith(f"{table} ") for name in withheld)
         placeholder = f"{table} {number}"
         withheld[placeholder] = word

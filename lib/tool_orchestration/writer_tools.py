@@ -158,6 +158,7 @@ def make_writer_offer(name: str, llm: LLMSettings, model: str, tokens_per_second
     Returns:
         The offer; like a model's, its price and its latency in a rollout are factors on what a call takes.
     """
+    # By list prices, since nobody has asked it yet; a call is charged what its model bills.
     about = llm.models[model]
     cost_usd = _TYPICAL_IN[name] * (about.price_in or 0.0)
     cost_usd += _TYPICAL_OUT[name] * (about.price_out or 0.0)

@@ -29,6 +29,7 @@ from lib.tasks import synthesis
 from lib.tool_orchestration import (
     episode_specs,
     experiment,
+    price_configurations,
     prompted_baseline,
     rewards,
     rule_baselines,
@@ -366,6 +367,7 @@ def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, m
         (variants, {experiment.START}),
         (prompted_baseline, set()),  # prompts the solvers of office tasks, too
         (task_solvers, {"tools"}),
+        (price_configurations, FIRST),
         (transcript, FIRST),
         (token_ppo, START),
         (losses, START),
