@@ -355,6 +355,27 @@ class LabWorldSettings(Section):
         return self
 
 
+SCRIPTED_USER = "scripted"  # tools.dialogue.user that is no language model
+
+
+class PriceConfigurationSettings(Section):
+    """Prices and latencies that an evaluation is repeated under, each a random list of its own."""
+
+    number: Count = 10
+    # Every price and latency lies within this factor of the list.
+    spread: Annotated[float, Field(ge=1)] = 4.0
+    seed: int = 0
+
+
+class UserDialogueSettings(Section):
+    """Office tasks in which the user says a part of the task only when asked."""
+
+    # "scripted", or a name in llm.models.
+    user: str = "scripted"
+    # Turns of the agent at most: questions to the user, calls, and the report.
+    turns: Annotated[int, Field(ge=2)] = 12
+
+
 class ToolSettings(Section):
     """Lesson 06: an orchestrator with tools, prices and random users (ToolOrchestra)."""
 
@@ -384,8 +405,10 @@ class ToolSettings(Section):
     warm: ToolWarmSettings
     # Office tasks to learn from.
     offices: Annotated[int, Field(ge=8)]
-    # Samples of the initial policy at an office task, which is dropped if none succeeds.
+    # Samples of the strongest model at an office task, which is dropped if none succeeds.
     tries: Count
+    # Names in llm.models that may be the strongest; the initial policy where there are none.
+    solvers: list[str] = []
     # Examples per update, and rollouts of each.
     groups: Count
     rollouts: Annotated[int, Field(ge=2)]
@@ -403,6 +426,12 @@ class ToolSettings(Section):
     test_items: Annotated[int, Field(ge=12)]
     # Points on each side of the simplex of preferences.
     side: Annotated[int, Field(ge=2)]
+    price_configurations: PriceConfigurationSettings = PriceConfigurationSettings()
+    dialogue: UserDialogueSettings = UserDialogueSettings()
+    # Names in llm.models; null: descriptions are written by a rule, and there is no such tool.
+    description_writer: str | None = None
+    query_writer: str | None = None
+    code_writer: str | None = None
     synthetic: ToolSyntheticSettings
     lab_world: LabWorldSettings
 
@@ -416,3 +445,11 @@ class ToolSettings(Section):
         if len(set(self.models) - set(self.unseen)) < 1:
             raise ValueError("every model is unseen; leave one to learn from")
         return self
+
+    @property
+    def optional_models(self) -> list[str]:
+        """Names in llm.models of those that are asked beside the tools, where they are set."""
+        names = [self.description_writer, self.query_writer, self.code_writer]
+        if self.dialogue.user != SCRIPTED_USER:
+            names.append(self.dialogue.user)
+        return [*self.solvers, *(name for name in names if name is not None)]

@@ -19,6 +19,11 @@
     Tools that are functions, databases and models, office tasks, and the experiment of the lesson:
     tool_menu              tools at prices and latencies, and what the user prefers
     episode_specs          a question or an office task with a menu and a user
+    user_dialogue          users who say parts of an office task only when asked
+    price_configurations   random price lists that an evaluation is repeated under
+    model_descriptions     what menus say of a model, written from its measured profile
+    writer_tools           a model writes a search or a program, which then runs
+    task_solvers           the strongest model filters office tasks
     tool_environment       the tools at work; outages
     single_tool_baselines  every single tool used by a fixed procedure: baselines, and what traces are made of
     sft_warmup             what the orchestrator is taught first: the protocol
@@ -29,10 +34,12 @@
     experiment             all trainings and tests, as jobs
     results                the same as rows of the results table, and estimates
 
-    Training on a model and questions of your own, `python -m lib train toolorchestra --help`:
+    On models and questions of your own, `python -m lib train toolorchestra`, `... evaluate toolorchestra`:
     plain_prompt           menus and users in plain English
     train_command          the training
     user_evaluation        its rewards, baselines and steering on held-out questions
+    evaluate_command       prompted orchestrators: pilot study, preference benchmark, office tasks with a user
+    pilot_study            tables of both, with self-enhancement and other-enhancement
 
 The trainer, generators and rollouts are shared with CoRL: `lib.rl`.
 """

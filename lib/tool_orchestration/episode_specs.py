@@ -21,6 +21,7 @@ from lib.tool_orchestration.tool_menu import (
     UserPreference,
     draw_preference,
 )
+from lib.tool_orchestration.user_dialogue import UserDialogue
 
 VERSION = 1  # of the work that is drawn, with menus and users
 HOSTED_VERSION = 1  # of which questions models are asked whose skills nobody measured
@@ -33,6 +34,7 @@ TASK_SHARES = {
 DIFFICULTIES = {"chain": (1, 2, 3, 4, 5, 6), "big": (1, 2, 3, 4), "facts": (1, 2, 3)}
 MENU_SIZES = (2, 4)  # the fewest and the most on a menu, functions of an office aside
 PER_DATABASE = 6  # office tasks
+SPARE_DATABASES = 4  # since filters drop tasks
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,14 @@ class Assignment:
         menu: The tools.
         preference: The user's.
         outage: From which of its calls on the tool fails that is called first; 0 for never.
+        dialogue: What the user says first, and keeps back until asked; None where the user says all at once.
     """
 
     work: Item | Task
     menu: ToolMenu
     preference: UserPreference
     outage: int = 0
+    dialogue: UserDialogue | None = None
 
     @property
     def kind(self) -> str:
@@ -62,6 +66,8 @@ class Assignment:
 
     @property
     def prompt(self) -> str:
+        if self.dialogue is not None:
+            return self.dialogue.opening
         return self.work.prompt if isinstance(self.work, Item) else self.work.instruction
 
     @property
@@ -112,15 +118,22 @@ def write_office_corpus(split: str, num_tasks: int, seed: int) -> Corpus:
     Raises:
         TaskError: The pipeline wrote fewer.
     """
-    num_databases = -(-num_tasks // PER_DATABASE) + 4
     corpus = synthesize(
-        databases=num_databases, tasks_per_database=PER_DATABASE, seed=seed, split=split
+        databases=count_office_databases(num_tasks),
+        tasks_per_database=PER_DATABASE,
+        seed=seed,
+        split=split,
     )
     if len(corpus.tasks) < num_tasks:
         raise tasks.TaskError(
             f"the pipeline wrote {len(corpus.tasks)} office tasks for {split}, not {num_tasks}"
         )
     return corpus
+
+
+def count_office_databases(num_tasks: int) -> int:
+    """Databases that are written for so many office tasks at least; each may have PER_DATABASE of them."""
+    return -(-num_tasks // PER_DATABASE) + SPARE_DATABASES
 
 
 def draw_office_tasks(split: str, num_tasks: int, seed: int) -> list[Task]:

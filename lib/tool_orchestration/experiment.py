@@ -47,9 +47,11 @@ from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, filter_tasks, load_corpus
 from lib.tool_orchestration import (
     episode_specs,
+    price_configurations,
     prompted_baseline,
     rewards,
     single_tool_baselines,
+    task_solvers,
     test_sets,
     tool_environment,
     tool_menu,
@@ -90,7 +92,7 @@ LESSONS, TRIAL, TRAINING, TESTS_OF_START = (
 )
 _READ_BY_LESSONS = (
     "models", "unseen", "base", "spread", "rounds", "turn_tokens", "response_tokens", "temperature",
-    "model_temperature", "warm", "offices", "tries", "budget",
+    "model_temperature", "warm", "offices", "tries", "solvers", "budget",
 )  # fmt: skip
 _READ_BY_TRIAL = (
     "models", "unseen", "agent", "spread", "rounds", "test_temperature", "model_temperature", "outcome_items",
@@ -138,8 +140,13 @@ def _open_workbench_of(job: sweep.Job, context: RunContext):
         for name in ("prices", "unseen_prices")
         if name in job.settings
     ]
-    agent = settings.agent if job.settings["job"] == TRIAL else None
-    return open_workbench(context, settings, *lists, agent=agent)
+    # A job may read no setting that it was not handed.
+    prompted: list[str] = []
+    if job.settings["job"] == TRIAL:
+        prompted = [settings.agent]
+    elif job.settings["job"] == LESSONS:
+        prompted = settings.solvers
+    return open_workbench(context, settings, *lists, prompted=prompted)
 
 
 def _read_price_lists(settings: ToolSettings) -> tuple[PriceList, PriceList]:
@@ -281,10 +288,13 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
         numbers["training"] = pretraining.VERSION
         numbers["lessons in the protocol"] = corl_warm.VERSION
         numbers["lessons of orchestrators"] = warm.VERSION
-    if kind == TRIAL:
+    if kind in (LESSONS, TRIAL):
         numbers["prompted orchestrator"] = prompted_baseline.VERSION
+    if kind == LESSONS:
+        numbers["solvers of office tasks"] = task_solvers.VERSION
     if kind in (TRAINING, TESTS_OF_START):
         numbers["training logs"] = transcripts.VERSION
+        numbers["price configurations"] = price_configurations.VERSION  # whose rule prices an exam
     if kind == TRAINING:
         numbers["losses"] = losses.VERSION
         numbers["token PPO"] = controller_learning.VERSION
@@ -304,10 +314,13 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
         ParamsError: A price list is none.
     """
     settings = params.tools
+    solvers = {f"solver {name}": name for name in settings.solvers}
     lessons = _shared_settings(params, LESSONS) | {
         "tools": settings.to_job_settings(*_READ_BY_LESSONS),
         "shape": params.lab.models[settings.base].to_job_settings(*corl_warm.BASE_SETTINGS),
-        "models": asked_models.describe_models(params.llm, settings.models, settings.base, models),
+        "models": asked_models.describe_models(
+            params.llm, settings.models | solvers, settings.base, models
+        ),
     }
     asked = {**settings.models, AGENT: settings.agent}
     trial = _shared_settings(params, TRIAL) | {
@@ -361,6 +374,8 @@ def _shared_settings(params: Params, kind: str, reward: str = "") -> dict[str, A
     asked = list(settings.models.values())
     if kind == TRIAL:
         asked.append(settings.agent)
+    if kind == LESSONS:
+        asked += settings.solvers
     prices, _ = _read_price_lists(settings)
     return {
         "job": kind,
@@ -402,7 +417,10 @@ def prepare(run: JobRun) -> None:
 
 
 def _begin(workbench: ToolWorkbench, shape: LabModelSettings, folder: Path, progress) -> None:
-    """Teach the orchestrator, and keep the office tasks that it solves now and then.
+    """Teach the orchestrator, and keep the office tasks that the strongest model solves now and then.
+
+    Which model that is was measured (`task_solvers`) and stands in solvers.json and in the statistics: one of
+    `tools.solvers`, at laptop the lab model lab-agent, else an endpoint that is named there; the start where none is.
 
     shape: settings of the base, for its optimisers.
     """
@@ -422,19 +440,24 @@ def _begin(workbench: ToolWorkbench, shape: LabModelSettings, folder: Path, prog
         base, shape, lessons, traces, folder / "model", lambda x: progress(0.9 * x)
     )
     generator = workbench.make_generator(checkpoints.load(folder / "model"))
-    kept, dropped = filter_tasks(
-        corpus.tasks, partial(_solves, workbench, generator), attempts=settings.tries
-    )
+    solvers = task_solvers.make_prompted_solvers(workbench)
+    if not solvers:
+        solvers[START] = partial(_solves, workbench, generator)
+    rates = task_solvers.measure_solvers(solvers, corpus.tasks)
+    strongest = task_solvers.choose_strongest(rates)
+    kept, dropped = filter_tasks(corpus.tasks, solvers[strongest], attempts=settings.tries)
     left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))
     left.save(folder / "offices.json")
-    artifacts.write_parquet(folder / "statistics.parquet", left.statistics())
+    artifacts.write_json(folder / "solvers.json", {"used": strongest, "solved": rates})
+    statistics = left.statistics().assign(solver=strongest)
+    artifacts.write_parquet(folder / "statistics.parquet", statistics)
     artifacts.write_json(folder / "begun.json", {"budget": _budget(workbench, generator, kept)})
 
 
 def _solves(
     workbench: ToolWorkbench, generator: LabGenerator, tasks: Sequence[Task], attempt: int
 ) -> list[bool]:
-    """One try of the start at office tasks, with dice."""
+    """One sampled try of the start at office tasks."""
     rng = seeds.rng("toolorchestra", "tries", seed=attempt)
     asked = episode_specs.draw_assignments(
         tasks,

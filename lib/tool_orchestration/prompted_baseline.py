@@ -15,9 +15,16 @@ from lib.llm.json_replies import join_values, read_arguments
 from lib.rl import call_protocol
 from lib.rl.rollout import Turn, derive_turn_seed
 from lib.tasks import Item
+from lib.tasks.scorers import Scorer
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.tool_environment import ToolEnvironment, ToolEpisode, score_outcome
-from lib.tool_orchestration.tool_menu import Offer
+from lib.tool_orchestration.tool_environment import (
+    HOSTED_TOKENS_PER_SECOND,
+    ToolEnvironment,
+    ToolEpisode,
+    score_answers,
+    score_outcome,
+)
+from lib.tool_orchestration.tool_menu import ASK_USER, Offer
 from lib.tools import Tool
 
 VERSION = 1  # of the episodes of an orchestrator that is only prompted
@@ -27,6 +34,12 @@ _LINE_SCHEMA = {
     "properties": {"words": {"type": "string"}},
     "required": ["words"],
 }
+_ASK_USER_SCHEMA = Tool(
+    ASK_USER,
+    "Asks the user about the task, for free.",
+    {"question": {"type": "string"}},
+    str,
+).schema
 _NOT_MADE = "One call at a time; this one was not made."
 _SYSTEM = (
     "Solve the task with the tools on offer. Each call costs what its description says, and every turn takes time. "
@@ -41,6 +54,7 @@ def roll_out_assignments(
     max_turns: int,
     seed: int,
     temperature: float,
+    scorer: Scorer | None = None,
 ) -> list[ToolEpisode]:
     """Roll out an episode per assignment.
 
@@ -51,6 +65,7 @@ def roll_out_assignments(
         max_turns: Turns at the most.
         seed: Of this batch.
         temperature: Of the model.
+        scorer: How answers to questions are scored; None for the strict rule of the procedural families.
 
     Returns:
         The episodes, in the order of the assignments. The model's own tokens are not counted in them.
@@ -82,6 +97,8 @@ def roll_out_assignments(
         pending: list[tuple[int, Reply, call_protocol.Call, int]] = []
         for index, reply, turn_seed in zip(alive, replies, turn_seeds, strict=True):
             episode = episodes[index]
+            episode.own_cost_usd += reply.cost_usd
+            episode.own_seconds += reply.seconds or reply.tokens_out / HOSTED_TOKENS_PER_SECOND
             call = None if reply.failure else _read_call(episode.assignment, reply, environment)
             episode.is_done = turn == max_turns - 1 or call is None
             if call is not None and not episode.is_done:
@@ -104,8 +121,11 @@ def roll_out_assignments(
                 continue
             result = call_protocol.clean_reply(tool_reply.text)
             conversations[index] += _write_turn(reply, call, result, f"call_{turn}")
-    for episode in episodes:
-        episode.correct = score_outcome(episode)
+    if scorer is not None:
+        score_answers(episodes, environment.pool, scorer)
+    else:
+        for episode in episodes:
+            episode.correct = score_outcome(episode)
     return episodes
 
 
@@ -126,6 +146,8 @@ def write_schemas(
 ) -> list[dict[str, Any]]:
     """The menu as OpenAI function schemas; a lab model writes one line of words, whatever the parameters."""
     offered = [_schema(offer, environment) for offer in assignment.menu.offers]
+    if assignment.menu.asks_user:
+        offered.append(_ASK_USER_SCHEMA)
     if not isinstance(assignment.work, Item):
         offered += assignment.work.domain.build_tool_schemas()
     if lab:
@@ -139,8 +161,11 @@ def write_schemas(
 def _schema(offer: Offer, environment: ToolEnvironment) -> dict[str, Any]:
     skills = [f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()]
     description = f"A model. Good at: {', '.join(skills) or 'unknown'}."
+    if offer.description:
+        description = f"A model. {offer.description}"
     model = Tool(offer.name, description, {"question": {"type": "string"}}, str)
-    function = environment.tools.get(offer.name, model).schema["function"]
+    tool = environment.writers.get(offer.name) or environment.tools.get(offer.name, model)
+    function = tool.schema["function"]
     price = f" About ${offer.typical_cost_usd:.2g} and {offer.typical_seconds:.2g} s per call."
     priced_function = function | {"description": function["description"] + price}
     return {"type": "function", "function": priced_function}

@@ -19,9 +19,9 @@ from lib.experiment import seeds
 from lib.tasks.synthesis import Task
 from lib.tool_orchestration import episode_specs
 from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.price_configurations import reprice_assignments
 from lib.tool_orchestration.tool_menu import (
     FUNCTIONS,
-    OFFICE,
     Offer,
     ToolMenu,
     UserPreference,
@@ -136,24 +136,8 @@ def _unseen_tools(offers: Offers, unseen: Offers, settings: ToolSettings) -> lis
 
 
 def _unseen_prices(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
-    """The menus of `test`, each tool at its price on the other list times the same luck."""
-    out = []
-    for a in _test(offers, unseen, settings):
-        priced = tuple(_repriced(o, offers[o.name], unseen[o.name]) for o in a.menu.offers)
-        office_offer = a.menu.office_offer and _repriced(
-            a.menu.office_offer, offers[OFFICE], unseen[OFFICE]
-        )
-        out.append(replace(a, menu=replace(a.menu, offers=priced, office_offer=office_offer)))
-    return out
-
-
-def _repriced(met: Offer, listed: Offer, other: Offer) -> Offer:
-    """The other list's price with the luck of a menu; what was listed as free had none."""
-    luck = [
-        m / l if l else 1.0
-        for m, l in ((met.cost_usd, listed.cost_usd), (met.seconds, listed.seconds))
-    ]
-    return other.scale_prices(*luck)
+    """The menus of `test`, each tool at its price on the other list times the same factors."""
+    return reprice_assignments(_test(offers, unseen, settings), offers, unseen)
 
 
 def _outage(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:

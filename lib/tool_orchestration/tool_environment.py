@@ -24,6 +24,7 @@ from lib.experiment.run_context import RunContext
 from lib.language_models.chat_template import parse_tool_call
 from lib.language_models.local_models import open_local
 from lib.language_models.training import model_cards as cards
+from lib.llm.chat_model import ChatRequest
 from lib.llm.open_models import open_models
 from lib.rl import call_protocol, rollout
 from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply
@@ -34,7 +35,9 @@ from lib.tasks.synthesis import CallError, Database, VerificationResult, verify_
 from lib.tool_orchestration import tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.single_tool_baselines import make_strategy
-from lib.tool_orchestration.tool_menu import Offer, PriceList, list_training_tools
+from lib.tool_orchestration.tool_menu import ASK_USER, Offer, PriceList, list_training_tools
+from lib.tool_orchestration.user_dialogue import ScriptedUser, SimulatedUser, UserQuestion
+from lib.tool_orchestration.writer_tools import make_writers
 from lib.tools.calculator import calculator
 from lib.tools.lookup import lookup
 from lib.tools.python import python
@@ -62,6 +65,8 @@ class ToolEpisode(rollout.Episode):
         verdict: On an office task.
         lost_own_reply: Whether the infrastructure lost a reply of the orchestrator itself, where that is an endpoint.
         has_marked_answer: Whether it ends in an answer that is marked in another way than by tags.
+        own_cost_usd: What a prompted orchestrator's own replies were billed; stands in no other cost.
+        own_seconds: How long it took to write them, by its server, or by its tokens at the clock of a hosted model.
     """
 
     seconds: float = 0.0
@@ -70,6 +75,8 @@ class ToolEpisode(rollout.Episode):
     verdict: VerificationResult | None = None
     lost_own_reply: bool = False
     has_marked_answer: bool = False
+    own_cost_usd: float = 0.0
+    own_seconds: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -122,13 +129,20 @@ class ToolEnvironment:
     """Answers calls. A context manager: it owns a sandbox."""
 
     def __init__(
-        self, pool: ExpertPool, clock: Mapping[str, float], reads_marked_answers: bool = False
+        self,
+        pool: ExpertPool,
+        clock: Mapping[str, float],
+        reads_marked_answers: bool = False,
+        writer_models: Mapping[str, str] | None = None,
+        user: SimulatedUser | None = None,
     ) -> None:
         """
         Args:
             pool: The models among the tools.
             clock: Seconds per token of each of them.
             reads_marked_answers: Whether an answer may be marked in another way than by tags, for example boxed.
+            writer_models: The model of llm.models that writes in each writer tool; the pool's models have it.
+            user: Who answers when an agent asks about its task; None for the scripted user.
         """
         self.pool = pool
         self.clock = dict(clock)
@@ -140,7 +154,7 @@ class ToolEnvironment:
             code.name,
             code.description,
             code.parameters,
-            lambda **given: remembered(*given.values()),
+            lambda **arguments: remembered(*arguments.values()),
         )
         tools = (
             calculator(),
@@ -149,6 +163,8 @@ class ToolEnvironment:
             coded,
         )
         self.tools = {tool.name: tool for tool in tools}
+        self.writers = make_writers(writer_models, self.tools) if writer_models else {}
+        self.user = user if user is not None else ScriptedUser()
 
     def __enter__(self) -> ToolEnvironment:
         self.sandbox.__enter__()
@@ -161,13 +177,13 @@ class ToolEnvironment:
         """What a turn asks for: `<call> tool words </call>`, or an answer."""
         if tasks.extract_answer(text) is not None:
             return call_protocol.Answer(text)
-        found = parse_tool_call(text)
-        if found is None and self.reads_marked_answers and call_protocol.marks_answer(text):
+        tool_call = parse_tool_call(text)
+        if tool_call is None and self.reads_marked_answers and call_protocol.marks_answer(text):
             episode.has_marked_answer = True
             return call_protocol.Answer(text)
-        if found is None:
+        if tool_call is None:
             return call_protocol.Malformed("neither a call nor an answer")
-        name, argument = found
+        name, argument = tool_call
         why = self.explain_malformed(episode.assignment, name, argument)
         return call_protocol.Malformed(why) if why else call_protocol.Call(name, argument)
 
@@ -176,11 +192,11 @@ class ToolEnvironment:
         if name not in assignment.menu.names:
             return f"there is no tool {name!r} on the menu"
         if name in assignment.menu.office:
-            wanted = assignment.work.domain.find_function(name).parameters
+            parameters = assignment.work.domain.find_function(name).parameters
             return (
                 ""
-                if len(argument.split()) == len(wanted)
-                else f"{name} takes {' and '.join(wanted)}"
+                if len(argument.split()) == len(parameters)
+                else f"{name} takes {' and '.join(parameters)}"
             )
         if name in self.tools:
             try:
@@ -206,12 +222,14 @@ class ToolEnvironment:
         # Models are asked all at once.
         queries: dict[int, ExpertQuery] = {}
         for index, (episode, call, seed) in enumerate(calls):
-            if not offers[index].model or is_down[index]:
+            if not offers[index].model or is_down[index] or call.expert in self.writers:
                 continue
             hands_on_question = call.query == call_protocol.USER_QUESTION
             text = episode.assignment.prompt if hands_on_question else call.query
             history = episode.assignment.history if hands_on_question else ()
             queries[index] = ExpertQuery(call.expert, text, seed, history)
+        writer_replies = self._ask_writers(calls, is_down)
+        user_replies = self._ask_user(calls)
         model_replies = dict(zip(queries, self.pool.ask(list(queries.values())), strict=True))
 
         replies = []
@@ -219,6 +237,11 @@ class ToolEnvironment:
             if is_down[index]:
                 reply = ToolReply("", 0.0, tool_error=OUTAGE)
                 seconds = offer.typical_seconds
+            elif index in user_replies:
+                reply = ToolReply(**vars(user_replies[index]))
+                seconds = 0.0  # the time that people take is not the agent's
+            elif index in writer_replies:
+                reply, seconds = self._use_written(writer_replies[index], call.expert, offer)
             elif offer.model:
                 reply, seconds = self._charge(model_replies[index], call.expert, offer)
             else:
@@ -239,7 +262,53 @@ class ToolEnvironment:
     def _charge(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
         """A model's reply at the menu's price, and its latency by tokens and the menu, in seconds."""
         priced = replace(reply, cost_usd=reply.cost_usd * offer.cost_usd)
-        return ToolReply(**vars(priced)), reply.tokens_out * self.clock[name] * offer.seconds
+        seconds_per_token = self.clock.get(name, 1 / HOSTED_TOKENS_PER_SECOND)
+        return ToolReply(**vars(priced)), reply.tokens_out * seconds_per_token * offer.seconds
+
+    def _ask_writers(
+        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]], is_down: Sequence[bool]
+    ) -> dict[int, ExpertReply]:
+        """What the models of writer tools write, by the number of the call."""
+        requests: dict[str, dict[int, ChatRequest]] = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            writer = self.writers.get(call.expert)
+            if writer is None or is_down[index]:
+                continue
+            hands_on_question = call.query == call_protocol.USER_QUESTION
+            question = episode.assignment.prompt if hands_on_question else call.query
+            requests.setdefault(writer.model, {})[index] = writer.make_request(question, seed)
+        replies = {}
+        for model, by_index in requests.items():
+            written = self.pool.generate(model, list(by_index.values()))
+            for index, reply in zip(by_index, written, strict=True):
+                replies[index] = ExpertReply.from_reply(reply)
+        return replies
+
+    def _use_written(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
+        """What came of a query or a program, at the price and the latency of the model that wrote it."""
+        priced, seconds = self._charge(reply, name, offer)
+        if reply.failure is not None:
+            return priced, seconds
+        try:
+            text = self.writers[name].carry_out(reply.text)
+        except ToolError as error:
+            return replace(priced, text="", tool_error=str(error)), seconds
+        if text.startswith(_FAULT):  # of the program
+            return replace(priced, text="", tool_error=text), seconds
+        return replace(priced, text=text), seconds
+
+    def _ask_user(
+        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]
+    ) -> dict[int, ExpertReply]:
+        """What the user says to an agent that asks about its task, by the number of the call."""
+        questions = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            if call.expert == ASK_USER:
+                questions[index] = UserQuestion(episode.assignment.dialogue, call.query, seed)
+        if not questions:
+            return {}
+        replies = self.user.answer_all(list(questions.values()), self.pool)
+        return dict(zip(questions, replies, strict=True))
 
     def _call_function(
         self, episode: ToolEpisode, call: call_protocol.Call, offer: Offer
@@ -306,9 +375,7 @@ def score_outcome(episode: ToolEpisode) -> float:
     last_text = episode.turns[-1].text if episode.turns else ""
     if isinstance(work, Item):
         return tasks.score_reply(work, last_text)
-    episode.verdict = verify_trajectory(
-        work, episode.office.serialize(), episode.office.operated_entries, episode.answer or ""
-    )
+    episode.verdict = verify_trajectory(work, episode.office, episode.answer or "")
     return float(episode.verdict.solved)
 
 
@@ -511,7 +578,7 @@ def open_workbench(
     settings: ToolSettings,
     prices: PriceList,
     unseen_prices: PriceList | None = None,
-    agent: str | None = None,
+    prompted: Sequence[str] = (),
 ) -> Iterator[ToolWorkbench]:
     """The tools of the settings at work.
 
@@ -520,20 +587,20 @@ def open_workbench(
         settings: Its models are tools.
         prices: List prices.
         unseen_prices: Those of the second list; None where a job does without it.
-        agent: A model of llm.models that is prompted as an orchestrator, beside the tools.
+        prompted: Models of llm.models that are asked beside the tools.
 
     Yields:
         The workbench; models and sandbox are closed behind it.
     """
     llm = context.llm
     model_cards = {
-        word: _read_card(llm, name, context.models)
+        word: read_model_card(llm, name, context.models)
         for word, name in sorted(settings.models.items())
     }
     clock = {word: 1 / card["tokens_per_second"] for word, card in model_cards.items()}
     models = open_models(
         llm,
-        [*settings.models.values(), *([agent] if agent else [])],
+        [*settings.models.values(), *prompted],
         NAME,
         context.runs,
         context.cassettes,
@@ -547,7 +614,7 @@ def open_workbench(
         yield ToolWorkbench(context, settings, environment, model_cards, prices, unseen_prices)
 
 
-def _read_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
+def read_model_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
     """A lab model's card; of an endpoint its price, and the clock of a hosted model: what it is good at is unknown."""
     about = llm.models[name]
     if about.backend == "lab":

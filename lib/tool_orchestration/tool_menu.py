@@ -25,6 +25,9 @@ from lib.language_models.training.model_cards import GOOD
 VERSION = 1  # of menus, prices and users
 FUNCTIONS = ("calculator", "search", "lookup", "python")
 LOCAL_TOOLS = FUNCTIONS  # on the user's own machine: what confidential data may go to
+ASK_USER = (
+    "ask_user"  # a question to the user about the task, where the user keeps parts of it back
+)
 OFFICE = "office"  # the functions of an office together: one price, and no place in the vector of preferences
 KIND_SIGNS = {
     "chain": "+",
@@ -48,6 +51,9 @@ _TYPICAL_IN, _TYPICAL_OUT = 20, 30  # tokens of a call to a model, for the digit
 class _Rate(Section):
     cost_usd: NotNegative
     seconds: NotNegative
+
+
+_UNCHANGED = _Rate(cost_usd=1.0, seconds=1.0)  # of a model that no price list names
 
 
 class PriceList(Section):
@@ -92,6 +98,7 @@ class Offer:
         typical_seconds: Latency of a usual call.
         skills: By kind of question the highest difficulty that it is good at.
         measured: Whether its skills are known, which those of hosted models are not.
+        description: What the tool can do, in words for orchestrators that read English; empty for the usual words.
     """
 
     name: str
@@ -102,6 +109,7 @@ class Offer:
     typical_seconds: float
     skills: Mapping[str, int]
     measured: bool = True
+    description: str = ""
 
     @property
     def local(self) -> bool:
@@ -142,10 +150,8 @@ def make_offers(
         model_cards: Cards of the models that are tools, by the orchestrator's word for them.
 
     Returns:
-        By name: functions, those of an office, then models.
-
-    Raises:
-        ParamsError: A model has no price.
+        By name: functions, those of an office, then models. A model that the list does not name costs what its card
+        or its line in llm.models says, so that one line adds a model.
     """
     offers = {}
     for name in (*FUNCTIONS, OFFICE):
@@ -155,11 +161,7 @@ def make_offers(
             name, False, rate.cost_usd, rate.seconds, rate.cost_usd, rate.seconds, skills
         )
     for name, card in model_cards.items():
-        if name not in prices.models:
-            raise ParamsError(
-                f"the price list has no {name!r} among its models; it has {sorted(prices.models)}"
-            )
-        rate = prices.models[name]
+        rate = prices.models.get(name, _UNCHANGED)
         usd_per_token = card["dollars_per_1k_tokens"] / 1000
         typical_cost_usd = usd_per_token * (_TYPICAL_IN + _TYPICAL_OUT) * rate.cost_usd
         typical_seconds = _TYPICAL_OUT / card["tokens_per_second"] * rate.seconds
@@ -252,20 +254,25 @@ class ToolMenu:
         offers: Tools with their prices.
         office: Names of the functions of an office, which are there as well.
         office_offer: The price of all of these functions; None without an office.
+        asks_user: Whether the user can be asked about the task, which costs nothing.
     """
 
     offers: tuple[Offer, ...]
     office: tuple[str, ...] = ()
     office_offer: Offer | None = None
+    asks_user: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*(offer.name for offer in self.offers), *self.office)
+        names = [*(offer.name for offer in self.offers), *self.office]
+        return (*names, ASK_USER) if self.asks_user else tuple(names)
 
     def offer(self, name: str) -> Offer:
         """A tool on the menu; a function of an office has the office's price. Raises KeyError for another."""
         if name in self.office and self.office_offer is not None:
             return self.office_offer
+        if name == ASK_USER and self.asks_user:
+            return Offer(ASK_USER, False, 0.0, 0.0, 0.0, 0.0, {})
         return {offer.name: offer for offer in self.offers}[name]
 
     @property

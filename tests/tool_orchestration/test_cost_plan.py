@@ -2,7 +2,8 @@
 
 import pytest
 
-from lib.tool_orchestration import cost_plan, experiment
+from lib.tool_orchestration import cost_plan, experiment, task_solvers
+from lib.tool_orchestration.episode_specs import PER_DATABASE, count_office_databases
 from lib.tool_orchestration.variants import LIST_PRICES
 from tests.budgeted_routing.job_helpers import ENDPOINT_MODEL
 from tests.tool_orchestration.test_experiment import COMPARED, settings
@@ -37,9 +38,18 @@ def test_calls_that_may_go_to_one_of_two_endpoints_are_counted_once():
 def test_a_prompted_orchestrator_alone_is_announced_too():
     tools = settings().tools
     line = cost_plan.announce_experiment(
-        settings(llm={"models": {tools.agent: ENDPOINT_MODEL}}), COMPARED
+        settings(llm={"models": {tools.agent: ENDPOINT_MODEL}}, solvers=[]), COMPARED
     )
     assert count_calls(line) == tools.test_items * tools.rounds
+
+
+def test_an_endpoint_that_filters_office_tasks_is_announced():
+    tools = settings().tools
+    hosted = settings(llm={"models": {"big": ENDPOINT_MODEL}}, solvers=["big"])
+    line = cost_plan.announce_experiment(hosted, COMPARED)
+    num_tasks = PER_DATABASE * count_office_databases(tools.offices)
+    num_episodes = task_solvers.PROBE_TASKS + tools.tries * num_tasks
+    assert count_calls(line) == num_episodes * tools.rounds
 
 
 def test_more_variants_cost_more():

@@ -29,11 +29,13 @@ from lib.tasks import synthesis
 from lib.tool_orchestration import (
     episode_specs,
     experiment,
+    price_configurations,
     prompted_baseline,
     rewards,
     rule_baselines,
     single_tool_baselines,
     synthetic_benchmark,
+    task_solvers,
     test_sets,
     tool_environment,
     tool_menu,
@@ -279,6 +281,10 @@ def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
         ({"llm": {"max_usd": 1.0, "cassette": "replay"}}, ALL),
         ({"synthetic": TOOLS.synthetic.model_dump() | {"seeds": 9}}, ALL),
         ({"llm": {"models": {"big": {"max_tokens": 5}}}}, ALL),  # no tool
+        ({"price_configurations": {"number": 3, "spread": 2.0, "seed": 1}}, ALL),
+        ({"dialogue": {"user": "scripted", "turns": 3}}, ALL),
+        ({"description_writer": "large", "query_writer": "large", "code_writer": "large"}, ALL),
+        ({"solvers": ["agent", "mini"]}, {"tools"}),
         ({"side": 3}, ALL - {"tests", "paper/seed-0"}),  # who sit the exam of the simplex
         (
             {"unseen_prices": common.TRAINING},
@@ -359,7 +365,9 @@ def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, m
         (test_sets, {experiment.START}),
         (rewards, {experiment.START}),
         (variants, {experiment.START}),
-        (prompted_baseline, ALL - {"tools"}),
+        (prompted_baseline, set()),  # prompts the solvers of office tasks, too
+        (task_solvers, {"tools"}),
+        (price_configurations, FIRST),
         (transcript, FIRST),
         (token_ppo, START),
         (losses, START),

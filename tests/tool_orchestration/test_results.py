@@ -402,16 +402,19 @@ def test_updates_are_means_over_rollouts_and_filters_add_up(results):
     assert shares.to_dict() == {"malformed": 2 / 8, "unanswered": 0, "agreeing": 3 / 8}
 
 
-def test_each_trajectory_by_hand_misses_one_criterion():
+def test_each_trajectory_by_hand_misses_what_it_left_out():
     table = orchestra.make_criteria_table(orchestra.choose_office_task()).set_index("trajectory")
     table = table[["execution", "fidelity", "completeness", "solved"]]
     assert table.loc["everything as it should be"].all() and table["solved"].sum() == 1
-    for name, criterion in (
-        ("forgot to write", "execution"),
-        ("forgot to say", "fidelity"),
-        ("guessed what it should have read", "completeness"),
+    criteria = ["execution", "fidelity", "completeness"]
+    for name, missed in (
+        ("forgot to write", ["execution"]),
+        ("forgot to say", ["fidelity"]),
+        # What no call gave is no information, whatever the reply says.
+        ("guessed what it should have read", ["fidelity", "completeness"]),
+        ("did nothing, said everything", criteria),
     ):
-        assert not table.loc[name, criterion] and table.loc[name].sum() == 2
+        assert [c for c in criteria if not table.loc[name, c]] == missed
 
 
 def test_prices_and_times_of_parts_add_up_to_the_episode(results):

@@ -126,9 +126,7 @@ def test_traces_of_offices_solve_their_task_when_they_are_carried_out(traces):
             function, argument = parse_tool_call(said)
             failures += heard == "error"
             assert heard == "error" or database.call(function, argument.split()) == heard
-        assert verify_trajectory(
-            assigned.work, database.serialize(), database.operated_entries, extract_answer(last)
-        ).solved
+        assert verify_trajectory(assigned.work, database, extract_answer(last)).solved
     assert len(told) > 30 and failures > 2
 
 

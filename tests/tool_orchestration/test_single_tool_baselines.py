@@ -80,7 +80,5 @@ def test_golden_calls_solve_their_office_task():
         database = task.open()
         for function, argument, reply in list_golden_calls(task):
             assert database.call(function, argument.split()) == reply
-        assert verify_trajectory(
-            task, database.serialize(), database.operated_entries, task.answer
-        ).solved
+        assert verify_trajectory(task, database, task.answer).solved
     assert len(offices()) >= 24

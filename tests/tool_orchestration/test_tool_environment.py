@@ -310,11 +310,8 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
 
     assert verdict(ASKS, first(ASKS), answer(ASKS.answer)) == (True, True, True)
     assert verdict(ASKS, first(ASKS), answer("nothing")) == (True, False, True)
-    assert verdict(ASKS, answer(ASKS.answer)) == (
-        True,
-        True,
-        False,
-    )  # a guess, and nobody was asked
+    # A guess: no call gave the information.
+    assert verdict(ASKS, answer(ASKS.answer)) == (True, False, False)
     assert verdict(CHANGES, first(CHANGES), answer("done")) == (True, True, True)
     assert verdict(CHANGES, answer("done")) == (False, True, False)
     assert verdict(CHANGES, first(CHANGES), first(CHANGES), answer("done"))[1:] == (True, True)

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib import config
 from lib.config import ROOT, ParamsError
 from lib.language_models import tokenizer as lab
-from lib.tool_orchestration import tool_menu
+from lib.tool_orchestration import plain_prompt, tool_environment, tool_menu
+from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_menu import (
     FUNCTIONS,
     LOCAL_TOOLS,
@@ -17,7 +19,9 @@ from lib.tool_orchestration.tool_menu import (
     ToolMenu,
     UserPreference,
 )
-from tests.tool_orchestration.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, offers
+from tests.budgeted_routing import small_systems
+from tests.budgeted_routing.job_helpers import ENDPOINT_MODEL
+from tests.tool_orchestration.common import MODELS, NAMES, TRAINING, UNK, UNSEEN, card, item, offers
 
 RATE = "{cost_usd: 1.0e-6, seconds: 0.01}"
 LINES = [f"  {name}: {RATE}" for name in (*FUNCTIONS, OFFICE)]
@@ -88,9 +92,30 @@ def test_a_wrong_price_list_is_refused_by_file_and_key(tmp_path, content, named)
     assert "prices.yaml" in str(told.value)
 
 
-def test_a_model_without_a_price_is_named():
-    with pytest.raises(ParamsError, match="lab-tiny"):
-        tool_menu.make_offers(tool_menu.read_price_list(ROOT / TRAINING), {"lab-tiny": card({})})
+def test_a_model_that_no_price_list_names_costs_what_its_card_says():
+    about = card({"chain": 2}, cost_usd=0.004, speed=200.0)
+    prices = tool_menu.read_price_list(ROOT / TRAINING)
+    offer = tool_menu.make_offers(prices, {"lab-tiny": about})["lab-tiny"]
+    assert (offer.cost_usd, offer.seconds, offer.model) == (1.0, 1.0, True)
+    assert offer.typical_cost_usd == pytest.approx(50 * 0.004 / 1000)
+
+
+def test_one_line_under_llm_models_puts_an_endpoint_on_menus_and_into_prompts():
+    """The word that lab orchestrators call it by is one of their vocabulary; no price list, name or prompt changes."""
+    content = small_systems.SMOKE_PARAMS.model_dump()
+    common_settings = config.read_params_file()["llm"]["common"]
+    content["llm"]["models"]["mine"] = common_settings | ENDPOINT_MODEL
+    content["tools"]["models"]["lab-big"] = "mine"
+    params = config.validate_settings(content, config.Params, "a test")
+    about = tool_environment.read_model_card(params.llm, "mine", "no folder")
+    prices = tool_menu.read_price_list(ROOT / params.tools.prices)
+    offer = tool_menu.make_offers(prices, {"lab-big": about})["lab-big"]
+    assert offer.typical_cost_usd == pytest.approx(50 * 1e-6) and not offer.measured
+    menu = tool_menu.ToolMenu((offer,))
+    assert UNK not in lab.encode(menu.text)
+    assert "lab-big" in tool_menu.list_tools(params.tools)
+    assigned = Assignment(item("chain"), menu, UserPreference(1.0, 0.0, 0.0))
+    assert "lab-big" in plain_prompt.write_plain_messages(assigned)[0]["content"]
 
 
 def test_functions_are_priced_per_call_and_models_by_their_cards(tmp_path):

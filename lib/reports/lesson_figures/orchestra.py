@@ -141,14 +141,14 @@ def choose_office_task() -> Task:
 
 
 def _separates_criteria(task: Task) -> bool:
-    """Whether each criterion can be missed on its own."""
+    """Whether execution can be missed on its own, and whether a guess in place of a reading costs the other two."""
     reads, writes = _split_calls(task)
     if not task.info or not reads or not writes:
         return False
     # (execution, fidelity, completeness): nothing written, and nothing read.
     only_reads = _judge_calls(task, reads, task.answer)[:3]
     only_writes = _judge_calls(task, writes, task.answer)[:3]
-    return only_reads == (False, True, True) and only_writes == (True, True, False)
+    return only_reads == (False, True, True) and only_writes == (True, False, False)
 
 
 def _split_calls(task: Task) -> tuple[list[Call], list[Call]]:
@@ -163,7 +163,7 @@ def _judge_calls(task: Task, calls: Sequence[Call], reply: str) -> tuple[bool, b
     office = task.open()
     for name, *arguments in calls:
         office.call(name, arguments)
-    verdict = verify_trajectory(task, office.serialize(), office.operated_entries, reply)
+    verdict = verify_trajectory(task, office, reply)
     return verdict.execution, verdict.fidelity, verdict.completeness, verdict.solved
 
 
