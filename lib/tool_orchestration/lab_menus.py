@@ -1,7 +1,7 @@
 """Menus of the lab world: four tools with names, measured abilities and prices, which an orchestrator has to read.
 
     system  + 9 worker4 $ 3 worker4 / 1 worker4 ; + 1 judge0 $ 0 judge0 / 4 judge0 ; ...
-    user    7 + 4 * 2 = ? cheap 0 fast 3 best 9
+    user    7 + 4 * 2 = ? best 9 fast 3 cheap 0
 
 A name is a word and a digit, two tokens, and every menu has its own: the same tool is worker4 here and judge0 there, so
 that nothing but its description says what it is. A description is three facts, each with the name behind it, where a
@@ -29,7 +29,7 @@ import numpy as np
 from lib.tasks import Item
 from lib.tool_orchestration.tool_menu import OBJECTIVE_WORDS, OBJECTIVES, UserPreference
 
-VERSION = 1  # of menus, names, prices and users of the lab world
+VERSION = 2  # of menus, names, prices and users of the lab world
 
 # Kinds of questions and their difficulties. At least three of the lab's models are good at each.
 QUESTIONS = {"chain": (1, 2, 3, 4), "facts": (2, 3), "passage": (1, 2, 3)}
@@ -181,12 +181,9 @@ def list_wishes(user: UserPreference) -> list[str]:
 
 
 def write_wishes(user: UserPreference) -> str:
-    """What an orchestrator reads of a user: objectives with weights in ninths, the heaviest last.
-
-    So the heaviest stands at a fixed distance from the orchestrator's turn, where a small model finds it soon.
-    """
+    """What an orchestrator reads of a user: objectives, the heaviest first, with weights in ninths."""
     wishes = []
-    for objective in reversed(list_wishes(user)):
+    for objective in list_wishes(user):
         ninths = round(9 * getattr(user, objective))
         wishes.append(f"{OBJECTIVE_WORDS[objective]} {ninths}")
     return " ".join(wishes)

@@ -154,9 +154,9 @@ def test_most_users_care_for_one_objective_and_each_objective_as_often():
     assert shares == pytest.approx(np.full(3, 1 / 3), abs=0.05)
 
 
-def test_wishes_are_listed_heaviest_first_and_written_heaviest_last():
+def test_wishes_are_read_heaviest_first():
     user = UserPreference(1 / 3, 1.0, 0.0)
-    assert lab_menus.write_wishes(user) == "fast 0 best 3 cheap 9"
+    assert lab_menus.write_wishes(user) == "cheap 9 best 3 fast 0"
     assert lab_menus.list_wishes(UserPreference(0.0, 0.5, 0.5))[0] == "cost"
 
 
