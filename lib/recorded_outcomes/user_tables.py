@@ -43,15 +43,47 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "sample": ("sample_index", "repeat"),
     "failure": (),
     "prompt_hash": (),
+    "propensity": (),
 }
 MIN_ITEMS = 6  # two for each of the three parts that a router is fitted, tuned and scored on
 MIN_GROUPS = 3  # whole groups are learned from, chosen on and scored
+MIN_ITEMS_OF_GROUP = 4  # on average, where groups are all that describes items
 MIN_COMPLETE = 0.8  # share of items that every model must have met; the others are left out
 # What may differ between the rows of one item.
 _OF_A_CALL = ("item", "model", "correct", "cost_usd", "sample", "failure")
 _EMBEDDING_COLUMN = re.compile(r"e\d+")
 _INDEX_COLUMN = re.compile(r"column 1|unnamed_0|index|level_0|__index_level_0__")
 _NUM_WORD_FEATURES = 32
+
+
+@dataclass(frozen=True)
+class ChoiceTable:
+    """A log: one model for each item, chosen with a known probability.
+
+    Attributes:
+        name: Of the table.
+        groups: (items,) what is sampled together.
+        models: Their names.
+        chosen: (items,) index of the model that was asked.
+        propensity: (items,) the probability of that choice.
+        correct: (items,) of its reply, in [0, 1].
+        cost_usd: (items,) of its reply.
+        features: (items, d), what a router may look at.
+        notes: What was decided while the file was read.
+    """
+
+    name: str
+    groups: np.ndarray
+    models: tuple[str, ...]
+    chosen: np.ndarray
+    propensity: np.ndarray
+    correct: np.ndarray
+    cost_usd: np.ndarray
+    features: np.ndarray
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.chosen)
 
 
 @dataclass(frozen=True)
@@ -91,6 +123,74 @@ def read_outcome_table(path: str | Path) -> OutcomeTable:
         return _make_table(frame, labels, path.stem, notes)
     except TableError as error:
         raise TableError(f"{path}: {error}") from error
+
+
+def read_choice_table(path: str | Path) -> ChoiceTable | None:
+    """Reads a log of choices with their probabilities, a row for each item.
+
+    Args:
+        path: As for `read_outcome_table`, with a column propensity.
+
+    Returns:
+        The log; None for a table without that column.
+
+    Raises:
+        TableError: As in `read_outcome_table`; or a propensity is not above 0 and at most 1, or an item is there twice.
+    """
+    path = Path(path)
+    try:
+        frame, labels, file_notes = _read_file(path)
+        if not any(_normalize_name(source) == "propensity" for source in frame.columns):
+            return None
+        frame = _add_prompts(frame, get_prompts_path(path))
+        columns, column_notes = _find_columns(frame)
+        notes = [*file_notes, *column_notes]
+        rows = pd.DataFrame({column: frame[source] for column, source in columns.items()})
+        rows, labels = _drop_failed_calls(rows, labels, notes)
+        if "group" not in rows:
+            rows["group"] = rows["item"]
+        for column in ("item", "group", "model"):
+            rows[column] = _read_names(rows[column], column, labels)
+        rows = _read_numbers(rows, labels)
+        _check_ranges(rows, labels)
+        _check_propensities(rows, labels)
+        models, chosen = np.unique(rows["model"].to_numpy(dtype=str), return_inverse=True)
+        if len(models) < 2:
+            raise TableError(f"there is one model, {str(models[0])!r}; a choice needs two")
+        if len(rows) < MIN_ITEMS:
+            raise TableError(f"there are {len(rows)} items; {MIN_ITEMS} are the least")
+        return ChoiceTable(
+            name=path.stem,
+            groups=rows["group"].to_numpy(dtype=str),
+            models=tuple(models.tolist()),
+            chosen=chosen,
+            propensity=rows["propensity"].to_numpy(float),
+            correct=rows["correct"].to_numpy(float),
+            cost_usd=rows["cost_usd"].to_numpy(float),
+            features=_make_features(rows.set_index("item")),
+            notes=tuple(notes),
+        )
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from error
+
+
+def _check_propensities(rows: pd.DataFrame, labels: Sequence[str]) -> None:
+    """Raises TableError for a probability that is none, and for an item with two choices."""
+    propensity = rows["propensity"].to_numpy()
+    is_wrong = ~((propensity > 0) & (propensity <= 1))
+    if is_wrong.any():
+        index = int(is_wrong.argmax())
+        raise TableError(
+            f"propensity of {labels[index]} is {propensity[index]:g}; write the probability with which the model was "
+            "chosen, above 0 and at most 1"
+        )
+    is_repeated = rows.duplicated("item").to_numpy()
+    if is_repeated.any():
+        index = int(is_repeated.argmax())
+        raise TableError(
+            f"item {rows.loc[index, 'item']!r} stands there twice, again in {labels[index]}; a log with propensities "
+            "has one choice for each item"
+        )
 
 
 def get_prompts_path(table: str | Path) -> Path:
@@ -202,7 +302,11 @@ def _make_table(
     complete = _select_complete_items(correct, notes)
     correct, cost_usd, item_rows = correct[complete], cost_usd[complete], item_rows[complete]
     _check_outcomes(correct, cost_usd)
-    features = _make_features(item_rows)
+    features = _make_group_features(item_rows, notes)
+    if features is None:
+        features = _make_features(item_rows)
+    else:
+        item_rows["group"] = item_rows.index
     prompts = ()
     if "prompt" in item_rows:
         prompts = tuple(_read_prompt(prompt) for prompt in item_rows["prompt"].tolist())
@@ -381,6 +485,8 @@ def _read_numbers(rows: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
             pd.DataFrame(vectors, index=rows.index, columns=embedding_columns)
         )
     kinds: dict[str, Kind] = {"correct": "fraction", "cost_usd": "usd"}
+    if "propensity" in rows:
+        embedding_columns = [*embedding_columns, "propensity"]
     kinds |= dict.fromkeys(embedding_columns, "number")
     try:
         numbers = parse_numbers({name: rows[name].tolist() for name in kinds}, kinds)
@@ -502,6 +608,28 @@ def _check_outcomes(correct: pd.DataFrame, cost_usd: pd.DataFrame) -> None:
 
 
 # Features ------------------------------------------------------------------------------------------
+
+
+def _make_group_features(item_rows: pd.DataFrame, notes: list[str]) -> np.ndarray | None:
+    """Which group an item is of, (items, groups), where a table has groups and nothing else that describes items.
+
+    Args:
+        item_rows: A row for each item.
+        notes: What was decided; a sentence is added.
+
+    Returns:
+        Indicators; None where the items are described, or their groups describe nothing.
+    """
+    described = [column for column in item_rows if _EMBEDDING_COLUMN.fullmatch(str(column))]
+    num_groups = item_rows["group"].nunique()
+    tells_something = 2 <= num_groups <= len(item_rows) / MIN_ITEMS_OF_GROUP
+    if described or "prompt" in item_rows or not tells_something:
+        return None
+    notes.append(
+        f"There are no prompts: a router sees which of the {num_groups} groups an item is of, so that items are held "
+        "out one by one."
+    )
+    return pd.get_dummies(item_rows["group"]).to_numpy(float)
 
 
 def _make_features(item_rows: pd.DataFrame) -> np.ndarray:

@@ -200,6 +200,14 @@ def test_too_few_groups_become_items_and_equal_prompts_stay_together():
     assert len(set(shared.groups)) == 6 and shared.prompts[:3] == tuple(prompts[[0, 3, 6]])
 
 
+def test_groups_describe_items_where_nothing_else_does():
+    rows = long(made(40, groups=4), numbers=False)
+    table = make_outcome_table(rows, "mine")
+    assert table.features.shape == (40, 4) and (table.features.sum(1) == 1).all()
+    assert table.groups.tolist() == table.items.tolist()
+    assert any("There are no prompts" in note for note in table.notes)
+
+
 def test_prompts_may_lie_beside_a_table(tmp_path):
     rows = BLANK.assign(prompt_hash=np.repeat([f"h{index}" for index in range(12)], 3))
     path = tmp_path / "outcomes.parquet"
