@@ -92,7 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(options)
     except (BudgetExceeded, LLMError, ScorerError, OSError, ValueError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        reason = " ".join(str(error).split())
+        # The limit is that of the command line here.
+        print(f"error: {reason.replace('llm.max_usd', '--max-usd')}", file=sys.stderr)
         if options.out.is_file():
             print(f"what was finished is in {options.out}; run again to go on", file=sys.stderr)
         return 2

@@ -227,8 +227,8 @@ def make_report(
     best = table.models[find_affordable_constant(table, budget_usd)]
     methods = {
         name: {
-            "accuracy": _to_json(stats.grouped_interval(values[0], table.groups)),
-            "cost_usd": _to_json(stats.grouped_interval(values[1], table.groups)),
+            "accuracy": _to_json(stats.grouped_interval(values[0], table.groups), (0.0, 1.0)),
+            "cost_usd": _to_json(stats.grouped_interval(values[1], table.groups), (0.0, np.inf)),
         }
         for name, values in scores.items()
     }
@@ -258,14 +258,14 @@ def make_report(
     }
 
 
-def _to_json(interval: stats.Interval) -> dict[str, float | None]:
-    """An interval as JSON; bounds that are not known are null."""
-    known = interval.known
-    return {
-        "value": float(interval.value),
-        "ci_low": float(interval.ci_low) if known else None,
-        "ci_high": float(interval.ci_high) if known else None,
-    }
+def _to_json(
+    interval: stats.Interval, possible: tuple[float, float] = (-np.inf, np.inf)
+) -> dict[str, float | None]:
+    """An interval as JSON, within what is possible; ends that are not known are null."""
+    if not interval.known:
+        return {"value": float(interval.value), "ci_low": None, "ci_high": None}
+    ci_low, ci_high = np.clip([interval.ci_low, interval.ci_high], *possible)
+    return {"value": float(interval.value), "ci_low": float(ci_low), "ci_high": float(ci_high)}
 
 
 def write_sentence(

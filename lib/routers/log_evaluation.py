@@ -57,7 +57,8 @@ def estimate_policies(table: ChoiceTable) -> pd.DataFrame:
 
     Returns:
         A row for each policy: policy, matches (items on which the log made the policy's choice), cost_usd (SNIPS), and
-        for each of ESTIMATORS its value, ci_low and ci_high over groups, such as dr, dr_ci_low, dr_ci_high.
+        for each of ESTIMATORS its value, ci_low and ci_high over groups, such as dr, dr_ci_low, dr_ci_high; gain and
+        its interval: DR minus that of the best single model, item by item.
     """
     predicted = predict_outcomes(table)
     num_items = len(table)
@@ -70,7 +71,36 @@ def estimate_policies(table: ChoiceTable) -> pd.DataFrame:
         row = {"policy": name, "matches": int((choices == table.chosen).sum())}
         row |= estimate_policy(table, choices, predicted)
         rows.append(row)
-    return pd.DataFrame(rows)
+    estimates = pd.DataFrame(rows)
+
+    # Of single models that the log chose often enough, the best one is what a router has to beat.
+    is_usable = (estimates["policy"] != ROUTER) & (estimates["matches"] >= MIN_MATCHES)
+    if not is_usable.any():
+        return estimates.assign(gain=np.nan, gain_ci_low=np.nan, gain_ci_high=np.nan)
+    best = estimates["policy"][estimates["dr"].where(is_usable).idxmax()]
+    baseline = estimate_item_by_item(table, policies[best], predicted)
+    for index, choices in enumerate(policies.values()):
+        gain = estimate_item_by_item(table, choices, predicted) - baseline
+        interval = stats.grouped_interval(gain, table.groups)
+        columns = ["gain", "gain_ci_low", "gain_ci_high"]
+        estimates.loc[index, columns] = [interval.value, interval.ci_low, interval.ci_high]
+    return estimates
+
+
+def estimate_item_by_item(
+    table: ChoiceTable, choices: np.ndarray, predicted: np.ndarray
+) -> np.ndarray:
+    """The doubly robust estimate of a policy as a mean over (items,) contributions.
+
+    Args:
+        table: The log.
+        choices: (items,) index of the model that the policy asks.
+        predicted: (items, models), outcomes as other items predict them.
+    """
+    items = np.arange(len(table))
+    weight = (choices == table.chosen) / table.propensity
+    residual = table.correct - predicted[items, table.chosen]
+    return predicted[items, choices] + weight * residual
 
 
 def estimate_policy(
@@ -83,14 +113,12 @@ def estimate_policy(
         choices: (items,) index of the model that the policy asks.
         predicted: (items, models), outcomes as other items predict them.
     """
-    items = np.arange(len(table))
     weight = (choices == table.chosen) / table.propensity  # (items,)
     mean_weight = float(weight.mean())
     reward = table.correct
-    residual = reward - predicted[items, table.chosen]
     contributions = {
         "ips": weight * reward,
-        "dr": predicted[items, choices] + weight * residual,
+        "dr": estimate_item_by_item(table, choices, predicted),
     }
     estimates = {}
     for name, values in contributions.items():
@@ -126,11 +154,12 @@ def write_sentence(estimates: pd.DataFrame) -> str:
     best = usable.loc[usable["dr"].idxmax()]
     router = estimates[estimates["policy"] == ROUTER].iloc[0]
     described = (
-        f"a router would be right on {router['dr']:.3f} [{router['dr_ci_low']:.3f}, {router['dr_ci_high']:.3f}] of the "
-        f"items, always {best['policy']} on {best['dr']:.3f} [{best['dr_ci_low']:.3f}, {best['dr_ci_high']:.3f}] (DR)"
+        f"a router would be right on {router['dr']:.3f} of the items, always {best['policy']} on {best['dr']:.3f}; "
+        f"{100 * router['gain']:.1f} points "
+        f"[{100 * router['gain_ci_low']:.1f}, {100 * router['gain_ci_high']:.1f}] (DR)"
     )
     if router["matches"] < MIN_MATCHES:
         return f"Too few choices to tell: the log made the router's choice {router['matches']} times; {described}."
-    if router["dr_ci_low"] > best["dr_ci_high"]:
-        return f"Choosing pays: {described}."
-    return f"Not to be told from this log: {described}."
+    if router["gain_ci_low"] > 0:
+        return f"Choosing gains here: {described}."
+    return f"Choosing does not pay here as far as this log tells: {described}."

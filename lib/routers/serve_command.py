@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -114,7 +115,7 @@ def check_options(options: argparse.Namespace) -> None:
         raise ConfigurationError("--log-prompts keeps prompts in a log; name its folder as --log")
 
 
-def make_router_application(options: argparse.Namespace):
+def make_router_application(options: argparse.Namespace) -> Starlette:
     """The web application of a router and its models.
 
     Args:

@@ -27,7 +27,7 @@ def write_log(path, num_items=2_000, changes=None):
             "correct": table.correct[items, chosen],
             "cost_usd": table.cost_usd[items, chosen],
             "propensity": probabilities[items, chosen],
-            "e0": table.features[:, 0],
+            "e0": is_first[:, 0].astype(float),
         }
     )
     rows.assign(**(changes or {})).to_parquet(path)
@@ -47,13 +47,17 @@ def test_estimates_are_the_truth_that_the_mean_of_the_log_is_not(tmp_path):
         if model != "dear":
             assert abs(naive - accuracy) > 0.2
     assert estimates.loc["dear", "cost_usd"] == pytest.approx(20, rel=0.1)
+    assert estimates.loc["dear", "gain"] == 0  # the best of the models
+    assert (
+        0.08 < estimates.loc[ROUTER, "gain_ci_low"] < estimates.loc[ROUTER, "gain_ci_high"] < 0.25
+    )
     assert estimates.loc[ROUTER, "dr_ci_low"] > 0.85  # .95 where the prompt tells who is right
 
 
 def test_the_command_says_whether_choosing_pays(tmp_path, capsys):
     write_log(tmp_path / "log.parquet")
     assert main([str(tmp_path / "log.parquet"), "--profile", "smoke"]) == 0
-    assert "Choosing pays: a router would be right on 0.9" in capsys.readouterr().out
+    assert "Choosing gains here: a router would be right on 0.9" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

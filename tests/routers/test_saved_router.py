@@ -59,9 +59,8 @@ def test_choosing_gains_where_the_prompt_tells_who_is_right(router):
     gain = router.report["gain_over"]["best constant"]
     assert 0.3 < gain["ci_low"] <= gain["value"] < 0.5  # .95 against .5 for 3 dollars
     assert router.report["sentence"].startswith("Choosing gains ")
-    for prompt, model in (("prove the lemma of sheet 7", "cheap"), ("add the numbers", "middle")):
-        probabilities = router.route(prompt).probabilities
-        assert max(probabilities, key=probabilities.get) == model
+    assert router.route("prove the lemma of sheet 777").model == "cheap"
+    assert router.route("add the numbers of sheet 777").model == "middle"
 
 
 def test_choosing_does_not_pay_where_nothing_can_be_known():
