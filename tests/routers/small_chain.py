@@ -32,7 +32,9 @@ def write_model_file(path: Path, url: str, names=tuple(PRICES), **changes) -> Pa
             "max_tokens": 96,
             "reasoning_tokens": 0,
             "temperature": 0.0,
-            "retries": 0,
+            "retries": 2,
+            "timeout": 600,  # a machine under load is slow, not wrong
+            "concurrency": 64,  # the server answers many in one batch
             **changes,
         }
         listed = ", ".join(f"{field}: {value}" for field, value in fields.items())
