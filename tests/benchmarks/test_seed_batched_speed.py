@@ -233,10 +233,10 @@ def test_convolutions_written_out_as_products_are_no_slower_than_those_of_torch(
 
 
 def test_conductors_under_the_helper_are_many_times_as_fast_as_one_after_another():
-    glass = SETTINGS.conductor.glass
-    width, rollouts = glass.categories + glass.features, glass.prompts * glass.group
-    singles = [Conductor(width, 5) for _ in range(glass.seeds)]
-    helper, states = SeedBatched(singles), torch.randn(glass.seeds, rollouts, width)
+    settings = SETTINGS.conductor.synthetic
+    width, rollouts = settings.categories + settings.features, settings.prompts * settings.group
+    singles = [Conductor(width, 5) for _ in range(settings.seeds)]
+    helper, states = SeedBatched(singles), torch.randn(settings.seeds, rollouts, width)
     weights = [each for single in singles for each in single.parameters()]
     goal = relax(2.5)
     times = compare_steps(
@@ -244,7 +244,7 @@ def test_conductors_under_the_helper_are_many_times_as_fast_as_one_after_another
         (lambda: [helper(states)], helper.parameters()),
         goal,
     )
-    print(f"\n{glass.seeds} Conductors: one after another takes {times.ratio:.1f} times as long")
+    print(f"\n{settings.seeds} Conductors: one after another takes {times.ratio:.1f} times as long")
     assert times.ratio >= goal
 
 
