@@ -21,7 +21,7 @@ from lib.llm.event_loop import run_coroutine
 from lib.llm.open_models import ChatModels, export_recording, open_models
 from lib.recorded_outcomes.tables import TableError
 from lib.routers import collect_outcomes
-from lib.routers.collect_outcomes import Call, CollectSettings
+from lib.routers.collect_outcomes import CollectSettings, OutcomeCall
 from lib.routers.model_settings import MODELS_HELP, read_model_settings, select_models
 from lib.tasks.dataset import Dataset, load
 from lib.tasks.scorers.scorer import SCORERS, Scorer, ScorerError, make_scorer
@@ -167,7 +167,7 @@ def run(options: argparse.Namespace) -> int:
 async def collect_and_close(
     models: ChatModels,
     scorer: Scorer,
-    calls: Sequence[Call],
+    calls: Sequence[OutcomeCall],
     settings: CollectSettings,
     table: Path,
     rows,

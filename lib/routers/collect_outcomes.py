@@ -57,7 +57,7 @@ class CollectSettings:
 
 
 @dataclass(frozen=True)
-class Call:
+class OutcomeCall:
     """One call that a table has a row for.
 
     Attributes:
@@ -85,7 +85,7 @@ def hash_messages(messages: Sequence[Mapping[str, Any]]) -> str:
     return artifacts.sha256_json([dict(message) for message in messages])
 
 
-def list_calls(dataset: Dataset, models: Sequence[str], num_samples: int) -> list[Call]:
+def list_calls(dataset: Dataset, models: Sequence[str], num_samples: int) -> list[OutcomeCall]:
     """All calls, item after item, so that a table that is not finished has whole items.
 
     Args:
@@ -104,11 +104,11 @@ def list_calls(dataset: Dataset, models: Sequence[str], num_samples: int) -> lis
         item_id = item.id if len(hashes) == 1 else f"{item.id} ({len(hashes)})"
         for model in models:
             for sample in range(num_samples):
-                calls.append(Call(item, item_id, model, sample, prompt_hash))
+                calls.append(OutcomeCall(item, item_id, model, sample, prompt_hash))
     return calls
 
 
-def make_request(call: Call, settings: CollectSettings) -> ChatRequest:
+def make_request(call: OutcomeCall, settings: CollectSettings) -> ChatRequest:
     """What a model is asked."""
     return ChatRequest(
         call.item.messages,
@@ -163,7 +163,7 @@ def read_rows(table: Path, settings: CollectSettings) -> pd.DataFrame:
     return rows
 
 
-def select_remaining(calls: Sequence[Call], rows: pd.DataFrame) -> list[Call]:
+def select_remaining(calls: Sequence[OutcomeCall], rows: pd.DataFrame) -> list[OutcomeCall]:
     """The calls that have no outcome yet; those that failed are asked again, unless a filter stopped them."""
     is_final = rows["correct"].notna() | rows["failure"].astype(str).str.startswith("moderation")
     final = rows[is_final]
@@ -195,7 +195,7 @@ def write_rows(
     return combined
 
 
-def write_prompts(table: Path, calls: Sequence[Call]) -> None:
+def write_prompts(table: Path, calls: Sequence[OutcomeCall]) -> None:
     """Writes the prompts beside the table, those of earlier runs among them."""
     path = get_prompts_path(table)
     lines = {}
@@ -217,7 +217,7 @@ def write_prompts(table: Path, calls: Sequence[Call]) -> None:
 
 
 def plan_calls(
-    models: Mapping[str, ChatModel], calls: Sequence[Call], settings: CollectSettings
+    models: Mapping[str, ChatModel], calls: Sequence[OutcomeCall], settings: CollectSettings
 ) -> list[PlannedCalls]:
     """What remains to be asked of each model, at the most."""
     planned = []
@@ -228,7 +228,7 @@ def plan_calls(
 
 
 def plan_judgements(
-    judge: ChatModel, calls: Sequence[Call], settings: CollectSettings
+    judge: ChatModel, calls: Sequence[OutcomeCall], settings: CollectSettings
 ) -> PlannedCalls:
     """What a judge is asked at the most: every question again, with the longest reply."""
     requests = [make_request(call, settings) for call in calls]
@@ -279,7 +279,7 @@ def announce_collection(
 async def collect_outcomes(
     models: Mapping[str, ChatModel],
     scorer: Scorer,
-    calls: Sequence[Call],
+    calls: Sequence[OutcomeCall],
     settings: CollectSettings,
     table: Path,
     rows: pd.DataFrame,
@@ -325,7 +325,7 @@ async def collect_outcomes(
 
 
 async def score_replies(
-    scorer: Scorer, answered: Sequence[tuple[Call, Reply]]
+    scorer: Scorer, answered: Sequence[tuple[OutcomeCall, Reply]]
 ) -> list[dict[str, Any]]:
     """Rows of the table for calls with their replies.
 
@@ -352,7 +352,7 @@ async def score_replies(
     return rows
 
 
-def make_row(call: Call, reply: Reply, score: Score | None) -> dict[str, Any]:
+def make_row(call: OutcomeCall, reply: Reply, score: Score | None) -> dict[str, Any]:
     """The row of one call.
 
     Args:

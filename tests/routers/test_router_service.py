@@ -15,7 +15,7 @@ from lib.routers.prompt_encoder import TfidfEncoder
 from lib.routers.request_metrics import RequestMetrics
 from lib.routers.router_service import RouterService
 from lib.routers.saved_router import OperatingPoint, Router
-from lib.routers.success_model import ConstantModel
+from lib.routers.success_model import ConstantSuccess
 from tests.language_models.conftest import tiny
 from tests.llm.server import (
     BILL,
@@ -44,7 +44,7 @@ def make_router(names=("small", "large")):
         models=tuple(names),
         cost_usd=np.linspace(0.01, 0.02, len(names)),
         encoder=TfidfEncoder.fit(["which policy", "which act", "next"]),
-        success=ConstantModel({"rate": np.linspace(0.4, 0.9, len(names))}),
+        success=ConstantSuccess({"rate": np.linspace(0.4, 0.9, len(names))}),
         points=(
             OperatingPoint(0.01, 0.4, model=names[0]),
             OperatingPoint(0.02, 0.9, model=names[-1]),

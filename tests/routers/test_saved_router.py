@@ -12,7 +12,7 @@ from lib.experiment.seeds import rng
 from lib.recorded_outcomes.tables import TableError
 from lib.recorded_outcomes.user_tables import make_outcome_table
 from lib.routers.fit_router import fit_router
-from lib.routers.prompt_encoder import EncoderError, TfidfEncoder, fit_encoder, split_words
+from lib.routers.prompt_encoder import PromptEncoderError, TfidfEncoder, fit_encoder, split_words
 from lib.routers.saved_router import ARRAYS_FILE, SETTINGS_FILE, RouterError, load_router
 from lib.routers.success_model import METHODS, fit_success_model
 from tests.recorded_outcomes.small import long, made
@@ -145,5 +145,5 @@ def test_what_cannot_be_fitted_is_named():
         fit_router(made(60), "logistic", 3.0)
     with pytest.raises(TableError, match="buys no model: the cheapest, cheap"):
         fit_router(TABLE, "logistic", 0.1)
-    with pytest.raises(EncoderError, match="there are tfidf, minilm"):
+    with pytest.raises(PromptEncoderError, match="there are tfidf, minilm"):
         fit_encoder("bert", TABLE.prompts)
