@@ -139,7 +139,7 @@ def _run_study(
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """List every job of RECORDED_STUDIES; jobs that two parts share stand once."""
+    """List every job of RECORDED_STUDIES; jobs that two studies share stand once."""
     jobs_by_label = {}
     for study in RECORDED_STUDIES:
         study_params = select_study(params, study)

@@ -111,7 +111,7 @@ def compute_pairwise_loss(log_probs: torch.Tensor, advantage: torch.Tensor) -> t
         (...,) means over the ordered pairs; 0 where there are none.
     """
     # Pairs (i, j) of a group: (..., groups, G, G).
-    is_better = advantage[..., :, None] > advantage[..., None, :]  # (..., groups, G, G)
+    is_better = advantage[..., :, None] > advantage[..., None, :]
     difference = log_probs[..., :, None] - log_probs[..., None, :]
     pair_axes = (-3, -2, -1)
     num_pairs = is_better.sum(pair_axes).clamp(min=1)
