@@ -34,6 +34,10 @@ COMMANDS = {  # module and one line of help, by the words of the command
         "lib.conductor.evaluate_command",
         "A policy that `train maestro` trained against its start, by exact answers and a judge.",
     ),
+    "evaluate toolorchestra": (
+        "lib.tool_orchestration.evaluate_command",
+        "ToolOrchestra's pilot study and preference benchmark, on your endpoints and questions.",
+    ),
     "router evaluate": (
         "lib.routers.evaluate_command",
         "Whether routing can beat the best constant on your table of outcomes.",

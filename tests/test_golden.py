@@ -57,6 +57,10 @@ CARRIERS = (
     "lib.budgeted_routing.synthetic_environment",
     "lib.budgeted_routing.synthetic_strategies",
     "lib.budgeted_routing.synthetic_training",
+    # Parts of ToolOrchestra's synthetic environment, of its `synthetic_benchmark` likewise.
+    "lib.tool_orchestration.synthetic_environment",
+    "lib.tool_orchestration.synthetic_evaluation",
+    "lib.tool_orchestration.synthetic_training",
     # Parts of an experiment of lesson 02; who changes what they decide raises the VERSION of `worlds`,
     "lib.orchestration.experiment",
     "lib.orchestration.methods",

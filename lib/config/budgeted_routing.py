@@ -269,7 +269,7 @@ class RoutingSettings(Section):
         return self
 
 
-class ToolGlassSettings(Section):
+class ToolSyntheticSettings(Section):
     """ToolOrchestra's synthetic environment with a known optimum."""
 
     # Environments, each with a training.
@@ -277,7 +277,7 @@ class ToolGlassSettings(Section):
     # Updates after which a training is evaluated, in rising order; the last is its end.
     updates: Annotated[list[Count], Field(min_length=1)]
     # The same for the two methods that write malformed calls.
-    careless_updates: Count
+    malformed_updates: Count
     # Questions per update, and rollouts of each.
     groups: Count
     rollouts: Annotated[int, Field(ge=2)]
@@ -294,7 +294,7 @@ class ToolGlassSettings(Section):
     # Standard deviation in the described skills.
     observation_noise: NotNegative
     # The initial policy's probability of a malformed call.
-    careless: Annotated[float, Field(gt=0, lt=1)]
+    malformed_probability: Annotated[float, Field(gt=0, lt=1)]
     # Users to learn from, users and offers to be evaluated on.
     users: Count
     test_users: Count
@@ -307,6 +307,73 @@ class ToolGlassSettings(Section):
         if sorted(set(self.updates)) != self.updates:
             raise ValueError(f"updates must rise, got {self.updates}")
         return self
+
+
+class LabWarmSettings(WarmSettings):
+    """Supervised training on form alone, before any reward in the lab world; `items` are traces of episodes."""
+
+    # Exercises in reading: all tools of a menu, listed in another order.
+    listings: Count
+    # Share of first turns on dev menus that are in form, at which teaching ends; and how many rounds it has at most.
+    target: Annotated[float, Field(ge=0, le=1)]
+    rounds: Count
+
+
+class LabWorldSettings(Section):
+    """The lab world of lesson 06 (lib/tool_orchestration/lab_world.py): menus that an orchestrator has to read."""
+
+    # Names in llm.models of the lab models that are tools.
+    models: Annotated[list[str], Field(min_length=5)]
+    # Those that are on no menu before the tests.
+    held_out: list[str]
+    # The lab model that orchestrators are made of.
+    base: str
+    warm: LabWarmSettings
+    # Orchestrators of each kind, each with a warm start of its own; and of the controls.
+    seeds: Count
+    control_seeds: Count
+    updates: Count
+    # Groups of an update whose rewards differ, and rollouts of each.
+    groups: Count
+    rollouts: Annotated[int, Field(ge=2)]
+    # Rounds of drawing other groups in place of those that agree.
+    draws: Count
+    turn_tokens: Count
+    response_tokens: Count
+    temperature: Positive
+    learn: LearnSettings
+    save_every: Count
+    # Menus of dev and test, and those on which steering is measured.
+    menus: Annotated[int, Field(ge=6)]
+    steering_menus: Annotated[int, Field(ge=6)]
+
+    @model_validator(mode="after")
+    def _holds_out_known_models(self):
+        unknown = sorted(set(self.held_out) - set(self.models))
+        if unknown:
+            raise ValueError(f"held out are {unknown}, which are not among models ({self.models})")
+        return self
+
+
+SCRIPTED_USER = "scripted"  # tools.dialogue.user that is no language model
+
+
+class PriceConfigurationSettings(Section):
+    """Prices and latencies that an evaluation is repeated under, each a random list of its own."""
+
+    number: Count = 10
+    # Every price and latency lies within this factor of the list.
+    spread: Annotated[float, Field(ge=1)] = 4.0
+    seed: int = 0
+
+
+class UserDialogueSettings(Section):
+    """Office tasks in which the user says a part of the task only when asked."""
+
+    # "scripted", or a name in llm.models.
+    user: str = "scripted"
+    # Turns of the agent at most: questions to the user, calls, and the report.
+    turns: Annotated[int, Field(ge=2)] = 12
 
 
 class ToolSettings(Section):
@@ -338,8 +405,10 @@ class ToolSettings(Section):
     warm: ToolWarmSettings
     # Office tasks to learn from.
     offices: Annotated[int, Field(ge=8)]
-    # Samples of the initial policy at an office task, which is dropped if none succeeds.
+    # Samples of the strongest model at an office task, which is dropped if none succeeds.
     tries: Count
+    # Names in llm.models that may be the strongest; the initial policy where there are none.
+    solvers: list[str] = []
     # Examples per update, and rollouts of each.
     groups: Count
     rollouts: Annotated[int, Field(ge=2)]
@@ -357,7 +426,14 @@ class ToolSettings(Section):
     test_items: Annotated[int, Field(ge=12)]
     # Points on each side of the simplex of preferences.
     side: Annotated[int, Field(ge=2)]
-    glass: ToolGlassSettings
+    price_configurations: PriceConfigurationSettings = PriceConfigurationSettings()
+    dialogue: UserDialogueSettings = UserDialogueSettings()
+    # Names in llm.models; null: descriptions are written by a rule, and there is no such tool.
+    description_writer: str | None = None
+    query_writer: str | None = None
+    code_writer: str | None = None
+    synthetic: ToolSyntheticSettings
+    lab_world: LabWorldSettings
 
     @model_validator(mode="after")
     def _fits(self):
@@ -369,3 +445,11 @@ class ToolSettings(Section):
         if len(set(self.models) - set(self.unseen)) < 1:
             raise ValueError("every model is unseen; leave one to learn from")
         return self
+
+    @property
+    def optional_models(self) -> list[str]:
+        """Names in llm.models of those that are asked beside the tools, where they are set."""
+        names = [self.description_writer, self.query_writer, self.code_writer]
+        if self.dialogue.user != SCRIPTED_USER:
+            names.append(self.dialogue.user)
+        return [*self.solvers, *(name for name in names if name is not None)]

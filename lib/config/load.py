@@ -58,7 +58,9 @@ EARLIER_NAMES = {
     "routing.numbers": "numeric_budgets",
     "routing.glass": "synthetic",
     "tools.warm.lean": "preference_bias",
-    "tools.glass.blur": "observation_noise",
+    "tools.glass": "synthetic",
+    "tools.synthetic.careless": "malformed_probability",
+    "tools.synthetic.careless_updates": "malformed_updates",
     "configuration.glass.looks": "eval_points",
     "configuration.glass.blur": "observation_noise",
     "configuration.glass.dice": "num_samples",
@@ -95,7 +97,11 @@ class Params(ZooParams):
             "orchestration": [*deciding, *orchestration.prompted, orchestration.judge],
             "conductor": [self.conductor.judge],
             "routing": [*self.routing.experts.values(), *self.routing.ladder.experts.values()],
-            "tools": [*self.tools.models.values(), self.tools.agent],
+            "tools": [
+                *self.tools.models.values(),
+                self.tools.agent,
+                *self.tools.optional_models,
+            ],
             "configuration": [configuration.model, configuration.larger, configuration.prompted],
             "ablations": [self.ablations.model],
         }
@@ -168,28 +174,6 @@ class Params(ZooParams):
                     )
         return self
 
-    @model_validator(mode="after")
-    def _tools_have_prices(self):
-        for key in ("prices", "unseen_prices"):
-            path = ROOT / getattr(self.tools, key)
-            priced_words = _read_priced_words(path)
-            missing = [word for word in self.tools.models if word not in (priced_words or ())]
-            if priced_words is not None and missing:
-                raise ValueError(
-                    f"tools.models has {missing}, without a price in {getattr(self.tools, key)} (tools.{key}); "
-                    f"add {missing[0]} under its models, or use a word that has one: {', '.join(priced_words)}"
-                )
-        return self
-
-
-def _read_priced_words(path: Path) -> list[str] | None:
-    """The words of models that a price list has; None for a file that is none, which its reader explains."""
-    try:
-        content = _parse_small_yaml_cached(path.read_text(encoding="utf-8"))
-        return list(content["models"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
 
 def read_params_file(path: str | Path = ROOT / "params.yaml") -> dict[str, Any]:
     """Reads the file as plain Python values, by YAML 1.2: `1e-4` is a number and `no` a word.
@@ -250,7 +234,6 @@ def from_yaml(text: str) -> Any:
 
 # Parsing takes a third of a second for this file, which is read again and again.
 _parse_yaml_cached = lru_cache(maxsize=2)(from_yaml)
-_parse_small_yaml_cached = lru_cache(maxsize=4)(from_yaml)
 
 
 def resolve_profile(content: Any, profile: str, path: str = "") -> Any:

@@ -84,7 +84,7 @@ LESSON_METHODS: dict[str, dict[str, Style]] = {
         "python": ("#D55E00", "<"), "reasoner": ("#8C6239", "8"), "answerer": ("#CC79A7", "h"),
         "lab-nano": ("#56B4E9", "o"), "lab-mini": ("#E69F00", "s"), "lab-large": ("#AA2255", "^"),
         "sign error": ("#D55E00", "v"), "CoRL's reward": ("#332288", "D"), "failures kept": ("#EE6677", ">"),
-        "best always": ("#E69F00", "p"), "one a kind": ("#44AA99", "H"), "names only": ("#A3B92B", "s"),
+        "best single tool": ("#E69F00", "p"), "best by kind": ("#44AA99", "H"), "names only": ("#A3B92B", "s"),
         "list prices only": ("#5B3A8E", "^"),
     },
     "07_agent_configuration": {

@@ -45,6 +45,7 @@ PAPERS = {  # whose idea a lesson rebuilds; as in the README
     "05_budgeted_routing": "CoRL",
     "05a_budgeted_routing_details": "CoRL",
     "06_tool_orchestration": "ToolOrchestra",
+    "06a_tool_orchestration_details": "ToolOrchestra",
     "07_agent_configuration": "ARC",
 }
 SCOREBOARD = "10_scoreboard"

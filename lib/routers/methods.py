@@ -26,7 +26,7 @@ from lib.experiment import seeds
 from lib.recorded_outcomes import headroom, model_selection
 from lib.recorded_outcomes.model_selection import Choices, Fold
 from lib.recorded_outcomes.tables import OutcomeTable
-from lib.tool_orchestration.rewards import normalised
+from lib.tool_orchestration.rewards import normalize_within_groups
 
 VERSION = 1  # of deciders on recorded outcomes
 CONSTANT, MIXTURES, RANDOM, ORACLE = "best constant", "mixtures", "random", "oracle"
@@ -157,7 +157,7 @@ def toolorchestra(table: OutcomeTable) -> RewardKnob:
     user who weighs money by the knob and the outcome by the rest."""
     n, m = table.correct.shape
     vectors = np.column_stack([table.correct.ravel(), -table.cost_usd.ravel()])
-    norm = normalised(vectors, np.repeat(np.arange(n), m)).reshape(n, m, 2)
+    norm = normalize_within_groups(vectors, np.repeat(np.arange(n), m)).reshape(n, m, 2)
     correct, outcome, saving = (
         torch.tensor(each, dtype=torch.float32)
         for each in (table.correct, norm[:, :, 0], norm[:, :, 1])

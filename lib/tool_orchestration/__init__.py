@@ -1,17 +1,45 @@
 """ToolOrchestra: an orchestrator that learns which tool to call from outcome, cost, latency and a user's preferences.
 
-    rewards                the vector of a rollout, both normalisations, the reward, the filters; the published error
-    tool_menu              what is on offer in a rollout, at what price and latency, and what the user prefers
-    episode_specs          a question or an office task with a menu, drawn at random
-    tool_environment       the tools at work: functions, databases, models; outages
+    rewards                outcome vectors, both normalizations, the reward, filters, scores with and without a bound
+
+    The synthetic environment, whose optimum is computed:
+    synthetic_environment  questions, menus, users, and the expected utility of every choice
+    synthetic_training     GRPO with tiny policies, and its variants
+    synthetic_evaluation   what a policy earns, computed from its probabilities
+    synthetic_benchmark    all of it as jobs and rows of the results table
+
+    The lab world, in which an orchestrator reads what tools can do:
+    lab_menus              tools with names, abilities and prices of their own on every menu
+    format_warmup          supervised training on the form of turns, which teaches no choice
+    lab_episodes           an orchestrator calls tools, and what that costs
+    lab_training           groups of rollouts, drawn again where all of a group agree
+    menu_baselines         choices without an orchestrator, and the score of all
+    steering               expected cost and latency on the same menus for users who want one thing only
+
+    Tools that are functions, databases and models, office tasks, and the experiment of the lesson:
+    tool_menu              tools at prices and latencies, and what the user prefers
+    episode_specs          a question or an office task with a menu and a user
+    user_dialogue          users who say parts of an office task only when asked
+    price_configurations   random price lists that an evaluation is repeated under
+    model_descriptions     what menus say of a model, written from its measured profile
+    writer_tools           a model writes a search or a program, which then runs
+    task_solvers           the strongest model filters office tasks
+    tool_environment       the tools at work; outages
     single_tool_baselines  every single tool used by a fixed procedure: baselines, and what traces are made of
     sft_warmup             what the orchestrator is taught first: the protocol
     variants               what is trained, and by which reward
+    test_sets              what orchestrators are tested on
+    rule_baselines         choices without an orchestrator, and the preference benchmark
+    prompted_baseline      an orchestrator that is only prompted
     experiment             all trainings and tests, as jobs
-    plain_prompt           menus and users in plain English, for models that know more than the lab's words
-    train_command          training on a model and questions of your own, `python -m lib train toolorchestra --help`
+    results                the same as rows of the results table, and estimates
+
+    On models and questions of your own, `python -m lib train toolorchestra`, `... evaluate toolorchestra`:
+    plain_prompt           menus and users in plain English
+    train_command          the training
     user_evaluation        its rewards, baselines and steering on held-out questions
-    rule_baselines         the preference benchmark, generalisation, the sweep over preferences
+    evaluate_command       prompted orchestrators: pilot study, preference benchmark, office tasks with a user
+    pilot_study            tables of both, with self-enhancement and other-enhancement
 
 The trainer, generators and rollouts are shared with CoRL: `lib.rl`.
 """

@@ -13,7 +13,7 @@ SECONDS = Measure("milliseconds", "ms", "lower")
 def pricing(params: Params, **where) -> dict[str, Comparison]:
     """ToolOrchestra trained at prices by lot, at list prices alone, and with the sign error in circulation; in
     the exam at prices by lot, and at the prices of another list. where: of study.run."""
-    compared = [variants.NAMED[name] for name in ("paper", "published")] + [variants.LISTED]
+    compared = [variants.NAMED[name] for name in ("paper", "published")] + [variants.LIST_PRICES]
     results = experiment.run(params, compared, label="training at other prices", **where)
     labels = {experiment.START: "start"} | {variant.name: variant.label for variant in compared}
     labels["paper"] = "prices by lot"

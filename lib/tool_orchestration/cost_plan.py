@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from lib.config import LLMSettings, Params
 from lib.llm.cost_estimate import PlannedCalls, announce_costs, asks_endpoint, take_most_expensive
 from lib.rl.expert_pool import NUM_SAMPLES
-from lib.tool_orchestration import test_sets
+from lib.tool_orchestration import task_solvers, test_sets
+from lib.tool_orchestration.episode_specs import PER_DATABASE, count_office_databases
 from lib.tool_orchestration.variants import VARIANTS, ToolVariant
 
 QUESTION_TOKENS = 64  # of a question to a tool, more than any has
@@ -28,8 +29,11 @@ def plan(params: Params, compared: Sequence[ToolVariant] = VARIANTS) -> str:
     settings, llm = params.tools, params.llm
     num_trainings = len(compared) * settings.seeds
     trained = num_trainings * settings.updates * settings.groups * settings.rollouts
-    tested = test_sets.count(settings) * (1 + num_trainings)
-    office_tries = settings.tries * settings.offices
+    tested = test_sets.count_episodes(settings) * (1 + num_trainings)
+    # Whoever filters the office tasks may call any tool, too.
+    num_tasks = PER_DATABASE * count_office_databases(settings.offices)
+    num_solvers = max(1, len(settings.solvers))
+    office_tries = settings.tries * num_tasks + num_solvers * task_solvers.PROBE_TASKS
     pilot = settings.test_items
     episodes = trained + tested + office_tries + pilot + BUDGET_EPISODES
 
@@ -41,18 +45,45 @@ def plan(params: Params, compared: Sequence[ToolVariant] = VARIANTS) -> str:
     alternatives = [_plan_tool_calls(llm, name, orchestrator_calls) for name in names]
     planned_calls.append(take_most_expensive(llm, alternatives))
 
-    # The prompted orchestrator reads its menu and all earlier turns again in every turn.
-    max_tokens = llm.models[settings.agent].max_tokens
-    turns = pilot * settings.rounds
-    tokens_in = turns * (MENU_TOKENS + settings.rounds * max_tokens)
-    planned_calls.append(PlannedCalls(settings.agent, turns, tokens_in, turns * max_tokens))
+    planned_calls.append(plan_prompted_episodes(llm, settings.agent, pilot, settings.rounds))
+    # Each solver tries a few office tasks; the strongest of them may try all.
+    for name in settings.solvers:
+        num_probes = task_solvers.PROBE_TASKS
+        planned_calls.append(plan_prompted_episodes(llm, name, num_probes, settings.rounds))
+    num_tries = settings.tries * num_tasks
+    alternatives = [
+        plan_prompted_episodes(llm, name, num_tries, settings.rounds) for name in settings.solvers
+    ]
+    if alternatives:
+        planned_calls.append(take_most_expensive(llm, alternatives))
     return announce_costs(llm, planned_calls)
+
+
+def plan_prompted_episodes(
+    llm: LLMSettings, name: str, num_episodes: int, max_turns: int
+) -> PlannedCalls:
+    """The calls of an orchestrator that is prompted: it reads its menu and all earlier turns again in every turn.
+
+    Args:
+        llm: The models.
+        name: Of the orchestrator in llm.models.
+        num_episodes: Questions and office tasks.
+        max_turns: Of an episode.
+
+    Returns:
+        The calls; replies are as long as they may be.
+    """
+    max_tokens = llm.models[name].max_tokens
+    num_turns = num_episodes * max_turns
+    tokens_in = num_turns * (MENU_TOKENS + max_turns * max_tokens)
+    return PlannedCalls(name, num_turns, tokens_in, num_turns * max_tokens)
 
 
 def announce_experiment(params: Params, compared: Sequence[ToolVariant]) -> str:
     """The same for the terminal: "" where no endpoint is among the models."""
     settings = params.tools
-    if not asks_endpoint(params.llm, [*settings.models.values(), settings.agent]):
+    names = [*settings.models.values(), settings.agent, *settings.solvers]
+    if not asks_endpoint(params.llm, names):
         return ""
     return plan(params, compared)
 

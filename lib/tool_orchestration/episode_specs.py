@@ -1,4 +1,4 @@
-"""What an orchestrator is given: a question or an office task, with a menu and a user by lot.
+"""What an episode is about: a question or an office task, with a menu and a user, both drawn at random.
 
 Questions are chains, big numbers and facts; office tasks are synthesised (`lib.tasks.synthesis`). Every rollout has
 a subset of the tools, each at a price and a latency of its own; one of them at least is good at the question.
@@ -14,31 +14,46 @@ from lib.experiment import seeds
 from lib.tasks import Item
 from lib.tasks.synthesis import Corpus, Task, synthesize
 from lib.tool_orchestration.tool_menu import (
+    KIND_SIGNS,
     OFFICE,
-    SIGNS,
     Offer,
     ToolMenu,
     UserPreference,
-    drawn_preference,
+    draw_preference,
 )
+from lib.tool_orchestration.user_dialogue import UserDialogue
 
 VERSION = 1  # of the work that is drawn, with menus and users
 HOSTED_VERSION = 1  # of which questions models are asked whose skills nobody measured
-SHARES = {"chain": 0.35, "big": 0.15, "facts": 0.28, "office": 0.22}  # of work by kind (decision)
+TASK_SHARES = {
+    "chain": 0.35,
+    "big": 0.15,
+    "facts": 0.28,
+    "office": 0.22,
+}  # of work by kind (decision)
 DIFFICULTIES = {"chain": (1, 2, 3, 4, 5, 6), "big": (1, 2, 3, 4), "facts": (1, 2, 3)}
-TOOLS = (2, 4)  # the fewest and the most on a menu, functions of an office aside
+MENU_SIZES = (2, 4)  # the fewest and the most on a menu, functions of an office aside
 PER_DATABASE = 6  # office tasks
+SPARE_DATABASES = 4  # since filters drop tasks
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """work: what is to be done; menu: with what; preference: for whom. outage: the tool that is called first fails
-    from its so-manieth call on; 0: never."""
+    """What an orchestrator is asked to do, with what, and for which user.
+
+    Attributes:
+        work: A question or an office task.
+        menu: The tools.
+        preference: The user's.
+        outage: From which of its calls on the tool fails that is called first; 0 for never.
+        dialogue: What the user says first, and keeps back until asked; None where the user says all at once.
+    """
 
     work: Item | Task
     menu: ToolMenu
     preference: UserPreference
     outage: int = 0
+    dialogue: UserDialogue | None = None
 
     @property
     def kind(self) -> str:
@@ -51,13 +66,18 @@ class Assignment:
 
     @property
     def prompt(self) -> str:
+        if self.dialogue is not None:
+            return self.dialogue.opening
         return self.work.prompt if isinstance(self.work, Item) else self.work.instruction
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """As the lab's orchestrators are told."""
-        told = f"{self.menu.text} {self.preference.text}"
-        return [{"role": "system", "content": told}, {"role": "user", "content": self.prompt}]
+        """As the lab's orchestrators read it."""
+        menu_and_user = f"{self.menu.text} {self.preference.text}"
+        return [
+            {"role": "system", "content": menu_and_user},
+            {"role": "user", "content": self.prompt},
+        ]
 
     @property
     def capable(self) -> list[Offer]:
@@ -84,120 +104,209 @@ class Assignment:
         return usable_tools
 
 
-def office_corpus(split: str, n: int, seed: int) -> Corpus:
-    """At least n office tasks of a split, as the pipeline writes and filters them. Raises TaskError for fewer."""
+def write_office_corpus(split: str, num_tasks: int, seed: int) -> Corpus:
+    """Writes and filters office tasks, as the synthesis pipeline does.
+
+    Args:
+        split: "train", "dev" or "test".
+        num_tasks: How many there are to be at least.
+        seed: Of the pipeline.
+
+    Returns:
+        The corpus.
+
+    Raises:
+        TaskError: The pipeline wrote fewer.
+    """
     corpus = synthesize(
-        databases=-(-n // PER_DATABASE) + 4, tasks_per_database=PER_DATABASE, seed=seed, split=split
+        databases=count_office_databases(num_tasks),
+        tasks_per_database=PER_DATABASE,
+        seed=seed,
+        split=split,
     )
-    if len(corpus.tasks) < n:
+    if len(corpus.tasks) < num_tasks:
         raise tasks.TaskError(
-            f"the pipeline wrote {len(corpus.tasks)} office tasks for {split}, not {n}"
+            f"the pipeline wrote {len(corpus.tasks)} office tasks for {split}, not {num_tasks}"
         )
     return corpus
 
 
-def office(split: str, n: int, seed: int) -> list[Task]:
-    """n office tasks of a split, all difficulties and domains mixed."""
-    found = office_corpus(split, n, seed).tasks
-    return sorted(
-        found, key=lambda task: int(seeds.key("toolorchestra", "office", task.id, seed=seed))
-    )[:n]
+def count_office_databases(num_tasks: int) -> int:
+    """Databases that are written for so many office tasks at least; each may have PER_DATABASE of them."""
+    return -(-num_tasks // PER_DATABASE) + SPARE_DATABASES
 
 
-def drawn(
+def draw_office_tasks(split: str, num_tasks: int, seed: int) -> list[Task]:
+    """Draws office tasks of a split, all difficulties and domains mixed."""
+    office_tasks = write_office_corpus(split, num_tasks, seed).tasks
+    in_random_order = sorted(
+        office_tasks,
+        key=lambda task: int(seeds.key("toolorchestra", "office", task.id, seed=seed)),
+    )
+    return in_random_order[:num_tasks]
+
+
+def draw_assignments(
     works: Sequence[Item | Task],
     offers: Mapping[str, Offer],
     names: Sequence[str],
     spread: float,
     rng: np.random.Generator,
 ) -> list[Assignment]:
-    """Work with menus and users by lot. names: of the tools that may be on menus; spread: factor within which prices
-    and latencies vary, 1 for not at all."""
-    out = []
+    """Draws a menu and a user for each question and office task.
+
+    Args:
+        works: Questions and office tasks.
+        offers: Every tool at list prices.
+        names: Tools that may be on menus.
+        spread: Factor within which prices and latencies vary; 1 for not at all.
+        rng: Random numbers.
+
+    Returns:
+        The assignments, in the order of `works`.
+    """
+    assignments = []
     for work in works:
-        menu = menu_for(work, offers, names, spread, rng)
-        out.append(
-            Assignment(work, menu, drawn_preference(rng, [offer.name for offer in menu.offers]))
-        )
-    return out
+        menu = draw_menu(work, offers, names, spread, rng)
+        user = draw_preference(rng, [offer.name for offer in menu.offers])
+        assignments.append(Assignment(work, menu, user))
+    return assignments
 
 
-def menu_for(
+def draw_menu(
     work: Item | Task,
     offers: Mapping[str, Offer],
     names: Sequence[str],
     spread: float,
     rng: np.random.Generator,
 ) -> ToolMenu:
-    """A menu by lot with a tool that is good at a question; an office task brings its own functions."""
+    """Draws a menu. A question's has a tool that is good at it; an office task brings its own functions.
+
+    Args:
+        work: A question or an office task.
+        offers: Every tool at list prices.
+        names: Tools that may be on the menu.
+        spread: Factor within which prices and latencies vary.
+        rng: Random numbers.
+
+    Returns:
+        The menu.
+    """
     domain = None if isinstance(work, Item) else work.domain
-    taken = (
-        {function.name for function in domain.functions} if domain else set()
-    )  # an office has its own lookup
-    pool = [name for name in names if name not in taken]
-    order = [pool[i] for i in rng.permutation(len(pool))]
-    size = int(rng.integers(TOOLS[0], TOOLS[1] + 1)) - (domain is not None)
-    chosen = order[:size]
+    office_functions: tuple[str, ...] = ()
+    if domain is not None:
+        office_functions = tuple(function.name for function in domain.functions)
+
+    # An office has a lookup of its own, in place of the tool of that name.
+    available = [name for name in names if name not in office_functions]
+    in_random_order = [available[index] for index in rng.permutation(len(available))]
+    fewest, most = MENU_SIZES
+    size = int(rng.integers(fewest, most + 1))
+    if domain is not None:
+        size -= 1
+    chosen = in_random_order[:size]
+
+    # Where no tool of the menu is good at the question, one that is takes another's place.
     if domain is None:
-        good = [n for n in order if offers[n].skills.get(work.group, 0) >= work.difficulty]
+        good = [
+            name
+            for name in in_random_order
+            if offers[name].skills.get(work.group, 0) >= work.difficulty
+        ]
         if good and not set(good) & set(chosen):
             chosen[int(rng.integers(len(chosen)))] = good[0]
-    factors = np.exp(rng.uniform(-np.log(spread), np.log(spread), size=(len(chosen) + 1, 2)))
-    priced = tuple(
-        offers[name].times(*pair) for name, pair in zip(chosen, factors[1:].tolist(), strict=True)
-    )
+
+    # Factors of price and latency: the first pair is that of the office.
+    log_spread = np.log(spread)
+    factors = np.exp(rng.uniform(-log_spread, log_spread, size=(len(chosen) + 1, 2))).tolist()
+    priced = []
+    for name, (cost_factor, latency_factor) in zip(chosen, factors[1:], strict=True):
+        priced.append(offers[name].scale_prices(cost_factor, latency_factor))
     if domain is None:
-        return ToolMenu(priced)
-    return ToolMenu(
-        priced, tuple(f.name for f in domain.functions), offers[OFFICE].times(*factors[0].tolist())
-    )
+        return ToolMenu(tuple(priced))
+    return ToolMenu(tuple(priced), office_functions, offers[OFFICE].scale_prices(*factors[0]))
 
 
-def mixed(n: int, split: str, seed: int, offices: Sequence[Task]) -> list[Item | Task]:
-    """n pieces of work, kinds by lot as in SHARES; office tasks are drawn from those at hand, if there are any."""
+def draw_mixed_tasks(
+    num_tasks: int, split: str, seed: int, offices: Sequence[Task]
+) -> list[Item | Task]:
+    """Draws questions and office tasks, kinds at random in the proportions of TASK_SHARES.
+
+    Args:
+        num_tasks: How many.
+        split: "train", "dev" or "test".
+        seed: Of the draw.
+        offices: Office tasks to draw from; where there are none, questions alone are drawn.
+
+    Returns:
+        The tasks.
+    """
     rng = seeds.rng("toolorchestra", "kinds", split, seed=seed)
-    shares = {kind: share for kind, share in SHARES.items() if kind != "office" or offices}
-    kinds = rng.choice(
-        list(shares), size=n, p=np.array(list(shares.values())) / sum(shares.values())
-    )
-    fresh = {
-        kind: iter(
-            tasks.draw_items(kind, split, int((kinds == kind).sum()), DIFFICULTIES[kind], seed=seed)
-        )
-        for kind in SIGNS
-        if kind in kinds
-    }
-    return [
-        offices[int(rng.integers(len(offices)))] if kind == "office" else next(fresh[kind])
-        for kind in kinds
-    ]
+    shares = dict(TASK_SHARES)
+    if not offices:
+        del shares["office"]
+    probabilities = np.array(list(shares.values())) / sum(shares.values())
+    kinds = rng.choice(list(shares), size=num_tasks, p=probabilities)
+
+    questions_by_kind = {}
+    for kind in KIND_SIGNS:
+        num_of_kind = int((kinds == kind).sum())
+        if num_of_kind:
+            items = tasks.draw_items(kind, split, num_of_kind, DIFFICULTIES[kind], seed=seed)
+            questions_by_kind[kind] = iter(items)
+
+    mixed = []
+    for kind in kinds:
+        if kind == "office":
+            mixed.append(offices[int(rng.integers(len(offices)))])
+        else:
+            mixed.append(next(questions_by_kind[kind]))
+    return mixed
 
 
-def even(n: int, split: str, seed: int, offices: Sequence[Task]) -> list[Item | Task]:
-    """About n pieces of work, kinds in the shares of SHARES exactly, no question twice where there are enough."""
-    out: list[Item | Task] = []
-    for kind, share in SHARES.items():
-        wanted = max(1, round(n * share))
-        out += (
-            list(offices[:wanted])
-            if kind == "office"
-            else tasks.draw_items(kind, split, wanted, DIFFICULTIES[kind], seed=seed)
-        )
-    return out
+def draw_tasks_evenly(
+    num_tasks: int, split: str, seed: int, offices: Sequence[Task]
+) -> list[Item | Task]:
+    """Draws about so many questions and office tasks, exactly in the proportions of TASK_SHARES.
+
+    Args:
+        num_tasks: How many, about.
+        split: "train", "dev" or "test".
+        seed: Of the draw.
+        offices: Office tasks, of which the first are taken.
+
+    Returns:
+        The tasks, kind after kind; no question twice where there are enough.
+    """
+    drawn: list[Item | Task] = []
+    for kind, share in TASK_SHARES.items():
+        num_of_kind = max(1, round(num_tasks * share))
+        if kind == "office":
+            drawn += offices[:num_of_kind]
+        else:
+            drawn += tasks.draw_items(kind, split, num_of_kind, DIFFICULTIES[kind], seed=seed)
+    return drawn
 
 
-def struck(
-    assigned: Sequence[Assignment], share: float, rng: np.random.Generator
+def add_outages(
+    assignments: Sequence[Assignment], share: float, rng: np.random.Generator
 ) -> list[Assignment]:
-    """The same, a share of them by lot with an outage, where another tool would do."""
-    lots = rng.random(len(assigned))
-    return [
-        _with_outage(a) if lot < share and len(a.capable) > 1 else a
-        for a, lot in zip(assigned, lots, strict=True)
-    ]
+    """Adds an outage to a random share of assignments, where another tool would do.
 
+    Args:
+        assignments: Without outages.
+        share: Probability of an outage.
+        rng: Random numbers.
 
-def _with_outage(assignment: Assignment) -> Assignment:
-    """The tool that is called first fails: at once, or in the middle of a question that takes several calls."""
-    several = assignment.kind == "facts" and assignment.difficulty > 1
-    return replace(assignment, outage=2 if several else 1)
+    Returns:
+        The same assignments, some with an outage: the tool that is called first fails at once, or from its second call
+        on where a question takes several calls.
+    """
+    uniforms = rng.random(len(assignments))
+    with_outages = []
+    for assignment, uniform in zip(assignments, uniforms, strict=True):
+        if uniform < share and len(assignment.capable) > 1:
+            takes_several_calls = assignment.kind == "facts" and assignment.difficulty > 1
+            assignment = replace(assignment, outage=2 if takes_several_calls else 1)
+        with_outages.append(assignment)
+    return with_outages

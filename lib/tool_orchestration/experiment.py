@@ -47,9 +47,11 @@ from lib.tasks import synthesis
 from lib.tasks.synthesis import Corpus, Task, filter_tasks, load_corpus
 from lib.tool_orchestration import (
     episode_specs,
+    price_configurations,
     prompted_baseline,
     rewards,
     single_tool_baselines,
+    task_solvers,
     test_sets,
     tool_environment,
     tool_menu,
@@ -60,12 +62,19 @@ from lib.tool_orchestration.cost_plan import BUDGET_EPISODES, announce_choices, 
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_environment import (
     NAME,
-    Own,
+    OwnTokenPrice,
     ToolWorkbench,
-    met,
-    opened_place,
+    open_workbench,
+    select_training_offers,
 )
-from lib.tool_orchestration.tool_menu import Offer, PriceList, ToolMenu, UserPreference, names, seen
+from lib.tool_orchestration.tool_menu import (
+    Offer,
+    PriceList,
+    ToolMenu,
+    UserPreference,
+    list_tools,
+    list_training_tools,
+)
 from lib.tool_orchestration.variants import VARIANTS, ToolVariant
 
 VERSION = 1  # of how orchestrators are trained and tested
@@ -83,7 +92,7 @@ LESSONS, TRIAL, TRAINING, TESTS_OF_START = (
 )
 _READ_BY_LESSONS = (
     "models", "unseen", "base", "spread", "rounds", "turn_tokens", "response_tokens", "temperature",
-    "model_temperature", "warm", "offices", "tries", "budget",
+    "model_temperature", "warm", "offices", "tries", "solvers", "budget",
 )  # fmt: skip
 _READ_BY_TRIAL = (
     "models", "unseen", "agent", "spread", "rounds", "test_temperature", "model_temperature", "outcome_items",
@@ -119,25 +128,30 @@ class ToolOrchestrationResults:
     learning: pd.DataFrame
     corpus: pd.DataFrame
     budget: float
-    own: Own
+    own: OwnTokenPrice
     offers: Mapping[str, Offer]
 
 
-def _open_place_of(job: sweep.Job, context: RunContext):
-    """The place that a job works in, from no more settings than it was handed."""
+def _open_workbench_of(job: sweep.Job, context: RunContext):
+    """The workbench that a job works in, from no more settings than it was handed."""
     settings = ToolSettings.from_job_settings(job.settings["tools"])
     lists = [
         PriceList.model_validate(job.settings[name])
         for name in ("prices", "unseen_prices")
         if name in job.settings
     ]
-    agent = settings.agent if job.settings["job"] == TRIAL else None
-    return opened_place(context, settings, *lists, agent=agent)
+    # A job may read no setting that it was not handed.
+    prompted: list[str] = []
+    if job.settings["job"] == TRIAL:
+        prompted = [settings.agent]
+    elif job.settings["job"] == LESSONS:
+        prompted = settings.solvers
+    return open_workbench(context, settings, *lists, prompted=prompted)
 
 
 def _read_price_lists(settings: ToolSettings) -> tuple[PriceList, PriceList]:
     """That of training, and that of the exam at unseen prices."""
-    return tool_menu.price_list(ROOT / settings.prices), tool_menu.price_list(
+    return tool_menu.read_price_list(ROOT / settings.prices), tool_menu.read_price_list(
         ROOT / settings.unseen_prices
     )
 
@@ -160,8 +174,8 @@ def run(
         Path(models) / settings.base
     )  # these say what is wrong before any process starts
     context = make_context(params, models, runs)
-    with opened_place(context, settings, *_read_price_lists(settings)) as place:
-        offers, own = place.offers, place.own
+    with open_workbench(context, settings, *_read_price_lists(settings)) as workbench:
+        offers, own = workbench.offers, workbench.own
 
     # The variants build on a start that speaks the protocol.
     first_jobs = make_first_jobs(params, Path(models))
@@ -176,7 +190,7 @@ def run(
     episodes = finished.read_tables("episodes", START)
     pilot = artifacts.read_parquet(trial / "pilot.parquet")
     return ToolOrchestrationResults(
-        tools=names(settings),
+        tools=list_tools(settings),
         tried=artifacts.read_parquet(trial / "tried.parquet"),
         episodes=pd.concat([episodes, pilot], ignore_index=True),
         rollouts=finished.read_tables("rollouts", START),
@@ -198,7 +212,7 @@ def make_context(
     )
 
 
-def choices(
+def try_all_tools(
     params: Params, n: int, models: str | Path | None = None, runs: str | Path = RUNS
 ) -> pd.DataFrame:
     """Every tool by itself on about n dev and n test questions in independent tries, columns split, method (the tool),
@@ -210,16 +224,18 @@ def choices(
     sweep.print_to_terminal(announce_choices(params, n))
     parts = []
     context = make_context(params, ensure_models(params.lab, models), runs)
-    with opened_place(context, params.tools, *_read_price_lists(params.tools)) as place:
-        tools = names(params.tools)
+    with open_workbench(context, params.tools, *_read_price_lists(params.tools)) as workbench:
+        tools = list_tools(params.tools)
         for split, attempt in product(("dev", "test"), range(NUM_SAMPLES)):
-            whole = ToolMenu(tuple(place.offers[name] for name in tools))
+            whole = ToolMenu(tuple(workbench.offers[name] for name in tools))
             asked = [
                 Assignment(work, whole, UserPreference(1.0, 0.0, 0.0))
-                for work in episode_specs.even(n, split, 29, ())
+                for work in episode_specs.draw_tasks_evenly(n, split, 29, ())
             ]
             rows = pd.DataFrame(
-                tool_environment.tried(place.desk, asked, tools, f"{split} {attempt}")
+                tool_environment.try_single_tools(
+                    workbench.environment, asked, tools, f"{split} {attempt}"
+                )
             )
             correct = (
                 rows.pivot(index="item", columns="tool", values="correct")
@@ -272,10 +288,13 @@ def versions(kind: str, llm: LLMSettings, asked: Sequence[str], reward: str = ""
         numbers["training"] = pretraining.VERSION
         numbers["lessons in the protocol"] = corl_warm.VERSION
         numbers["lessons of orchestrators"] = warm.VERSION
-    if kind == TRIAL:
+    if kind in (LESSONS, TRIAL):
         numbers["prompted orchestrator"] = prompted_baseline.VERSION
+    if kind == LESSONS:
+        numbers["solvers of office tasks"] = task_solvers.VERSION
     if kind in (TRAINING, TESTS_OF_START):
         numbers["training logs"] = transcripts.VERSION
+        numbers["price configurations"] = price_configurations.VERSION  # whose rule prices an exam
     if kind == TRAINING:
         numbers["losses"] = losses.VERSION
         numbers["token PPO"] = controller_learning.VERSION
@@ -295,10 +314,13 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
         ParamsError: A price list is none.
     """
     settings = params.tools
+    solvers = {f"solver {name}": name for name in settings.solvers}
     lessons = _shared_settings(params, LESSONS) | {
         "tools": settings.to_job_settings(*_READ_BY_LESSONS),
         "shape": params.lab.models[settings.base].to_job_settings(*corl_warm.BASE_SETTINGS),
-        "models": asked_models.describe_models(params.llm, settings.models, settings.base, models),
+        "models": asked_models.describe_models(
+            params.llm, settings.models | solvers, settings.base, models
+        ),
     }
     asked = {**settings.models, AGENT: settings.agent}
     trial = _shared_settings(params, TRIAL) | {
@@ -352,6 +374,8 @@ def _shared_settings(params: Params, kind: str, reward: str = "") -> dict[str, A
     asked = list(settings.models.values())
     if kind == TRIAL:
         asked.append(settings.agent)
+    if kind == LESSONS:
+        asked += settings.solvers
     prices, _ = _read_price_lists(settings)
     return {
         "job": kind,
@@ -383,25 +407,28 @@ def _exam_settings(
 def prepare(run: JobRun) -> None:
     """Teaches the protocol and tries the office tasks, or tries the tools, by the kind of the job."""
     use_one_thread()
-    with _open_place_of(run.job, run.context) as place:
+    with _open_workbench_of(run.job, run.context) as workbench:
         if run.kind == LESSONS:
             shape = run.read_section("shape", LabModelSettings)
-            _begin(place, shape, run.folder, run.report_progress)
+            _begin(workbench, shape, run.folder, run.report_progress)
         else:
-            _try_tools(place, run.folder)
-            _prompt(place, run.folder)
+            _try_tools(workbench, run.folder)
+            _prompt(workbench, run.folder)
 
 
-def _begin(place: ToolWorkbench, shape: LabModelSettings, folder: Path, progress) -> None:
-    """Teach the orchestrator, and keep the office tasks that it solves now and then.
+def _begin(workbench: ToolWorkbench, shape: LabModelSettings, folder: Path, progress) -> None:
+    """Teach the orchestrator, and keep the office tasks that the strongest model solves now and then.
+
+    Which model that is was measured (`task_solvers`) and stands in solvers.json and in the statistics: one of
+    `tools.solvers`, at laptop the lab model lab-agent, else an endpoint that is named there; the start where none is.
 
     shape: settings of the base, for its optimisers.
     """
-    settings = place.settings
-    corpus = episode_specs.office_corpus("train", settings.offices, 0)
-    base = Path(place.context.models) / settings.base
-    lessons, offers = settings.warm, met(place.offers, settings)
-    traces = warm.corpus(
+    settings = workbench.settings
+    corpus = episode_specs.write_office_corpus("train", settings.offices, 0)
+    base = Path(workbench.context.models) / settings.base
+    lessons, offers = settings.warm, select_training_offers(workbench.offers, settings)
+    traces = warm.make_traces(
         lessons.items,
         offers,
         settings.spread,
@@ -412,54 +439,78 @@ def _begin(place: ToolWorkbench, shape: LabModelSettings, folder: Path, progress
     corl_warm.train_on_dialogues(
         base, shape, lessons, traces, folder / "model", lambda x: progress(0.9 * x)
     )
-    generator = place.make_generator(checkpoints.load(folder / "model"))
-    kept, dropped = filter_tasks(
-        corpus.tasks, partial(_solves, place, generator), attempts=settings.tries
-    )
+    generator = workbench.make_generator(checkpoints.load(folder / "model"))
+    solvers = task_solvers.make_prompted_solvers(workbench)
+    if not solvers:
+        solvers[START] = partial(_solves, workbench, generator)
+    rates = task_solvers.measure_solvers(solvers, corpus.tasks)
+    strongest = task_solvers.choose_strongest(rates)
+    kept, dropped = filter_tasks(corpus.tasks, solvers[strongest], attempts=settings.tries)
     left = Corpus(corpus.sources, tuple(kept), (*corpus.dropped, *dropped))
     left.save(folder / "offices.json")
-    artifacts.write_parquet(folder / "statistics.parquet", left.statistics())
-    artifacts.write_json(folder / "begun.json", {"budget": _budget(place, generator, kept)})
+    artifacts.write_json(folder / "solvers.json", {"used": strongest, "solved": rates})
+    statistics = left.statistics().assign(solver=strongest)
+    artifacts.write_parquet(folder / "statistics.parquet", statistics)
+    artifacts.write_json(folder / "begun.json", {"budget": _budget(workbench, generator, kept)})
 
 
 def _solves(
-    place: ToolWorkbench, generator: LabGenerator, tasks: Sequence[Task], attempt: int
+    workbench: ToolWorkbench, generator: LabGenerator, tasks: Sequence[Task], attempt: int
 ) -> list[bool]:
-    """One try of the start at office tasks, with dice."""
+    """One sampled try of the start at office tasks."""
     rng = seeds.rng("toolorchestra", "tries", seed=attempt)
-    asked = episode_specs.drawn(
-        tasks, place.offers, seen(place.settings), place.settings.spread, rng
+    asked = episode_specs.draw_assignments(
+        tasks,
+        workbench.offers,
+        list_training_tools(workbench.settings),
+        workbench.settings.spread,
+        rng,
     )
-    episodes = place.roll(generator, asked, TEST_SEED - 1 - attempt, place.settings.temperature)
+    episodes = workbench.roll(
+        generator, asked, TEST_SEED - 1 - attempt, workbench.settings.temperature
+    )
     # A try that the infrastructure lost says nothing, so it drops no task.
     return [episode.failed or episode.correct == 1.0 for episode in episodes]
 
 
-def _budget(place: ToolWorkbench, generator: LabGenerator, offices: Sequence[Task]) -> float:
+def _budget(workbench: ToolWorkbench, generator: LabGenerator, offices: Sequence[Task]) -> float:
     """Dollars that the start does not exceed in `settings.budget` of the training questions."""
-    works = episode_specs.mixed(BUDGET_EPISODES, "train", 10**6, offices)
+    works = episode_specs.draw_mixed_tasks(BUDGET_EPISODES, "train", 10**6, offices)
     rng = seeds.rng("toolorchestra", "budget")
-    asked = episode_specs.drawn(
-        works, place.offers, seen(place.settings), place.settings.spread, rng
+    asked = episode_specs.draw_assignments(
+        works,
+        workbench.offers,
+        list_training_tools(workbench.settings),
+        workbench.settings.spread,
+        rng,
     )
-    episodes = place.roll(generator, asked, TEST_SEED - 100, place.settings.temperature)
+    episodes = workbench.roll(generator, asked, TEST_SEED - 100, workbench.settings.temperature)
     costs = [
-        tool_environment.cost_usd(episode, place.own) for episode in episodes if not episode.failed
+        tool_environment.compute_total_cost(episode, workbench.own)
+        for episode in episodes
+        if not episode.failed
     ]
-    return float(np.quantile(costs, place.settings.budget))
+    return float(np.quantile(costs, workbench.settings.budget))
 
 
-def _try_tools(place: ToolWorkbench, folder: Path) -> None:
+def _try_tools(workbench: ToolWorkbench, folder: Path) -> None:
     """Every tool on its own on training questions, and on those of the exam."""
-    settings, parts = place.settings, []
+    settings, parts = workbench.settings, []
     rng = seeds.rng("toolorchestra", "outcomes")
-    works = episode_specs.even(settings.outcome_items, "train", 11, ())
-    training = episode_specs.drawn(works, place.offers, seen(settings), settings.spread, rng)
+    works = episode_specs.draw_tasks_evenly(settings.outcome_items, "train", 11, ())
+    training = episode_specs.draw_assignments(
+        works, workbench.offers, list_training_tools(settings), settings.spread, rng
+    )
     for split, asked in (
         ("train", training),
-        ("test", test_sets.exam("test", place.offers, place.unseen_offers, settings)),
+        (
+            "test",
+            test_sets.make_test_set("test", workbench.offers, workbench.unseen_offers, settings),
+        ),
     ):
-        rows = tool_environment.tried(place.desk, asked, seen(settings), split)
+        rows = tool_environment.try_single_tools(
+            workbench.environment, asked, list_training_tools(settings), split
+        )
         about = [
             {"group": a.kind, "difficulty": a.difficulty, "offered": " ".join(a.menu.names)}
             for a in asked
@@ -468,15 +519,15 @@ def _try_tools(place: ToolWorkbench, folder: Path) -> None:
     artifacts.write_parquet(folder / "tried.parquet", pd.concat(parts, ignore_index=True))
 
 
-def _prompt(place: ToolWorkbench, folder: Path) -> None:
+def _prompt(workbench: ToolWorkbench, folder: Path) -> None:
     """The pilot study: an orchestrator that is only prompted, by function schemas."""
-    settings = place.settings
-    asked = test_sets.exam("pilot", place.offers, place.unseen_offers, settings)
+    settings = workbench.settings
+    asked = test_sets.make_test_set("pilot", workbench.offers, workbench.unseen_offers, settings)
     temperature = settings.test_temperature
-    episodes = prompted_baseline.roll(
-        place.desk, settings.agent, asked, settings.rounds, TEST_SEED - 50, temperature
+    episodes = prompted_baseline.roll_out_assignments(
+        workbench.environment, settings.agent, asked, settings.rounds, TEST_SEED - 50, temperature
     )
-    pilot = variants.make_episode_rows(episodes, names(settings), Own(0.0, 0.0))
+    pilot = variants.make_episode_rows(episodes, list_tools(settings), OwnTokenPrice(0.0, 0.0))
     pilot = pilot.assign(style="pilot", method=AGENT, seed=0)
     artifacts.write_parquet(folder / "pilot.parquet", pilot)
 
@@ -487,27 +538,27 @@ def _prompt(place: ToolWorkbench, folder: Path) -> None:
 def train_and_test(run: JobRun) -> None:
     """Trains and tests one variant under one seed, or tests the start."""
     use_one_thread()
-    with _open_place_of(run.job, run.context) as place:
-        OrchestratorRun(run, place).train_and_test()
+    with _open_workbench_of(run.job, run.context) as workbench:
+        OrchestratorRun(run, workbench).train_and_test()
 
 
 class OrchestratorRun:
     """One orchestrator in training and in tests."""
 
-    def __init__(self, run: JobRun, place: ToolWorkbench) -> None:
+    def __init__(self, run: JobRun, workbench: ToolWorkbench) -> None:
         """Loads the orchestrator that speaks the protocol.
 
         Args:
             run: The job, which builds on that of the start.
-            place: The tools at work, with their prices.
+            workbench: The tools at work, with their prices.
         """
         self.run = run
-        self.place = place
-        self.settings = place.settings
+        self.workbench = workbench
+        self.settings = workbench.settings
         self.seed = run.seed
         self.start = run.input_folder("start")
         self.model = checkpoints.load(self.start / "model")
-        self.generator = place.make_generator(self.model)
+        self.generator = workbench.make_generator(self.model)
 
     def train_and_test(self) -> None:
         """Trains, runs the tests, keeps the numbers and the weights."""
@@ -522,14 +573,16 @@ class OrchestratorRun:
 
     def _test(self, style: str) -> pd.DataFrame:
         """Every assignment of a test set."""
-        assignments = test_sets.exam(
-            style, self.place.offers, self.place.unseen_offers, self.settings
+        assignments = test_sets.make_test_set(
+            style, self.workbench.offers, self.workbench.unseen_offers, self.settings
         )
-        episodes = self.place.roll(
+        episodes = self.workbench.roll(
             self.generator, assignments, TEST_SEED + self.seed, self.settings.test_temperature
         )
         decode = self.generator.decode if style == "test" else None
-        return variants.make_episode_rows(episodes, names(self.settings), self.place.own, decode)
+        return variants.make_episode_rows(
+            episodes, list_tools(self.settings), self.workbench.own, decode
+        )
 
     def _train(self, variant: ToolVariant) -> None:
         settings = self.settings
@@ -538,14 +591,14 @@ class OrchestratorRun:
         learn = self.run.read_section("learn", LearnSettings)
         learner = TokenPPO(self.model, learn, encode_special(PAD), settings.updates, self.seed)
         tables = TrainingTables(self.run.folder, learner)
-        tools = names(settings)
+        tools = list_tools(settings)
         groups = np.repeat(np.arange(settings.groups), settings.rollouts)  # (episodes,)
 
         def collect_episodes(step: int) -> UpdateData:
             # The number of the update is part of the seed of its episodes.
             update_seed = self.seed * 10**6 + step
             assignments = self._draw_assignments(variant, office_tasks, update_seed)
-            episodes = self.place.roll(
+            episodes = self.workbench.roll(
                 self.generator, assignments, update_seed, settings.temperature
             )
             return variants.make_update_data(
@@ -553,7 +606,7 @@ class OrchestratorRun:
                 episodes,
                 groups,
                 tools,
-                self.place.own,
+                self.workbench.own,
                 budget,
                 settings.least_deviation,
                 step,
@@ -574,9 +627,11 @@ class OrchestratorRun:
     ) -> list[Assignment]:
         """The assignments of one update, each as often as a group has rollouts."""
         settings = self.settings
-        works = episode_specs.mixed(settings.groups, "train", key + 10**5, offices)
+        works = episode_specs.draw_mixed_tasks(settings.groups, "train", key + 10**5, offices)
         rng = seeds.rng("toolorchestra", "assignments", seed=key)
         spread = variant.spread or settings.spread
-        drawn = episode_specs.drawn(works, self.place.offers, seen(settings), spread, rng)
-        struck = episode_specs.struck(drawn, settings.outages, rng)
+        drawn = episode_specs.draw_assignments(
+            works, self.workbench.offers, list_training_tools(settings), spread, rng
+        )
+        struck = episode_specs.add_outages(drawn, settings.outages, rng)
         return [assignment for assignment in struck for _ in range(settings.rollouts)]

@@ -1,8 +1,8 @@
 """An orchestrator that is only prompted: any model of llm.models, with the menu as OpenAI function schemas.
 
-For the pilot study (ToolOrchestra, appendix A): an off-the-shelf model is told what there is, what it costs and what
-the user prefers, and nothing trains it. The same tools answer, through the same desk. A reply that cannot be used ends
-the episode without an answer; one that the infrastructure lost leaves it out of all scores.
+For the pilot study (ToolOrchestra, appendix A): an off-the-shelf model reads what there is, what it costs and what the
+user prefers, and nothing trains it. The same tools answer, through the same environment. A reply that cannot be used
+ends the episode without an answer; one that the infrastructure lost leaves it out of all scores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,16 @@ from lib.llm.json_replies import join_values, read_arguments
 from lib.rl import call_protocol
 from lib.rl.rollout import Turn, derive_turn_seed
 from lib.tasks import Item
+from lib.tasks.scorers import Scorer
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.tool_environment import Desk, ToolEpisode, judged
-from lib.tool_orchestration.tool_menu import Offer
+from lib.tool_orchestration.tool_environment import (
+    HOSTED_TOKENS_PER_SECOND,
+    ToolEnvironment,
+    ToolEpisode,
+    score_answers,
+    score_outcome,
+)
+from lib.tool_orchestration.tool_menu import ASK_USER, Offer
 from lib.tools import Tool
 
 VERSION = 1  # of the episodes of an orchestrator that is only prompted
@@ -27,6 +34,12 @@ _LINE_SCHEMA = {
     "properties": {"words": {"type": "string"}},
     "required": ["words"],
 }
+_ASK_USER_SCHEMA = Tool(
+    ASK_USER,
+    "Asks the user about the task, for free.",
+    {"question": {"type": "string"}},
+    str,
+).schema
 _NOT_MADE = "One call at a time; this one was not made."
 _SYSTEM = (
     "Solve the task with the tools on offer. Each call costs what its description says, and every turn takes time. "
@@ -34,31 +47,33 @@ _SYSTEM = (
 )
 
 
-def roll(
-    desk: Desk,
+def roll_out_assignments(
+    environment: ToolEnvironment,
     model: str,
     assignments: Sequence[Assignment],
     max_turns: int,
     seed: int,
     temperature: float,
+    scorer: Scorer | None = None,
 ) -> list[ToolEpisode]:
     """Roll out an episode per assignment.
 
     Args:
-        desk: The tools at work; its pool holds the model too.
+        environment: The tools at work; its pool holds the model too.
         model: Its name in llm.models.
         assignments: What is to be done.
         max_turns: Turns at the most.
         seed: Of this batch.
         temperature: Of the model.
+        scorer: How answers to questions are scored; None for the strict rule of the procedural families.
 
     Returns:
         The episodes, in the order of the assignments. The model's own tokens are not counted in them.
     """
-    lab = desk.pool.models[model].backend == "lab"
+    lab = environment.pool.models[model].backend == "lab"
     episodes = [ToolEpisode(assignment, [], [], 0) for assignment in assignments]
-    conversations = [messages(assignment, lab) for assignment in assignments]
-    menus = [schemas(assignment, desk, lab) for assignment in assignments]
+    conversations = [write_messages(assignment, lab) for assignment in assignments]
+    menus = [write_schemas(assignment, environment, lab) for assignment in assignments]
     for turn in range(max_turns):
         alive = [index for index, episode in enumerate(episodes) if not episode.is_done]
         if not alive:
@@ -76,13 +91,15 @@ def roll(
             )
             for index, turn_seed in zip(alive, turn_seeds, strict=True)
         ]
-        replies = desk.pool.generate(model, requests)
+        replies = environment.pool.generate(model, requests)
 
         # Turns that end their episode: answers, replies that cannot be used, and whatever comes in the last round.
         pending: list[tuple[int, Reply, call_protocol.Call, int]] = []
         for index, reply, turn_seed in zip(alive, replies, turn_seeds, strict=True):
             episode = episodes[index]
-            call = None if reply.failure else _read_call(episode.assignment, reply, desk)
+            episode.own_cost_usd += reply.cost_usd
+            episode.own_seconds += reply.seconds or reply.tokens_out / HOSTED_TOKENS_PER_SECOND
+            call = None if reply.failure else _read_call(episode.assignment, reply, environment)
             episode.is_done = turn == max_turns - 1 or call is None
             if call is not None and not episode.is_done:
                 pending.append((index, reply, call, turn_seed))
@@ -94,7 +111,7 @@ def roll(
             episode.turns.append(Turn(reply.text, call, malformed=why))
 
         # The calls of all others, at once.
-        tool_replies = desk.answer_calls(
+        tool_replies = environment.answer_calls(
             [(episodes[index], call, turn_seed) for index, _, call, turn_seed in pending]
         )
         for (index, reply, call, _), tool_reply in zip(pending, tool_replies, strict=True):
@@ -104,12 +121,15 @@ def roll(
                 continue
             result = call_protocol.clean_reply(tool_reply.text)
             conversations[index] += _write_turn(reply, call, result, f"call_{turn}")
-    for episode in episodes:
-        episode.correct = judged(episode)
+    if scorer is not None:
+        score_answers(episodes, environment.pool, scorer)
+    else:
+        for episode in episodes:
+            episode.correct = score_outcome(episode)
     return episodes
 
 
-def messages(assignment: Assignment, lab: bool) -> list[dict[str, Any]]:
+def write_messages(assignment: Assignment, lab: bool) -> list[dict[str, Any]]:
     """What the model reads first."""
     system = LAB_SYSTEM
     if not lab:
@@ -121,9 +141,13 @@ def messages(assignment: Assignment, lab: bool) -> list[dict[str, Any]]:
     ]
 
 
-def schemas(assignment: Assignment, desk: Desk, lab: bool) -> list[dict[str, Any]]:
+def write_schemas(
+    assignment: Assignment, environment: ToolEnvironment, lab: bool
+) -> list[dict[str, Any]]:
     """The menu as OpenAI function schemas; a lab model writes one line of words, whatever the parameters."""
-    offered = [_schema(offer, desk) for offer in assignment.menu.offers]
+    offered = [_schema(offer, environment) for offer in assignment.menu.offers]
+    if assignment.menu.asks_user:
+        offered.append(_ASK_USER_SCHEMA)
     if not isinstance(assignment.work, Item):
         offered += assignment.work.domain.build_tool_schemas()
     if lab:
@@ -134,29 +158,34 @@ def schemas(assignment: Assignment, desk: Desk, lab: bool) -> list[dict[str, Any
     return offered
 
 
-def _schema(offer: Offer, desk: Desk) -> dict[str, Any]:
+def _schema(offer: Offer, environment: ToolEnvironment) -> dict[str, Any]:
     skills = [f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()]
     description = f"A model. Good at: {', '.join(skills) or 'unknown'}."
+    if offer.description:
+        description = f"A model. {offer.description}"
     model = Tool(offer.name, description, {"question": {"type": "string"}}, str)
-    function = desk.tools.get(offer.name, model).schema["function"]
+    tool = environment.writers.get(offer.name) or environment.tools.get(offer.name, model)
+    function = tool.schema["function"]
     price = f" About ${offer.typical_cost_usd:.2g} and {offer.typical_seconds:.2g} s per call."
     priced_function = function | {"description": function["description"] + price}
     return {"type": "function", "function": priced_function}
 
 
-def _read_call(assignment: Assignment, reply: Reply, desk: Desk) -> call_protocol.Call | None:
+def _read_call(
+    assignment: Assignment, reply: Reply, environment: ToolEnvironment
+) -> call_protocol.Call | None:
     """The first call of a reply, if it is one that can be made."""
     if not reply.tool_calls:
         return None
     tool_call = reply.tool_calls[0]
-    line = _read_arguments(assignment, tool_call, desk, reply.backend == "lab")
-    if line is None or desk.wrong(assignment, tool_call.name, line):
+    line = _read_arguments(assignment, tool_call, environment, reply.backend == "lab")
+    if line is None or environment.explain_malformed(assignment, tool_call.name, line):
         return None
     return call_protocol.Call(tool_call.name, line)
 
 
 def _read_arguments(
-    assignment: Assignment, tool_call: ToolCall, desk: Desk, lab: bool
+    assignment: Assignment, tool_call: ToolCall, environment: ToolEnvironment, lab: bool
 ) -> str | None:
     """Arguments as a line of words, in the order of the tool's parameters, whatever that of the model."""
     if lab:
@@ -167,8 +196,8 @@ def _read_arguments(
     order: Sequence[str] = ()
     if tool_call.name in assignment.menu.office:
         order = assignment.work.domain.find_function(tool_call.name).parameters
-    elif tool_call.name in desk.tools:
-        order = tuple(desk.tools[tool_call.name].parameters)
+    elif tool_call.name in environment.tools:
+        order = tuple(environment.tools[tool_call.name].parameters)
     names = order if set(order) == set(values) else values
     return join_values(values[name] for name in names)
 

@@ -1,26 +1,24 @@
-"""The study of lesson 06 as rows of a record: everybody on the same exams.
+"""The earlier experiment of lesson 06 (its appendix) as rows of a results table: all methods on the same test sets.
 
-Styles of the record `toolorchestra` are the exams. Condition `office` are tasks of an office, which single tools cannot
-do; all others are `question`. Rules, which need no orchestrator, stand in `test` alone. What is trained has one run per
-seed; the start and what is only prompted have one.
+`style` names the test set: test, pilot, unseen_tools, unseen_prices, outage, simplex. Condition `office` are tasks of a
+synthesised office, which single tools cannot do; all others are `question`. Baselines, which need no orchestrator,
+stand in `test` alone. What is trained has one run per seed; the start and what is only prompted have one.
 """
 
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
-import torch
 
 from lib import stats
 from lib.config import ROOT, Params, ToolSettings
 from lib.experiment import results_table
 from lib.llm import reply_shares
-from lib.rl import losses
 from lib.tool_orchestration import rewards, rule_baselines, tool_menu
 from lib.tool_orchestration.experiment import AGENT, START, ToolOrchestrationResults
 from lib.tool_orchestration.variants import NAMED
 
-SYSTEM = "toolorchestra"
+SYSTEM = "toolorchestra_office"  # the lab world is "toolorchestra"
 PAPER, SIGN, LENIENT, CORL = (
     NAMED[name].label for name in ("paper", "published", "lenient", "corl")
 )
@@ -30,12 +28,12 @@ LABELS = (
     | {AGENT: "lab-agent"}
 )
 UNITS = {  # of cost and latency in the evaluation: per dollar and per second
-    "micro-dollars and ms": (rewards.MICRO, rewards.MILLI), "dollars and seconds": (1.0, 1.0),
+    "micro-dollars and ms": (rewards.MICRO_USD_PER_USD, rewards.MS_PER_SECOND), "dollars and seconds": (1.0, 1.0),
     "as printed, amounts negative": (-1.0, -1.0),
 }  # fmt: skip
 WEIGHTS = {
     "correct": "p_accuracy",
-    "micro": "p_cost",
+    "micro_usd": "p_cost",
     "ms": "p_latency",
 }  # what each weight should move
 WORST = (
@@ -56,10 +54,23 @@ _NOT_KEPT = [
 ]  # columns of `variants.make_episode_rows` that the results table goes without
 
 
-def rows(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame:
-    """All rows of the results table, see `results_table.write_results`. Own columns: micro and own_micro (dollars per
-    million), ms, wild (a malformed turn), score (R^e, on `test`), weights p_*, and those of `told`."""
-    every = pd.concat([told(results, params.tools), rules(results)], ignore_index=True)
+def make_rows(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame:
+    """Make all rows of the results table, of orchestrators and of baselines.
+
+    Args:
+        results: What the experiment left.
+        params: The parameters that it was run with.
+
+    Returns:
+        Rows for `results_table.write_results`. Columns of this table alone: micro_usd (millionths of a dollar, and so
+        dollars per million questions), own_micro_usd (of it the orchestrator's own tokens), ms, has_malformed_turn,
+        score (R^e, on `test`), p_accuracy, p_cost, p_latency, user (of the grid of weights, else -1), and those of
+        `make_orchestrator_rows`.
+    """
+    every = pd.concat(
+        [make_orchestrator_rows(results, params.tools), make_baseline_rows(results)],
+        ignore_index=True,
+    )
     # Rules ask no model that can fail, and jobs that were finished before these were counted have none of them.
     for name in REPLY_COUNTS:
         counts = every[name] if name in every else pd.Series(0, index=every.index)
@@ -74,16 +85,16 @@ def rows(results: ToolOrchestrationResults, params: Params) -> pd.DataFrame:
         "good": "",
         "liked": "",
         "confidential": False,
-        "only": False,
+        "only_newcomer_is_capable": False,
     }  # of rules
     return every.fillna(unknown).assign(
         item=every["item"].astype(str),
         split="test",
         condition=np.where(every["group"] == "office", "office", "question"),
-        wild=(every["malformed"] > 0).astype(float),
-        micro=every["cost_usd"] * rewards.MICRO,
-        own_micro=every["own_cost_usd"] * rewards.MICRO,
-        ms=every["seconds"] * rewards.MILLI,
+        has_malformed_turn=(every["malformed"] > 0).astype(float),
+        micro_usd=every["cost_usd"] * rewards.MICRO_USD_PER_USD,
+        own_micro_usd=every["own_cost_usd"] * rewards.MICRO_USD_PER_USD,
+        ms=every["seconds"] * rewards.MS_PER_SECOND,
         backend=params.llm.describe_backend(params.tools.models.values()),
         calls=every["calls"].round().astype(int),
     )
@@ -160,12 +171,30 @@ def list_models_by_label(settings: ToolSettings) -> dict[str, str]:
     return {**settings.models, LABELS[AGENT]: settings.agent}
 
 
-def told(results: ToolOrchestrationResults, settings: ToolSettings) -> pd.DataFrame:
-    """Episodes of orchestrators. Columns besides those of `make_episode_rows`: whole (calls of tools), to_cheaper (of
-    what the second price list made cheaper), to_wanted (of tools that a user likes; of models, which confidential users
-    do not), even (what an even choice from the menu would give of that); newcomer (an unseen tool was called first),
-    even_new, only (no other tool is good by its card); met (a call met the outage), correct_met and switched."""
-    part = results.episodes.join(scores(results)["score"])
+def make_orchestrator_rows(
+    results: ToolOrchestrationResults, settings: ToolSettings
+) -> pd.DataFrame:
+    """Make the rows of orchestrators.
+
+    Args:
+        results: What the experiment left.
+        settings: Of lesson 06.
+
+    Returns:
+        Rows with the columns of `variants.make_episode_rows` and these:
+
+        tool_calls                 number of calls of tools
+        cheaper_calls              of them, of tools that the second price list made cheaper
+        preferred_calls            of them, of tools that a user likes; of models, which confidential users do not like
+        preferred_at_random        share of such tools on the menu
+        newcomer_first             an unseen tool was called first
+        newcomer_at_random         share of unseen tools on the menu
+        only_newcomer_is_capable   no other tool of the menu is good at the question by its card
+        met_outage                 a call met the tool that fails
+        correct_after_outage       and the answer was correct
+        switched                   and another tool was called too
+    """
+    part = results.episodes.join(compute_scores(results)["score"])
     calls, menus = part["chosen"].str.split(), part["offered"].str.split()
     new, models = (
         set(settings.unseen),
@@ -184,16 +213,16 @@ def told(results: ToolOrchestrationResults, settings: ToolSettings) -> pd.DataFr
             method=part["method"].map(LABELS),
             chosen=calls,
             offered=menus,
-            whole=_hits(calls, [set(results.tools)] * len(part)),
+            tool_calls=_hits(calls, [set(results.tools)] * len(part)),
             role=part["method"].map({START: "start", "paper": "paper"}).fillna("router"),
-            to_cheaper=_hits(calls, [set(cheaper(results, settings))] * len(part)),
-            to_wanted=_hits(calls, aims),
-            even=_hits(menus, aims) / menus.str.len(),
-            newcomer=part["first"].isin(new).astype(float),
-            even_new=_hits(menus, [new] * len(part)) / menus.str.len(),
-            only=[not set(names.split()) - new for names in part["good"]],
-            met=met,
-            correct_met=part["correct"] * met,
+            cheaper_calls=_hits(calls, [set(list_cheaper_tools(results, settings))] * len(part)),
+            preferred_calls=_hits(calls, aims),
+            preferred_at_random=_hits(menus, aims) / menus.str.len(),
+            newcomer_first=part["first"].isin(new).astype(float),
+            newcomer_at_random=_hits(menus, [new] * len(part)) / menus.str.len(),
+            only_newcomer_is_capable=[not set(names.split()) - new for names in part["good"]],
+            met_outage=met,
+            correct_after_outage=part["correct"] * met,
             switched=met * (calls.map(lambda names: len(set(names))) > 1),
         )
         .sort_values(
@@ -217,10 +246,10 @@ def _hits(names: Iterable[list[str]], aims: Iterable[set[str]]) -> np.ndarray:
     )
 
 
-def cheaper(results: ToolOrchestrationResults, settings: ToolSettings) -> list[str]:
+def list_cheaper_tools(results: ToolOrchestrationResults, settings: ToolSettings) -> list[str]:
     """Tools that cost less on the second price list than on the first."""
     lists = (
-        tool_menu.price_list(ROOT / path) for path in (settings.prices, settings.unseen_prices)
+        tool_menu.read_price_list(ROOT / path) for path in (settings.prices, settings.unseen_prices)
     )
     one, two = ({**told.calls, **told.models} for told in lists)
     return [
@@ -228,14 +257,14 @@ def cheaper(results: ToolOrchestrationResults, settings: ToolSettings) -> list[s
     ]
 
 
-def rules(results: ToolOrchestrationResults) -> pd.DataFrame:
+def make_baseline_rows(results: ToolOrchestrationResults) -> pd.DataFrame:
     """Rows of `test` by those who need no orchestrator, and so pay for none."""
     part = results.episodes
     start = part[
         (part["method"] == START) & (part["style"] == "test") & (part["group"] != "office")
     ]
     about = start[["item", "group", "difficulty"]]
-    found = rule_baselines.baselines(results.tried, start.sort_values("item"), results.tools)
+    found = rule_baselines.apply_baselines(results.tried, start.sort_values("item"), results.tools)
     test_tries = results.tried[results.tried["split"] == "test"]
     tools_by_item = test_tries.groupby("item")["tool"].agg(list).to_dict()
     parts = []
@@ -253,12 +282,12 @@ def rules(results: ToolOrchestrationResults) -> pd.DataFrame:
     return every.assign(style="test", seed=0, own_cost_usd=0.0, malformed=0, offered=nothing)
 
 
-def best_always(results: ToolOrchestrationResults) -> str:
+def find_best_tool(results: ToolOrchestrationResults) -> str:
     """The tool that was right most often on training questions."""
-    return rule_baselines.ordered(results.tried[results.tried["split"] == "train"])[0]
+    return rule_baselines.order_tools(results.tried[results.tried["split"] == "train"])[0]
 
 
-def scores(
+def compute_scores(
     results: ToolOrchestrationResults,
     units: tuple[float, float] = UNITS["micro-dollars and ms"],
     dearer: float = 1.0,
@@ -272,80 +301,139 @@ def scores(
     m[:, -2] *= dearer
     wanted[:, -2:] *= weigh
     return part.assign(
-        method=part["method"].map(LABELS), score=rewards.score(m, np.stack(before), wanted, units)
+        method=part["method"].map(LABELS),
+        score=rewards.compute_preference_scores(m, np.stack(before), wanted, units),
     )
 
 
 # Estimates that are no means ------------------------------------------------------------------------
 
 
-def share(
-    found: pd.DataFrame, over: str, under: str, by: str | list[str] = "method"
+def linearize_ratio(
+    rows: pd.DataFrame, numerator: str, denominator: str, by: str | list[str] = "method"
 ) -> pd.DataFrame:
-    """`found` with a column `share` whose mean is a quotient of sums by group, and whose spread is that of the quotient
-    by the delta method:
+    """Adds a column `share` whose mean is a ratio of sums by group, and whose spread is that of the ratio.
 
-        R = sum(over) / sum(under),    share_i = R + (over_i - R under_i) / mean(under)
+    By the delta method, for numerator y and denominator x:
 
-    so that `stats.mean` and `stats.paired_difference` are those of R. A group in which `under` is always 0 is left
-    out."""
-    sums = found.groupby(by, sort=False)[[over, under]].transform("sum")
-    found, sums = found[sums[under] > 0], sums[sums[under] > 0]
-    whole, level = sums[over] / sums[under], found.groupby(by, sort=False)[under].transform("mean")
-    return found.assign(share=whole + (found[over] - whole * found[under]) / level)
+        R = sum(y) / sum(x),    share_i = R + (y_i - R x_i) / mean(x)
+
+    so that `stats.mean` and `stats.paired_difference` of `share` are those of R.
+
+    Args:
+        rows: Rows of the results table.
+        numerator: Column y.
+        denominator: Column x.
+        by: Columns of the groups.
+
+    Returns:
+        The rows with `share`, without groups in which the denominator is always 0.
+    """
+    columns = [numerator, denominator]
+    sums = rows.groupby(by, sort=False)[columns].transform("sum")
+    means = rows.groupby(by, sort=False)[denominator].transform("mean")
+    has_denominator = sums[denominator] > 0
+    rows, sums, means = rows[has_denominator], sums[has_denominator], means[has_denominator]
+    ratio = sums[numerator] / sums[denominator]
+    residual = rows[numerator] - ratio * rows[denominator]
+    return rows.assign(share=ratio + residual / means)
 
 
-def quotients(
-    found: pd.DataFrame, over: str, under: str, by: str | list[str] = "method"
+def estimate_ratios(
+    rows: pd.DataFrame, numerator: str, denominator: str, by: str | list[str] = "method"
 ) -> pd.DataFrame:
-    """Quotients of sums by group, as `stats.mean` of `share`; nan where there was nothing to divide by."""
-    linear, groups = share(found, over, under, by), found.groupby(by, sort=False).size().index
-    return (stats.mean(linear, "share", by) if len(linear) else _NONE).reindex(groups)
+    """Estimates ratios of sums by group, with intervals; nan where there is nothing to divide by."""
+    groups = rows.groupby(by, sort=False).size().index
+    linear = linearize_ratio(rows, numerator, denominator, by)
+    estimates = stats.mean(linear, "share", by) if len(linear) else _NONE
+    return estimates.reindex(groups)
 
 
-def quotient_gap(
-    found: pd.DataFrame, over: str, under: str, of: Mapping, against: Mapping, by: str
+def estimate_ratio_differences(
+    rows: pd.DataFrame,
+    numerator: str,
+    denominator: str,
+    treatment: Mapping,
+    baseline: Mapping,
+    by: str,
 ) -> pd.DataFrame:
-    """Differences of two such quotients inside pairs, by group; nan where one of them is missing. of, against:
-    conditions, as of `stats.paired_difference`."""
-    linear = share(found, over, under, [by, *of])
-    both = [
-        name
-        for name, part in linear.groupby(by, sort=False)
-        if all(len(results_table.select(part, **side)) for side in (of, against))
-    ]
-    known = (
-        stats.paired_difference(linear[linear[by].isin(both)], "share", of, against, by)
-        if both
-        else _NONE
+    """Estimates differences of two such ratios inside pairs, by group; nan where one of them is missing.
+
+    Args:
+        rows: Rows of the results table.
+        numerator: Column.
+        denominator: Column.
+        treatment: Conditions, as `stats.paired_difference` takes them.
+        baseline: Conditions on the same columns.
+        by: Column of the groups.
+
+    Returns:
+        One row for each group.
+    """
+    linear = linearize_ratio(rows, numerator, denominator, [by, *treatment])
+    complete_groups = []
+    for name, group_rows in linear.groupby(by, sort=False):
+        has_treatment = len(results_table.select(group_rows, **treatment)) > 0
+        has_baseline = len(results_table.select(group_rows, **baseline)) > 0
+        if has_treatment and has_baseline:
+            complete_groups.append(name)
+    estimates = _NONE
+    if complete_groups:
+        complete_rows = linear[linear[by].isin(complete_groups)]
+        estimates = stats.paired_difference(complete_rows, "share", treatment, baseline, by)
+    return estimates.reindex(rows[by].unique())
+
+
+def estimate_call_shares(rows: pd.DataFrame, tools: list[str]) -> pd.DataFrame:
+    """Estimates the share of the calls to any of some tools that went to each, by method and tool."""
+    calls_by_tool = {tool: _hits(rows["chosen"], [{tool}] * len(rows)) for tool in tools}
+    all_calls = sum(calls_by_tool.values())
+    tables = []
+    for tool, calls in calls_by_tool.items():
+        tables.append(rows.assign(tool=tool, calls_of_tool=calls, calls_of_all=all_calls))
+    return estimate_ratios(pd.concat(tables), "calls_of_tool", "calls_of_all", ["method", "tool"])
+
+
+def estimate_weight_slopes(grid: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Estimates by method how much a mean changes as the weight on it goes from 0 to 1.
+
+    By least squares over the users u of the grid: the mean over seeds and questions of
+
+        sum_u (w_u - mean w) y_u / sum_u (w_u - mean w)^2
+
+    Args:
+        grid: Rows of the test set `simplex`.
+        column: y, a key of WEIGHTS.
+
+    Returns:
+        One row for each method.
+    """
+    weight_by_user = grid.groupby("user")[WEIGHTS[column]].first()
+    centred = weight_by_user - weight_by_user.mean()
+    coefficient_by_user = centred / (centred**2).sum()
+    # The mean over users is a sum divided by their number.
+    coefficients = grid["user"].map(coefficient_by_user) * len(weight_by_user)
+    terms = grid.assign(slope=coefficients * grid[column], **{"sample": grid["user"]})
+    return stats.mean(terms, "slope", "method")
+
+
+def estimate_hypervolumes(grid: pd.DataFrame) -> pd.DataFrame:
+    """Estimates the hypervolume of the users' means by method.
+
+    The axes are accuracy, and money and time saved as a share of the reference: WORST times what the start spends. The
+    largest possible value is 1.
+
+    Args:
+        grid: Rows of the test set `simplex`, those of the start among them.
+
+    Returns:
+        One row for each method.
+    """
+    spending_of_start = grid[grid["role"] == "start"][["micro_usd", "ms"]].mean()
+    reference_money, reference_time = WORST * spending_of_start
+    saved = grid.assign(
+        money=1 - grid["micro_usd"] / reference_money, time=1 - grid["ms"] / reference_time
     )
-    return known.reindex(found[by].unique())
-
-
-def shares_of(found: pd.DataFrame, tools: list[str]) -> pd.DataFrame:
-    """Shares of the calls to any of some tools that went to each, by method and tool."""
-    hits = {tool: _hits(found["chosen"], [{tool}] * len(found)) for tool in tools}
-    whole = sum(hits.values())
-    long = pd.concat([found.assign(tool=tool, them=them, all=whole) for tool, them in hits.items()])
-    return quotients(long, "them", "all", ["method", "tool"])
-
-
-def slopes(grid: pd.DataFrame, column: str) -> pd.DataFrame:
-    """How much a mean changes by method as its weight goes from 0 to 1, by least squares over the users: the mean over
-    seeds and questions of sum_u (w_u - mean w) y_u / sum_u (w_u - mean w)^2. grid: rows of `simplex`."""
-    weight = grid.groupby("user")[WEIGHTS[column]].first()
-    centred = weight - weight.mean()
-    pull = grid["user"].map(centred / (centred**2).sum()) * len(weight)
-    return stats.mean(
-        grid.assign(slope=pull * grid[column], **{"sample": grid["user"]}), "slope", "method"
-    )
-
-
-def volumes(grid: pd.DataFrame) -> pd.DataFrame:
-    """Hypervolume of the users' means by method, 1 at the most: accuracy, and money and time saved as a share of the
-    reference. grid: rows of `simplex` with the start's."""
-    money, time = WORST * grid[grid["role"] == "start"][["micro", "ms"]].mean()
-    saved = grid.assign(money=1 - grid["micro"] / money, time=1 - grid["ms"] / time)
     return stats.statistic(saved, ["user", "correct", "money", "time"], _volume, "method")
 
 
@@ -357,75 +445,37 @@ def _volume(points: np.ndarray) -> float:
 # Training -------------------------------------------------------------------------------------------
 
 
-def updates(results: ToolOrchestrationResults) -> pd.DataFrame:
-    """Means over the rollouts of every update: method (label), seed, step, correct, micro, ms, reward, malformed, paid
-    (of right ones alone, nan without one), and left, the share that the filters left out."""
-    rollouts, keys = results.rollouts, ["method", "seed", "step"]
-    micro = rollouts["cost_usd"] * rewards.MICRO
-    each = rollouts.assign(
-        micro=micro,
-        ms=rollouts["seconds"] * rewards.MILLI,
+def average_updates(results: ToolOrchestrationResults) -> pd.DataFrame:
+    """Compute means over the rollouts of every update.
+
+    Args:
+        results: What the experiment left.
+
+    Returns:
+        Rows by method (label), seed and step: correct, micro_usd, ms, reward, malformed, micro_usd_if_correct (nan
+        where nothing is correct) and left_out, the share of rollouts that the filters left out.
+    """
+    keys = ["method", "seed", "step"]
+    rollouts = results.rollouts
+    micro_usd = rollouts["cost_usd"] * rewards.MICRO_USD_PER_USD
+    measured = rollouts.assign(
+        micro_usd=micro_usd,
+        ms=rollouts["seconds"] * rewards.MS_PER_SECOND,
         malformed=(rollouts["malformed"] > 0).astype(float),
-        paid=micro.where(rollouts["correct"] > 0),
-    ).groupby(keys)
-    kept = results.learning.assign(step=results.learning["step"] - 1).set_index(keys)["kept"]
-    found = (
-        each[["correct", "micro", "ms", "reward", "malformed", "paid"]]
-        .mean()
-        .assign(left=1 - kept / each.size())
+        micro_usd_if_correct=micro_usd.where(rollouts["correct"] > 0),
     )
-    return found.reset_index().replace({"method": LABELS})
+    columns = ["correct", "micro_usd", "ms", "reward", "malformed", "micro_usd_if_correct"]
+    rollouts_by_update = measured.groupby(keys)
+    means = rollouts_by_update[columns].mean()
+
+    # The trainer counts updates from 1, rollouts from 0.
+    updates = results.learning.assign(step=results.learning["step"] - 1).set_index(keys)
+    means["left_out"] = 1 - updates["kept"] / rollouts_by_update.size()
+    return means.reset_index().replace({"method": LABELS})
 
 
-def left_out(results: ToolOrchestrationResults) -> pd.DataFrame:
-    """The shares of all rollouts, by method, that were malformed, had no answer, or stood in groups that agree."""
-    whole = results.rollouts.groupby("method").size()
+def compute_left_out_shares(results: ToolOrchestrationResults) -> pd.DataFrame:
+    """Compute the shares of rollouts, by method, that were malformed, unanswered, or in groups that agree."""
+    num_rollouts = results.rollouts.groupby("method").size()
     sums = results.learning.groupby("method")[["malformed", "unanswered", "agreeing"]].sum()
-    return sums.div(whole, axis=0).rename(index=LABELS)
-
-
-def graded(group: pd.DataFrame, least: float) -> pd.DataFrame:
-    """Rollouts of one example, with cost and time between the least and the most of the group, `told` (M_norm . P),
-    their `fate`, and `advantage`, nan for what is left out. least: deviation below which a group tells nothing."""
-    ids, reward = [0] * len(group), group["reward"].to_numpy(float)
-    norm = rewards.normalised(np.stack(group["m"]), ids)
-    wild, silent = group["malformed"] > 0, group["answered"] == 0
-    kept = rewards.kept(reward, ids, wild, ~silent, least).rows
-    fate = np.select([wild, silent], ["malformed", "no answer"], "agrees").astype(object)
-    fate[kept] = "kept"
-    advantage = np.full(len(group), np.nan)
-    if len(kept) > 1:
-        advantage[kept] = losses.compute_group_advantages(torch.tensor(reward[kept]), len(kept))
-    return group.assign(
-        micro=group["cost_usd"] * rewards.MICRO,
-        ms=group["seconds"] * rewards.MILLI,
-        cheap=norm[:, -2],
-        fast=norm[:, -1],
-        told=(norm * np.stack(group["p"])).sum(1),
-        fate=fate,
-        advantage=advantage,
-    )
-
-
-def example(results: ToolOrchestrationResults, least: float) -> pd.DataFrame:
-    """A `graded` group of the first training of ToolOrchestra in which much can be seen: something is learned, from
-    right and wrong ones, right ones at several prices, by several ways, one malformed; of equals a late one."""
-    part = results.rollouts[
-        (results.rollouts["method"] == "paper") & (results.rollouts["seed"] == 0)
-    ]
-
-    def seen(one: pd.DataFrame) -> tuple:
-        kept = one[one["advantage"].notna()]
-        correct = kept[kept["correct"] > 0]
-        several = min(correct["cost_usd"].nunique(), 3), min(kept["chosen"].nunique(), 3)
-        return (
-            len(kept) > 0,
-            0 < len(correct) < len(kept),
-            *several,
-            (one["malformed"] > 0).any(),
-            one["step"].iloc[0],
-        )
-
-    return max(
-        (graded(group, least) for _, group in part.groupby(["step", "rollout_group"])), key=seen
-    )
+    return sums.div(num_rollouts, axis=0).rename(index=LABELS)

@@ -1,15 +1,17 @@
-"""What orchestrators are held against: rules that need none, and the preference benchmark.
+"""Baselines that need no orchestrator, and the score that each has on the preference benchmark.
 
-Rules answer the questions of the exam `test` from what every tool did on its own (`desk.tried`), at the same
-menus and prices; nobody orchestrates, so they pay for no orchestrator. Office tasks are not for single tools.
+They answer the questions of the test set `test` from what every tool did by itself, at the same menus and prices
+(`tool_environment.try_single_tools`). They pay for no orchestrator's tokens, which is a difference to keep in mind.
+Office tasks are not for single tools.
 
-    always T    one tool wherever it can be asked; elsewhere the first of the others in the order of their right answers
-                on training questions, so that a tool which a menu lacks is no rival that cannot win
-    best always the one with the most right answers on training questions, and then the others in that order
-    one a kind  for each kind and difficulty the first tool on the menu, in the order of its share of right answers on
-                training questions, the cheaper one first where they are equal
-    random      one of the tools on the menu that can be asked at all, in expectation
-    oracle      the cheapest tool that is right, known afterwards
+    always T            tool T where it can be asked, and elsewhere the next one in the order of correct answers to
+                        training questions: so it is not a single tool, as it is in `menu_baselines`
+    best single tool    the tool with the most correct answers to training questions, and then the others in that order
+    best by kind        for each kind and difficulty the first tool on the menu, in the order of the share of correct
+                        answers to training questions, the cheaper one first where they are equal; kind and difficulty
+                        are labels
+    random              any of the tools on the menu that can be asked at all, in expectation
+    oracle              the cheapest tool that is correct, known afterwards
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +21,13 @@ import pandas as pd
 
 from lib.tool_orchestration import rewards
 
-VERSION = 1  # of the rivals of orchestrators and their scores
+VERSION = 1  # of the baselines of orchestrators and their scores
 ALWAYS = "always "
-BEST, BY_KIND, RANDOM, ORACLE = "best always", "one a kind", "random", "oracle"
+BEST, BY_KIND, RANDOM, ORACLE = "best single tool", "best by kind", "random", "oracle"
 _NOTHING = {"correct": 0.0, "cost_usd": 0.0, "seconds": 0.0, "calls": 0, "score": 0.0, "tool": ""}
 
 
-def baselines(
+def apply_baselines(
     tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]
 ) -> dict[str, pd.DataFrame]:
     """By name one row per question of the exam: item, right, dollars, seconds, calls, score (R^e), tool ("" for none).
@@ -33,11 +35,11 @@ def baselines(
     tried: `Results.tried`; start: the start's rows on `test`, office tasks aside, for the questions and their scores.
     """
     train, test = (tried[tried["split"] == split] for split in ("train", "test"))
-    told = scored(test, start, tools)[list(_NOTHING)].to_dict("records")
+    told = add_scores(test, start, tools)[list(_NOTHING)].to_dict("records")
     held = {(item, row["tool"]): row for item, row in zip(test["item"], told, strict=True)}
     order, ranked = (
-        ordered(train),
-        {key: ordered(part, "mean") for key, part in train.groupby(["group", "difficulty"])},
+        order_tools(train),
+        {key: order_tools(part, "mean") for key, part in train.groupby(["group", "difficulty"])},
     )
 
     def first(item: int, names: Sequence[str]) -> Mapping:
@@ -66,7 +68,7 @@ def baselines(
     return out
 
 
-def ordered(train: pd.DataFrame, by: str = "sum") -> list[str]:
+def order_tools(train: pd.DataFrame, by: str = "sum") -> list[str]:
     """Tools by how many training questions they answered right, the most first, of equals the cheaper; where a tool was
     not on the menu it has no right answer. by: "mean" goes by the share of those that it was asked."""
     found = train.groupby("tool").agg(correct=("correct", by), cost_usd=("cost_usd", "mean"))
@@ -83,12 +85,14 @@ def _mean(rows: Sequence[Mapping]) -> Mapping:
     )
 
 
-def scored(tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) -> pd.DataFrame:
+def add_scores(tried: pd.DataFrame, start: pd.DataFrame, tools: Sequence[str]) -> pd.DataFrame:
     """Rows of single tools with `score`: R^e of an orchestrator that calls nothing else; start: the start's rows of the
     same exam."""
     base = start.set_index("item").loc[tried["item"]]
     calls = tried["calls"].to_numpy()[:, None] * (
         tried["tool"].to_numpy()[:, None] == np.array(tools)
     )
-    m = rewards.vectors(calls, tried["correct"], tried["cost_usd"], tried["seconds"])
-    return tried.assign(score=rewards.score(m, np.stack(base["m"]), np.stack(base["p"])))
+    m = rewards.make_outcome_vectors(calls, tried["correct"], tried["cost_usd"], tried["seconds"])
+    return tried.assign(
+        score=rewards.compute_preference_scores(m, np.stack(base["m"]), np.stack(base["p"]))
+    )

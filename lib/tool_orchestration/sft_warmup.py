@@ -20,9 +20,9 @@ from lib.rl import call_protocol
 from lib.rl.sft_warmup import evaluate_chain, solve_chain
 from lib.tasks import Item, multi_hop_facts
 from lib.tasks.synthesis import Task
-from lib.tool_orchestration.episode_specs import Assignment, drawn, mixed
-from lib.tool_orchestration.single_tool_baselines import golden, strategy
-from lib.tool_orchestration.tool_menu import SIGNS, Offer
+from lib.tool_orchestration.episode_specs import Assignment, draw_assignments, draw_mixed_tasks
+from lib.tool_orchestration.single_tool_baselines import list_golden_calls, make_strategy
+from lib.tool_orchestration.tool_menu import KIND_SIGNS, Offer
 
 VERSION = 1  # of the traces of the protocol
 SKILL = 2  # operations of a chain that the orchestrator works out itself
@@ -31,7 +31,7 @@ WRONG, MISSING = 0.06, 0.1  # shares of replies
 OFFICE_SIGN = "!"  # of office tasks in a thought
 
 
-def corpus(
+def make_traces(
     n: int,
     offers: Mapping[str, Offer],
     spread: float,
@@ -41,15 +41,15 @@ def corpus(
 ) -> list[Dialogue]:
     """n traces."""
     rng = seeds.rng("toolorchestra", "traces", seed=seed)
-    works = mixed(n, "train", seed, offices)
+    works = draw_mixed_tasks(n, "train", seed, offices)
     names = [name for name in offers if name != "office"]
     return [
-        trace(shuffled(a, rng), preference_bias, rng)
-        for a in drawn(works, offers, names, spread, rng)
+        make_trace(shuffle_descriptions(a, rng), preference_bias, rng)
+        for a in draw_assignments(works, offers, names, spread, rng)
     ]
 
 
-def shuffled(assignment: Assignment, rng: np.random.Generator) -> Assignment:
+def shuffle_descriptions(assignment: Assignment, rng: np.random.Generator) -> Assignment:
     """The same menu with the descriptions of its models dealt out anew."""
     menu = assignment.menu
     models = [i for i, offer in enumerate(menu.offers) if offer.model]
@@ -59,12 +59,12 @@ def shuffled(assignment: Assignment, rng: np.random.Generator) -> Assignment:
     return replace(assignment, menu=replace(menu, offers=tuple(dealt)))
 
 
-def thought(kind: str, left: int, worked: Sequence[str] = ()) -> str:
+def write_thought(kind: str, left: int, worked: Sequence[str] = ()) -> str:
     """What stands before a turn: what the work is, how much of it is left, and what is worked out by itself."""
     return " ".join(
         [
             "<think>",
-            SIGNS.get(kind, OFFICE_SIGN),
+            KIND_SIGNS.get(kind, OFFICE_SIGN),
             str(left),
             *(f"; {step}" for step in worked),
             "</think>",
@@ -86,17 +86,19 @@ class _Trace:
         self.targets += new if learned else [IGNORE_INDEX] * len(new)
 
     def call(self, left: int, tool: str, argument: str, reply: str) -> None:
-        self.write(f"{thought(self.kind, left)} {format_tool_call(tool, argument)}")
+        self.write(f"{write_thought(self.kind, left)} {format_tool_call(tool, argument)}")
         self.write(
             " ".join([call_protocol.RESPONSE_TAGS[0], reply, call_protocol.RESPONSE_TAGS[1]]), False
         )
 
     def answer(self, text: str, worked: Sequence[str] = (), left: int = 0) -> Dialogue:
-        self.write(f"{thought(self.kind, left, worked)} {tasks.format_reply(text)}")
+        self.write(f"{write_thought(self.kind, left, worked)} {tasks.format_reply(text)}")
         return Dialogue((*self.ids, encode_special(EOS)), (*self.targets, IGNORE_INDEX))
 
 
-def trace(assignment: Assignment, preference_bias: float, rng: np.random.Generator) -> Dialogue:
+def make_trace(
+    assignment: Assignment, preference_bias: float, rng: np.random.Generator
+) -> Dialogue:
     """One episode as a dialogue."""
     told, work = _Trace(assignment), assignment.work
     if isinstance(work, Task):
@@ -108,7 +110,7 @@ def trace(assignment: Assignment, preference_bias: float, rng: np.random.Generat
     if not left:  # nobody to ask: it says what it thinks
         return told.answer(work.reference, (), work.difficulty)
     while True:
-        p = chances(assignment, left, preference_bias)
+        p = compute_tool_probabilities(assignment, left, preference_bias)
         tool = left[int(rng.choice(len(left), p=p))].name
         answer = _used(told, tool, work, rng)
         if answer is not None:
@@ -118,7 +120,9 @@ def trace(assignment: Assignment, preference_bias: float, rng: np.random.Generat
         ] or left  # it failed: another one, if there is one
 
 
-def chances(assignment: Assignment, left: Sequence[Offer], preference_bias: float) -> np.ndarray:
+def compute_tool_probabilities(
+    assignment: Assignment, left: Sequence[Offer], preference_bias: float
+) -> np.ndarray:
     """Of each tool: even, but for a bias towards what the user likes, what is cheap and what is fast."""
     who = assignment.preference
 
@@ -134,7 +138,7 @@ def chances(assignment: Assignment, left: Sequence[Offer], preference_bias: floa
 
 def _used(told: _Trace, tool: str, item: Item, rng: np.random.Generator) -> str | None:
     """A strategy against made-up replies; None where the last one was missing."""
-    plan = strategy(tool, item)
+    plan = make_strategy(tool, item)
     argument, left = next(plan)
     while True:
         reply = _made_up(tool, argument, left, item, rng)
@@ -176,7 +180,7 @@ def _made_up(tool: str, argument: str, left: int, item: Item, rng: np.random.Gen
 
 def _office(told: _Trace, task: Task, rng: np.random.Generator) -> Dialogue:
     """The golden calls; one that fails is made again."""
-    calls = golden(task)
+    calls = list_golden_calls(task)
     for i, (function, argument, reply) in enumerate(calls):
         while rng.random() < MISSING:
             told.call(len(calls) - i, function, argument, call_protocol.ERROR_REPLY)

@@ -1,7 +1,7 @@
 """Every single tool used by a fixed procedure: what baselines do, and what traces of the protocol are made of.
 
 A strategy is a generator: it yields the line of a call, is sent the reply, and returns its answer. Hence the same
-lines of code ask real tools (`desk.tried`) and made-up ones (`warm`).
+lines of code ask real tools (`tool_environment.try_single_tools`) and made-up ones (`warm`).
 """
 
 import re
@@ -18,7 +18,7 @@ Strategy = Generator[
 _SENTENCE = re.compile(r" is (\S+) \.$")
 
 
-def strategy(tool: str, item: Item) -> Strategy:
+def make_strategy(tool: str, item: Item) -> Strategy:
     """How a tool is used on a question: by its expression, hop by hop, or asked as it stands."""
     if tool in ("python", "calculator"):
         return _asked(item.prompt.removesuffix(" = ?"))
@@ -46,6 +46,6 @@ def _hops(tool: str, item: Item) -> Strategy:
     return place
 
 
-def golden(task: Task) -> list[tuple[str, str, str]]:
+def list_golden_calls(task: Task) -> list[tuple[str, str, str]]:
     """The golden calls of an office task: function, argument, reply."""
     return [(*line.split(" ", 1), reply) for line, reply in list_steps(task)]

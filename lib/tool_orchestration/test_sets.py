@@ -19,14 +19,14 @@ from lib.experiment import seeds
 from lib.tasks.synthesis import Task
 from lib.tool_orchestration import episode_specs
 from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.price_configurations import reprice_assignments
 from lib.tool_orchestration.tool_menu import (
     FUNCTIONS,
-    OFFICE,
     Offer,
     ToolMenu,
     UserPreference,
-    drawn_preference,
-    seen,
+    draw_preference,
+    list_training_tools,
 )
 
 VERSION = 1  # of the assignments of exams
@@ -39,7 +39,9 @@ GRID_SHARE = 3  # one in so many of the test's pieces of work is asked for every
 Offers = Mapping[str, Offer]
 
 
-def exam(name: str, offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
+def make_test_set(
+    name: str, offers: Offers, unseen: Offers, settings: ToolSettings
+) -> list[Assignment]:
     """The assignments of an exam. Equal settings give equal exams.
 
     Args:
@@ -56,12 +58,14 @@ def exam(name: str, offers: Offers, unseen: Offers, settings: ToolSettings) -> l
     return _EXAMS[name](offers, unseen, settings)
 
 
-def count(settings: ToolSettings) -> int:
+def count_episodes(settings: ToolSettings) -> int:
     """Episodes of all exams together, at most."""
-    return 5 * settings.test_items + settings.test_items // GRID_SHARE * len(grid(settings.side))
+    return 5 * settings.test_items + settings.test_items // GRID_SHARE * len(
+        make_user_grid(settings.side)
+    )
 
 
-def grid(side: int) -> list[UserPreference]:
+def make_user_grid(side: int) -> list[UserPreference]:
     """Users on a grid over the simplex, `side` points along each side; weights add up to 1."""
     steps = side - 1
     whole = [
@@ -72,27 +76,31 @@ def grid(side: int) -> list[UserPreference]:
 
 @cache
 def _offices(n: int) -> tuple[Task, ...]:
-    return tuple(episode_specs.office("test", n, 1))
+    return tuple(episode_specs.draw_office_tasks("test", n, 1))
 
 
 def _works(settings: ToolSettings) -> list:
-    n = max(1, round(settings.test_items * episode_specs.SHARES["office"]))
-    return episode_specs.even(settings.test_items, "test", 7, _offices(n))
+    n = max(1, round(settings.test_items * episode_specs.TASK_SHARES["office"]))
+    return episode_specs.draw_tasks_evenly(settings.test_items, "test", 7, _offices(n))
 
 
 def _test(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "test")
-    return episode_specs.drawn(_works(settings), offers, seen(settings), settings.spread, rng)
+    return episode_specs.draw_assignments(
+        _works(settings), offers, list_training_tools(settings), settings.spread, rng
+    )
 
 
 def _pilot(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "pilot")
-    models = [name for name in seen(settings) if offers[name].model]
+    models = [name for name in list_training_tools(settings) if offers[name].model]
     out = []
     for work in _works(settings):
         if not isinstance(work, Task) and work.group in ("chain", "facts"):
             function = FUNCTIONS[int(rng.integers(len(FUNCTIONS)))]
-            told = tuple(offers[name] for name in (*models[: episode_specs.TOOLS[1] - 1], function))
+            told = tuple(
+                offers[name] for name in (*models[: episode_specs.MENU_SIZES[1] - 1], function)
+            )
             out.append(
                 Assignment(
                     work, ToolMenu(tuple(told[i] for i in rng.permutation(len(told)))), FRUGAL
@@ -111,56 +119,46 @@ def _unseen_tools(offers: Offers, unseen: Offers, settings: ToolSettings) -> lis
         good = [
             name for name in offers if offers[name].skills.get(work.group, 0) >= work.difficulty
         ]
-        new, known = [n for n in settings.unseen if n in good], seen(settings)
+        new, known = [n for n in settings.unseen if n in good], list_training_tools(settings)
         rivals = (
             known if rng.random() < 0.5 else [n for n in known if n not in good]
         )  # or it is the only good one
         if new:
-            known_offers = episode_specs.menu_for(work, offers, rivals, settings.spread, rng).offers
-            newcomer = episode_specs.menu_for(work, offers, new, settings.spread, rng).offers[0]
-            met = [*known_offers[: episode_specs.TOOLS[1] - 1], newcomer]
+            known_offers = episode_specs.draw_menu(
+                work, offers, rivals, settings.spread, rng
+            ).offers
+            newcomer = episode_specs.draw_menu(work, offers, new, settings.spread, rng).offers[0]
+            met = [*known_offers[: episode_specs.MENU_SIZES[1] - 1], newcomer]
             dealt = tuple(met[i] for i in rng.permutation(len(met)))
-            who = drawn_preference(rng, [offer.name for offer in dealt])
+            who = draw_preference(rng, [offer.name for offer in dealt])
             out.append(Assignment(work, ToolMenu(dealt), who))
     return out
 
 
 def _unseen_prices(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
-    """The menus of `test`, each tool at its price on the other list times the same luck."""
-    out = []
-    for a in _test(offers, unseen, settings):
-        priced = tuple(_repriced(o, offers[o.name], unseen[o.name]) for o in a.menu.offers)
-        desk = a.menu.desk and _repriced(a.menu.desk, offers[OFFICE], unseen[OFFICE])
-        out.append(replace(a, menu=replace(a.menu, offers=priced, desk=desk)))
-    return out
-
-
-def _repriced(met: Offer, listed: Offer, other: Offer) -> Offer:
-    """The other list's price with the luck of a menu; what was listed as free had none."""
-    luck = [
-        m / l if l else 1.0
-        for m, l in ((met.cost_usd, listed.cost_usd), (met.seconds, listed.seconds))
-    ]
-    return other.times(*luck)
+    """The menus of `test`, each tool at its price on the other list times the same factors."""
+    return reprice_assignments(_test(offers, unseen, settings), offers, unseen)
 
 
 def _outage(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     rng = seeds.rng("toolorchestra", "exam", "outage")
     works = [w for w in _works(settings) if not isinstance(w, Task)]
     menus = [
-        episode_specs.drawn(works, offers, seen(settings), settings.spread, rng)
+        episode_specs.draw_assignments(
+            works, offers, list_training_tools(settings), settings.spread, rng
+        )
         for _ in range(_DRAWS)
     ]
     first = (
         next((a for a in several if len(a.capable) > 1), None)
         for several in zip(*menus, strict=True)
     )
-    return episode_specs.struck([a for a in first if a is not None], 1.0, rng)
+    return episode_specs.add_outages([a for a in first if a is not None], 1.0, rng)
 
 
 def _simplex(offers: Offers, unseen: Offers, settings: ToolSettings) -> list[Assignment]:
     base = [a for a in _test(offers, unseen, settings) if a.kind != "office"][::GRID_SHARE]
-    return [replace(a, preference=who) for who in grid(settings.side) for a in base]
+    return [replace(a, preference=who) for who in make_user_grid(settings.side) for a in base]
 
 
 _EXAMS = {

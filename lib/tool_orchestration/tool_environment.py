@@ -24,6 +24,7 @@ from lib.experiment.run_context import RunContext
 from lib.language_models.chat_template import parse_tool_call
 from lib.language_models.local_models import open_local
 from lib.language_models.training import model_cards as cards
+from lib.llm.chat_model import ChatRequest
 from lib.llm.open_models import open_models
 from lib.rl import call_protocol, rollout
 from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply
@@ -33,8 +34,10 @@ from lib.tasks.scorers import Scorer
 from lib.tasks.synthesis import CallError, Database, VerificationResult, verify_trajectory
 from lib.tool_orchestration import tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.single_tool_baselines import strategy
-from lib.tool_orchestration.tool_menu import Offer, PriceList, seen
+from lib.tool_orchestration.single_tool_baselines import make_strategy
+from lib.tool_orchestration.tool_menu import ASK_USER, Offer, PriceList, list_training_tools
+from lib.tool_orchestration.user_dialogue import ScriptedUser, SimulatedUser, UserQuestion
+from lib.tool_orchestration.writer_tools import make_writers
 from lib.tools.calculator import calculator
 from lib.tools.lookup import lookup
 from lib.tools.python import python
@@ -45,7 +48,8 @@ from lib.tools.tool import Tool, ToolError
 VERSION = 1  # of what tools reply, and what an episode costs
 NAME = "toolorchestra"  # of the recording and of the spending limit
 OUTAGE = "outage"
-HOSTED = 50.0  # tokens per second of an endpoint, declared (decision): a stopwatch would make runs differ
+# Of an endpoint, declared (decision): a stopwatch would make runs differ.
+HOSTED_TOKENS_PER_SECOND = 50.0
 _FAULT = "error: "  # how `lib.tools.python` begins what it says of code that failed
 _REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
 
@@ -61,6 +65,8 @@ class ToolEpisode(rollout.Episode):
         verdict: On an office task.
         lost_own_reply: Whether the infrastructure lost a reply of the orchestrator itself, where that is an endpoint.
         has_marked_answer: Whether it ends in an answer that is marked in another way than by tags.
+        own_cost_usd: What a prompted orchestrator's own replies were billed; stands in no other cost.
+        own_seconds: How long it took to write them, by its server, or by its tokens at the clock of a hosted model.
     """
 
     seconds: float = 0.0
@@ -69,6 +75,8 @@ class ToolEpisode(rollout.Episode):
     verdict: VerificationResult | None = None
     lost_own_reply: bool = False
     has_marked_answer: bool = False
+    own_cost_usd: float = 0.0
+    own_seconds: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -105,24 +113,36 @@ def write_lab_messages(assignment: Assignment) -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Own:
-    """What the orchestrator's own tokens cost: dollars per token read or written, seconds per token written."""
+class OwnTokenPrice:
+    """What the orchestrator's own tokens cost.
+
+    Attributes:
+        cost_usd: Of a token that it reads or writes.
+        seconds: Of a token that it writes.
+    """
 
     cost_usd: float
     seconds: float
 
 
-class Desk:
+class ToolEnvironment:
     """Answers calls. A context manager: it owns a sandbox."""
 
     def __init__(
-        self, pool: ExpertPool, clock: Mapping[str, float], reads_marked_answers: bool = False
+        self,
+        pool: ExpertPool,
+        clock: Mapping[str, float],
+        reads_marked_answers: bool = False,
+        writer_models: Mapping[str, str] | None = None,
+        user: SimulatedUser | None = None,
     ) -> None:
         """
         Args:
             pool: The models among the tools.
             clock: Seconds per token of each of them.
             reads_marked_answers: Whether an answer may be marked in another way than by tags, for example boxed.
+            writer_models: The model of llm.models that writes in each writer tool; the pool's models have it.
+            user: Who answers when an agent asks about its task; None for the scripted user.
         """
         self.pool = pool
         self.clock = dict(clock)
@@ -134,7 +154,7 @@ class Desk:
             code.name,
             code.description,
             code.parameters,
-            lambda **given: remembered(*given.values()),
+            lambda **arguments: remembered(*arguments.values()),
         )
         tools = (
             calculator(),
@@ -143,8 +163,10 @@ class Desk:
             coded,
         )
         self.tools = {tool.name: tool for tool in tools}
+        self.writers = make_writers(writer_models, self.tools) if writer_models else {}
+        self.user = user if user is not None else ScriptedUser()
 
-    def __enter__(self) -> Desk:
+    def __enter__(self) -> ToolEnvironment:
         self.sandbox.__enter__()
         return self
 
@@ -155,26 +177,26 @@ class Desk:
         """What a turn asks for: `<call> tool words </call>`, or an answer."""
         if tasks.extract_answer(text) is not None:
             return call_protocol.Answer(text)
-        found = parse_tool_call(text)
-        if found is None and self.reads_marked_answers and call_protocol.marks_answer(text):
+        tool_call = parse_tool_call(text)
+        if tool_call is None and self.reads_marked_answers and call_protocol.marks_answer(text):
             episode.has_marked_answer = True
             return call_protocol.Answer(text)
-        if found is None:
+        if tool_call is None:
             return call_protocol.Malformed("neither a call nor an answer")
-        name, argument = found
-        why = self.wrong(episode.assignment, name, argument)
+        name, argument = tool_call
+        why = self.explain_malformed(episode.assignment, name, argument)
         return call_protocol.Malformed(why) if why else call_protocol.Call(name, argument)
 
-    def wrong(self, assignment: Assignment, name: str, argument: str) -> str:
+    def explain_malformed(self, assignment: Assignment, name: str, argument: str) -> str:
         """What makes a call malformed; empty where nothing does."""
         if name not in assignment.menu.names:
             return f"there is no tool {name!r} on the menu"
         if name in assignment.menu.office:
-            wanted = assignment.work.domain.find_function(name).parameters
+            parameters = assignment.work.domain.find_function(name).parameters
             return (
                 ""
-                if len(argument.split()) == len(wanted)
-                else f"{name} takes {' and '.join(wanted)}"
+                if len(argument.split()) == len(parameters)
+                else f"{name} takes {' and '.join(parameters)}"
             )
         if name in self.tools:
             try:
@@ -200,12 +222,14 @@ class Desk:
         # Models are asked all at once.
         queries: dict[int, ExpertQuery] = {}
         for index, (episode, call, seed) in enumerate(calls):
-            if not offers[index].model or is_down[index]:
+            if not offers[index].model or is_down[index] or call.expert in self.writers:
                 continue
             hands_on_question = call.query == call_protocol.USER_QUESTION
             text = episode.assignment.prompt if hands_on_question else call.query
             history = episode.assignment.history if hands_on_question else ()
             queries[index] = ExpertQuery(call.expert, text, seed, history)
+        writer_replies = self._ask_writers(calls, is_down)
+        user_replies = self._ask_user(calls)
         model_replies = dict(zip(queries, self.pool.ask(list(queries.values())), strict=True))
 
         replies = []
@@ -213,6 +237,11 @@ class Desk:
             if is_down[index]:
                 reply = ToolReply("", 0.0, tool_error=OUTAGE)
                 seconds = offer.typical_seconds
+            elif index in user_replies:
+                reply = ToolReply(**vars(user_replies[index]))
+                seconds = 0.0  # the time that people take is not the agent's
+            elif index in writer_replies:
+                reply, seconds = self._use_written(writer_replies[index], call.expert, offer)
             elif offer.model:
                 reply, seconds = self._charge(model_replies[index], call.expert, offer)
             else:
@@ -233,7 +262,53 @@ class Desk:
     def _charge(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
         """A model's reply at the menu's price, and its latency by tokens and the menu, in seconds."""
         priced = replace(reply, cost_usd=reply.cost_usd * offer.cost_usd)
-        return ToolReply(**vars(priced)), reply.tokens_out * self.clock[name] * offer.seconds
+        seconds_per_token = self.clock.get(name, 1 / HOSTED_TOKENS_PER_SECOND)
+        return ToolReply(**vars(priced)), reply.tokens_out * seconds_per_token * offer.seconds
+
+    def _ask_writers(
+        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]], is_down: Sequence[bool]
+    ) -> dict[int, ExpertReply]:
+        """What the models of writer tools write, by the number of the call."""
+        requests: dict[str, dict[int, ChatRequest]] = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            writer = self.writers.get(call.expert)
+            if writer is None or is_down[index]:
+                continue
+            hands_on_question = call.query == call_protocol.USER_QUESTION
+            question = episode.assignment.prompt if hands_on_question else call.query
+            requests.setdefault(writer.model, {})[index] = writer.make_request(question, seed)
+        replies = {}
+        for model, by_index in requests.items():
+            written = self.pool.generate(model, list(by_index.values()))
+            for index, reply in zip(by_index, written, strict=True):
+                replies[index] = ExpertReply.from_reply(reply)
+        return replies
+
+    def _use_written(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
+        """What came of a query or a program, at the price and the latency of the model that wrote it."""
+        priced, seconds = self._charge(reply, name, offer)
+        if reply.failure is not None:
+            return priced, seconds
+        try:
+            text = self.writers[name].carry_out(reply.text)
+        except ToolError as error:
+            return replace(priced, text="", tool_error=str(error)), seconds
+        if text.startswith(_FAULT):  # of the program
+            return replace(priced, text="", tool_error=text), seconds
+        return replace(priced, text=text), seconds
+
+    def _ask_user(
+        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]
+    ) -> dict[int, ExpertReply]:
+        """What the user says to an agent that asks about its task, by the number of the call."""
+        questions = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            if call.expert == ASK_USER:
+                questions[index] = UserQuestion(episode.assignment.dialogue, call.query, seed)
+        if not questions:
+            return {}
+        replies = self.user.answer_all(list(questions.values()), self.pool)
+        return dict(zip(questions, replies, strict=True))
 
     def _call_function(
         self, episode: ToolEpisode, call: call_protocol.Call, offer: Offer
@@ -251,13 +326,13 @@ class Desk:
         return ToolReply(text, offer.cost_usd)
 
 
-def roll(
+def roll_out_assignments(
     generator: Generator,
-    desk: Desk,
+    environment: ToolEnvironment,
     assignments: Sequence[Assignment],
     max_turns: int,
     seed: int,
-    own: Own,
+    own: OwnTokenPrice,
     temperature: float = 1.0,
     write_messages: WriteMessages = write_lab_messages,
     scorer: Scorer | None = None,
@@ -266,7 +341,7 @@ def roll(
 
     Args:
         generator: The orchestrator's.
-        desk: The tools at work.
+        environment: The tools at work.
         assignments: What is to be done.
         max_turns: Turns at the most.
         seed: Of this batch.
@@ -282,17 +357,17 @@ def roll(
     for assignment in assignments:
         ids = generator.encode_prompt(write_messages(assignment))
         episodes.append(ToolEpisode(assignment, list(ids), [False] * len(ids), len(ids)))
-    rollout.roll_out(generator, desk, episodes, max_turns, seed, temperature)
+    rollout.roll_out(generator, environment, episodes, max_turns, seed, temperature)
     if scorer is not None:
-        score_answers(episodes, desk.pool, scorer)
+        score_answers(episodes, environment.pool, scorer)
     for episode in episodes:
         if scorer is None:
-            episode.correct = judged(episode)
+            episode.correct = score_outcome(episode)
         episode.seconds += episode.num_written_tokens * own.seconds
     return episodes
 
 
-def judged(episode: ToolEpisode) -> float:
+def score_outcome(episode: ToolEpisode) -> float:
     """The outcome: the answer is right, or all three criteria of an office task hold; nan where a reply was lost."""
     if episode.failed:
         return math.nan
@@ -300,9 +375,7 @@ def judged(episode: ToolEpisode) -> float:
     last_text = episode.turns[-1].text if episode.turns else ""
     if isinstance(work, Item):
         return tasks.score_reply(work, last_text)
-    episode.verdict = verify_trajectory(
-        work, episode.office.serialize(), episode.office.operated_entries, episode.answer or ""
-    )
+    episode.verdict = verify_trajectory(work, episode.office, episode.answer or "")
     return float(episode.verdict.solved)
 
 
@@ -329,13 +402,13 @@ def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Sco
         episode.correct = score.value
 
 
-def cost_usd(episode: ToolEpisode, own: Own) -> float:
+def compute_total_cost(episode: ToolEpisode, own: OwnTokenPrice) -> float:
     """What the calls and the orchestrator's own tokens cost."""
     return episode.cost_usd + len(episode.ids) * own.cost_usd
 
 
-def tried(
-    desk: Desk,
+def try_single_tools(
+    environment: ToolEnvironment,
     assigned: Sequence[Assignment],
     tools: Sequence[str],
     split: str,
@@ -346,7 +419,7 @@ def tried(
     Nobody orchestrates, so no orchestrator is paid.
 
     Args:
-        desk: The tools at work.
+        environment: The tools at work.
         assigned: Questions with menus.
         tools: Names of tools.
         split: Part of the seeds of models' replies.
@@ -363,8 +436,8 @@ def tried(
             if tool in {offer.name for offer in assignment.usable}:
                 numbers.append(number)
         tool_assignments = [assigned[number] for number in numbers]
-        episodes, answers = _use_tool(desk, tool, tool_assignments, split)
-        scores = _score_tool_answers(desk, episodes, answers, scorer)
+        episodes, answers = _use_tool(environment, tool, tool_assignments, split)
+        scores = _score_tool_answers(environment, episodes, answers, scorer)
         for number, episode, correct in zip(numbers, episodes, scores, strict=True):
             rows.append(
                 {
@@ -401,7 +474,10 @@ def count_failures(replies: Sequence[ExpertReply]) -> dict[str, int]:
 
 
 def _score_tool_answers(
-    desk: Desk, episodes: Sequence[ToolEpisode], answers: Sequence[str], scorer: Scorer | None
+    environment: ToolEnvironment,
+    episodes: Sequence[ToolEpisode],
+    answers: Sequence[str],
+    scorer: Scorer | None,
 ) -> list[float]:
     """What the answers of a single tool are worth; a scorer reads its whole last reply."""
     items = [episode.assignment.work for episode in episodes]
@@ -409,14 +485,14 @@ def _score_tool_answers(
         replies = [tasks.format_reply(answer) for answer in answers]
         return [tasks.score_reply(*pair) for pair in zip(items, replies, strict=True)]
     replies = [episode.replies[-1].text for episode in episodes]
-    return [score.value for score in desk.pool.run(scorer.score_all(items, replies))]
+    return [score.value for score in environment.pool.run(scorer.score_all(items, replies))]
 
 
 def _use_tool(
-    desk: Desk, tool: str, assigned: Sequence[Assignment], split: str
+    environment: ToolEnvironment, tool: str, assigned: Sequence[Assignment], split: str
 ) -> tuple[list[ToolEpisode], list[str]]:
     """One strategy on many questions, call by call side by side: the episodes and their answers."""
-    plans = [strategy(tool, assignment.work) for assignment in assigned]
+    plans = [make_strategy(tool, assignment.work) for assignment in assigned]
     episodes = [ToolEpisode(assignment, [], [], 0) for assignment in assigned]
     answers = [""] * len(plans)
     arguments = {index: next(plan)[0] for index, plan in enumerate(plans)}
@@ -427,7 +503,7 @@ def _use_tool(
             seed = seeds.key("toolorchestra", "tried", split, tool, index, seed=turn) >> 1
             call = call_protocol.Call(tool, argument)
             calls.append((episodes[index], call, int(seed)))
-        replies = desk.answer_calls(calls)
+        replies = environment.answer_calls(calls)
 
         # Hand each reply to its plan, which makes another call or ends with an answer.
         next_arguments = {}
@@ -447,12 +523,12 @@ def _use_tool(
 # The workbench of a job ----------------------------------------------------------------------------
 
 
-def met(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
+def select_training_offers(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
     """Of all offers those that an orchestrator may meet before the tests, in traces as in training: no unseen tool."""
     return {
         name: offer
         for name, offer in offers.items()
-        if name == tool_menu.OFFICE or name in seen(settings)
+        if name == tool_menu.OFFICE or name in list_training_tools(settings)
     }
 
 
@@ -466,23 +542,23 @@ class ToolWorkbench:
         self,
         context: RunContext,
         settings: ToolSettings,
-        desk: Desk,
+        environment: ToolEnvironment,
         model_cards: Mapping[str, Mapping[str, Any]],
         prices: PriceList,
         unseen_prices: PriceList | None = None,
     ) -> None:
         """model_cards: by the orchestrator's word for each model that is a tool."""
-        self.context, self.settings, self.desk = context, settings, desk
-        self.offers = tool_menu.offers(prices, model_cards)
+        self.context, self.settings, self.environment = context, settings, environment
+        self.offers = tool_menu.make_offers(prices, model_cards)
         self.unseen_offers = (
-            tool_menu.offers(unseen_prices, model_cards) if unseen_prices is not None else {}
+            tool_menu.make_offers(unseen_prices, model_cards) if unseen_prices is not None else {}
         )
 
     @cached_property
-    def own(self) -> Own:
+    def own(self) -> OwnTokenPrice:
         """What the orchestrator's own tokens cost, by the card of its base."""
         card = cards.read_card(self.settings.base, self.context.models)
-        return Own(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
+        return OwnTokenPrice(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
 
     def make_generator(self, model: torch.nn.Module) -> LabGenerator:
         return LabGenerator(model, self.settings.turn_tokens, self.settings.response_tokens)
@@ -491,16 +567,18 @@ class ToolWorkbench:
         self, generator: Generator, assignments: Sequence[Assignment], seed: int, temperature: float
     ) -> list[ToolEpisode]:
         max_turns = self.settings.rounds
-        return roll(generator, self.desk, assignments, max_turns, seed, self.own, temperature)
+        return roll_out_assignments(
+            generator, self.environment, assignments, max_turns, seed, self.own, temperature
+        )
 
 
 @contextmanager
-def opened_place(
+def open_workbench(
     context: RunContext,
     settings: ToolSettings,
     prices: PriceList,
     unseen_prices: PriceList | None = None,
-    agent: str | None = None,
+    prompted: Sequence[str] = (),
 ) -> Iterator[ToolWorkbench]:
     """The tools of the settings at work.
 
@@ -509,20 +587,20 @@ def opened_place(
         settings: Its models are tools.
         prices: List prices.
         unseen_prices: Those of the second list; None where a job does without it.
-        agent: A model of llm.models that is prompted as an orchestrator, beside the tools.
+        prompted: Models of llm.models that are asked beside the tools.
 
     Yields:
         The workbench; models and sandbox are closed behind it.
     """
     llm = context.llm
     model_cards = {
-        word: _read_card(llm, name, context.models)
+        word: read_model_card(llm, name, context.models)
         for word, name in sorted(settings.models.items())
     }
     clock = {word: 1 / card["tokens_per_second"] for word, card in model_cards.items()}
     models = open_models(
         llm,
-        [*settings.models.values(), *([agent] if agent else [])],
+        [*settings.models.values(), *prompted],
         NAME,
         context.runs,
         context.cassettes,
@@ -531,15 +609,19 @@ def opened_place(
     )
     with (
         ExpertPool(models, settings.models, settings.model_temperature) as pool,
-        Desk(pool, clock) as desk,
+        ToolEnvironment(pool, clock) as environment,
     ):
-        yield ToolWorkbench(context, settings, desk, model_cards, prices, unseen_prices)
+        yield ToolWorkbench(context, settings, environment, model_cards, prices, unseen_prices)
 
 
-def _read_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
+def read_model_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
     """A lab model's card; of an endpoint its price, and the clock of a hosted model: what it is good at is unknown."""
     about = llm.models[name]
     if about.backend == "lab":
         return cards.read_card(about.model or name, models)
     cost_usd = 1000 * max(about.price_in or 0.0, about.price_out or 0.0)
-    return {"dollars_per_1k_tokens": cost_usd, "tokens_per_second": HOSTED, "accuracy": []}
+    return {
+        "dollars_per_1k_tokens": cost_usd,
+        "tokens_per_second": HOSTED_TOKENS_PER_SECOND,
+        "accuracy": [],
+    }

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +24,36 @@ from lib.language_models.training.model_cards import GOOD
 
 VERSION = 1  # of menus, prices and users
 FUNCTIONS = ("calculator", "search", "lookup", "python")
-LOCAL = FUNCTIONS  # on the user's own machine: what confidential data may go to
+LOCAL_TOOLS = FUNCTIONS  # on the user's own machine: what confidential data may go to
+ASK_USER = (
+    "ask_user"  # a question to the user about the task, where the user keeps parts of it back
+)
 OFFICE = "office"  # the functions of an office together: one price, and no place in the vector of preferences
-SIGNS = {"chain": "+", "big": "*", "facts": "?"}  # families of questions, as a menu writes them
-SKILLS = {
+KIND_SIGNS = {
+    "chain": "+",
+    "big": "*",
+    "facts": "?",
+}  # families of questions, as a menu writes them
+FUNCTION_SKILLS = {
     "calculator": {"big": 4},
     "search": {"facts": 3},
     "lookup": {"facts": 3},
     "python": {"big": 4},
 }
 OBJECTIVES = ("accuracy", "cost", "latency")
-WORDS = dict(zip(OBJECTIVES, ("best", "cheap", "fast"), strict=True))
-_LEAST_DOLLARS, _LEAST_SECONDS = (
-    1e-7,
-    1e-3,
-)  # what the digit 0 stands for; one more is twice as much
+OBJECTIVE_WORDS = dict(zip(OBJECTIVES, ("best", "cheap", "fast"), strict=True))
+# What the digit 0 stands for; one more is twice as much.
+_LOWEST_USD = 1e-7
+_LOWEST_SECONDS = 1e-3
 _TYPICAL_IN, _TYPICAL_OUT = 20, 30  # tokens of a call to a model, for the digits on a menu
 
 
 class _Rate(Section):
     cost_usd: NotNegative
     seconds: NotNegative
+
+
+_UNCHANGED = _Rate(cost_usd=1.0, seconds=1.0)  # of a model that no price list names
 
 
 class PriceList(Section):
@@ -55,15 +63,17 @@ class PriceList(Section):
     models: dict[str, _Rate]
 
     @model_validator(mode="after")
-    def _whole(self):
-        if wrong := {*FUNCTIONS, OFFICE} ^ set(self.calls):
+    def _has_all_functions(self):
+        expected = {*FUNCTIONS, OFFICE}
+        wrong = expected ^ set(self.calls)
+        if wrong:
             raise ValueError(
                 f"calls needs a price of {', '.join((*FUNCTIONS, OFFICE))} alone, see {sorted(wrong)}"
             )
         return self
 
 
-def price_list(path: str | Path) -> PriceList:
+def read_price_list(path: str | Path) -> PriceList:
     """A price list from YAML. Raises ParamsError that names the file, and the key or the value in it."""
     try:
         return PriceList.model_validate(from_yaml(Path(path).read_text(encoding="utf-8")))
@@ -77,9 +87,19 @@ def price_list(path: str | Path) -> PriceList:
 
 @dataclass(frozen=True)
 class Offer:
-    """A tool on a menu. model: its price and seconds are factors per token, of a function they are per call;
-    dollars, seconds: of this rollout; typical_cost_usd, typical_seconds: of a usual call; skills: the highest
-    difficulty that it is good at, by family; measured: whether that is known, which of hosted models it is not."""
+    """A tool on a menu.
+
+    Attributes:
+        name: As an orchestrator calls it.
+        model: Whether it is a model; then cost_usd and seconds are factors per token, of a function they are per call.
+        cost_usd: Price in this rollout.
+        seconds: Latency in this rollout.
+        typical_cost_usd: Price of a usual call.
+        typical_seconds: Latency of a usual call.
+        skills: By kind of question the highest difficulty that it is good at.
+        measured: Whether its skills are known, which those of hosted models are not.
+        description: What the tool can do, in words for orchestrators that read English; empty for the usual words.
+    """
 
     name: str
     model: bool
@@ -89,13 +109,14 @@ class Offer:
     typical_seconds: float
     skills: Mapping[str, int]
     measured: bool = True
+    description: str = ""
 
     @property
     def local(self) -> bool:
-        return self.name in LOCAL
+        return self.name in LOCAL_TOOLS
 
-    def times(self, cost_usd: float, seconds: float) -> Offer:
-        """The same at other prices."""
+    def scale_prices(self, cost_usd: float, seconds: float) -> Offer:
+        """The same at other prices: cost_usd and seconds are factors."""
         return replace(
             self,
             cost_usd=self.cost_usd * cost_usd,
@@ -107,77 +128,89 @@ class Offer:
     @property
     def text(self) -> str:
         """As the lab's orchestrators read it."""
-        good = [f"{SIGNS[family]} {reach}" for family, reach in self.skills.items()]
-        price, time = (
-            level(self.typical_cost_usd, _LEAST_DOLLARS),
-            level(self.typical_seconds, _LEAST_SECONDS),
-        )
-        return " ".join([self.name, "$", str(price), "/", str(time), *good])
+        price_level = compute_level(self.typical_cost_usd, _LOWEST_USD)
+        latency_level = compute_level(self.typical_seconds, _LOWEST_SECONDS)
+        skills = [f"{KIND_SIGNS[kind]} {reach}" for kind, reach in self.skills.items()]
+        return " ".join([self.name, "$", str(price_level), "/", str(latency_level), *skills])
 
 
-def level(amount: float, least: float) -> int:
-    """The digit of an amount: how often `least` is doubled to come to it, 0 to 9."""
-    return int(np.clip(round(math.log2(max(amount, least) / least)), 0, 9))
+def compute_level(amount: float, lowest: float) -> int:
+    """The digit of an amount: how often `lowest` is doubled to come to it, 0 to 9."""
+    num_doublings = round(math.log2(max(amount, lowest) / lowest))
+    return int(np.clip(num_doublings, 0, 9))
 
 
-def offers(prices: PriceList, cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Offer]:
-    """Every tool that there is at these prices. cards: of the models, by the orchestrator's word for them.
+def make_offers(
+    prices: PriceList, model_cards: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Offer]:
+    """Makes the offer of every tool at list prices.
 
-    Raises ParamsError for a model without a price.
+    Args:
+        prices: The list.
+        model_cards: Cards of the models that are tools, by the orchestrator's word for them.
+
+    Returns:
+        By name: functions, those of an office, then models. A model that the list does not name costs what its card
+        or its line in llm.models says, so that one line adds a model.
     """
-    out = {}
+    offers = {}
     for name in (*FUNCTIONS, OFFICE):
         rate = prices.calls[name]
-        out[name] = Offer(
-            name,
-            False,
-            rate.cost_usd,
-            rate.seconds,
-            rate.cost_usd,
-            rate.seconds,
-            SKILLS.get(name, {}),
+        skills = FUNCTION_SKILLS.get(name, {})
+        offers[name] = Offer(
+            name, False, rate.cost_usd, rate.seconds, rate.cost_usd, rate.seconds, skills
         )
-    for name, card in cards.items():
-        if name not in prices.models:
-            raise ParamsError(
-                f"the price list has no {name!r} among its models; it has {sorted(prices.models)}"
-            )
-        rate = prices.models[name]
-        cost_usd = (
-            card["dollars_per_1k_tokens"] / 1000 * (_TYPICAL_IN + _TYPICAL_OUT) * rate.cost_usd
-        )
-        seconds = _TYPICAL_OUT / card["tokens_per_second"] * rate.seconds
-        out[name] = Offer(
+    for name, card in model_cards.items():
+        rate = prices.models.get(name, _UNCHANGED)
+        usd_per_token = card["dollars_per_1k_tokens"] / 1000
+        typical_cost_usd = usd_per_token * (_TYPICAL_IN + _TYPICAL_OUT) * rate.cost_usd
+        typical_seconds = _TYPICAL_OUT / card["tokens_per_second"] * rate.seconds
+        offers[name] = Offer(
             name,
             True,
             rate.cost_usd,
             rate.seconds,
-            cost_usd,
-            seconds,
-            skills(card),
+            typical_cost_usd,
+            typical_seconds,
+            find_skills(card),
             measured=bool(card["accuracy"]),
         )
-    return out
+    return offers
 
 
-def skills(card: Mapping[str, Any]) -> dict[str, int]:
-    """By family the difficulty up to which a model is good by its card: at least 3 of 4 right, plain skin."""
-    out = {}
-    for family in SIGNS:
-        held = {
-            r["difficulty"]: r["accuracy"]
-            for r in card["accuracy"]
-            if (r["category"], r["skin"]) == (family, "plain")
-        }
-        good = list(takewhile(lambda level, held=held: held[level] >= GOOD, sorted(held)))
-        out |= {family: good[-1]} if good else {}
-    return out
+def find_skills(card: Mapping[str, Any]) -> dict[str, int]:
+    """Finds up to which difficulty a model is good at each kind of question.
+
+    Args:
+        card: Of the model. It is good at a difficulty if it answers three of four questions, in the usual wording.
+
+    Returns:
+        By kind the highest difficulty below which it is good at all; without kinds that it is not good at.
+    """
+    skills = {}
+    for kind in KIND_SIGNS:
+        accuracy_by_difficulty = {}
+        for row in card["accuracy"]:
+            if row["category"] == kind and row["skin"] == "plain":
+                accuracy_by_difficulty[row["difficulty"]] = row["accuracy"]
+        for difficulty in sorted(accuracy_by_difficulty):
+            if accuracy_by_difficulty[difficulty] < GOOD:
+                break
+            skills[kind] = difficulty
+    return skills
 
 
 @dataclass(frozen=True)
 class UserPreference:
-    """P: weights in [0, 1] of the objectives, and the tools whose calls the user likes (weight 1). confidential:
-    the tools are told as "confidential data" instead of by name."""
+    """What a user prefers, P.
+
+    Attributes:
+        accuracy: Weight in [0, 1].
+        cost: Weight in [0, 1].
+        latency: Weight in [0, 1].
+        tools: Those whose calls the user likes, with weight 1.
+        confidential: Whether menus say "confidential data" instead of these tools' names.
+    """
 
     accuracy: float
     cost: float
@@ -192,16 +225,13 @@ class UserPreference:
 
     @property
     def text(self) -> str:
-        """As the lab's orchestrators read it; a weight is told in ninths."""
-        weights = [f"{WORDS[name]} {round(9 * getattr(self, name))}" for name in OBJECTIVES]
-        liked = (
-            ["confidential data"]
-            if self.confidential
-            else ["use " + " ".join(self.tools)]
-            if self.tools
-            else []
-        )
-        return " ".join([*weights, *liked])
+        """As the lab's orchestrators read it; a weight is written in ninths."""
+        words = [f"{OBJECTIVE_WORDS[name]} {round(9 * getattr(self, name))}" for name in OBJECTIVES]
+        if self.confidential:
+            words.append("confidential data")
+        elif self.tools:
+            words.append("use " + " ".join(self.tools))
+        return " ".join(words)
 
     @property
     def sentence(self) -> str:
@@ -218,49 +248,72 @@ class UserPreference:
 
 @dataclass(frozen=True)
 class ToolMenu:
-    """What one rollout is offered. office: functions of an office that are there as well, by name."""
+    """What one rollout is offered.
+
+    Attributes:
+        offers: Tools with their prices.
+        office: Names of the functions of an office, which are there as well.
+        office_offer: The price of all of these functions; None without an office.
+        asks_user: Whether the user can be asked about the task, which costs nothing.
+    """
 
     offers: tuple[Offer, ...]
     office: tuple[str, ...] = ()
-    desk: Offer | None = None  # the price of the office's functions
+    office_offer: Offer | None = None
+    asks_user: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*(offer.name for offer in self.offers), *self.office)
+        names = [*(offer.name for offer in self.offers), *self.office]
+        return (*names, ASK_USER) if self.asks_user else tuple(names)
 
     def offer(self, name: str) -> Offer:
         """A tool on the menu; a function of an office has the office's price. Raises KeyError for another."""
-        if name in self.office and self.desk is not None:
-            return self.desk
+        if name in self.office and self.office_offer is not None:
+            return self.office_offer
+        if name == ASK_USER and self.asks_user:
+            return Offer(ASK_USER, False, 0.0, 0.0, 0.0, 0.0, {})
         return {offer.name: offer for offer in self.offers}[name]
 
     @property
     def text(self) -> str:
         """As the lab's orchestrators read it."""
-        told = [offer.text for offer in self.offers]
-        return " ".join(["tools", " , ".join([*told, *self.office])])
+        tools = [offer.text for offer in self.offers]
+        return "tools " + " , ".join([*tools, *self.office])
 
 
-def names(settings: ToolSettings) -> tuple[str, ...]:
+def list_tools(settings: ToolSettings) -> tuple[str, ...]:
     """All tools, in the order of preference vectors: functions, then models."""
     return (*FUNCTIONS, *settings.models)
 
 
-def seen(settings: ToolSettings) -> tuple[str, ...]:
+def list_training_tools(settings: ToolSettings) -> tuple[str, ...]:
     """The tools that menus of training, and of most exams, may have."""
-    return tuple(name for name in names(settings) if name not in settings.unseen)
+    return tuple(name for name in list_tools(settings) if name not in settings.unseen)
 
 
-def drawn_preference(rng: np.random.Generator, names: Sequence[str]) -> UserPreference:
-    """A user by lot: weights even over the simplex, largest 1; every other user likes tools too, every fourth the
-    local ones, for their data is confidential."""
-    shares = rng.dirichlet(np.ones(3))
-    weights = (np.round(9 * (shares / shares.max())) / 9).tolist()
-    lot = rng.random()
-    local = tuple(name for name in names if name in LOCAL)
-    if lot < 0.25 and local:
-        return UserPreference(*weights, local, True)
-    if lot < 0.5 and names:
-        liked = rng.permutation(len(names))[: int(rng.integers(1, 3))]
-        return UserPreference(*weights, tuple(names[i] for i in sorted(liked)))
+def draw_preference(rng: np.random.Generator, names: Sequence[str]) -> UserPreference:
+    """Draws a user: weights evenly over the simplex, the largest scaled to 1, in ninths.
+
+    A quarter of the users like the tools on their own machine, since their data is confidential; another quarter like
+    one or two tools.
+
+    Args:
+        rng: Random numbers.
+        names: Tools that can be liked.
+
+    Returns:
+        The user.
+    """
+    weights = rng.dirichlet(np.ones(3))
+    weights = (np.round(9 * (weights / weights.max())) / 9).tolist()
+    uniform = rng.random()
+    local_tools = tuple(name for name in names if name in LOCAL_TOOLS)
+    if uniform < 0.25 and local_tools:
+        return UserPreference(*weights, local_tools, True)
+    if uniform < 0.5 and names:
+        order = rng.permutation(len(names))
+        num_liked = int(rng.integers(1, 3))
+        liked_tools = tuple(names[index] for index in sorted(order[:num_liked]))
+        return UserPreference(*weights, liked_tools)
     return UserPreference(*weights)

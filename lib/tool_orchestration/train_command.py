@@ -63,7 +63,12 @@ from lib.tool_orchestration import (
 )
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.plain_prompt import write_plain_messages
-from lib.tool_orchestration.tool_environment import NAME, Desk, Own, ToolEpisode
+from lib.tool_orchestration.tool_environment import (
+    NAME,
+    OwnTokenPrice,
+    ToolEnvironment,
+    ToolEpisode,
+)
 from lib.tool_orchestration.tool_menu import FUNCTIONS, Offer, ToolMenu, UserPreference
 from lib.tool_orchestration.user_evaluation import (
     DRAWN_USERS,
@@ -86,7 +91,7 @@ MEASURES = {
     "seconds": "seconds a question",
     "calls": "calls a question",
 }
-FREE_OWN_TOKENS = Own(0.0, 0.0)  # the orchestrator runs on the user's own machine
+FREE_OWN_TOKENS = OwnTokenPrice(0.0, 0.0)  # the orchestrator runs on the user's own machine
 EVERYWHERE = ("calculator", "python")  # functions that know nothing of the lab's world
 VARIANT = variants.NAMED["paper"]
 
@@ -110,7 +115,7 @@ def make_offers(
     Returns:
         Offers by name. A model's own price and time are factors on what each call takes.
     """
-    prices = tool_menu.price_list(ROOT / settings.prices)
+    prices = tool_menu.read_price_list(ROOT / settings.prices)
     offers = {}
     for name in functions:
         rate = prices.calls[name]
@@ -143,7 +148,7 @@ class ToolTraining:
 
     Attributes:
         questions: To learn from and to evaluate on.
-        desk: The tools at work.
+        environment: The tools at work.
         scorer: Of answers.
         settings: Of ToolOrchestra.
         offers: Every tool at its usual price.
@@ -154,7 +159,7 @@ class ToolTraining:
     """
 
     questions: QuestionSplit
-    desk: Desk
+    environment: ToolEnvironment
     scorer: Scorer
     settings: ToolSettings
     offers: Mapping[str, Offer]
@@ -175,7 +180,7 @@ class ToolTraining:
         rng = seeds.rng("toolorchestra", "user questions", seed=update_seed)
         indices = rng.integers(len(self.questions.train), size=self.groups)
         works = [self.questions.train[index] for index in indices]
-        drawn = episode_specs.drawn(works, self.offers, self.tools, settings.spread, rng)
+        drawn = episode_specs.draw_assignments(works, self.offers, self.tools, settings.spread, rng)
         assignments = [assignment for assignment in drawn for _ in range(settings.rollouts)]
         episodes = self._roll(assignments, update_seed, settings.temperature)
         data = variants.make_update_data(
@@ -198,9 +203,9 @@ class ToolTraining:
     def _roll(
         self, assignments: Sequence[Assignment], seed: int, temperature: float
     ) -> list[ToolEpisode]:
-        return tool_environment.roll(
+        return tool_environment.roll_out_assignments(
             self.controller.generator,
-            self.desk,
+            self.environment,
             assignments,
             self.settings.rounds,
             seed,
@@ -213,7 +218,9 @@ class ToolTraining:
     def draw_test_assignments(self, items: Sequence[Item], name: str) -> list[Assignment]:
         """Questions with menus and users that depend on the seed of the run alone."""
         rng = seeds.rng("toolorchestra", "user test", name, seed=self.seed)
-        return episode_specs.drawn(items, self.offers, self.tools, self.settings.spread, rng)
+        return episode_specs.draw_assignments(
+            items, self.offers, self.tools, self.settings.spread, rng
+        )
 
     def evaluate_controller(self, method: str, role: str) -> pd.DataFrame:
         """The held-out questions for drawn users, and for users who care for one thing only."""
@@ -254,7 +261,9 @@ class ToolTraining:
             ("test", self.questions.test),
         ):
             assignments = self.draw_test_assignments(items, split)
-            rows = tool_environment.tried(self.desk, assignments, models, split, self.scorer)
+            rows = tool_environment.try_single_tools(
+                self.environment, assignments, models, split, self.scorer
+            )
             for row in rows:
                 assignment = assignments[row["item"]]
                 row |= {"group": assignment.kind, "difficulty": assignment.difficulty}
@@ -330,10 +339,10 @@ def train(options: argparse.Namespace) -> None:
 
             progress.activity = f"reading {options.model}"
             controller = read_controller(options, model_settings, loop, "", share)
-            with Desk(pool, clock, reads_marked_answers=True) as desk:
+            with ToolEnvironment(pool, clock, reads_marked_answers=True) as environment:
                 system = ToolTraining(
                     questions=inputs.questions,
-                    desk=desk,
+                    environment=environment,
                     scorer=scorer,
                     settings=settings,
                     offers=make_offers(settings, call_costs, functions),
@@ -382,7 +391,7 @@ def write_longest_prompt(
     question = max(inputs.questions.train, key=lambda item: len(item.prompt))
     unknown_cost = CallCost(1.23e-4, 1.2, 0.1, True)
     offers = make_offers(settings, dict.fromkeys(inputs.experts, unknown_cost), functions)
-    longest = sorted(offers.values(), key=lambda offer: offer.model)[-episode_specs.TOOLS[1] :]
+    longest = sorted(offers.values(), key=lambda offer: offer.model)[-episode_specs.MENU_SIZES[1] :]
     user = UserPreference(1.0, 1.0, 1.0, tuple(offer.name for offer in longest))
     messages = write_plain_messages(Assignment(question, ToolMenu(tuple(longest)), user))
     return "\n".join(message["content"] for message in messages)
@@ -452,7 +461,7 @@ def write_report(
         *losses,
         *(
             f"{name}: {counts.describe()}{system.share.scope}."
-            for name, counts in system.desk.pool.counts.items()
+            for name, counts in system.environment.pool.counts.items()
             if counts.calls
         ),
     ]

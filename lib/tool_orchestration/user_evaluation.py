@@ -56,7 +56,7 @@ def compute_rewards(
     preference_by_number = dict(zip(start["number"], start["p"], strict=True))
     start_by_number = dict(zip(start["number"], start["m"], strict=True))
     is_tool = test_tries["tool"].to_numpy()[:, None] == np.array(tools)  # (tries, tools)
-    vectors_of_tries = rewards.vectors(
+    vectors_of_tries = rewards.make_outcome_vectors(
         test_tries["calls"].to_numpy()[:, None] * is_tool,
         test_tries["correct"],
         test_tries["cost_usd"],
@@ -72,9 +72,13 @@ def compute_rewards(
     scores = np.full(len(m), np.nan)
     scored = np.flatnonzero(~np.isnan(m[:, -3]) & ~np.isnan(starts[:, -3]))
     if len(scored):
-        normalised = rewards.normalised(m[scored], numbers[scored])
-        values[scored] = rewards.reward(normalised, preferences[scored], m[scored, -3])
-        scores[scored] = rewards.score(m[scored], starts[scored], preferences[scored])
+        normalised = rewards.normalize_within_groups(m[scored], numbers[scored])
+        values[scored] = rewards.compute_preference_rewards(
+            normalised, preferences[scored], m[scored, -3]
+        )
+        scores[scored] = rewards.compute_preference_scores(
+            m[scored], starts[scored], preferences[scored]
+        )
     ends = np.cumsum([len(start), len(trained)])
     start_rewards, trained_rewards, try_rewards = np.split(values, ends)
     start_scores, trained_scores, _ = np.split(scores, ends)
@@ -109,7 +113,7 @@ def apply_rules(
     )
     reward_by_try = {(row.item, row.tool): row.reward for row in test_tries.itertuples(index=False)}
     tables = []
-    for rule, table in rule_baselines.baselines(tries, questions, tools).items():
+    for rule, table in rule_baselines.apply_baselines(tries, questions, tools).items():
         rows = table.assign(number=table["item"])
         if rule == rule_baselines.ORACLE:
             rows = _choose_best(test_tries, questions)

@@ -1,9 +1,11 @@
-"""What is trained, from the same start on the same assignments: three ways to pay an episode, and one to filter.
+"""What is trained, from the same start on the same assignments: three rewards, and one change of the filters.
 
 paper      GRPO on M_norm . P, the reward of ToolOrchestra
-published  the same with the sign error of an implementation in circulation
+published  the same with the sign error of the released code
 lenient    the paper's reward; malformed and unanswered rollouts are learned from, instead of left out
-corl       PPO on CoRL's reward: right, and within a budget that is the same for all
+corl       PPO on CoRL's reward: correct, and within a budget that is the same for all
+
+Letters of shapes: n episodes, k = tools + 3 entries of an outcome vector.
 """
 
 import json
@@ -21,18 +23,26 @@ from lib.rl.expert_pool import ExpertReply
 from lib.rl.token_batch import Sample
 from lib.rl.transcript import split_by_writer
 from lib.tool_orchestration import rewards, test_sets, tool_environment
-from lib.tool_orchestration.rewards import Kept
-from lib.tool_orchestration.tool_environment import Own, ToolEpisode
+from lib.tool_orchestration.rewards import FilteredRollouts
+from lib.tool_orchestration.tool_environment import OwnTokenPrice, ToolEpisode
 
-VERSION = 1  # of what a variant pays and learns from
+VERSION = 1  # of what a variant rewards and learns from
 Decode = Callable[[Sequence[int]], str]
 
 
 @dataclass(frozen=True)
 class ToolVariant:
-    """One kind of training. reward: paper, published or corl; strict: whether malformed and unanswered rollouts are
-    left out; changes: to the trainer's settings; spread: of prices in training, where it is not tools.spread; exams:
-    what it is tested on."""
+    """One kind of training.
+
+    Attributes:
+        name: In settings and folders.
+        label: In tables.
+        reward: paper, published or corl.
+        strict: Whether malformed and unanswered rollouts are left out.
+        changes: To the trainer's settings.
+        spread: Of prices in training, where it is not tools.spread.
+        exams: Test sets.
+    """
 
     name: str
     label: str
@@ -65,75 +75,120 @@ VARIANTS = (
     ToolVariant("corl", "CoRL's reward", "corl", changes={"advantages": "gae"}),
 )
 NAMED = {variant.name: variant for variant in VARIANTS}
-LISTED = ToolVariant(
+LIST_PRICES = ToolVariant(
     "listed", "list prices only", "paper", spread=1.0, exams=(*test_sets.MAIN, "unseen_prices")
 )
-NORMALISE: dict[str, rewards.Normalise] = {
-    "paper": rewards.normalised,
-    "published": rewards.published,
+NORMALIZATIONS: dict[str, rewards.NormalizeInTraining] = {
+    "paper": rewards.normalize_within_groups,
+    "published": rewards.normalize_with_sign_error,
 }
 
 
-def matrix(
-    episodes: Sequence[ToolEpisode], tools: Sequence[str], own: Own
+def make_vectors(
+    episodes: Sequence[ToolEpisode], tools: Sequence[str], own: OwnTokenPrice
 ) -> tuple[np.ndarray, np.ndarray]:
-    """M and P of episodes, (n, tools + 3) each."""
-    calls = np.array([[_count(e, name) for name in tools] for e in episodes], dtype=float)
-    spent = np.array([tool_environment.cost_usd(e, own) for e in episodes])
-    m = rewards.vectors(
-        calls,
-        np.array([e.correct for e in episodes]),
-        spent,
-        np.array([e.seconds for e in episodes]),
+    """Makes the outcome vectors and the preference vectors of episodes.
+
+    Args:
+        episodes: n of them.
+        tools: Names in the order of the vectors.
+        own: What the orchestrator's own tokens cost.
+
+    Returns:
+        M and P, (n, k) each.
+    """
+    calls = []
+    for episode in episodes:
+        calls.append([_count_calls(episode, name) for name in tools])
+    vectors = rewards.make_outcome_vectors(
+        np.array(calls, dtype=float),
+        np.array([episode.correct for episode in episodes]),
+        np.array([tool_environment.compute_total_cost(episode, own) for episode in episodes]),
+        np.array([episode.seconds for episode in episodes]),
     )
-    return m, np.array([e.assignment.preference.vector(tools) for e in episodes])
+    preferences = [episode.assignment.preference.vector(tools) for episode in episodes]
+    return vectors, np.array(preferences)
 
 
-def _count(episode: ToolEpisode, name: str) -> int:
+def _count_calls(episode: ToolEpisode, name: str) -> int:
     """Calls of a tool; an office's own functions are none, though one may have the name of a tool."""
-    return 0 if name in episode.assignment.menu.office else episode.counts.get(name, 0)
+    if name in episode.assignment.menu.office:
+        return 0
+    return episode.counts.get(name, 0)
 
 
-def paid(
+def compute_rewards(
     variant: ToolVariant,
     episodes: Sequence[ToolEpisode],
     groups: Sequence[int],
     tools: Sequence[str],
-    own: Own,
+    own: OwnTokenPrice,
     budget: float,
 ) -> np.ndarray:
-    """What the variant pays each episode, (n,). budget: in dollars, for CoRL's reward."""
-    m, wanted = matrix(episodes, tools, own)
+    """Computes the reward of every episode.
+
+    Args:
+        variant: Whose reward.
+        episodes: n of them.
+        groups: (n,) the example of each.
+        tools: Names in the order of the vectors.
+        own: What the orchestrator's own tokens cost.
+        budget: In dollars, for CoRL's reward.
+
+    Returns:
+        (n,) rewards.
+    """
+    vectors, preferences = make_vectors(episodes, tools, own)
+    correct = vectors[:, rewards.OUTCOME_INDEX]
     if variant.reward == "corl":
-        corl_rewards = [
-            budget_reward.compute_budget_reward(float(row[-3]), float(-row[-2]), budget)
-            for row in m
-        ]
-        return np.array(corl_rewards)
-    return rewards.reward(NORMALISE[variant.reward](m, groups), wanted, m[:, -3])
+        cost_usd = -vectors[:, rewards.COST_INDEX]
+        pairs = zip(correct.tolist(), cost_usd.tolist(), strict=True)
+        return np.array(
+            [budget_reward.compute_budget_reward(value, cost, budget) for value, cost in pairs]
+        )
+    normalized = NORMALIZATIONS[variant.reward](vectors, groups)
+    return rewards.compute_preference_rewards(normalized, preferences, correct)
 
 
-def learned(
+def select_samples(
     variant: ToolVariant,
     episodes: Sequence[ToolEpisode],
     groups: Sequence[int],
-    told: np.ndarray,
-    least: float,
-) -> tuple[list[Sample], Kept]:
-    """What a training learns from: under CoRL's reward everything, otherwise what the three filters keep."""
-    malformed = np.array([bool(e.num_malformed) for e in episodes])
-    answered = np.array([e.answer is not None or e.has_marked_answer for e in episodes])
-    spared = np.zeros(len(episodes), bool)
-    left = rewards.kept(
-        told, groups, *((malformed, answered) if variant.strict else (spared, ~spared)), least
+    episode_rewards: np.ndarray,
+    min_std: float,
+) -> tuple[list[Sample], FilteredRollouts]:
+    """Selects what a training learns from: under CoRL's reward everything, otherwise what the filters leave.
+
+    Args:
+        variant: Whether it leaves out malformed and unanswered rollouts.
+        episodes: n of them.
+        groups: (n,) the example of each.
+        episode_rewards: (n,).
+        min_std: Groups whose rewards deviate less are left out.
+
+    Returns:
+        Samples for the trainer, and what the filters left out.
+    """
+    is_malformed = np.array([episode.num_malformed > 0 for episode in episodes])
+    is_answered = np.array(
+        [episode.answer is not None or episode.has_marked_answer for episode in episodes]
     )
-    rows = range(len(episodes)) if variant.reward == "corl" else left.rows.tolist()
-    samples = [
-        Sample(episodes[i].ids, episodes[i].mask, float(told[i]), int(groups[i]))
-        for i in rows
-        if any(episodes[i].mask)
-    ]
-    return samples, left
+    if not variant.strict:
+        is_malformed = np.zeros(len(episodes), bool)
+        is_answered = np.ones(len(episodes), bool)
+    filtered = rewards.filter_rollouts(episode_rewards, groups, is_malformed, is_answered, min_std)
+
+    rows = filtered.rows.tolist()
+    if variant.reward == "corl":
+        rows = list(range(len(episodes)))
+    samples = []
+    for row in rows:
+        episode = episodes[row]
+        # Where no turn had room the orchestrator wrote nothing.
+        if any(episode.mask):
+            reward = float(episode_rewards[row])
+            samples.append(Sample(episode.ids, episode.mask, reward, int(groups[row])))
+    return samples, filtered
 
 
 def make_update_data(
@@ -141,7 +196,7 @@ def make_update_data(
     episodes: Sequence[ToolEpisode],
     groups: np.ndarray,
     tools: Sequence[str],
-    own: Own,
+    own: OwnTokenPrice,
     budget: float,
     least_deviation: float,
     step: int,
@@ -169,8 +224,10 @@ def make_update_data(
     samples: list[Sample] = []
     counts = {"kept": 0, "malformed": 0, "unanswered": 0, "agreeing": 0}
     if len(scored):
-        episode_rewards[scored] = paid(variant, scored_episodes, groups[scored], tools, own, budget)
-        samples, filtered = learned(
+        episode_rewards[scored] = compute_rewards(
+            variant, scored_episodes, groups[scored], tools, own, budget
+        )
+        samples, filtered = select_samples(
             variant, scored_episodes, groups[scored], episode_rewards[scored], least_deviation
         )
         counts = {
@@ -185,7 +242,10 @@ def make_update_data(
 
 
 def make_episode_rows(
-    episodes: Sequence[ToolEpisode], tools: Sequence[str], own: Own, decode: Decode | None = None
+    episodes: Sequence[ToolEpisode],
+    tools: Sequence[str],
+    own: OwnTokenPrice,
+    decode: Decode | None = None,
 ) -> pd.DataFrame:
     """One row per episode.
 
@@ -204,7 +264,7 @@ def make_episode_rows(
         their cards); confidential; first (the tool that was called first); execution, fidelity and completeness (the
         criteria of office tasks).
     """
-    m, preferences = matrix(episodes, tools, own)
+    vectors, preferences = make_vectors(episodes, tools, own)
     out = []
     for index, episode in enumerate(episodes):
         assignment = episode.assignment
@@ -214,7 +274,7 @@ def make_episode_rows(
             "group": assignment.kind,
             "difficulty": assignment.difficulty,
             "correct": episode.correct,
-            "cost_usd": -m[index, -2],
+            "cost_usd": -vectors[index, rewards.COST_INDEX],
             "seconds": episode.seconds,
             "own_cost_usd": len(episode.ids) * own.cost_usd,
             "calls": len(episode.called_experts),
@@ -227,7 +287,7 @@ def make_episode_rows(
             "shortened": episode.num_shortened,
             "answered": float(episode.answer is not None or episode.has_marked_answer),
             "offered": " ".join(assignment.menu.names),
-            "m": m[index].tolist(),
+            "m": vectors[index].tolist(),
             "p": preferences[index].tolist(),
             "p_cost": preference.cost,
             "p_latency": preference.latency,

@@ -23,7 +23,11 @@ from lib.rl.expert_pool import ExpertPool
 from lib.rl.generators import LabGenerator
 from lib.tool_orchestration import episode_specs, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.tool_environment import Desk, Own, roll
+from lib.tool_orchestration.tool_environment import (
+    OwnTokenPrice,
+    ToolEnvironment,
+    roll_out_assignments,
+)
 from lib.tool_orchestration.tool_menu import FUNCTIONS, ToolMenu, UserPreference
 from tests.benchmarks.clock import compare, relax, scale
 
@@ -63,7 +67,7 @@ def desk():
         served = ServedModel(word, Forward(checkpoints.fresh(shapes[word], index)))
         models[name] = LabModel(served, settings, name=name)
     pool = ExpertPool(ChatModels(models), names, TOOLS.model_temperature)
-    with pool, Desk(pool, dict.fromkeys(names, 1e-3)) as opened:
+    with pool, ToolEnvironment(pool, dict.fromkeys(names, 1e-3)) as opened:
         yield opened
     for model in models.values():
         model.stop()
@@ -78,8 +82,8 @@ def generator():
 def wanted(n: int) -> list[Assignment]:
     """Questions with all tools that are called on their menu."""
     card = {"dollars_per_1k_tokens": 1e-3, "tokens_per_second": 1e3, "accuracy": []}
-    prices = tool_menu.price_list(config.ROOT / TOOLS.prices)
-    told = tool_menu.offers(prices, {word: card for word in WORDS if word not in FUNCTIONS})
+    prices = tool_menu.read_price_list(config.ROOT / TOOLS.prices)
+    told = tool_menu.make_offers(prices, {word: card for word in WORDS if word not in FUNCTIONS})
     questions = tasks.draw_items("chain", "train", n, episode_specs.DIFFICULTIES["chain"], seed=0)
     rng = seeds.rng("a benchmark")
     return [
@@ -95,16 +99,19 @@ def wanted(n: int) -> list[Assignment]:
 def test_a_batch_of_episodes_is_rolled_out_many_times_as_fast_as_its_episodes_one_after_another(
     desk, generator
 ):
-    asked, own = wanted(BATCH), Own(1e-7, 1e-3)
-    played = roll(generator, desk, asked, TOOLS.rounds, 0, own)
+    asked, own = wanted(BATCH), OwnTokenPrice(1e-7, 1e-3)
+    played = roll_out_assignments(generator, desk, asked, TOOLS.rounds, 0, own)
     counts = Counter(name for e in played for name in e.called_experts)
     assert set(counts) == set(WORDS) and all(
         len(e.called_experts) >= 2 and e.cost_usd > 0 for e in played
     )
     goal, alone = relax(GOAL), scale(ALONE, least=4)
     times = compare(
-        lambda: [roll(generator, desk, [each], TOOLS.rounds, 0, own) for each in asked[:alone]],
-        lambda: roll(generator, desk, asked, TOOLS.rounds, 0, own),
+        lambda: [
+            roll_out_assignments(generator, desk, [each], TOOLS.rounds, 0, own)
+            for each in asked[:alone]
+        ],
+        lambda: roll_out_assignments(generator, desk, asked, TOOLS.rounds, 0, own),
         goal,
         units=(alone, len(asked)),
     )

@@ -59,10 +59,11 @@ UNSEEN_PRICES = {
     },
     "models": {name: {"cost_usd": 1.0, "seconds": 1.0} for name in PRICES["models"]},
 }
-GLASS = {
-    "seeds": 2, "updates": [1, 2], "careless_updates": 2, "groups": 3, "rollouts": 4, "epochs": 2, "clip": 0.2,
+SYNTHETIC = {
+    "seeds": 2, "updates": [1, 2], "malformed_updates": 2, "groups": 3, "rollouts": 4, "epochs": 2, "clip": 0.2,
     "learning_rate": 0.1, "menu": 3, "prices": 8.0, "spreads": [2.0, 8.0], "spread": 2.0,
-    "observation_noise": 0.1, "careless": 0.2, "users": 4, "test_users": 2, "menus": 3, "least_deviation": 0.01,
+    "observation_noise": 0.1, "malformed_probability": 0.2, "users": 4, "test_users": 2, "menus": 3,
+    "least_deviation": 0.01,
 }  # fmt: skip
 LEARN_BY_GROUPS = LEARN | {"advantages": "group", "learning_rate": 3e-4}
 SETTINGS = {
@@ -71,7 +72,7 @@ SETTINGS = {
     "model_temperature": 1.0, "warm": {"items": 300, "steps": 80, "batch": 16, "preference_bias": 0.5, "seed": 0},
     "offices": 8, "tries": 2, "groups": 6, "rollouts": 4, "updates": 2, "outages": 0.5, "least_deviation": 0.01,
     "budget": 0.5, "learn": LEARN_BY_GROUPS, "save_every": 1, "outcome_items": 12, "test_items": 12, "side": 2,
-    "glass": GLASS,
+    "synthetic": SYNTHETIC,
 }  # fmt: skip
 
 
@@ -104,7 +105,7 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         SmallJob(training_job, train_and_test, partial(summarize_training, start / "model")),
         *(
             SmallJob(job, synthetic_benchmark.work, summarize_benchmark)
-            for job in synthetic_benchmark.make_jobs(settings.tools.glass)
+            for job in synthetic_benchmark.make_jobs(settings.tools.synthetic)
         ),
     ]
 
@@ -124,7 +125,11 @@ def make_settings(folder: Path) -> Params:
     models = {name: MODEL | {"model": file} for name, file in FILES.items()}
     base = whole.lab.models[BASE].model_copy(update=OPTIMISERS)
     changes = {
-        "tools": config.validate_settings(SETTINGS | paths, ToolSettings, "a golden job"),
+        "tools": config.validate_settings(
+            SETTINGS | paths | {"lab_world": whole.tools.lab_world.model_dump()},
+            ToolSettings,
+            "a golden job",
+        ),
         "llm": config.validate_settings(
             {"cassette": "off", "max_usd": 0.0, "models": models}, LLMSettings, "a golden job"
         ),
@@ -204,5 +209,5 @@ def summarize_training(start: Path, folder: Path, result: None) -> dict[str, Any
 def summarize_benchmark(folder: Path, result: None) -> dict[str, Any]:
     rows = artifacts.read_parquet(folder / "rows.parquet")
     by_arm = rows.groupby(["method", "step"], sort=False)
-    columns = ("correct", "cost_usd", "seconds", "reward", "regret", "slips")
+    columns = ("correct", "cost_usd", "seconds", "reward", "regret", "malformed_probability")
     return {"rows": len(rows)} | {name: by_arm[name].mean().tolist() for name in columns}

@@ -89,11 +89,11 @@ def ask_expert_and_tools(url: str, family: str, num: int) -> Counter[str]:
     assignments = [offer_hosted_model(item, "calculator") for item in items]
     with (
         open_endpoint_pool(url, max_tokens=500) as pool,
-        tool_environment.Desk(pool, CLOCK) as desk,
+        tool_environment.ToolEnvironment(pool, CLOCK) as desk,
     ):
         expert_rows = expert_outcomes.measure_experts(pool, items, "test")
-        tool_rows = tool_environment.tried(desk, assignments, ["lab-nano"], "test")
-        episodes = prompted_baseline.roll(desk, "mine", assignments, 6, 0, 0.0)
+        tool_rows = tool_environment.try_single_tools(desk, assignments, ["lab-nano"], "test")
+        episodes = prompted_baseline.roll_out_assignments(desk, "mine", assignments, 6, 0, 0.0)
     right = expert_rows["correct"].sum() + sum(row["correct"] for row in tool_rows)
     right += sum(episode.correct for episode in episodes)
     return Counter(questions=3 * num, missed=3 * num - int(right))

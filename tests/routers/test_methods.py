@@ -12,8 +12,11 @@ from lib.recorded_outcomes import model_selection
 from lib.rl.budget_reward import compute_budget_reward
 from lib.routers import methods
 from lib.routers.methods import CHECK, CORL, LOGISTIC, MIXTURES, NEAREST, ORACLE, POOR, STOP
-from lib.tool_orchestration.rewards import normalised, vectors
-from lib.tool_orchestration.rewards import reward as preferred
+from lib.tool_orchestration.rewards import (
+    compute_preference_rewards,
+    make_outcome_vectors,
+    normalize_within_groups,
+)
 from tests.recorded_outcomes.small import made
 
 SETTINGS = config.load("smoke").recorded.model_copy(update={"updates": 60, "neighbours": 20})
@@ -46,8 +49,10 @@ def test_toolorchestra_is_paid_as_in_lesson_06(knob):
         TABLE.cost_usd[:40].ravel(),
         np.repeat(np.arange(40), 3),
     )
-    m = normalised(vectors(np.zeros((120, 0)), correct, cost_usd, np.zeros(120)), items)
-    wanted = preferred(m, np.tile([1 - knob, knob, 0.0], (120, 1)), correct)
+    m = normalize_within_groups(
+        make_outcome_vectors(np.zeros((120, 0)), correct, cost_usd, np.zeros(120)), items
+    )
+    wanted = compute_preference_rewards(m, np.tile([1 - knob, knob, 0.0], (120, 1)), correct)
     assert np.allclose(given.ravel(), wanted, atol=1e-6)
 
 

@@ -16,7 +16,12 @@ from lib.tasks import Item
 from lib.tasks.synthesis import Task
 from lib.tool_orchestration import episode_specs, sft_warmup, tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.tool_environment import Desk, Own, ToolEpisode, roll
+from lib.tool_orchestration.tool_environment import (
+    OwnTokenPrice,
+    ToolEnvironment,
+    ToolEpisode,
+    roll_out_assignments,
+)
 from lib.tool_orchestration.tool_menu import Offer, ToolMenu, UserPreference
 from tests.budgeted_routing import small_systems
 from tests.budgeted_routing.small_systems import ScriptedController, ScriptedExperts
@@ -27,7 +32,7 @@ TRAINING, UNSEEN = TOOLS.prices, TOOLS.unseen_prices
 MODELS = tuple(TOOLS.models)
 NAMES = (*tool_menu.FUNCTIONS, *MODELS)
 SEEN = tuple(name for name in NAMES if name not in TOOLS.unseen)
-FREE = Own(0.0, 0.0)
+FREE = OwnTokenPrice(0.0, 0.0)
 NOBODY = UserPreference(1.0, 0.0, 0.0)
 REACHES = {  # by model and family: up to which difficulty it is good
     "lab-nano": {"chain": 2},
@@ -69,7 +74,7 @@ def cards() -> dict[str, dict[str, Any]]:
 @cache
 def offers(path: str = TRAINING) -> dict[str, Offer]:
     """Everything on offer at list prices. Do not change it."""
-    return tool_menu.offers(tool_menu.price_list(ROOT / path), cards())
+    return tool_menu.make_offers(tool_menu.read_price_list(ROOT / path), cards())
 
 
 def item(kind: str, difficulty: int = 1, seed: int = 0, split: str = "train") -> Item:
@@ -81,7 +86,7 @@ def item(kind: str, difficulty: int = 1, seed: int = 0, split: str = "train") ->
 @cache
 def offices(split: str = "train") -> tuple[Task, ...]:
     """Office tasks of all domains and difficulties."""
-    return episode_specs.office_corpus(split, 24, 0).tasks
+    return episode_specs.write_office_corpus(split, 24, 0).tasks
 
 
 def office(changes: bool) -> Task:
@@ -102,21 +107,21 @@ def given(
     factors: tuple[float, float] = (1.0, 1.0),
 ) -> Assignment:
     """Work with a menu of these tools at list prices times factors."""
-    told = ToolMenu(tuple(offers()[name].times(*factors) for name in names))
+    told = ToolMenu(tuple(offers()[name].scale_prices(*factors) for name in names))
     if not isinstance(work, Item):
         functions = tuple(f.name for f in work.domain.functions)
-        told = ToolMenu(told.offers, functions, offers()[tool_menu.OFFICE].times(*factors))
+        told = ToolMenu(told.offers, functions, offers()[tool_menu.OFFICE].scale_prices(*factors))
     return Assignment(work, told, preference, outage)
 
 
 def call(tool: str, argument: str) -> str:
     """A whole turn that calls."""
-    return f"{sft_warmup.thought('chain', 1)} {called(tool, argument)}"
+    return f"{sft_warmup.write_thought('chain', 1)} {called(tool, argument)}"
 
 
 def answer(text: Any) -> str:
     """A whole turn that answers."""
-    return f"{sft_warmup.thought('chain', 0)} {tasks.format_reply(str(text))}"
+    return f"{sft_warmup.write_thought('chain', 0)} {tasks.format_reply(str(text))}"
 
 
 class Singers(ScriptedExperts):
@@ -134,17 +139,21 @@ class Singers(ScriptedExperts):
 @contextmanager
 def at_work(
     reply: Callable[[ExpertQuery], ExpertReply] | str = "<answer> 4 </answer>",
-) -> Iterator[Desk]:
+) -> Iterator[ToolEnvironment]:
     """A desk with real functions and made-up models."""
-    with Desk(Singers(reply), CLOCK) as desk:
+    with ToolEnvironment(Singers(reply), CLOCK) as desk:
         yield desk
 
 
 def played(
-    desk: Desk, assigned: Assignment, *turns: str, own: Own = FREE, rounds: int = 5
+    desk: ToolEnvironment,
+    assigned: Assignment,
+    *turns: str,
+    own: OwnTokenPrice = FREE,
+    rounds: int = 5,
 ) -> ToolEpisode:
     """One scripted episode."""
-    (episode,) = roll(ScriptedController(*turns), desk, [assigned], rounds, 0, own)
+    (episode,) = roll_out_assignments(ScriptedController(*turns), desk, [assigned], rounds, 0, own)
     return episode
 
 
@@ -165,6 +174,6 @@ def told(episode: ToolEpisode) -> list[str]:
 def schooled() -> LlamaForCausalLM:
     """A few seconds of the first lesson: it calls, answers, and breaks the form now and then. Do not change it."""
     model = tiny.model(0, spread=3.0, hidden=24, layers=2, intermediate=32)
-    traces = sft_warmup.corpus(400, offers(), 4.0, 0.5, offices()[:24], 5)
+    traces = sft_warmup.make_traces(400, offers(), 4.0, 0.5, offices()[:24], 5)
     small_systems.fit_traces(model, traces, 140)
     return model.eval()

@@ -46,7 +46,7 @@ def test_trainings_at_other_prices_are_held_against_prices_by_lot(priced):
     made = ablations.pricing(SETTINGS)
     assert [method.name for method in priced] == ["paper", "published", "listed"] and priced[
         2
-    ] is variants.LISTED
+    ] is variants.LIST_PRICES
     test, unseen = made["test"], made["unseen_prices"]
     assert test.baselines == {"sign error": "prices by lot", "list prices only": "prices by lot"}
     assert unseen.baselines == {

@@ -2,8 +2,9 @@
 
 import pytest
 
-from lib.tool_orchestration import cost_plan, experiment
-from lib.tool_orchestration.variants import LISTED
+from lib.tool_orchestration import cost_plan, experiment, task_solvers
+from lib.tool_orchestration.episode_specs import PER_DATABASE, count_office_databases
+from lib.tool_orchestration.variants import LIST_PRICES
 from tests.budgeted_routing.job_helpers import ENDPOINT_MODEL
 from tests.tool_orchestration.test_experiment import COMPARED, settings
 
@@ -37,16 +38,25 @@ def test_calls_that_may_go_to_one_of_two_endpoints_are_counted_once():
 def test_a_prompted_orchestrator_alone_is_announced_too():
     tools = settings().tools
     line = cost_plan.announce_experiment(
-        settings(llm={"models": {tools.agent: ENDPOINT_MODEL}}), COMPARED
+        settings(llm={"models": {tools.agent: ENDPOINT_MODEL}}, solvers=[]), COMPARED
     )
     assert count_calls(line) == tools.test_items * tools.rounds
+
+
+def test_an_endpoint_that_filters_office_tasks_is_announced():
+    tools = settings().tools
+    hosted = settings(llm={"models": {"big": ENDPOINT_MODEL}}, solvers=["big"])
+    line = cost_plan.announce_experiment(hosted, COMPARED)
+    num_tasks = PER_DATABASE * count_office_databases(tools.offices)
+    num_episodes = task_solvers.PROBE_TASKS + tools.tries * num_tasks
+    assert count_calls(line) == num_episodes * tools.rounds
 
 
 def test_more_variants_cost_more():
     hosted = settings(llm={"models": {"nano": ENDPOINT_MODEL}})
     few, more = (
         count_calls(cost_plan.plan(hosted, compared))
-        for compared in (COMPARED, [*COMPARED, LISTED])
+        for compared in (COMPARED, [*COMPARED, LIST_PRICES])
     )
     assert more > few
 
@@ -57,5 +67,5 @@ def test_costs_stand_on_the_terminal_before_any_tool_is_tried(monkeypatch, capsy
 
     monkeypatch.setattr(experiment, "ensure_models", stop)
     with pytest.raises(KeyboardInterrupt):
-        experiment.choices(settings(llm={"models": {"nano": ENDPOINT_MODEL}}), 10)
+        experiment.try_all_tools(settings(llm={"models": {"nano": ENDPOINT_MODEL}}), 10)
     assert "trying every tool: At most 40 calls" in capsys.readouterr().err

@@ -29,20 +29,22 @@ from lib.tasks import synthesis
 from lib.tool_orchestration import (
     episode_specs,
     experiment,
+    price_configurations,
     prompted_baseline,
     rewards,
     rule_baselines,
     single_tool_baselines,
     synthetic_benchmark,
+    task_solvers,
     test_sets,
     tool_environment,
     tool_menu,
     variants,
 )
 from lib.tool_orchestration import sft_warmup as warm
-from lib.tool_orchestration.tool_environment import Own
-from lib.tool_orchestration.tool_menu import names
-from lib.tool_orchestration.variants import LISTED, NAMED
+from lib.tool_orchestration.tool_environment import OwnTokenPrice
+from lib.tool_orchestration.tool_menu import list_tools
+from lib.tool_orchestration.variants import LIST_PRICES, NAMED
 from tests.budgeted_routing import small_systems
 from tests.budgeted_routing.job_helpers import (
     copy_one_model,
@@ -168,7 +170,9 @@ def test_rewards_in_the_tables_are_those_of_their_arm(results):
     rows = of(results.rollouts, "paper")
     for _, part in rows.groupby("step"):
         m, p = (np.stack(part[column]) for column in ("m", "p"))
-        told = rewards.reward(rewards.normalised(m, part["rollout_group"].tolist()), p, m[:, -3])
+        told = rewards.compute_preference_rewards(
+            rewards.normalize_within_groups(m, part["rollout_group"].tolist()), p, m[:, -3]
+        )
         assert part["reward"].tolist() == pytest.approx(told.tolist())
     rows = of(results.rollouts, "corl")
     assert (
@@ -207,9 +211,9 @@ def test_every_seen_tool_was_tried_on_questions_that_it_can_be_asked(results):
 
 
 def test_what_choosing_could_win_is_asked_of_every_tool_in_two_tries(models, tmp_path):
-    told = experiment.choices(settings(), 12, models, tmp_path)
+    told = experiment.try_all_tools(settings(), 12, models, tmp_path)
     assert set(told["split"]) == {"dev", "test"} and set(told["sample"]) == {0, 1}
-    assert list(told["method"].unique()) == list(names(settings().tools))
+    assert list(told["method"].unique()) == list(list_tools(settings().tools))
     dev, test = (told[told["split"] == split] for split in ("dev", "test"))
     assert stats.headroom(dev, test, "correct")["num_items"][0] == test["item"].nunique()
     hops = test.query("method == 'lookup'").groupby("item")["correct"].mean()
@@ -275,8 +279,12 @@ def unchanged(before: dict[str, str], after: dict[str, str]) -> set[str]:
         ({"save_every": 1}, ALL),
         ({"llm": {"models": {"nano": {"timeout": 5.0, "retries": 1, "concurrency": 3}}}}, ALL),
         ({"llm": {"max_usd": 1.0, "cassette": "replay"}}, ALL),
-        ({"glass": TOOLS.glass.model_dump() | {"seeds": 9}}, ALL),
+        ({"synthetic": TOOLS.synthetic.model_dump() | {"seeds": 9}}, ALL),
         ({"llm": {"models": {"big": {"max_tokens": 5}}}}, ALL),  # no tool
+        ({"price_configurations": {"number": 3, "spread": 2.0, "seed": 1}}, ALL),
+        ({"dialogue": {"user": "scripted", "turns": 3}}, ALL),
+        ({"description_writer": "large", "query_writer": "large", "code_writer": "large"}, ALL),
+        ({"solvers": ["agent", "mini"]}, {"tools"}),
         ({"side": 3}, ALL - {"tests", "paper/seed-0"}),  # who sit the exam of the simplex
         (
             {"unseen_prices": common.TRAINING},
@@ -357,7 +365,9 @@ def test_of_the_lab_only_the_optimisers_of_the_base_are_in_a_key(change, kept, m
         (test_sets, {experiment.START}),
         (rewards, {experiment.START}),
         (variants, {experiment.START}),
-        (prompted_baseline, ALL - {"tools"}),
+        (prompted_baseline, set()),  # prompts the solvers of office tasks, too
+        (task_solvers, {"tools"}),
+        (price_configurations, FIRST),
         (transcript, FIRST),
         (token_ppo, START),
         (losses, START),
@@ -381,7 +391,7 @@ def test_more_arms_or_seeds_and_what_tables_call_an_arm_change_no_key(models):
     assert (
         named(models, [PAPER]).items()
         <= before.items()
-        <= named(models, [*COMPARED, LISTED]).items()
+        <= named(models, [*COMPARED, LIST_PRICES]).items()
     )
     assert (
         named(models, [dataclasses.replace(method, label="otherwise") for method in COMPARED])
@@ -401,18 +411,18 @@ def test_other_weights_make_new_keys_where_they_are_used(models, tmp_path, name,
 
 def test_an_arm_with_a_spread_of_its_own_is_trained_at_it():
     def asked(method):
-        run = SimpleNamespace(settings=settings().tools, place=SimpleNamespace(offers=offers()))
+        run = SimpleNamespace(settings=settings().tools, workbench=SimpleNamespace(offers=offers()))
         drawn = experiment.OrchestratorRun._draw_assignments(run, method, common.offices(), 7)
         return [offer for assignment in drawn for offer in assignment.menu.offers]
 
-    listed, lot = asked(LISTED), asked(PAPER)
+    listed, lot = asked(LIST_PRICES), asked(PAPER)
     assert listed and all(offer == offers()[offer.name] for offer in listed)
     assert not any(offer == offers()[offer.name] for offer in lot)
     assert [offer.name for offer in listed] == [offer.name for offer in lot]  # the same menus
 
 
 def test_rows_by_hand():
-    work, own = item("big", 1), Own(1e-8, 0.001)
+    work, own = item("big", 1), OwnTokenPrice(1e-8, 0.001)
     turns = [
         call("calculator", "1 + 1"),
         "<think>",

@@ -18,8 +18,8 @@ from lib.reports.lesson_figures import orchestra
 from lib.tool_orchestration import results as recorded
 from lib.tool_orchestration.experiment import AGENT, START, ToolOrchestrationResults
 from lib.tool_orchestration.results import UNITS
-from lib.tool_orchestration.tool_environment import Own
-from lib.tool_orchestration.tool_menu import names
+from lib.tool_orchestration.tool_environment import OwnTokenPrice
+from lib.tool_orchestration.tool_menu import list_tools
 from tests.tool_orchestration.common import offers
 
 PAPER, LENIENT, CORL = "paper", "lenient", "corl"
@@ -28,7 +28,7 @@ NOTHING_TRIED = pd.DataFrame({"tool": [], "calls": []})
 
 PARAMS = config.load("smoke")
 OWN = PARAMS.tools
-TOOLS = names(OWN)
+TOOLS = list_tools(OWN)
 PRICE = {"calculator": 1, "search": 1, "lookup": 4, "python": 2, "draft": 1, "lab-nano": 5, "lab-mini": 10,
          "lab-large": 60, "reasoner": 10, "answerer": 10}  # fmt: skip  # micro-dollars a call
 TIME = 10  # milliseconds a call, and of the orchestrator itself
@@ -218,7 +218,7 @@ def study(seeds: int = 3) -> ToolOrchestrationResults:
         learning=pd.DataFrame(learning),
         corpus=pd.DataFrame(),
         budget=2e-5,
-        own=Own(1e-7, 1e-4),
+        own=OwnTokenPrice(1e-7, 1e-4),
         offers=offers(),
     )
 
@@ -230,7 +230,7 @@ def results() -> ToolOrchestrationResults:
 
 @pytest.fixture(scope="module")
 def rows(results) -> pd.DataFrame:
-    return results_table.make_results(recorded.SYSTEM, recorded.rows(results, PARAMS))
+    return results_table.make_results(recorded.SYSTEM, recorded.make_rows(results, PARAMS))
 
 
 @pytest.fixture(scope="module")
@@ -243,12 +243,12 @@ def means(part: pd.DataFrame, column: str) -> dict:
 
 
 def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows, exam):
-    correct, money = means(exam, "correct"), means(exam, "micro")
+    correct, money = means(exam, "correct"), means(exam, "micro_usd")
     assert correct["start"] == pytest.approx(3 / 5) and correct[OURS] == 1
     assert money[OURS] == pytest.approx(SELF + (5 + 60 + 1 + 2 + 1) / 5)
     assert (
-        means(exam, "own_micro")[OURS] == pytest.approx(SELF)
-        and means(exam, "own_micro")["oracle"] == 0
+        means(exam, "own_micro_usd")[OURS] == pytest.approx(SELF)
+        and means(exam, "own_micro_usd")["oracle"] == 0
     )
     assert list(correct)[:5] == ["start", OURS, "sign error", "failures kept", "CoRL's reward"]
     assert exam.groupby("method")["item"].nunique().eq(5).all()
@@ -263,8 +263,8 @@ def test_everybody_stands_on_the_same_questions_in_the_units_of_the_report(rows,
 def test_best_always_is_one_of_the_tools_always_and_random_the_mean_of_what_can_be_asked(
     results, exam
 ):
-    best = f"always {recorded.best_always(results)}"
-    assert means(exam, "correct")["best always"] == means(exam, "correct")[best]
+    best = f"always {recorded.find_best_tool(results)}"
+    assert means(exam, "correct")["best single tool"] == means(exam, "correct")[best]
     four = exam[exam["item"] == "4"].set_index("method")["score"]
     assert four["random"] == pytest.approx(four[["always calculator", "always python"]].mean())
 
@@ -274,7 +274,7 @@ def test_scores_by_hand(results, exam):
     score = exam[(exam["method"] == OURS) & (exam["item"] == "2")]["score"].iloc[0]
     assert score == pytest.approx(2 + 0.5 * 20 / 11 + 0.5)
     whole, blind = (
-        recorded.scores(results, weigh=w).groupby("method")["score"].sum()[OURS]
+        recorded.compute_scores(results, weigh=w).groupby("method")["score"].sum()[OURS]
         for w in ((1, 1), (0, 0))
     )
     assert 0 < blind < whole
@@ -283,7 +283,7 @@ def test_scores_by_hand(results, exam):
 def test_in_dollars_or_as_printed_spending_does_not_count(results):
     once, twice = (
         [
-            recorded.scores(results, per, dearer).groupby("method")["score"].mean()[OURS]
+            recorded.compute_scores(results, per, dearer).groupby("method")["score"].mean()[OURS]
             for per in UNITS.values()
         ]
         for dearer in (1.0, 2.0)
@@ -292,14 +292,14 @@ def test_in_dollars_or_as_printed_spending_does_not_count(results):
 
 
 def test_a_quotient_is_of_sums_and_its_gap_is_the_difference(exam):
-    paid = exam.assign(paid=exam["micro"] * exam["correct"])
+    paid = exam.assign(paid=exam["micro_usd"] * exam["correct"])
     found, spent = (
-        recorded.quotients(paid, "paid", "correct")["value"],
+        recorded.estimate_ratios(paid, "paid", "correct")["value"],
         [PRICE[NANO], PRICE[LARGE], 1, 2, 1],
     )
     assert found[OURS] == pytest.approx(SELF + sum(spent) / 5)
     assert found["start"] == pytest.approx(SELF + (PRICE[NANO] + 2 + 1) / 3)
-    gap = recorded.quotient_gap(
+    gap = recorded.estimate_ratio_differences(
         paid, "paid", "correct", {"method": OURS}, {"method": "start"}, "split"
     ).iloc[0]
     assert (
@@ -310,15 +310,23 @@ def test_a_quotient_is_of_sums_and_its_gap_is_the_difference(exam):
 
 def test_where_nothing_can_be_divided_there_is_no_number(exam):
     none = exam.assign(correct=exam["correct"].where(exam["method"] != "start", 0.0))
-    assert recorded.quotients(none, "micro", "correct")["value"].isna()["start"]
+    assert recorded.estimate_ratios(none, "micro_usd", "correct")["value"].isna()["start"]
     sides = {"method": OURS}, {"method": "start"}
-    assert recorded.quotient_gap(none, "micro", "correct", *sides, "split")["value"].isna().all()
-    assert recorded.quotients(none.assign(correct=0.0), "micro", "correct")["value"].isna().all()
+    assert (
+        recorded.estimate_ratio_differences(none, "micro_usd", "correct", *sides, "split")["value"]
+        .isna()
+        .all()
+    )
+    assert (
+        recorded.estimate_ratios(none.assign(correct=0.0), "micro_usd", "correct")["value"]
+        .isna()
+        .all()
+    )
 
 
 def test_shares_of_calls_are_of_all_calls(results, rows):
     pilot = results_table.select(rows, style="pilot")
-    found = recorded.shares_of(pilot, [*results.tools])["value"]
+    found = recorded.estimate_call_shares(pilot, [*results.tools])["value"]
     assert found["lab-agent", "lookup"] == 0.5 and found["start", NANO] == pytest.approx(2 / 5)
     assert found[OURS, LARGE] == pytest.approx(1 / 5) and found[OURS].sum() == pytest.approx(1)
     assert means(pilot, "correct")["lab-agent"] == 0.5
@@ -326,83 +334,87 @@ def test_shares_of_calls_are_of_all_calls(results, rows):
 
 def test_wanted_calls_are_to_liked_tools_and_of_confidential_users_to_models(exam):
     liking = exam[(exam["own_cost_usd"] > 0) & (exam["liked"] != "")]
-    found = recorded.quotients(liking, "to_wanted", "whole", ["method", "confidential"])["value"]
+    found = recorded.estimate_ratios(
+        liking, "preferred_calls", "tool_calls", ["method", "confidential"]
+    )["value"]
     assert found["start", False] == 1 and found["start", True] == 1 and found[OURS, True] == 0
-    even = liking[(liking["method"] == "start") & (liking["confidential"] == True)]["even"]  # noqa: E712
-    assert even.tolist() == pytest.approx([1 / 3])
+    of_start = liking[liking["method"] == "start"]
+    confidential = of_start[of_start["confidential"].astype(bool)]
+    assert confidential["preferred_at_random"].tolist() == pytest.approx([1 / 3])
 
 
 def test_an_outage_is_met_at_its_call_and_switching_counts(results, rows):
     """The facts of difficulty 2 fail from their second call on."""
     broken = results_table.select(rows, style="outage")
-    assert means(broken, "met")["start"] == 1 and means(broken, "switched")["start"] == 0
-    assert means(broken, "switched")[OURS] == 1 and means(broken, "correct_met")[OURS] == 1
+    assert means(broken, "met_outage")["start"] == 1 and means(broken, "switched")["start"] == 0
+    assert means(broken, "switched")[OURS] == 1 and means(broken, "correct_after_outage")[OURS] == 1
     once = dataclasses.replace(
         results, episodes=results.episodes.assign(chosen="search", first="search")
     )
-    again = results_table.select(recorded.rows(once, PARAMS), style="outage", method=OURS)
-    assert again["met"].tolist() == [1, 0] * 3
+    again = results_table.select(recorded.make_rows(once, PARAMS), style="outage", method=OURS)
+    assert again["met_outage"].tolist() == [1, 0] * 3
 
 
 def test_a_newcomer_is_called_first_and_may_be_the_only_good_one(rows):
     met = results_table.select(rows, style="unseen_tools")
-    assert means(met, "newcomer") == {"start": 0.0, OURS: 0.5}
-    assert met[met["method"] == OURS].groupby("item")["only"].first().tolist() == [True, False]
-    assert met["even_new"].tolist() == [0.5] * len(met)
+    assert means(met, "newcomer_first") == {"start": 0.0, OURS: 0.5}
+    assert met[met["method"] == OURS].groupby("item")[
+        "only_newcomer_is_capable"
+    ].first().tolist() == [True, False]
+    assert met["newcomer_at_random"].tolist() == [0.5] * len(met)
 
 
 def test_what_has_become_cheaper_is_counted_among_tools(results, rows):
-    cheap = set(recorded.cheaper(results, OWN))
+    cheap = set(recorded.list_cheaper_tools(results, OWN))
     mine = results_table.select(rows, style="unseen_prices", method="start")
-    assert mine["to_cheaper"].tolist() == [
+    assert mine["cheaper_calls"].tolist() == [
         sum(n in cheap for n in names) for names in mine["chosen"]
     ]
-    assert mine["whole"].tolist() == [len(names) for names in mine["chosen"]] and cheap < set(TOOLS)
+    assert mine["tool_calls"].tolist() == [len(names) for names in mine["chosen"]] and cheap < set(
+        TOOLS
+    )
 
 
 def test_slopes_are_least_squares_over_users(rows):
     """Calls cost 5, 1 and 60 for users with weight 0, 1 and 0 on cost: 1 - (5 + 60) / 2."""
     grid = results_table.select(rows, style="simplex")
-    money, correct = (recorded.slopes(grid, column)["value"] for column in ("micro", "correct"))
+    money, correct = (
+        recorded.estimate_weight_slopes(grid, column)["value"]
+        for column in ("micro_usd", "correct")
+    )
     assert money[OURS] == pytest.approx(1 - 32.5) and money["start"] == pytest.approx(0)
     assert correct[OURS] == pytest.approx(1 - 0.5)
 
 
 def test_hypervolume_rises_with_choice(rows):
-    found = recorded.volumes(results_table.select(rows, style="simplex"))["value"]
+    found = recorded.estimate_hypervolumes(results_table.select(rows, style="simplex"))["value"]
     assert found["start"] == pytest.approx(0.5 * 0.5 * 0.5)
     assert found[OURS] > found["start"]  # the same accuracy for less
 
 
 def test_updates_are_means_over_rollouts_and_filters_add_up(results):
-    curves = recorded.updates(results)
+    curves = recorded.average_updates(results)
     mine = curves[(curves["method"] == OURS) & (curves["seed"] == 0)]
-    assert len(mine) == 10 and mine["malformed"].eq(2 / 8).all() and mine["left"].eq(5 / 8).all()
-    shares = recorded.left_out(results).loc[OURS]
+    assert (
+        len(mine) == 10 and mine["malformed"].eq(2 / 8).all() and mine["left_out"].eq(5 / 8).all()
+    )
+    shares = recorded.compute_left_out_shares(results).loc[OURS]
     assert shares.to_dict() == {"malformed": 2 / 8, "unanswered": 0, "agreeing": 3 / 8}
 
 
-def test_the_group_that_is_shown_teaches_something_and_says_what_it_left_out(results):
-    group = recorded.example(results, OWN.least_deviation)
-    kept = group[group["fate"] == "kept"]
-    assert len(kept) > 1 and kept["advantage"].mean() == pytest.approx(0)
-    assert (
-        group[group["malformed"] > 0]["fate"].eq("malformed").all()
-        and group["advantage"].isna().any()
-    )
-    assert group["cheap"].between(0, 1).all() and (kept["reward"] > 0).any()
-
-
-def test_each_trajectory_by_hand_misses_one_criterion():
+def test_each_trajectory_by_hand_misses_what_it_left_out():
     table = orchestra.make_criteria_table(orchestra.choose_office_task()).set_index("trajectory")
     table = table[["execution", "fidelity", "completeness", "solved"]]
     assert table.loc["everything as it should be"].all() and table["solved"].sum() == 1
-    for name, criterion in (
-        ("forgot to write", "execution"),
-        ("forgot to say", "fidelity"),
-        ("guessed what it should have read", "completeness"),
+    criteria = ["execution", "fidelity", "completeness"]
+    for name, missed in (
+        ("forgot to write", ["execution"]),
+        ("forgot to say", ["fidelity"]),
+        # What no call gave is no information, whatever the reply says.
+        ("guessed what it should have read", ["fidelity", "completeness"]),
+        ("did nothing, said everything", criteria),
     ):
-        assert not table.loc[name, criterion] and table.loc[name].sum() == 2
+        assert [c for c in criteria if not table.loc[name, c]] == missed
 
 
 def test_prices_and_times_of_parts_add_up_to_the_episode(results):
@@ -427,11 +439,11 @@ def test_an_episode_is_escaped_and_masked(results):
     )
     assert "<call>" not in markup and "&lt;call&gt;" in markup and "<c>" not in markup
     assert markup.count("5px solid") == 4 and "mask 1" in plain and "<call> draft" in plain
-    assert "right; $" in plain and "wrong; $" in plain
+    assert "correct; $" in plain and "wrong; $" in plain
 
 
 def test_a_study_of_one_seed_is_a_record_all_the_same():
-    found = results_table.make_results(recorded.SYSTEM, recorded.rows(study(seeds=1), PARAMS))
+    found = results_table.make_results(recorded.SYSTEM, recorded.make_rows(study(seeds=1), PARAMS))
     assert set(found["style"]) == {
         "test",
         "pilot",
@@ -440,7 +452,10 @@ def test_a_study_of_one_seed_is_a_record_all_the_same():
         "outage",
         "simplex",
     }
-    assert len(recorded.slopes(results_table.select(found, style="simplex"), "ms")) == 2
+    assert (
+        len(recorded.estimate_weight_slopes(results_table.select(found, style="simplex"), "ms"))
+        == 2
+    )
 
 
 @pytest.mark.parametrize("num_lost", [2, 0])
@@ -509,7 +524,7 @@ def test_a_tool_whose_model_is_cut_off_when_it_is_asked_alone_is_marked_under_it
 
 
 def test_a_rule_answers_for_the_replies_that_it_took_and_a_prompted_orchestrator_has_a_name():
-    """best always took three replies of a model, two of them cut off; random asked that model once, for nothing."""
+    """The best single tool took three replies of a model, two of them cut off; random asked that model once."""
     endpoint = {"backend": "endpoint", "base_url": "https://host/v1", "model": "m"}
     endpoint |= {"price_in": 0.0, "price_out": 0.0}
     params = config.settings(profile="smoke", llm={"models": {"nano": endpoint}})
@@ -524,7 +539,7 @@ def test_a_rule_answers_for_the_replies_that_it_took_and_a_prompted_orchestrator
     )
     rows = pd.DataFrame(
         {
-            "method": [*["best always"] * 3, "random"],
+            "method": [*["best single tool"] * 3, "random"],
             "item": ["0", "1", "2", "2"],
             "chosen": [[NANO], [NANO], [NANO], ["calculator", NANO]],
             "calls": 1,
@@ -532,7 +547,7 @@ def test_a_rule_answers_for_the_replies_that_it_took_and_a_prompted_orchestrator
         }
     )
     counts = recorded.count_replies(rows, tried, params).set_index("method")
-    best, random = counts.loc["best always"], counts.loc["random"]
+    best, random = counts.loc["best single tool"], counts.loc["random"]
     assert (best["calls"], best["truncated"], best["too_many"]) == (3, 2, True)
     assert (random["calls"], random["truncated"], random["too_many"]) == (1, 0, False)
     assert recorded.list_models_by_label(params.tools)["lab-agent"] == params.tools.agent

@@ -39,7 +39,7 @@ START = pd.DataFrame(
 
 @pytest.fixture(scope="module")
 def told():
-    return rule_baselines.baselines(TRIED, START, TOOLS)
+    return rule_baselines.apply_baselines(TRIED, START, TOOLS)
 
 
 def numbers(frame: pd.DataFrame) -> list[tuple]:
@@ -48,7 +48,11 @@ def numbers(frame: pd.DataFrame) -> list[tuple]:
 
 def test_always_one_tool_gives_way_to_the_next_best_where_it_cannot_be_asked(told):
     """In training search was right twice, mini and lookup once, mini for less; no arm is off a menu and then lost."""
-    assert rule_baselines.ordered(TRIED[TRIED["split"] == "train"]) == ["search", "mini", "lookup"]
+    assert rule_baselines.order_tools(TRIED[TRIED["split"] == "train"]) == [
+        "search",
+        "mini",
+        "lookup",
+    ]
     assert numbers(told[ALWAYS + "search"]) == [
         (0, 1.0, 2.0, "search"),
         (1, 0.0, 3.0, "search"),
@@ -82,7 +86,7 @@ def test_other_rules_by_hand(told):
 def test_the_best_tool_may_be_on_no_menu_of_the_exam():
     """With few questions that can happen; then the next best answers."""
     left = TRIED[(TRIED["split"] == "train") | (TRIED["tool"] != "search")]
-    assert rule_baselines.baselines(left, START, TOOLS)[BEST]["tool"].tolist() == [
+    assert rule_baselines.apply_baselines(left, START, TOOLS)[BEST]["tool"].tolist() == [
         "mini",
         "lookup",
         "mini",
@@ -100,5 +104,5 @@ def test_a_rule_is_scored_as_an_orchestrator_that_calls_one_tool():
             "tool": ["search", "lookup"],
         }
     )
-    found = rule_baselines.scored(table, START, TOOLS)["score"].tolist()
+    found = rule_baselines.add_scores(table, START, TOOLS)["score"].tolist()
     assert found == pytest.approx([1 / 1 + 1 / 1 + 200 / 100, 2 / 2 + 1 / 1 + 0.5 * 4 / 8])

@@ -25,11 +25,12 @@ OPEN, CLOSE = "<response>", "</response>"
 @pytest.fixture(scope="module")
 def traces():
     """Assignments with their traces."""
-    rng, works = seeds.rng("a test"), episode_specs.mixed(300, "train", 0, offices())
+    rng, works = seeds.rng("a test"), episode_specs.draw_mixed_tasks(300, "train", 0, offices())
     told = [
-        sft_warmup.shuffled(a, rng) for a in episode_specs.drawn(works, offers(), NAMES, 4.0, rng)
+        sft_warmup.shuffle_descriptions(a, rng)
+        for a in episode_specs.draw_assignments(works, offers(), NAMES, 4.0, rng)
     ]
-    return [(a, sft_warmup.trace(a, 0.5, rng)) for a in told]
+    return [(a, sft_warmup.make_trace(a, 0.5, rng)) for a in told]
 
 
 def turns(assigned, dialogue) -> list[tuple[str, str]]:
@@ -125,9 +126,7 @@ def test_traces_of_offices_solve_their_task_when_they_are_carried_out(traces):
             function, argument = parse_tool_call(said)
             failures += heard == "error"
             assert heard == "error" or database.call(function, argument.split()) == heard
-        assert verify_trajectory(
-            assigned.work, database.serialize(), database.operated_entries, extract_answer(last)
-        ).solved
+        assert verify_trajectory(assigned.work, database, extract_answer(last)).solved
     assert len(told) > 30 and failures > 2
 
 
@@ -136,7 +135,7 @@ def test_chances_lean_to_the_cheap_the_fast_and_the_liked():
 
     def chances(*who) -> np.ndarray:
         told = given(item("facts", 1), *names, preference=UserPreference(*who))
-        return sft_warmup.chances(told, told.usable, 0.5)
+        return sft_warmup.compute_tool_probabilities(told, told.usable, 0.5)
 
     for who, key in (((0, 1, 0), "typical_cost_usd"), ((0, 0, 1), "typical_seconds")):
         told, amounts = chances(*who), [getattr(offers()[n], key) for n in names]
@@ -151,11 +150,11 @@ def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
     rng, moved = seeds.rng("a test"), 0
     told = given(item("chain", 2), "lab-nano", "search", "lab-mini", "answerer", "calculator")
     priced = tuple(
-        offer.times(1.0 + i, 2.0 + i) for i, offer in enumerate(told.menu.offers)
+        offer.scale_prices(1.0 + i, 2.0 + i) for i, offer in enumerate(told.menu.offers)
     )  # all different
     told = replace(told, menu=replace(told.menu, offers=priced))
     for _ in range(20):
-        after = sft_warmup.shuffled(told, rng)
+        after = sft_warmup.shuffle_descriptions(told, rng)
         pairs = list(zip(told.menu.offers, after.menu.offers, strict=True))
         assert [replace(b, skills=a.skills) for a, b in pairs] == [
             a for a, _ in pairs
@@ -174,6 +173,8 @@ def test_shuffling_deals_out_descriptions_of_models_and_nothing_else():
 
 def test_no_trace_has_a_tool_that_is_kept_for_the_tests():
     """Neither on a menu, nor among what a user likes, nor in a call."""
-    told = sft_warmup.corpus(300, experiment.met(offers(), common.TOOLS), 4.0, 0.5, offices(), 0)
+    told = sft_warmup.make_traces(
+        300, experiment.select_training_offers(offers(), common.TOOLS), 4.0, 0.5, offices(), 0
+    )
     words = set(lab.decode([i for trace in told for i in trace.ids]).split())
     assert not set(common.TOOLS.unseen) & words and set(common.SEEN) <= words

@@ -6,8 +6,8 @@ from lib import tasks
 from lib.rl import call_protocol
 from lib.tasks import multi_hop_facts
 from lib.tasks.synthesis import verify_trajectory
-from lib.tool_orchestration.single_tool_baselines import golden, strategy
-from lib.tool_orchestration.tool_environment import tried
+from lib.tool_orchestration.single_tool_baselines import list_golden_calls, make_strategy
+from lib.tool_orchestration.tool_environment import try_single_tools
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import at_work, given, item, offices
 
@@ -24,14 +24,14 @@ from tests.tool_orchestration.common import at_work, given, item, offices
 def test_a_tool_does_what_its_description_says(tool, kind, least):
     wanted = [given(work, tool) for work in tasks.draw_items(kind, "train", 60, seed=1)]
     with at_work() as desk:
-        told = tried(desk, wanted, [tool], "a test")
+        told = try_single_tools(desk, wanted, [tool], "a test")
     assert [row["item"] for row in told] == list(range(60))
     assert sum(row["correct"] for row in told) / 60 >= least
 
 
 def walked(tool: str, work, *replies: str) -> tuple[list[tuple[str, int]], str]:
     """What a strategy asks, with the calls left, and its answer."""
-    plan, asked = strategy(tool, work), []
+    plan, asked = make_strategy(tool, work), []
     asked.append(next(plan))
     for reply in replies:
         try:
@@ -78,9 +78,7 @@ def test_lookup_and_search_go_hop_by_hop_from_what_they_heard():
 def test_golden_calls_solve_their_office_task():
     for task in offices():
         database = task.open()
-        for function, argument, reply in golden(task):
+        for function, argument, reply in list_golden_calls(task):
             assert database.call(function, argument.split()) == reply
-        assert verify_trajectory(
-            task, database.serialize(), database.operated_entries, task.answer
-        ).solved
+        assert verify_trajectory(task, database, task.answer).solved
     assert len(offices()) >= 24

@@ -22,7 +22,7 @@ def settings(**changes) -> ToolSettings:
 
 
 def exam(name: str, **changes):
-    return test_sets.exam(name, offers(), offers(UNSEEN), settings(**changes))
+    return test_sets.make_test_set(name, offers(), offers(UNSEEN), settings(**changes))
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,8 @@ def test_unseen_tools_are_on_no_menu_but_those_of_their_exam(all_exams):
 def test_there_are_at_most_as_many_episodes_as_announced(n, side):
     own = settings(test_items=n, side=side)
     assert sum(
-        len(test_sets.exam(name, offers(), offers(UNSEEN), own)) for name in test_sets.ALL
-    ) <= test_sets.count(own)
+        len(test_sets.make_test_set(name, offers(), offers(UNSEEN), own)) for name in test_sets.ALL
+    ) <= test_sets.count_episodes(own)
 
 
 def test_an_unseen_tool_is_good_at_the_question_and_every_other_time_the_only_one(all_exams):
@@ -74,8 +74,8 @@ def test_unseen_prices_are_those_of_the_other_list_times_the_same_luck(all_exams
             after.outage,
         )
         pairs = list(zip(before.menu.offers, after.menu.offers, strict=True))
-        if before.menu.desk:
-            pairs.append((before.menu.desk, after.menu.desk))
+        if before.menu.office_offer:
+            pairs.append((before.menu.office_offer, after.menu.office_offer))
         for one, two in pairs:
             assert (one.name, one.skills) == (two.name, two.skills)
             for key in ("cost_usd", "seconds", "typical_cost_usd", "typical_seconds"):
@@ -96,15 +96,17 @@ def test_an_outage_leaves_a_tool_that_is_good_at_the_question(all_exams):
 
 @pytest.mark.parametrize("side", [2, 3, 4, 5, 9])
 def test_the_grid_is_on_the_simplex_with_its_corners_and_no_point_twice(side):
-    told = [tuple(getattr(who, name) for name in OBJECTIVES) for who in test_sets.grid(side)]
+    told = [
+        tuple(getattr(who, name) for name in OBJECTIVES) for who in test_sets.make_user_grid(side)
+    ]
     assert len(told) == len(set(told)) == side * (side + 1) // 2
     assert np.allclose(np.sum(told, axis=1), 1) and min(min(point) for point in told) == 0
     assert {(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)} <= set(told)
-    assert not any(who.tools for who in test_sets.grid(side))
+    assert not any(who.tools for who in test_sets.make_user_grid(side))
 
 
 def test_every_user_of_the_grid_gets_the_same_questions_and_menus(all_exams):
-    told, users = all_exams["simplex"], test_sets.grid(3)
+    told, users = all_exams["simplex"], test_sets.make_user_grid(3)
     n = len(told) // len(users)
     assert [a.preference for a in told] == [who for who in users for _ in range(n)]
     base = [a for a in all_exams["test"] if isinstance(a.work, Item)]
@@ -125,8 +127,8 @@ def test_a_tool_that_is_free_can_have_another_price(tmp_path):
     (tmp_path / "free.yaml").write_text(
         text.replace("python: {cost_usd: 5.0e-7", "python: {cost_usd: 0.0")
     )
-    free = tool_menu.offers(tool_menu.price_list(tmp_path / "free.yaml"), common.cards())
+    free = tool_menu.make_offers(tool_menu.read_price_list(tmp_path / "free.yaml"), common.cards())
     assert free["python"].cost_usd == 0
-    assert len(test_sets.exam("unseen_prices", free, offers(UNSEEN), settings())) == len(
+    assert len(test_sets.make_test_set("unseen_prices", free, offers(UNSEEN), settings())) == len(
         exam("test")
     )

@@ -13,8 +13,14 @@ from lib.rl import call_protocol
 from lib.rl.expert_pool import ExpertReply
 from lib.tasks import multi_hop_facts
 from lib.tool_orchestration import tool_environment as desks
-from lib.tool_orchestration.single_tool_baselines import strategy
-from lib.tool_orchestration.tool_environment import OUTAGE, Own, ToolEpisode, roll, tried
+from lib.tool_orchestration.single_tool_baselines import make_strategy
+from lib.tool_orchestration.tool_environment import (
+    OUTAGE,
+    OwnTokenPrice,
+    ToolEpisode,
+    roll_out_assignments,
+    try_single_tools,
+)
 from lib.tool_orchestration.tool_menu import OFFICE
 from tests.budgeted_routing.small_systems import ScriptedController
 from tests.tool_orchestration import common
@@ -211,7 +217,9 @@ def test_a_model_whose_server_failed_ends_the_episode_without_an_outcome():
     lost = ExpertReply("", 0.0, failure=Failure("connection", "nobody listens"))
     with at_work(lambda query: lost) as made:
         episode = played(made, menu_of(CHAIN), call("lab-mini", "1 = ?"), answer(CHAIN.reference))
-        rows = tried(made, [menu_of(CHAIN), menu_of(FACT)], ["lab-mini", "search"], "test")
+        rows = try_single_tools(
+            made, [menu_of(CHAIN), menu_of(FACT)], ["lab-mini", "search"], "test"
+        )
     assert (
         episode.failed and episode.is_done and math.isnan(episode.correct) and told(episode) == []
     )
@@ -220,7 +228,7 @@ def test_a_model_whose_server_failed_ends_the_episode_without_an_outcome():
 
 
 def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_writes_them(desk):
-    own = Own(1e-7, 0.01)
+    own = OwnTokenPrice(1e-7, 0.01)
     turns = [call("calculator", "1 + 1"), "<think>", answer(4)]
     episode = played(desk, menu_of(BIG), *turns, own=own)
     written = sum(len(lab.encode(turn)) for turn in turns)
@@ -228,7 +236,7 @@ def test_the_orchestrators_own_tokens_are_paid_once_each_and_take_time_where_it_
     prompt = len(encode_conversation(episode.assignment.messages))
     assert (episode.num_written_tokens, len(episode.ids)) == (written, prompt + written + heard)
     tool = offers()["calculator"]
-    assert desks.cost_usd(episode, own) == pytest.approx(
+    assert desks.compute_total_cost(episode, own) == pytest.approx(
         2.5 * tool.cost_usd + 1e-7 * len(episode.ids)
     )
     assert episode.seconds == pytest.approx(0.5 * tool.seconds + 0.01 * written)
@@ -254,7 +262,7 @@ def test_an_outage_from_the_first_call_on_takes_the_time_and_asks_nobody(desk):
 
 def test_an_outage_in_the_middle_lets_the_first_call_through(desk):
     work = item("facts", 2)
-    plan = strategy("lookup", work)
+    plan = make_strategy("lookup", work)
     one, _ = next(plan)
     relation, place = one.split()
     two, _ = plan.send(multi_hop_facts.build_records()[relation][place])
@@ -302,11 +310,8 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
 
     assert verdict(ASKS, first(ASKS), answer(ASKS.answer)) == (True, True, True)
     assert verdict(ASKS, first(ASKS), answer("nothing")) == (True, False, True)
-    assert verdict(ASKS, answer(ASKS.answer)) == (
-        True,
-        True,
-        False,
-    )  # a guess, and nobody was asked
+    # A guess: no call gave the information.
+    assert verdict(ASKS, answer(ASKS.answer)) == (True, False, False)
     assert verdict(CHANGES, first(CHANGES), answer("done")) == (True, True, True)
     assert verdict(CHANGES, answer("done")) == (False, True, False)
     assert verdict(CHANGES, first(CHANGES), first(CHANGES), answer("done"))[1:] == (True, True)
@@ -314,7 +319,9 @@ def test_an_office_task_is_judged_by_execution_fidelity_and_completeness(desk):
 
 def test_every_episode_has_the_office_to_itself(desk):
     generator = ScriptedController(first(CHANGES), answer("done"))
-    both = roll(generator, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE)
+    both = roll_out_assignments(
+        generator, desk, [menu_of(CHANGES, "search")] * 2, 3, 0, common.FREE
+    )
     assert [e.correct for e in both] == [1.0, 1.0] and both[0].office is not both[1].office
     again = played(desk, menu_of(CHANGES, "search"), answer("done"))
     assert again.correct == 0.0  # nobody's changes are left over
@@ -335,13 +342,13 @@ def test_an_episode_is_the_same_alone_and_in_a_batch(desk):
     }
 
     def episodes(some):
-        return roll(
+        return roll_out_assignments(
             ScriptedController(write=lambda q, t: says[q][t]),
             desk,
             [menu_of(w) for w in some],
             4,
             3,
-            Own(1e-7, 0.01),
+            OwnTokenPrice(1e-7, 0.01),
         )
 
     together = episodes(works)
@@ -360,7 +367,7 @@ def test_tried_by_hand(desk):
         menu_of(work, "lookup", "lab-mini"),
         menu_of(CHAIN, "lab-mini"),
     ]
-    rows = tried(desk, wanted, ("calculator", "lookup", "lab-mini"), "a test")
+    rows = try_single_tools(desk, wanted, ("calculator", "lookup", "lab-mini"), "a test")
     assert [(r["item"], r["tool"], r["correct"], r["calls"]) for r in rows] == [
         (0, "calculator", 1.0, 1),
         (1, "lookup", 1.0, 2),
@@ -397,8 +404,8 @@ def test_an_office_function_with_wrong_words_is_heard_as_error_and_paid(desk, ar
 def test_tried_says_the_same_again_and_draws_per_question(desk):
     with at_work(lambda query: ExpertReply(str(query.seed % 10), 1e-5, 1, 1)) as made:
         wanted = [menu_of(item("chain", 2, seed), "lab-mini") for seed in range(12)]
-        one, two = (tried(made, wanted, ["lab-mini"], "a test") for _ in range(2))
-        other = tried(made, wanted, ["lab-mini"], "another")
+        one, two = (try_single_tools(made, wanted, ["lab-mini"], "a test") for _ in range(2))
+        other = try_single_tools(made, wanted, ["lab-mini"], "another")
     keys = [query.seed for query in made.pool.queries]
     assert one == two and keys[:12] == keys[12:24] and len(set(keys[:12])) == 12
     assert not set(keys[24:]) & set(keys[:12]) and len(other) == 12
@@ -410,7 +417,7 @@ def test_tried_says_the_same_again_and_draws_per_question(desk):
 )
 def test_a_trial_counts_what_became_of_replies_that_hold_no_answer(kind, counted_as):
     with at_work(lambda query: ExpertReply("", 1e-5, 1, 1, failure=Failure(kind))) as made:
-        (row,) = tried(made, [menu_of(CHAIN, "lab-mini")], ["lab-mini"], "a test")
+        (row,) = try_single_tools(made, [menu_of(CHAIN, "lab-mini")], ["lab-mini"], "a test")
     counts = {name: row[name] for name in ("failed", "truncated", "unusable")}
     assert counts == dict.fromkeys(counts, 0) | {counted_as: 1}
     assert math.isnan(row["correct"]) == (kind == "moderation")

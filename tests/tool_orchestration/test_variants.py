@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib.tool_orchestration import rewards, tool_environment, variants
-from lib.tool_orchestration.tool_environment import Own
+from lib.tool_orchestration.tool_environment import OwnTokenPrice
 from lib.tool_orchestration.tool_menu import UserPreference
 from lib.tool_orchestration.variants import NAMED
 from tests.tool_orchestration import common
@@ -19,7 +19,7 @@ from tests.tool_orchestration.common import (
     played,
 )
 
-OWN = Own(1e-8, 0.001)
+OWN = OwnTokenPrice(1e-8, 0.001)
 BIG = item("big", 1)
 WHO = UserPreference(1.0, 0.5, 0.25, ("calculator",))
 RIGHT, WRONG = answer(BIG.reference), answer("0")
@@ -42,13 +42,13 @@ def episodes():
 
 
 def spent(episodes) -> tuple[np.ndarray, np.ndarray]:
-    return np.array([tool_environment.cost_usd(e, OWN) for e in episodes]), np.array(
+    return np.array([tool_environment.compute_total_cost(e, OWN) for e in episodes]), np.array(
         [e.seconds for e in episodes]
     )
 
 
 def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
-    m, wanted = variants.matrix(episodes, NAMES, OWN)
+    m, wanted = variants.make_vectors(episodes, NAMES, OWN)
     cost_usd, seconds = spent(episodes)
     at, py = NAMES.index("calculator"), NAMES.index("python")
     assert m.shape == wanted.shape == (5, len(NAMES) + 3)
@@ -77,9 +77,9 @@ def test_the_paper_and_the_published_error_by_hand(episodes):
     for name, sign in (("paper", -1), ("published", 1)):
         costs = [between(sign * x, -x.max(), -x.min()) for x in (cost_usd, seconds)]
         expected = outcome * (liked + outcome + 0.5 * costs[0] + 0.25 * costs[1])
-        assert variants.paid(NAMED[name], episodes, [7] * 5, NAMES, OWN, 0.0) == pytest.approx(
-            expected
-        )
+        assert variants.compute_rewards(
+            NAMED[name], episodes, [7] * 5, NAMES, OWN, 0.0
+        ) == pytest.approx(expected)
 
 
 def test_corl_pays_what_is_right_and_within_the_budget(episodes):
@@ -90,14 +90,15 @@ def test_corl_pays_what_is_right_and_within_the_budget(episodes):
         (cost_usd.max(), [1, 1, 0, 1, 0]),
     ):
         assert (
-            variants.paid(NAMED["corl"], episodes, [0] * 5, NAMES, OWN, budget).tolist() == expected
+            variants.compute_rewards(NAMED["corl"], episodes, [0] * 5, NAMES, OWN, budget).tolist()
+            == expected
         )
 
 
 def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes):
     for name in ("paper", "published"):
-        samples, kept = variants.learned(
-            NAMED[name], episodes, [3] * 5, REWARDS, rewards.LEAST_DEVIATION
+        samples, kept = variants.select_samples(
+            NAMED[name], episodes, [3] * 5, REWARDS, rewards.MIN_GROUP_STD
         )
         assert kept.rows.tolist() == [0, 1, 2] and (
             kept.malformed,
@@ -110,24 +111,24 @@ def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes)
 
 
 def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):
-    samples, kept = variants.learned(
-        NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS, rewards.LEAST_DEVIATION
+    samples, kept = variants.select_samples(
+        NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS, rewards.MIN_GROUP_STD
     )
     assert [s.ids for s in samples] == [e.ids for e in episodes] and kept.agreeing == 0
-    samples, kept = variants.learned(
+    samples, kept = variants.select_samples(
         NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS * [1, 1, 1, 0, 0], 0.1
     )
     assert [s.ids for s in samples] == [e.ids for e in episodes[:3]] and kept.agreeing == 2
     paid = [
-        variants.paid(NAMED[n], episodes, [0] * 5, NAMES, OWN, 0.0).tolist()
+        variants.compute_rewards(NAMED[n], episodes, [0] * 5, NAMES, OWN, 0.0).tolist()
         for n in ("paper", "lenient")
     ]
     assert paid[0] == paid[1]
 
 
 def test_under_corls_reward_everything_is_learned_from(episodes):
-    samples, kept = variants.learned(
-        NAMED["corl"], episodes, [0, 0, 1, 1, 1], np.zeros(5), rewards.LEAST_DEVIATION
+    samples, kept = variants.select_samples(
+        NAMED["corl"], episodes, [0, 0, 1, 1, 1], np.zeros(5), rewards.MIN_GROUP_STD
     )
     assert [(s.ids, s.group) for s in samples] == [
         (e.ids, g) for e, g in zip(episodes, [0, 0, 1, 1, 1], strict=True)
@@ -147,5 +148,5 @@ def test_calls_of_an_office_have_no_place_in_the_vector():
             answer(task.answer),
         )
     assert name == "lookup" and episode.correct == 1.0
-    m, _ = variants.matrix([episode], NAMES, OWN)
+    m, _ = variants.make_vectors([episode], NAMES, OWN)
     assert m[0, :-3].tolist() == [0] * len(NAMES) and offers()["lookup"].name in NAMES

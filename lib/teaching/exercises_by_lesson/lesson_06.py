@@ -7,7 +7,9 @@ from lib.teaching.exercises_by_lesson import Exercise, Exercises
 from lib.tool_orchestration import rewards
 from lib.tools import Tool
 
-GROUP = rewards.vectors(np.zeros((3, 0)), np.ones(3), np.array([1.0, 2.0, 5.0]), np.zeros(3))
+GROUP = rewards.make_outcome_vectors(
+    np.zeros((3, 0)), np.ones(3), np.array([1.0, 2.0, 5.0]), np.zeros(3)
+)
 
 
 def saved(costs: np.ndarray) -> np.ndarray:
@@ -69,7 +71,7 @@ EXERCISES = Exercises(
         "Three right rollouts cost 1, 2 and 5 micro-dollars; the user weighs cost with 1 and nothing else. What is "
         "$R$ of the second one under the paper's formula?",
         hint="the least of -1, -2, -5 is -5, and the most is -1",
-        answer=float(rewards.normalised(GROUP, [0] * 3)[1, -2]),
+        answer=float(rewards.normalize_within_groups(GROUP, [0] * 3)[1, -2]),
         worked="(-2 + 5) / (-1 + 5) = 0.75.",
         wrong=0.25,
         important=True,
@@ -80,7 +82,7 @@ EXERCISES = Exercises(
         5,
         "And under the published formula?",
         hint="(c + c_max) / (c_max - c_min)",
-        answer=float(rewards.published(GROUP, [0] * 3)[1, -2]),
+        answer=float(rewards.normalize_with_sign_error(GROUP, [0] * 3)[1, -2]),
         worked="(2 + 5) / (5 - 1) = 1.75: above 1, and the dearest gets 2.5. It pays for spending.",
         wrong=0.75,
         important=True,

@@ -1,0 +1,605 @@
+"""Prompted orchestrators on your endpoints: `python -m lib evaluate toolorchestra --data QUESTIONS --out FOLDER`.
+
+Each model of --orchestrators, any name of llm.models in params.yaml, is prompted with a menu of tools as function
+schemas: the models of --experts, a calculator and a Python sandbox, and query and code writers where tools.query_writer
+and tools.code_writer name a model. Nothing is trained. Printed and kept under --out are:
+
+  pilot study            the share of calls to each model, and whether an orchestrator favours its own family
+                         (self-enhancement) or the strongest other model (other-enhancement)
+  preference benchmark   what answers are worth to users who differ in what they care for, at drawn menus and prices,
+                         against --reference and against every model by itself; with --price-configurations also
+                         under the random price lists of tools.price_configurations
+  office tasks           with --office N: tasks on a database whose user leaves parts out until asked
+
+Models are described on menus by how they did on questions apart from the test: by tools.description_writer, or by a
+rule, which is labelled as scripted. What it may cost is printed first; --plan-only ends there. Replies are recorded
+under --out, so that the same command asks nothing twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from lib import config
+from lib.config import LLMSettings, Params, ParamsError, ToolSettings
+from lib.config.budgeted_routing import SCRIPTED_USER
+from lib.experiment import artifacts, seeds
+from lib.experiment.evaluation import TEST_SEED
+from lib.language_models.local_models import open_local
+from lib.llm.cost_estimate import PlannedCalls, announce_costs, take_most_expensive
+from lib.llm.open_models import export_recording, open_models
+from lib.llm.token_counts import count_bytes, estimate_tokens
+from lib.rl.expert_pool import ExpertPool
+from lib.rl.user_training.data import (
+    QuestionSplit,
+    check_vocabulary,
+    load_questions,
+    split_questions,
+)
+from lib.rl.user_training.experts import (
+    DECLARED_TOKENS_PER_SECOND,
+    JUDGE_TOKENS,
+    TRIAL_QUESTIONS,
+    CallCost,
+    change_params,
+    check_names,
+    list_judges,
+    measure_calls,
+    select_models,
+)
+from lib.rl.user_training.training import run_command
+from lib.tasks import Item
+from lib.tasks.scorers import SCORERS, Scorer, make_scorer
+from lib.tasks.synthesis import Task
+from lib.tool_orchestration import (
+    episode_specs,
+    model_descriptions,
+    pilot_study,
+    price_configurations,
+    prompted_baseline,
+    rewards,
+    tool_environment,
+    tool_menu,
+    user_dialogue,
+    variants,
+    writer_tools,
+)
+from lib.tool_orchestration.cost_plan import plan_prompted_episodes
+from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.model_descriptions import Description
+from lib.tool_orchestration.test_sets import FRUGAL
+from lib.tool_orchestration.tool_environment import OwnTokenPrice, ToolEnvironment, ToolEpisode
+from lib.tool_orchestration.tool_menu import OFFICE, Offer, ToolMenu, UserPreference
+from lib.tool_orchestration.train_command import choose_functions, describe_call_costs, make_offers
+
+RECORDING = "evaluation"  # name of the recording and of the spending limit under --out
+NO_OWN_TOKENS = OwnTokenPrice(
+    0.0, 0.0
+)  # a prompted orchestrator's bill stands in a column of its own
+LISTED = "usual prices"
+WRITER_PROMPT_TOKENS = 300  # of a description's or a user's prompt, more than any has
+EXAMPLES = """\
+examples:
+  python -m lib evaluate toolorchestra --data gsm8k:data/gsm8k --split test --orchestrators small,large \\
+      --experts small,large --questions 50 --out runs/pilot
+  python -m lib evaluate toolorchestra --data hle:data/hle --scorer judge:large --experts small,large \\
+      --orchestrators mine --set 'llm.models.mine={backend: endpoint, base_url: "http://localhost:8000/v1", \
+model: my-model, price_in: 1e-7, price_out: 4e-7}' --plan-only --out runs/hle
+"""
+
+
+def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line; None for the arguments of the process."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lib evaluate toolorchestra",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--data", required=True, metavar="SOURCE", help="as `train toolorchestra` takes it"
+    )
+    for column in ("prompt", "reference", "group", "id", "choices"):
+        parser.add_argument(f"--{column}-column", metavar="NAME", help="of a file")
+    parser.add_argument("--split", help="train, dev or test, of data that has splits")
+    parser.add_argument("--scorer", metavar="S", help=f"one of {', '.join(SCORERS)}")
+    parser.add_argument(
+        "--orchestrators", type=_read_names, metavar="A,B", help="default: tools.agent"
+    )
+    parser.add_argument(
+        "--experts", type=_read_names, metavar="A,B,C", help="default: those of tools.models"
+    )
+    parser.add_argument(
+        "--questions", type=int, default=50, metavar="N", help="to test on; default: %(default)s"
+    )
+    parser.add_argument(
+        "--office", type=int, default=0, metavar="N", help="office tasks; default: none"
+    )
+    parser.add_argument(
+        "--price-configurations", action="store_true", help="repeat under random price lists"
+    )
+    parser.add_argument("--reference", metavar="NAME", help="default: the first orchestrator")
+    parser.add_argument(
+        "--description-prompt", metavar="FILE", help="in place of the instruction to the writer"
+    )
+    parser.add_argument("--plan-only", action="store_true", help="print the costs and end")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--profile", choices=config.PROFILES, default="paper")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="changes",
+        help="change a setting of tools, or add a model by llm.models.NAME={...}; may be repeated",
+    )
+    return parser.parse_args(argv)
+
+
+def _read_names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+@dataclass(frozen=True)
+class EvaluationInputs:
+    """What an evaluation is given, checked before anything is asked.
+
+    Attributes:
+        options: Of the command line.
+        params: All parameters, those of --set among them.
+        llm: The models that may be asked alone, with prices.
+        experts: Names in llm.models of the models among the tools.
+        orchestrators: Names in llm.models.
+        judges: Names in llm.models of those that score answers.
+        writers: The model that writes, by writer tool.
+        questions: To describe models by (baseline_train), and to test on.
+        office_tasks: With a user who leaves parts out.
+        functions: Names of the functions on menus.
+        notes: What a reader has to know, in sentences.
+    """
+
+    options: argparse.Namespace
+    params: Params
+    llm: LLMSettings
+    experts: tuple[str, ...]
+    orchestrators: tuple[str, ...]
+    judges: tuple[str, ...]
+    writers: Mapping[str, str]
+    questions: QuestionSplit
+    office_tasks: tuple[Task, ...]
+    functions: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def settings(self) -> ToolSettings:
+        """Of ToolOrchestra."""
+        return self.params.tools
+
+    @property
+    def num_price_lists(self) -> int:
+        """Price lists of the benchmark: the usual one, and the random ones."""
+        if not self.options.price_configurations:
+            return 1
+        return 1 + self.settings.price_configurations.number
+
+    @property
+    def user_model(self) -> str | None:
+        """The model that plays users; None for the scripted user."""
+        name = self.settings.dialogue.user
+        return None if name == SCRIPTED_USER or not self.office_tasks else name
+
+    @property
+    def asked_names(self) -> list[str]:
+        """Every model that may be asked, once."""
+        names = [*self.experts, *self.orchestrators, *self.judges, *self.writers.values()]
+        optional = [self.settings.description_writer, self.user_model]
+        return list(dict.fromkeys([*names, *(name for name in optional if name is not None)]))
+
+
+def read_inputs(options: argparse.Namespace) -> EvaluationInputs:
+    """Read and check what an evaluation is given.
+
+    Raises:
+        ParamsError: A setting or a name that cannot be.
+        TaskError, ScorerError: The questions cannot be read or scored.
+    """
+    params = change_params(config.load(options.profile), "tools", options.changes)
+    settings = params.tools
+    # Names of llm.models stand for themselves: an orchestrator that reads English needs no word of the lab.
+    experts = options.experts or tuple(dict.fromkeys(settings.models.values()))
+    orchestrators = options.orchestrators or (settings.agent,)
+    if len(experts) < 2:
+        raise ParamsError(f"--experts {', '.join(experts)}: a choice needs two models or more")
+    check_names(params.llm, [*experts, *orchestrators])
+    # What is wrong is said before anything is paid for.
+    methods = [*orchestrators, *(pilot_study.SINGLE + name for name in experts)]
+    if options.reference is not None and options.reference not in methods:
+        raise ParamsError(
+            f"--reference {options.reference}: it is none of the methods ({', '.join(methods)})"
+        )
+    model_descriptions.read_template(options.description_prompt)
+    dataset = load_questions(options)
+    judges = list_judges(dataset.scorer)
+    check_names(params.llm, judges)
+    if not judges:
+        make_scorer(dataset.scorer)  # says what is wrong with it
+    check_vocabulary(params.llm, [*experts, *orchestrators], dataset.items)
+    # What models are described by is no question of the test.
+    questions = split_questions(dataset, 0.5, options.questions, options.seed)
+    functions = choose_functions(questions.test, experts)
+    writers, sentences = writer_tools.choose_writers(params.llm, settings, functions)
+    office_tasks = _choose_office_tasks(options)
+    inputs = EvaluationInputs(
+        options=options,
+        params=params,
+        llm=params.llm,
+        experts=tuple(experts),
+        orchestrators=tuple(orchestrators),
+        judges=tuple(judges),
+        writers=writers,
+        questions=questions,
+        office_tasks=office_tasks,
+        functions=functions,
+        notes=(*dataset.notes, *sentences),
+    )
+    return replace(inputs, llm=select_models(params.llm, inputs.asked_names))
+
+
+def _choose_office_tasks(options: argparse.Namespace) -> tuple[Task, ...]:
+    """Office tasks that can be a dialogue, about as many as asked for."""
+    if not options.office:
+        return ()
+    # Twice as many as asked for, since some instructions name no record.
+    corpus = episode_specs.write_office_corpus("test", 2 * options.office, options.seed)
+    tasks = [task for task in corpus.tasks if user_dialogue.make_dialogue(task) is not None]
+    return tuple(tasks[: options.office])
+
+
+def plan_costs(inputs: EvaluationInputs) -> str:
+    """How many calls the evaluation makes at the most, and what they may cost, in a sentence."""
+    llm, settings = inputs.llm, inputs.settings
+    items = [*inputs.questions.test, *inputs.questions.baseline_train]
+    tokens = [estimate_tokens(count_bytes(item.prompt)) for item in items]
+    question_tokens = float(np.mean(tokens))
+    num_test = len(inputs.questions.test)
+    num_profile = len(inputs.questions.baseline_train)
+    # The pilot study, and the benchmark under every price list.
+    num_episodes = num_test * (1 + inputs.num_price_lists)
+    num_office = len(inputs.office_tasks)
+
+    planned = []
+    for name in inputs.orchestrators:
+        planned.append(plan_prompted_episodes(llm, name, num_episodes, settings.rounds))
+        planned.append(plan_prompted_episodes(llm, name, num_office, settings.dialogue.turns))
+    # Any call of an orchestrator may go to the same model, or to a writer.
+    num_calls = len(inputs.orchestrators) * num_episodes * (settings.rounds - 1)
+    num_calls += len(inputs.orchestrators) * num_office * (settings.dialogue.turns - 1)
+    callable_models = dict.fromkeys([*inputs.experts, *inputs.writers.values()])
+    alternatives = [_plan(llm, name, num_calls, question_tokens) for name in callable_models]
+    planned.append(take_most_expensive(llm, alternatives))
+    num_single_calls = TRIAL_QUESTIONS + num_profile + num_test
+    planned += [_plan(llm, name, num_single_calls, question_tokens) for name in inputs.experts]
+
+    # A judge reads every answer: of orchestrators, and of models by themselves.
+    num_answers = len(inputs.orchestrators) * num_episodes
+    num_answers += len(inputs.experts) * (num_profile + num_test * inputs.num_price_lists)
+    for name in inputs.judges:
+        planned.append(_plan(llm, name, num_answers, question_tokens + JUDGE_TOKENS))
+    if settings.description_writer is not None:
+        writer = settings.description_writer
+        planned.append(_plan(llm, writer, len(inputs.experts), WRITER_PROMPT_TOKENS))
+    if inputs.user_model is not None:
+        num_questions = len(inputs.orchestrators) * num_office * (settings.dialogue.turns - 1)
+        planned.append(_plan(llm, inputs.user_model, num_questions, WRITER_PROMPT_TOKENS))
+    return announce_costs(llm, planned)
+
+
+def _plan(llm: LLMSettings, name: str, num_calls: int, prompt_tokens: float) -> PlannedCalls:
+    tokens_out = num_calls * llm.models[name].max_tokens
+    return PlannedCalls(name, num_calls, round(num_calls * prompt_tokens), tokens_out)
+
+
+@contextmanager
+def open_tools(inputs: EvaluationInputs) -> Iterator[tuple[ToolEnvironment, Scorer]]:
+    """The tools at work and the scorer; what endpoints reply is recorded under --out."""
+    folder = inputs.options.out
+    models = open_models(inputs.llm, inputs.asked_names, RECORDING, folder, folder, 1, open_local())
+    experts = {name: name for name in inputs.experts}
+    try:
+        with (
+            ExpertPool(
+                models, experts, inputs.settings.model_temperature, tells_rules=False
+            ) as pool,
+            ToolEnvironment(
+                pool,
+                {},
+                reads_marked_answers=True,
+                writer_models=inputs.writers,
+                user=user_dialogue.make_user(inputs.settings.dialogue.user),
+            ) as environment,
+        ):
+            yield environment, make_scorer(inputs.questions.scorer, pool.models)
+    finally:
+        # Also where it was stopped: what was paid for is not asked again.
+        export_recording(inputs.llm, RECORDING, folder)
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    """Read, plan, ask, and write the tables."""
+    inputs = read_inputs(options)
+    split = (
+        f"{len(inputs.questions.baseline_train)} questions to describe models by, "
+        f"{len(inputs.questions.test)} others to test on."
+    )
+    for sentence in (*inputs.notes, split, plan_costs(inputs)):
+        print(sentence, flush=True)
+    if options.plan_only:
+        return
+    with open_tools(inputs) as (environment, scorer):
+        evaluation = Evaluation(inputs, environment, scorer)
+        tables = evaluation.run()
+    write_tables(inputs, tables)
+
+
+class Evaluation:
+    """An evaluation whose models are open."""
+
+    def __init__(
+        self, inputs: EvaluationInputs, environment: ToolEnvironment, scorer: Scorer
+    ) -> None:
+        """Ask every model a few questions: what calls take, and what models can do.
+
+        Args:
+            inputs: Of the evaluation.
+            environment: The tools at work.
+            scorer: Of answers.
+        """
+        self.inputs = inputs
+        self.environment = environment
+        self.scorer = scorer
+        profile_items = inputs.questions.baseline_train
+        call_costs = measure_calls(environment.pool, profile_items)
+        print(describe_call_costs(call_costs), flush=True)
+        # The clock is measured by calls, which need the environment's pool: so it is set here.
+        environment.clock.update({name: c.seconds_per_token for name, c in call_costs.items()})
+        offers = self._make_offers(call_costs)
+        # On questions that nobody is tested on.
+        self.profile_rows = self._try_models(self._offer_all(profile_items, offers), "profile")
+        self.descriptions = self._describe_models()
+        self.offers = model_descriptions.describe_offers(offers, self.descriptions)
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Names in the order of the vectors M and P."""
+        return tuple(self.offers)
+
+    def _make_offers(self, call_costs: Mapping[str, CallCost]) -> dict[str, Offer]:
+        """Functions as declared, models as measured, writers by their model's price."""
+        inputs = self.inputs
+        offers = make_offers(inputs.settings, call_costs, inputs.functions)
+        for name, model in inputs.writers.items():
+            offers[name] = writer_tools.make_writer_offer(
+                name, inputs.llm, model, DECLARED_TOKENS_PER_SECOND
+            )
+        return offers
+
+    def _offer_all(self, items: Sequence[Item], offers: Mapping[str, Offer]) -> list[Assignment]:
+        """Every question with everything on the menu, in random order, for a user who wants it right and cheap."""
+        rng = seeds.rng("toolorchestra", "user pilot", seed=self.inputs.options.seed)
+        assignments = []
+        for item in items:
+            # In random order, so that the first place on the menu favours no tool.
+            shuffled = tuple(offers[name] for name in rng.permutation(list(offers)))
+            assignments.append(Assignment(item, ToolMenu(shuffled), FRUGAL))
+        return assignments
+
+    def _try_models(self, assignments: Sequence[Assignment], split: str) -> pd.DataFrame:
+        """Every model by itself: tool, item, group, correct, cost_usd, seconds, calls."""
+        rows = tool_environment.try_single_tools(
+            self.environment, assignments, self.inputs.experts, split, self.scorer
+        )
+        for row in rows:
+            row["group"] = assignments[row["item"]].kind
+        return pd.DataFrame(rows)
+
+    def _describe_models(self) -> dict[str, Description]:
+        profiles = model_descriptions.profile_outcomes(self.profile_rows)
+        template = model_descriptions.read_template(self.inputs.options.description_prompt)
+        writer = self.inputs.settings.description_writer
+        generate = self.environment.pool.generate
+        return model_descriptions.write_descriptions(profiles, writer, generate, template)
+
+    def _roll(
+        self, model: str, assignments: Sequence[Assignment], max_turns: int
+    ) -> list[ToolEpisode]:
+        """An episode of one orchestrator per assignment; office tasks are judged by their databases."""
+        is_office = any(isinstance(assignment.work, Task) for assignment in assignments)
+        return prompted_baseline.roll_out_assignments(
+            self.environment,
+            model,
+            assignments,
+            max_turns,
+            TEST_SEED + self.inputs.options.seed,
+            self.inputs.settings.test_temperature,
+            None if is_office else self.scorer,
+        )
+
+    def _tabulate(
+        self, assignments: Sequence[Assignment], condition: str, max_turns: int
+    ) -> pd.DataFrame:
+        """Rows of all orchestrators on the same assignments.
+
+        Cost and latency of the vectors m hold the orchestrator's own turns, the columns cost_usd and seconds do not.
+        """
+        tables = []
+        for model in self.inputs.orchestrators:
+            episodes = self._roll(model, assignments, max_turns)
+            rows = variants.make_episode_rows(episodes, self.tools, NO_OWN_TOKENS)
+            own_cost_usd = np.array([episode.own_cost_usd for episode in episodes])
+            vectors = np.stack(rows["m"])  # (episodes, tools + 3)
+            vectors[:, rewards.COST_INDEX] -= own_cost_usd
+            vectors[:, rewards.LATENCY_INDEX] -= [episode.own_seconds for episode in episodes]
+            rows = rows.assign(
+                method=model, condition=condition, own_cost_usd=own_cost_usd, m=vectors.tolist()
+            )
+            tables.append(rows)
+        return pd.concat(tables, ignore_index=True)
+
+    def run(self) -> dict[str, pd.DataFrame]:
+        """Everything that was asked for.
+
+        Returns:
+            By name: rows of episodes (pilot, benchmark, office), and the models' descriptions.
+        """
+        inputs = self.inputs
+        rounds = inputs.settings.rounds
+        print(f"pilot study: {len(inputs.questions.test)} questions", flush=True)
+        pilot = self._tabulate(self._offer_all(inputs.questions.test, self.offers), LISTED, rounds)
+        tables = {"pilot": pilot, "benchmark": self._run_benchmark()}
+        if inputs.office_tasks:
+            print(f"office tasks: {len(inputs.office_tasks)}", flush=True)
+            assignments = self._assign_office_tasks()
+            turns = inputs.settings.dialogue.turns
+            tables["office"] = self._tabulate(assignments, self.environment.user.label, turns)
+        tables["descriptions"] = model_descriptions.tabulate_descriptions(self.descriptions)
+        return tables
+
+    def _run_benchmark(self) -> pd.DataFrame:
+        """Drawn menus and users, under every price list; orchestrators, and every model by itself."""
+        inputs, settings = self.inputs, self.inputs.settings
+        rng = seeds.rng("toolorchestra", "user benchmark", seed=inputs.options.seed)
+        assignments = episode_specs.draw_assignments(
+            inputs.questions.test, self.offers, self.tools, settings.spread, rng
+        )
+        price_lists = {LISTED: self.offers}
+        if inputs.options.price_configurations:
+            random_lists = price_configurations.draw_offers(
+                self.offers, settings.price_configurations
+            )
+            price_lists |= {
+                f"prices {number}": offers for number, offers in enumerate(random_lists)
+            }
+        tables = []
+        for condition, offers in price_lists.items():
+            print(f"preference benchmark: {condition}", flush=True)
+            # The same questions, menus and users under every list: differences are paired.
+            priced = price_configurations.reprice_assignments(assignments, self.offers, offers)
+            tables.append(self._tabulate(priced, condition, settings.rounds))
+            tables.append(self._tabulate_single_models(priced, condition))
+        return pd.concat(tables, ignore_index=True)
+
+    def _tabulate_single_models(
+        self, assignments: Sequence[Assignment], condition: str
+    ) -> pd.DataFrame:
+        """Rows of every model by itself where it is on the menu; it pays for no orchestrator."""
+        rows = self._try_models(assignments, "test")
+        if rows.empty:
+            return rows
+        is_tool = rows["tool"].to_numpy()[:, None] == np.array(self.tools)  # (rows, tools)
+        vectors = rewards.make_outcome_vectors(
+            rows["calls"].to_numpy()[:, None] * is_tool,
+            rows["correct"],
+            rows["cost_usd"],
+            rows["seconds"],
+        )
+        preferences = [
+            assignments[number].preference.vector(self.tools).tolist() for number in rows["item"]
+        ]
+        return rows.assign(
+            method=pilot_study.SINGLE + rows["tool"],
+            condition=condition,
+            m=vectors.tolist(),
+            p=preferences,
+            chosen=rows["tool"],
+            own_cost_usd=0.0,
+        )
+
+    def _assign_office_tasks(self) -> list[Assignment]:
+        """Office tasks with their functions alone, and a user who can be asked."""
+        prices = tool_menu.read_price_list(config.ROOT / self.inputs.settings.prices)
+        rate = prices.calls[OFFICE]
+        offer = Offer(OFFICE, False, rate.cost_usd, rate.seconds, rate.cost_usd, rate.seconds, {})
+        user = UserPreference(1.0, 0.0, 0.0)
+        assignments = []
+        for task in self.inputs.office_tasks:
+            functions = tuple(function.name for function in task.domain.functions)
+            menu = ToolMenu((), functions, offer, asks_user=True)
+            dialogue = user_dialogue.make_dialogue(task)
+            assignments.append(Assignment(task, menu, user, dialogue=dialogue))
+        return assignments
+
+
+def write_tables(inputs: EvaluationInputs, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Print the summaries, and keep them and all rows under --out."""
+    folder = inputs.options.out
+    for name in ("pilot", "benchmark", "office"):
+        if name in tables:
+            artifacts.write_parquet(folder / f"{name}.parquet", tables[name])
+    pilot = tables["pilot"]
+    models = list(inputs.experts)
+    accuracy = tables["benchmark"].groupby("method")["correct"].mean()
+    accuracy_by_model = {name: accuracy.get(pilot_study.SINGLE + name, 0.0) for name in models}
+    # By the server's name of a model, which says more than the user's.
+    families = {name: _find_family(inputs.llm, name) for name in models}
+    orchestrator_families = {name: _find_family(inputs.llm, name) for name in inputs.orchestrators}
+    shares = pilot_study.compute_call_shares(pilot, models)
+    reference = inputs.options.reference or inputs.orchestrators[0]
+    scored = pilot_study.score_benchmark(tables["benchmark"], reference)
+    summaries = {
+        "Models on the menu": tables["descriptions"],
+        "Pilot study: share of calls to models": pilot_study.tabulate_pilot(pilot, models),
+        "Pilot study: biases": pilot_study.tabulate_biases(
+            shares, families, orchestrator_families, accuracy_by_model
+        ),
+        f"Preference benchmark, against {reference}": pilot_study.tabulate_benchmark(scored),
+    }
+    if inputs.options.price_configurations:
+        summaries["Preference benchmark by price list"] = tabulate_price_lists(scored)
+    if "office" in tables:
+        label = tables["office"]["condition"].iloc[0]
+        summaries[f"Office tasks, {label}"] = tabulate_office(tables["office"])
+    lines = [*inputs.notes]
+    with pd.option_context("display.max_colwidth", 100, "display.width", 200):
+        for title, table in summaries.items():
+            lines += ["", title, table.to_string()]
+    text = "\n".join(lines)
+    artifacts.write_text(folder / "summary.txt", text)
+    print(text)
+    print(f"\nrows and summary: {folder}", file=sys.stderr)
+
+
+def _find_family(llm: LLMSettings, name: str) -> str:
+    return pilot_study.find_family(llm.models[name].model or name)
+
+
+def tabulate_price_lists(scored: pd.DataFrame) -> pd.DataFrame:
+    """The bounded score of every method under every price list, a row per list."""
+    return scored.pivot_table(
+        index="condition", columns="method", values="bounded", sort=False
+    ).round(3)
+
+
+def tabulate_office(rows: pd.DataFrame) -> pd.DataFrame:
+    """Share of office tasks solved, the three criteria, and turns with the user."""
+    questions = rows["chosen"].map(lambda names: names.split().count(tool_menu.ASK_USER))
+    columns = ["correct", "execution", "fidelity", "completeness", "questions to the user", "calls"]
+    table = rows.assign(**{"questions to the user": questions})
+    return table.groupby("method", sort=False)[columns].mean().round(2)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run; mistakes in the input end in one line and the code 2."""
+    return run_command(read_options(argv), evaluate)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

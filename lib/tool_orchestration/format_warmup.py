@@ -1,0 +1,136 @@
+"""Supervised training before any reward in the lab world: an orchestrator learns the form of its turns, and no choice.
+
+A trace calls a tool of the menu that is drawn with equal probabilities, whatever its ability, its price, and what the
+user cares for. The reply is made up: as often correct for one tool as for any other. So no trace tells who is good at
+what, or what a user's weights are for; it teaches to say what the user weighs most, to quote any fact of any tool, to
+call that tool by its name, and to hand on its reply. Beside the traces there are exercises in reading: all tools of a
+menu, listed in random order. Tools that are held out of training are on no menu here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lib import tasks
+from lib.config.budgeted_routing import LabWarmSettings
+from lib.experiment import seeds
+from lib.language_models.chat_template import encode_conversation, encode_special
+from lib.language_models.tokenizer import EOS, encode
+from lib.language_models.training.training_data import IGNORE_INDEX, Dialogue, tokenize_dialogue
+from lib.rl import call_protocol
+from lib.tasks import Item
+from lib.tool_orchestration.lab_episodes import write_answer_turn, write_call_turn
+from lib.tool_orchestration.lab_menus import (
+    KIND_SIGNS,
+    NUM_FACTS,
+    QUESTIONS,
+    LabAssignment,
+    LabTool,
+    draw_assignment,
+    draw_user,
+)
+
+VERSION = 1  # of the traces of form
+WRONG_REPLY_SHARE = 0.3
+LISTING_SEED = 1_000  # apart from the seeds of traces, so that their questions are others
+
+
+def make_course(settings: LabWarmSettings, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
+    """Make all that a start learns from: traces of episodes, and exercises in reading.
+
+    Args:
+        settings: `items` traces and `listings` exercises.
+        tools: That may be on menus; those that are held out of training are not among them.
+        seed: Seed of questions, menus, users and choices.
+
+    Returns:
+        Dialogues.
+    """
+    traces = make_format_traces(settings.items, tools, seed)
+    items = tasks.draw_evenly(QUESTIONS, "train", settings.listings, seed=seed + LISTING_SEED)
+    rng = seeds.rng("toolorchestra", "listings", seed=seed)
+    listings = []
+    for item in items:
+        listings.append(make_listing(draw_assignment(item, tools, draw_user(rng), rng), rng))
+    return [*traces, *listings]
+
+
+def make_format_traces(num_traces: int, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
+    """Make traces of questions of all kinds, in equal numbers.
+
+    Args:
+        num_traces: How many.
+        tools: That may be on menus; those that are held out of training are not among them.
+        seed: Seed of questions, menus, users and choices.
+
+    Returns:
+        Dialogues, in which the orchestrator's own turns are learned.
+    """
+    items = tasks.draw_evenly(QUESTIONS, "train", num_traces, seed=seed)
+    rng = seeds.rng("toolorchestra", "format traces", seed=seed)
+    references_by_kind: dict[str, list[str]] = {}
+    for item in items:
+        references_by_kind.setdefault(item.group, []).append(item.reference)
+
+    traces = []
+    for item in items:
+        assignment = draw_assignment(item, tools, draw_user(rng), rng)
+        reply = draw_reply(item, references_by_kind[item.group], rng)
+        traces.append(make_format_trace(assignment, reply, rng))
+    return traces
+
+
+def draw_reply(item: Item, other_replies: Sequence[str], rng: np.random.Generator) -> str:
+    """Draw a reply: correct, or with a fixed probability that of another question of the kind."""
+    if rng.random() < WRONG_REPLY_SHARE:
+        return other_replies[int(rng.integers(len(other_replies)))]
+    return item.reference
+
+
+def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Generator) -> Dialogue:
+    """Make one trace: a call to a tool that is drawn with equal probabilities, the reply, and the answer.
+
+    Args:
+        assignment: A question with its menu and user.
+        reply: What the tool replies.
+        rng: Random numbers.
+
+    Returns:
+        The dialogue; prompt and reply are read and not learned.
+    """
+    entry = assignment.entries[int(rng.integers(len(assignment.entries)))]
+    fact_index = int(rng.integers(NUM_FACTS))
+    opening, closing = call_protocol.RESPONSE_TAGS
+    segments = [
+        (write_call_turn(assignment, entry, fact_index), True),
+        (f"{opening} {reply} {closing}", False),
+        (write_answer_turn(assignment), True),
+    ]
+    ids = list(encode_conversation(assignment.messages))
+    targets = [IGNORE_INDEX] * len(ids)
+    for text, is_learned in segments:
+        segment_ids = encode(text)
+        ids += segment_ids
+        targets += segment_ids if is_learned else [IGNORE_INDEX] * len(segment_ids)
+    return Dialogue((*ids, encode_special(EOS)), (*targets, IGNORE_INDEX))
+
+
+def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogue:
+    """Make an exercise in reading: a fact of each tool of a menu, in random order.
+
+    Args:
+        assignment: Its menu and the kind of its question.
+        rng: Random numbers.
+
+    Returns:
+        The dialogue.
+    """
+    kind = assignment.item.group
+    entries = [assignment.entries[index] for index in rng.permutation(len(assignment.entries))]
+    facts = [entry.list_facts(kind)[int(rng.integers(NUM_FACTS))] for entry in entries]
+    menu = assignment.messages[0]
+    question = {"role": "user", "content": f"show tools {KIND_SIGNS[kind]}"}
+    reply = {"role": "assistant", "content": " ; ".join(facts)}
+    return tokenize_dialogue([menu, question, reply])

@@ -1,0 +1,238 @@
+"""One update's episodes of the lab world: groups of rollouts, drawn again where all of a group agree.
+
+A group is one question with one menu and one user, rolled out several times. Where all of its episodes have the same
+reward, nothing can be learned from it; another question is drawn in its place, up to a limit. So an update learns from
+as many groups as it is meant to, and how many had to be drawn is what tells how much signal there is.
+
+Left out: the update of the weights, which is `lib.rl.token_ppo`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lib import tasks
+from lib.experiment import seeds
+from lib.rl.generators import Generator
+from lib.rl.token_batch import Sample
+from lib.tool_orchestration import rewards
+from lib.tool_orchestration.lab_episodes import (
+    LabEpisode,
+    LabMenuEnvironment,
+    roll_out_assignments,
+)
+from lib.tool_orchestration.lab_menus import (
+    ACCURACY_ONLY,
+    QUESTIONS,
+    LabAssignment,
+    LabTool,
+    draw_assignment,
+    draw_user,
+    set_list_prices,
+)
+
+VERSION = 1  # of the groups of an update in the lab world
+MAX_DRAWS = 3  # rounds in which groups that agree are replaced
+
+
+@dataclass(frozen=True)
+class LabVariant:
+    """One kind of training in the lab world.
+
+    Attributes:
+        name: Identifier in settings and folders.
+        label: Name in tables and figures.
+        normalize: How outcome vectors are normalized within a group.
+        pays_preferences: Whether the reward is the user's; otherwise everybody is rewarded for a correct answer alone.
+            What an orchestrator reads is the same.
+        leaves_out_failures: Whether malformed and unanswered episodes are left out, as in the paper. Otherwise they are
+            learned from, with a reward of 0: what is left out is punished by nobody, and these small models then forget
+            how to copy a name (decision).
+        varies_prices: Whether prices and latencies are drawn for every menu, as in the paper. Otherwise the cheaper of
+            two tools in training is always the same one.
+    """
+
+    name: str
+    label: str
+    normalize: rewards.NormalizeInTraining = rewards.normalize_within_groups
+    pays_preferences: bool = True
+    leaves_out_failures: bool = False
+    varies_prices: bool = True
+
+
+PREFERENCES = LabVariant("preferences", "ToolOrchestra")
+NO_PREFERENCES = LabVariant("no preferences", "no preferences", pays_preferences=False)
+SIGN_ERROR = LabVariant("sign error", "sign error", rewards.normalize_with_sign_error)
+FAILURES_LEFT_OUT = LabVariant("failures left out", "failures left out", leaves_out_failures=True)
+LIST_PRICES = LabVariant("list prices", "list prices only", varies_prices=False)
+LAB_VARIANTS = (PREFERENCES, NO_PREFERENCES, SIGN_ERROR)
+ALL_LAB_VARIANTS = (*LAB_VARIANTS, FAILURES_LEFT_OUT, LIST_PRICES)
+
+
+@dataclass(frozen=True)
+class GroupedEpisodes:
+    """The episodes of one update.
+
+    Attributes:
+        episodes: All that were rolled out, also of groups that agree.
+        rewards: (episodes,).
+        groups: (episodes,) number of the group.
+        learned_rows: Indices of the episodes that are learned from.
+        num_groups: Groups that were drawn.
+        num_differing: Groups whose rewards differ enough.
+    """
+
+    episodes: list[LabEpisode]
+    rewards: np.ndarray
+    groups: np.ndarray
+    learned_rows: np.ndarray
+    num_groups: int
+    num_differing: int
+
+    def make_samples(self) -> list[Sample]:
+        """The episodes that are learned from, for the trainer."""
+        return [
+            Sample(
+                self.episodes[row].ids,
+                self.episodes[row].mask,
+                float(self.rewards[row]),
+                int(self.groups[row]),
+            )
+            for row in self.learned_rows
+        ]
+
+
+def draw_assignments(
+    num_assignments: int, split: str, tools: Sequence[LabTool], stream: str, seed: int
+) -> list[LabAssignment]:
+    """Draw questions of all kinds in equal numbers, each with a menu and a user.
+
+    Args:
+        num_assignments: How many.
+        split: "train", "dev" or "test".
+        tools: That may be on menus.
+        stream: Name of the random stream.
+        seed: Seed of questions, menus and users.
+
+    Returns:
+        The assignments, kind after kind.
+    """
+    items = tasks.draw_evenly(QUESTIONS, split, num_assignments, seed=seed)
+    rng = seeds.rng("toolorchestra", "lab menus", stream, seed=seed)
+    return [draw_assignment(item, tools, draw_user(rng), rng) for item in items]
+
+
+def compute_episode_rewards(
+    episodes: Sequence[LabEpisode], groups: np.ndarray, variant: LabVariant = PREFERENCES
+) -> np.ndarray:
+    """Compute the reward of every episode, normalized within its group; by default ToolOrchestra's.
+
+    Cost and latency include the orchestrator's own. No tool is liked by name, since names are drawn for every menu.
+
+    Args:
+        episodes: Scored.
+        groups: (episodes,) number of the group of each.
+        variant: What is rewarded.
+
+    Returns:
+        (episodes,) rewards; nan where an episode may not be scored.
+    """
+    correct = np.array([episode.correct for episode in episodes])
+    vectors = rewards.make_outcome_vectors(
+        np.zeros((len(episodes), 0)),
+        correct,
+        np.array([episode.total_cost_usd for episode in episodes]),
+        np.array([episode.total_seconds for episode in episodes]),
+    )
+    users = [
+        episode.assignment.user if variant.pays_preferences else ACCURACY_ONLY
+        for episode in episodes
+    ]
+    preferences = np.array([user.vector(()) for user in users])
+    is_scored = ~np.isnan(correct)
+    episode_rewards = np.full(len(episodes), math.nan)
+    if is_scored.any():
+        normalized = variant.normalize(vectors[is_scored], groups[is_scored])
+        episode_rewards[is_scored] = rewards.compute_preference_rewards(
+            normalized, preferences[is_scored], correct[is_scored]
+        )
+    return episode_rewards
+
+
+def collect_groups(
+    generator: Generator,
+    environment: LabMenuEnvironment,
+    tools: Sequence[LabTool],
+    num_groups: int,
+    num_rollouts: int,
+    seed: int,
+    temperature: float = 1.0,
+    max_draws: int = MAX_DRAWS,
+    variant: LabVariant = PREFERENCES,
+) -> GroupedEpisodes:
+    """Roll out groups, and draws others in place of those whose rewards agree.
+
+    Args:
+        generator: Samples the orchestrator's turns.
+        environment: Answers calls to tools.
+        tools: That may be on menus.
+        num_groups: Groups with differing rewards that are wanted.
+        num_rollouts: Rollouts of each group.
+        seed: Seed of all random draws of this update.
+        temperature: Sampling temperature of the orchestrator.
+        max_draws: Rounds of drawing at the most; 1 replaces none.
+        variant: What is rewarded.
+
+    Returns:
+        The episodes; perhaps fewer differing groups than wanted.
+    """
+    episodes: list[LabEpisode] = []
+    all_rewards: list[np.ndarray] = []
+    all_groups: list[np.ndarray] = []
+    learned_rows: list[np.ndarray] = []
+    num_drawn = 0
+    num_differing = 0
+    for draw in range(max_draws):
+        # As many groups as are still missing.
+        num_missing = num_groups - num_differing
+        draw_seed = seed * max_draws + draw
+        assignments = draw_assignments(num_missing, "train", tools, "training", draw_seed)
+        if not variant.varies_prices:
+            assignments = [set_list_prices(assignment, tools) for assignment in assignments]
+        repeated = [assignment for assignment in assignments for _ in range(num_rollouts)]
+        groups = num_drawn + np.repeat(np.arange(num_missing), num_rollouts)
+        new_episodes = roll_out_assignments(
+            generator, environment, repeated, draw_seed, temperature
+        )
+        new_rewards = compute_episode_rewards(new_episodes, groups, variant)
+
+        # Filters: groups that agree, and failures where the variant says so. What was lost has no score.
+        is_lost = np.array([episode.failed for episode in new_episodes])
+        is_answered = np.array([episode.answer is not None for episode in new_episodes])
+        is_malformed = np.array([episode.num_malformed > 0 for episode in new_episodes])
+        if not variant.leaves_out_failures:
+            is_answered = np.ones_like(is_answered)
+            is_malformed = np.zeros_like(is_malformed)
+        filtered = rewards.filter_rollouts(
+            np.nan_to_num(new_rewards), groups, is_malformed, is_answered & ~is_lost
+        )
+        learned_rows.append(len(episodes) + filtered.rows)
+        num_differing += len(np.unique(groups[filtered.rows]))
+        num_drawn += num_missing
+        episodes += new_episodes
+        all_rewards.append(new_rewards)
+        all_groups.append(groups)
+        if num_differing >= num_groups:
+            break
+    return GroupedEpisodes(
+        episodes,
+        np.concatenate(all_rewards),
+        np.concatenate(all_groups),
+        np.concatenate(learned_rows),
+        num_drawn,
+        num_differing,
+    )
