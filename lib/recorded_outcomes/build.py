@@ -11,6 +11,7 @@ of a private hold-out, test copies of training prompts, contaminated prompts, re
 import argparse
 import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -95,41 +96,61 @@ def _sort_rows(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values(sort_columns, kind="stable").reset_index(drop=True)
 
 
+class SentenceEncoder:
+    """A sentence encoder in a folder, read once: states of the last layer, averaged over a prompt's tokens."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """
+        Args:
+            folder: The encoder's configuration, tokenizer and weights.
+        """
+        from transformers import AutoModel, AutoTokenizer  # imported here: facts need neither
+
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.model = AutoModel.from_pretrained(folder).eval()
+
+    def embed(self, prompts: Sequence[str]) -> np.ndarray:
+        """Computes embeddings.
+
+        Args:
+            prompts: Texts; what exceeds `TOKENS` is cut off.
+
+        Returns:
+            (prompts, d), of unit length.
+        """
+        import torch
+
+        embeddings = np.zeros((len(prompts), self.model.config.hidden_size), dtype=np.float32)
+
+        # Prompts of similar length share a batch, which then needs little padding.
+        order = np.argsort([len(prompt) for prompt in prompts], kind="stable")
+        num_batches = -(-len(order) // _BATCH_SIZE)
+        for rows in np.array_split(order, num_batches):
+            batch = self.tokenizer(
+                [prompts[row] for row in rows],
+                padding=True,
+                truncation=True,
+                max_length=TOKENS,
+                return_tensors="pt",
+            )
+            with torch.inference_mode():
+                states = self.model(**batch).last_hidden_state  # (batch, tokens, d)
+            mask = batch["attention_mask"][:, :, None]  # (batch, tokens, 1), 0 at padding
+            mean_states = (states * mask).sum(1) / mask.sum(1)  # (batch, d)
+            unit_vectors = torch.nn.functional.normalize(mean_states, dim=1)
+            embeddings[rows] = unit_vectors.numpy()
+        return embeddings
+
+
+@cache
+def load_sentence_encoder(folder: str) -> SentenceEncoder:
+    """The encoder of a folder; later calls return the same object."""
+    return SentenceEncoder(folder)
+
+
 def embed_prompts(prompts: Sequence[str], folder: Path) -> np.ndarray:
-    """Computes sentence embeddings: states of the last layer, averaged over a prompt's tokens.
-
-    Args:
-        prompts: Texts; what exceeds `TOKENS` is cut off.
-        folder: The encoder's configuration, tokenizer and weights.
-
-    Returns:
-        (prompts, d), of unit length.
-    """
-    import torch  # imported here: facts need neither
-    from transformers import AutoModel, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder).eval()
-    embeddings = np.zeros((len(prompts), model.config.hidden_size), dtype=np.float32)
-
-    # Prompts of similar length share a batch, which then needs little padding.
-    order = np.argsort([len(prompt) for prompt in prompts], kind="stable")
-    num_batches = -(-len(order) // _BATCH_SIZE)
-    for rows in np.array_split(order, num_batches):
-        batch = tokenizer(
-            [prompts[row] for row in rows],
-            padding=True,
-            truncation=True,
-            max_length=TOKENS,
-            return_tensors="pt",
-        )
-        with torch.inference_mode():
-            states = model(**batch).last_hidden_state  # (batch, tokens, d)
-        mask = batch["attention_mask"][:, :, None]  # (batch, tokens, 1), 0 at padding
-        mean_states = (states * mask).sum(1) / mask.sum(1)  # (batch, d)
-        unit_vectors = torch.nn.functional.normalize(mean_states, dim=1)
-        embeddings[rows] = unit_vectors.numpy()
-    return embeddings
+    """Computes sentence embeddings, (prompts, d) of unit length, with the encoder of a folder."""
+    return load_sentence_encoder(str(folder)).embed(prompts)
 
 
 def reduce_dimensions(vectors: np.ndarray, dims: int = DIMS) -> tuple[np.ndarray, float]:

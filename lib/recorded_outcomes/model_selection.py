@@ -190,13 +190,13 @@ def score_choices(
     for fold, fold_choices in zip(folds, choices, strict=True):
         # What was learned from train would look too good there.
         rows = fold.dev if fold_choices.learned else fold.train_and_dev
-        options = _join_choices(fold_choices, constants)
-        frontier = _compute_frontier(options, rows)
+        options = join_choices(fold_choices, constants)
+        frontier = compute_frontier(options, rows)
 
         # At each promised cost, the best mixture for it.
         for level, budget in enumerate(promised_costs(table, fold.train_and_dev)):
             weights = frontier.mix_for_cost(budget)
-            level_correct, level_cost = _expect(options, weights, fold.test)
+            level_correct, level_cost = expect_mixture(options, weights, fold.test)
             promised[level, fold.test] = budget
             correct[level, fold.test] = level_correct
             cost_usd[level, fold.test] = level_cost
@@ -209,16 +209,16 @@ def score_choices(
         weights = constant_weights
         if frontier.correct[-1] >= target:
             weights = frontier.mix_for_accuracy(target)
-        _, costs = _expect(options, weights, rows)
+        _, costs = expect_mixture(options, weights, rows)
         if costs.mean() > table.cost_usd[rows, best_model].mean():
             weights = constant_weights
-        equal[:, fold.test] = _expect(options, weights, fold.test)
+        equal[:, fold.test] = expect_mixture(options, weights, fold.test)
         largest_weight = max(weights, key=weights.get)
         picked.append(options.names[largest_weight])
     return HeldOutScores(correct, cost_usd, promised, equal, tuple(picked))
 
 
-def _join_choices(choices: Choices, constants: Choices) -> Choices:
+def join_choices(choices: Choices, constants: Choices) -> Choices:
     return Choices(
         correct=np.vstack([choices.correct, constants.correct]),
         cost_usd=np.vstack([choices.cost_usd, constants.cost_usd]),
@@ -265,7 +265,7 @@ class CostFrontier:
         return {knob: weight for knob, weight in weights.items() if weight > 0}
 
 
-def _compute_frontier(options: Choices, rows: np.ndarray) -> CostFrontier:
+def compute_frontier(options: Choices, rows: np.ndarray) -> CostFrontier:
     mean_cost = options.cost_usd[:, rows].mean(1)  # (knobs,)
     accuracy = options.correct[:, rows].mean(1)
     corners = stats.hull(mean_cost, accuracy)
@@ -276,7 +276,7 @@ def _compute_frontier(options: Choices, rows: np.ndarray) -> CostFrontier:
     )
 
 
-def _expect(
+def expect_mixture(
     options: Choices, weights: dict[int, float], rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Expected correctness and cost of a mixture on `rows`, (rows,) each; no coin is tossed."""

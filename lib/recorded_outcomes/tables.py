@@ -65,6 +65,7 @@ class OutcomeTable:
         cost_measures_work: Whether the cost tells how long a model worked on the item.
         gate_features: (items, k), what no router could look at, for the gate alone; (0, 0) where there is nothing.
         notes: What was decided while a user's file was read, in sentences.
+        prompts: (items,) what was asked, where a user's file has it; () elsewhere.
     """
 
     name: str
@@ -78,6 +79,7 @@ class OutcomeTable:
     cost_measures_work: bool = False
     gate_features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     notes: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.items)
@@ -85,6 +87,7 @@ class OutcomeTable:
     def take(self, rows: np.ndarray) -> OutcomeTable:
         """The table of some items only; rows: (k,) indices, or a mask (items,)."""
         has_gate_features = len(self.gate_features) > 0
+        indices = np.arange(len(self))[rows]
         return replace(
             self,
             items=self.items[rows],
@@ -93,6 +96,7 @@ class OutcomeTable:
             cost_usd=self.cost_usd[rows],
             features=self.features[rows],
             gate_features=self.gate_features[rows] if has_gate_features else self.gate_features,
+            prompts=tuple(self.prompts[index] for index in indices) if self.prompts else (),
         )
 
     def select_models(self, models: Sequence[str]) -> OutcomeTable:

@@ -5,7 +5,11 @@
 Columns are found under their usual names, in any case: item, group, model, correct, cost_usd (or dollars), and either
 numbers e0, e1, ... (an embedding of the item), one column `embedding` of lists, or the item's prompt. Files are CSV
 with any usual separator and encoding, JSON lines, JSON or Parquet. What can be read in one way only is read, and the
-notes say what was decided; anything else is refused with column, row and remedy. Left out: shipped tables (`tables`).
+notes say what was decided; anything else is refused with column, row and remedy.
+
+Several samples of an item and model (column sample) are averaged, calls that failed (column failure) are left out, and
+so are items that some model has not met. Prompts may lie beside the table, as `python -m lib router collect` writes
+them. Left out: shipped tables (`tables`).
 """
 
 from __future__ import annotations
@@ -36,11 +40,50 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "cost_usd": ("dollars", "usd", "cost", "price", "cost_in_usd", "cost_dollars"),
     "prompt": ("question", "query"),
     "embedding": ("embeddings",),
+    "sample": ("sample_index", "repeat"),
+    "failure": (),
+    "prompt_hash": (),
+    "propensity": (),
 }
 MIN_ITEMS = 6  # two for each of the three parts that a router is fitted, tuned and scored on
+MIN_GROUPS = 3  # whole groups are learned from, chosen on and scored
+MIN_ITEMS_OF_GROUP = 4  # on average, where groups are all that describes items
+MIN_COMPLETE = 0.8  # share of items that every model must have met; the others are left out
+# What may differ between the rows of one item.
+_OF_A_CALL = ("item", "model", "correct", "cost_usd", "sample", "failure")
 _EMBEDDING_COLUMN = re.compile(r"e\d+")
 _INDEX_COLUMN = re.compile(r"column 1|unnamed_0|index|level_0|__index_level_0__")
 _NUM_WORD_FEATURES = 32
+
+
+@dataclass(frozen=True)
+class ChoiceTable:
+    """A log: one model for each item, chosen with a known probability.
+
+    Attributes:
+        name: Of the table.
+        groups: (items,) what is sampled together.
+        models: Their names.
+        chosen: (items,) index of the model that was asked.
+        propensity: (items,) the probability of that choice.
+        correct: (items,) of its reply, in [0, 1].
+        cost_usd: (items,) of its reply.
+        features: (items, d), what a router may look at.
+        notes: What was decided while the file was read.
+    """
+
+    name: str
+    groups: np.ndarray
+    models: tuple[str, ...]
+    chosen: np.ndarray
+    propensity: np.ndarray
+    correct: np.ndarray
+    cost_usd: np.ndarray
+    features: np.ndarray
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.chosen)
 
 
 @dataclass(frozen=True)
@@ -76,9 +119,117 @@ def read_outcome_table(path: str | Path) -> OutcomeTable:
     path = Path(path)
     try:
         frame, labels, notes = _read_file(path)
+        frame = _add_prompts(frame, get_prompts_path(path))
         return _make_table(frame, labels, path.stem, notes)
     except TableError as error:
         raise TableError(f"{path}: {error}") from error
+
+
+def read_choice_table(path: str | Path) -> ChoiceTable | None:
+    """Reads a log of choices with their probabilities, a row for each item.
+
+    Args:
+        path: As for `read_outcome_table`, with a column propensity.
+
+    Returns:
+        The log; None for a table without that column.
+
+    Raises:
+        TableError: As in `read_outcome_table`; or a propensity is not above 0 and at most 1, or an item is there twice.
+    """
+    path = Path(path)
+    try:
+        frame, labels, file_notes = _read_file(path)
+        if not any(_normalize_name(source) == "propensity" for source in frame.columns):
+            return None
+        frame = _add_prompts(frame, get_prompts_path(path))
+        columns, column_notes = _find_columns(frame)
+        notes = [*file_notes, *column_notes]
+        rows = pd.DataFrame({column: frame[source] for column, source in columns.items()})
+        rows, labels = _drop_failed_calls(rows, labels, notes)
+        if "group" not in rows:
+            rows["group"] = rows["item"]
+        for column in ("item", "group", "model"):
+            rows[column] = _read_names(rows[column], column, labels)
+        rows = _read_numbers(rows, labels)
+        _check_ranges(rows, labels)
+        _check_propensities(rows, labels)
+        models, chosen = np.unique(rows["model"].to_numpy(dtype=str), return_inverse=True)
+        if len(models) < 2:
+            raise TableError(f"there is one model, {str(models[0])!r}; a choice needs two")
+        if len(rows) < MIN_ITEMS:
+            raise TableError(f"there are {len(rows)} items; {MIN_ITEMS} are the least")
+        return ChoiceTable(
+            name=path.stem,
+            groups=rows["group"].to_numpy(dtype=str),
+            models=tuple(models.tolist()),
+            chosen=chosen,
+            propensity=rows["propensity"].to_numpy(float),
+            correct=rows["correct"].to_numpy(float),
+            cost_usd=rows["cost_usd"].to_numpy(float),
+            features=_make_features(rows.set_index("item")),
+            notes=tuple(notes),
+        )
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from error
+
+
+def _check_propensities(rows: pd.DataFrame, labels: Sequence[str]) -> None:
+    """Raises TableError for a probability that is none, and for an item with two choices."""
+    propensity = rows["propensity"].to_numpy()
+    is_wrong = ~((propensity > 0) & (propensity <= 1))
+    if is_wrong.any():
+        index = int(is_wrong.argmax())
+        raise TableError(
+            f"propensity of {labels[index]} is {propensity[index]:g}; write the probability with which the model was "
+            "chosen, above 0 and at most 1"
+        )
+    is_repeated = rows.duplicated("item").to_numpy()
+    if is_repeated.any():
+        index = int(is_repeated.argmax())
+        raise TableError(
+            f"item {rows.loc[index, 'item']!r} stands there twice, again in {labels[index]}; a log with propensities "
+            "has one choice for each item"
+        )
+
+
+def get_prompts_path(table: str | Path) -> Path:
+    """Where the prompts of a table lie: outcomes.prompts.jsonl beside outcomes.parquet."""
+    table = Path(table)
+    return table.with_name(f"{table.stem}.prompts.jsonl")
+
+
+def _add_prompts(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Adds a column prompt from the file beside a table, by prompt_hash, where there is such a file.
+
+    Args:
+        frame: Rows of a table.
+        path: Lines of JSON with prompt_hash and messages.
+
+    Returns:
+        The rows; as they are where they have prompts or no hashes, or there is no file.
+
+    Raises:
+        TableError: The file cannot be read, or lacks a prompt.
+    """
+    if "prompt_hash" not in frame or "prompt" in frame or not path.is_file():
+        return frame
+    messages_by_hash = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            messages_by_hash[row["prompt_hash"]] = row["messages"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise TableError(
+                f"line {number} of {path} holds no prompt_hash and messages as JSON; collect the table again"
+            ) from error
+    absent = sorted(set(frame["prompt_hash"]) - set(messages_by_hash))
+    if absent:
+        raise TableError(
+            f"{path} lacks {len(absent)} prompts of the table, {absent[0]!r} the first; both files are written "
+            "together, so take both from one place"
+        )
+    return frame.assign(prompt=[messages_by_hash[key] for key in frame["prompt_hash"]])
 
 
 def make_outcome_table(rows: pd.DataFrame, name: str) -> OutcomeTable:
@@ -125,6 +276,8 @@ def _make_table(
     if rows.empty:
         raise TableError("the table has no rows; write one for each item and model")
 
+    rows, labels = _drop_failed_calls(rows, labels, notes)
+
     # Names, then numbers.
     if "group" not in rows:
         rows["group"] = rows["item"]
@@ -134,13 +287,29 @@ def _make_table(
     rows = _read_numbers(rows, labels)
     _check_ranges(rows, labels)
     _check_pairs(rows, labels)
+    rows = _replace_few_groups(rows, notes)
 
-    # One row for each item, and outcomes by item and model.
+    # One row for each item, and outcomes by item and model, means over samples.
     item_rows = rows.drop_duplicates("item").set_index("item").sort_index()
-    correct = rows.pivot(index="item", columns="model", values="correct")
-    cost_usd = rows.pivot(index="item", columns="model", values="cost_usd")
+    by_call = rows.groupby(["item", "model"])
+    num_samples = by_call.size()
+    if num_samples.max() > 1:
+        notes.append(
+            f"Samples of an item and model were averaged, {num_samples.min()} to {num_samples.max()} of each."
+        )
+    correct = by_call["correct"].mean().unstack("model")
+    cost_usd = by_call["cost_usd"].mean().unstack("model")
+    complete = _select_complete_items(correct, notes)
+    correct, cost_usd, item_rows = correct[complete], cost_usd[complete], item_rows[complete]
     _check_outcomes(correct, cost_usd)
-    features = _make_features(item_rows)
+    features = _make_group_features(item_rows, notes)
+    if features is None:
+        features = _make_features(item_rows)
+    else:
+        item_rows["group"] = item_rows.index
+    prompts = ()
+    if "prompt" in item_rows:
+        prompts = tuple(_read_prompt(prompt) for prompt in item_rows["prompt"].tolist())
     return OutcomeTable(
         name=name,
         items=correct.index.to_numpy(dtype=str),
@@ -152,6 +321,87 @@ def _make_table(
         money="as given",
         cost_measures_work=bool((cost_usd.std() > 0).any()),
         notes=tuple(notes),
+        prompts=prompts,
+    )
+
+
+def _drop_failed_calls(
+    rows: pd.DataFrame, labels: Sequence[str], notes: list[str]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Leaves out rows with a failure and no outcome: they say nothing about the model.
+
+    Args:
+        rows: Under the names of this module.
+        labels: Where each row stands.
+        notes: What was decided; a sentence is added.
+
+    Returns:
+        The other rows and their labels.
+
+    Raises:
+        TableError: No row is left.
+    """
+    if "failure" not in rows:
+        return rows, list(labels)
+    has_failed = rows["failure"].map(_to_comparable).astype(str).str.strip() != ""
+    has_no_outcome = rows["correct"].map(_to_comparable).astype(str).str.strip() == ""
+    is_dropped = (has_failed & has_no_outcome).to_numpy()
+    if is_dropped.all():
+        raise TableError(
+            f"all {len(rows)} calls failed, so that there is no outcome; the column failure says why"
+        )
+    if is_dropped.any():
+        notes.append(f"{is_dropped.sum()} of {len(rows)} calls failed and were left out.")
+    labels = [label for label, dropped in zip(labels, is_dropped, strict=True) if not dropped]
+    return rows[~is_dropped].reset_index(drop=True), labels
+
+
+def _replace_few_groups(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """The rows with every item, or prompt, as a group where there are too few groups to hold any out."""
+    num_groups = rows["group"].nunique()
+    if num_groups >= MIN_GROUPS:
+        return rows
+    notes.append(
+        f"There are {num_groups} groups, and {MIN_GROUPS} are the least that can be held out whole: every item is a "
+        "group of its own, and what is said holds for new items of the same groups only."
+    )
+    if "prompt" not in rows:
+        return rows.assign(group=rows["item"])
+    # Items with one prompt must not be divided.
+    prompts = rows["prompt"].map(_to_comparable)
+    return rows.assign(group=rows.groupby(prompts)["item"].transform("first"))
+
+
+def _select_complete_items(correct: pd.DataFrame, notes: list[str]) -> np.ndarray:
+    """Which items every model has met, (items,), where they are enough to go on without the others.
+
+    Args:
+        correct: (items, models), nan where a model has not met an item.
+        notes: What was decided; a sentence is added.
+
+    Returns:
+        A mask.
+
+    Raises:
+        TableError: Too few items are complete; the message names the model that lacks most.
+    """
+    is_complete = correct.notna().all(axis=1).to_numpy()
+    num_dropped = int((~is_complete).sum())
+    if not num_dropped:
+        return is_complete
+    if is_complete.mean() >= MIN_COMPLETE and is_complete.sum() >= MIN_ITEMS:
+        notes.append(
+            f"{num_dropped} of {len(correct)} items were left out, because some model has not met them."
+        )
+        return is_complete
+    num_missing = int(correct.isna().to_numpy().sum())
+    least_complete = correct.isna().sum().idxmax()
+    first_item = correct.index[correct[least_complete].isna()][0]
+    raise TableError(
+        f"{num_missing} of {correct.size} outcomes are missing, most of {least_complete!r}, item {first_item!r} "
+        f"among them, and {int(is_complete.sum())} of {len(correct)} items are complete, where "
+        f"{MIN_COMPLETE:.0%} and {MIN_ITEMS} are needed; ask the models that lack items, or leave "
+        f"{least_complete!r} out"
     )
 
 
@@ -235,6 +485,8 @@ def _read_numbers(rows: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
             pd.DataFrame(vectors, index=rows.index, columns=embedding_columns)
         )
     kinds: dict[str, Kind] = {"correct": "fraction", "cost_usd": "usd"}
+    if "propensity" in rows:
+        embedding_columns = [*embedding_columns, "propensity"]
     kinds |= dict.fromkeys(embedding_columns, "number")
     try:
         numbers = parse_numbers({name: rows[name].tolist() for name in kinds}, kinds)
@@ -291,18 +543,22 @@ def _check_ranges(rows: pd.DataFrame, labels: Sequence[str]) -> None:
 
 def _check_pairs(rows: pd.DataFrame, labels: Sequence[str]) -> None:
     """Raises TableError where an item and model stand there twice, or an item's rows disagree, or groups leak."""
-    is_repeated = rows.duplicated(["item", "model"]).to_numpy()
+    identity = ["item", "model"]
+    if "sample" in rows:
+        identity = [*identity, "sample"]
+        rows = rows.assign(sample=rows["sample"].map(_to_comparable).astype(str))
+    is_repeated = rows.duplicated(identity).to_numpy()
     if is_repeated.any():
         index = int(is_repeated.argmax())
         item, model = rows.loc[index, ["item", "model"]]
         raise TableError(
-            f"item {item!r}, model {model!r} stands there twice, again in {labels[index]}; average the samples, or "
-            "name them apart"
+            f"item {item!r}, model {model!r} stands there twice, again in {labels[index]}; number samples in a "
+            "column sample, or drop the row"
         )
 
     # What belongs to an item is the same in all of its rows.
     first_index = rows.groupby("item")["item"].transform(lambda items: items.index[0])
-    for column in rows.columns.difference(["item", "model", "correct", "cost_usd"]):
+    for column in rows.columns.difference(_OF_A_CALL):
         values = rows[column].map(_to_comparable)
         differs = (values != values.loc[first_index.to_numpy()].to_numpy()).to_numpy()
         if not differs.any():
@@ -336,7 +592,7 @@ def _to_comparable(value: Any) -> Any:
 
 
 def _check_outcomes(correct: pd.DataFrame, cost_usd: pd.DataFrame) -> None:
-    """Raises TableError for outcomes (items, models) between which nothing can be chosen, or with gaps."""
+    """Raises TableError for outcomes (items, models) between which nothing can be chosen."""
     num_items, num_models = correct.shape
     if num_models < 2:
         raise TableError(f"there is one model, {correct.columns[0]!r}; a choice needs two")
@@ -345,14 +601,6 @@ def _check_outcomes(correct: pd.DataFrame, cost_usd: pd.DataFrame) -> None:
             f"there are {num_items} items; a router is fitted, tuned and scored on different ones, so that "
             f"{MIN_ITEMS} are the least, and some hundred are needed to tell anything"
         )
-    num_missing = int(correct.isna().to_numpy().sum())
-    if num_missing:
-        least_complete = correct.isna().sum().idxmax()
-        first_item = correct.index[correct[least_complete].isna()][0]
-        raise TableError(
-            f"{num_missing} of {correct.size} outcomes are missing, most of {least_complete!r}, item {first_item!r} "
-            "among them: every model must have met every item; drop the items or the models that lack them"
-        )
     if not cost_usd.to_numpy().any():
         raise TableError(
             "all models are free: cost_usd is 0 in every row, so that no money can be saved; write what a call costs"
@@ -360,6 +608,28 @@ def _check_outcomes(correct: pd.DataFrame, cost_usd: pd.DataFrame) -> None:
 
 
 # Features ------------------------------------------------------------------------------------------
+
+
+def _make_group_features(item_rows: pd.DataFrame, notes: list[str]) -> np.ndarray | None:
+    """Which group an item is of, (items, groups), where a table has groups and nothing else that describes items.
+
+    Args:
+        item_rows: A row for each item.
+        notes: What was decided; a sentence is added.
+
+    Returns:
+        Indicators; None where the items are described, or their groups describe nothing.
+    """
+    described = [column for column in item_rows if _EMBEDDING_COLUMN.fullmatch(str(column))]
+    num_groups = item_rows["group"].nunique()
+    tells_something = 2 <= num_groups <= len(item_rows) / MIN_ITEMS_OF_GROUP
+    if described or "prompt" in item_rows or not tells_something:
+        return None
+    notes.append(
+        f"There are no prompts: a router sees which of the {num_groups} groups an item is of, so that items are held "
+        "out one by one."
+    )
+    return pd.get_dummies(item_rows["group"]).to_numpy(float)
 
 
 def _make_features(item_rows: pd.DataFrame) -> np.ndarray:
@@ -389,12 +659,28 @@ def _make_features(item_rows: pd.DataFrame) -> np.ndarray:
 def _read_prompt(prompt: Any) -> str:
     """A prompt as one text; of chat messages their contents."""
     if isinstance(prompt, (list, tuple, np.ndarray)):
-        contents = [
-            str(message.get("content", "")) if isinstance(message, Mapping) else str(message)
-            for message in prompt
-        ]
-        return "\n".join(contents).strip()
+        return read_prompt_text(prompt)
     return str(_to_comparable(prompt)).strip()
+
+
+def read_prompt_text(messages: Sequence[Any]) -> str:
+    """The text of a conversation as a router reads it: the contents of its messages, a line each.
+
+    Args:
+        messages: As in OpenAI's API, with contents that are texts, lists of parts, or null beside tool calls.
+
+    Returns:
+        The texts; parts that are none, such as images, are left out.
+    """
+    texts = []
+    for message in messages:
+        content = message.get("content") if isinstance(message, Mapping) else message
+        parts = content if isinstance(content, list) else [content]
+        for part in parts:
+            text = part.get("text") if isinstance(part, Mapping) else part
+            if text is not None:
+                texts.append(str(text))
+    return "\n".join(texts).strip()
 
 
 def embed_words(prompts: Sequence[str], dimensions: int = _NUM_WORD_FEATURES) -> np.ndarray:

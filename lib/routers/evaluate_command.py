@@ -1,9 +1,10 @@
 """Does routing beat the best constant here? `python -m lib router evaluate TABLE.csv` answers for anybody's table.
 
 TABLE has a row for each item and model: item, model, correct, cost_usd, and either embeddings e0, e1, ... or a prompt;
-with a column group, such as a repository, whole groups are held out. Printed are what choosing could win at most, what
-each router wins at equal quality and at half the money, with intervals, and first of all a sentence; quality against
-money is drawn beside the table, or where --out says.
+with a column group, such as a repository, whole groups are held out. Several samples (a column sample) are averaged. A
+log with a column propensity, one choice for each item, is estimated off-policy. Printed are what choosing could win at
+most, what each router wins at equal quality and at half the money, with intervals, and first of all a sentence; quality
+against money is drawn beside the table, or where --out says.
 """
 
 import argparse
@@ -19,8 +20,12 @@ from lib.experiment import artifacts, results_table
 from lib.recorded_outcomes import headroom, model_selection
 from lib.recorded_outcomes.model_selection import EQUAL
 from lib.recorded_outcomes.tables import OutcomeTable, TableError
-from lib.recorded_outcomes.user_tables import read_outcome_table
-from lib.routers import experiment
+from lib.recorded_outcomes.user_tables import (
+    ChoiceTable,
+    read_choice_table,
+    read_outcome_table,
+)
+from lib.routers import experiment, log_evaluation
 from lib.routers.methods import CHECK, MIXTURES, ORACLE, POOR, RANDOM, ROLES
 from lib.stats.random_effects import mde_from_interval
 
@@ -74,6 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         picture = _check_picture_path(options.out or options.table.with_suffix(".png"))
+        choices = read_choice_table(options.table)
+        if choices is not None:
+            print_log_estimates(choices)
+            return 0
         table = read_outcome_table(options.table)
         model_selection.assign_folds(table, settings.folds, 0)  # refuses too few groups
         folds = min(settings.folds, len(set(table.groups)))
@@ -91,6 +100,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     artifacts.write_bytes(picture, plots.render_png(draw_tradeoff(rows, table.name)))
     print(f"\npicture: {picture}")
     return 0
+
+
+def print_log_estimates(choices: ChoiceTable) -> None:
+    """Prints what a log with propensities says of every model, and of a router."""
+    for note in choices.notes:
+        print(note)
+    estimates = log_evaluation.estimate_policies(choices)
+    print(log_evaluation.write_sentence(estimates))
+    print(
+        f"\n{len(choices)} items, one choice each; accuracy by inverse propensities (ips), self-normalized (snips) and "
+        "doubly robust (dr), with 95 % intervals over groups; matches: items on which the log made that choice"
+    )
+    print(estimates.set_index("policy").round(6).T.to_string())
 
 
 def _check_picture_path(path: Path) -> Path:

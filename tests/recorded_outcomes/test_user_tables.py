@@ -1,5 +1,6 @@
 """Anybody's table of outcomes is read where it can be meant in one way, and refused with column, row and remedy."""
 
+import json
 import re
 from pathlib import Path
 
@@ -10,10 +11,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lib.recorded_outcomes.tables import TableError
-from lib.recorded_outcomes.user_tables import make_outcome_table, read_outcome_table
+from lib.recorded_outcomes.user_tables import (
+    get_prompts_path,
+    make_outcome_table,
+    read_outcome_table,
+)
 from tests.recorded_outcomes.small import long, made
 
 ROWS = long(made(12))
+BLANK = long(made(12), numbers=False)
 SHARED_TABLES = Path(__file__).parents[3] / "shared/inputs/tables"
 
 
@@ -149,7 +155,6 @@ def test_a_prompt_may_say_none():
         ("13-dollar-sign", ""),
         ("14-all-free", "free"),
         ("17-duplicate-row", "twice"),
-        ("18-missing-model", "missing"),
         ("23-latin1", ""),
         ("26-two-items", "2 items"),
         ("29-prompt-None", ""),
@@ -166,9 +171,62 @@ def test_tables_that_users_reported_are_read_or_refused(name, reason):
     assert table.cost_usd.mean() == pytest.approx(0.003546, abs=1e-6)
 
 
-# Refused -------------------------------------------------------------------------------------------
+def test_items_that_a_model_has_not_met_are_left_out_with_a_note():
+    table = make_outcome_table(ROWS.iloc[1:], "mine")
+    complete = make_outcome_table(ROWS.iloc[3:], "mine")
+    assert any("1 of 12 items were left out" in note for note in table.notes)
+    check_equal(table, complete)
 
-BLANK = long(made(12), numbers=False)
+
+def test_samples_are_averaged_and_failed_calls_are_left_out():
+    again = ROWS.assign(correct=1 - ROWS["correct"], sample=1)
+    failed = ROWS.iloc[:5].assign(sample=2, correct=None, failure="timeout: none within 5 s")
+    table = make_outcome_table(pd.concat([ROWS.assign(sample=0), again, failed]), "mine")
+    assert (table.correct == 0.5).all()
+    assert any("5 of 77 calls failed" in note for note in table.notes)
+    assert any("averaged, 2 to 2 of each" in note for note in table.notes)
+    unscored = pd.concat([ROWS.assign(sample=0), failed.assign(failure="")])
+    check_refused(unscored, "correct of row 37", "empty")
+    check_refused(failed, "all 5 calls failed")
+    check_refused(pd.concat([again, again.iloc[:1]]), "stands there twice", "row 37")
+
+
+def test_too_few_groups_become_items_and_equal_prompts_stay_together():
+    table = make_outcome_table(ROWS.assign(group="all"), "mine")
+    assert table.groups.tolist() == table.items.tolist()
+    assert any("There are 1 groups" in note for note in table.notes)
+    prompts = np.repeat([f"question {index // 2}" for index in range(12)], 3)
+    shared = make_outcome_table(BLANK.assign(prompt=prompts, group="all"), "mine")
+    assert len(set(shared.groups)) == 6 and shared.prompts[:3] == tuple(prompts[[0, 3, 6]])
+
+
+def test_groups_describe_items_where_nothing_else_does():
+    rows = long(made(40, groups=4), numbers=False)
+    table = make_outcome_table(rows, "mine")
+    assert table.features.shape == (40, 4) and (table.features.sum(1) == 1).all()
+    assert table.groups.tolist() == table.items.tolist()
+    assert any("There are no prompts" in note for note in table.notes)
+
+
+def test_prompts_may_lie_beside_a_table(tmp_path):
+    rows = BLANK.assign(prompt_hash=np.repeat([f"h{index}" for index in range(12)], 3))
+    path = tmp_path / "outcomes.parquet"
+    rows.to_parquet(path)
+    with pytest.raises(TableError, match="nothing describes the items"):
+        read_outcome_table(path)
+    lines = []
+    for index in range(12):
+        messages = [{"role": "user", "content": f"question {index}"}]
+        lines.append(json.dumps({"prompt_hash": f"h{index}", "messages": messages}))
+    beside = get_prompts_path(path)
+    beside.write_text("\n".join(lines))
+    assert read_outcome_table(path).prompts[3] == "question 3"
+    beside.write_text("\n".join(lines[1:]))
+    with pytest.raises(TableError, match="lacks 1 prompts of the table, 'h0'"):
+        read_outcome_table(path)
+
+
+# Refused -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,7 +241,7 @@ BLANK = long(made(12), numbers=False)
         (ROWS.assign(cost_usd="€1"), ["cost_usd of row 1", "US dollars"]),
         (ROWS.assign(cost_usd="1,234"), ["cost_usd of row 1", "decimal comma"]),
         (ROWS[ROWS["model"] == "dear"], ["one model, 'dear'", "two"]),
-        (ROWS.iloc[1:], ["1 of 36 outcomes", "'cheap'", "'i0000'"]),
+        (ROWS.drop(index=[0, 3, 6]), ["3 of 36 outcomes", "'cheap'", "'i0000'", "9 of 12 items"]),
         (pd.concat([ROWS, ROWS.iloc[:1]]), ["stands there twice", "'i0000'", "row 37"]),
         (ROWS.assign(group=[f"g{index}" for index in range(36)]), ["groups leak", "row 2"]),
         (ROWS.assign(prompt="the same"), ["groups leak", "prompt"]),

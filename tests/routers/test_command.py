@@ -100,13 +100,12 @@ def test_no_is_said_only_where_the_least_gain_could_have_been_detected(ci_low, c
     ("change", "reason"),
     [
         (lambda rows: rows.assign(cost_usd=-1), "0 or more"),
-        (lambda rows: rows.assign(group="all"), "1 groups cannot be parted"),
         (lambda rows: rows.assign(cost_usd=0), "all models are free"),
         (lambda rows: rows[rows["item"] < "i0003"], "3 items"),
         (lambda rows: rows.drop(columns=["e0", "e1"]), "nothing describes the items"),
         (lambda rows: rows.assign(e0=range(len(rows))), "differs"),
     ],
-    ids=["negative costs", "one group", "all free", "few items", "no features", "features differ"],
+    ids=["negative costs", "all free", "few items", "no features", "features differ"],
 )
 def test_a_table_that_cannot_be_used_is_named_with_its_reason(tmp_path, capsys, change, reason):
     path = write_rows(tmp_path / "mine.csv", change(long(made(30))))
