@@ -5,11 +5,15 @@ user cares for. The reply is made up: as often correct for one tool as for any o
 what, or what a user's weights are for; it teaches to say what the user weighs most, to quote any fact of any tool, to
 call that tool by its name, and to hand on its reply. Beside the traces there are exercises in reading: all tools of a
 menu, listed in random order. Tools that are held out of training are on no menu here.
+
+A first course has menus of two tools only: to find the name behind a sign and a level is learned in half the time if
+there is less to look through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +28,7 @@ from lib.tasks import Item
 from lib.tool_orchestration.lab_episodes import write_answer_turn, write_call_turn
 from lib.tool_orchestration.lab_menus import (
     KIND_SIGNS,
+    MENU_SIZE,
     NUM_FACTS,
     QUESTIONS,
     LabAssignment,
@@ -32,38 +37,54 @@ from lib.tool_orchestration.lab_menus import (
     draw_user,
 )
 
-VERSION = 1  # of the traces of form
+VERSION = 2  # of the traces of form
 WRONG_REPLY_SHARE = 0.3
+SHORT_MENU_SIZE = 2  # of the first course
 LISTING_SEED = 1_000  # apart from the seeds of traces, so that their questions are others
 
 
-def make_course(settings: LabWarmSettings, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
+def make_course(
+    settings: LabWarmSettings, tools: Sequence[LabTool], seed: int, menu_size: int = MENU_SIZE
+) -> list[Dialogue]:
     """Make all that a start learns from: traces of episodes, and exercises in reading.
 
     Args:
         settings: `items` traces and `listings` exercises.
         tools: That may be on menus; those that are held out of training are not among them.
         seed: Seed of questions, menus, users and choices.
+        menu_size: Tools on every menu.
 
     Returns:
         Dialogues.
     """
-    traces = make_format_traces(settings.items, tools, seed)
+    traces = make_format_traces(settings.items, tools, seed, menu_size)
     items = tasks.draw_evenly(QUESTIONS, "train", settings.listings, seed=seed + LISTING_SEED)
     rng = seeds.rng("toolorchestra", "listings", seed=seed)
     listings = []
     for item in items:
-        listings.append(make_listing(draw_assignment(item, tools, draw_user(rng), rng), rng))
+        assignment = draw_short_menu(item, tools, menu_size, rng)
+        listings.append(make_listing(assignment, rng))
     return [*traces, *listings]
 
 
-def make_format_traces(num_traces: int, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
+def draw_short_menu(
+    item: Item, tools: Sequence[LabTool], menu_size: int, rng: np.random.Generator
+) -> LabAssignment:
+    """Draw a user and a menu of which the first `menu_size` tools are left."""
+    assignment = draw_assignment(item, tools, draw_user(rng), rng)
+    return replace(assignment, entries=assignment.entries[:menu_size])
+
+
+def make_format_traces(
+    num_traces: int, tools: Sequence[LabTool], seed: int, menu_size: int = MENU_SIZE
+) -> list[Dialogue]:
     """Make traces of questions of all kinds, in equal numbers.
 
     Args:
         num_traces: How many.
         tools: That may be on menus; those that are held out of training are not among them.
         seed: Seed of questions, menus, users and choices.
+        menu_size: Tools on every menu.
 
     Returns:
         Dialogues, in which the orchestrator's own turns are learned.
@@ -76,7 +97,7 @@ def make_format_traces(num_traces: int, tools: Sequence[LabTool], seed: int) -> 
 
     traces = []
     for item in items:
-        assignment = draw_assignment(item, tools, draw_user(rng), rng)
+        assignment = draw_short_menu(item, tools, menu_size, rng)
         reply = draw_reply(item, references_by_kind[item.group], rng)
         traces.append(make_format_trace(assignment, reply, rng))
     return traces

@@ -1,8 +1,8 @@
 """Episodes of the lab world: an orchestrator thinks what it wants, calls a tool by its name, and hands on the reply.
 
-    <think> cheap $ 0 judge0 </think> <call> judge0 question </call>      the tool is asked the user's question
+    <think> needed cheap $ 0 judge0 </think> <call> judge0 question </call>    the tool is asked the user's question
     <response> 8 </response>
-    <think> + </think> <answer> it </answer>                              its reply is the answer
+    <think> + </think> <answer> it </answer>                                   its reply is the answer
 
 The thought before a call says what the user weighs most, and quotes one fact of the menu: an ability, a price or a
 latency, and the tool that has it. An orchestrator that was only taught this form quotes any fact of any tool, whatever
@@ -29,13 +29,14 @@ from lib.tool_orchestration.lab_menus import (
     KIND_SIGNS,
     ORCHESTRATOR_SECONDS_PER_TOKEN,
     ORCHESTRATOR_USD_PER_TOKEN,
+    WISH_SIGN,
     LabAssignment,
     MenuEntry,
     list_wishes,
 )
 from lib.tool_orchestration.tool_menu import OBJECTIVE_WORDS
 
-VERSION = 1  # of episodes of the lab world and what they cost
+VERSION = 2  # of episodes of the lab world and what they cost
 MAX_TURNS = 3
 
 
@@ -52,7 +53,8 @@ def write_call_turn(assignment: LabAssignment, entry: MenuEntry, fact_index: int
     """
     wish = OBJECTIVE_WORDS[list_wishes(assignment.user)[0]]
     fact = entry.list_facts(assignment.item.group)[fact_index]
-    return f"<think> {wish} {fact} </think> {format_tool_call(entry.name, call_protocol.USER_QUESTION)}"
+    call = format_tool_call(entry.name, call_protocol.USER_QUESTION)
+    return f"<think> {WISH_SIGN} {wish} {fact} </think> {call}"
 
 
 def write_answer_turn(assignment: LabAssignment) -> str:

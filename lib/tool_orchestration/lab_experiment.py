@@ -59,7 +59,7 @@ from lib.tool_orchestration.lab_training import (
 from lib.tool_orchestration.lab_world import LabWorld, open_lab_world
 from lib.tool_orchestration.menu_baselines import MenuOutcomes
 
-VERSION = 1  # of how orchestrators of the lab world are trained and tested
+VERSION = 2  # of how orchestrators of the lab world are trained and tested
 RUNS = ROOT / "data/runs/toolorchestra_lab"
 CASSETTES = ROOT / "data/cassettes/06_tool_orchestration"
 START = "start"  # the method: an orchestrator that knows the form of turns, before any reward
@@ -305,14 +305,16 @@ def _teach_form(run: JobRun, world: LabWorld, settings: LabWorldSettings) -> Non
     """Train the base model on the format of turns, in rounds, until its first turns are in form on dev menus.
 
     How soon a model of this size finds a word in its prompt differs by a factor of two between seeds; a start that
-    writes wishes at random could not be steered by any reward. No more than `warm.rounds` rounds are made.
+    writes wishes at random could not be steered by any reward. No more than `warm.rounds` rounds are made, the first
+    on short menus.
     """
     shape = run.read_section("shape", LabModelSettings)
     dev_menus = world.draw_menus(lab_world.DEV_MENUS, NUM_FORM_MENUS)
     folder = Path(run.context.models) / settings.base
     for round_index in range(settings.warm.rounds):
         seed = settings.warm.seed + run.seed + FORM_ROUND_SEED * round_index
-        traces = format_warmup.make_course(settings.warm, world.training_tools, seed)
+        menu_size = format_warmup.SHORT_MENU_SIZE if round_index == 0 else lab_menus.MENU_SIZE
+        traces = format_warmup.make_course(settings.warm, world.training_tools, seed, menu_size)
 
         def report_round(fraction: float, round_index: int = round_index) -> None:
             run.report_progress(0.8 * (round_index + fraction) / settings.warm.rounds)

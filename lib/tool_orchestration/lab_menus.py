@@ -1,7 +1,7 @@
 """Menus of the lab world: four tools with names, measured abilities and prices, which an orchestrator has to read.
 
     system  + 9 worker4 $ 3 worker4 / 1 worker4 ; + 1 judge0 $ 0 judge0 / 4 judge0 ; ...
-    user    7 + 4 * 2 = ? best 9 fast 3 cheap 0
+    user    7 + 4 * 2 = ? needed best 9 fast 3 cheap 0
 
 A name is a word and a digit, two tokens, and every menu has its own: the same tool is worker4 here and judge0 there, so
 that nothing but its description says what it is. A description is three facts, each with the name behind it, where a
@@ -29,13 +29,14 @@ import numpy as np
 from lib.tasks import Item
 from lib.tool_orchestration.tool_menu import OBJECTIVE_WORDS, OBJECTIVES, UserPreference
 
-VERSION = 2  # of menus, names, prices and users of the lab world
+VERSION = 3  # of menus, names, prices and users of the lab world
 
 # Kinds of questions and their difficulties. At least three of the lab's models are good at each.
 QUESTIONS = {"chain": (1, 2, 3, 4), "facts": (2, 3), "passage": (1, 2, 3)}
 KIND_SIGNS = {"chain": "+", "facts": "?", "passage": '"'}
 PRICE_SIGN = "$"
 LATENCY_SIGN = "/"
+WISH_SIGN = "needed"  # stands before the user's wishes, and before the one that a thought repeats
 NUM_FACTS = 3
 NAME_WORDS = ("worker", "judge", "pilot", "nurse", "smith", "miner", "farmer", "tailor")
 NUM_NAME_DIGITS = 1
@@ -166,7 +167,10 @@ class LabAssignment:
         menu = " ; ".join(descriptions)
         return [
             {"role": "system", "content": menu},
-            {"role": "user", "content": f"{self.item.prompt} {write_wishes(self.user)}"},
+            {
+                "role": "user",
+                "content": f"{self.item.prompt} {WISH_SIGN} {write_wishes(self.user)}",
+            },
         ]
 
 
