@@ -309,14 +309,20 @@ class ToolSyntheticSettings(Section):
         return self
 
 
+class LabReadingSettings(WarmSettings):
+    """Supervised training in reading menus, before any form; `items` are exercises, and `steps` those of a round."""
+
+    # Share of the names of tools in exercises on dev menus that are found, at which teaching ends.
+    target: Annotated[float, Field(ge=0, le=1)]
+    # Rounds at most; the first is on short menus.
+    rounds: Count
+
+
 class LabWarmSettings(WarmSettings):
     """Supervised training on form alone, before any reward in the lab world; `items` are traces of episodes."""
 
     # Exercises in reading: all tools of a menu, listed in another order.
     listings: Count
-    # Share of first turns on dev menus that are in form, at which teaching ends; and how many rounds it has at most.
-    target: Annotated[float, Field(ge=0, le=1)]
-    rounds: Count
 
 
 class LabWorldSettings(Section):
@@ -328,8 +334,10 @@ class LabWorldSettings(Section):
     held_out: list[str]
     # The lab model that orchestrators are made of.
     base: str
+    # All orchestrators come from one model that has learned to read menus; each then has a warm start of its own.
+    reading: LabReadingSettings
     warm: LabWarmSettings
-    # Orchestrators of each kind, each with a warm start of its own; and of the controls.
+    # Orchestrators of each kind; and of the controls.
     seeds: Count
     control_seeds: Count
     updates: Count

@@ -1,13 +1,14 @@
-"""Supervised training before any reward in the lab world: an orchestrator learns the form of its turns, and no choice.
+"""Supervised training before any reward in the lab world: to read a menu, and then the form of turns, but no choice.
 
-A trace calls a tool of the menu that is drawn with equal probabilities, whatever its ability, its price, and what the
-user cares for. The reply is made up: as often correct for one tool as for any other. So no trace tells who is good at
-what, or what a user's weights are for; it teaches to say what the user weighs most, to quote any fact of any tool, to
-call that tool by its name, and to hand on its reply. Beside the traces there are exercises in reading: all tools of a
-menu, listed in random order. Tools that are held out of training are on no menu here.
+*Reading* is taught once, to the model that all orchestrators begin with. An exercise lists all tools of a menu in
+random order, each by a fact and its name: "+ 9 worker4 ; $ 0 judge0 ; ...". A first course has menus of two tools only:
+to find the name behind a sign and a level is learned in half the time if there is less to look through.
 
-A first course has menus of two tools only: to find the name behind a sign and a level is learned in half the time if
-there is less to look through.
+*Form* is taught to each orchestrator by traces of its own. A trace calls a tool of the menu that is drawn with equal
+probabilities, whatever its ability, its price, and what the user cares for. The reply is made up: as often correct for
+one tool as for any other. So no trace tells who is good at what, or what a user's weights are for; it teaches to say
+what the user weighs most, to quote any fact of any tool, to call that tool by its name, and to hand on its reply. Some
+exercises in reading are mixed in. Tools that are held out of training are on no menu here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from lib import tasks
 from lib.config.budgeted_routing import LabWarmSettings
@@ -29,6 +31,7 @@ from lib.tool_orchestration.lab_episodes import write_answer_turn, write_call_tu
 from lib.tool_orchestration.lab_menus import (
     KIND_SIGNS,
     MENU_SIZE,
+    NAME_WORDS,
     NUM_FACTS,
     QUESTIONS,
     LabAssignment,
@@ -43,28 +46,43 @@ SHORT_MENU_SIZE = 2  # of the first course
 LISTING_SEED = 1_000  # apart from the seeds of traces, so that their questions are others
 
 
-def make_course(
-    settings: LabWarmSettings, tools: Sequence[LabTool], seed: int, menu_size: int = MENU_SIZE
-) -> list[Dialogue]:
-    """Make all that a start learns from: traces of episodes, and exercises in reading.
+def make_course(settings: LabWarmSettings, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
+    """Make all that teaches an orchestrator its form: traces of episodes, and exercises in reading.
 
     Args:
         settings: `items` traces and `listings` exercises.
         tools: That may be on menus; those that are held out of training are not among them.
         seed: Seed of questions, menus, users and choices.
-        menu_size: Tools on every menu.
 
     Returns:
         Dialogues.
     """
-    traces = make_format_traces(settings.items, tools, seed, menu_size)
-    items = tasks.draw_evenly(QUESTIONS, "train", settings.listings, seed=seed + LISTING_SEED)
+    traces = make_format_traces(settings.items, tools, seed)
+    return [*traces, *make_listings(settings.listings, tools, seed)]
+
+
+def make_listings(
+    num_listings: int,
+    tools: Sequence[LabTool],
+    seed: int,
+    menu_size: int = MENU_SIZE,
+    split: str = "train",
+) -> list[Dialogue]:
+    """Make exercises in reading.
+
+    Args:
+        num_listings: How many.
+        tools: That may be on menus.
+        seed: Seed of menus and their order.
+        menu_size: Tools on every menu.
+        split: "train" or "dev".
+
+    Returns:
+        Dialogues.
+    """
+    items = tasks.draw_evenly(QUESTIONS, split, num_listings, seed=seed + LISTING_SEED)
     rng = seeds.rng("toolorchestra", "listings", seed=seed)
-    listings = []
-    for item in items:
-        assignment = draw_short_menu(item, tools, menu_size, rng)
-        listings.append(make_listing(assignment, rng))
-    return [*traces, *listings]
+    return [make_listing(draw_short_menu(item, tools, menu_size, rng), rng) for item in items]
 
 
 def draw_short_menu(
@@ -75,16 +93,13 @@ def draw_short_menu(
     return replace(assignment, entries=assignment.entries[:menu_size])
 
 
-def make_format_traces(
-    num_traces: int, tools: Sequence[LabTool], seed: int, menu_size: int = MENU_SIZE
-) -> list[Dialogue]:
+def make_format_traces(num_traces: int, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
     """Make traces of questions of all kinds, in equal numbers.
 
     Args:
         num_traces: How many.
         tools: That may be on menus; those that are held out of training are not among them.
         seed: Seed of questions, menus, users and choices.
-        menu_size: Tools on every menu.
 
     Returns:
         Dialogues, in which the orchestrator's own turns are learned.
@@ -97,7 +112,7 @@ def make_format_traces(
 
     traces = []
     for item in items:
-        assignment = draw_short_menu(item, tools, menu_size, rng)
+        assignment = draw_assignment(item, tools, draw_user(rng), rng)
         reply = draw_reply(item, references_by_kind[item.group], rng)
         traces.append(make_format_trace(assignment, reply, rng))
     return traces
@@ -155,3 +170,29 @@ def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogu
     question = {"role": "user", "content": f"show tools {KIND_SIGNS[kind]}"}
     reply = {"role": "assistant", "content": " ; ".join(facts)}
     return tokenize_dialogue([menu, question, reply])
+
+
+@torch.no_grad()
+def measure_reading(model: torch.nn.Module, listings: Sequence[Dialogue]) -> float:
+    """Measure which share of the names in exercises a model finds, given everything before each.
+
+    A name is found where its first token, the word, is the likeliest. By elimination alone about half would be.
+
+    Args:
+        model: A lab model.
+        listings: Of `make_listings`.
+
+    Returns:
+        The share.
+    """
+    word_ids = torch.tensor([encode(word)[0] for word in NAME_WORDS])
+    num_found = 0
+    num_names = 0
+    for listing in listings:
+        ids = torch.tensor([listing.ids])  # (1, tokens)
+        predicted = model(input_ids=ids).logits[0, :-1].argmax(-1)
+        targets = torch.tensor(listing.targets)[1:]  # IGNORE_INDEX where nothing is learned
+        is_name = torch.isin(targets, word_ids)
+        num_found += int((predicted == targets)[is_name].sum())
+        num_names += int(is_name.sum())
+    return num_found / num_names

@@ -43,11 +43,13 @@ def group_variants(params: Params) -> list[tuple[Sequence[LabVariant], int]]:
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """List every job of the experiment: outcomes of tools, starts, trainings."""
-    first_jobs = lab_experiment.make_first_jobs(params, Path(checkpoints.MODELS))
-    all_jobs = list(first_jobs)
+    """List every job of the experiment: outcomes of tools, reading, starts, trainings."""
+    models = Path(checkpoints.MODELS)
+    first_jobs = lab_experiment.make_first_jobs(params, models)
+    starts = lab_experiment.make_starts(params, models, first_jobs)
+    all_jobs = [*first_jobs, *starts]
     for variants, num_seeds in group_variants(params):
-        all_jobs += lab_experiment.make_jobs(params, variants, first_jobs, num_seeds)
+        all_jobs += lab_experiment.make_jobs(params, variants, starts, num_seeds)
     return all_jobs
 
 

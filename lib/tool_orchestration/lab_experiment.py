@@ -1,8 +1,8 @@
 """The experiment in the lab world: outcomes of every tool, a start for every seed, and every training from it.
 
-Jobs of a sweep that resumes: one asks every tool on every menu of dev and test; one for each seed teaches the form of
-turns and tests that start; one for each variant and seed trains it by GRPO and tests it. All seeds and methods meet
-the same menus. Working files lie under data/runs/toolorchestra_lab.
+Jobs of a sweep that resumes: one asks every tool on every menu of dev and test; one teaches a model to read menus; one
+for each seed teaches that model the form of turns and tests this start; one for each variant and seed trains a start by
+GRPO and tests it. All seeds and methods meet the same menus. Working files lie under data/runs/toolorchestra_lab.
 """
 
 from __future__ import annotations
@@ -59,17 +59,18 @@ from lib.tool_orchestration.lab_training import (
 from lib.tool_orchestration.lab_world import LabWorld, open_lab_world
 from lib.tool_orchestration.menu_baselines import MenuOutcomes
 
-VERSION = 2  # of how orchestrators of the lab world are trained and tested
+VERSION = 3  # of how orchestrators of the lab world are trained and tested
 RUNS = ROOT / "data/runs/toolorchestra_lab"
 CASSETTES = ROOT / "data/cassettes/06_tool_orchestration"
 START = "start"  # the method: an orchestrator that knows the form of turns, before any reward
 SAMPLES = 2  # of the outcomes of every tool; a choice on one is scored on the other
 
-NUM_FORM_MENUS = 36  # dev menus on which the form of a start is measured
-FORM_ROUND_SEED = 1_000  # between the seeds of two rounds of teaching the form
+NUM_READING_MENUS = 96  # dev menus on which reading is measured
+READING_ROUND_SEED = 1_000  # between the seeds of two rounds of teaching to read
 
 # Kinds of jobs.
 MEASURE_TOOLS = "outcomes of tools"
+TEACH_READING = "reading"
 TEACH_FORM = "start"
 TRAIN = "training"
 
@@ -135,10 +136,12 @@ def run(
     context = RunContext.of(
         params, models, runs, CASSETTES, params.tools.jobs, save_every=settings.save_every
     )
-    first_jobs = make_first_jobs(params, models, num_seeds)
-    trainings = make_jobs(params, variants, first_jobs)
+    first_jobs = make_first_jobs(params, models)
+    starts = make_starts(params, models, first_jobs, num_seeds)
+    trainings = make_jobs(params, variants, starts)
     stages = [
-        Stage("outcomes of tools and starts", first_jobs, run_first_job),
+        Stage("outcomes of tools, and reading menus", first_jobs, run_first_job),
+        Stage("the form of turns", starts, teach_form),
         Stage("training in the lab world", trainings, run_training),
     ]
     finished = run_stages(stages, context)
@@ -167,7 +170,7 @@ def list_versions(kind: str, params: Params) -> dict[str, int]:
     """List the VERSIONs of the code that decides the numbers of a kind of job.
 
     Args:
-        kind: MEASURE_TOOLS, TEACH_FORM or TRAIN.
+        kind: MEASURE_TOOLS, TEACH_READING, TEACH_FORM or TRAIN.
         params: Says which models are asked.
 
     Returns:
@@ -186,12 +189,7 @@ def list_versions(kind: str, params: Params) -> dict[str, int]:
     }
     if kind == MEASURE_TOOLS:
         return versions
-    versions |= {
-        "turns": generators.VERSION,
-        "tests": lab_tests.VERSION,
-        "steering": steering.VERSION,
-    }
-    if kind == TEACH_FORM:
+    if kind in (TEACH_READING, TEACH_FORM):
         versions |= {
             "training batches": training_data.VERSION,
             "muon": muon.VERSION,
@@ -199,7 +197,13 @@ def list_versions(kind: str, params: Params) -> dict[str, int]:
             "supervised training": sft_warmup.VERSION,
             "traces of form": format_warmup.VERSION,
         }
-    else:
+    if kind in (TEACH_FORM, TRAIN):
+        versions |= {
+            "turns": generators.VERSION,
+            "tests": lab_tests.VERSION,
+            "steering": steering.VERSION,
+        }
+    if kind == TRAIN:
         versions |= {
             "rewards": rewards.VERSION,
             "losses": losses.VERSION,
@@ -208,16 +212,15 @@ def list_versions(kind: str, params: Params) -> dict[str, int]:
     return versions
 
 
-def make_first_jobs(params: Params, models: Path, num_seeds: int | None = None) -> list[sweep.Job]:
-    """Make the job that asks every tool, and for each seed the job of the start.
+def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
+    """Make the job that asks every tool, and the one that teaches a model to read menus.
 
     Args:
         params: A job is handed what it reads.
         models: Folder of the lab models.
-        num_seeds: How many starts; None for `tools.lab_world.seeds`.
 
     Returns:
-        The jobs.
+        The two jobs.
     """
     settings = params.tools.lab_world
     names = {name: name for name in settings.models}
@@ -231,25 +234,52 @@ def make_first_jobs(params: Params, models: Path, num_seeds: int | None = None) 
         "versions": list_versions(MEASURE_TOOLS, params),
     }
     taught = {
+        "job": TEACH_READING,
+        "variant": None,
+        "seed": 0,
+        "lab_world": settings.to_job_settings("models", "held_out", "base", "reading"),
+        "order": list(settings.models),
+        "shape": params.lab.models[settings.base].to_job_settings(*sft_warmup.BASE_SETTINGS),
+        "models": cache_key.describe_models(params.llm, names, settings.base, models),
+        "versions": list_versions(TEACH_READING, params),
+    }
+    return [sweep.Job("tools", measured), sweep.Job("reading", taught)]
+
+
+def make_starts(
+    params: Params, models: Path, first_jobs: Sequence[sweep.Job], num_seeds: int | None = None
+) -> list[sweep.Job]:
+    """Make for each seed the job of its start, which builds on the model that reads menus.
+
+    Args:
+        params: A job is handed what it reads.
+        models: Folder of the lab models.
+        first_jobs: The jobs that `make_first_jobs` returns.
+        num_seeds: How many starts; None for `tools.lab_world.seeds`.
+
+    Returns:
+        The jobs.
+    """
+    settings = params.tools.lab_world
+    names = {name: name for name in settings.models}
+    taught = {
         "job": TEACH_FORM,
         "variant": None,
         "lab_world": settings.to_job_settings(*_READ_BY_TESTS, "base", "warm"),
         "order": list(settings.models),
         "shape": params.lab.models[settings.base].to_job_settings(*sft_warmup.BASE_SETTINGS),
         "models": cache_key.describe_models(params.llm, names, settings.base, models),
+        "inputs": {"reading": first_jobs[1].key},
         "versions": list_versions(TEACH_FORM, params),
     }
     num_seeds = settings.seeds if num_seeds is None else num_seeds
-    starts = [
-        sweep.Job(f"{START}/seed-{seed}", taught | {"seed": seed}) for seed in range(num_seeds)
-    ]
-    return [sweep.Job("tools", measured), *starts]
+    return [sweep.Job(f"{START}/seed-{seed}", taught | {"seed": seed}) for seed in range(num_seeds)]
 
 
 def make_jobs(
     params: Params,
     variants: Sequence[LabVariant],
-    first_jobs: Sequence[sweep.Job],
+    starts: Sequence[sweep.Job],
     num_seeds: int | None = None,
 ) -> list[sweep.Job]:
     """Make a job for each variant and seed, which builds on the start of its seed.
@@ -257,14 +287,14 @@ def make_jobs(
     Args:
         params: A job is handed what it reads.
         variants: What is trained.
-        first_jobs: The jobs that `make_first_jobs` returns; their keys become part of the settings.
+        starts: The jobs that `make_starts` returns; their keys become part of the settings.
         num_seeds: How many trainings of each variant; None for one from each start.
 
     Returns:
         The jobs.
     """
     settings = params.tools.lab_world
-    start_keys = [job.key for job in first_jobs[1:]][:num_seeds]
+    start_keys = [job.key for job in starts][:num_seeds]
     jobs = []
     for variant in variants:
         for seed, start_key in enumerate(start_keys):
@@ -286,46 +316,67 @@ def make_jobs(
 def run_first_job(run: JobRun) -> None:
     """Carry out a job of `make_first_jobs`.
 
-    Its kind says which: MEASURE_TOOLS calls every tool on every menu of dev and test, TEACH_FORM trains an orchestrator
-    on the format of turns and tests it before any reward.
+    Its kind says which: MEASURE_TOOLS calls every tool on every menu of dev and test, TEACH_READING trains the base
+    model to read menus.
     """
     use_one_thread()
     settings = run.read_section("lab_world", LabWorldSettings)
     with open_lab_world(run.context, settings) as world:
-        if run.kind == MEASURE_TOOLS:
-            for name in (lab_world.DEV_MENUS, lab_world.TEST_MENUS):
-                assignments = world.draw_menus(name, settings.menus)
-                run.write_table(name, measure_outcomes(world, assignments))
+        if run.kind == TEACH_READING:
+            _teach_reading(run, world, settings)
             return
-        _teach_form(run, world, settings)
-        _test_orchestrator(run, world, settings, checkpoints.load(run.folder / "model"))
+        for name in (lab_world.DEV_MENUS, lab_world.TEST_MENUS):
+            assignments = world.draw_menus(name, settings.menus)
+            run.write_table(name, measure_outcomes(world, assignments))
 
 
-def _teach_form(run: JobRun, world: LabWorld, settings: LabWorldSettings) -> None:
-    """Train the base model on the format of turns, in rounds, until its first turns are in form on dev menus.
+def _teach_reading(run: JobRun, world: LabWorld, settings: LabWorldSettings) -> None:
+    """Train the base model to find names on menus, in rounds, until it finds nearly all of those of dev menus.
 
-    How soon a model of this size finds a word in its prompt differs by a factor of two between seeds; a start that
-    writes wishes at random could not be steered by any reward. No more than `warm.rounds` rounds are made, the first
-    on short menus.
+    How soon a model of this size learns that differs by a factor of three between seeds, and what cannot be read cannot
+    be chosen. So it is taught once, and every orchestrator begins with this model.
     """
     shape = run.read_section("shape", LabModelSettings)
-    dev_menus = world.draw_menus(lab_world.DEV_MENUS, NUM_FORM_MENUS)
+    reading = settings.reading
+    tools = world.training_tools
+    dev_listings = format_warmup.make_listings(NUM_READING_MENUS, tools, reading.seed, split="dev")
     folder = Path(run.context.models) / settings.base
-    for round_index in range(settings.warm.rounds):
-        seed = settings.warm.seed + run.seed + FORM_ROUND_SEED * round_index
+    for round_index in range(reading.rounds):
+        seed = reading.seed + READING_ROUND_SEED * round_index
         menu_size = format_warmup.SHORT_MENU_SIZE if round_index == 0 else lab_menus.MENU_SIZE
-        traces = format_warmup.make_course(settings.warm, world.training_tools, seed, menu_size)
+        listings = format_warmup.make_listings(reading.items, tools, seed, menu_size)
 
         def report_round(fraction: float, round_index: int = round_index) -> None:
-            run.report_progress(0.8 * (round_index + fraction) / settings.warm.rounds)
+            run.report_progress((round_index + fraction) / reading.rounds)
 
         folder = sft_warmup.train_on_dialogues(
-            folder, shape, settings.warm, traces, run.folder / "model", report_round, seed
+            folder, shape, reading, listings, run.folder / "model", report_round, seed
         )
-        log_probs = steering.compute_turn_log_probs(checkpoints.load(folder), dev_menus)
-        _, in_form = steering.compute_tool_probabilities(log_probs)  # (n,) share of first turns
-        if in_form.mean() >= settings.warm.target:
+        share_found = format_warmup.measure_reading(checkpoints.load(folder), dev_listings)
+        run.write_table("reading", pd.DataFrame([{"names_found": share_found}]))
+        if share_found >= reading.target:
             return
+
+
+def teach_form(run: JobRun) -> None:
+    """Carry out a job of `make_starts`: teach the form of turns, and test that orchestrator before any reward."""
+    use_one_thread()
+    settings = run.read_section("lab_world", LabWorldSettings)
+    shape = run.read_section("shape", LabModelSettings)
+    with open_lab_world(run.context, settings) as world:
+        seed = settings.warm.seed + run.seed
+        course = format_warmup.make_course(settings.warm, world.training_tools, seed)
+        reader = run.input_folder("reading") / "model"
+        sft_warmup.train_on_dialogues(
+            reader,
+            shape,
+            settings.warm,
+            course,
+            run.folder / "model",
+            lambda fraction: run.report_progress(0.8 * fraction),
+            seed,
+        )
+        _test_orchestrator(run, world, settings, checkpoints.load(run.folder / "model"))
 
 
 def run_training(run: JobRun) -> None:

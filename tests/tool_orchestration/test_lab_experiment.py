@@ -305,8 +305,9 @@ def change_settings(**changes):
 def list_keys(models: Path, **changes) -> dict[str, str]:
     params = change_settings(**changes)
     first_jobs = lab_experiment.make_first_jobs(params, models)
-    jobs = [*first_jobs, *lab_experiment.make_jobs(params, LAB_VARIANTS, first_jobs)]
-    return {job.label: job.key for job in jobs}
+    starts = lab_experiment.make_starts(params, models, first_jobs)
+    trainings = lab_experiment.make_jobs(params, LAB_VARIANTS, starts)
+    return {job.label: job.key for job in [*first_jobs, *starts, *trainings]}
 
 
 def test_more_updates_train_anew_and_keep_starts_and_outcomes(models):
@@ -318,10 +319,12 @@ def test_more_updates_train_anew_and_keep_starts_and_outcomes(models):
 def test_every_seed_has_a_start_of_its_own_and_its_trainings_build_on_it(models):
     params = change_settings(seeds=3)
     first_jobs = lab_experiment.make_first_jobs(params, models)
-    starts = {job.settings["seed"]: job.key for job in first_jobs[1:]}
-    assert len(set(starts.values())) == 3
-    for job in lab_experiment.make_jobs(params, [PREFERENCES, SIGN_ERROR], first_jobs):
-        assert job.settings["inputs"] == {"start": starts[job.settings["seed"]]}
+    starts = lab_experiment.make_starts(params, models, first_jobs)
+    keys = {job.settings["seed"]: job.key for job in starts}
+    assert len(set(keys.values())) == 3
+    assert all(job.settings["inputs"] == {"reading": first_jobs[1].key} for job in starts)
+    for job in lab_experiment.make_jobs(params, [PREFERENCES, SIGN_ERROR], starts):
+        assert job.settings["inputs"] == {"start": keys[job.settings["seed"]]}
 
 
 def test_a_small_run_leaves_all_tables_and_the_second_run_trains_nothing(models, runs, silence):
