@@ -1,8 +1,9 @@
 """Supervised training before any reward in the lab world: to read a menu, and then the form of turns, but no choice.
 
-*Reading* is taught once, to the model that all orchestrators begin with. An exercise lists all tools of a menu in
-random order, each by a fact and its name: "+ 9 worker4 ; $ 0 judge0 ; ...". A first course has menus of two tools only:
-to find the name behind a sign and a level is learned in half the time if there is less to look through.
+*Reading* is taught once, to the model that all orchestrators begin with. An exercise repeats the heaviest wish and
+lists all tools of a menu in random order, each by a fact and its name: "needed cheap ; + 9 worker4 ; $ 0 judge0 ; ...".
+A first course has menus of two tools only: to find the name behind a sign and a level is learned in half the time if
+there is less to look through.
 
 *Form* is taught to each orchestrator by traces of its own. A trace calls a tool of the menu that is drawn with equal
 probabilities, whatever its ability, its price, and what the user cares for. The reply is made up: as often correct for
@@ -34,13 +35,17 @@ from lib.tool_orchestration.lab_menus import (
     NAME_WORDS,
     NUM_FACTS,
     QUESTIONS,
+    WISH_SIGN,
     LabAssignment,
     LabTool,
     draw_assignment,
     draw_user,
+    name_heaviest_wish,
+    write_wishes,
 )
+from lib.tool_orchestration.tool_menu import OBJECTIVE_WORDS
 
-VERSION = 2  # of the traces of form
+VERSION = 3  # of the traces of form
 WRONG_REPLY_SHARE = 0.3
 SHORT_MENU_SIZE = 2  # of the first course
 LISTING_SEED = 1_000  # apart from the seeds of traces, so that their questions are others
@@ -154,10 +159,10 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
 
 
 def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogue:
-    """Make an exercise in reading: a fact of each tool of a menu, in random order.
+    """Make an exercise in reading: the heaviest wish, and a fact of each tool of a menu, in random order.
 
     Args:
-        assignment: Its menu and the kind of its question.
+        assignment: Its menu, user and the kind of its question.
         rng: Random numbers.
 
     Returns:
@@ -166,15 +171,17 @@ def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogu
     kind = assignment.item.group
     entries = [assignment.entries[index] for index in rng.permutation(len(assignment.entries))]
     facts = [entry.list_facts(kind)[int(rng.integers(NUM_FACTS))] for entry in entries]
+    wishes = write_wishes(assignment.user)
     menu = assignment.messages[0]
-    question = {"role": "user", "content": f"show tools {KIND_SIGNS[kind]}"}
-    reply = {"role": "assistant", "content": " ; ".join(facts)}
+    question = {"role": "user", "content": f"show tools {KIND_SIGNS[kind]} {WISH_SIGN} {wishes}"}
+    heaviest = f"{WISH_SIGN} {name_heaviest_wish(assignment.user)}"
+    reply = {"role": "assistant", "content": " ; ".join([heaviest, *facts])}
     return tokenize_dialogue([menu, question, reply])
 
 
 @torch.no_grad()
 def measure_reading(model: torch.nn.Module, listings: Sequence[Dialogue]) -> float:
-    """Measure which share of the names in exercises a model finds, given everything before each.
+    """Measure which share of the names and wishes in exercises a model finds, given everything before each.
 
     A name is found where its first token, the word, is the likeliest. By elimination alone about half would be.
 
@@ -185,14 +192,15 @@ def measure_reading(model: torch.nn.Module, listings: Sequence[Dialogue]) -> flo
     Returns:
         The share.
     """
-    word_ids = torch.tensor([encode(word)[0] for word in NAME_WORDS])
+    words = [*NAME_WORDS, *OBJECTIVE_WORDS.values()]
+    word_ids = torch.tensor([encode(word)[0] for word in words])
     num_found = 0
-    num_names = 0
+    num_words = 0
     for listing in listings:
         ids = torch.tensor([listing.ids])  # (1, tokens)
         predicted = model(input_ids=ids).logits[0, :-1].argmax(-1)
         targets = torch.tensor(listing.targets)[1:]  # IGNORE_INDEX where nothing is learned
-        is_name = torch.isin(targets, word_ids)
-        num_found += int((predicted == targets)[is_name].sum())
-        num_names += int(is_name.sum())
-    return num_found / num_names
+        is_word = torch.isin(targets, word_ids)
+        num_found += int((predicted == targets)[is_word].sum())
+        num_words += int(is_word.sum())
+    return num_found / num_words

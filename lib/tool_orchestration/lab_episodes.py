@@ -32,9 +32,8 @@ from lib.tool_orchestration.lab_menus import (
     WISH_SIGN,
     LabAssignment,
     MenuEntry,
-    list_wishes,
+    name_heaviest_wish,
 )
-from lib.tool_orchestration.tool_menu import OBJECTIVE_WORDS
 
 VERSION = 2  # of episodes of the lab world and what they cost
 MAX_TURNS = 3
@@ -51,7 +50,7 @@ def write_call_turn(assignment: LabAssignment, entry: MenuEntry, fact_index: int
     Returns:
         A thought with what the user weighs most and the fact, and the call.
     """
-    wish = OBJECTIVE_WORDS[list_wishes(assignment.user)[0]]
+    wish = name_heaviest_wish(assignment.user)
     fact = entry.list_facts(assignment.item.group)[fact_index]
     call = format_tool_call(entry.name, call_protocol.USER_QUESTION)
     return f"<think> {WISH_SIGN} {wish} {fact} </think> {call}"

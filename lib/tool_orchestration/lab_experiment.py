@@ -353,7 +353,7 @@ def _teach_reading(run: JobRun, world: LabWorld, settings: LabWorldSettings) -> 
             folder, shape, reading, listings, run.folder / "model", report_round, seed
         )
         share_found = format_warmup.measure_reading(checkpoints.load(folder), dev_listings)
-        run.write_table("reading", pd.DataFrame([{"names_found": share_found}]))
+        run.write_table("reading", pd.DataFrame([{"words_found": share_found}]))
         if share_found >= reading.target:
             return
 

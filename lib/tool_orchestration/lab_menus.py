@@ -184,6 +184,11 @@ def list_wishes(user: UserPreference) -> list[str]:
     return sorted(OBJECTIVES, key=lambda objective: -getattr(user, objective))
 
 
+def name_heaviest_wish(user: UserPreference) -> str:
+    """The word of what a user weighs most."""
+    return OBJECTIVE_WORDS[list_wishes(user)[0]]
+
+
 def write_wishes(user: UserPreference) -> str:
     """What an orchestrator reads of a user: objectives, the heaviest first, with weights in ninths."""
     wishes = []
