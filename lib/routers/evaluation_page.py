@@ -1,0 +1,393 @@
+"""What `router evaluate` leaves in its folder: one page that loads nothing, a picture, and the numbers as tables.
+
+    write_evaluation(folder, table, gate, comparison, answer)
+
+    report.html          the sentence, accuracy against cost, methods, budgets, what could be won, what was read
+    accuracy-cost.png    the picture of the page
+    methods.csv          every method in every condition, with intervals
+    budgets.csv          what was promised on dev and spent on held-out items
+    headroom.csv         what could be won at most
+    models.csv           every model for all items
+    summary.json         the sentence and what was read
+
+A log with propensities has policies.csv instead of the four tables. Left out: what the numbers mean
+(`evaluation_sentence`), and the style of the page (`lib.reports.html`).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib import plots, stats
+from lib.experiment import artifacts
+from lib.plots.tables import with_interval
+from lib.recorded_outcomes import headroom
+from lib.recorded_outcomes.tables import OutcomeTable
+from lib.recorded_outcomes.user_tables import ChoiceTable
+from lib.reports import html
+from lib.routers.compare_methods import (
+    CONDITIONS,
+    LABELS,
+    Comparison,
+)
+from lib.routers.evaluation_sentence import Answer, find_mde
+from lib.routers.log_evaluation import ESTIMATORS
+from lib.routers.methods import CHECK, CONSTANT, MIXTURES, ORACLE, RANDOM, ROLES
+from lib.stats import Interval
+
+REPORT = "report.html"
+PICTURE = "accuracy-cost.png"
+SUMMARY = "summary.json"
+_PER_THOUSAND = (
+    1_000  # costs are shown per thousand items, which reads more easily than fractions of a cent
+)
+_QUESTION_LABELS = {
+    "accuracy": "accuracy, by choosing without a check",
+    "money": "share of the money at equal quality, without a check",
+    "check": "share of the money at equal quality, with a perfect check",
+}
+
+
+def write_evaluation(
+    folder: Path,
+    table: OutcomeTable,
+    gate: pd.DataFrame,
+    comparison: Comparison,
+    answer: Answer,
+) -> Path:
+    """Writes the page and the tables.
+
+    Args:
+        folder: Is made where it is not there; files of the same names are replaced.
+        table: The outcomes.
+        gate: Of `headroom.gate`.
+        comparison: Of `compare_methods`.
+        answer: Of `answer_question`.
+
+    Returns:
+        Path of the page.
+    """
+    figure = draw_tradeoff(comparison, table.name)
+    picture = plots.render_png(figure)
+    frames = {
+        "methods.csv": comparison.to_frame(),
+        "budgets.csv": comparison.budgets,
+        "headroom.csv": _make_headroom_frame(gate),
+        "models.csv": describe_models(table),
+    }
+    body = [
+        f"<h1>{escape(table.name)}: does choosing a model for each item pay?</h1>",
+        _render_answer(answer),
+        _render_picture(picture, figure.alt_text),
+        "<h2>Methods</h2>",
+        plots.table_html(format_methods(comparison), _describe_methods_table(comparison)),
+        *_render_unavailable(comparison),
+        "<h2>Were budgets kept?</h2>",
+        plots.table_html(format_budgets(comparison), _BUDGETS_CAPTION),
+        "<h2>What could be won</h2>",
+        plots.table_html(format_headroom(gate), _HEADROOM_CAPTION),
+        "<h2>Models</h2>",
+        plots.table_html(format_models(table), "Every model for all items, with 95 % intervals"),
+        "<h2>What was read, and how</h2>",
+        _render_list([describe_table(table), *table.notes, *_METHOD_NOTES]),
+    ]
+    summary = {
+        "sentence": answer.sentence,
+        "answer": answer.word,
+        "details": list(answer.details),
+        "table": table.name,
+        "items": len(table),
+        "models": list(table.models),
+        "notes": list(table.notes),
+    }
+    return _write_folder(folder, table.name, body, frames, summary, picture)
+
+
+def write_log_evaluation(
+    folder: Path, log: ChoiceTable, estimates: pd.DataFrame, sentence: str
+) -> Path:
+    """Writes the page and the table of a log with propensities.
+
+    Args:
+        folder: Is made where it is not there; files of the same names are replaced.
+        log: The log.
+        estimates: Of `log_evaluation.estimate_policies`.
+        sentence: Of `log_evaluation.write_sentence`.
+
+    Returns:
+        Path of the page.
+    """
+    caption = (
+        "Accuracy of every policy by inverse propensities (IPS), self-normalized (SNIPS) and doubly robust (DR), with "
+        "95 % intervals over groups; matches: items on which the log made the policy's choice"
+    )
+    body = [
+        f"<h1>{escape(log.name)}: does choosing a model for each item pay?</h1>",
+        _render_answer(Answer("", sentence)),
+        "<h2>Policies, estimated from the log</h2>",
+        plots.table_html(format_policies(estimates), caption),
+        "<h2>What was read, and how</h2>",
+        _render_list(
+            [f"{len(log):,} items with one choice each, of {len(log.models)} models.", *log.notes]
+        ),
+    ]
+    summary = {
+        "sentence": sentence,
+        "table": log.name,
+        "items": len(log),
+        "models": list(log.models),
+        "notes": list(log.notes),
+    }
+    return _write_folder(folder, log.name, body, {"policies.csv": estimates}, summary)
+
+
+def _write_folder(
+    folder: Path,
+    name: str,
+    body: Sequence[str],
+    frames: dict[str, pd.DataFrame],
+    summary: dict,
+    picture: bytes | None = None,
+) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file_name, frame in frames.items():
+        artifacts.write_text(folder / file_name, frame.to_csv(index=False))
+    artifacts.write_json(folder / SUMMARY, summary)
+    if picture is not None:
+        artifacts.write_bytes(folder / PICTURE, picture)
+    page = html.side_page("\n".join(body), f"{name}: does choosing pay?")
+    return artifacts.write_text(folder / REPORT, page)
+
+
+# Parts of the page ---------------------------------------------------------------------------------
+
+_BUDGETS_CAPTION = (
+    "Dollars per thousand items that were promised on dev, and what was spent on held-out items; kept: the ratio's "
+    "interval ends at 1.05 or below, broken: it begins above"
+)
+_HEADROOM_CAPTION = (
+    "What a router wins that sees more than any method, the outcomes of other models on the same item among it; mde: "
+    "the minimum detectable effect"
+)
+_METHOD_NOTES = (
+    "Every method learns on train, chooses its knob on dev and is scored on test; whole groups stay together. "
+    "Intervals are at 95 %, over groups of items and repeats of the cross-validation.",
+    "A cascade with a check assumes that a check exists and costs nothing; an oracle knows all outcomes, luck among "
+    "them. Neither is a router that could be run.",
+)
+
+
+def _render_answer(answer: Answer) -> str:
+    details = "".join(f"<p>{escape(detail)}</p>" for detail in answer.details)
+    return f'<section class="answer-box"><p><strong>{escape(answer.sentence)}</strong></p>{details}</section>'
+
+
+def _render_picture(picture: bytes, alt_text: str) -> str:
+    content = base64.b64encode(picture).decode()
+    return f'<figure><img class="figure" src="data:image/png;base64,{content}" alt="{escape(alt_text)}"></figure>'
+
+
+def _render_list(sentences: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f"<ul>{items}</ul>"
+
+
+def _render_unavailable(comparison: Comparison) -> list[str]:
+    return [
+        f"<p>Not compared: {escape(LABELS[method])}, because {escape(reason)}.</p>"
+        for method, reason in comparison.unavailable.items()
+    ]
+
+
+def describe_table(table: OutcomeTable) -> str:
+    """How large a table is, in a sentence."""
+    num_groups = len(np.unique(table.groups))
+    return (
+        f"{len(table):,} items in {num_groups:,} groups, {len(table.models)} models; costs are {table.money}; a router "
+        f"sees {table.features.shape[1]} numbers of an item."
+    )
+
+
+def _describe_methods_table(comparison: Comparison) -> str:
+    num_repeats_note = f"{comparison.num_groups:,} groups"
+    return (
+        "Accuracy minus always the best constant's, in points, at the same money, at half of it and at equal quality; "
+        f"cost as a multiple of that constant's; 95 % intervals over {num_repeats_note}"
+    )
+
+
+def format_methods(comparison: Comparison) -> pd.DataFrame:
+    """The table of methods, as texts: a row for each method, two columns for each condition."""
+    rows = []
+    for method in comparison.methods:
+        row = {"method": LABELS[method]}
+        for condition in CONDITIONS:
+            estimate = comparison.at(method, condition)
+            row[f"points at {condition}"] = _format_interval(estimate.gain, scale=100, digits=1)
+            row[f"cost at {condition}"] = _format_interval(estimate.cost_ratio, scale=1, digits=2)
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("method")
+
+
+def format_budgets(comparison: Comparison) -> pd.DataFrame:
+    """The table of budgets of what could be run, as texts."""
+    runnable = [LABELS[method] for method in (MIXTURES, *comparison.routers)]
+    budgets = comparison.budgets[comparison.budgets["method"].isin(runnable)]
+    rows = []
+    for budget in budgets.to_dict("records"):
+        ratio = Interval(budget["ratio"], budget["ratio_ci_low"], budget["ratio_ci_high"])
+        rows.append(
+            {
+                "method": budget["method"],
+                "promised": f"{budget['promised_usd'] * _PER_THOUSAND:.4g}",
+                "spent": f"{budget['spent_usd'] * _PER_THOUSAND:.4g}",
+                "spent / promised": _format_interval(ratio, scale=1, digits=2),
+                "accuracy": f"{budget['accuracy']:.3f}",
+                "budget": budget["budget"],
+            }
+        )
+    return pd.DataFrame(rows).set_index("method")
+
+
+def _make_headroom_frame(gate: pd.DataFrame) -> pd.DataFrame:
+    mde = [find_mde(gate, question) for question in gate.index]
+    return gate.assign(mde=mde).reset_index()
+
+
+def format_headroom(gate: pd.DataFrame) -> pd.DataFrame:
+    """The table of what could be won, as texts."""
+    rows = []
+    for question, row in gate.iterrows():
+        gain = Interval(row["value"], row["ci_low"], row["ci_high"])
+        rows.append(
+            {
+                "what": _QUESTION_LABELS[question],
+                "could be won": _format_interval(gain, scale=1, digits=3),
+                "worth having from": f"{headroom.QUESTIONS[question]:.2f}",
+                "mde": f"{find_mde(gate, question):.3f}",
+                "question": row["question is"],
+            }
+        )
+    return pd.DataFrame(rows).set_index("what")
+
+
+def describe_models(table: OutcomeTable) -> pd.DataFrame:
+    """Accuracy and cost of every model on all items, the most accurate first.
+
+    Returns:
+        model, accuracy, accuracy_ci_low, accuracy_ci_high, cost_usd (of an item), only_correct (share of items that no
+        other model does as well).
+    """
+    rows = []
+    for index, model in enumerate(table.models):
+        correct = table.correct[:, index]
+        best_of_others = np.delete(table.correct, index, axis=1).max(1)
+        rows.append(
+            {
+                "model": model,
+                **stats.grouped_interval(correct, table.groups).as_metrics("accuracy"),
+                "cost_usd": float(table.cost_usd[:, index].mean()),
+                "only_correct": float((correct > best_of_others).mean()),
+            }
+        )
+    return pd.DataFrame(rows).sort_values(["accuracy", "cost_usd"], ascending=[False, True])
+
+
+def format_models(table: OutcomeTable) -> pd.DataFrame:
+    """The table of models, as texts."""
+    rows = []
+    for model in describe_models(table).to_dict("records"):
+        accuracy = Interval(
+            model["accuracy"],
+            model.get("accuracy_ci_low", np.nan),
+            model.get("accuracy_ci_high", np.nan),
+        )
+        rows.append(
+            {
+                "model": model["model"],
+                "accuracy": _format_interval(accuracy, scale=1, digits=3),
+                "dollars per thousand items": f"{model['cost_usd'] * _PER_THOUSAND:.4g}",
+                "better than all others on": f"{model['only_correct']:.1%}",
+            }
+        )
+    return pd.DataFrame(rows).set_index("model")
+
+
+def format_policies(estimates: pd.DataFrame) -> pd.DataFrame:
+    """The table of policies of a log, as texts."""
+    rows = []
+    for policy in estimates.to_dict("records"):
+        row = {"policy": policy["policy"], "matches": f"{policy['matches']:,}"}
+        for name in ESTIMATORS:
+            interval = Interval(policy[name], policy[f"{name}_ci_low"], policy[f"{name}_ci_high"])
+            row[name.upper()] = _format_interval(interval, scale=1, digits=3)
+        row["dollars per thousand items"] = f"{policy['cost_usd'] * _PER_THOUSAND:.4g}"
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("policy")
+
+
+def _format_interval(interval: Interval, scale: float, digits: int) -> str:
+    # Adding 0 turns a negative zero into zero.
+    value, ci_low, ci_high = (
+        round(scale * end, digits) + 0.0
+        for end in (interval.value, interval.ci_low, interval.ci_high)
+    )
+    return with_interval(value, ci_low, ci_high, digits)
+
+
+# Picture -------------------------------------------------------------------------------------------
+
+
+def draw_tradeoff(comparison: Comparison, name: str) -> Figure:
+    """Draws accuracy against cost: a curve over budgets for each method, and constants as points.
+
+    Args:
+        comparison: All methods.
+        name: Of the table of outcomes.
+
+    Returns:
+        The figure, with its description for screen readers as `alt_text`.
+    """
+    shown = [MIXTURES, *comparison.routers, CHECK, ORACLE]
+    budgets = comparison.budgets
+    points = []
+    for method in shown:
+        of_method = budgets[budgets["method"] == LABELS[method]]
+        for point in of_method.to_dict("records"):
+            points.append((method, point["level"], point["spent_usd"], point))
+    for method in (CONSTANT, RANDOM):
+        estimate = comparison.at(method, CONDITIONS[0])
+        points.append((method, 1.0, estimate.cost_usd, estimate.accuracy.as_metrics("accuracy")))
+
+    index = pd.MultiIndex.from_tuples(
+        [(LABELS[method], level) for method, level, _, _ in points], names=["method", "budget"]
+    )
+    cost = pd.DataFrame(
+        {"value": [cost_usd * _PER_THOUSAND for _, _, cost_usd, _ in points]}, index=index
+    ).assign(ci_low=np.nan, ci_high=np.nan)
+    accuracy = pd.DataFrame(
+        {
+            "value": [row["accuracy"] for _, _, _, row in points],
+            "ci_low": [row.get("accuracy_ci_low", np.nan) for _, _, _, row in points],
+            "ci_high": [row.get("accuracy_ci_high", np.nan) for _, _, _, row in points],
+        },
+        index=index,
+    )
+    roles = {LABELS[method]: ROLES.get(method, "router") for method in (*shown, CONSTANT, RANDOM)}
+    return plots.tradeoff_plot(
+        cost,
+        accuracy,
+        f"{name}: accuracy for money on held-out items",
+        "US dollars per thousand items",
+        "accuracy",
+        roles=roles,
+        size=(9, 5.5),
+        note="A curve has a point for each budget that was promised on dev.",
+    )
