@@ -1,7 +1,7 @@
 """Routers beside constants, mixtures and an oracle on one table of outcomes, each scored on items that it has not met.
 
     comparison = compare_methods(table, settings, num_repeats=5)
-    comparison.at("logistic", SAME_COST).gain      # accuracy minus the best constant's, with its interval
+    comparison.at("logistic", SAME_MONEY).gain      # accuracy minus the best constant's, with its interval
 
 Whole groups are held out. A method's knob is chosen on dev and scored on test (`model_selection`), in three conditions:
 at the cost of the best constant, at half of it, and at equal quality. Differences are taken inside an item; intervals
@@ -22,7 +22,7 @@ from scipy import stats as scipy_stats
 from lib import stats
 from lib.config import RecordedSettings
 from lib.recorded_outcomes import headroom, model_selection
-from lib.recorded_outcomes.model_selection import Choices, Fold, HeldOutScores
+from lib.recorded_outcomes.model_selection import EQUAL, HALF, Choices, Fold, HeldOutScores
 from lib.recorded_outcomes.tables import OutcomeTable
 from lib.routers import methods
 from lib.routers.matrix_factorization import predict_matrix_factorization
@@ -59,8 +59,8 @@ LABELS = {
     CHECK: "cascade with a perfect check",
     ORACLE: "oracle",
 }
-SAME_COST, HALF_COST, EQUAL_QUALITY = "same cost", "half the cost", "equal quality"
-CONDITIONS = (SAME_COST, HALF_COST, EQUAL_QUALITY)
+SAME_MONEY = "the same money"
+CONDITIONS = (SAME_MONEY, HALF, EQUAL)
 OVERSPENT = 1.05  # a budget is broken where more than this share of it is spent
 KEPT, BROKEN = "kept", "broken"
 _MIN_ITEMS_OF_GROUP = 10  # of a group whose mean cost is looked at
@@ -215,9 +215,9 @@ def _select_conditions(scores: HeldOutScores) -> dict[str, np.ndarray]:
     same = model_selection.LEVELS.index(1.0)
     half = model_selection.LEVELS.index(0.5)
     return {
-        SAME_COST: np.stack([scores.correct[same], scores.cost_usd[same]]),
-        HALF_COST: np.stack([scores.correct[half], scores.cost_usd[half]]),
-        EQUAL_QUALITY: scores.equal,
+        SAME_MONEY: np.stack([scores.correct[same], scores.cost_usd[same]]),
+        HALF: np.stack([scores.correct[half], scores.cost_usd[half]]),
+        EQUAL: scores.equal,
     }
 
 

@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 
 from lib import plots, stats
 from lib.experiment import artifacts
-from lib.plots.tables import with_interval
+from lib.plots.tables import NOTHING, table_html, with_interval
 from lib.recorded_outcomes import headroom
 from lib.recorded_outcomes.tables import OutcomeTable
 from lib.recorded_outcomes.user_tables import ChoiceTable
@@ -87,14 +87,14 @@ def write_evaluation(
         _render_answer(answer),
         _render_picture(picture, figure.alt_text),
         "<h2>Methods</h2>",
-        plots.table_html(format_methods(comparison), _describe_methods_table(comparison)),
+        table_html(format_methods(comparison), _describe_methods_table(comparison)),
         *_render_unavailable(comparison),
         "<h2>Were budgets kept?</h2>",
-        plots.table_html(format_budgets(comparison), _BUDGETS_CAPTION),
+        table_html(format_budgets(comparison), _BUDGETS_CAPTION),
         "<h2>What could be won</h2>",
-        plots.table_html(format_headroom(gate), _HEADROOM_CAPTION),
+        table_html(format_headroom(gate), _HEADROOM_CAPTION),
         "<h2>Models</h2>",
-        plots.table_html(format_models(table), "Every model for all items, with 95 % intervals"),
+        table_html(format_models(table), "Every model for all items, with 95 % intervals"),
         "<h2>What was read, and how</h2>",
         _render_list([describe_table(table), *table.notes, *_METHOD_NOTES]),
     ]
@@ -132,7 +132,7 @@ def write_log_evaluation(
         f"<h1>{escape(log.name)}: does choosing a model for each item pay?</h1>",
         _render_answer(Answer("", sentence)),
         "<h2>Policies, estimated from the log</h2>",
-        plots.table_html(format_policies(estimates), caption),
+        table_html(format_policies(estimates), caption),
         "<h2>What was read, and how</h2>",
         _render_list(
             [f"{len(log):,} items with one choice each, of {len(log.models)} models.", *log.notes]
@@ -216,23 +216,30 @@ def describe_table(table: OutcomeTable) -> str:
 
 
 def _describe_methods_table(comparison: Comparison) -> str:
-    num_repeats_note = f"{comparison.num_groups:,} groups"
     return (
-        "Accuracy minus always the best constant's, in points, at the same money, at half of it and at equal quality; "
-        f"cost as a multiple of that constant's; 95 % intervals over {num_repeats_note}"
+        "Accuracy minus always the best constant's, in points, and cost as a multiple of its; at half the money points "
+        f"are minus those of mixtures of constants; 95 % intervals over {comparison.num_groups:,} groups"
     )
 
 
 def format_methods(comparison: Comparison) -> pd.DataFrame:
-    """The table of methods, as texts: a row for each method, two columns for each condition."""
+    """The table of methods, as texts: what each wins at the same money, at half of it and at equal quality."""
     rows = []
     for method in comparison.methods:
-        row = {"method": LABELS[method]}
-        for condition in CONDITIONS:
-            estimate = comparison.at(method, condition)
-            row[f"points at {condition}"] = _format_interval(estimate.gain, scale=100, digits=1)
-            row[f"cost at {condition}"] = _format_interval(estimate.cost_ratio, scale=1, digits=2)
-        rows.append(row)
+        same, half, equal = (comparison.at(method, condition) for condition in CONDITIONS)
+        has_budget = method not in (CONSTANT, RANDOM)
+        rows.append(
+            {
+                "method": LABELS[method],
+                "accuracy": f"{same.accuracy.value:.3f}",
+                "points at the same money": _format_points(same.gain),
+                "points at half the money": (
+                    _format_points(half.gain_over_mixtures) if has_budget else NOTHING
+                ),
+                "points at equal quality": _format_points(equal.gain),
+                "cost at equal quality": _format_interval(equal.cost_ratio, digits=2),
+            }
+        )
     return pd.DataFrame(rows).set_index("method")
 
 
@@ -248,7 +255,7 @@ def format_budgets(comparison: Comparison) -> pd.DataFrame:
                 "method": budget["method"],
                 "promised": f"{budget['promised_usd'] * _PER_THOUSAND:.4g}",
                 "spent": f"{budget['spent_usd'] * _PER_THOUSAND:.4g}",
-                "spent / promised": _format_interval(ratio, scale=1, digits=2),
+                "spent / promised": _format_interval(ratio, digits=2),
                 "accuracy": f"{budget['accuracy']:.3f}",
                 "budget": budget["budget"],
             }
@@ -269,7 +276,7 @@ def format_headroom(gate: pd.DataFrame) -> pd.DataFrame:
         rows.append(
             {
                 "what": _QUESTION_LABELS[question],
-                "could be won": _format_interval(gain, scale=1, digits=3),
+                "could be won": _format_interval(gain, digits=3),
                 "worth having from": f"{headroom.QUESTIONS[question]:.2f}",
                 "mde": f"{find_mde(gate, question):.3f}",
                 "question": row["question is"],
@@ -312,7 +319,7 @@ def format_models(table: OutcomeTable) -> pd.DataFrame:
         rows.append(
             {
                 "model": model["model"],
-                "accuracy": _format_interval(accuracy, scale=1, digits=3),
+                "accuracy": _format_interval(accuracy, digits=3),
                 "dollars per thousand items": f"{model['cost_usd'] * _PER_THOUSAND:.4g}",
                 "better than all others on": f"{model['only_correct']:.1%}",
             }
@@ -327,18 +334,22 @@ def format_policies(estimates: pd.DataFrame) -> pd.DataFrame:
         row = {"policy": policy["policy"], "matches": f"{policy['matches']:,}"}
         for name in ESTIMATORS:
             interval = Interval(policy[name], policy[f"{name}_ci_low"], policy[f"{name}_ci_high"])
-            row[name.upper()] = _format_interval(interval, scale=1, digits=3)
+            row[name.upper()] = _format_interval(interval, digits=3)
         row["dollars per thousand items"] = f"{policy['cost_usd'] * _PER_THOUSAND:.4g}"
         rows.append(row)
     return pd.DataFrame(rows).set_index("policy")
 
 
-def _format_interval(interval: Interval, scale: float, digits: int) -> str:
+def _format_points(gain: Interval) -> str:
+    """A difference of accuracies in points."""
+    points = Interval(100 * gain.value, 100 * gain.ci_low, 100 * gain.ci_high)
+    return _format_interval(points, digits=1)
+
+
+def _format_interval(interval: Interval, digits: int) -> str:
+    ends = (interval.value, interval.ci_low, interval.ci_high)
     # Adding 0 turns a negative zero into zero.
-    value, ci_low, ci_high = (
-        round(scale * end, digits) + 0.0
-        for end in (interval.value, interval.ci_low, interval.ci_high)
-    )
+    value, ci_low, ci_high = (round(end, digits) + 0.0 for end in ends)
     return with_interval(value, ci_low, ci_high, digits)
 
 

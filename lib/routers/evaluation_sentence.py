@@ -20,13 +20,12 @@ import pandas as pd
 from lib import stats
 from lib.config import RecordedSettings
 from lib.recorded_outcomes import headroom
-from lib.recorded_outcomes.model_selection import find_best_constant
+from lib.recorded_outcomes.model_selection import EQUAL, find_best_constant
 from lib.recorded_outcomes.tables import OutcomeTable
 from lib.routers.compare_methods import (
-    EQUAL_QUALITY,
     LABELS,
     OVERSPENT,
-    SAME_COST,
+    SAME_MONEY,
     Comparison,
     widen_for_comparisons,
     widen_ratio_for_comparisons,
@@ -40,7 +39,7 @@ WORSE, TOO_FEW, CLOSE = "worse", "too few items", "close"
 GAINS, SAVES, DOMINATED, CEILING, ALL_WRONG, NOT_WON, NOTHING_TO_WIN = (
     "gains", "saves", "one model dominates", "ceiling", "all wrong", "not won", "nothing to win",
 )  # fmt: skip
-NUM_CONDITIONS = 2  # in which a router may win: at the same cost, or at equal quality
+NUM_CONDITIONS = 2  # in which a router may win: at the same money, or at equal quality
 _NO = "Choosing does not pay here, because"
 
 
@@ -89,18 +88,18 @@ def answer_question(
 def _describe_wins(
     best_model: str, comparison: Comparison, equivalence_margin: float
 ) -> Answer | None:
-    """The answer where a router gains at the same cost, or saves at equal quality; None where none does."""
+    """The answer where a router gains at the same money, or saves at equal quality; None where none does."""
     num_comparisons = NUM_CONDITIONS * len(comparison.routers)
     num_groups = comparison.num_groups
     gains: dict[str, Interval] = {}
     savings: dict[str, Interval] = {}
     for router in comparison.routers:
-        same_cost = comparison.at(router, SAME_COST)
-        gain = widen_for_comparisons(same_cost.gain, num_comparisons, num_groups)
-        if gain.ci_low > 0 and same_cost.cost_ratio.ci_low <= OVERSPENT:
+        same_money = comparison.at(router, SAME_MONEY)
+        gain = widen_for_comparisons(same_money.gain, num_comparisons, num_groups)
+        if gain.ci_low > 0 and same_money.cost_ratio.ci_low <= OVERSPENT:
             gains[router] = gain
 
-        equal_quality = comparison.at(router, EQUAL_QUALITY)
+        equal_quality = comparison.at(router, EQUAL)
         ratio = widen_ratio_for_comparisons(equal_quality.cost_ratio, num_comparisons, num_groups)
         quality = widen_for_comparisons(equal_quality.gain, num_comparisons, num_groups)
         saves_enough = ratio.ci_high <= 1 - headroom.QUESTIONS["money"]
@@ -112,7 +111,7 @@ def _describe_wins(
     parts = []
     if gains:
         router = max(gains, key=lambda name: gains[name].value)
-        share_spent = comparison.at(router, SAME_COST).cost_ratio.value
+        share_spent = comparison.at(router, SAME_MONEY).cost_ratio.value
         parts.append(
             f"gains {format_points(gains[router])} over always {best_model} at the same money ({LABELS[router]}, "
             f"which spends {share_spent:.0%} of it)"
@@ -193,8 +192,8 @@ def _describe_headroom(
     is_open = gate["question is"] == headroom.OPEN
     if is_open["money"] or is_open["accuracy"]:
         routers = comparison.routers
-        best = max(routers, key=lambda name: comparison.at(name, SAME_COST).gain.value)
-        gain = comparison.at(best, SAME_COST).gain
+        best = max(routers, key=lambda name: comparison.at(name, SAME_MONEY).gain.value)
+        gain = comparison.at(best, SAME_MONEY).gain
         return Answer(
             NOT_WON,
             f"{_NO} none of {len(routers)} routers beats always {best_model}, though there is something to win "
