@@ -85,7 +85,7 @@ def convert_published(files: Sequence[FileRows]) -> FileRows:
     if formats[0] is None:
         return join_files(files)
     converted = formats[0].convert(files)
-    note = f"Read as {formats[0].name}: {formats[0].description}."
+    note = f"Read in the format of {formats[0].name}."
     return FileRows(converted.path, converted.frame, converted.labels, (note, *converted.notes))
 
 

@@ -409,7 +409,7 @@ def _replace_negative_meteor_scores(rows: pd.DataFrame, notes: list[str]) -> pd.
     if num_clipped:
         lowest = rows["correct"].min()
         notes.append(
-            f"{num_clipped} METEOR scores below 0 (down to {lowest:.3g}) were read as 0: RouterArena's penalty for "
+            f"METEOR scores below 0 ({num_clipped}, down to {lowest:.3g}) were read as 0: RouterArena's penalty for "
             "word order exceeds 1 where matched words repeat."
         )
     return rows.assign(correct=clipped)
@@ -434,7 +434,7 @@ def _select_complete_items(correct: pd.DataFrame, notes: list[str]) -> np.ndarra
         return is_complete
     if is_complete.mean() >= MIN_COMPLETE and is_complete.sum() >= MIN_ITEMS:
         notes.append(
-            f"{num_dropped} of {len(correct)} items were left out, because some model has not met them; what is said "
+            f"Of {len(correct)} items, {num_dropped} were left out, because some model has not met them; what is said "
             "holds for items like the others."
         )
         return is_complete

@@ -74,7 +74,7 @@ class MethodEstimate:
         method: One of the names in `LABELS`.
         condition: One of `CONDITIONS`.
         accuracy: Mean over held-out items, with its interval.
-        cost_usd: Mean cost of an item.
+        cost_usd: Mean cost of an item, with its interval.
         gain: Accuracy minus the best constant's.
         gain_over_mixtures: Accuracy minus that of the mixture of constants in the same condition.
         cost_ratio: Cost over the best constant's cost.
@@ -83,7 +83,7 @@ class MethodEstimate:
     method: str
     condition: str
     accuracy: Interval
-    cost_usd: float
+    cost_usd: Interval
     gain: Interval
     gain_over_mixtures: Interval
     cost_ratio: Interval
@@ -128,9 +128,7 @@ class Comparison:
             estimate = self.at(method, condition)
             row = {"method": LABELS[estimate.method], "condition": estimate.condition}
             for name in ("accuracy", "cost_usd", "gain", "gain_over_mixtures", "cost_ratio"):
-                value = getattr(estimate, name)
-                is_interval = isinstance(value, Interval)
-                row |= value.as_metrics(name) if is_interval else {name: value}
+                row |= getattr(estimate, name).as_metrics(name)
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -246,13 +244,19 @@ def _estimate_all(
         estimates[method, condition] = MethodEstimate(
             method=method,
             condition=condition,
-            accuracy=estimate_gain(treatment[:, 0], np.zeros_like(treatment[:, 0]), groups),
-            cost_usd=float(treatment[:, 1].mean()),
+            accuracy=estimate_mean(treatment[:, 0], groups),
+            cost_usd=estimate_mean(treatment[:, 1], groups),
             gain=estimate_gain(treatment[:, 0], constant[:, 0], groups),
             gain_over_mixtures=estimate_gain(treatment[:, 0], mixtures[:, 0], groups),
             cost_ratio=estimate_cost_ratio(treatment[:, 1], constant[:, 1], groups),
         )
     return estimates
+
+
+def estimate_mean(values: np.ndarray, groups: np.ndarray) -> Interval:
+    """The mean of (repeats, items) values, with an interval over groups (items,) and repeats."""
+    over_items = stats.grouped_interval(values.mean(0), groups)
+    return model_selection.add_repeat_variance(over_items, values.mean(1))
 
 
 def estimate_gain(treatment: np.ndarray, baseline: np.ndarray, groups: np.ndarray) -> Interval:
@@ -266,9 +270,7 @@ def estimate_gain(treatment: np.ndarray, baseline: np.ndarray, groups: np.ndarra
     Returns:
         The difference, with an interval over groups and repeats.
     """
-    difference = treatment - baseline
-    over_items = stats.grouped_interval(difference.mean(0), groups)
-    return model_selection.add_repeat_variance(over_items, difference.mean(1))
+    return estimate_mean(treatment - baseline, groups)
 
 
 def estimate_cost_ratio(
@@ -340,7 +342,6 @@ def compare_budgets(
             spent = np.stack([scores[method].cost_usd[level] for scores in scores_by_repeat])
             promised = np.stack([scores[method].promised[level] for scores in scores_by_repeat])
             correct = np.stack([scores[method].correct[level] for scores in scores_by_repeat])
-            accuracy = estimate_gain(correct, np.zeros_like(correct), groups)
             ratio = estimate_cost_ratio(spent, promised, groups)
             by_group = (
                 pd.DataFrame({"spent": spent.mean(0), "promised": promised.mean(0)})[
@@ -355,9 +356,9 @@ def compare_budgets(
                     "method": LABELS[method],
                     "level": level_share,
                     "promised_usd": promised.mean(),
-                    "spent_usd": spent.mean(),
+                    **estimate_mean(spent, groups).as_metrics("spent_usd"),
                     **ratio.as_metrics("ratio"),
-                    **accuracy.as_metrics("accuracy"),
+                    **estimate_mean(correct, groups).as_metrics("accuracy"),
                     "groups_over": is_over.mean() if len(is_over) else np.nan,
                     "budget": decide_budget(ratio),
                 }

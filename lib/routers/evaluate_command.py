@@ -226,6 +226,12 @@ def print_report(
         "\nMethods: accuracy minus the best constant's in points, cost as a multiple of its, with 95 % intervals:"
     )
     _print_table(evaluation_page.format_methods(comparison))
+    for sentence in evaluation_page.explain_unavailable(comparison):
+        print(sentence)
+    print(
+        "\nBudgets: what was spent on held-out items over what was promised on dev, by the budget:"
+    )
+    _print_table(evaluation_page.format_budgets(comparison))
 
 
 def _print_notes(notes: Sequence[str]) -> None:

@@ -33,8 +33,11 @@ from lib.recorded_outcomes.tables import OutcomeTable
 from lib.recorded_outcomes.user_tables import ChoiceTable
 from lib.reports import html
 from lib.routers.compare_methods import (
+    BROKEN,
     CONDITIONS,
+    KEPT,
     LABELS,
+    SAME_MONEY,
     Comparison,
 )
 from lib.routers.evaluation_sentence import Answer, find_mde
@@ -88,7 +91,7 @@ def write_evaluation(
         _render_picture(picture, figure.alt_text),
         "<h2>Methods</h2>",
         table_html(format_methods(comparison), _describe_methods_table(comparison)),
-        *_render_unavailable(comparison),
+        *(f"<p>{escape(sentence)}</p>" for sentence in explain_unavailable(comparison)),
         "<h2>Were budgets kept?</h2>",
         table_html(format_budgets(comparison), _BUDGETS_CAPTION),
         "<h2>What could be won</h2>",
@@ -169,8 +172,8 @@ def _write_folder(
 # Parts of the page ---------------------------------------------------------------------------------
 
 _BUDGETS_CAPTION = (
-    "Dollars per thousand items that were promised on dev, and what was spent on held-out items; kept: the ratio's "
-    "interval ends at 1.05 or below, broken: it begins above"
+    "What was spent on held-out items over what was promised on dev, by the budget: 0% is the cheapest model's cost, "
+    "100% the best constant's; kept: budgets whose interval ends at 1.05 or below, broken: it begins above"
 )
 _HEADROOM_CAPTION = (
     "What a router wins that sees more than any method, the outcomes of other models on the same item among it; mde: "
@@ -199,9 +202,10 @@ def _render_list(sentences: Sequence[str]) -> str:
     return f"<ul>{items}</ul>"
 
 
-def _render_unavailable(comparison: Comparison) -> list[str]:
+def explain_unavailable(comparison: Comparison) -> list[str]:
+    """Which methods were not compared, and why, in sentences."""
     return [
-        f"<p>Not compared: {escape(LABELS[method])}, because {escape(reason)}.</p>"
+        f"Not compared: {LABELS[method]}, because {reason}."
         for method, reason in comparison.unavailable.items()
     ]
 
@@ -211,7 +215,7 @@ def describe_table(table: OutcomeTable) -> str:
     num_groups = len(np.unique(table.groups))
     return (
         f"{len(table):,} items in {num_groups:,} groups, {len(table.models)} models; costs are {table.money}; a router "
-        f"sees {table.features.shape[1]} numbers of an item."
+        f"sees an item as a vector of length {table.features.shape[1]}."
     )
 
 
@@ -244,22 +248,16 @@ def format_methods(comparison: Comparison) -> pd.DataFrame:
 
 
 def format_budgets(comparison: Comparison) -> pd.DataFrame:
-    """The table of budgets of what could be run, as texts."""
-    runnable = [LABELS[method] for method in (MIXTURES, *comparison.routers)]
-    budgets = comparison.budgets[comparison.budgets["method"].isin(runnable)]
+    """The table of budgets of what could be run, as texts: spent over promised, by budget."""
     rows = []
-    for budget in budgets.to_dict("records"):
-        ratio = Interval(budget["ratio"], budget["ratio_ci_low"], budget["ratio_ci_high"])
-        rows.append(
-            {
-                "method": budget["method"],
-                "promised": f"{budget['promised_usd'] * _PER_THOUSAND:.4g}",
-                "spent": f"{budget['spent_usd'] * _PER_THOUSAND:.4g}",
-                "spent / promised": _format_interval(ratio, digits=2),
-                "accuracy": f"{budget['accuracy']:.3f}",
-                "budget": budget["budget"],
-            }
-        )
+    for method in (MIXTURES, *comparison.routers):
+        budgets = comparison.budgets[comparison.budgets["method"] == LABELS[method]]
+        row = {"method": LABELS[method]}
+        for budget in budgets.to_dict("records"):
+            ends = (budget.get(f"ratio{suffix}", np.nan) for suffix in ("", "_ci_low", "_ci_high"))
+            row[f"{budget['level']:.0%}"] = _format_interval(Interval(*ends), digits=2)
+        row |= {verdict: str((budgets["budget"] == verdict).sum()) for verdict in (KEPT, BROKEN)}
+        rows.append(row)
     return pd.DataFrame(rows).set_index("method")
 
 
@@ -366,39 +364,37 @@ def draw_tradeoff(comparison: Comparison, name: str) -> Figure:
     Returns:
         The figure, with its description for screen readers as `alt_text`.
     """
-    shown = [MIXTURES, *comparison.routers, CHECK, ORACLE]
-    budgets = comparison.budgets
-    points = []
-    for method in shown:
-        of_method = budgets[budgets["method"] == LABELS[method]]
-        for point in of_method.to_dict("records"):
-            points.append((method, point["level"], point["spent_usd"], point))
-    for method in (CONSTANT, RANDOM):
-        estimate = comparison.at(method, CONDITIONS[0])
-        points.append((method, 1.0, estimate.cost_usd, estimate.accuracy.as_metrics("accuracy")))
+    curves = [MIXTURES, *comparison.routers, CHECK, ORACLE]
+    labels = [LABELS[method] for method in curves]
+    points = comparison.budgets[comparison.budgets["method"].isin(labels)]
+    points = points.rename(
+        columns={"spent_usd": "cost_usd"} | _rename_interval("spent_usd", "cost_usd")
+    )
+    # A constant has no budget; it is one point.
+    constants = comparison.to_frame()
+    is_point = constants["method"].isin([LABELS[CONSTANT], LABELS[RANDOM]])
+    is_point &= constants["condition"] == SAME_MONEY
+    points = pd.concat([points, constants[is_point].assign(level=1.0)]).set_index(
+        ["method", "level"]
+    )
 
-    index = pd.MultiIndex.from_tuples(
-        [(LABELS[method], level) for method, level, _, _ in points], names=["method", "budget"]
-    )
-    cost = pd.DataFrame(
-        {"value": [cost_usd * _PER_THOUSAND for _, _, cost_usd, _ in points]}, index=index
-    ).assign(ci_low=np.nan, ci_high=np.nan)
-    accuracy = pd.DataFrame(
-        {
-            "value": [row["accuracy"] for _, _, _, row in points],
-            "ci_low": [row.get("accuracy_ci_low", np.nan) for _, _, _, row in points],
-            "ci_high": [row.get("accuracy_ci_high", np.nan) for _, _, _, row in points],
-        },
-        index=index,
-    )
-    roles = {LABELS[method]: ROLES.get(method, "router") for method in (*shown, CONSTANT, RANDOM)}
+    cost_usd = _PER_THOUSAND * points[["cost_usd", "cost_usd_ci_low", "cost_usd_ci_high"]]
+    accuracy = points[["accuracy", "accuracy_ci_low", "accuracy_ci_high"]]
+    interval_columns = ["value", "ci_low", "ci_high"]
+    roles = {LABELS[method]: ROLES.get(method, "router") for method in (*curves, CONSTANT, RANDOM)}
     return plots.tradeoff_plot(
-        cost,
-        accuracy,
+        cost_usd.set_axis(interval_columns, axis=1),
+        accuracy.set_axis(interval_columns, axis=1),
         f"{name}: accuracy for money on held-out items",
         "US dollars per thousand items",
         "accuracy",
         roles=roles,
+        names={(label, 1.0): label for label in roles},
         size=(9, 5.5),
         note="A curve has a point for each budget that was promised on dev.",
     )
+
+
+def _rename_interval(old: str, new: str) -> dict[str, str]:
+    """New names of the columns of an interval's ends."""
+    return {f"{old}_ci_low": f"{new}_ci_low", f"{old}_ci_high": f"{new}_ci_high"}

@@ -12,7 +12,7 @@ the sentence says that it cannot be told, with the minimum detectable effect and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,7 @@ from lib.routers.compare_methods import (
     widen_for_comparisons,
     widen_ratio_for_comparisons,
 )
+from lib.routers.methods import CHECK, POOR
 from lib.stats import Interval
 from lib.stats.random_effects import mde_from_interval
 
@@ -70,16 +71,27 @@ def answer_question(
         settings: equivalence_margin is read.
     """
     best_model = headroom.name_best_constant(table)
-    won = _describe_wins(best_model, comparison, settings.equivalence_margin)
-    if won:
-        return won
-    no_choice = _describe_constant_outcomes(table, best_model)
-    if no_choice:
-        return no_choice
-    dominated = _describe_dominance(table, gate)
-    if dominated:
-        return dominated
-    return _describe_headroom(table, gate, best_model, comparison)
+    answer = (
+        _describe_wins(best_model, comparison, settings.equivalence_margin)
+        or _describe_constant_outcomes(table, best_model)
+        or _describe_dominance(table, gate)
+        or _describe_headroom(table, gate, best_model, comparison)
+    )
+    return replace(answer, details=(*answer.details, *_describe_checks(comparison)))
+
+
+def _describe_checks(comparison: Comparison) -> list[str]:
+    """What a check of the first answer would save, where that is worth having."""
+    sentences = []
+    for method in (CHECK, POOR):
+        ratio = comparison.at(method, EQUAL).cost_ratio
+        if ratio.ci_high <= 1 - headroom.QUESTIONS["money"]:
+            saving = Interval(1 - ratio.value, 1 - ratio.ci_high, 1 - ratio.ci_low)
+            sentences.append(
+                f"If answers could be checked for free, a {LABELS[method]} would save {_format_share(saving)} of the "
+                "money at equal quality."
+            )
+    return sentences
 
 
 # Won -----------------------------------------------------------------------------------------------
@@ -204,7 +216,7 @@ def _describe_headroom(
     too_few = [question for question, word in decisions.items() if word == TOO_FEW]
     if too_few:
         num_needed = max(count_items_needed(len(table), gate, question) for question in too_few)
-        effects = " and ".join(_format_detectable_effect(gate, question) for question in too_few)
+        effects = "; and ".join(_format_detectable_effect(gate, question) for question in too_few)
         return Answer(
             TOO_FEW,
             f"Whether choosing pays here cannot be told, because {len(table):,} items are too few: the minimum "
@@ -232,6 +244,9 @@ def _read_interval(gate: pd.DataFrame, question: str) -> Interval:
 
 
 def _format_share(share: Interval) -> str:
+    if share.ci_low == share.ci_high == 0:
+        # On dev no mixture of models kept the quality for less, so that the constant was asked everywhere.
+        return "0%"
     return f"{share.value:.0%} [{share.ci_low:.0%}, {share.ci_high:.0%}]"
 
 

@@ -174,7 +174,7 @@ def test_tables_that_users_reported_are_read_or_refused(name, reason):
 def test_items_that_a_model_has_not_met_are_left_out_with_a_note():
     table = make_outcome_table(ROWS.iloc[1:], "mine")
     complete = make_outcome_table(ROWS.iloc[3:], "mine")
-    assert any("1 of 12 items were left out" in note for note in table.notes)
+    assert any("Of 12 items, 1 were left out" in note for note in table.notes)
     check_equal(table, complete)
 
 
