@@ -44,6 +44,7 @@ from lib.routers.evaluation_sentence import Answer, find_mde
 from lib.routers.log_evaluation import ESTIMATORS
 from lib.routers.methods import CHECK, CONSTANT, MIXTURES, ORACLE, RANDOM, ROLES
 from lib.stats import Interval
+from lib.stats.verdicts import UNDECIDED
 
 REPORT = "report.html"
 PICTURE = "accuracy-cost.png"
@@ -51,6 +52,7 @@ SUMMARY = "summary.json"
 _PER_THOUSAND = (
     1_000  # costs are shown per thousand items, which reads more easily than fractions of a cent
 )
+_SHOWN_BUDGETS = (0.1, 0.5, 1.0)  # of `model_selection.LEVELS`; all are in the file
 _QUESTION_LABELS = {
     "accuracy": "accuracy, by choosing without a check",
     "money": "share of the money at equal quality, without a check",
@@ -253,10 +255,12 @@ def format_budgets(comparison: Comparison) -> pd.DataFrame:
     for method in (MIXTURES, *comparison.routers):
         budgets = comparison.budgets[comparison.budgets["method"] == LABELS[method]]
         row = {"method": LABELS[method]}
-        for budget in budgets.to_dict("records"):
+        shown = budgets[budgets["level"].isin(_SHOWN_BUDGETS)]
+        for budget in shown.to_dict("records"):
             ends = (budget.get(f"ratio{suffix}", np.nan) for suffix in ("", "_ci_low", "_ci_high"))
             row[f"{budget['level']:.0%}"] = _format_interval(Interval(*ends), digits=2)
-        row |= {verdict: str((budgets["budget"] == verdict).sum()) for verdict in (KEPT, BROKEN)}
+        for verdict in (KEPT, BROKEN, UNDECIDED):
+            row[verdict] = f"{(budgets['budget'] == verdict).sum()} of {len(budgets)}"
         rows.append(row)
     return pd.DataFrame(rows).set_index("method")
 
