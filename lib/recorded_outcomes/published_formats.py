@@ -372,7 +372,9 @@ def _is_number(text: str) -> bool:
 
 def _mark_unscored(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows with a column failure that names those without an outcome; no column where all have one."""
-    is_unscored = frame["correct"].isna()
+    # An empty field of a CSV is an empty text.
+    is_blank = frame["correct"].astype(str).str.strip() == ""
+    is_unscored = frame["correct"].isna() | is_blank
     if not is_unscored.any():
         return frame
     return frame.assign(failure=is_unscored.map({True: "no score in the file", False: ""}))
