@@ -109,7 +109,7 @@ def convert_routerbench(files: Sequence[FileRows]) -> FileRows:
             "columns as in RouterBench, but no eval_name, or no model has both its outcomes and its costs; give the "
             "wide table of RouterBench (sample_id, prompt, eval_name, MODEL, MODEL|total_cost)"
         )
-    parts = []
+    frames = []
     for model in models:
         columns = {
             "item": frame["sample_id"],
@@ -120,8 +120,8 @@ def convert_routerbench(files: Sequence[FileRows]) -> FileRows:
         }
         if "prompt" in frame:
             columns["prompt"] = frame["prompt"]
-        parts.append(pd.DataFrame(columns))
-    long_frame = pd.concat(parts, ignore_index=True)
+        frames.append(pd.DataFrame(columns))
+    long_frame = pd.concat(frames, ignore_index=True)
     labels = [f"{label}, model {model}" for model in models for label in rows.labels]
     return FileRows(rows.path, _mark_unscored(long_frame), labels, rows.notes)
 
@@ -132,8 +132,8 @@ def convert_routerbench(files: Sequence[FileRows]) -> FileRows:
 def _is_routellm(columns: Sequence[str]) -> bool:
     models = _list_routellm_models(columns)
     # What tables in long form have beside a prompt.
-    known = {"item", "model", "correct", "score", "group"}
-    return len(models) == 2 and columns[0] == "prompt" and not known & set(columns)
+    long_form_columns = {"item", "model", "correct", "score", "group"}
+    return len(models) == 2 and columns[0] == "prompt" and not long_form_columns & set(columns)
 
 
 def _list_routellm_models(columns: Sequence[str]) -> list[str]:
@@ -142,7 +142,7 @@ def _list_routellm_models(columns: Sequence[str]) -> list[str]:
 
 def convert_routellm(files: Sequence[FileRows]) -> FileRows:
     """A prompt, whether each of two models is right (True, False), and perhaps "MODEL_response"."""
-    parts = []
+    outcomes_by_model = []
     for rows in files:
         models = _list_routellm_models([str(column) for column in rows.frame.columns])
         # mmlu_anatomy.csv holds the subject anatomy.
@@ -150,7 +150,7 @@ def convert_routellm(files: Sequence[FileRows]) -> FileRows:
         for model in models:
             _check_truth_values(rows, model)
             response = rows.frame.get(f"{model}{_RESPONSE_SUFFIX}")
-            part = pd.DataFrame(
+            outcomes = pd.DataFrame(
                 {
                     "prompt": rows.frame["prompt"],
                     "group": subject,
@@ -161,17 +161,17 @@ def convert_routellm(files: Sequence[FileRows]) -> FileRows:
                 }
             )
             labels = [f"{label}, model {model}" for label in rows.labels]
-            parts.append(FileRows(rows.path, part, labels, rows.notes))
-    joined = join_files(parts)
+            outcomes_by_model.append(FileRows(rows.path, outcomes, labels, rows.notes))
+    joined = join_files(outcomes_by_model)
     frame = joined.frame.assign(item=joined.frame["prompt"].map(_hash_text))
     return _drop_repeats(joined, frame)
 
 
 def _check_truth_values(rows: FileRows, model: str) -> None:
     values = rows.frame[model].map(lambda value: str(value).strip().lower())
-    is_other = ~values.isin(_TRUTH_VALUES)
-    if is_other.any():
-        index = int(is_other.to_numpy().argmax())
+    is_no_truth_value = ~values.isin(_TRUTH_VALUES)
+    if is_no_truth_value.any():
+        index = int(is_no_truth_value.to_numpy().argmax())
         raise TableError(
             f"{model!r} of {rows.labels[index]} is {rows.frame[model].iloc[index]!r}; RouteLLM's files have True or "
             "False there, and other tables have the columns item, model, correct and cost_usd"
@@ -261,9 +261,10 @@ def _is_lm_eval(columns: Sequence[str]) -> bool:
 
 def convert_lm_eval(files: Sequence[FileRows]) -> FileRows:
     """Logs of samples, a file for each model and task: MODEL/samples_TASK_DATE.jsonl, as --log_samples writes them."""
-    newest, notes = _select_newest_logs(files)
-    parts = [_convert_samples(rows, notes) for rows in newest]
-    joined = join_files(parts)
+    newest_logs, notes = _select_newest_logs(files)
+    converted_logs = [_convert_samples(rows, notes) for rows in newest_logs]
+    joined = join_files(converted_logs)
+
     # Chat templates differ between models; a router sees the question as the first model got it.
     prompts = joined.frame.groupby("item")["prompt"].transform("first")
     all_notes = tuple(dict.fromkeys([*joined.notes, *notes]))
@@ -272,14 +273,16 @@ def convert_lm_eval(files: Sequence[FileRows]) -> FileRows:
 
 def _select_newest_logs(files: Sequence[FileRows]) -> tuple[list[FileRows], list[str]]:
     """Of several logs of one model and task the newest, which has the largest date in its name."""
-    newest: dict[tuple[str, str], FileRows] = {}
+    newest_logs: dict[tuple[str, str], FileRows] = {}
+    # Sorted by name, so that a later date replaces an earlier one.
     for rows in sorted(files, key=lambda rows: rows.path.name):
-        newest[_name_model(rows), _name_task(rows)] = rows
-    num_older = len(files) - len(newest)
+        model_and_task = (_name_model(rows), _name_task(rows))
+        newest_logs[model_and_task] = rows
+    num_older = len(files) - len(newest_logs)
     notes = (
         [f"{num_older} older logs of the same model and task were left out."] if num_older else []
     )
-    return list(newest.values()), notes
+    return list(newest_logs.values()), notes
 
 
 def _name_model(rows: FileRows) -> str:

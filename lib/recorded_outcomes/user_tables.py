@@ -134,21 +134,26 @@ def _read_rows(paths: Sequence[Path], prices: TokenPrices | None) -> FileRows:
     rows = convert_published(read_files(paths))
     frame = _add_prompts(rows.frame, get_prompts_path(paths[0]))
     notes = list(rows.notes)
-    normalized = {_normalize_name(source): source for source in frame.columns}
-    has_costs = any(name in normalized for name in ("cost_usd", *ALIASES["cost_usd"]))
-    tokens = {
-        name: normalized[alias]
-        for name, aliases in TOKEN_ALIASES.items()
-        for alias in (name, *aliases)
-        if alias in normalized
+    model_column = _find_column(frame, "model", ALIASES["model"])
+    cost_column = _find_column(frame, "cost_usd", ALIASES["cost_usd"])
+    token_columns = {
+        name: _find_column(frame, name, aliases) for name, aliases in TOKEN_ALIASES.items()
     }
-    can_be_priced = "tokens_in" in tokens and {"model", *ALIASES["model"]} & set(normalized)
-    if not has_costs and can_be_priced:
-        columns = {source: name for name, source in tokens.items()}
-        model = next(alias for alias in ("model", *ALIASES["model"]) if alias in normalized)
-        renamed = frame.rename(columns=columns | {normalized[model]: "model"})
-        frame = add_costs(renamed, prices, notes)
+    has_tokens = token_columns["tokens_in"] is not None
+    if cost_column is None and has_tokens and model_column is not None:
+        new_names = {model_column: "model"}
+        new_names |= {source: name for name, source in token_columns.items() if source is not None}
+        frame = add_costs(frame.rename(columns=new_names), prices, notes)
     return FileRows(rows.path, frame, rows.labels, tuple(notes))
+
+
+def _find_column(frame: pd.DataFrame, name: str, aliases: Sequence[str]) -> Any | None:
+    """The first column of a file that has a name, or another one for the same; None where there is none."""
+    by_name = {_normalize_name(source): source for source in reversed(list(frame.columns))}
+    for candidate in (name, *aliases):
+        if candidate in by_name:
+            return by_name[candidate]
+    return None
 
 
 def read_choice_table(path: str | Path | Sequence[Path]) -> ChoiceTable | None:

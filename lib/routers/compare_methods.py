@@ -55,7 +55,7 @@ LABELS = {
     MATRIX: "matrix factorization as in RouteLLM",
     CORL: "policy trained with CoRL's reward",
     STOP: "cascade without a check",
-    POOR: f"cascade with a poor check ({methods.MISS:.0%} missed, {methods.ALARM:.0%} false alarms)",
+    POOR: "cascade with a poor check",
     CHECK: "cascade with a perfect check",
     ORACLE: "oracle",
 }

@@ -34,7 +34,7 @@ from lib.routers.evaluation_sentence import Answer, answer_question
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    formats = "\n".join(f"  {each.name}: {each.description}" for each in PUBLISHED_FORMATS)
+    formats = "\n".join(f"  {entry.name}: {entry.description}" for entry in PUBLISHED_FORMATS)
     parser = argparse.ArgumentParser(
         prog="python -m lib router evaluate",
         description=__doc__,

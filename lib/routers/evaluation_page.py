@@ -184,8 +184,9 @@ _HEADROOM_CAPTION = (
 _METHOD_NOTES = (
     "Every method learns on train, chooses its knob on dev and is scored on test; whole groups stay together. "
     "Intervals are at 95 %, over groups of items and repeats of the cross-validation.",
-    "A cascade with a check assumes that a check exists and costs nothing; an oracle knows all outcomes, luck among "
-    "them. Neither is a router that could be run.",
+    "A cascade with a check assumes that a check exists and costs nothing; a poor one lets some wrong answers pass and "
+    "refuses some right ones (rates: lib/routers/methods.py). An oracle knows all outcomes, luck among them. Neither "
+    "is a router that could be run.",
 )
 
 
@@ -255,8 +256,8 @@ def format_budgets(comparison: Comparison) -> pd.DataFrame:
     for method in (MIXTURES, *comparison.routers):
         budgets = comparison.budgets[comparison.budgets["method"] == LABELS[method]]
         row = {"method": LABELS[method]}
-        shown = budgets[budgets["level"].isin(_SHOWN_BUDGETS)]
-        for budget in shown.to_dict("records"):
+        displayed = budgets[budgets["level"].isin(_SHOWN_BUDGETS)]
+        for budget in displayed.to_dict("records"):
             ends = (budget.get(f"ratio{suffix}", np.nan) for suffix in ("", "_ci_low", "_ci_high"))
             row[f"{budget['level']:.0%}"] = _format_interval(Interval(*ends), digits=2)
         for verdict in (KEPT, BROKEN, UNDECIDED):
@@ -297,13 +298,13 @@ def describe_models(table: OutcomeTable) -> pd.DataFrame:
     rows = []
     for index, model in enumerate(table.models):
         correct = table.correct[:, index]
-        best_of_others = np.delete(table.correct, index, axis=1).max(1)
+        best_alternative = np.delete(table.correct, index, axis=1).max(1)
         rows.append(
             {
                 "model": model,
                 **stats.grouped_interval(correct, table.groups).as_metrics("accuracy"),
                 "cost_usd": float(table.cost_usd[:, index].mean()),
-                "only_correct": float((correct > best_of_others).mean()),
+                "only_correct": float((correct > best_alternative).mean()),
             }
         )
     return pd.DataFrame(rows).sort_values(["accuracy", "cost_usd"], ascending=[False, True])

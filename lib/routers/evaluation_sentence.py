@@ -120,25 +120,25 @@ def _describe_wins(
     if not gains and not savings:
         return None
 
-    parts = []
+    clauses = []
     if gains:
         router = max(gains, key=lambda name: gains[name].value)
         share_spent = comparison.at(router, SAME_MONEY).cost_ratio.value
-        parts.append(
+        clauses.append(
             f"gains {format_points(gains[router])} over always {best_model} at the same money ({LABELS[router]}, "
             f"which spends {share_spent:.0%} of it)"
         )
     if savings:
         router = max(savings, key=lambda name: savings[name].value)
         quality = "its quality" if gains else f"the quality of always {best_model}"
-        parts.append(
+        clauses.append(
             f"saves {_format_share(savings[router])} of the money at {quality} ({LABELS[router]})"
         )
     details = (
         f"The intervals hold together for all {num_comparisons} comparisons ({len(comparison.routers)} routers, at the "
         "same money and at equal quality), so that the best of them may be named.",
     )
-    return Answer(GAINS if gains else SAVES, f"Choosing {' and '.join(parts)}.", details)
+    return Answer(GAINS if gains else SAVES, f"Choosing {' and '.join(clauses)}.", details)
 
 
 def format_points(gain: Interval) -> str:
@@ -170,18 +170,18 @@ def _describe_dominance(table: OutcomeTable, gate: pd.DataFrame) -> Answer | Non
     mean_cost = table.cost_usd.mean(0)
     if mean_cost.argmin() != best:
         return None
-    others = [model for model in range(len(table.models)) if model != best]
-    runner_up = max(others, key=lambda model: accuracy[model])
+    rivals = np.delete(np.arange(len(table.models)), best)
+    runner_up = rivals[accuracy[rivals].argmax()]
     difference = table.correct[:, best] - table.correct[:, runner_up]
     lead = stats.grouped_interval(difference, table.groups)
     if not lead.ci_low > 0:
         return None
-    best_of_others = table.correct[:, others].max(1)
-    share_missed = float((best_of_others > table.correct[:, best]).mean())
+    share_missed = (table.correct[:, rivals].max(1) > table.correct[:, best]).mean()
+    price_ratio = mean_cost[best] / mean_cost[runner_up]
     sentence = (
         f"{_NO} one model dominates: {table.models[best]} is the cheapest and the most accurate, right on "
         f"{accuracy[best]:.1%} of the items, {format_points(lead)} more than {table.models[runner_up]}, at "
-        f"{mean_cost[best] / mean_cost[runner_up]:.2g} of its cost; another model does better on {share_missed:.1%} of "
+        f"{price_ratio:.2g} of its cost; another model does better on {share_missed:.1%} of "
         "the items only."
     )
     headroom_gain = _read_interval(gate, "accuracy")
@@ -297,5 +297,8 @@ def count_items_needed(num_items: int, gate: pd.DataFrame, question: str) -> int
     """
     ratio = find_mde(gate, question) / headroom.QUESTIONS[question]
     needed = max(num_items * ratio**2, num_items + 1)
-    unit = 10 ** max(0, math.floor(math.log10(needed)) - 1)
+
+    # Rounded up to two digits: 4,321 items are 4,400.
+    num_digits = math.floor(math.log10(needed)) + 1
+    unit = 10 ** max(0, num_digits - 2)
     return math.ceil(needed / unit) * unit

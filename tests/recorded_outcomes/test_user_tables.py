@@ -221,7 +221,7 @@ def test_a_file_that_can_be_meant_in_one_way_is_read(tmp_path, changes):
         ({"correct": ["80%", *["1"] * 13]}, ["correct of line 3", "write all in one way"]),
         ({"model": "small"}, ["'q0', model 'small' stands there twice", "line 3", "drop the row"]),
         ({"item": [f"q{index}" for index in range(14)], "model": "small", "group": "g"}, ["one model, 'small'"]),
-        ({"item": ["q0", "q0", "q1", "q1"] + ["q2"] * 10, "sample": range(14), "group": "g", "prompt": "p"}, ["3 items"]),
+        ({"item": ["q0", "q0", "q1", "q1"] + ["q2"] * 10, "sample": range(14), "group": "g", "prompt": "p"}, ["3 it"]),
     ],
     ids=["text", "euros", "free", "empty", "NaN", "some percent", "twice", "one model", "few items"],
 )  # fmt: skip
