@@ -119,13 +119,13 @@ def join_files(files: Sequence[FileRows]) -> FileRows:
         TableError: The columns differ; the message names the files and a column.
     """
     first = files[0]
-    for other in files[1:]:
-        different = set(first.frame.columns) ^ set(other.frame.columns)
+    for next_file in files[1:]:
+        different = set(first.frame.columns) ^ set(next_file.frame.columns)
         if different:
             column = min(map(str, different))
             raise TableError(
-                f"{first.path.name} and {other.path.name} have different columns, {column!r} is in one of them only; "
-                "evaluate files of one kind together"
+                f"{first.path.name} and {next_file.path.name} have different columns, {column!r} is in one of them "
+                "only; evaluate files of one kind together"
             )
     if len(files) == 1:
         return first

@@ -306,14 +306,17 @@ def _make_table(
     for column in ("item", "group", "model"):
         if column in rows:
             rows[column] = _read_names(rows[column], column, labels)
-    if "group" not in rows or hold_out == "items":
+    # Where groups are all that describes items, items are held out in any case.
+    if "group" not in rows or (hold_out == "items" and _is_described(rows)):
         reason = "There is no column group" if "group" not in rows else "Groups may be known"
         rows = _group_by_prompt(rows)
         notes.append(f"{reason}: every item is a group of its own, and equal prompts share one.")
     rows = _read_numbers(rows, labels)
     rows = _replace_negative_meteor_scores(rows, notes)
     _check_ranges(rows, labels)
-    _check_pairs(rows, labels)
+    _check_repeats(rows, labels)
+    _check_item_columns(rows, labels)
+    _check_leaks(rows)
     rows = _replace_few_groups(rows, notes)
 
     # One row for each item, and outcomes by item and model, means over samples.
@@ -393,6 +396,12 @@ def _replace_few_groups(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         "group of its own, and what is said holds for new items of the same groups only."
     )
     return _group_by_prompt(rows)
+
+
+def _is_described(rows: pd.DataFrame) -> bool:
+    """Whether rows have a prompt or an embedding."""
+    has_numbers = any(_EMBEDDING_COLUMN.fullmatch(str(column)) for column in rows)
+    return has_numbers or "prompt" in rows or "embedding" in rows
 
 
 def _group_by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
@@ -478,7 +487,7 @@ def _find_columns(frame: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
     by_name: dict[str, list[Any]] = {}
     for source in frame.columns:
         by_name.setdefault(_normalize_name(source), []).append(source)
-    found: dict[str, Any] = {}
+    sources: dict[str, Any] = {}
     notes = []
     for column, aliases in ALIASES.items():
         for alias in (column, *aliases):
@@ -487,11 +496,11 @@ def _find_columns(frame: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
                 listed = " and ".join(repr(str(candidate)) for candidate in candidates)
                 raise TableError(f"{listed} could each be {column}; rename one of them")
             if candidates:
-                found[column] = candidates[0]
+                sources[column] = candidates[0]
                 if alias != column:
                     notes.append(f"The column {str(candidates[0])!r} was read as {column}.")
                 break
-    missing = [column for column in REQUIRED if column not in found]
+    missing = [column for column in REQUIRED if column not in sources]
     if missing:
         names = [
             str(source)
@@ -504,23 +513,25 @@ def _find_columns(frame: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
         )
     numbered = [name for name in by_name if _EMBEDDING_COLUMN.fullmatch(name)]
     for name in sorted(numbered, key=lambda name: int(name[1:])):
-        found[name] = by_name[name][0]
-    return found, notes
+        sources[name] = by_name[name][0]
+    return sources, notes
 
 
 def _read_names(values: pd.Series, column: str, labels: Sequence[str]) -> pd.Series:
     """A column of names as texts. "NA" and "None" are names; an empty field is missing."""
     names = []
     for value, label in zip(values.tolist(), labels, strict=True):
-        is_missing = value is None or value is pd.NA or value is pd.NaT or value != value
-        text = "" if is_missing else str(value).strip()
         if isinstance(value, (list, tuple, dict, set, np.ndarray)):
             raise TableError(f"{column} of {label} is a {type(value).__name__}; write one name")
-        if not text:
+        # nan is the one value that differs from itself.
+        is_missing = value is None or value is pd.NA or value is pd.NaT or value != value
+        name = "" if is_missing else str(value).strip()
+        if not name:
             raise TableError(f"{column} of {label} is empty; write its name")
         # A whole number that a missing value in its column turned into a float.
-        is_whole = isinstance(value, float) and value.is_integer()
-        names.append(str(int(value)) if is_whole else text)
+        if isinstance(value, float) and value.is_integer():
+            name = str(int(value))
+        names.append(name)
     return pd.Series(names, index=values.index, dtype=object)
 
 
@@ -590,8 +601,8 @@ def _check_ranges(rows: pd.DataFrame, labels: Sequence[str]) -> None:
         )
 
 
-def _check_pairs(rows: pd.DataFrame, labels: Sequence[str]) -> None:
-    """Raises TableError where an item and model stand there twice, or an item's rows disagree, or groups leak."""
+def _check_repeats(rows: pd.DataFrame, labels: Sequence[str]) -> None:
+    """Raises TableError where an item, model and sample stand there twice."""
     identity = ["item", "model"]
     if "sample" in rows:
         identity = [*identity, "sample"]
@@ -605,31 +616,39 @@ def _check_pairs(rows: pd.DataFrame, labels: Sequence[str]) -> None:
             "column sample, or drop the row"
         )
 
-    # What belongs to an item is the same in all of its rows.
+
+def _check_item_columns(rows: pd.DataFrame, labels: Sequence[str]) -> None:
+    """Raises TableError where what belongs to an item differs between its rows."""
     first_index = rows.groupby("item")["item"].transform(lambda items: items.index[0])
     for column in rows.columns.difference(_OF_A_CALL):
         values = rows[column].map(_to_comparable)
-        differs = (values != values.loc[first_index.to_numpy()].to_numpy()).to_numpy()
+        first_values = values.loc[first_index.to_numpy()].to_numpy()
+        differs = (values != first_values).to_numpy()
         if not differs.any():
             continue
         index = int(differs.argmax())
-        where = (
+        difference = (
             f"{column} of {labels[index]} differs from that of {labels[first_index[index]]}, though both are item "
             f"{rows.loc[index, 'item']!r}"
         )
         if column == "group":
-            raise TableError(f"groups leak: {where}; write an item under one group")
-        raise TableError(f"{where}; write the same in all rows of an item")
-    if "prompt" in rows:
-        prompts = rows["prompt"].map(_to_comparable)
-        leaks = rows.groupby(prompts)["group"].nunique() > 1
-        # An empty prompt is reported as such, below.
-        leaks = leaks[[bool(str(prompt).strip()) for prompt in leaks.index]]
-        if leaks.any():
-            raise TableError(
-                f"groups leak: the prompt {shorten(leaks.idxmax(), 60)!r} and {int(leaks.sum()) - 1} more stand in "
-                "two groups, so that a split would train and test on one; give equal prompts one group"
-            )
+            raise TableError(f"groups leak: {difference}; write an item under one group")
+        raise TableError(f"{difference}; write the same in all rows of an item")
+
+
+def _check_leaks(rows: pd.DataFrame) -> None:
+    """Raises TableError where one prompt is in two groups, so that a split would not divide it."""
+    if "prompt" not in rows:
+        return
+    prompts = rows["prompt"].map(_to_comparable)
+    leaks = rows.groupby(prompts)["group"].nunique() > 1
+    # An empty prompt is reported as such, below.
+    leaks = leaks[[bool(str(prompt).strip()) for prompt in leaks.index]]
+    if leaks.any():
+        raise TableError(
+            f"groups leak: the prompt {shorten(leaks.idxmax(), 60)!r} and {int(leaks.sum()) - 1} more stand in "
+            "two groups, so that a split would train and test on one; give equal prompts one group"
+        )
 
 
 def _to_comparable(value: Any) -> Any:
@@ -724,9 +743,10 @@ def read_prompt_text(messages: Sequence[Any]) -> str:
     texts = []
     for message in messages:
         content = message.get("content") if isinstance(message, Mapping) else message
-        parts = content if isinstance(content, list) else [content]
-        for part in parts:
-            text = part.get("text") if isinstance(part, Mapping) else part
+        content_parts = content if isinstance(content, list) else [content]
+        for content_part in content_parts:
+            is_mapping = isinstance(content_part, Mapping)
+            text = content_part.get("text") if is_mapping else content_part
             if text is not None:
                 texts.append(str(text))
     return "\n".join(texts).strip()

@@ -159,18 +159,7 @@ def compare_methods(
             )
             for method, method_choices in choices.items()
         }
-        outcomes = {}
-        for method, method_scores in scores.items():
-            outcomes |= {
-                (method, condition): pair
-                for condition, pair in _select_conditions(method_scores).items()
-            }
-        constant = model_selection.score_best_constant(table, folds)
-        random = np.stack([table.correct.mean(1), table.cost_usd.mean(1)])
-        for condition in CONDITIONS:
-            outcomes[CONSTANT, condition] = constant
-            outcomes[RANDOM, condition] = random
-        outcomes_by_repeat.append(outcomes)
+        outcomes_by_repeat.append(_collect_outcomes(table, folds, scores))
         scores_by_repeat.append(scores)
 
     # (repeats, 2, items) by method and condition.
@@ -206,6 +195,22 @@ def choose_by_matrix_factorization(table: OutcomeTable, fold: Fold, cv_repeat: i
     all_models = np.arange(len(table.models))
     expected_cost = table.cost_usd[fold.train].mean(0)
     return headroom.choose_at_rates(table, probabilities, all_models, expected_cost)
+
+
+def _collect_outcomes(
+    table: OutcomeTable, folds: Sequence[Fold], scores: Mapping[str, HeldOutScores]
+) -> dict[tuple[str, str], np.ndarray]:
+    """Correctness and cost, (2, items), by method and condition; constants have the same in every condition."""
+    outcomes = {}
+    for method, method_scores in scores.items():
+        for condition, pair in _select_conditions(method_scores).items():
+            outcomes[method, condition] = pair
+    constant = model_selection.score_best_constant(table, folds)
+    random_model = np.stack([table.correct.mean(1), table.cost_usd.mean(1)])
+    for condition in CONDITIONS:
+        outcomes[CONSTANT, condition] = constant
+        outcomes[RANDOM, condition] = random_model
+    return outcomes
 
 
 def _select_conditions(scores: HeldOutScores) -> dict[str, np.ndarray]:
@@ -286,7 +291,8 @@ def estimate_cost_ratio(
     Returns:
         The ratio, with an interval over groups and repeats; nan where one of them is free.
     """
-    mean_cost, mean_baseline = treatment.mean(), baseline.mean()
+    mean_cost = treatment.mean()
+    mean_baseline = baseline.mean()
     if not (mean_cost > 0 and mean_baseline > 0):
         return Interval(float("nan"), float("nan"), float("nan"))
     # log(a / b) varies as a / mean(a) - b / mean(b), which is 0 on average.
@@ -308,9 +314,9 @@ def widen_for_comparisons(interval: Interval, num_comparisons: int, num_groups: 
     """
     degrees = max(num_groups - 1, 1)
     tail = (1 - stats.LEVEL) / 2
-    factor = scipy_stats.t.ppf(1 - tail / num_comparisons, degrees) / scipy_stats.t.ppf(
-        1 - tail, degrees
-    )
+    single_quantile = scipy_stats.t.ppf(1 - tail, degrees)
+    joint_quantile = scipy_stats.t.ppf(1 - tail / num_comparisons, degrees)
+    factor = float(joint_quantile / single_quantile)
     return Interval(
         interval.value,
         interval.value - factor * (interval.value - interval.ci_low),
@@ -320,10 +326,8 @@ def widen_for_comparisons(interval: Interval, num_comparisons: int, num_groups: 
 
 def widen_ratio_for_comparisons(ratio: Interval, num_comparisons: int, num_groups: int) -> Interval:
     """The same for a ratio, whose interval is symmetric in its logarithm."""
-    logarithms = Interval(
-        *(float(np.log(end)) for end in (ratio.value, ratio.ci_low, ratio.ci_high))
-    )
-    widened = widen_for_comparisons(logarithms, num_comparisons, num_groups)
+    logarithm = Interval(np.log(ratio.value), np.log(ratio.ci_low), np.log(ratio.ci_high))
+    widened = widen_for_comparisons(logarithm, num_comparisons, num_groups)
     return Interval(ratio.value, float(np.exp(widened.ci_low)), float(np.exp(widened.ci_high)))
 
 
@@ -334,23 +338,14 @@ def compare_budgets(
     scores_by_repeat: Sequence[Mapping[str, HeldOutScores]], groups: np.ndarray
 ) -> pd.DataFrame:
     """What was spent on held-out items where so much was promised on dev; see `Comparison.budgets`."""
-    group_sizes = pd.Series(groups).map(pd.Series(groups).value_counts()).to_numpy()
-    is_in_large_group = group_sizes >= _MIN_ITEMS_OF_GROUP
     rows = []
     for method in scores_by_repeat[0]:
         for level, level_share in enumerate(model_selection.LEVELS):
+            # (repeats, items) each.
             spent = np.stack([scores[method].cost_usd[level] for scores in scores_by_repeat])
             promised = np.stack([scores[method].promised[level] for scores in scores_by_repeat])
             correct = np.stack([scores[method].correct[level] for scores in scores_by_repeat])
             ratio = estimate_cost_ratio(spent, promised, groups)
-            by_group = (
-                pd.DataFrame({"spent": spent.mean(0), "promised": promised.mean(0)})[
-                    is_in_large_group
-                ]
-                .groupby(groups[is_in_large_group])
-                .mean()
-            )
-            is_over = by_group["spent"] > OVERSPENT * by_group["promised"]
             rows.append(
                 {
                     "method": LABELS[method],
@@ -359,11 +354,26 @@ def compare_budgets(
                     **estimate_mean(spent, groups).as_metrics("spent_usd"),
                     **ratio.as_metrics("ratio"),
                     **estimate_mean(correct, groups).as_metrics("accuracy"),
-                    "groups_over": is_over.mean() if len(is_over) else np.nan,
+                    "groups_over": _share_of_groups_over(spent.mean(0), promised.mean(0), groups),
                     "budget": decide_budget(ratio),
                 }
             )
     return pd.DataFrame(rows)
+
+
+def _share_of_groups_over(spent: np.ndarray, promised: np.ndarray, groups: np.ndarray) -> float:
+    """The share of large groups whose mean cost exceeds what was promised for it; nan without such groups.
+
+    Args:
+        spent: (items,) costs.
+        promised: (items,) promised costs.
+        groups: (items,) the group of each item.
+    """
+    frame = pd.DataFrame({"group": groups, "spent": spent, "promised": promised})
+    group_size = frame.groupby("group")["spent"].transform("size")
+    means = frame[group_size >= _MIN_ITEMS_OF_GROUP].groupby("group").mean()
+    is_over = means["spent"] > OVERSPENT * means["promised"]
+    return float(is_over.mean()) if len(is_over) else float("nan")
 
 
 def decide_budget(ratio: Interval) -> str:

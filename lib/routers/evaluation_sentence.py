@@ -108,7 +108,7 @@ def _describe_wins(
     for router in comparison.routers:
         same_money = comparison.at(router, SAME_MONEY)
         gain = widen_for_comparisons(same_money.gain, num_comparisons, num_groups)
-        if gain.ci_low > 0 and same_money.cost_ratio.ci_low <= OVERSPENT:
+        if gain.ci_low > 0 and same_money.cost_ratio.value <= OVERSPENT:
             gains[router] = gain
 
         equal_quality = comparison.at(router, EQUAL)
