@@ -176,6 +176,7 @@ def evaluate_table(
     num_folds = min(settings.folds, len(set(table.groups)))
     settings = settings.model_copy(update={"folds": num_folds})
     gate = headroom.gate(table, num_folds, range(num_repeats), settings.min_dev_gain)
+    gate = headroom.widen_degenerate_intervals(table, gate)
     comparison = compare_methods(table, settings, num_repeats)
     answer = answer_question(table, gate, comparison, settings)
     print_report(table, gate, comparison, answer)

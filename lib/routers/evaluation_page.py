@@ -179,7 +179,8 @@ _BUDGETS_CAPTION = (
 )
 _HEADROOM_CAPTION = (
     "What a router wins that sees more than any method, the outcomes of other models on the same item among it; mde: "
-    "the minimum detectable effect"
+    "the minimum detectable effect; where that router asked the best constant everywhere, the interval is as wide as "
+    "that of an oracle's gain"
 )
 _METHOD_NOTES = (
     "Every method learns on train, chooses its knob on dev and is scored on test; whole groups stay together. "

@@ -244,9 +244,6 @@ def _read_interval(gate: pd.DataFrame, question: str) -> Interval:
 
 
 def _format_share(share: Interval) -> str:
-    if share.ci_low == share.ci_high == 0:
-        # On dev no mixture of models kept the quality for less, so that the constant was asked everywhere.
-        return "0%"
     return f"{share.value:.0%} [{share.ci_low:.0%}, {share.ci_high:.0%}]"
 
 
