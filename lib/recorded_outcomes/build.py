@@ -73,6 +73,20 @@ def select_routellm(source: Path) -> pd.DataFrame:
     return rows[["table", "group", "item", "prompt_chars", "model", "right"]]
 
 
+def select_routerarena(source: Path) -> pd.DataFrame:
+    """Two models on questions of 78 data sets, with recorded costs; scores as they were published."""
+    rows = pd.read_parquet(source / "routerarena.parquet")
+    # All calls succeeded, so that the column says nothing.
+    rows = rows.drop(columns="success").rename(columns={"dollars": "cost_usd"})
+    dtypes = {
+        "score": "float32",
+        "cost_usd": "float32",
+        "tokens_in": "int32",
+        "tokens_out": "int32",
+    }
+    return rows.astype(dtypes)
+
+
 def select_facts(source: Path) -> dict[str, pd.DataFrame]:
     """Every table, by name, sorted, with words as categories."""
     tables = {
@@ -81,6 +95,7 @@ def select_facts(source: Path) -> dict[str, pd.DataFrame]:
         "routellm": select_routellm(source),
         "gsm": select_zeroeval(source, "gsm"),
         "crux": select_zeroeval(source, "crux"),
+        "routerarena": select_routerarena(source),
     }
     return {name: _sort_rows(rows) for name, rows in tables.items()}
 

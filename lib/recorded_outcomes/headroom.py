@@ -317,6 +317,41 @@ def gate(table: OutcomeTable, folds: int, runs: Sequence[int], min_dev_gain: flo
     return table_of_questions.drop(columns="quality_ci_high")
 
 
+def widen_degenerate_intervals(table: OutcomeTable, questions: pd.DataFrame) -> pd.DataFrame:
+    """Replaces intervals of no width, which come from a router that asked the best constant everywhere.
+
+    Such a router has found nothing, which on few items says little about what there is to find. Its interval becomes as
+    wide as that of an oracle's gain, which is about what a gain would have varied by: for accuracy the oracle's lead
+    over the best constant, for money the share that it saves by asking the cheapest model that does as well. Where the
+    oracle gains nothing the width stays 0.
+
+    Args:
+        table: The recorded outcomes.
+        questions: Of `gate`.
+
+    Returns:
+        The questions with these intervals; what is open stays so.
+    """
+    best_model = find_best_constant(table, np.arange(len(table)))
+    constant_correct = table.correct[:, best_model]
+    constant_cost = table.cost_usd[:, best_model]
+    lead = table.correct.max(1) - constant_correct  # (items,)
+    does_as_well = table.correct >= constant_correct[:, None]  # (items, models)
+    oracle_cost = np.where(does_as_well, table.cost_usd, np.inf).min(1)
+    mean_cost = float(constant_cost.mean()) or 1.0  # a constant that is free leaves nothing to save
+    saving = (constant_cost - oracle_cost) / mean_cost
+    oracle_gains = {"accuracy": lead, "money": saving, "check": saving}
+
+    widened = questions.copy()
+    for question, gain in oracle_gains.items():
+        if questions.loc[question, "ci_low"] == questions.loc[question, "ci_high"]:
+            interval = stats.t_interval(gain)
+            half_width = (interval.ci_high - interval.ci_low) / 2
+            widened.loc[question, "ci_low"] -= half_width
+            widened.loc[question, "ci_high"] += half_width
+    return widened
+
+
 def _score_by_accuracy(
     table: OutcomeTable, folds: Sequence[Fold], routers: Sequence[InformedRouter]
 ) -> np.ndarray:

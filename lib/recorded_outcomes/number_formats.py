@@ -138,7 +138,7 @@ def _decide_decimal_comma(
 def _parse_text(text: str, column: str, index: int, kind: Kind, comma_is_decimal: bool) -> float:
     """The number that a text of `_to_text` stands for; NumberError names column and row where it is none."""
     if not text:
-        raise NumberError(column, index, "is empty; write a number")
+        raise NumberError(column, index, "is empty; write a number, or leave the row out")
     if kind == "fraction" and text.lower() in TRUE_WORDS:
         return 1.0
     if kind == "fraction" and text.lower() in FALSE_WORDS:

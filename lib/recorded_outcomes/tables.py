@@ -1,7 +1,7 @@
 """Tables of recorded outcomes: which model was correct on which item, and what it cost; those that are shipped.
 
-Costs in USD are *recorded* for agents only (tokens x list price, by the source); elsewhere they are *listed* (a
-published price, an assumed length of replies) or *assumed* (a price by size, recorded lengths), and every table says
+Costs in USD are *recorded* for agents and RouterArena (tokens x list price, by the source); elsewhere they are *listed*
+(a published price, an assumed length of replies) or *assumed* (a price by size, recorded lengths), and every table says
 which.
 Left out: a user's tables (`user_tables`), and the prompts. `data/outcomes/PROVENANCE.md` names sources, licences and
 traps; what it says to doubt is left out here by rule, never by hand.
@@ -289,6 +289,50 @@ def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Outco
     )
 
 
+def load_routerarena(root: Path = OUTCOMES_FOLDER) -> OutcomeTable:
+    """Loads Claude 3 Haiku and Gemini 2.0 Flash on questions of 78 data sets (RouterArena), with recorded costs.
+
+    One of the two is more accurate and cheaper, so that the table is a control: no router can save money here. A router
+    sees the data set and the length of the prompt, and has met every large data set; items are held out one by one.
+    A score is correctness, or the overlap with a reference text (METEOR), see `clip_meteor_scores`.
+
+    Args:
+        root: Folder of the shipped tables.
+    """
+    rows = artifacts.read_parquet(root / "routerarena.parquet")
+    rows = rows.assign(score=clip_meteor_scores(rows["score"], rows["metric"]))
+    correct = rows.pivot(index="item", columns="model", values="score")
+    cost_usd = rows.pivot(index="item", columns="model", values="cost_usd")
+    prompt_tokens = rows.pivot(index="item", columns="model", values="tokens_in").mean(axis=1)
+    items = correct.index.to_numpy(dtype=str)
+    item_rows = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
+    data_sets = item_rows["group"].to_numpy(dtype=str)
+    return OutcomeTable(
+        name="routerarena",
+        items=items,
+        groups=items,
+        models=tuple(map(str, correct.columns)),
+        correct=correct.to_numpy(float),
+        cost_usd=cost_usd.to_numpy(float),
+        features=np.column_stack([np.log(prompt_tokens), pd.get_dummies(data_sets)]).astype(float),
+    )
+
+
+def clip_meteor_scores(scores: pd.Series, metrics: pd.Series) -> pd.Series:
+    """Scores with those of RouterArena's METEOR that lie below 0 as 0.
+
+    RouterArena computes F1 (1 - penalty), penalty = (chunks / words)^2 / 2, with the number of *different* matched
+    words. Where matched words repeat there can be more chunks than different words, and the penalty exceeds 1. METEOR
+    itself (Banerjee and Lavie 2005) counts every match, so that its penalty is at most 1/2 and its score at least 0.
+
+    Args:
+        scores: (rows,) numbers.
+        metrics: (rows,) what each score is; others than "meteor_score" stay as they are.
+    """
+    is_meteor = metrics.astype(str) == "meteor_score"
+    return scores.mask(is_meteor & (scores < 0), 0.0)
+
+
 def load_embeddings(table: str, items: Sequence[str], root: Path = OUTCOMES_FOLDER) -> np.ndarray:
     """Reduced sentence embeddings of the prompts of `items`, (items, 64)."""
     embeddings = artifacts.read_parquet(root / f"{table}_embeddings.parquet").set_index("item")
@@ -301,6 +345,7 @@ SHIPPED: dict[str, Callable[[Any], OutcomeTable]] = {
     "llmrouter-new": lambda prices: load_llmrouter(prices, known=False),
     **{name: (lambda prices, name=name: load_zeroeval(name, prices)) for name in ("gsm", "crux")},
     **{name: (lambda prices, name=name: load_routellm(name, prices)) for name in ("mmlu", "gsm8k")},
+    "routerarena": lambda _: load_routerarena(),
 }
 
 
@@ -314,12 +359,14 @@ FILES: dict[str, tuple[str, ...]] = {
     **{name: (f"{name}.parquet", f"{name}_embeddings.parquet") for name in ("gsm", "crux")},
     "mmlu": ("routellm.parquet", "routellm_embeddings.parquet"),
     "gsm8k": ("routellm.parquet", "routellm_embeddings.parquet", "gsm.parquet"),
+    "routerarena": ("routerarena.parquet",),
 }
 PRICED_BY: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(AGENTS, ()),
     **dict.fromkeys(("llmrouter", "llmrouter-new"), ("reply_tokens",)),
     **dict.fromkeys(("gsm", "crux"), ("per_billion", "exponent")),
     **dict.fromkeys(("mmlu", "gsm8k"), ("reply_tokens", "routellm")),
+    "routerarena": (),
 }
 
 

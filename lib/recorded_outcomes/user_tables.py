@@ -19,16 +19,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from lib.experiment import artifacts, seeds
+from lib.experiment import seeds
 from lib.recorded_outcomes.number_formats import Kind, NumberError, parse_numbers
-from lib.recorded_outcomes.tables import OutcomeTable, TableError
-from lib.tasks import TaskError
-from lib.tasks.readers import get_format, read_table
+from lib.recorded_outcomes.outcome_files import FileRows, join_files, read_files, shorten
+from lib.recorded_outcomes.published_formats import convert_published
+from lib.recorded_outcomes.tables import OutcomeTable, TableError, clip_meteor_scores
+from lib.recorded_outcomes.token_prices import TokenPrices, add_costs
 
 REQUIRED = ("item", "model", "correct", "cost_usd")
 # By column: other names that it may have, after `_normalize_name`.
@@ -44,13 +45,20 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "failure": (),
     "prompt_hash": (),
     "propensity": (),
+    "metric": (),
 }
+# Of rows without costs, which `token_prices` prices.
+TOKEN_ALIASES: dict[str, tuple[str, ...]] = {
+    "tokens_in": ("input_tokens", "prompt_tokens"),
+    "tokens_out": ("output_tokens", "completion_tokens"),
+}
+HoldOut = Literal["groups", "items"]
 MIN_ITEMS = 6  # two for each of the three parts that a router is fitted, tuned and scored on
 MIN_GROUPS = 3  # whole groups are learned from, chosen on and scored
 MIN_ITEMS_OF_GROUP = 4  # on average, where groups are all that describes items
-MIN_COMPLETE = 0.8  # share of items that every model must have met; the others are left out
+MIN_COMPLETE = 0.5  # share of items that every model must have met; the others are left out
 # What may differ between the rows of one item.
-_OF_A_CALL = ("item", "model", "correct", "cost_usd", "sample", "failure")
+_OF_A_CALL = ("item", "model", "correct", "cost_usd", "sample", "failure", "metric")
 _EMBEDDING_COLUMN = re.compile(r"e\d+")
 _INDEX_COLUMN = re.compile(r"column 1|unnamed_0|index|level_0|__index_level_0__")
 _NUM_WORD_FEATURES = 32
@@ -86,27 +94,19 @@ class ChoiceTable:
         return len(self.chosen)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of a file, with columns under the names of this module.
-
-    Attributes:
-        frame: The values as they were read.
-        labels: Where each row stands, for messages: "line 7" or "row 3", counted from 1.
-        notes: What was decided while reading, in sentences.
-    """
-
-    frame: pd.DataFrame
-    labels: Sequence[str]
-    notes: tuple[str, ...]
-
-
-def read_outcome_table(path: str | Path) -> OutcomeTable:
-    """Reads a table in long form.
+def read_outcome_table(
+    path: str | Path | Sequence[Path],
+    prices: TokenPrices | None = None,
+    hold_out: HoldOut = "groups",
+) -> OutcomeTable:
+    """Reads a table in long form, or outcomes in one of `published_formats`.
 
     Args:
-        path: A .csv, .tsv, .jsonl, .json or .parquet file. A prompt is turned into 32 numbers by tf-idf and truncated
-            SVD, without a look at outcomes. Without a column group every item is a group of its own.
+        path: A .csv, .tsv, .jsonl, .json or .parquet file, a folder of them, or several. A prompt is turned into 32
+            numbers by tf-idf and truncated SVD, without a look at outcomes. Without a column group every item, or
+            prompt, is a group of its own.
+        prices: Of tokens, for outcomes without costs.
+        hold_out: "groups" holds whole groups out; "items" lets a router learn from items of the same group.
 
     Returns:
         The table, with `notes` on what was decided while reading.
@@ -114,18 +114,49 @@ def read_outcome_table(path: str | Path) -> OutcomeTable:
     Raises:
         TableError: The file cannot be read; a column or a number is missing or can be read in two ways; a model has met
             an item twice or never; there are fewer than two models or `MIN_ITEMS` items; all models are free; nothing
-            describes the items; or an item, or a prompt, is in two groups. The message names file, column and row.
+            describes the items; an item, or a prompt, is in two groups; or a price is missing. The message names file,
+            column and row.
     """
-    path = Path(path)
+    paths = _list_paths(path)
     try:
-        frame, labels, notes = _read_file(path)
-        frame = _add_prompts(frame, get_prompts_path(path))
-        return _make_table(frame, labels, path.stem, notes)
+        rows = _read_rows(paths, prices)
+        return _make_table(rows.frame, rows.labels, paths[0].stem, rows.notes, hold_out)
     except TableError as error:
-        raise TableError(f"{path}: {error}") from error
+        raise TableError(f"{paths[0]}: {error}") from error
 
 
-def read_choice_table(path: str | Path) -> ChoiceTable | None:
+def _list_paths(path: str | Path | Sequence[Path]) -> list[Path]:
+    return [Path(path)] if isinstance(path, (str, Path)) else [Path(name) for name in path]
+
+
+def _read_rows(paths: Sequence[Path], prices: TokenPrices | None) -> FileRows:
+    """Rows of files in long form, with prompts that lie beside them and with costs, under the names of the files."""
+    rows = convert_published(read_files(paths))
+    frame = _add_prompts(rows.frame, get_prompts_path(paths[0]))
+    notes = list(rows.notes)
+    model_column = _find_column(frame, "model", ALIASES["model"])
+    cost_column = _find_column(frame, "cost_usd", ALIASES["cost_usd"])
+    token_columns = {
+        name: _find_column(frame, name, aliases) for name, aliases in TOKEN_ALIASES.items()
+    }
+    has_tokens = token_columns["tokens_in"] is not None
+    if cost_column is None and has_tokens and model_column is not None:
+        new_names = {model_column: "model"}
+        new_names |= {source: name for name, source in token_columns.items() if source is not None}
+        frame = add_costs(frame.rename(columns=new_names), prices, notes)
+    return FileRows(rows.path, frame, rows.labels, tuple(notes))
+
+
+def _find_column(frame: pd.DataFrame, name: str, aliases: Sequence[str]) -> Any | None:
+    """The first column of a file that has a name, or another one for the same; None where there is none."""
+    by_name = {_normalize_name(source): source for source in reversed(list(frame.columns))}
+    for candidate in (name, *aliases):
+        if candidate in by_name:
+            return by_name[candidate]
+    return None
+
+
+def read_choice_table(path: str | Path | Sequence[Path]) -> ChoiceTable | None:
     """Reads a log of choices with their probabilities, a row for each item.
 
     Args:
@@ -137,41 +168,47 @@ def read_choice_table(path: str | Path) -> ChoiceTable | None:
     Raises:
         TableError: As in `read_outcome_table`; or a propensity is not above 0 and at most 1, or an item is there twice.
     """
-    path = Path(path)
+    paths = _list_paths(path)
     try:
-        frame, labels, file_notes = _read_file(path)
-        if not any(_normalize_name(source) == "propensity" for source in frame.columns):
+        files = read_files(paths)
+        if not any(_normalize_name(name) == "propensity" for name in files[0].frame.columns):
             return None
-        frame = _add_prompts(frame, get_prompts_path(path))
-        columns, column_notes = _find_columns(frame)
-        notes = [*file_notes, *column_notes]
-        rows = pd.DataFrame({column: frame[source] for column, source in columns.items()})
-        rows, labels = _drop_failed_calls(rows, labels, notes)
-        if "group" not in rows:
-            rows["group"] = rows["item"]
-        for column in ("item", "group", "model"):
-            rows[column] = _read_names(rows[column], column, labels)
-        rows = _read_numbers(rows, labels)
-        _check_ranges(rows, labels)
-        _check_propensities(rows, labels)
-        models, chosen = np.unique(rows["model"].to_numpy(dtype=str), return_inverse=True)
-        if len(models) < 2:
-            raise TableError(f"there is one model, {str(models[0])!r}; a choice needs two")
-        if len(rows) < MIN_ITEMS:
-            raise TableError(f"there are {len(rows)} items; {MIN_ITEMS} are the least")
-        return ChoiceTable(
-            name=path.stem,
-            groups=rows["group"].to_numpy(dtype=str),
-            models=tuple(models.tolist()),
-            chosen=chosen,
-            propensity=rows["propensity"].to_numpy(float),
-            correct=rows["correct"].to_numpy(float),
-            cost_usd=rows["cost_usd"].to_numpy(float),
-            features=_make_features(rows.set_index("item")),
-            notes=tuple(notes),
-        )
+        joined = join_files(files)
+        frame = _add_prompts(joined.frame, get_prompts_path(paths[0]))
+        return _make_choice_table(frame, joined, paths[0].stem)
     except TableError as error:
-        raise TableError(f"{path}: {error}") from error
+        raise TableError(f"{paths[0]}: {error}") from error
+
+
+def _make_choice_table(frame: pd.DataFrame, file_rows: FileRows, name: str) -> ChoiceTable:
+    """Checks the rows of a log and arranges them by item."""
+    columns, column_notes = _find_columns(frame)
+    notes = [*file_rows.notes, *column_notes]
+    rows = pd.DataFrame({column: frame[source] for column, source in columns.items()})
+    rows, labels = _drop_failed_calls(rows, file_rows.labels, notes)
+    if "group" not in rows:
+        rows["group"] = rows["item"]
+    for column in ("item", "group", "model"):
+        rows[column] = _read_names(rows[column], column, labels)
+    rows = _read_numbers(rows, labels)
+    _check_ranges(rows, labels)
+    _check_propensities(rows, labels)
+    models, chosen = np.unique(rows["model"].to_numpy(dtype=str), return_inverse=True)
+    if len(models) < 2:
+        raise TableError(f"there is one model, {str(models[0])!r}; a choice needs two")
+    if len(rows) < MIN_ITEMS:
+        raise TableError(f"there are {len(rows)} items; {MIN_ITEMS} are the least")
+    return ChoiceTable(
+        name=name,
+        groups=rows["group"].to_numpy(dtype=str),
+        models=tuple(models.tolist()),
+        chosen=chosen,
+        propensity=rows["propensity"].to_numpy(float),
+        correct=rows["correct"].to_numpy(float),
+        cost_usd=rows["cost_usd"].to_numpy(float),
+        features=_make_features(rows.set_index("item")),
+        notes=tuple(notes),
+    )
 
 
 def _check_propensities(rows: pd.DataFrame, labels: Sequence[str]) -> None:
@@ -246,28 +283,15 @@ def make_outcome_table(rows: pd.DataFrame, name: str) -> OutcomeTable:
         TableError: As in `read_outcome_table`.
     """
     labels = [f"row {number}" for number in range(1, len(rows) + 1)]
-    return _make_table(rows.reset_index(drop=True), labels, name, ())
-
-
-def _read_file(path: Path) -> tuple[pd.DataFrame, list[str], tuple[str, ...]]:
-    """Rows, where each of them stands, and notes on encoding and separator."""
-    try:
-        if path.is_file() and get_format(path) == ".parquet":
-            frame = artifacts.read_parquet(path).reset_index(drop=True)
-            return frame, [f"row {number}" for number in range(1, len(frame) + 1)], ()
-        table = read_table(path)
-    except TaskError as error:
-        # The reader's message begins with the path, as this module's does.
-        raise TableError(_shorten(str(error).removeprefix(f"{path}").lstrip(":, "))) from error
-    # What pandas raises of a broken file is a ValueError.
-    except (ValueError, OSError) as error:
-        raise TableError(f"cannot be read as a table: {_shorten(error)}") from error
-    frame = pd.DataFrame(list(table.rows), columns=list(table.columns), dtype=object)
-    return frame, list(table.labels), table.notes
+    return _make_table(rows.reset_index(drop=True), labels, name, (), "groups")
 
 
 def _make_table(
-    frame: pd.DataFrame, labels: Sequence[str], name: str, notes: Sequence[str]
+    frame: pd.DataFrame,
+    labels: Sequence[str],
+    name: str,
+    notes: Sequence[str],
+    hold_out: HoldOut,
 ) -> OutcomeTable:
     """Checks rows and arranges them by item and model."""
     columns, column_notes = _find_columns(frame)
@@ -279,14 +303,20 @@ def _make_table(
     rows, labels = _drop_failed_calls(rows, labels, notes)
 
     # Names, then numbers.
-    if "group" not in rows:
-        rows["group"] = rows["item"]
-        notes.append("There is no column group: every item is a group of its own.")
     for column in ("item", "group", "model"):
-        rows[column] = _read_names(rows[column], column, labels)
+        if column in rows:
+            rows[column] = _read_names(rows[column], column, labels)
+    # Where groups are all that describes items, items are held out in any case.
+    if "group" not in rows or (hold_out == "items" and _is_described(rows)):
+        reason = "There is no column group" if "group" not in rows else "Groups may be known"
+        rows = _group_by_prompt(rows)
+        notes.append(f"{reason}: every item is a group of its own, and equal prompts share one.")
     rows = _read_numbers(rows, labels)
+    rows = _replace_negative_meteor_scores(rows, notes)
     _check_ranges(rows, labels)
-    _check_pairs(rows, labels)
+    _check_repeats(rows, labels)
+    _check_item_columns(rows, labels)
+    _check_leaks(rows)
     rows = _replace_few_groups(rows, notes)
 
     # One row for each item, and outcomes by item and model, means over samples.
@@ -365,11 +395,38 @@ def _replace_few_groups(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         f"There are {num_groups} groups, and {MIN_GROUPS} are the least that can be held out whole: every item is a "
         "group of its own, and what is said holds for new items of the same groups only."
     )
+    return _group_by_prompt(rows)
+
+
+def _is_described(rows: pd.DataFrame) -> bool:
+    """Whether rows have a prompt or an embedding."""
+    has_numbers = any(_EMBEDDING_COLUMN.fullmatch(str(column)) for column in rows)
+    return has_numbers or "prompt" in rows or "embedding" in rows
+
+
+def _group_by_prompt(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with every item as a group; items with one prompt share a group, so that they are not divided."""
     if "prompt" not in rows:
         return rows.assign(group=rows["item"])
-    # Items with one prompt must not be divided.
-    prompts = rows["prompt"].map(_to_comparable)
-    return rows.assign(group=rows.groupby(prompts)["item"].transform("first"))
+    prompts = rows["prompt"].map(_to_comparable).astype(str)
+    # An empty prompt describes nothing and groups nothing; it is refused below.
+    first_items = rows.groupby(prompts)["item"].transform("first")
+    return rows.assign(group=first_items.where(prompts.str.strip() != "", rows["item"]))
+
+
+def _replace_negative_meteor_scores(rows: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """The rows with METEOR scores below 0 as 0, see `clip_meteor_scores`; a sentence is added to `notes`."""
+    if "metric" not in rows:
+        return rows
+    clipped = clip_meteor_scores(rows["correct"], rows["metric"])
+    num_clipped = int((clipped != rows["correct"]).sum())
+    if num_clipped:
+        lowest = rows["correct"].min()
+        notes.append(
+            f"METEOR scores below 0 ({num_clipped}, down to {lowest:.3g}) were read as 0: RouterArena's penalty for "
+            "word order exceeds 1 where matched words repeat."
+        )
+    return rows.assign(correct=clipped)
 
 
 def _select_complete_items(correct: pd.DataFrame, notes: list[str]) -> np.ndarray:
@@ -391,7 +448,8 @@ def _select_complete_items(correct: pd.DataFrame, notes: list[str]) -> np.ndarra
         return is_complete
     if is_complete.mean() >= MIN_COMPLETE and is_complete.sum() >= MIN_ITEMS:
         notes.append(
-            f"{num_dropped} of {len(correct)} items were left out, because some model has not met them."
+            f"Of {len(correct)} items, {num_dropped} were left out, because some model has not met them; what is said "
+            "holds for items like the others."
         )
         return is_complete
     num_missing = int(correct.isna().to_numpy().sum())
@@ -429,7 +487,7 @@ def _find_columns(frame: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
     by_name: dict[str, list[Any]] = {}
     for source in frame.columns:
         by_name.setdefault(_normalize_name(source), []).append(source)
-    found: dict[str, Any] = {}
+    sources: dict[str, Any] = {}
     notes = []
     for column, aliases in ALIASES.items():
         for alias in (column, *aliases):
@@ -438,11 +496,11 @@ def _find_columns(frame: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
                 listed = " and ".join(repr(str(candidate)) for candidate in candidates)
                 raise TableError(f"{listed} could each be {column}; rename one of them")
             if candidates:
-                found[column] = candidates[0]
+                sources[column] = candidates[0]
                 if alias != column:
                     notes.append(f"The column {str(candidates[0])!r} was read as {column}.")
                 break
-    missing = [column for column in REQUIRED if column not in found]
+    missing = [column for column in REQUIRED if column not in sources]
     if missing:
         names = [
             str(source)
@@ -451,27 +509,29 @@ def _find_columns(frame: pd.DataFrame) -> tuple[dict[str, Any], list[str]]:
         ]
         raise TableError(
             f"no column {', '.join(missing)}; a table needs item, model, correct, cost_usd, and prompt or e0, e1, "
-            f"...; this one has {_shorten(', '.join(names))}"
+            f"...; this one has {shorten(', '.join(names))}"
         )
     numbered = [name for name in by_name if _EMBEDDING_COLUMN.fullmatch(name)]
     for name in sorted(numbered, key=lambda name: int(name[1:])):
-        found[name] = by_name[name][0]
-    return found, notes
+        sources[name] = by_name[name][0]
+    return sources, notes
 
 
 def _read_names(values: pd.Series, column: str, labels: Sequence[str]) -> pd.Series:
     """A column of names as texts. "NA" and "None" are names; an empty field is missing."""
     names = []
     for value, label in zip(values.tolist(), labels, strict=True):
-        is_missing = value is None or value is pd.NA or value is pd.NaT or value != value
-        text = "" if is_missing else str(value).strip()
         if isinstance(value, (list, tuple, dict, set, np.ndarray)):
             raise TableError(f"{column} of {label} is a {type(value).__name__}; write one name")
-        if not text:
+        # nan is the one value that differs from itself.
+        is_missing = value is None or value is pd.NA or value is pd.NaT or value != value
+        name = "" if is_missing else str(value).strip()
+        if not name:
             raise TableError(f"{column} of {label} is empty; write its name")
         # A whole number that a missing value in its column turned into a float.
-        is_whole = isinstance(value, float) and value.is_integer()
-        names.append(str(int(value)) if is_whole else text)
+        if isinstance(value, float) and value.is_integer():
+            name = str(int(value))
+        names.append(name)
     return pd.Series(names, index=values.index, dtype=object)
 
 
@@ -491,7 +551,7 @@ def _read_numbers(rows: pd.DataFrame, labels: Sequence[str]) -> pd.DataFrame:
     try:
         numbers = parse_numbers({name: rows[name].tolist() for name in kinds}, kinds)
     except NumberError as error:
-        raise TableError(f"{error.column} of {labels[error.index]} {_shorten(error)}") from error
+        raise TableError(f"{error.column} of {labels[error.index]} {shorten(error)}") from error
     for name, values in numbers.items():
         is_infinite = ~np.isfinite(values)
         if is_infinite.any():
@@ -510,7 +570,7 @@ def _read_vectors(values: pd.Series, labels: Sequence[str]) -> np.ndarray:
             vector = np.zeros(0)
         if vector.ndim != 1 or not len(vector):
             raise TableError(
-                f"embedding of {label} is {_shorten(value, 40)!r}; write a list of numbers in every row"
+                f"embedding of {label} is {shorten(value, 40)!r}; write a list of numbers in every row"
             )
         if len(vector) != len(vectors[0] if vectors else vector):
             raise TableError(
@@ -541,8 +601,8 @@ def _check_ranges(rows: pd.DataFrame, labels: Sequence[str]) -> None:
         )
 
 
-def _check_pairs(rows: pd.DataFrame, labels: Sequence[str]) -> None:
-    """Raises TableError where an item and model stand there twice, or an item's rows disagree, or groups leak."""
+def _check_repeats(rows: pd.DataFrame, labels: Sequence[str]) -> None:
+    """Raises TableError where an item, model and sample stand there twice."""
     identity = ["item", "model"]
     if "sample" in rows:
         identity = [*identity, "sample"]
@@ -556,31 +616,39 @@ def _check_pairs(rows: pd.DataFrame, labels: Sequence[str]) -> None:
             "column sample, or drop the row"
         )
 
-    # What belongs to an item is the same in all of its rows.
+
+def _check_item_columns(rows: pd.DataFrame, labels: Sequence[str]) -> None:
+    """Raises TableError where what belongs to an item differs between its rows."""
     first_index = rows.groupby("item")["item"].transform(lambda items: items.index[0])
     for column in rows.columns.difference(_OF_A_CALL):
         values = rows[column].map(_to_comparable)
-        differs = (values != values.loc[first_index.to_numpy()].to_numpy()).to_numpy()
+        first_values = values.loc[first_index.to_numpy()].to_numpy()
+        differs = (values != first_values).to_numpy()
         if not differs.any():
             continue
         index = int(differs.argmax())
-        where = (
+        difference = (
             f"{column} of {labels[index]} differs from that of {labels[first_index[index]]}, though both are item "
             f"{rows.loc[index, 'item']!r}"
         )
         if column == "group":
-            raise TableError(f"groups leak: {where}; write an item under one group")
-        raise TableError(f"{where}; write the same in all rows of an item")
-    if "prompt" in rows:
-        prompts = rows["prompt"].map(_to_comparable)
-        leaks = rows.groupby(prompts)["group"].nunique() > 1
-        # An empty prompt is reported as such, below.
-        leaks = leaks[[bool(str(prompt).strip()) for prompt in leaks.index]]
-        if leaks.any():
-            raise TableError(
-                f"groups leak: the prompt {_shorten(leaks.idxmax(), 60)!r} and {int(leaks.sum()) - 1} more stand in "
-                "two groups, so that a split would train and test on one; give equal prompts one group"
-            )
+            raise TableError(f"groups leak: {difference}; write an item under one group")
+        raise TableError(f"{difference}; write the same in all rows of an item")
+
+
+def _check_leaks(rows: pd.DataFrame) -> None:
+    """Raises TableError where one prompt is in two groups, so that a split would not divide it."""
+    if "prompt" not in rows:
+        return
+    prompts = rows["prompt"].map(_to_comparable)
+    leaks = rows.groupby(prompts)["group"].nunique() > 1
+    # An empty prompt is reported as such, below.
+    leaks = leaks[[bool(str(prompt).strip()) for prompt in leaks.index]]
+    if leaks.any():
+        raise TableError(
+            f"groups leak: the prompt {shorten(leaks.idxmax(), 60)!r} and {int(leaks.sum()) - 1} more stand in "
+            "two groups, so that a split would train and test on one; give equal prompts one group"
+        )
 
 
 def _to_comparable(value: Any) -> Any:
@@ -651,7 +719,7 @@ def _make_features(item_rows: pd.DataFrame) -> np.ndarray:
         )
     if len(set(prompts)) == 1:
         raise TableError(
-            f"all {len(prompts)} prompts are {_shorten(prompts[0], 60)!r}, so that a router has nothing to look at"
+            f"all {len(prompts)} prompts are {shorten(prompts[0], 60)!r}, so that a router has nothing to look at"
         )
     return embed_words(prompts)
 
@@ -675,9 +743,10 @@ def read_prompt_text(messages: Sequence[Any]) -> str:
     texts = []
     for message in messages:
         content = message.get("content") if isinstance(message, Mapping) else message
-        parts = content if isinstance(content, list) else [content]
-        for part in parts:
-            text = part.get("text") if isinstance(part, Mapping) else part
+        content_parts = content if isinstance(content, list) else [content]
+        for content_part in content_parts:
+            is_mapping = isinstance(content_part, Mapping)
+            text = content_part.get("text") if is_mapping else content_part
             if text is not None:
                 texts.append(str(text))
     return "\n".join(texts).strip()
@@ -705,9 +774,3 @@ def embed_words(prompts: Sequence[str], dimensions: int = _NUM_WORD_FEATURES) ->
     num_prompts, num_words = matrix.shape
     num_components = min(dimensions, num_prompts - 1, num_words - 1) or 1
     return TruncatedSVD(num_components, random_state=random_state).fit_transform(matrix)
-
-
-def _shorten(value: object, length: int = 160) -> str:
-    """A long value as a message shows it."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= length else f"{text[:length]} ..."

@@ -23,6 +23,7 @@ from lib.experiment import seeds
 from lib.recorded_outcomes import headroom
 from lib.recorded_outcomes.user_tables import ChoiceTable
 from lib.routers import logged_policies
+from lib.stats.random_effects import mde_from_interval
 
 VERSION = 1  # of the estimates from a user's log
 FOLDS = 5
@@ -150,16 +151,30 @@ def write_sentence(estimates: pd.DataFrame) -> str:
     models = estimates[estimates["policy"] != ROUTER]
     usable = models[models["matches"] >= MIN_MATCHES]
     if usable.empty:
-        return f"Too few choices to tell: no model was chosen {MIN_MATCHES} times; log more, or explore a larger share."
+        return (
+            f"Whether choosing pays cannot be told from this log, because no model was chosen {MIN_MATCHES} times; log "
+            "more, or explore a larger share."
+        )
     best = usable.loc[usable["dr"].idxmax()]
     router = estimates[estimates["policy"] == ROUTER].iloc[0]
-    described = (
-        f"a router would be right on {router['dr']:.3f} of the items, always {best['policy']} on {best['dr']:.3f}; "
-        f"{100 * router['gain']:.1f} points "
-        f"[{100 * router['gain_ci_low']:.1f}, {100 * router['gain_ci_high']:.1f}] (DR)"
+    gain, ci_low, ci_high = 100 * router[["gain", "gain_ci_low", "gain_ci_high"]].astype(float)
+    points = f"{gain:.1f} points [{ci_low:.1f}, {ci_high:.1f}] over always {best['policy']} (DR)"
+    accuracies = (
+        f"right on {router['dr']:.3f} of the items, where that model is on {best['dr']:.3f}"
     )
     if router["matches"] < MIN_MATCHES:
-        return f"Too few choices to tell: the log made the router's choice {router['matches']} times; {described}."
-    if router["gain_ci_low"] > 0:
-        return f"Choosing gains here: {described}."
-    return f"Choosing does not pay here as far as this log tells: {described}."
+        return (
+            "Whether choosing pays cannot be told from this log, because it made the router's choice "
+            f"{router['matches']} times only: a router would be {accuracies}."
+        )
+    if ci_low > 0:
+        return f"Choosing gains {points}: a router would be {accuracies}."
+    # An interval that holds what is worth having is no evidence against choosing.
+    least = 100 * stats.MIN_HEADROOM
+    effect = 100 * mde_from_interval(ci_low / 100, ci_high / 100)
+    if max(effect, ci_high) >= least:
+        return (
+            f"Whether choosing pays cannot be told from this log, because the minimum "
+            f"detectable effect is {effect:.1f} points, where {least:.0f} would be worth having: {points}."
+        )
+    return f"Choosing does not pay here, because a router gains {points}: it would be {accuracies}."

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lib.recorded_outcomes import headroom, model_selection
@@ -62,3 +63,24 @@ def test_a_check_that_lets_all_pass_is_the_first_and_one_that_refuses_all_pays_f
         refused = table.correct[:, 0] * alarm + (1 - table.correct[:, 0]) * (1 - miss)
         assert np.allclose(refused, 1) and np.allclose(choices.correct[at], table.correct[:, 2])
         assert np.allclose(choices.cost_usd[at], table.cost_usd[:, 0] + table.cost_usd[:, 2])
+
+
+def test_a_router_that_asked_the_constant_everywhere_is_no_evidence_on_few_items():
+    questions = pd.DataFrame(
+        {"value": 0.0, "ci_low": 0.0, "ci_high": 0.0, "question is": NOT_OPEN},
+        index=list(headroom.QUESTIONS),
+    )
+    questions.loc["check", ["value", "ci_low", "ci_high"]] = [0.2, 0.1, 0.3]
+    few, many = (
+        headroom.widen_degenerate_intervals(made(num_items), questions) for num_items in (60, 6_000)
+    )
+    assert few.loc["accuracy", "ci_high"] > 0.05 > many.loc["accuracy", "ci_high"] > 0
+    assert few.loc["money", "ci_high"] > many.loc["money", "ci_high"] > 0
+    assert few.loc["check"].tolist() == questions.loc["check"].tolist()
+
+    # Where no other model is ever better no accuracy can be found, however few the items; money can.
+    table = made(60)
+    nested = replace(table, correct=table.correct * table.correct[:, 2:])
+    widened = headroom.widen_degenerate_intervals(nested, questions)
+    assert widened.loc["accuracy"].tolist() == questions.loc["accuracy"].tolist()
+    assert widened.loc["money", "ci_high"] > 0.05

@@ -8,7 +8,7 @@ from lib.experiment.seeds import rng
 from lib.recorded_outcomes.tables import TableError
 from lib.recorded_outcomes.user_tables import read_choice_table
 from lib.routers.evaluate_command import main
-from lib.routers.log_evaluation import ESTIMATORS, ROUTER, estimate_policies
+from lib.routers.log_evaluation import ESTIMATORS, ROUTER, estimate_policies, write_sentence
 from tests.recorded_outcomes.small import made
 
 
@@ -57,7 +57,43 @@ def test_estimates_are_the_truth_that_the_mean_of_the_log_is_not(tmp_path):
 def test_the_command_says_whether_choosing_pays(tmp_path, capsys):
     write_log(tmp_path / "log.parquet")
     assert main([str(tmp_path / "log.parquet"), "--profile", "smoke"]) == 0
-    assert "Choosing gains here: a router would be right on 0.9" in capsys.readouterr().out
+    first_line = capsys.readouterr().out.splitlines()[0]
+    assert first_line.startswith("Choosing gains ") and "points [" in first_line
+    assert "over always dear (DR)" in first_line
+    folder = tmp_path / "log-evaluation"
+    assert {path.name for path in folder.iterdir()} == {
+        "report.html",
+        "policies.csv",
+        "summary.json",
+    }
+    assert first_line in (folder / "report.html").read_text()
+    policies = pd.read_csv(folder / "policies.csv")
+    assert {"ips", "snips", "dr", "gain_ci_low"} <= set(policies.columns)
+
+
+@pytest.mark.parametrize(
+    ("gain", "ci_low", "ci_high", "matches", "start"),
+    [
+        (0.03, 0.01, 0.05, 500, "Choosing gains 3.0 points [1.0, 5.0] over always b (DR)"),
+        (0.00, -0.02, 0.02, 500, "Choosing does not pay here, because a router gains 0.0 points"),
+        (0.02, -0.01, 0.06, 500, "Whether choosing pays cannot be told from this log"),
+        (-0.05, -0.2, 0.1, 500, "Whether choosing pays cannot be told from this log"),
+        (
+            0.03,
+            0.01,
+            0.05,
+            5,
+            "Whether choosing pays cannot be told from this log, because it made",
+        ),
+    ],
+)
+def test_the_sentence_of_a_log_says_no_only_where_enough_was_seen(
+    gain, ci_low, ci_high, matches, start
+):
+    rows = [("a", 100, 0.5, 0.0, 0.0, 0.0), ("b", 100, 0.7, 0.0, 0.0, 0.0)]
+    rows.append((ROUTER, matches, 0.7 + gain, gain, ci_low, ci_high))
+    columns = ["policy", "matches", "dr", "gain", "gain_ci_low", "gain_ci_high"]
+    assert write_sentence(pd.DataFrame(rows, columns=columns)).startswith(start)
 
 
 @pytest.mark.parametrize(
