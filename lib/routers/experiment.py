@@ -359,6 +359,32 @@ def compare_methods(
     return pd.DataFrame(comparisons).T.rename_axis("method")
 
 
+def compare_tables(
+    results: RecordedResults, rows: pd.DataFrame, equivalence_margin: float
+) -> pd.DataFrame:
+    """Compares every method with the best constant on every table of at least MIN_ITEMS items.
+
+    Args:
+        results: Of `run`.
+        rows: Its rows as a results table.
+        equivalence_margin: Accuracy that counts as none.
+
+    Returns:
+        The columns of `compare_methods`, by table and method.
+    """
+    gate_by_table = results.gate.set_index(["table", "question"])["question is"]
+    comparisons = {}
+    for table, description in results.descriptions.iterrows():
+        if description["items"] >= MIN_ITEMS:
+            comparisons[table] = compare_methods(
+                results_table.select(rows, group=table),
+                results.repeat_means[results.repeat_means["table"] == table],
+                equivalence_margin,
+                gate_by_table[table],
+            )
+    return pd.concat(comparisons, names=["table"])
+
+
 def compare_pair(
     rows: pd.DataFrame, repeat_means: pd.DataFrame, method: str, baseline: str
 ) -> dict[str, stats.Interval]:
