@@ -1,6 +1,6 @@
 """Tables, titles and metrics of lesson 08, recorded outcomes, and of its appendix."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,7 @@ from lib import stats
 from lib.experiment import results_table
 from lib.plots.tables import listed
 from lib.recorded_outcomes import headroom, tables
-from lib.recorded_outcomes.model_selection import HALF
+from lib.recorded_outcomes.model_selection import HALF, Choices
 from lib.routers import experiment
 from lib.routers.experiment import CHEAPER, OVERSPENT, RecordedResults
 from lib.routers.methods import (
@@ -20,7 +20,6 @@ from lib.routers.methods import (
     LOGISTIC,
     METRIC_NAMES,
     MIXTURES,
-    NEAREST,
     ORACLE,
     POOR,
     RANDOM,
@@ -31,9 +30,16 @@ from lib.routers.methods import (
 
 # Methods that the lesson compares with the constants: all but the constants themselves and random choices.
 COMPARED = tuple(method for method in ROLES if method not in (CONSTANT, RANDOM, MIXTURES))
-TRADEOFF_METHODS = (MIXTURES, NEAREST, LOGISTIC, CORL, CHECK, ORACLE)
+TRADEOFF_METHODS = (MIXTURES, LOGISTIC, CORL, CHECK, ORACLE)
 AGENT_METHODS = (LOGISTIC, CORL, STOP, POOR, CHECK, ORACLE)
 AGENT_TABLES = ("swe-bench", "swt-bench", "gaia")
+# Benchmarks with common models: a router learns on the first and is used on the second.
+TRANSFERS = (
+    ("swe-bench", "gaia"),
+    ("swe-bench", "swe-multimodal"),
+    ("gaia", "swt-bench"),
+    ("mmlu", "gsm8k"),
+)
 KNOWN_TASKS, NEW_TASKS = "llmrouter", "llmrouter-new"
 TASK_LABELS = {KNOWN_TASKS: "tasks met before", NEW_TASKS: "new tasks"}
 QUESTION_LABELS = {
@@ -103,6 +109,16 @@ def arrange_headroom(gate: pd.DataFrame) -> pd.DataFrame:
     return labelled.set_index(["table", "question"])
 
 
+def style_by_gate(gate: pd.DataFrame) -> dict[tuple[str, str], str]:
+    """Whose style a row of the figure of headroom takes: blue where the question is open, grey where it is not."""
+    styles = {}
+    for _, row in gate.iterrows():
+        is_open = row["question is"] == headroom.OPEN
+        panel = QUESTION_LABELS[row["question"]]
+        styles[row["table"], panel] = "holds" if is_open else headroom.NOT_OPEN
+    return styles
+
+
 def summarize_headroom(gate: pd.DataFrame) -> str:
     """Writes the title of the figure of headroom: on how many tables each question is open."""
     num_tables = gate["table"].nunique()
@@ -132,6 +148,12 @@ def trace_tradeoff(budgets: pd.DataFrame, table: str) -> tuple[pd.DataFrame, pd.
     cost = pd.DataFrame({"value": means["cost_usd"] * _USD_PER_1K}).assign(**no_interval)
     accuracy = pd.DataFrame({"value": means["correct"]}).assign(**no_interval)
     return cost, accuracy
+
+
+def label_largest_budgets(accuracy: pd.DataFrame) -> dict[tuple[str, float], str]:
+    """Names every method of `trace_tradeoff` at its largest budget."""
+    largest = accuracy.index.get_level_values("level").max()
+    return {(method, largest): method for method in accuracy.index.unique("method")}
 
 
 def summarize_tradeoff(accuracy: pd.DataFrame) -> str:
@@ -196,8 +218,8 @@ def summarize_agents(ratios: pd.DataFrame) -> str:
         ratios: Of `select_intervals`, of column cost_ratio.
     """
     table_names = list(dict.fromkeys(ratios.index.get_level_values("table")))
-    phrases = [f"{ratios.loc[(table, CHECK), 'value']:.0%} on {table}" for table in table_names]
-    return f"With a perfect check, a cheap agent first costs this much of the best one: {listed(phrases)}"
+    phrases = [f"{ratios.loc[(table, CHECK), 'value']:.0%} ({table})" for table in table_names]
+    return f"With a perfect check, the best agent's quality costs {listed(phrases)} of its price"
 
 
 def tabulate_comparison(comparison: pd.DataFrame, table: str) -> pd.DataFrame:
@@ -359,3 +381,62 @@ def count_ranking_changes(cost_ratios: pd.DataFrame) -> tuple[pd.DataFrame, dict
     cheapest = by_method.idxmin(axis=1).unstack("factor")
     num_changes = cheapest.ne(cheapest[1.0], axis=0).sum(axis=1)
     return cheapest, {table: int(num) for table, num in num_changes.items()}
+
+
+def summarize_spending(spending: pd.DataFrame, agent: str) -> str:
+    """Writes the title of the figure of spending: how accuracy falls from the cheapest to the most expensive issues.
+
+    Args:
+        spending: Of `sensitivity.estimate_success_by_spending`, of several tables.
+        agent: Its name.
+    """
+    phrases = []
+    for table, estimates in spending.groupby("table", sort=False):
+        by_spending = estimates.set_index("spent")["value"]
+        phrases.append(f"{by_spending.loc[0.0]:.0%} to {by_spending.loc[1.0]:.0%} ({table})")
+    return f"The more {agent} spends, the less it solves: from {listed(phrases)}"
+
+
+def find_undominated(choices: Mapping[str, Choices]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Mean cost and accuracy of the choices that no other of their kind dominates, without intervals.
+
+    Args:
+        choices: By kind, such as pairs with a check.
+
+    Returns:
+        Estimates of cost, in USD, and of accuracy, by kind and point.
+    """
+    points_by_kind = {}
+    for kind, kind_choices in choices.items():
+        cost = kind_choices.cost_usd.mean(1)
+        accuracy = kind_choices.correct.mean(1)
+        undominated = stats.pareto_front(np.column_stack([-cost, accuracy]))
+        points = pd.DataFrame({"cost": cost, "accuracy": accuracy})
+        points_by_kind[kind] = points[undominated]
+    points = pd.concat(points_by_kind, names=["method", "point"])
+    points = points.assign(ci_low=np.nan, ci_high=np.nan)
+    cost = points.rename(columns={"cost": "value"}).drop(columns="accuracy")
+    accuracy = points.rename(columns={"accuracy": "value"}).drop(columns="cost")
+    return cost, accuracy
+
+
+def summarize_appendix(
+    transfers: pd.DataFrame, num_changes: Mapping[str, int], num_price_changes: int
+) -> str:
+    """Writes the conclusion of the appendix from its numbers.
+
+    Args:
+        transfers: Of `sensitivity.replay_transfer`.
+        num_changes: By table, price changes after which another method is cheapest.
+        num_price_changes: Price changes per table.
+    """
+    is_broken = transfers["overspending"] > OVERSPENT
+    broken = is_broken.groupby(transfers["table"]).mean()
+    transfer_phrases = []
+    for source, target in TRANSFERS:
+        transfer_phrases.append(f"{broken[f'{source}_to_{target}']:.0%} from {source} to {target}")
+    return (
+        f"Budgets that were chosen on one benchmark are overspent on another one: {listed(transfer_phrases)}. When the "
+        f"best constant's price changes, another method is cheapest after {sum(num_changes.values())} of "
+        f"{num_price_changes * len(num_changes)} changes."
+    )
