@@ -1,4 +1,4 @@
-"""The experiment on recorded outcomes: what rows hold, how broken budgets are counted, how verdicts follow intervals."""
+"""The experiment on recorded outcomes: what rows hold, how budgets are counted, how verdicts follow intervals."""
 
 import numpy as np
 import pandas as pd
