@@ -34,7 +34,7 @@ MIN_ITEMS = 3 * MIN_GROUP_SIZE  # of a table on which methods are compared
 # Verdicts beside UNDECIDED and NOT_OPEN. Cheaper: for clearly less money, and clearly not worse by the margin.
 CHEAPER, MORE_EXPENSIVE, WORSE = "cheaper", "more expensive", "worse"
 # What a job writes, a table each; see `RecordedResults`.
-_FRAMES = ("rows", "repeat_means", "budgets", "aiq", "gate")
+_FRAMES = ("rows", "repeat_averages", "budgets", "aiq", "gate")
 # Settings that a job reads.
 _JOB_SETTINGS = (
     "items",
@@ -55,7 +55,7 @@ class RecordedResults:
 
     Attributes:
         rows: For `lib.experiment.results_table`, see `model_selection.make_result_rows`; means over repeats.
-        repeat_means: table, method, condition, cv_repeat, and the mean correct and cost_usd of that repeat.
+        repeat_averages: table, method, condition, cv_repeat, and the mean correct and cost_usd of that repeat.
         budgets: table, method, cv_repeat, level, promised, cost_usd, correct, and groups_over_budget, the fraction of
             groups that spent more than promised; for CoRL's reward also items_over_budget.
         aiq: table, method, value, ci_low, ci_high: AIQ minus that of mixtures.
@@ -64,7 +64,7 @@ class RecordedResults:
     """
 
     rows: pd.DataFrame
-    repeat_means: pd.DataFrame
+    repeat_averages: pd.DataFrame
     budgets: pd.DataFrame
     aiq: pd.DataFrame
     gate: pd.DataFrame
@@ -151,7 +151,7 @@ def replay_table(
         folds: Instead of those of `settings.seeds` repeats of cross-validation over whole groups.
 
     Returns:
-        rows, repeat_means, budgets and aiq, as in `RecordedResults`. There is no AIQ where some items are never scored.
+        rows, repeat_averages, budgets and aiq, as in `RecordedResults`; aiq is empty where some items are never scored.
     """
     rows_by_repeat = []
     budgets = []
@@ -185,7 +185,7 @@ def replay_table(
 
     return {
         "rows": _average_repeats(rows_by_repeat),
-        "repeat_means": _average_items(rows_by_repeat),
+        "repeat_averages": _average_items(rows_by_repeat),
         "budgets": pd.concat(budgets, ignore_index=True),
         "aiq": _compare_aiq(table, scores_by_repeat, repeat_folds, settings.draws),
     }
@@ -202,12 +202,12 @@ def _average_repeats(rows_by_repeat: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _average_items(rows_by_repeat: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """One row per repeat, method and condition."""
-    means_by_repeat = []
+    averages_by_repeat = []
     for cv_repeat, rows in enumerate(rows_by_repeat):
         by_condition = rows.groupby(["method", "condition"], sort=False)
         averages = by_condition[["correct", "cost_usd"]].mean()
-        means_by_repeat.append(averages.reset_index().assign(cv_repeat=cv_repeat))
-    return pd.concat(means_by_repeat)
+        averages_by_repeat.append(averages.reset_index().assign(cv_repeat=cv_repeat))
+    return pd.concat(averages_by_repeat)
 
 
 def _compare_aiq(
@@ -316,13 +316,13 @@ def measure_item_budgets(choices: Sequence[Choices], folds: Sequence[Fold]) -> p
 
 
 def compare_methods(
-    rows: pd.DataFrame, repeat_means: pd.DataFrame, equivalence_margin: float, gate: pd.Series
+    rows: pd.DataFrame, repeat_averages: pd.DataFrame, equivalence_margin: float, gate: pd.Series
 ) -> pd.DataFrame:
     """Compares every method on one table with the best constant, with intervals over groups of items and repeats.
 
     Args:
         rows: Of one table, as in `RecordedResults`.
-        repeat_means: Of that table.
+        repeat_averages: Of that table.
         equivalence_margin: Accuracy that counts as none.
         gate: By question, open or not open; a method whose question is not open gets no other verdict.
 
@@ -334,15 +334,15 @@ def compare_methods(
     """
     equal_rows = results_table.select(rows, condition=EQUAL)
     half_rows = results_table.select(rows, condition=HALF)
-    equal_means = repeat_means[repeat_means["condition"] == EQUAL]
-    half_means = repeat_means[repeat_means["condition"] == HALF]
+    equal_averages = repeat_averages[repeat_averages["condition"] == EQUAL]
+    half_averages = repeat_averages[repeat_averages["condition"] == HALF]
     comparisons = {}
     for method in dict.fromkeys(rows["method"]):
         if method == CONSTANT:
             continue
-        at_equal = compare_pair(equal_rows, equal_means, method, CONSTANT)
-        at_half = compare_pair(half_rows, half_means, method, CONSTANT)
-        to_mixtures = compare_pair(half_rows, half_means, method, MIXTURES)
+        at_equal = compare_pair(equal_rows, equal_averages, method, CONSTANT)
+        at_half = compare_pair(half_rows, half_averages, method, CONSTANT)
+        to_mixtures = compare_pair(half_rows, half_averages, method, MIXTURES)
         verdict = decide_verdict(at_equal["quality"], at_equal["cost_ratio"], equivalence_margin)
         second = decide_verdict(at_half["quality"], at_half["cost_ratio"], equivalence_margin)
         if second == CHEAPER:
@@ -378,7 +378,7 @@ def compare_tables(
         if description["items"] >= MIN_ITEMS:
             comparisons[table] = compare_methods(
                 results_table.select(rows, group=table),
-                results.repeat_means[results.repeat_means["table"] == table],
+                results.repeat_averages[results.repeat_averages["table"] == table],
                 equivalence_margin,
                 gate_by_table[table],
             )
@@ -386,7 +386,7 @@ def compare_tables(
 
 
 def compare_pair(
-    rows: pd.DataFrame, repeat_means: pd.DataFrame, method: str, baseline: str
+    rows: pd.DataFrame, repeat_averages: pd.DataFrame, method: str, baseline: str
 ) -> dict[str, stats.Interval]:
     """Compares two methods item by item.
 
@@ -395,7 +395,7 @@ def compare_pair(
 
     Args:
         rows: Of one table and condition.
-        repeat_means: Of the same table and condition.
+        repeat_averages: Of the same table and condition.
         method: Compared with the baseline.
         baseline: What it is compared with.
 
@@ -410,14 +410,14 @@ def compare_pair(
     control = rows[rows["method"] == baseline].set_index("item").sort_index()
     if not treatment.index.equals(control.index):
         raise ValueError(f"{method!r} and {baseline!r} have not met the same items")
-    treatment_means = repeat_means[repeat_means["method"] == method].set_index("cv_repeat")
-    control_means = repeat_means[repeat_means["method"] == baseline].set_index("cv_repeat")
+    treatment_averages = repeat_averages[repeat_averages["method"] == method].set_index("cv_repeat")
+    control_averages = repeat_averages[repeat_averages["method"] == baseline].set_index("cv_repeat")
     groups = treatment["context"].to_numpy()
 
     differences = (treatment["correct"] - control["correct"]).to_numpy()
     quality = model_selection.add_repeat_variance(
         stats.grouped_interval(differences, groups),
-        treatment_means["correct"] - control_means["correct"],
+        treatment_averages["correct"] - control_averages["correct"],
     )
 
     # Delta method: log(mean a / mean b) varies as the mean of a / mean a - b / mean b.
@@ -425,7 +425,7 @@ def compare_pair(
     control_cost = control["cost_usd"].mean()
     relative_cost = treatment["cost_usd"].to_numpy() / treatment_cost
     linearized = relative_cost - control["cost_usd"].to_numpy() / control_cost
-    log_ratios = np.log(treatment_means["cost_usd"] / control_means["cost_usd"])
+    log_ratios = np.log(treatment_averages["cost_usd"] / control_averages["cost_usd"])
     log_interval = model_selection.add_repeat_variance(
         stats.grouped_interval(linearized, groups), log_ratios
     )

@@ -35,6 +35,7 @@ def estimate_success_by_spending(
         most) and table.
     """
     index = table.models.index(model)
+    # Bins of equal size, by the rank of the cost.
     rank = pd.Series(table.cost_usd[:, index]).rank(pct=True)
     bins = np.minimum((rank * num_bins).astype(int), num_bins - 1)
     spent = bins / (num_bins - 1)
@@ -61,6 +62,7 @@ def score_imperfect_check(
     folds = model_selection.make_cross_validation_folds(fold_of_item)
     choices = [headroom.choose_with_checker(table, miss, alarm)] * len(folds)
     scores = model_selection.score_choices(table, folds, choices, settings.min_dev_gain)
+    # Rows are correctness and cost, by item.
     _, constant_cost = experiment.score_without_knob(table, folds)[CONSTANT].equal
     _, cost_usd = scores.equal
     return float((cost_usd - constant_cost).mean() / constant_cost.mean() + 1)
@@ -116,6 +118,7 @@ def replay_with_prices(
         over the best constant's.
     """
     best_constant = headroom.name_best_constant(table)
+    # One repeat: every factor is a replay of its own.
     one_repeat = settings.model_copy(update={"seeds": 1})
     rows = []
     for factor in factors:
@@ -137,10 +140,12 @@ def compare_cost_ratios(
     frames = experiment.replay_table(table, one_repeat, [MIXTURES, *methods])
     rows = results_table.make_results("recorded", frames["rows"])
     at_equal_quality = results_table.select(rows, condition=EQUAL)
-    repeat_means = frames["repeat_means"].query("condition == @EQUAL")
+    repeat_averages = frames["repeat_averages"].query("condition == @EQUAL")
     ratios = {}
     for method in methods:
         if method in set(at_equal_quality["method"]):
-            comparison = experiment.compare_pair(at_equal_quality, repeat_means, method, CONSTANT)
+            comparison = experiment.compare_pair(
+                at_equal_quality, repeat_averages, method, CONSTANT
+            )
             ratios[method] = comparison["cost_ratio"]
     return ratios

@@ -29,7 +29,7 @@ def frames() -> dict[str, pd.DataFrame]:
 def compare(frames: dict[str, pd.DataFrame], gate: pd.Series) -> pd.DataFrame:
     rows = results_table.make_results("recorded", frames["rows"])
     margin = SETTINGS.equivalence_margin
-    return experiment.compare_methods(rows, frames["repeat_means"], margin, gate)
+    return experiment.compare_methods(rows, frames["repeat_averages"], margin, gate)
 
 
 def test_every_item_has_one_row_per_method_and_condition_averaged_over_repeats(frames):
@@ -60,7 +60,7 @@ def test_a_pair_that_met_different_items_is_refused(frames):
     rows = frames["rows"].query("condition == @model_selection.EQUAL")
     lacking = rows[(rows["method"] != LOGISTIC) | (rows["item"] != rows["item"].iloc[0])]
     with pytest.raises(ValueError, match="'logistic' and 'best constant' have not met the same"):
-        experiment.compare_pair(lacking, frames["repeat_means"], LOGISTIC, CONSTANT)
+        experiment.compare_pair(lacking, frames["repeat_averages"], LOGISTIC, CONSTANT)
 
 
 @pytest.mark.parametrize(

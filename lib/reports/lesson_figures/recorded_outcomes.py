@@ -142,11 +142,11 @@ def trace_tradeoff(budgets: pd.DataFrame, table: str) -> tuple[pd.DataFrame, pd.
         Estimates of cost, in USD per 1,000 items, and of accuracy, by method and level.
     """
     of_table = budgets[(budgets["table"] == table) & budgets["level"].notna()]
-    means = of_table.groupby(["method", "level"])[["cost_usd", "correct"]].mean()
-    means = means.reindex(TRADEOFF_METHODS, level="method")
+    averages = of_table.groupby(["method", "level"])[["cost_usd", "correct"]].mean()
+    averages = averages.reindex(TRADEOFF_METHODS, level="method")
     no_interval = {"ci_low": np.nan, "ci_high": np.nan}
-    cost = pd.DataFrame({"value": means["cost_usd"] * _USD_PER_1K}).assign(**no_interval)
-    accuracy = pd.DataFrame({"value": means["correct"]}).assign(**no_interval)
+    cost = pd.DataFrame({"value": averages["cost_usd"] * _USD_PER_1K}).assign(**no_interval)
+    accuracy = pd.DataFrame({"value": averages["correct"]}).assign(**no_interval)
     return cost, accuracy
 
 
@@ -356,14 +356,14 @@ def tabulate_regret(
         table_names: Tables to compare on.
     """
     half_rows = results_table.select(rows, condition=HALF)
-    half_means = results.repeat_means[results.repeat_means["condition"] == HALF]
+    half_averages = results.repeat_averages[results.repeat_averages["condition"] == HALF]
     regret = {}
     for table in table_names:
         table_rows = results_table.select(half_rows, group=table)
-        table_means = half_means[half_means["table"] == table]
+        table_averages = half_averages[half_averages["table"] == table]
         regret[table] = {}
         for method in (MIXTURES, ARC, CORL, CHECK):
-            pair = experiment.compare_pair(table_rows, table_means, ORACLE, method)
+            pair = experiment.compare_pair(table_rows, table_averages, ORACLE, method)
             regret[table][method] = pair["quality"]
     return pd.DataFrame(regret).T
 
