@@ -4,14 +4,20 @@ import numpy as np
 
 from lib.teaching.exercises_by_lesson import Exercise, Exercises
 
-STUB = '''def stop_or_escalate(spent, correct, expensive_correct, expensive_cost, limit):
+STUB = '''def stop_or_escalate(
+    spent: list[float],
+    correct: list[int],
+    expensive_correct: list[int],
+    expensive_cost: list[float],
+    limit: float,
+) -> tuple[float, float]:
     """Mean accuracy and mean cost where a cheap agent is stopped once it has spent `limit`.
 
     Args:
-        spent: (n,) what the cheap agent needs for each issue.
-        correct: (n,) whether it solves the issue, 1 or 0, if it is not stopped.
-        expensive_correct: (n,) whether the expensive agent solves it.
-        expensive_cost: (n,) what the expensive agent needs.
+        spent: What the cheap agent needs for each issue.
+        correct: Whether it solves the issue, 1 or 0, if it is not stopped.
+        expensive_correct: The same of the expensive agent.
+        expensive_cost: What the expensive agent needs.
         limit: What the cheap agent may spend on an issue.
 
     Returns:
