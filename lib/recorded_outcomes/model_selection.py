@@ -321,7 +321,7 @@ def make_result_rows(
 
 
 def add_repeat_variance(
-    interval: stats.Interval, repeat_averages: Sequence[float] | np.ndarray
+    interval: stats.Interval, repeat_means: Sequence[float] | np.ndarray
 ) -> stats.Interval:
     """Widens an interval over items by what the random folds add.
 
@@ -330,11 +330,11 @@ def add_repeat_variance(
 
     Args:
         interval: Over items, of the mean over repeats.
-        repeat_averages: (R,), the estimate of each repeat.
+        repeat_means: (R,), the estimate of each repeat.
     """
-    if len(repeat_averages) < 2 or not interval.known:
+    if len(repeat_means) < 2 or not interval.known:
         return interval
-    repeats = stats.t_interval(np.asarray(repeat_averages, dtype=float))
+    repeats = stats.t_interval(np.asarray(repeat_means, dtype=float))
     repeats_half_width = (repeats.ci_high - repeats.ci_low) / 2
     lower_half_width = np.hypot(interval.value - interval.ci_low, repeats_half_width)
     upper_half_width = np.hypot(interval.ci_high - interval.value, repeats_half_width)
