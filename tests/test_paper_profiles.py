@@ -125,5 +125,5 @@ def test_lesson_07_trains_a_policy(lab_models, tmp_path):
 
 def test_lesson_08_trains_routers(tmp_path):
     settings = load_shrunk("recorded").recorded
-    found = recorded_experiment.run(settings, ["gsm"], tmp_path / "runs")
-    assert len(found.told) == 1
+    results = recorded_experiment.run(settings, ["gsm"], tmp_path / "runs")
+    assert len(results.descriptions) == 1

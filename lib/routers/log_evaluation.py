@@ -43,7 +43,7 @@ def predict_outcomes(table: ChoiceTable) -> np.ndarray:
         learned_from = np.flatnonzero(fold_of_item != fold)
         scored = np.flatnonzero(fold_of_item == fold)
         features = headroom.standardize_features(table.features, learned_from)
-        outcomes = logged_policies.outcomes(
+        outcomes = logged_policies.predict_outcomes(
             features, table.chosen, table.correct, learned_from, len(table.models)
         )
         predicted[scored] = outcomes[scored]
