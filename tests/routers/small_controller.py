@@ -18,7 +18,7 @@ from tests.routers.small_chain import PRICES
 EXPERT_BY_WORD = dict(zip(BUDGET_WORDS, PRICES, strict=True))
 BUDGETS = {"low": 4e-6, "medium": 4e-5, "high": 1.0}  # US dollars a question
 TEMPLATE = "{experts}"  # all that the vocabulary of the lab has words for
-STEPS, BATCH = 120, 32
+STEPS, BATCH = 300, 32
 
 
 def write_dialogue(item: Item, word: str, system_prompt: str, response: str) -> Dialogue:
