@@ -48,7 +48,7 @@ def split_words(prompt: str) -> list[str]:
 
 def describe_surface(prompt: str) -> list[float]:
     """Four numbers: logarithms of characters, words and lines, and the share of digits."""
-    num_digits = sum(character.isdigit() for character in prompt)
+    num_digits = sum(map(str.isdigit, prompt))
     return [
         np.log1p(len(prompt)),
         np.log1p(len(prompt.split())),
