@@ -378,7 +378,7 @@ class ControllerService(BaseService):
         self._backend = ControllerBackend(controller, generator, backends, self.metrics, budget_usd)
         self.backends[CONTROLLER_NAME] = self._backend
 
-    def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
+    async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
         asked_for = body["model"]
         word = self._backend.read_word(asked_for)
         budget_usd = self.controller.usd_by_word[word]

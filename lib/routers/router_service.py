@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lib.experiment import seeds
@@ -85,13 +86,13 @@ class BaseService(ABC):
         Raises:
             RequestRefused: The body is no request, or no model gives a reply.
         """
-        completion = RoutedCompletion(self, self.choose(body))
+        completion = RoutedCompletion(self, await self.choose(body))
         if completion.is_streamed:
             # The status of a stream is its first line, so a model must have begun before it is sent.
             await completion.begin_stream()
         return completion
 
-    def choose(self, body: Any) -> RoutedRequest:
+    async def choose(self, body: Any) -> RoutedRequest:
         """Reads a request and chooses.
 
         Args:
@@ -113,12 +114,12 @@ class BaseService(ABC):
             return RoutedRequest(body, asked_for, None, None, (asked_for,), started, 0.0)
 
         self.check_router_name(asked_for)
-        request = self.choose_model(body, started)
+        request = await self.choose_model(body, started)
         self.metrics.observe("decision_seconds", request.decision_seconds)
         return request
 
     @abstractmethod
-    def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
+    async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
         """Chooses for a request for router, or router@BUDGET.
 
         Args:
@@ -193,12 +194,17 @@ class RouterService(BaseService):
         self.budget_usd = router.budget_usd if budget_usd is None else budget_usd
         self._draws = seeds.rng("router", "serve", seed=seed)
 
-    def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
+    async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
         asked_for = body["model"]
         budget_usd = self._read_budget(asked_for)
-        route = self.router.route(
-            body["messages"], budget_usd, draw=float(self._draws.random()), explore=self.explore
-        )
+        # Drawn here, so that the draws come in the order of the requests.
+        draw = float(self._draws.random())
+        choose = partial(self.router.route, body["messages"], budget_usd, draw, self.explore)
+        if self.router.encoder.is_network:
+            # It computes for longer than other requests may wait.
+            route = await asyncio.to_thread(choose)
+        else:
+            route = choose()
         seconds = time.perf_counter() - started
         return RoutedRequest(body, asked_for, budget_usd, route, route.ranking, started, seconds)
 

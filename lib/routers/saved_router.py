@@ -15,6 +15,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ class Router:
             ranking=self._rank(model, main_point, chances),
         )
 
-    @property
+    @cached_property
     def _frontier(self) -> CostFrontier:
         return CostFrontier(
             knobs=np.arange(len(self.points)),

@@ -11,9 +11,12 @@ an episode, which calls experts under the budget: `router@low`, `router@medium`,
 """
 
 import argparse
+import contextlib
 import os
+import socket
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -23,7 +26,7 @@ from starlette.routing import Route
 
 from lib import config
 from lib.language_models.serving.access import KEY_VARIABLE, is_loopback
-from lib.language_models.serving.server import make_application, serve
+from lib.language_models.serving.server import make_application, make_server, serve
 from lib.llm.errors import ConfigurationError, LLMError
 from lib.routers import saved_controller
 from lib.routers.choice_log import ChoiceLog
@@ -172,6 +175,27 @@ def open_controller_service(options: argparse.Namespace) -> BaseService:
 def open_log(options: argparse.Namespace) -> ChoiceLog | None:
     """The log of choices, where the command line names a folder for it."""
     return None if options.log is None else ChoiceLog(options.log, options.log_prompts)
+
+
+@contextlib.contextmanager
+def serve_in_background(application: Starlette) -> Iterator[str]:
+    """Serves an application in a thread, on a free port of this machine, as long as the block runs.
+
+    Args:
+        application: Of a router, or of models (`serving.server.app`).
+
+    Yields:
+        The address for clients, such as http://127.0.0.1:40123/v1.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = make_server(application)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 async def show_metrics(request: Request) -> Response:

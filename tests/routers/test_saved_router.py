@@ -12,7 +12,13 @@ from lib.experiment.seeds import rng
 from lib.recorded_outcomes.tables import TableError
 from lib.recorded_outcomes.user_tables import make_outcome_table
 from lib.routers.fit_router import fit_router
-from lib.routers.prompt_encoder import PromptEncoderError, TfidfEncoder, fit_encoder, split_words
+from lib.routers.prompt_encoder import (
+    PromptEncoderError,
+    TfidfEncoder,
+    find_minilm,
+    fit_encoder,
+    split_words,
+)
 from lib.routers.saved_router import ARRAYS_FILE, SETTINGS_FILE, RouterError, load_router
 from lib.routers.success_model import METHODS, fit_success_model
 from tests.recorded_outcomes.small import long, made
@@ -106,6 +112,22 @@ def test_exploring_asks_every_model(router):
     assert explored.ranking[0] == explored.model and sorted(explored.ranking) == sorted(
         router.models
     )
+
+
+def test_minilm_reads_new_prompts_where_its_package_is_installed(tmp_path):
+    try:
+        find_minilm()
+    except PromptEncoderError as error:
+        pytest.skip(str(error))
+    router = fit_router(TABLE, "logistic", budget_usd=3.0, encoder="minilm", num_folds=3)
+    again = load_router(router.save(tmp_path / "ROUTER"))
+    for prompt, model in (
+        ("prove the theorem", "cheap"),
+        ("add up the numbers", "middle"),
+        ("", None),
+    ):
+        route = again.route(prompt)
+        assert route == router.route(prompt) and model in (None, route.model)
 
 
 @pytest.mark.parametrize("budget", [0, -1, math.nan, math.inf, "much"])
