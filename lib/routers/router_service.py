@@ -14,15 +14,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from lib.experiment import seeds
 from lib.language_models.batching import RequestCancelled
 from lib.language_models.serving.chat_completions.request import RequestRefused
+from lib.recorded_outcomes.user_tables import read_prompt_text
 from lib.routers.choice_log import ChoiceLog
 from lib.routers.collect_outcomes import hash_messages
 from lib.routers.model_backend import BAD_GATEWAY, ModelBackend, ModelUnavailable
+from lib.routers.prompt_batcher import PromptBatcher
 from lib.routers.request_metrics import RequestMetrics
 from lib.routers.saved_router import Route, Router
 
@@ -193,20 +194,25 @@ class RouterService(BaseService):
         self.explore = explore
         self.budget_usd = router.budget_usd if budget_usd is None else budget_usd
         self._draws = seeds.rng("router", "serve", seed=seed)
+        # Words are counted in a tenth of a millisecond; a network computes beside the event loop.
+        self._batcher = PromptBatcher(router.encoder) if router.encoder.is_network else None
 
     async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
         asked_for = body["model"]
         budget_usd = self._read_budget(asked_for)
-        # Drawn here, so that the draws come in the order of the requests.
+        # Drawn before anything is awaited, so that the draws come in the order of the requests.
         draw = float(self._draws.random())
-        choose = partial(self.router.route, body["messages"], budget_usd, draw, self.explore)
-        if self.router.encoder.is_network:
-            # It computes for longer than other requests may wait.
-            route = await asyncio.to_thread(choose)
-        else:
-            route = choose()
+        features = None
+        if self._batcher is not None:
+            features = await self._batcher.encode(read_prompt_text(body["messages"]))
+        route = self.router.route(body["messages"], budget_usd, draw, self.explore, features)
         seconds = time.perf_counter() - started
         return RoutedRequest(body, asked_for, budget_usd, route, route.ranking, started, seconds)
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        if self._batcher is not None:
+            self._batcher.close()
 
     def _read_budget(self, asked_for: str) -> float:
         """The budget that a model's name asks for: router, or router@USD."""

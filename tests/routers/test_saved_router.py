@@ -121,13 +121,11 @@ def test_minilm_reads_new_prompts_where_its_package_is_installed(tmp_path):
         pytest.skip(str(error))
     router = fit_router(TABLE, "logistic", budget_usd=3.0, encoder="minilm", num_folds=3)
     again = load_router(router.save(tmp_path / "ROUTER"))
-    for prompt, model in (
-        ("prove the theorem", "cheap"),
-        ("add up the numbers", "middle"),
-        ("", None),
-    ):
-        route = again.route(prompt)
-        assert route == router.route(prompt) and model in (None, route.model)
+    for prompt in ("prove the lemma of sheet 777", "add the numbers of sheet 777", ""):
+        assert again.route(prompt) == router.route(prompt)
+    # What cheap is right on, without a word of the prompts that were learned from.
+    easy, hard = (again.route(f"{verb} of a sheet").success["cheap"] for verb in ("proof", "sum"))
+    assert easy > hard
 
 
 @pytest.mark.parametrize("budget", [0, -1, math.nan, math.inf, "much"])
