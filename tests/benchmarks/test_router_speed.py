@@ -123,6 +123,8 @@ def test_a_router_adds_a_few_milliseconds_to_a_request(encoder):
             find_minilm()
         except PromptEncoderError as error:
             pytest.skip(str(error))
+    # With more to do than there are cores, latencies say how the machine shares them; processor time says the same.
+    is_busy = os.getloadavg()[0] > os.cpu_count()
     requests = scale(REQUESTS, least=5)
     limit, prompt = relax_limit(LIMITS[encoder]), PROMPTS[encoder]
     medians = {"directly": [], "through the router": []}  # milliseconds of each round
@@ -142,7 +144,7 @@ def test_a_router_adds_a_few_milliseconds_to_a_request(encoder):
             num_routed += CLIENTS * requests
 
             direct, routed = (min(rounds) for rounds in medians.values())
-            if number + 1 >= scale(ROUNDS, least=2) and routed <= limit * direct:
+            if number + 1 >= scale(ROUNDS, least=2) and (is_busy or routed <= limit * direct):
                 break
     processor_ms = 1_000 * processor_seconds / num_routed
     print(
@@ -150,4 +152,6 @@ def test_a_router_adds_a_few_milliseconds_to_a_request(encoder):
         f"{routed - direct:.1f} ms more ({routed / direct:.2f}x); {processor_ms:.2f} ms of a core a request"
     )
     assert processor_ms <= relax_limit(PROCESSOR_MS[encoder])
+    if is_busy:
+        pytest.skip("the machine is busy with other work, so that only processor time was compared")
     assert routed <= limit * direct

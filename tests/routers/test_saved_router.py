@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from lib.experiment.seeds import rng
 from lib.recorded_outcomes.tables import TableError
 from lib.recorded_outcomes.user_tables import make_outcome_table
-from lib.routers.fit_router import fit_router
+from lib.routers.fit_router import fit_router, measure_average_quality
 from lib.routers.prompt_encoder import (
     PromptEncoderError,
     TfidfEncoder,
@@ -74,6 +74,14 @@ def test_choosing_does_not_pay_where_nothing_can_be_known():
     rows = coins.assign(prompt=np.repeat(list(TABLE.prompts), 3))
     report = fit_router(make_outcome_table(rows, "coins"), "logistic", budget_usd=3.0).report
     assert report["sentence"].startswith("Choosing does not pay here")
+
+
+def test_the_average_quality_over_all_budgets_is_above_that_of_mixtures_where_choosing_pays():
+    quality = measure_average_quality(TABLE, "logistic", draws=50)
+    assert quality.gain.ci_low > 0.05 and quality.router > quality.mixtures
+    assert quality.gain.value == pytest.approx(quality.router - quality.mixtures)
+    constant = measure_average_quality(TABLE, "constant", draws=50)
+    assert constant.gain.value == pytest.approx(0, abs=0.02)
 
 
 @pytest.mark.parametrize("method", METHODS)
