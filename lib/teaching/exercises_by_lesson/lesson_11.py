@@ -63,8 +63,10 @@ def _check_choices(answer: Callable) -> bool | str:
     return True
 
 
-ROUTER_STUB = '''\
-def answer(
+ROUTER_STUB = '''import numpy as np
+
+
+def choose_models(
     words: np.ndarray,
     correct: np.ndarray,
     cost_usd: np.ndarray,
@@ -83,7 +85,10 @@ def answer(
     Returns:
         (k,) Index of the model for each new question.
     """
-    raise NotImplementedError'''
+    raise NotImplementedError
+
+
+answer = choose_models'''
 
 EXERCISES = Exercises(
     Exercise(
