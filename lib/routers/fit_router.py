@@ -27,6 +27,7 @@ VERSION = 1  # of what is promised
 FOLDS = 5
 ROUTER, CONSTANT, MIXTURE = "router", "best constant", "mixture of constants"
 RANDOM, ORACLE = "random", "oracle"
+MIN_DEV_GAIN = 0.01  # by which a mixture must beat the best constant on dev to replace it
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,78 @@ def score_held_out(
     oracle_cost = np.where(is_best, table.cost_usd, np.inf).min(1)
     scores[ORACLE] = np.stack([table.correct.max(1), oracle_cost])
     return scores
+
+
+@dataclass(frozen=True)
+class AverageQuality:
+    """AIQ: the mean height of a curve of accuracy over cost, from the cheapest model to the best one.
+
+    Attributes:
+        router: Of the router, on items that were held out.
+        mixtures: Of mixtures of models, which choose at random.
+        best_constant: Accuracy of the best model, which is the height of a curve that no cost lowers.
+        gain: router minus mixtures, with an interval over groups of items.
+    """
+
+    router: float
+    mixtures: float
+    best_constant: float
+    gain: stats.Interval
+
+
+def measure_average_quality(
+    table: OutcomeTable,
+    method: str,
+    encoder: str = "tfidf",
+    num_folds: int = FOLDS,
+    seed: int = 0,
+    draws: int = 200,
+) -> AverageQuality:
+    """Measures a router at all budgets at once, by cross-validation over whole groups.
+
+    Args:
+        table: Outcomes with prompts.
+        method: One of `success_model.METHODS`.
+        encoder: As `prompt_encoder.fit_encoder` takes it.
+        num_folds: Of the cross-validation; never more than groups.
+        seed: Of the division into folds.
+        draws: Bootstrap resamples of the interval.
+
+    Returns:
+        The AIQ of the router and of mixtures, in accuracy.
+
+    Raises:
+        TableError: The table has no prompts or too few groups.
+    """
+    _check_prompts(table)
+    fold_of_item = model_selection.assign_folds(table, num_folds, seed)
+    folds = model_selection.make_cross_validation_folds(fold_of_item)
+    all_models = np.arange(len(table.models))
+    choices = []
+    for fold in folds:
+        parts = fit_parts(table, method, encoder, fold.train)
+        by_rate = headroom.choose_at_rates(table, parts.chances, all_models, parts.cost_usd)
+        choices.append(by_rate)
+    constants = [model_selection.constant_choices(table)] * len(folds)
+    router = model_selection.score_choices(table, folds, choices, MIN_DEV_GAIN)
+    mixtures = model_selection.score_choices(table, folds, constants, MIN_DEV_GAIN)
+
+    # Both curves between the same two costs.
+    costs = model_selection.promised_costs(table, np.arange(len(table)))
+    heights = [
+        float(
+            model_selection.curve_height(
+                scores.correct.mean(1)[None], scores.cost_usd.mean(1)[None], costs[0], costs[-1]
+            )[0]
+        )
+        for scores in (router, mixtures)
+    ]
+    return AverageQuality(
+        router=heights[0],
+        mixtures=heights[1],
+        best_constant=float(table.correct.mean(0).max()),
+        gain=model_selection.aiq_gap(table, [router], [mixtures], draws),
+    )
 
 
 def find_affordable_constant(table: OutcomeTable, budget_usd: float) -> int:

@@ -48,7 +48,7 @@ def split_words(prompt: str) -> list[str]:
 
 def describe_surface(prompt: str) -> list[float]:
     """Four numbers: logarithms of characters, words and lines, and the share of digits."""
-    num_digits = sum(character.isdigit() for character in prompt)
+    num_digits = sum(map(str.isdigit, prompt))
     return [
         np.log1p(len(prompt)),
         np.log1p(len(prompt.split())),
@@ -61,10 +61,12 @@ class PromptEncoder(ABC):
     """Prompts as vectors.
 
     Attributes:
-        name: "tfidf" or "minilm", as `make_encoder` takes it.
+        name: "tfidf" or "minilm", as `fit_encoder` takes it.
+        is_network: Whether a prompt takes milliseconds of computation, so that a server runs it beside its event loop.
     """
 
     name: str
+    is_network = False
 
     @abstractmethod
     def encode(self, prompts: Sequence[str]) -> np.ndarray:
@@ -176,6 +178,7 @@ class MiniLMEncoder(PromptEncoder):
     """
 
     name = MINILM
+    is_network = True
 
     def __init__(self, folder: Path | str, mean: np.ndarray, axes: np.ndarray) -> None:
         """

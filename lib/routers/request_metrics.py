@@ -19,6 +19,7 @@ COUNTERS = {
     "requests": "Requests by the model that was chosen and what became of them",
     "failures": "Models that gave no reply, so that the next one was asked",
     "fallbacks": "Requests that another model than the chosen one answered",
+    "calls": "Calls of a controller to its experts, by expert",
     "tokens": "Tokens read and written, by model",
     "cost_usd": "US dollars by model",
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,11 @@ from typing import Any
 from lib.experiment import seeds
 from lib.language_models.batching import RequestCancelled
 from lib.language_models.serving.chat_completions.request import RequestRefused
+from lib.recorded_outcomes.user_tables import read_prompt_text
 from lib.routers.choice_log import ChoiceLog
 from lib.routers.collect_outcomes import hash_messages
 from lib.routers.model_backend import BAD_GATEWAY, ModelBackend, ModelUnavailable
+from lib.routers.prompt_batcher import PromptBatcher
 from lib.routers.request_metrics import RequestMetrics
 from lib.routers.saved_router import Route, Router
 
@@ -51,16 +54,121 @@ class RoutedRequest:
     decision_seconds: float
 
 
-class RouterService:
-    """The models of a router by name, and completions by the one that it chooses.
+class BaseService(ABC):
+    """Models by name, and completions by whichever of them is chosen for a request.
 
     Attributes:
-        router: Chooses.
         backends: The models by name.
         models: What clients may ask for, in the order in which it is listed.
         metrics: Counts of requests.
         log: Of choices; None for none.
+    """
+
+    def __init__(self, backends: Mapping[str, ModelBackend], log: ChoiceLog | None) -> None:
+        """
+        Args:
+            backends: By name.
+            log: Of choices; None for none.
+        """
+        self.backends = dict(backends)
+        self.models = {ROUTER_NAME: None, **self.backends}
+        self.metrics = RequestMetrics()
+        self.log = log
+
+    async def start_completion(self, body: Any) -> RoutedCompletion:
+        """Chooses a model for a request; of a streamed reply it waits for the beginning.
+
+        Args:
+            body: The JSON of POST /v1/chat/completions, as Python values.
+
+        Returns:
+            The completion under way.
+
+        Raises:
+            RequestRefused: The body is no request, or no model gives a reply.
+        """
+        completion = RoutedCompletion(self, await self.choose(body))
+        if completion.is_streamed:
+            # The status of a stream is its first line, so a model must have begun before it is sent.
+            await completion.begin_stream()
+        return completion
+
+    async def choose(self, body: Any) -> RoutedRequest:
+        """Reads a request and chooses.
+
+        Args:
+            body: The JSON, as Python values.
+
+        Raises:
+            RequestRefused: The body is no request, or asks for a model or a budget that there is not.
+        """
+        started = time.perf_counter()
+        if not isinstance(body, dict):
+            raise RequestRefused("the body is no JSON object")
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise RequestRefused("messages is a list with one message or more", param="messages")
+        if not all(isinstance(message, dict) for message in messages):
+            raise RequestRefused("every message is an object", param="messages")
+        asked_for = body.get("model")
+        if isinstance(asked_for, str) and asked_for in self.models and asked_for != ROUTER_NAME:
+            return RoutedRequest(body, asked_for, None, None, (asked_for,), started, 0.0)
+
+        self.check_router_name(asked_for)
+        request = await self.choose_model(body, started)
+        self.metrics.observe("decision_seconds", request.decision_seconds)
+        return request
+
+    @abstractmethod
+    async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
+        """Chooses for a request for router, or router@BUDGET.
+
+        Args:
+            body: The request.
+            started: When it came, on the performance counter.
+
+        Raises:
+            RequestRefused: The budget is none.
+        """
+
+    def check_router_name(self, asked_for: Any) -> None:
+        """Raises RequestRefused for a name that is neither router nor router@BUDGET."""
+        if not isinstance(asked_for, str) or asked_for.partition("@")[0] != ROUTER_NAME:
+            raise RequestRefused(
+                f"there is no model {str(asked_for)[:80]!r}; there are {ROUTER_NAME}, {ROUTER_NAME}@USD, "
+                f"{', '.join(name for name in self.models if name != ROUTER_NAME)}",
+                404,
+                "model_not_found",
+                "model",
+            )
+
+    def list_models(self) -> dict[str, Any]:
+        """What clients may ask for, as GET /v1/models gives it."""
+        return {"object": "list", "data": [self.describe_model(name) for name in self.models]}
+
+    @abstractmethod
+    def describe_model(self, name: str) -> dict[str, Any]:
+        """The router or one of its models, as GET /v1/models/NAME gives it.
+
+        Raises:
+            RequestRefused: There is none of that name.
+        """
+
+    async def aclose(self) -> None:
+        """Lets go of connections, threads and the log."""
+        for backend in self.backends.values():
+            await backend.aclose()
+        if self.log is not None:
+            self.log.close()
+
+
+class RouterService(BaseService):
+    """The models of a router by name, and completions by the one that it chooses.
+
+    Attributes:
+        router: Chooses.
         explore: Share of requests that go to a model at random.
+        budget_usd: Of requests that name none.
     """
 
     def __init__(
@@ -81,114 +189,68 @@ class RouterService:
             budget_usd: Of requests that name none; None for the router's.
             seed: Of random choices.
         """
+        super().__init__(backends, log)
         self.router = router
-        self.backends = dict(backends)
-        self.models = {ROUTER_NAME: None, **self.backends}
-        self.metrics = RequestMetrics()
-        self.log = log
         self.explore = explore
         self.budget_usd = router.budget_usd if budget_usd is None else budget_usd
         self._draws = seeds.rng("router", "serve", seed=seed)
+        # Words are counted in a tenth of a millisecond; a network computes beside the event loop.
+        self._batcher = PromptBatcher(router.encoder) if router.encoder.is_network else None
 
-    async def start_completion(self, body: Any) -> RoutedCompletion:
-        """Chooses a model for a request; of a streamed reply it waits for the beginning.
-
-        Args:
-            body: The JSON of POST /v1/chat/completions, as Python values.
-
-        Returns:
-            The completion under way.
-
-        Raises:
-            RequestRefused: The body is no request, or no model gives a reply.
-        """
-        completion = RoutedCompletion(self, self.choose(body))
-        if completion.is_streamed:
-            # The status of a stream is its first line, so a model must have begun before it is sent.
-            await completion.begin_stream()
-        return completion
-
-    def choose(self, body: Any) -> RoutedRequest:
-        """Reads a request and chooses.
-
-        Args:
-            body: The JSON, as Python values.
-
-        Raises:
-            RequestRefused: The body is no request, or asks for a model or a budget that there is not.
-        """
-        started = time.perf_counter()
-        if not isinstance(body, dict):
-            raise RequestRefused("the body is no JSON object")
-        messages = body.get("messages")
-        if not isinstance(messages, list) or not messages:
-            raise RequestRefused("messages is a list with one message or more", param="messages")
-        if not all(isinstance(message, dict) for message in messages):
-            raise RequestRefused("every message is an object", param="messages")
-        asked_for = body.get("model")
-        if isinstance(asked_for, str) and asked_for in self.backends:
-            return RoutedRequest(body, asked_for, None, None, (asked_for,), started, 0.0)
-
+    async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
+        asked_for = body["model"]
         budget_usd = self._read_budget(asked_for)
-        route = self.router.route(
-            messages, budget_usd, draw=float(self._draws.random()), explore=self.explore
-        )
+        # Drawn before anything is awaited, so that the draws come in the order of the requests.
+        draw = float(self._draws.random())
+        features = None
+        if self._batcher is not None:
+            features = await self._batcher.encode(read_prompt_text(body["messages"]))
+        route = self.router.route(body["messages"], budget_usd, draw, self.explore, features)
         seconds = time.perf_counter() - started
-        self.metrics.observe("decision_seconds", seconds)
         return RoutedRequest(body, asked_for, budget_usd, route, route.ranking, started, seconds)
 
-    def _read_budget(self, asked_for: Any) -> float:
-        """The budget that a model's name asks for: router, or router@USD."""
-        name, has_budget, amount = str(asked_for).partition("@")
-        if not isinstance(asked_for, str) or name != ROUTER_NAME:
-            raise RequestRefused(
-                f"there is no model {str(asked_for)[:80]!r}; there are {ROUTER_NAME}, {ROUTER_NAME}@USD, "
-                f"{', '.join(self.backends)}",
-                404,
-                "model_not_found",
-                "model",
-            )
-        if not has_budget:
-            return self.budget_usd
-        try:
-            budget_usd = float(amount)
-        except ValueError:
-            budget_usd = math.nan
-        if not 0 < budget_usd < math.inf:
-            raise RequestRefused(
-                f"{asked_for[:80]!r}: behind the @ stand US dollars for a prompt, such as router@0.002",
-                param="model",
-            )
-        return budget_usd
+    async def aclose(self) -> None:
+        await super().aclose()
+        if self._batcher is not None:
+            self._batcher.close()
 
-    def list_models(self) -> dict[str, Any]:
-        """What clients may ask for, as GET /v1/models gives it."""
-        return {"object": "list", "data": [self.describe_model(name) for name in self.models]}
+    def _read_budget(self, asked_for: str) -> float:
+        """The budget that a model's name asks for: router, or router@USD."""
+        return self.budget_usd if asked_for == ROUTER_NAME else read_dollars(asked_for)
 
     def describe_model(self, name: str) -> dict[str, Any]:
-        """The router or one of its models, as GET /v1/models/NAME gives it.
-
-        Raises:
-            RequestRefused: There is none of that name.
-        """
         head = {"id": name, "object": "model", "created": 0, "owned_by": OWNER}
         if name in self.backends:
             index = self.router.models.index(name)
             return head | {"mean_cost_usd": float(self.router.cost_usd[index])}
-        budget_usd = self._read_budget(name)
-        promise = self.router.report.get("sentence", "")
+        self.check_router_name(name)
         return head | {
-            "budget_usd": budget_usd,
+            "budget_usd": self._read_budget(name),
             "models": list(self.router.models),
-            "promise": promise,
+            "promise": self.router.report.get("sentence", ""),
         }
 
-    async def aclose(self) -> None:
-        """Lets go of connections, threads and the log."""
-        for backend in self.backends.values():
-            await backend.aclose()
-        if self.log is not None:
-            self.log.close()
+
+def read_dollars(asked_for: str, alternatives: str = "") -> float:
+    """The US dollars behind the @ of a model's name.
+
+    Args:
+        asked_for: Such as router@0.002.
+        alternatives: What else may stand there, for the error, such as "low, or ".
+
+    Raises:
+        RequestRefused: There stands no number above 0.
+    """
+    try:
+        budget_usd = float(asked_for.partition("@")[2])
+    except ValueError:
+        budget_usd = math.nan
+    if not 0 < budget_usd < math.inf:
+        raise RequestRefused(
+            f"{asked_for[:80]!r}: behind the @ stand {alternatives}US dollars for a prompt, such as router@0.002",
+            param="model",
+        )
+    return budget_usd
 
 
 class RoutedCompletion:
@@ -198,7 +260,7 @@ class RoutedCompletion:
         is_streamed: Whether the client wants chunks.
     """
 
-    def __init__(self, service: RouterService, request: RoutedRequest) -> None:
+    def __init__(self, service: BaseService, request: RoutedRequest) -> None:
         self.service = service
         self.request = request
         self.is_streamed = bool(request.body.get("stream"))
@@ -353,6 +415,8 @@ class RoutedCompletion:
             "probabilities": None if route is None else dict(route.probabilities),
             "success": None if route is None else dict(route.success),
             "answered_by": answered_by,
+            # Of a controller: which experts it called, and what each call cost.
+            "calls": usage.get("calls", []),
             "failures": [str(error) for error in self._failures],
             "status": status,
             "tokens_in": usage.get("prompt_tokens"),

@@ -15,6 +15,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,7 @@ class Router:
         budget: float | None = None,
         draw: float | None = None,
         explore: float = 0.0,
+        features: np.ndarray | None = None,
     ) -> Route:
         """Chooses a model for a prompt.
 
@@ -114,6 +116,7 @@ class Router:
                 point the cheapest is taken.
             draw: In [0, 1), decides where the choice is random; None derives it from the prompt.
             explore: Share of prompts that go to a model at random, so that a log tells something of all.
+            features: (d,) the prompt as the encoder gives it, where it was computed already.
 
         Returns:
             The chosen model and what is expected of it.
@@ -134,7 +137,9 @@ class Router:
             draw = float(seeds.rng("router", "route", digest).random())
 
         # The mixture of operating points that the budget buys, as probabilities of models.
-        chances = self.success.predict(self.encoder.encode([prompt]))[0]  # (models,)
+        if features is None:
+            features = self.encoder.encode([prompt])[0]
+        chances = self.success.predict(features[None])[0]  # (models,)
         weights = self._frontier.mix_for_cost(budget)
         num_models = len(self.models)
         probabilities = np.full(num_models, explore / num_models)
@@ -156,7 +161,7 @@ class Router:
             ranking=self._rank(model, main_point, chances),
         )
 
-    @property
+    @cached_property
     def _frontier(self) -> CostFrontier:
         return CostFrontier(
             knobs=np.arange(len(self.points)),

@@ -5,12 +5,18 @@ ROUTER is a folder that `python -m lib router fit` wrote. Its models are asked w
 for `router@0.002` (US dollars that a prompt may cost on average), or for one of its models by name. Replies are
 streamed where the client wants it, tools are passed on, and where a model gives no reply the next best one is asked.
 /metrics counts in Prometheus' format; --log keeps every choice with its probability, prompts only with --log-prompts.
+
+The folder of a controller that `python -m lib train corl --out` trained is served in the same way. There a request is
+an episode, which calls experts under the budget: `router@low`, `router@medium`, `router@high` or `router@0.002`.
 """
 
 import argparse
+import contextlib
 import os
+import socket
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -20,18 +26,20 @@ from starlette.routing import Route
 
 from lib import config
 from lib.language_models.serving.access import KEY_VARIABLE, is_loopback
-from lib.language_models.serving.server import make_application, serve
+from lib.language_models.serving.server import make_application, make_server, serve
 from lib.llm.errors import ConfigurationError, LLMError
+from lib.routers import saved_controller
 from lib.routers.choice_log import ChoiceLog
 from lib.routers.model_backend import open_backend
 from lib.routers.model_settings import MODELS_HELP, read_model_settings, select_models
 from lib.routers.request_metrics import CONTENT_TYPE
-from lib.routers.router_service import RouterService
+from lib.routers.router_service import BaseService, RouterService
 from lib.routers.saved_router import load_router
 
 EXAMPLES = f"""examples:
   python -m lib router serve ROUTER
   python -m lib router serve ROUTER --model-file models.yaml --log logs --explore 0.05
+  python -m lib router serve runs/gsm8k --model-file models.yaml --port 8001
   {KEY_VARIABLE}=secret python -m lib router serve ROUTER --host 0.0.0.0 --allow-host router.example.org
 
 then ask it:
@@ -50,7 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
     )
     add = parser.add_argument
-    add("router", type=Path, help="folder of a router")
+    add("router", type=Path, help="folder of a router, or of a trained controller")
     add("--host", default="127.0.0.1", help="default %(default)s: this machine only")
     add("--port", type=int, default=8000, help="default %(default)s; 0 takes a free one")
     add("--allow-host", action="append", default=[], metavar="NAME", help="a name of this server")
@@ -126,16 +134,68 @@ def make_router_application(options: argparse.Namespace) -> Starlette:
         ConfigurationError: A model cannot be served.
         ParamsError: A model of the router has no settings.
     """
+    if saved_controller.is_controller_folder(options.router):
+        service = open_controller_service(options)
+    else:
+        service = open_router_service(options)
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    return make_application(service, key, [Route("/metrics", show_metrics, methods=["GET"])])
+
+
+def open_router_service(options: argparse.Namespace) -> RouterService:
+    """A router that was fitted, with its models; raises what `make_router_application` raises."""
     router = load_router(options.router)
     llm = read_model_settings(options.profile, options.model_file)
     llm = select_models(llm, router.models, options.profile)
     backends = {name: open_backend(name, llm.models[name]) for name in router.models}
-    log = None if options.log is None else ChoiceLog(options.log, options.log_prompts)
-    service = RouterService(
-        router, backends, log, options.explore, options.budget, seed=options.seed
+    return RouterService(
+        router, backends, open_log(options), options.explore, options.budget, seed=options.seed
     )
-    key = os.environ.get(KEY_VARIABLE, "").strip()
-    return make_application(service, key, [Route("/metrics", show_metrics, methods=["GET"])])
+
+
+def open_controller_service(options: argparse.Namespace) -> BaseService:
+    """A trained controller with its experts; raises what `make_router_application` raises."""
+    # Imported here: a router that was fitted needs nothing of the trainings.
+    from lib.routers.controller_service import ControllerService
+
+    if options.explore:
+        raise ConfigurationError(
+            "--explore is for routers that were fitted; a controller decides by what it writes"
+        )
+    controller = saved_controller.load_controller(options.router)
+    llm = read_model_settings(options.profile, options.model_file)
+    llm = saved_controller.add_expert_models(llm, controller)
+    llm = select_models(llm, controller.experts, options.profile)
+    backends = {name: open_backend(name, llm.models[name]) for name in controller.experts}
+    return ControllerService(
+        controller, controller.open_generator(), backends, open_log(options), options.budget
+    )
+
+
+def open_log(options: argparse.Namespace) -> ChoiceLog | None:
+    """The log of choices, where the command line names a folder for it."""
+    return None if options.log is None else ChoiceLog(options.log, options.log_prompts)
+
+
+@contextlib.contextmanager
+def serve_in_background(application: Starlette) -> Iterator[str]:
+    """Serves an application in a thread, on a free port of this machine, as long as the block runs.
+
+    Args:
+        application: Of a router, or of models (`serving.server.app`).
+
+    Yields:
+        The address for clients, such as http://127.0.0.1:40123/v1.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = make_server(application)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 async def show_metrics(request: Request) -> Response:

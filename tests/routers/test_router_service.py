@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from lib.language_models.serving.chat_completions.request import RequestRefused
 from lib.llm.errors import ConfigurationError
 from lib.routers.choice_log import LOG_FILE, ChoiceLog
 from lib.routers.model_backend import EndpointBackend, InProcessBackend, open_backend
+from lib.routers.prompt_batcher import PromptBatcher
 from lib.routers.prompt_encoder import TfidfEncoder
 from lib.routers.request_metrics import RequestMetrics
 from lib.routers.router_service import RouterService
@@ -243,6 +245,36 @@ def test_models_of_this_process_are_served_and_a_refusal_goes_to_the_next():
     texts = [chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks]
     assert "".join(texts) == whole["choices"][0]["message"]["content"] and whole["model"] == "small"
     assert error.status == 400
+
+
+def test_prompts_that_wait_are_encoded_together_and_each_gets_its_own_vector():
+    batches = []
+
+    class SlowEncoder(TfidfEncoder):
+        def encode(self, prompts):
+            batches.append(list(prompts))
+            time.sleep(0.05)
+            if "broken" in prompts:
+                raise FloatingPointError("no vector")
+            return super().encode(prompts)
+
+    fitted = TfidfEncoder.fit(["which policy", "which act", "next"])
+    encoder = SlowEncoder(fitted.words, fitted.idf, fitted.components)
+    prompts = ["which policy", "next act", "which", "next"]
+
+    async def play():
+        batcher = PromptBatcher(encoder)
+        vectors = await asyncio.gather(*(batcher.encode(prompt) for prompt in prompts))
+        with pytest.raises(FloatingPointError):
+            await batcher.encode("broken")
+        again = await batcher.encode(prompts[0])
+        batcher.close()
+        return vectors, again
+
+    vectors, again = asyncio.run(play())
+    np.testing.assert_array_equal(vectors, fitted.encode(prompts))
+    np.testing.assert_array_equal(again, vectors[0])
+    assert batches[0] == prompts
 
 
 def test_metrics_are_what_prometheus_reads():

@@ -11,8 +11,14 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from lib.experiment.seeds import rng
 from lib.recorded_outcomes.tables import TableError
 from lib.recorded_outcomes.user_tables import make_outcome_table
-from lib.routers.fit_router import fit_router
-from lib.routers.prompt_encoder import PromptEncoderError, TfidfEncoder, fit_encoder, split_words
+from lib.routers.fit_router import fit_router, measure_average_quality
+from lib.routers.prompt_encoder import (
+    PromptEncoderError,
+    TfidfEncoder,
+    find_minilm,
+    fit_encoder,
+    split_words,
+)
 from lib.routers.saved_router import ARRAYS_FILE, SETTINGS_FILE, RouterError, load_router
 from lib.routers.success_model import METHODS, fit_success_model
 from tests.recorded_outcomes.small import long, made
@@ -70,6 +76,14 @@ def test_choosing_does_not_pay_where_nothing_can_be_known():
     assert report["sentence"].startswith("Choosing does not pay here")
 
 
+def test_the_average_quality_over_all_budgets_is_above_that_of_mixtures_where_choosing_pays():
+    quality = measure_average_quality(TABLE, "logistic", draws=50)
+    assert quality.gain.ci_low > 0.05 and quality.router > quality.mixtures
+    assert quality.gain.value == pytest.approx(quality.router - quality.mixtures)
+    constant = measure_average_quality(TABLE, "constant", draws=50)
+    assert constant.gain.value == pytest.approx(0, abs=0.02)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_router_comes_back_from_its_folder(tmp_path, method):
     router = fit_router(TABLE, method, budget_usd=5.0)
@@ -106,6 +120,20 @@ def test_exploring_asks_every_model(router):
     assert explored.ranking[0] == explored.model and sorted(explored.ranking) == sorted(
         router.models
     )
+
+
+def test_minilm_reads_new_prompts_where_its_package_is_installed(tmp_path):
+    try:
+        find_minilm()
+    except PromptEncoderError as error:
+        pytest.skip(str(error))
+    router = fit_router(TABLE, "logistic", budget_usd=3.0, encoder="minilm", num_folds=3)
+    again = load_router(router.save(tmp_path / "ROUTER"))
+    for prompt in ("prove the lemma of sheet 777", "add the numbers of sheet 777", ""):
+        assert again.route(prompt) == router.route(prompt)
+    # What cheap is right on, without a word of the prompts that were learned from.
+    easy, hard = (again.route(f"{verb} of a sheet").success["cheap"] for verb in ("proof", "sum"))
+    assert easy > hard
 
 
 @pytest.mark.parametrize("budget", [0, -1, math.nan, math.inf, "much"])
