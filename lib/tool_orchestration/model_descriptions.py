@@ -20,7 +20,6 @@ from lib.language_models.training.model_cards import GOOD, POOR
 from lib.llm.chat_model import ChatRequest, Reply
 from lib.tool_orchestration.tool_menu import Offer
 
-VERSION = 1  # of the instruction and of the rule
 SCRIPTED = "scripted"  # author of a text that a rule wrote
 TEMPLATE = Path(__file__).parent / "templates" / "description.md"
 PROFILE_FIELD = "{profile}"

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 
 import pytest
+from lib.tool_orchestration.variants import make_episode_rows
 
 from lib.llm.chat_model import ChatRequest, Failure, Reply, ToolCall
 from lib.llm.open_models import ChatModels
@@ -12,7 +13,6 @@ from lib.rl import call_protocol
 from lib.tool_orchestration import prompted_baseline
 from lib.tool_orchestration.tool_environment import ToolEnvironment
 from lib.tool_orchestration.tool_menu import UserPreference
-from lib.tool_orchestration.variants import make_episode_rows
 from tests.budgeted_routing.small_systems import FunctionModel
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import CLOCK, FREE, NAMES, Singers, given, item, offers

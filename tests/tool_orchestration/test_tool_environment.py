@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
+from lib.tool_orchestration.single_tool_baselines import make_strategy
 
 from lib.language_models import tokenizer as lab
 from lib.language_models.chat_template import encode_conversation
@@ -13,7 +14,6 @@ from lib.rl import call_protocol
 from lib.rl.expert_pool import ExpertReply
 from lib.tasks import multi_hop_facts
 from lib.tool_orchestration import tool_environment as desks
-from lib.tool_orchestration.single_tool_baselines import make_strategy
 from lib.tool_orchestration.tool_environment import (
     OUTAGE,
     OwnTokenPrice,

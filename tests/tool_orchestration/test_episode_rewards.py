@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from lib.tool_orchestration.variants import NAMED
 
 from lib.tool_orchestration import rewards, tool_environment, variants
 from lib.tool_orchestration.tool_environment import OwnTokenPrice
 from lib.tool_orchestration.tool_menu import UserPreference
-from lib.tool_orchestration.variants import NAMED
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import (
     NAMES,

@@ -1,12 +1,12 @@
 """Every single tool by a fixed procedure, against the real tools."""
 
 import pytest
+from lib.tool_orchestration.single_tool_baselines import list_golden_calls, make_strategy
 
 from lib import tasks
 from lib.rl import call_protocol
 from lib.tasks import multi_hop_facts
 from lib.tasks.synthesis import verify_trajectory
-from lib.tool_orchestration.single_tool_baselines import list_golden_calls, make_strategy
 from lib.tool_orchestration.tool_environment import try_single_tools
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import at_work, given, item, offices
