@@ -34,6 +34,7 @@ REACHES = {  # by model and family: up to which difficulty it is good
     "reasoner": {"chain": 6},
     "answerer": {"facts": 3},
 }
+WINDOW = 4_000  # tokens: menus in English are long in the lab's vocabulary
 CLOCK = {name: 0.01 * (i + 1) for i, name in enumerate(MODELS)}  # seconds per token
 
 
@@ -144,7 +145,8 @@ def played(
     rounds: int = 5,
 ) -> ToolEpisode:
     """One scripted episode."""
-    (episode,) = roll_out_assignments(ScriptedController(*turns), desk, [assigned], rounds, 0)
+    controller = ScriptedController(*turns, window=WINDOW)
+    (episode,) = roll_out_assignments(controller, desk, [assigned], rounds, 0)
     return episode
 
 

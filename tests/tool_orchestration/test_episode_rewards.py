@@ -1,11 +1,12 @@
-"""Three ways to pay an episode, by hand, and what a training learns from."""
+"""The reward of an episode, by hand, and what a training learns from."""
+
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from lib.tool_orchestration.variants import NAMED
 
-from lib.tool_orchestration import rewards, tool_environment, variants
-from lib.tool_orchestration.tool_environment import OwnTokenPrice
+from lib.tool_orchestration import episode_rewards, rewards
 from lib.tool_orchestration.tool_menu import UserPreference
 from tests.tool_orchestration import common
 from tests.tool_orchestration.common import (
@@ -19,7 +20,6 @@ from tests.tool_orchestration.common import (
     played,
 )
 
-OWN = OwnTokenPrice(1e-8, 0.001)
 BIG = item("big", 1)
 WHO = UserPreference(1.0, 0.5, 0.25, ("calculator",))
 RIGHT, WRONG = answer(BIG.reference), answer("0")
@@ -38,17 +38,16 @@ REWARDS = np.array([1.0, 0.5, 0.0, 1.0, 0.0])
 def episodes():
     assigned = given(BIG, "calculator", "python", preference=WHO)
     with at_work() as made:
-        return [played(made, assigned, *turns, own=OWN) for turns in TURNS]
+        return [played(made, assigned, *turns) for turns in TURNS]
 
 
 def spent(episodes) -> tuple[np.ndarray, np.ndarray]:
-    return np.array([tool_environment.compute_total_cost(e, OWN) for e in episodes]), np.array(
-        [e.seconds for e in episodes]
-    )
+    cost_usd = np.array([episode.cost_usd for episode in episodes])
+    return cost_usd, np.array([episode.seconds for episode in episodes])
 
 
 def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
-    m, wanted = variants.make_vectors(episodes, NAMES, OWN)
+    m, wanted = episode_rewards.make_vectors(episodes, NAMES)
     cost_usd, seconds = spent(episodes)
     at, py = NAMES.index("calculator"), NAMES.index("python")
     assert m.shape == wanted.shape == (5, len(NAMES) + 3)
@@ -60,80 +59,52 @@ def test_the_matrix_has_calls_by_tool_outcome_and_all_that_was_spent(episodes):
     assert m[:, -3].tolist() == [1, 1, 0, 1, 0]
     assert (-m[:, -2]).tolist() == cost_usd.tolist() and (-m[:, -1]).tolist() == seconds.tolist()
     assert wanted.tolist() == [WHO.vector(NAMES).tolist()] * 5
-    own = 1e-8 * np.array(
-        [len(e.ids) for e in episodes]
-    )  # with what the orchestrator reads and writes
-    assert cost_usd - own == pytest.approx(np.array([e.cost_usd for e in episodes]))
 
 
-def test_the_paper_and_the_published_error_by_hand(episodes):
+def test_the_reward_of_the_paper_by_hand(episodes):
     """All in one group: a right one's liked calls, outcome, cost and latency between the least and the most."""
     cost_usd, seconds = spent(episodes)
 
-    def between(values, low, high):
-        return (values - low) / (high - low)
+    def scale_between(values, lowest, highest):
+        return (values - lowest) / (highest - lowest)
 
-    liked, outcome = between(np.array([1, 0, 1, 1, 4]), 0, 4), np.array([1, 1, 0, 1, 0])
-    for name, sign in (("paper", -1), ("published", 1)):
-        costs = [between(sign * x, -x.max(), -x.min()) for x in (cost_usd, seconds)]
-        expected = outcome * (liked + outcome + 0.5 * costs[0] + 0.25 * costs[1])
-        assert variants.compute_rewards(
-            NAMED[name], episodes, [7] * 5, NAMES, OWN, 0.0
-        ) == pytest.approx(expected)
-
-
-def test_corl_pays_what_is_right_and_within_the_budget(episodes):
-    cost_usd, _ = spent(episodes)
-    for budget, expected in (
-        (0.0, [0] * 5),
-        (cost_usd[0], [1, 0, 0, 0, 0]),
-        (cost_usd.max(), [1, 1, 0, 1, 0]),
-    ):
-        assert (
-            variants.compute_rewards(NAMED["corl"], episodes, [0] * 5, NAMES, OWN, budget).tolist()
-            == expected
-        )
+    liked = scale_between(np.array([1, 0, 1, 1, 4]), 0, 4)
+    outcome = np.array([1, 1, 0, 1, 0])
+    cheap = scale_between(-cost_usd, -cost_usd.max(), -cost_usd.min())
+    fast = scale_between(-seconds, -seconds.max(), -seconds.min())
+    expected = outcome * (liked + outcome + 0.5 * cheap + 0.25 * fast)
+    computed = episode_rewards.compute_rewards(episodes, [7] * 5, NAMES)
+    assert computed == pytest.approx(expected)
 
 
 def test_what_is_learned_has_no_malformed_calls_and_no_missing_answers(episodes):
-    for name in ("paper", "published"):
-        samples, kept = variants.select_samples(
-            NAMED[name], episodes, [3] * 5, REWARDS, rewards.MIN_GROUP_STD
-        )
-        assert kept.rows.tolist() == [0, 1, 2] and (
-            kept.malformed,
-            kept.unanswered,
-            kept.agreeing,
-        ) == (1, 1, 0)
-        assert [(s.ids, s.mask, s.reward, s.group) for s in samples] == [
-            (e.ids, e.mask, r, 3) for e, r in zip(episodes[:3], REWARDS, strict=False)
-        ]
-
-
-def test_a_lenient_training_leaves_out_only_groups_that_agree(episodes):
-    samples, kept = variants.select_samples(
-        NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS, rewards.MIN_GROUP_STD
+    samples, filtered = episode_rewards.select_samples(
+        episodes, [3] * 5, REWARDS, rewards.MIN_GROUP_STD
     )
-    assert [s.ids for s in samples] == [e.ids for e in episodes] and kept.agreeing == 0
-    samples, kept = variants.select_samples(
-        NAMED["lenient"], episodes, [0, 0, 0, 1, 1], REWARDS * [1, 1, 1, 0, 0], 0.1
-    )
-    assert [s.ids for s in samples] == [e.ids for e in episodes[:3]] and kept.agreeing == 2
-    paid = [
-        variants.compute_rewards(NAMED[n], episodes, [0] * 5, NAMES, OWN, 0.0).tolist()
-        for n in ("paper", "lenient")
-    ]
-    assert paid[0] == paid[1]
+    assert filtered.rows.tolist() == [0, 1, 2]
+    assert (filtered.malformed, filtered.unanswered, filtered.agreeing) == (1, 1, 0)
+    learned = [(sample.ids, sample.mask, sample.reward, sample.group) for sample in samples]
+    expected = []
+    for episode, reward in zip(episodes[:3], REWARDS, strict=False):
+        expected.append((episode.ids, episode.mask, reward, 3))
+    assert learned == expected
 
 
-def test_under_corls_reward_everything_is_learned_from(episodes):
-    samples, kept = variants.select_samples(
-        NAMED["corl"], episodes, [0, 0, 1, 1, 1], np.zeros(5), rewards.MIN_GROUP_STD
+def test_groups_that_agree_teach_nothing_and_lost_episodes_have_no_reward(episodes):
+    lost = replace(episodes[0], correct=math.nan)
+    groups = np.array([0, 0, 0, 1])
+    update = episode_rewards.make_update_data(
+        [*episodes[:3], lost], groups, NAMES, rewards.MIN_GROUP_STD, step=4
     )
-    assert [(s.ids, s.group) for s in samples] == [
-        (e.ids, g) for e, g in zip(episodes, [0, 0, 1, 1, 1], strict=True)
-    ]
-    assert (kept.malformed, kept.unanswered, kept.agreeing) == (1, 1, 3)  # it is said all the same
+    assert update.counts == {"kept": 3, "malformed": 0, "unanswered": 0, "agreeing": 0}
+    assert math.isnan(update.rollouts["reward"].iloc[3])
+    assert update.rollouts["rollout_group"].tolist() == [0, 0, 0, 1]
+    assert update.rollouts["step"].eq(4).all()
+
+    each_by_itself = episode_rewards.make_update_data(
+        episodes[:3], np.arange(3), NAMES, rewards.MIN_GROUP_STD, step=0
+    )
+    assert each_by_itself.samples == [] and each_by_itself.counts["agreeing"] == 3
 
 
 def test_calls_of_an_office_have_no_place_in_the_vector():
@@ -148,5 +119,5 @@ def test_calls_of_an_office_have_no_place_in_the_vector():
             answer(task.answer),
         )
     assert name == "lookup" and episode.correct == 1.0
-    m, _ = variants.make_vectors([episode], NAMES, OWN)
+    m, _ = episode_rewards.make_vectors([episode], NAMES)
     assert m[0, :-3].tolist() == [0] * len(NAMES) and offers()["lookup"].name in NAMES
