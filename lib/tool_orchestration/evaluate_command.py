@@ -575,10 +575,12 @@ def tabulate_price_lists(scored: pd.DataFrame) -> pd.DataFrame:
 
 def tabulate_office(rows: pd.DataFrame) -> pd.DataFrame:
     """Share of office tasks solved, the three criteria, and turns with the user."""
-    questions = rows["chosen"].map(lambda names: names.split().count(tool_menu.ASK_USER))
+    num_questions = []
+    for names in rows["chosen"]:
+        num_questions.append(names.split().count(tool_menu.ASK_USER))
+    rows = rows.assign(**{"questions to the user": num_questions})
     columns = ["correct", "execution", "fidelity", "completeness", "questions to the user", "calls"]
-    table = rows.assign(**{"questions to the user": questions})
-    return table.groupby("method", sort=False)[columns].mean().round(2)
+    return rows.groupby("method", sort=False)[columns].mean().round(2)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

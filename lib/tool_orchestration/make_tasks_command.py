@@ -32,7 +32,7 @@ from lib.tool_orchestration.tool_environment import ToolEnvironment
 PROMPT_TOKENS = 4_000  # of tables, functions and records that a writer reads, at the most
 
 
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m lib tasks make",
@@ -65,7 +65,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--profile", choices=config.PROFILES, default="laptop", help="default: %(default)s"
     )
-    return parser.parse_args(given)
+    return parser.parse_args(argv)
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -197,9 +197,9 @@ def plan_writing(options: argparse.Namespace, llm: config.LLMSettings) -> Planne
     return PlannedCalls(options.writer, calls, PROMPT_TOKENS * calls, tokens_out)
 
 
-def main(given: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Run; mistakes in the input end in one line and the code 2."""
-    options = arguments(given)
+    options = arguments(argv)
     try:
         corpus = write(options)
     except (BudgetExceeded, LLMError, OSError, ValueError) as error:

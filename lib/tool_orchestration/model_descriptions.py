@@ -86,11 +86,14 @@ def profile_outcomes(rows: pd.DataFrame) -> dict[str, list[Measurement]]:
     Returns:
         Profiles by model.
     """
-    profiles: dict[str, list[Measurement]] = {}
     scored = rows.dropna(subset=["correct"])
-    for (model, kind), group in scored.groupby(["tool", "group"], sort=True):
-        measurement = Measurement(str(kind), float(group["correct"].mean()), len(group))
-        profiles.setdefault(str(model), []).append(measurement)
+    outcomes = scored.groupby(["tool", "group"], sort=True)["correct"].agg(["mean", "size"])
+
+    profiles: dict[str, list[Measurement]] = {}
+    for (model, kind), row in outcomes.iterrows():
+        accuracy = float(row["mean"])
+        num_tasks = int(row["size"])
+        profiles.setdefault(model, []).append(Measurement(kind, accuracy, num_tasks))
     return profiles
 
 

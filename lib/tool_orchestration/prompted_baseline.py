@@ -162,7 +162,7 @@ def write_schemas(
     assignment: Assignment, environment: ToolEnvironment, lab: bool
 ) -> list[dict[str, Any]]:
     """The menu as OpenAI function schemas; a lab model writes one line of words, whatever the parameters."""
-    offered = [_schema(offer, environment) for offer in assignment.menu.offers]
+    offered = [_write_schema(offer, environment) for offer in assignment.menu.offers]
     if assignment.menu.asks_user:
         offered.append(_ASK_USER_SCHEMA)
     if not isinstance(assignment.work, Item):
@@ -175,17 +175,28 @@ def write_schemas(
     return offered
 
 
-def _schema(offer: Offer, environment: ToolEnvironment) -> dict[str, Any]:
-    skills = [f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()]
-    description = f"A model. Good at: {', '.join(skills) or 'unknown'}."
+def _write_schema(offer: Offer, environment: ToolEnvironment) -> dict[str, Any]:
+    """A tool as a function schema, with its price and time in the description."""
+    if offer.name in environment.writers:
+        schema = environment.writers[offer.name].schema
+    elif offer.name in environment.tools:
+        schema = environment.tools[offer.name].schema
+    else:
+        parameters = {"question": {"type": "string"}}
+        schema = Tool(offer.name, _describe_model(offer), parameters, str).schema
+
+    function = schema["function"]
+    price = f"About ${offer.typical_cost_usd:.2g} and {offer.typical_seconds:.2g} s per call."
+    description = f"{function['description']} {price}"
+    return {"type": "function", "function": function | {"description": description}}
+
+
+def _describe_model(offer: Offer) -> str:
+    """What a model can do: its description, or what its card says where it has none."""
     if offer.description:
-        description = f"A model. {offer.description}"
-    model = Tool(offer.name, description, {"question": {"type": "string"}}, str)
-    tool = environment.writers.get(offer.name) or environment.tools.get(offer.name, model)
-    function = tool.schema["function"]
-    price = f" About ${offer.typical_cost_usd:.2g} and {offer.typical_seconds:.2g} s per call."
-    priced_function = function | {"description": function["description"] + price}
-    return {"type": "function", "function": priced_function}
+        return f"A model. {offer.description}"
+    skills = [f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()]
+    return f"A model. Good at: {', '.join(skills) or 'unknown'}."
 
 
 def _read_call(

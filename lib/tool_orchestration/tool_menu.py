@@ -69,8 +69,8 @@ def read_price_list(path: str | Path) -> PriceList:
         return PriceList.model_validate(from_yaml(Path(path).read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the whole file"
-        raise ParamsError(f"{path}, {where}: {first['msg']}, got {first['input']!r}") from error
+        key = ".".join(map(str, first["loc"])) or "the whole file"
+        raise ParamsError(f"{path}, {key}: {first['msg']}, got {first['input']!r}") from error
     except (OSError, ValueError) as error:
         raise ParamsError(f"{path} is no price list that can be read ({error})") from error
 

@@ -172,8 +172,10 @@ class ToolTraining:
         rng = seeds.rng("toolorchestra", "user questions", seed=update_seed)
         indices = rng.integers(len(self.questions.train), size=self.groups)
         works = [self.questions.train[index] for index in indices]
-        drawn = episode_specs.draw_assignments(works, self.offers, self.tools, settings.spread, rng)
-        assignments = [assignment for assignment in drawn for _ in range(settings.rollouts)]
+        examples = episode_specs.draw_assignments(
+            works, self.offers, self.tools, settings.spread, rng
+        )
+        assignments = [example for example in examples for _ in range(settings.rollouts)]
         episodes = self._roll(assignments, update_seed, settings.temperature)
         data = episode_rewards.make_update_data(
             episodes,
@@ -216,11 +218,11 @@ class ToolTraining:
         numbers = self.share.take(range(len(assignments)))
         tables = []
         for condition in (DRAWN_USERS, *STEERING_USERS):
-            asked = [assignments[number] for number in numbers]
+            examples = [assignments[number] for number in numbers]
             if condition in STEERING_USERS:
                 user = STEERING_USERS[condition]
-                asked = [replace(assignment, preference=user) for assignment in asked]
-            episodes = self._roll(asked, TEST_SEED + self.seed, self.settings.test_temperature)
+                examples = [replace(example, preference=user) for example in examples]
+            episodes = self._roll(examples, TEST_SEED + self.seed, self.settings.test_temperature)
             rows = episode_rewards.make_episode_rows(
                 episodes, self.tools, self.controller.generator.decode
             )
@@ -376,11 +378,16 @@ def write_longest_prompt(
 ) -> str:
     """The longest conversation that the orchestrator may read first, for its length."""
     question = max(inputs.questions.train, key=lambda item: len(item.prompt))
-    unknown_cost = CallCost(1.23e-4, 1.2, 0.1, True)
-    offers = make_offers(settings, dict.fromkeys(inputs.experts, unknown_cost), functions)
-    longest = sorted(offers.values(), key=lambda offer: offer.model)[-episode_specs.MENU_SIZES[1] :]
-    user = UserPreference(1.0, 1.0, 1.0, tuple(offer.name for offer in longest))
-    messages = write_plain_messages(Assignment(question, ToolMenu(tuple(longest)), user))
+    # What calls cost is not measured yet; the numbers are as long as measured ones.
+    some_cost = CallCost(1.23e-4, 1.2, 0.1, True)
+    offers = make_offers(settings, dict.fromkeys(inputs.experts, some_cost), functions)
+
+    # Models are described at greater length than functions.
+    models_last = sorted(offers.values(), key=lambda offer: offer.model)
+    menu_size = episode_specs.MENU_SIZES[1]
+    menu = ToolMenu(tuple(models_last[-menu_size:]))
+    user = UserPreference(1.0, 1.0, 1.0, menu.names)
+    messages = write_plain_messages(Assignment(question, menu, user))
     return "\n".join(message["content"] for message in messages)
 
 
