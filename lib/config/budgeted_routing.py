@@ -6,9 +6,8 @@ from pydantic import Field, model_validator
 
 from lib.config.types import Count, Name, NotNegative, Positive, Section, Share
 
-# What the lab's controllers and orchestrators can write to call a model: words of their closed vocabulary.
+# What the lab's controllers can write to call a model: words of their closed vocabulary.
 EXPERT_WORDS = ("lab-nano", "lab-mini", "lab-facts", "lab-passage", "lab-big", "lab-large")
-TOOL_MODEL_WORDS = (*EXPERT_WORDS, "reasoner", "answerer")
 
 
 class LearnSettings(Section):
@@ -50,13 +49,6 @@ class WarmSettings(Section):
     # Traces per update.
     batch: Annotated[int, Field(ge=2)]
     seed: Annotated[int, Field(ge=0)]
-
-
-class ToolWarmSettings(WarmSettings):
-    """The same for an orchestrator with tools."""
-
-    # How much the choice of tools depends on preferences in the traces: 0 is not at all.
-    preference_bias: Annotated[float, Field(ge=0, lt=1)]
 
 
 class RoutingSyntheticSettings(Section):
@@ -385,22 +377,20 @@ class UserDialogueSettings(Section):
 
 
 class ToolSettings(Section):
-    """Lesson 06: an orchestrator with tools, prices and random users (ToolOrchestra)."""
+    """Lesson 06: an orchestrator with tools, prices and random users (ToolOrchestra).
 
-    # The orchestrator's word for each model that is a tool, and its name in llm.models.
+    What stands above `synthetic` and `lab_world` are the tools of lesson 03 and of the appendix, and the settings of
+    `train toolorchestra` and `evaluate toolorchestra`.
+    """
+
+    # The name of each model that is a tool, and its name in llm.models.
     models: Annotated[dict[Name, str], Field(min_length=2)]
-    # Words that are offered in tests only.
-    unseen: list[str]
-    # The lab model that orchestrators start from.
-    base: str
     # Of llm.models: an orchestrator that is only prompted, for the pilot study.
     agent: str
-    # Files of prices.
+    # File of prices.
     prices: str
-    unseen_prices: str
     # Factor within which prices and latencies of a rollout vary.
     spread: Annotated[float, Field(ge=1)]
-    seeds: Count
     jobs: Count | None
     # Turns per episode at most.
     rounds: Annotated[int, Field(ge=2)]
@@ -410,30 +400,14 @@ class ToolSettings(Section):
     temperature: Positive
     test_temperature: NotNegative
     model_temperature: NotNegative
-    warm: ToolWarmSettings
-    # Office tasks to learn from.
-    offices: Annotated[int, Field(ge=8)]
-    # Samples of the strongest model at an office task, which is dropped if none succeeds.
-    tries: Count
-    # Names in llm.models that may be the strongest; the initial policy where there are none.
-    solvers: list[str] = []
     # Examples per update, and rollouts of each.
     groups: Count
     rollouts: Annotated[int, Field(ge=2)]
     updates: Count
-    # Fraction of examples in which a tool fails.
-    outages: Share
     # Groups whose rewards deviate less are left out.
     least_deviation: NotNegative
-    # Quantile of the initial policy's spending, as the budget of the method with CoRL's reward.
-    budget: Annotated[float, Field(gt=0, lt=1)]
     learn: LearnSettings
     save_every: Count
-    # Questions on which every tool is tried before anything is learned.
-    outcome_items: Annotated[int, Field(ge=12)]
-    test_items: Annotated[int, Field(ge=12)]
-    # Points on each side of the simplex of preferences.
-    side: Annotated[int, Field(ge=2)]
     price_configurations: PriceConfigurationSettings = PriceConfigurationSettings()
     dialogue: UserDialogueSettings = UserDialogueSettings()
     # Names in llm.models; null: descriptions are written by a rule, and there is no such tool.
@@ -443,21 +417,10 @@ class ToolSettings(Section):
     synthetic: ToolSyntheticSettings
     lab_world: LabWorldSettings
 
-    @model_validator(mode="after")
-    def _fits(self):
-        unknown = sorted(set(self.unseen) - set(self.models))
-        if unknown:
-            raise ValueError(
-                f"unseen names {unknown}, which are not among models ({sorted(self.models)})"
-            )
-        if len(set(self.models) - set(self.unseen)) < 1:
-            raise ValueError("every model is unseen; leave one to learn from")
-        return self
-
     @property
     def optional_models(self) -> list[str]:
         """Names in llm.models of those that are asked beside the tools, where they are set."""
         names = [self.description_writer, self.query_writer, self.code_writer]
         if self.dialogue.user != SCRIPTED_USER:
             names.append(self.dialogue.user)
-        return [*self.solvers, *(name for name in names if name is not None)]
+        return [name for name in names if name is not None]

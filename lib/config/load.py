@@ -16,7 +16,6 @@ from ruamel.yaml.events import AliasEvent
 from lib.config.agent_configuration import ConfigurationSettings
 from lib.config.budgeted_routing import (
     EXPERT_WORDS,
-    TOOL_MODEL_WORDS,
     RoutingSettings,
     ToolSettings,
 )
@@ -57,7 +56,6 @@ EARLIER_NAMES = {
     "routing.high": "high_budget_usd",
     "routing.numbers": "numeric_budgets",
     "routing.glass": "synthetic",
-    "tools.warm.lean": "preference_bias",
     "tools.glass": "synthetic",
     "tools.synthetic.careless": "malformed_probability",
     "tools.synthetic.careless_updates": "malformed_updates",
@@ -149,7 +147,7 @@ class Params(ZooParams):
         bases = {
             "conductor.policy": self.conductor.policy,
             "routing.base": self.routing.base,
-            "tools.base": self.tools.base,
+            "tools.lab_world.base": self.tools.lab_world.base,
         }
         for key, name in bases.items():
             if name not in self.lab.models:
@@ -162,7 +160,6 @@ class Params(ZooParams):
         words_by_key = {
             "routing.experts": (self.routing.experts, EXPERT_WORDS),
             "routing.ladder.experts": (self.routing.ladder.experts, EXPERT_WORDS),
-            "tools.models": (self.tools.models, TOOL_MODEL_WORDS),
         }
         for key, (model_names, words) in words_by_key.items():
             for word, name in model_names.items():

@@ -7,6 +7,7 @@
     synthetic_training     GRPO with tiny policies, and its variants
     synthetic_evaluation   what a policy earns, computed from its probabilities
     synthetic_benchmark    all of it as jobs and rows of the results table
+    synthetic_estimates    estimates of the lesson's appendix
 
     The lab world, in which an orchestrator reads what tools can do:
     lab_menus              tools with names, abilities and prices of their own on every menu
@@ -15,29 +16,32 @@
     lab_training           groups of rollouts, drawn again where all of a group agree
     menu_baselines         choices without an orchestrator, and the score of all
     steering               expected cost and latency on the same menus for users who want one thing only
+    lab_world              the models at work, and the menus that everybody is tested on
+    lab_tests              what is measured on these menus
+    lab_experiment         all trainings and tests, as jobs
+    lab_results            the same as rows of the results table
+    lab_estimates          estimates by metric key
+    full_run               what the recorded run of the lesson trains
 
-    Tools that are functions, databases and models, office tasks, and the experiment of the lesson:
+    Tools that are functions, databases and models, and office tasks:
     tool_menu              tools at prices and latencies, and what the user prefers
     episode_specs          a question or an office task with a menu and a user
+    plain_prompt           menus and users in plain English
+    tool_environment       the tools at work; outages
+    single_tools           every tool by itself, used by a fixed procedure
+    tool_outcomes          what every tool answers by itself, for lesson 03
     user_dialogue          users who say parts of an office task only when asked
+    writer_tools           a model writes a search or a program, which then runs
     price_configurations   random price lists that an evaluation is repeated under
     model_descriptions     what menus say of a model, written from its measured profile
-    writer_tools           a model writes a search or a program, which then runs
-    task_solvers           the strongest model filters office tasks
-    tool_environment       the tools at work; outages
-    single_tool_baselines  every single tool used by a fixed procedure: baselines, and what traces are made of
-    sft_warmup             what the orchestrator is taught first: the protocol
-    variants               what is trained, and by which reward
-    test_sets              what orchestrators are tested on
-    rule_baselines         choices without an orchestrator, and the preference benchmark
     prompted_baseline      an orchestrator that is only prompted
-    experiment             all trainings and tests, as jobs
-    results                the same as rows of the results table, and estimates
+    task_solvers           the strongest model filters office tasks
+    make_tasks_command     `python -m lib tasks make`: office tasks
 
     On models and questions of your own, `python -m lib train toolorchestra`, `... evaluate toolorchestra`:
-    plain_prompt           menus and users in plain English
     train_command          the training
-    user_evaluation        its rewards, baselines and steering on held-out questions
+    episode_rewards        what episodes are rewarded, and what a training learns from
+    user_evaluation        rewards, baselines and steering on held-out questions
     evaluate_command       prompted orchestrators: pilot study, preference benchmark, office tasks with a user
     pilot_study            tables of both, with self-enhancement and other-enhancement
 

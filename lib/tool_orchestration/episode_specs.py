@@ -1,11 +1,12 @@
 """What an episode is about: a question or an office task, with a menu and a user, both drawn at random.
 
-Questions are chains, big numbers and facts; office tasks are synthesised (`lib.tasks.synthesis`). Every rollout has
-a subset of the tools, each at a price and a latency of its own; one of them at least is good at the question.
+Questions are a user's or the lab's (chains, big numbers, facts); office tasks are synthesised (`lib.tasks.synthesis`).
+Every rollout has a subset of the tools, each at a price and a latency of its own; where it is known what tools can do,
+one of them at least is good at the question.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from lib.experiment import seeds
 from lib.tasks import Item
 from lib.tasks.synthesis import Corpus, Task, synthesize
 from lib.tool_orchestration.tool_menu import (
-    KIND_SIGNS,
     OFFICE,
     Offer,
     ToolMenu,
@@ -23,14 +23,11 @@ from lib.tool_orchestration.tool_menu import (
 )
 from lib.tool_orchestration.user_dialogue import UserDialogue
 
-VERSION = 1  # of the work that is drawn, with menus and users
-HOSTED_VERSION = 1  # of which questions models are asked whose skills nobody measured
-TASK_SHARES = {
+QUESTION_SHARES = {
     "chain": 0.35,
     "big": 0.15,
     "facts": 0.28,
-    "office": 0.22,
-}  # of work by kind (decision)
+}  # the rest are office tasks (decision)
 DIFFICULTIES = {"chain": (1, 2, 3, 4, 5, 6), "big": (1, 2, 3, 4), "facts": (1, 2, 3)}
 MENU_SIZES = (2, 4)  # the fewest and the most on a menu, functions of an office aside
 PER_DATABASE = 6  # office tasks
@@ -69,20 +66,6 @@ class Assignment:
         if self.dialogue is not None:
             return self.dialogue.opening
         return self.work.prompt if isinstance(self.work, Item) else self.work.instruction
-
-    @property
-    def messages(self) -> list[dict[str, str]]:
-        """As the lab's orchestrators read it."""
-        menu_and_user = f"{self.menu.text} {self.preference.text}"
-        return [
-            {"role": "system", "content": menu_and_user},
-            {"role": "user", "content": self.prompt},
-        ]
-
-    @property
-    def capable(self) -> list[Offer]:
-        """Tools on the menu that are good at this, by their cards."""
-        return [o for o in self.menu.offers if o.skills.get(self.kind, 0) >= self.difficulty]
 
     @property
     def history(self) -> tuple[tuple[str, str], ...]:
@@ -227,86 +210,37 @@ def draw_menu(
     return ToolMenu(tuple(priced), office_functions, offers[OFFICE].scale_prices(*factors[0]))
 
 
-def draw_mixed_tasks(
-    num_tasks: int, split: str, seed: int, offices: Sequence[Task]
-) -> list[Item | Task]:
-    """Draws questions and office tasks, kinds at random in the proportions of TASK_SHARES.
+def draw_questions_evenly(num_tasks: int, split: str, seed: int) -> list[Item]:
+    """Draw the questions among about so many tasks, exactly in the proportions of QUESTION_SHARES.
 
     Args:
-        num_tasks: How many.
+        num_tasks: How many questions and office tasks there would be, about.
         split: "train", "dev" or "test".
         seed: Of the draw.
-        offices: Office tasks to draw from; where there are none, questions alone are drawn.
 
     Returns:
-        The tasks.
+        The questions, kind after kind; none twice where there are enough.
     """
-    rng = seeds.rng("toolorchestra", "kinds", split, seed=seed)
-    shares = dict(TASK_SHARES)
-    if not offices:
-        del shares["office"]
-    probabilities = np.array(list(shares.values())) / sum(shares.values())
-    kinds = rng.choice(list(shares), size=num_tasks, p=probabilities)
-
-    questions_by_kind = {}
-    for kind in KIND_SIGNS:
-        num_of_kind = int((kinds == kind).sum())
-        if num_of_kind:
-            items = tasks.draw_items(kind, split, num_of_kind, DIFFICULTIES[kind], seed=seed)
-            questions_by_kind[kind] = iter(items)
-
-    mixed = []
-    for kind in kinds:
-        if kind == "office":
-            mixed.append(offices[int(rng.integers(len(offices)))])
-        else:
-            mixed.append(next(questions_by_kind[kind]))
-    return mixed
-
-
-def draw_tasks_evenly(
-    num_tasks: int, split: str, seed: int, offices: Sequence[Task]
-) -> list[Item | Task]:
-    """Draws about so many questions and office tasks, exactly in the proportions of TASK_SHARES.
-
-    Args:
-        num_tasks: How many, about.
-        split: "train", "dev" or "test".
-        seed: Of the draw.
-        offices: Office tasks, of which the first are taken.
-
-    Returns:
-        The tasks, kind after kind; no question twice where there are enough.
-    """
-    drawn: list[Item | Task] = []
-    for kind, share in TASK_SHARES.items():
+    questions: list[Item] = []
+    for kind, share in QUESTION_SHARES.items():
         num_of_kind = max(1, round(num_tasks * share))
-        if kind == "office":
-            drawn += offices[:num_of_kind]
-        else:
-            drawn += tasks.draw_items(kind, split, num_of_kind, DIFFICULTIES[kind], seed=seed)
-    return drawn
+        questions += tasks.draw_items(kind, split, num_of_kind, DIFFICULTIES[kind], seed=seed)
+    return questions
 
 
-def add_outages(
-    assignments: Sequence[Assignment], share: float, rng: np.random.Generator
-) -> list[Assignment]:
-    """Adds an outage to a random share of assignments, where another tool would do.
+def assign_office_task(
+    task: Task, office_offer: Offer, dialogue: UserDialogue | None = None
+) -> Assignment:
+    """Make an assignment out of an office task: its functions alone, for a user who wants it correct.
 
     Args:
-        assignments: Without outages.
-        share: Probability of an outage.
-        rng: Random numbers.
+        task: The office task.
+        office_offer: The price of every function of the office.
+        dialogue: What the user keeps back until asked; None where the user says all at once.
 
     Returns:
-        The same assignments, some with an outage: the tool that is called first fails at once, or from its second call
-        on where a question takes several calls.
+        The assignment.
     """
-    uniforms = rng.random(len(assignments))
-    with_outages = []
-    for assignment, uniform in zip(assignments, uniforms, strict=True):
-        if uniform < share and len(assignment.capable) > 1:
-            takes_several_calls = assignment.kind == "facts" and assignment.difficulty > 1
-            assignment = replace(assignment, outage=2 if takes_several_calls else 1)
-        with_outages.append(assignment)
-    return with_outages
+    functions = tuple(function.name for function in task.domain.functions)
+    menu = ToolMenu((), functions, office_offer, asks_user=dialogue is not None)
+    return Assignment(task, menu, UserPreference(1.0, 0.0, 0.0), dialogue=dialogue)

@@ -60,30 +60,29 @@ from lib.tasks import Item
 from lib.tasks.scorers import SCORERS, Scorer, make_scorer
 from lib.tasks.synthesis import Task
 from lib.tool_orchestration import (
+    episode_rewards,
     episode_specs,
     model_descriptions,
     pilot_study,
     price_configurations,
     prompted_baseline,
     rewards,
-    tool_environment,
+    single_tools,
     tool_menu,
     user_dialogue,
-    variants,
     writer_tools,
 )
-from lib.tool_orchestration.cost_plan import plan_prompted_episodes
 from lib.tool_orchestration.episode_specs import Assignment
+from lib.tool_orchestration.make_tasks_command import split_names
 from lib.tool_orchestration.model_descriptions import Description
-from lib.tool_orchestration.test_sets import FRUGAL
-from lib.tool_orchestration.tool_environment import OwnTokenPrice, ToolEnvironment, ToolEpisode
-from lib.tool_orchestration.tool_menu import OFFICE, Offer, ToolMenu, UserPreference
+from lib.tool_orchestration.prompted_baseline import plan_prompted_episodes
+from lib.tool_orchestration.tool_environment import ToolEnvironment, ToolEpisode
+from lib.tool_orchestration.tool_menu import Offer, ToolMenu, UserPreference
 from lib.tool_orchestration.train_command import choose_functions, describe_call_costs, make_offers
+from lib.tool_orchestration.user_evaluation import make_tool_vectors
 
 RECORDING = "evaluation"  # name of the recording and of the spending limit under --out
-NO_OWN_TOKENS = OwnTokenPrice(
-    0.0, 0.0
-)  # a prompted orchestrator's bill stands in a column of its own
+PILOT_USER = UserPreference(1.0, 1.0, 0.0)  # "achieve best results while maintaining lowest cost"
 LISTED = "usual prices"
 WRITER_PROMPT_TOKENS = 300  # of a description's or a user's prompt, more than any has
 EXAMPLES = """\
@@ -112,10 +111,10 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--split", help="train, dev or test, of data that has splits")
     parser.add_argument("--scorer", metavar="S", help=f"one of {', '.join(SCORERS)}")
     parser.add_argument(
-        "--orchestrators", type=_read_names, metavar="A,B", help="default: tools.agent"
+        "--orchestrators", type=split_names, metavar="A,B", help="default: tools.agent"
     )
     parser.add_argument(
-        "--experts", type=_read_names, metavar="A,B,C", help="default: those of tools.models"
+        "--experts", type=split_names, metavar="A,B,C", help="default: those of tools.models"
     )
     parser.add_argument(
         "--questions", type=int, default=50, metavar="N", help="to test on; default: %(default)s"
@@ -143,10 +142,6 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="change a setting of tools, or add a model by llm.models.NAME={...}; may be repeated",
     )
     return parser.parse_args(argv)
-
-
-def _read_names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 @dataclass(frozen=True)
@@ -399,12 +394,12 @@ class Evaluation:
         for item in items:
             # In random order, so that the first place on the menu favours no tool.
             shuffled = tuple(offers[name] for name in rng.permutation(list(offers)))
-            assignments.append(Assignment(item, ToolMenu(shuffled), FRUGAL))
+            assignments.append(Assignment(item, ToolMenu(shuffled), PILOT_USER))
         return assignments
 
     def _try_models(self, assignments: Sequence[Assignment], split: str) -> pd.DataFrame:
         """Every model by itself: tool, item, group, correct, cost_usd, seconds, calls."""
-        rows = tool_environment.try_single_tools(
+        rows = single_tools.try_single_tools(
             self.environment, assignments, self.inputs.experts, split, self.scorer
         )
         for row in rows:
@@ -443,7 +438,7 @@ class Evaluation:
         tables = []
         for model in self.inputs.orchestrators:
             episodes = self._roll(model, assignments, max_turns)
-            rows = variants.make_episode_rows(episodes, self.tools, NO_OWN_TOKENS)
+            rows = episode_rewards.make_episode_rows(episodes, self.tools)
             own_cost_usd = np.array([episode.own_cost_usd for episode in episodes])
             vectors = np.stack(rows["m"])  # (episodes, tools + 3)
             vectors[:, rewards.COST_INDEX] -= own_cost_usd
@@ -504,13 +499,7 @@ class Evaluation:
         rows = self._try_models(assignments, "test")
         if rows.empty:
             return rows
-        is_tool = rows["tool"].to_numpy()[:, None] == np.array(self.tools)  # (rows, tools)
-        vectors = rewards.make_outcome_vectors(
-            rows["calls"].to_numpy()[:, None] * is_tool,
-            rows["correct"],
-            rows["cost_usd"],
-            rows["seconds"],
-        )
+        vectors = make_tool_vectors(rows, self.tools)
         preferences = [
             assignments[number].preference.vector(self.tools).tolist() for number in rows["item"]
         ]
@@ -526,15 +515,11 @@ class Evaluation:
     def _assign_office_tasks(self) -> list[Assignment]:
         """Office tasks with their functions alone, and a user who can be asked."""
         prices = tool_menu.read_price_list(config.ROOT / self.inputs.settings.prices)
-        rate = prices.calls[OFFICE]
-        offer = Offer(OFFICE, False, rate.cost_usd, rate.seconds, rate.cost_usd, rate.seconds, {})
-        user = UserPreference(1.0, 0.0, 0.0)
+        offer = tool_menu.make_office_offer(prices)
         assignments = []
         for task in self.inputs.office_tasks:
-            functions = tuple(function.name for function in task.domain.functions)
-            menu = ToolMenu((), functions, offer, asks_user=True)
             dialogue = user_dialogue.make_dialogue(task)
-            assignments.append(Assignment(task, menu, user, dialogue=dialogue))
+            assignments.append(episode_specs.assign_office_task(task, offer, dialogue))
         return assignments
 
 
@@ -590,10 +575,12 @@ def tabulate_price_lists(scored: pd.DataFrame) -> pd.DataFrame:
 
 def tabulate_office(rows: pd.DataFrame) -> pd.DataFrame:
     """Share of office tasks solved, the three criteria, and turns with the user."""
-    questions = rows["chosen"].map(lambda names: names.split().count(tool_menu.ASK_USER))
+    num_questions = []
+    for names in rows["chosen"]:
+        num_questions.append(names.split().count(tool_menu.ASK_USER))
+    rows = rows.assign(**{"questions to the user": num_questions})
     columns = ["correct", "execution", "fidelity", "completeness", "questions to the user", "calls"]
-    table = rows.assign(**{"questions to the user": questions})
-    return table.groupby("method", sort=False)[columns].mean().round(2)
+    return rows.groupby("method", sort=False)[columns].mean().round(2)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,7 +20,6 @@ from lib.language_models.training.model_cards import GOOD, POOR
 from lib.llm.chat_model import ChatRequest, Reply
 from lib.tool_orchestration.tool_menu import Offer
 
-VERSION = 1  # of the instruction and of the rule
 SCRIPTED = "scripted"  # author of a text that a rule wrote
 TEMPLATE = Path(__file__).parent / "templates" / "description.md"
 PROFILE_FIELD = "{profile}"
@@ -87,11 +86,14 @@ def profile_outcomes(rows: pd.DataFrame) -> dict[str, list[Measurement]]:
     Returns:
         Profiles by model.
     """
-    profiles: dict[str, list[Measurement]] = {}
     scored = rows.dropna(subset=["correct"])
-    for (model, kind), group in scored.groupby(["tool", "group"], sort=True):
-        measurement = Measurement(str(kind), float(group["correct"].mean()), len(group))
-        profiles.setdefault(str(model), []).append(measurement)
+    outcomes = scored.groupby(["tool", "group"], sort=True)["correct"].agg(["mean", "size"])
+
+    profiles: dict[str, list[Measurement]] = {}
+    for (model, kind), row in outcomes.iterrows():
+        accuracy = float(row["mean"])
+        num_tasks = int(row["size"])
+        profiles.setdefault(model, []).append(Measurement(kind, accuracy, num_tasks))
     return profiles
 
 

@@ -46,10 +46,13 @@ def compute_call_shares(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFra
     """
     shares = []
     for row in rows.itertuples(index=False):
-        called_models = [name for name in row.chosen.split() if name in models]
-        if called_models:
-            counts = {name: called_models.count(name) / len(called_models) for name in models}
-            shares.append({"method": row.method, "item": row.item} | counts)
+        model_calls = [name for name in row.chosen.split() if name in models]
+        if not model_calls:
+            continue
+        share_by_model = {}
+        for name in models:
+            share_by_model[name] = model_calls.count(name) / len(model_calls)
+        shares.append({"method": row.method, "item": row.item} | share_by_model)
     table = pd.DataFrame(shares, columns=["method", "item", *models])
     return table.set_index(["method", "item"])
 
@@ -145,18 +148,27 @@ def score_benchmark(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
     if references.empty:
         methods = ", ".join(dict.fromkeys(rows["method"]))
         raise ValueError(f"--reference {reference}: it is none of the methods ({methods})")
-    rows = rows.join(references.rename("reference_m"), on=keys, how="inner").reset_index(drop=True)
-    vectors = np.stack(rows["m"])  # (n, k)
-    start_vectors = np.stack(rows["reference_m"])
-    preferences = np.stack(rows["p"])
-    # A reply that was lost says nothing of anybody.
-    is_scored = ~np.isnan(vectors).any(axis=1) & ~np.isnan(start_vectors).any(axis=1)
-    scores = np.full((len(rows), 2), np.nan)  # (n, 2): of the paper, bounded
-    if is_scored.any():
-        scored_arrays = (vectors[is_scored], start_vectors[is_scored], preferences[is_scored])
-        scores[is_scored, 0] = rewards.compute_preference_scores(*scored_arrays)
-        scores[is_scored, 1] = rewards.compute_bounded_scores(*scored_arrays)
-    return rows.assign(score=scores[:, 0], bounded=scores[:, 1])
+    rows = rows.join(references.rename("reference_m"), on=keys, how="inner")
+    rows = rows.reset_index(drop=True).assign(score=np.nan, bounded=np.nan)
+
+    # A reply that was lost says nothing of anybody: its outcome is nan.
+    is_lost = np.isnan(np.stack(rows["m"])).any(axis=1)
+    is_reference_lost = np.isnan(np.stack(rows["reference_m"])).any(axis=1)
+    scored = np.flatnonzero(~is_lost & ~is_reference_lost)
+    if not len(scored):
+        return rows
+
+    # (n, k) each
+    vectors = np.stack(rows["m"].iloc[scored])
+    reference_vectors = np.stack(rows["reference_m"].iloc[scored])
+    preferences = np.stack(rows["p"].iloc[scored])
+    rows.loc[scored, "score"] = rewards.compute_preference_scores(
+        vectors, reference_vectors, preferences
+    )
+    rows.loc[scored, "bounded"] = rewards.compute_bounded_scores(
+        vectors, reference_vectors, preferences
+    )
+    return rows
 
 
 def tabulate_benchmark(rows: pd.DataFrame) -> pd.DataFrame:
@@ -174,16 +186,19 @@ def tabulate_benchmark(rows: pd.DataFrame) -> pd.DataFrame:
     for method, group in rows.groupby("method", sort=False):
         columns = ["correct", "cost_usd", "own_cost_usd", "seconds", "score", "bounded"]
         # Price lists are repetitions of a question, so they are averaged before questions are compared.
-        item_means = group.groupby("item")[columns].mean().dropna()
-        row = {"questions": len(item_means)}
-        row["accuracy"] = format_mean(item_means["correct"].to_numpy(), method, "accuracy")
-        row["$ per 1,000"] = f"{1000 * item_means['cost_usd'].mean():.3g}"
-        total_cost_usd = item_means["cost_usd"] + item_means["own_cost_usd"]
-        row["with own tokens"] = f"{1000 * total_cost_usd.mean():.3g}"
-        row["seconds"] = f"{item_means['seconds'].mean():.3g}"
-        row["score, bounded"] = format_mean(item_means["bounded"].to_numpy(), method, "bounded")
-        row["score of the paper"] = f"{item_means['score'].mean():.3g}"
-        table[method] = row
+        questions = group.groupby("item")[columns].mean().dropna()
+        means = questions.mean()
+        accuracy = format_mean(questions["correct"].to_numpy(), method, "accuracy")
+        bounded_score = format_mean(questions["bounded"].to_numpy(), method, "bounded")
+        table[method] = {
+            "questions": len(questions),
+            "accuracy": accuracy,
+            "$ per 1,000": f"{1000 * means['cost_usd']:.3g}",
+            "with own tokens": f"{1000 * (means['cost_usd'] + means['own_cost_usd']):.3g}",
+            "seconds": f"{means['seconds']:.3g}",
+            "score, bounded": bounded_score,
+            "score of the paper": f"{means['score']:.3g}",
+        }
     return pd.DataFrame.from_dict(table, orient="index").rename_axis("method")
 
 

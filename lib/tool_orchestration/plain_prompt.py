@@ -57,8 +57,8 @@ def describe_offer(offer: Offer) -> str:
         description = f"{WRITER_DESCRIPTIONS[offer.name]}; the argument is the question"
     if offer.description:
         description = f"{description}; {offer.description.rstrip('.')}"
-    place = "on the user's machine" if offer.local else "behind an API"
+    location = "on the user's machine" if offer.local else "behind an API"
     return (
-        f"{offer.name} ({place}): {description}; about ${offer.typical_cost_usd:.2g} and "
+        f"{offer.name} ({location}): {description}; about ${offer.typical_cost_usd:.2g} and "
         f"{offer.typical_seconds:.2g} seconds"
     )

@@ -1,7 +1,7 @@
 """Random price lists under which an evaluation is repeated (ToolOrchestra, appendix "Generalization of pricing").
 
 The paper trains under the prices of ten providers and evaluates at others. Here every configuration is a list of its
-own: the price and the latency of each tool are those of the list that is given, times factors drawn at random. They are
+own: the price and the latency of each tool are the usual ones, times factors drawn at random. They are
 settings (`tools.price_configurations`), so that an evaluation names them and equal settings give equal lists. The
 variation from menu to menu (`tools.spread`) comes on top.
 """
@@ -16,9 +16,7 @@ import numpy as np
 from lib.config.budgeted_routing import PriceConfigurationSettings
 from lib.experiment import seeds
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.tool_menu import OFFICE, Offer, PriceList
-
-VERSION = 1  # of the lists that are drawn
+from lib.tool_orchestration.tool_menu import OFFICE, Offer
 
 
 def draw_price_factors(
@@ -45,37 +43,13 @@ def draw_price_factors(
     return factors
 
 
-def draw_price_lists(
-    prices: PriceList, settings: PriceConfigurationSettings
-) -> tuple[PriceList, ...]:
-    """Draws the price lists of all configurations.
-
-    Args:
-        prices: The list that they vary.
-        settings: Number, spread and seed.
-
-    Returns:
-        The lists, in the order of their numbers.
-    """
-    lists = []
-    for configuration in range(settings.number):
-        factors = draw_price_factors([*prices.calls, *prices.models], settings, configuration)
-        content = prices.model_dump()
-        for rates in content.values():
-            for name, rate in rates.items():
-                rate["cost_usd"] *= factors[name][0]
-                rate["seconds"] *= factors[name][1]
-        lists.append(PriceList.model_validate(content))
-    return tuple(lists)
-
-
 def draw_offers(
     offers: Mapping[str, Offer], settings: PriceConfigurationSettings
 ) -> tuple[dict[str, Offer], ...]:
-    """The same for offers that come from measured calls and from no list.
+    """Draw the offers of all configurations.
 
     Args:
-        offers: By name.
+        offers: By name, at the prices that they vary.
         settings: Number, spread and seed.
 
     Returns:

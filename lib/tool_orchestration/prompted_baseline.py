@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lib import tasks
+from lib.config import LLMSettings
 from lib.language_models.chat_template import format_tool_call
 from lib.llm.chat_model import ChatRequest, Reply, ToolCall
+from lib.llm.cost_estimate import PlannedCalls
 from lib.llm.json_replies import join_values, read_arguments
 from lib.rl import call_protocol
 from lib.rl.rollout import Turn, derive_turn_seed
@@ -21,13 +23,12 @@ from lib.tool_orchestration.tool_environment import (
     HOSTED_TOKENS_PER_SECOND,
     ToolEnvironment,
     ToolEpisode,
-    score_answers,
-    score_outcome,
+    score_episodes,
 )
 from lib.tool_orchestration.tool_menu import ASK_USER, Offer
 from lib.tools import Tool
 
-VERSION = 1  # of the episodes of an orchestrator that is only prompted
+MENU_TOKENS = 1_000  # of function schemas and instructions, more than any menu has
 LAB_SYSTEM = "role reasoner"  # lab models were taught roles, not sentences
 _LINE_SCHEMA = {
     "type": "object",
@@ -121,12 +122,28 @@ def roll_out_assignments(
                 continue
             result = call_protocol.clean_reply(tool_reply.text)
             conversations[index] += _write_turn(reply, call, result, f"call_{turn}")
-    if scorer is not None:
-        score_answers(episodes, environment.pool, scorer)
-    else:
-        for episode in episodes:
-            episode.correct = score_outcome(episode)
+    score_episodes(episodes, environment.pool, scorer)
     return episodes
+
+
+def plan_prompted_episodes(
+    llm: LLMSettings, name: str, num_episodes: int, max_turns: int
+) -> PlannedCalls:
+    """Plan the calls of an orchestrator that is prompted: it reads its menu and all earlier turns again in every turn.
+
+    Args:
+        llm: The models.
+        name: Of the orchestrator in llm.models.
+        num_episodes: Questions and office tasks.
+        max_turns: Of an episode.
+
+    Returns:
+        The calls; replies are as long as they may be.
+    """
+    max_tokens = llm.models[name].max_tokens
+    num_turns = num_episodes * max_turns
+    tokens_in = num_turns * (MENU_TOKENS + max_turns * max_tokens)
+    return PlannedCalls(name, num_turns, tokens_in, num_turns * max_tokens)
 
 
 def write_messages(assignment: Assignment, lab: bool) -> list[dict[str, Any]]:
@@ -145,7 +162,7 @@ def write_schemas(
     assignment: Assignment, environment: ToolEnvironment, lab: bool
 ) -> list[dict[str, Any]]:
     """The menu as OpenAI function schemas; a lab model writes one line of words, whatever the parameters."""
-    offered = [_schema(offer, environment) for offer in assignment.menu.offers]
+    offered = [_write_schema(offer, environment) for offer in assignment.menu.offers]
     if assignment.menu.asks_user:
         offered.append(_ASK_USER_SCHEMA)
     if not isinstance(assignment.work, Item):
@@ -158,17 +175,28 @@ def write_schemas(
     return offered
 
 
-def _schema(offer: Offer, environment: ToolEnvironment) -> dict[str, Any]:
-    skills = [f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()]
-    description = f"A model. Good at: {', '.join(skills) or 'unknown'}."
+def _write_schema(offer: Offer, environment: ToolEnvironment) -> dict[str, Any]:
+    """A tool as a function schema, with its price and time in the description."""
+    if offer.name in environment.writers:
+        schema = environment.writers[offer.name].schema
+    elif offer.name in environment.tools:
+        schema = environment.tools[offer.name].schema
+    else:
+        parameters = {"question": {"type": "string"}}
+        schema = Tool(offer.name, _describe_model(offer), parameters, str).schema
+
+    function = schema["function"]
+    price = f"About ${offer.typical_cost_usd:.2g} and {offer.typical_seconds:.2g} s per call."
+    description = f"{function['description']} {price}"
+    return {"type": "function", "function": function | {"description": description}}
+
+
+def _describe_model(offer: Offer) -> str:
+    """What a model can do: its description, or what its card says where it has none."""
     if offer.description:
-        description = f"A model. {offer.description}"
-    model = Tool(offer.name, description, {"question": {"type": "string"}}, str)
-    tool = environment.writers.get(offer.name) or environment.tools.get(offer.name, model)
-    function = tool.schema["function"]
-    price = f" About ${offer.typical_cost_usd:.2g} and {offer.typical_seconds:.2g} s per call."
-    priced_function = function | {"description": function["description"] + price}
-    return {"type": "function", "function": priced_function}
+        return f"A model. {offer.description}"
+    skills = [f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()]
+    return f"A model. Good at: {', '.join(skills) or 'unknown'}."
 
 
 def _read_call(

@@ -3,39 +3,29 @@
 A call that is no call (a tool that is not on the menu, arguments that do not fit) is malformed; one that fails (an
 outage, nothing found, an error of the code) is an outcome: the orchestrator reads `error` and pays the time. A model
 whose server failed says nothing about anybody: its episode has the outcome nan and stands in no score.
-What an episode costs includes the orchestrator's own tokens, each once, at its card's price and clock.
+What an episode costs is what its calls cost; what a prompted orchestrator's own replies were billed stands beside it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-import torch
-
 from lib import tasks
-from lib.config import LLMSettings, ToolSettings
-from lib.experiment import seeds, sweep
-from lib.experiment.run_context import RunContext
 from lib.language_models.chat_template import parse_tool_call
-from lib.language_models.local_models import open_local
-from lib.language_models.training import model_cards as cards
 from lib.llm.chat_model import ChatRequest
-from lib.llm.open_models import open_models
 from lib.rl import call_protocol, rollout
 from lib.rl.expert_pool import ExpertPool, ExpertQuery, ExpertReply
-from lib.rl.generators import Generator, LabGenerator
+from lib.rl.generators import Generator
 from lib.tasks import Item, multi_hop_facts
 from lib.tasks.scorers import Scorer
 from lib.tasks.synthesis import CallError, Database, VerificationResult, verify_trajectory
-from lib.tool_orchestration import tool_menu
 from lib.tool_orchestration.episode_specs import Assignment
-from lib.tool_orchestration.single_tool_baselines import make_strategy
-from lib.tool_orchestration.tool_menu import ASK_USER, Offer, PriceList, list_training_tools
+from lib.tool_orchestration.plain_prompt import write_plain_messages
+from lib.tool_orchestration.tool_menu import ASK_USER, Offer
 from lib.tool_orchestration.user_dialogue import ScriptedUser, SimulatedUser, UserQuestion
 from lib.tool_orchestration.writer_tools import make_writers
 from lib.tools.calculator import calculator
@@ -45,13 +35,12 @@ from lib.tools.sandbox import Sandbox
 from lib.tools.search import Index, search
 from lib.tools.tool import Tool, ToolError
 
-VERSION = 1  # of what tools reply, and what an episode costs
 NAME = "toolorchestra"  # of the recording and of the spending limit
 OUTAGE = "outage"
 # Of an endpoint, declared (decision): a stopwatch would make runs differ.
 HOSTED_TOKENS_PER_SECOND = 50.0
 _FAULT = "error: "  # how `lib.tools.python` begins what it says of code that failed
-_REMEMBERED = 4096  # programs whose results are kept: equal code, equal result
+NUM_CACHED_PROGRAMS = 4096  # whose results are kept: equal code, equal result
 
 
 @dataclass
@@ -59,7 +48,7 @@ class ToolEpisode(rollout.Episode):
     """An assignment in work.
 
     Attributes:
-        seconds: Of its calls, and of what the orchestrator wrote.
+        seconds: Of its calls.
         counts: Calls by tool.
         first: The tool that was called first, for outages.
         verdict: On an office task.
@@ -104,25 +93,14 @@ class ToolReply(ExpertReply):
     tool_error: str = ""
 
 
-WriteMessages = Callable[[Assignment], list[dict[str, str]]]
+def cache_results(code_tool: Tool) -> Tool:
+    """The same tool, which runs equal programs once."""
 
+    @lru_cache(NUM_CACHED_PROGRAMS)
+    def run_program(code: str) -> str:
+        return code_tool({"code": code})
 
-def write_lab_messages(assignment: Assignment) -> list[dict[str, str]]:
-    """What the lab's orchestrators read."""
-    return assignment.messages
-
-
-@dataclass(frozen=True)
-class OwnTokenPrice:
-    """What the orchestrator's own tokens cost.
-
-    Attributes:
-        cost_usd: Of a token that it reads or writes.
-        seconds: Of a token that it writes.
-    """
-
-    cost_usd: float
-    seconds: float
+    return replace(code_tool, run=lambda **arguments: run_program(arguments["code"]))
 
 
 class ToolEnvironment:
@@ -148,19 +126,11 @@ class ToolEnvironment:
         self.clock = dict(clock)
         self.reads_marked_answers = reads_marked_answers
         self.sandbox = Sandbox()
-        code = python(self.sandbox)
-        remembered = lru_cache(_REMEMBERED)(lambda text: code({"code": text}))
-        coded = Tool(
-            code.name,
-            code.description,
-            code.parameters,
-            lambda **arguments: remembered(*arguments.values()),
-        )
         tools = (
             calculator(),
             search(Index(multi_hop_facts.build_documents())),
             lookup(multi_hop_facts.build_records()),
-            coded,
+            cache_results(python(self.sandbox)),
         )
         self.tools = {tool.name: tool for tool in tools}
         self.writers = make_writers(writer_models, self.tools) if writer_models else {}
@@ -193,17 +163,17 @@ class ToolEnvironment:
             return f"there is no tool {name!r} on the menu"
         if name in assignment.menu.office:
             parameters = assignment.work.domain.find_function(name).parameters
-            return (
-                ""
-                if len(argument.split()) == len(parameters)
-                else f"{name} takes {' and '.join(parameters)}"
-            )
+            if len(argument.split()) != len(parameters):
+                return f"{name} takes {' and '.join(parameters)}"
+            return ""
         if name in self.tools:
             try:
                 self.tools[name].parse_line(argument)
             except ToolError as error:
                 return str(error)
-        return "" if argument else f"{name} takes a question"
+        if not argument:
+            return f"{name} takes a question"
+        return ""
 
     def answer_calls(
         self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]
@@ -217,7 +187,7 @@ class ToolEnvironment:
             Replies in the order of the calls.
         """
         offers = [episode.assignment.menu.offer(call.expert) for episode, call, _ in calls]
-        is_down = [self._down(episode, call.expert) for episode, call, _ in calls]
+        is_down = [self._count_call(episode, call.expert) for episode, call, _ in calls]
 
         # Models are asked all at once.
         queries: dict[int, ExpertQuery] = {}
@@ -252,12 +222,15 @@ class ToolEnvironment:
         return replies
 
     @staticmethod
-    def _down(episode: ToolEpisode, name: str) -> bool:
-        """Whether an outage meets this call, which is counted."""
+    def _count_call(episode: ToolEpisode, name: str) -> bool:
+        """Count a call, and say whether it meets an outage."""
         episode.first = episode.first or name
-        episode.counts[name] = episode.counts.get(name, 0) + 1
-        begins = episode.assignment.outage
-        return bool(begins) and name == episode.first and episode.counts[name] >= begins
+        num_calls = episode.counts.get(name, 0) + 1
+        episode.counts[name] = num_calls
+        first_failing_call = episode.assignment.outage
+        if not first_failing_call or name != episode.first:
+            return False
+        return num_calls >= first_failing_call
 
     def _charge(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
         """A model's reply at the menu's price, and its latency by tokens and the menu, in seconds."""
@@ -332,9 +305,7 @@ def roll_out_assignments(
     assignments: Sequence[Assignment],
     max_turns: int,
     seed: int,
-    own: OwnTokenPrice,
     temperature: float = 1.0,
-    write_messages: WriteMessages = write_lab_messages,
     scorer: Scorer | None = None,
 ) -> list[ToolEpisode]:
     """Roll out an episode per assignment.
@@ -345,9 +316,7 @@ def roll_out_assignments(
         assignments: What is to be done.
         max_turns: Turns at the most.
         seed: Of this batch.
-        own: What the orchestrator's own tokens cost.
         temperature: Of the orchestrator.
-        write_messages: What the orchestrator reads of an assignment.
         scorer: How answers to questions are scored; None for the strict rule of the procedural families.
 
     Returns:
@@ -355,16 +324,29 @@ def roll_out_assignments(
     """
     episodes = []
     for assignment in assignments:
-        ids = generator.encode_prompt(write_messages(assignment))
+        ids = generator.encode_prompt(write_plain_messages(assignment))
         episodes.append(ToolEpisode(assignment, list(ids), [False] * len(ids), len(ids)))
     rollout.roll_out(generator, environment, episodes, max_turns, seed, temperature)
-    if scorer is not None:
-        score_answers(episodes, environment.pool, scorer)
-    for episode in episodes:
-        if scorer is None:
-            episode.correct = score_outcome(episode)
-        episode.seconds += episode.num_written_tokens * own.seconds
+    score_episodes(episodes, environment.pool, scorer)
     return episodes
+
+
+def score_episodes(
+    episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Scorer | None
+) -> None:
+    """Fill in the outcome of episodes that have ended.
+
+    Args:
+        episodes: Their `correct` is set.
+        pool: Has the models of a scorer that is a judge.
+        scorer: How answers to questions are scored; None for the strict rule of the procedural families and for the
+            three criteria of office tasks.
+    """
+    if scorer is not None:
+        score_answers(episodes, pool, scorer)
+        return
+    for episode in episodes:
+        episode.correct = score_outcome(episode)
 
 
 def score_outcome(episode: ToolEpisode) -> float:
@@ -400,228 +382,3 @@ def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Sco
     scores = pool.run(scorer.score_all(items, texts))
     for episode, score in zip(answered, scores, strict=True):
         episode.correct = score.value
-
-
-def compute_total_cost(episode: ToolEpisode, own: OwnTokenPrice) -> float:
-    """What the calls and the orchestrator's own tokens cost."""
-    return episode.cost_usd + len(episode.ids) * own.cost_usd
-
-
-def try_single_tools(
-    environment: ToolEnvironment,
-    assigned: Sequence[Assignment],
-    tools: Sequence[str],
-    split: str,
-    scorer: Scorer | None = None,
-) -> list[dict[str, Any]]:
-    """Every tool on its own, on every question it can be asked, at the menu's prices.
-
-    Nobody orchestrates, so no orchestrator is paid.
-
-    Args:
-        environment: The tools at work.
-        assigned: Questions with menus.
-        tools: Names of tools.
-        split: Part of the seeds of models' replies.
-        scorer: How replies are scored; None for the strict rule of the procedural families.
-
-    Returns:
-        Rows with item (number), tool, correct (nan where a reply was lost), cost_usd, seconds, calls, and how many
-        replies the infrastructure lost (failed), the model's own limit cut (truncated) and failed otherwise (unusable).
-    """
-    rows = []
-    for tool in tools:
-        numbers = []
-        for number, assignment in enumerate(assigned):
-            if tool in {offer.name for offer in assignment.usable}:
-                numbers.append(number)
-        tool_assignments = [assigned[number] for number in numbers]
-        episodes, answers = _use_tool(environment, tool, tool_assignments, split)
-        scores = _score_tool_answers(environment, episodes, answers, scorer)
-        for number, episode, correct in zip(numbers, episodes, scores, strict=True):
-            rows.append(
-                {
-                    "item": number,
-                    "tool": tool,
-                    "correct": math.nan if episode.failed else correct,
-                    "cost_usd": episode.cost_usd,
-                    "seconds": episode.seconds,
-                    "calls": episode.counts.get(tool, 0),
-                    **count_failures(episode.replies),
-                }
-            )
-    return rows
-
-
-def count_failures(replies: Sequence[ExpertReply]) -> dict[str, int]:
-    """Count the replies of experts that hold no answer.
-
-    Args:
-        replies: Of any experts.
-
-    Returns:
-        How many the infrastructure lost (failed), the model's own limit cut (truncated), and failed otherwise
-        (unusable).
-    """
-    num_lost = sum(reply.lost for reply in replies)
-    num_truncated = sum(reply.truncated for reply in replies)
-    num_without_answer = sum(reply.failure is not None for reply in replies)
-    return {
-        "failed": num_lost,
-        "truncated": num_truncated,
-        "unusable": num_without_answer - num_lost - num_truncated,
-    }
-
-
-def _score_tool_answers(
-    environment: ToolEnvironment,
-    episodes: Sequence[ToolEpisode],
-    answers: Sequence[str],
-    scorer: Scorer | None,
-) -> list[float]:
-    """What the answers of a single tool are worth; a scorer reads its whole last reply."""
-    items = [episode.assignment.work for episode in episodes]
-    if scorer is None:
-        replies = [tasks.format_reply(answer) for answer in answers]
-        return [tasks.score_reply(*pair) for pair in zip(items, replies, strict=True)]
-    replies = [episode.replies[-1].text for episode in episodes]
-    return [score.value for score in environment.pool.run(scorer.score_all(items, replies))]
-
-
-def _use_tool(
-    environment: ToolEnvironment, tool: str, assigned: Sequence[Assignment], split: str
-) -> tuple[list[ToolEpisode], list[str]]:
-    """One strategy on many questions, call by call side by side: the episodes and their answers."""
-    plans = [make_strategy(tool, assignment.work) for assignment in assigned]
-    episodes = [ToolEpisode(assignment, [], [], 0) for assignment in assigned]
-    answers = [""] * len(plans)
-    arguments = {index: next(plan)[0] for index, plan in enumerate(plans)}
-    turn = 0
-    while arguments:
-        calls = []
-        for index, argument in arguments.items():
-            seed = seeds.key("toolorchestra", "tried", split, tool, index, seed=turn) >> 1
-            call = call_protocol.Call(tool, argument)
-            calls.append((episodes[index], call, int(seed)))
-        replies = environment.answer_calls(calls)
-
-        # Hand each reply to its plan, which makes another call or ends with an answer.
-        next_arguments = {}
-        for index, (episode, call, _), reply in zip(arguments, calls, replies, strict=True):
-            episode.turns.append(rollout.Turn("", call, reply))
-            if reply.lost:
-                continue
-            try:
-                next_arguments[index] = plans[index].send(call_protocol.clean_reply(reply.text))[0]
-            except StopIteration as ended:
-                answers[index] = ended.value
-        arguments = next_arguments
-        turn += 1
-    return episodes, answers
-
-
-# The workbench of a job ----------------------------------------------------------------------------
-
-
-def select_training_offers(offers: Mapping[str, Offer], settings: ToolSettings) -> dict[str, Offer]:
-    """Of all offers those that an orchestrator may meet before the tests, in traces as in training: no unseen tool."""
-    return {
-        name: offer
-        for name, offer in offers.items()
-        if name == tool_menu.OFFICE or name in list_training_tools(settings)
-    }
-
-
-class ToolWorkbench:
-    """Everything that one job works with.
-
-    offers: at list prices; unseen_offers: at those of the second list, empty where a job does without it.
-    """
-
-    def __init__(
-        self,
-        context: RunContext,
-        settings: ToolSettings,
-        environment: ToolEnvironment,
-        model_cards: Mapping[str, Mapping[str, Any]],
-        prices: PriceList,
-        unseen_prices: PriceList | None = None,
-    ) -> None:
-        """model_cards: by the orchestrator's word for each model that is a tool."""
-        self.context, self.settings, self.environment = context, settings, environment
-        self.offers = tool_menu.make_offers(prices, model_cards)
-        self.unseen_offers = (
-            tool_menu.make_offers(unseen_prices, model_cards) if unseen_prices is not None else {}
-        )
-
-    @cached_property
-    def own(self) -> OwnTokenPrice:
-        """What the orchestrator's own tokens cost, by the card of its base."""
-        card = cards.read_card(self.settings.base, self.context.models)
-        return OwnTokenPrice(card["dollars_per_1k_tokens"] / 1000, 1 / card["tokens_per_second"])
-
-    def make_generator(self, model: torch.nn.Module) -> LabGenerator:
-        return LabGenerator(model, self.settings.turn_tokens, self.settings.response_tokens)
-
-    def roll(
-        self, generator: Generator, assignments: Sequence[Assignment], seed: int, temperature: float
-    ) -> list[ToolEpisode]:
-        max_turns = self.settings.rounds
-        return roll_out_assignments(
-            generator, self.environment, assignments, max_turns, seed, self.own, temperature
-        )
-
-
-@contextmanager
-def open_workbench(
-    context: RunContext,
-    settings: ToolSettings,
-    prices: PriceList,
-    unseen_prices: PriceList | None = None,
-    prompted: Sequence[str] = (),
-) -> Iterator[ToolWorkbench]:
-    """The tools of the settings at work.
-
-    Args:
-        context: How the study is carried out.
-        settings: Its models are tools.
-        prices: List prices.
-        unseen_prices: Those of the second list; None where a job does without it.
-        prompted: Models of llm.models that are asked beside the tools.
-
-    Yields:
-        The workbench; models and sandbox are closed behind it.
-    """
-    llm = context.llm
-    model_cards = {
-        word: read_model_card(llm, name, context.models)
-        for word, name in sorted(settings.models.items())
-    }
-    clock = {word: 1 / card["tokens_per_second"] for word, card in model_cards.items()}
-    models = open_models(
-        llm,
-        [*settings.models.values(), *prompted],
-        NAME,
-        context.runs,
-        context.cassettes,
-        sweep.count_workers(context.workers),
-        open_local(context.models),
-    )
-    with (
-        ExpertPool(models, settings.models, settings.model_temperature) as pool,
-        ToolEnvironment(pool, clock) as environment,
-    ):
-        yield ToolWorkbench(context, settings, environment, model_cards, prices, unseen_prices)
-
-
-def read_model_card(llm: LLMSettings, name: str, models: str) -> dict[str, Any]:
-    """A lab model's card; of an endpoint its price, and the clock of a hosted model: what it is good at is unknown."""
-    about = llm.models[name]
-    if about.backend == "lab":
-        return cards.read_card(about.model or name, models)
-    cost_usd = 1000 * max(about.price_in or 0.0, about.price_out or 0.0)
-    return {
-        "dollars_per_1k_tokens": cost_usd,
-        "tokens_per_second": HOSTED_TOKENS_PER_SECOND,
-        "accuracy": [],
-    }

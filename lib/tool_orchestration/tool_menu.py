@@ -1,15 +1,12 @@
-"""What an orchestrator reads before it decides: tools with price and latency, and what the user prefers.
+"""What an orchestrator chooses from: tools with prices and latencies, for a user with preferences.
 
-    tools lab-mini $ 6 / 4 + 4 , search $ 3 / 4 ? 3 best 9 cheap 4 fast 0 use search
-
-Digits after $ and / are the logarithms of a typical call's price and time; what follows is what the tool is good
-at, + chains, * big numbers, ? facts, and up to which difficulty. Of models that is read off their measured cards.
-Each rollout has tools, prices and latencies of its own (ToolOrchestra, "heterogeneous availability of tools").
+What a model is good at is read off its measured card. Each rollout has tools, prices and latencies of its own
+(ToolOrchestra, "heterogeneous availability of tools"). Left out: how a menu is written down, which is `plain_prompt` in
+English, `prompted_baseline` as function schemas and `lab_menus` for the lab's small models.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,11 +26,7 @@ ASK_USER = (
     "ask_user"  # a question to the user about the task, where the user keeps parts of it back
 )
 OFFICE = "office"  # the functions of an office together: one price, and no place in the vector of preferences
-KIND_SIGNS = {
-    "chain": "+",
-    "big": "*",
-    "facts": "?",
-}  # families of questions, as a menu writes them
+KINDS = ("chain", "big", "facts")  # families of questions that a tool may be good at
 FUNCTION_SKILLS = {
     "calculator": {"big": 4},
     "search": {"facts": 3},
@@ -42,10 +35,7 @@ FUNCTION_SKILLS = {
 }
 OBJECTIVES = ("accuracy", "cost", "latency")
 OBJECTIVE_WORDS = dict(zip(OBJECTIVES, ("best", "cheap", "fast"), strict=True))
-# What the digit 0 stands for; one more is twice as much.
-_LOWEST_USD = 1e-7
-_LOWEST_SECONDS = 1e-3
-_TYPICAL_IN, _TYPICAL_OUT = 20, 30  # tokens of a call to a model, for the digits on a menu
+_TYPICAL_IN, _TYPICAL_OUT = 20, 30  # tokens of a call to a model, for the price on a menu
 
 
 class _Rate(Section):
@@ -79,8 +69,8 @@ def read_price_list(path: str | Path) -> PriceList:
         return PriceList.model_validate(from_yaml(Path(path).read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the whole file"
-        raise ParamsError(f"{path}, {where}: {first['msg']}, got {first['input']!r}") from error
+        key = ".".join(map(str, first["loc"])) or "the whole file"
+        raise ParamsError(f"{path}, {key}: {first['msg']}, got {first['input']!r}") from error
     except (OSError, ValueError) as error:
         raise ParamsError(f"{path} is no price list that can be read ({error})") from error
 
@@ -125,20 +115,6 @@ class Offer:
             typical_seconds=self.typical_seconds * seconds,
         )
 
-    @property
-    def text(self) -> str:
-        """As the lab's orchestrators read it."""
-        price_level = compute_level(self.typical_cost_usd, _LOWEST_USD)
-        latency_level = compute_level(self.typical_seconds, _LOWEST_SECONDS)
-        skills = [f"{KIND_SIGNS[kind]} {reach}" for kind, reach in self.skills.items()]
-        return " ".join([self.name, "$", str(price_level), "/", str(latency_level), *skills])
-
-
-def compute_level(amount: float, lowest: float) -> int:
-    """The digit of an amount: how often `lowest` is doubled to come to it, 0 to 9."""
-    num_doublings = round(math.log2(max(amount, lowest) / lowest))
-    return int(np.clip(num_doublings, 0, 9))
-
 
 def make_offers(
     prices: PriceList, model_cards: Mapping[str, Mapping[str, Any]]
@@ -154,12 +130,9 @@ def make_offers(
         or its line in llm.models says, so that one line adds a model.
     """
     offers = {}
-    for name in (*FUNCTIONS, OFFICE):
-        rate = prices.calls[name]
-        skills = FUNCTION_SKILLS.get(name, {})
-        offers[name] = Offer(
-            name, False, rate.cost_usd, rate.seconds, rate.cost_usd, rate.seconds, skills
-        )
+    for name in FUNCTIONS:
+        offers[name] = make_function_offer(name, prices, FUNCTION_SKILLS[name])
+    offers[OFFICE] = make_office_offer(prices)
     for name, card in model_cards.items():
         rate = prices.models.get(name, _UNCHANGED)
         usd_per_token = card["dollars_per_1k_tokens"] / 1000
@@ -178,6 +151,26 @@ def make_offers(
     return offers
 
 
+def make_function_offer(name: str, prices: PriceList, skills: Mapping[str, int]) -> Offer:
+    """Make the offer of a function at its list price, which a call always costs.
+
+    Args:
+        name: A key of the list's calls.
+        prices: The list.
+        skills: By kind of question the highest difficulty that it is good at.
+
+    Returns:
+        The offer.
+    """
+    rate = prices.calls[name]
+    return Offer(name, False, rate.cost_usd, rate.seconds, rate.cost_usd, rate.seconds, skills)
+
+
+def make_office_offer(prices: PriceList) -> Offer:
+    """The price of every function of an office."""
+    return make_function_offer(OFFICE, prices, {})
+
+
 def find_skills(card: Mapping[str, Any]) -> dict[str, int]:
     """Finds up to which difficulty a model is good at each kind of question.
 
@@ -188,7 +181,7 @@ def find_skills(card: Mapping[str, Any]) -> dict[str, int]:
         By kind the highest difficulty below which it is good at all; without kinds that it is not good at.
     """
     skills = {}
-    for kind in KIND_SIGNS:
+    for kind in KINDS:
         accuracy_by_difficulty = {}
         for row in card["accuracy"]:
             if row["category"] == kind and row["skin"] == "plain":
@@ -224,26 +217,17 @@ class UserPreference:
         return np.array([*liked, self.accuracy, self.cost, self.latency])
 
     @property
-    def text(self) -> str:
-        """As the lab's orchestrators read it; a weight is written in ninths."""
-        words = [f"{OBJECTIVE_WORDS[name]} {round(9 * getattr(self, name))}" for name in OBJECTIVES]
-        if self.confidential:
-            words.append("confidential data")
-        elif self.tools:
-            words.append("use " + " ".join(self.tools))
-        return " ".join(words)
-
-    @property
     def sentence(self) -> str:
         """As people would say it."""
         weights = ", ".join(f"{name} {getattr(self, name):.1f}" for name in OBJECTIVES)
+        sentences = [f"What matters to me, from 0 to 1: {weights}."]
         if self.confidential:
-            liked = " My data is confidential: stay on this machine, and away from models behind an API."
-        else:
-            liked = (
-                f" I like to see these tools used: {', '.join(self.tools)}." if self.tools else ""
+            sentences.append(
+                "My data is confidential: stay on this machine, and away from models behind an API."
             )
-        return f"What matters to me, from 0 to 1: {weights}.{liked}"
+        elif self.tools:
+            sentences.append(f"I like to see these tools used: {', '.join(self.tools)}.")
+        return " ".join(sentences)
 
 
 @dataclass(frozen=True)
@@ -275,21 +259,10 @@ class ToolMenu:
             return Offer(ASK_USER, False, 0.0, 0.0, 0.0, 0.0, {})
         return {offer.name: offer for offer in self.offers}[name]
 
-    @property
-    def text(self) -> str:
-        """As the lab's orchestrators read it."""
-        tools = [offer.text for offer in self.offers]
-        return "tools " + " , ".join([*tools, *self.office])
-
 
 def list_tools(settings: ToolSettings) -> tuple[str, ...]:
     """All tools, in the order of preference vectors: functions, then models."""
     return (*FUNCTIONS, *settings.models)
-
-
-def list_training_tools(settings: ToolSettings) -> tuple[str, ...]:
-    """The tools that menus of training, and of most exams, may have."""
-    return tuple(name for name in list_tools(settings) if name not in settings.unseen)
 
 
 def draw_preference(rng: np.random.Generator, names: Sequence[str]) -> UserPreference:

@@ -7,9 +7,10 @@ Tools are a calculator and a Python sandbox, and the models that --experts names
 and seconds of a call as measured on a few questions.
 
 Some of the questions are held out. On them the orchestrator is compared, before and after the training, with each
-model alone, the best one on the training questions, a random one, and an oracle; and asked again for users who care
-for cost only and for accuracy only. The report, all tables, the checkpoint and the trained model lie under --out, and
-so do the replies (toolorchestra.jsonl). Run the same command again to go on after Ctrl-C or a spending limit.
+model, the best one on the training questions, a random one, and an oracle; and asked again for users who care for cost
+only and for accuracy only. The orchestrator's own tokens are free, since it runs on your own machine. The report, all
+tables, the checkpoint and the trained model lie under --out, and so do the replies (toolorchestra.jsonl). Run the same
+command again to go on after Ctrl-C or a spending limit.
 """
 
 from __future__ import annotations
@@ -56,19 +57,15 @@ from lib.rl.user_training.training import (
 from lib.tasks import FAMILIES, Item
 from lib.tasks.scorers import Scorer
 from lib.tool_orchestration import (
+    episode_rewards,
     episode_specs,
+    single_tools,
     tool_environment,
     tool_menu,
-    variants,
 )
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.plain_prompt import write_plain_messages
-from lib.tool_orchestration.tool_environment import (
-    NAME,
-    OwnTokenPrice,
-    ToolEnvironment,
-    ToolEpisode,
-)
+from lib.tool_orchestration.tool_environment import NAME, ToolEnvironment, ToolEpisode
 from lib.tool_orchestration.tool_menu import FUNCTIONS, Offer, ToolMenu, UserPreference
 from lib.tool_orchestration.user_evaluation import (
     DRAWN_USERS,
@@ -91,9 +88,7 @@ MEASURES = {
     "seconds": "seconds a question",
     "calls": "calls a question",
 }
-FREE_OWN_TOKENS = OwnTokenPrice(0.0, 0.0)  # the orchestrator runs on the user's own machine
 EVERYWHERE = ("calculator", "python")  # functions that know nothing of the lab's world
-VARIANT = variants.NAMED["paper"]
 
 
 def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -118,10 +113,7 @@ def make_offers(
     prices = tool_menu.read_price_list(ROOT / settings.prices)
     offers = {}
     for name in functions:
-        rate = prices.calls[name]
-        offers[name] = Offer(
-            name, False, rate.cost_usd, rate.seconds, rate.cost_usd, rate.seconds, {}
-        )
+        offers[name] = tool_menu.make_function_offer(name, prices, {})
     for name, cost in call_costs.items():
         offers[name] = Offer(name, True, 1.0, 1.0, cost.cost_usd, cost.seconds, {}, measured=False)
     return offers
@@ -180,16 +172,15 @@ class ToolTraining:
         rng = seeds.rng("toolorchestra", "user questions", seed=update_seed)
         indices = rng.integers(len(self.questions.train), size=self.groups)
         works = [self.questions.train[index] for index in indices]
-        drawn = episode_specs.draw_assignments(works, self.offers, self.tools, settings.spread, rng)
-        assignments = [assignment for assignment in drawn for _ in range(settings.rollouts)]
+        examples = episode_specs.draw_assignments(
+            works, self.offers, self.tools, settings.spread, rng
+        )
+        assignments = [example for example in examples for _ in range(settings.rollouts)]
         episodes = self._roll(assignments, update_seed, settings.temperature)
-        data = variants.make_update_data(
-            VARIANT,
+        data = episode_rewards.make_update_data(
             episodes,
-            np.repeat(np.arange(self.groups), settings.rollouts),
+            np.repeat(np.arange(self.groups), settings.rollouts),  # (episodes,)
             self.tools,
-            FREE_OWN_TOKENS,
-            0.0,
             settings.least_deviation,
             step,
         )
@@ -209,9 +200,7 @@ class ToolTraining:
             assignments,
             self.settings.rounds,
             seed,
-            FREE_OWN_TOKENS,
             temperature,
-            write_plain_messages,
             self.scorer,
         )
 
@@ -229,13 +218,13 @@ class ToolTraining:
         numbers = self.share.take(range(len(assignments)))
         tables = []
         for condition in (DRAWN_USERS, *STEERING_USERS):
-            asked = [assignments[number] for number in numbers]
+            examples = [assignments[number] for number in numbers]
             if condition in STEERING_USERS:
                 user = STEERING_USERS[condition]
-                asked = [replace(assignment, preference=user) for assignment in asked]
-            episodes = self._roll(asked, TEST_SEED + self.seed, self.settings.test_temperature)
-            rows = variants.make_episode_rows(
-                episodes, self.tools, FREE_OWN_TOKENS, self.controller.generator.decode
+                examples = [replace(example, preference=user) for example in examples]
+            episodes = self._roll(examples, TEST_SEED + self.seed, self.settings.test_temperature)
+            rows = episode_rewards.make_episode_rows(
+                episodes, self.tools, self.controller.generator.decode
             )
             tables.append(
                 _add_lengths(rows, episodes).assign(
@@ -261,7 +250,7 @@ class ToolTraining:
             ("test", self.questions.test),
         ):
             assignments = self.draw_test_assignments(items, split)
-            rows = tool_environment.try_single_tools(
+            rows = single_tools.try_single_tools(
                 self.environment, assignments, models, split, self.scorer
             )
             for row in rows:
@@ -389,11 +378,16 @@ def write_longest_prompt(
 ) -> str:
     """The longest conversation that the orchestrator may read first, for its length."""
     question = max(inputs.questions.train, key=lambda item: len(item.prompt))
-    unknown_cost = CallCost(1.23e-4, 1.2, 0.1, True)
-    offers = make_offers(settings, dict.fromkeys(inputs.experts, unknown_cost), functions)
-    longest = sorted(offers.values(), key=lambda offer: offer.model)[-episode_specs.MENU_SIZES[1] :]
-    user = UserPreference(1.0, 1.0, 1.0, tuple(offer.name for offer in longest))
-    messages = write_plain_messages(Assignment(question, ToolMenu(tuple(longest)), user))
+    # What calls cost is not measured yet; the numbers are as long as measured ones.
+    some_cost = CallCost(1.23e-4, 1.2, 0.1, True)
+    offers = make_offers(settings, dict.fromkeys(inputs.experts, some_cost), functions)
+
+    # Models are described at greater length than functions.
+    models_last = sorted(offers.values(), key=lambda offer: offer.model)
+    menu_size = episode_specs.MENU_SIZES[1]
+    menu = ToolMenu(tuple(models_last[-menu_size:]))
+    user = UserPreference(1.0, 1.0, 1.0, menu.names)
+    messages = write_plain_messages(Assignment(question, menu, user))
     return "\n".join(message["content"] for message in messages)
 
 

@@ -19,7 +19,6 @@ from lib.llm.chat_model import ChatRequest
 from lib.rl.expert_pool import ExpertPool, ExpertReply
 from lib.tasks.synthesis import Task
 
-VERSION = 1  # of what users leave out, and of what they say
 MOST_WITHHELD = 3  # names of a task that its user leaves out at most
 SCRIPTED_LABEL = "scripted user"
 _HINT = "Ask me what stands in brackets."

@@ -19,7 +19,6 @@ from lib.llm.chat_model import ChatRequest
 from lib.tool_orchestration.tool_menu import Offer
 from lib.tools.tool import Tool, ToolError
 
-VERSION = 1  # of what writers are asked, and of how their replies are read
 QUERY_WRITER, CODE_WRITER = "query_writer", "code_writer"
 DESCRIPTIONS = {
     QUERY_WRITER: "a language model writes a search query for your question, and the documents found come back",

@@ -12,7 +12,7 @@ from lib.agent_configuration.agent_system import ConfiguredQuestion
 from lib.agent_configuration.questions import questions
 from lib.budgeted_routing import expert_outcomes
 from lib.tasks import Item
-from lib.tool_orchestration import prompted_baseline, tool_environment
+from lib.tool_orchestration import prompted_baseline, single_tools, tool_environment
 from lib.tool_orchestration.episode_specs import Assignment
 from tests.agent_configuration.test_experiment import lab_models
 from tests.agent_configuration.test_experiment import settings as make_team_settings
@@ -76,7 +76,7 @@ def test_a_tool_of_lesson_06_that_is_a_model_answers_arithmetic(family, able_ser
         open_endpoint_pool(able_server.url, max_tokens=500) as pool,
         tool_environment.ToolEnvironment(pool, CLOCK) as desk,
     ):
-        rows = tool_environment.try_single_tools(desk, assignments, ["lab-nano"], "test")
+        rows = single_tools.try_single_tools(desk, assignments, ["lab-nano"], "test")
     assert sum(row["correct"] for row in rows) >= LEAST * NUM_ITEMS
 
 

@@ -116,10 +116,10 @@ def test_every_rule_of_the_lesson_answers_the_same_held_out_questions(trained):
     rows = read(trained, "evaluation")
     methods = {START, TRAINED, "best single tool", "random", "oracle", "best by kind"}
     assert methods <= set(rows["method"])
-    assert any(method.startswith("always scripted") for method in rows["method"])
+    assert any(method.startswith("prefer scripted") for method in rows["method"])
     questions = rows.groupby("method")["item"].agg(lambda items: sorted(items))
     assert all(listed == questions[START] for listed in questions)
-    assert not set(rows["method"]) & {"always calculator", "always python"}
+    assert not set(rows["method"]) & {"prefer calculator", "prefer python"}
 
 
 def test_the_oracle_is_rewarded_as_much_as_any_single_model_on_every_question(trained):

@@ -6,27 +6,36 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 from lib import config
 from lib.experiment import artifacts, results_table
 from lib.language_models import checkpoints
+from lib.rl import losses, sft_warmup, token_ppo
 from lib.tool_orchestration import (
+    format_warmup,
     full_run,
+    lab_episodes,
     lab_estimates,
     lab_experiment,
     lab_menus,
     lab_results,
     lab_tests,
+    lab_training,
     lab_world,
     menu_baselines,
+    rewards,
     steering,
+    synthetic_benchmark,
 )
 from lib.tool_orchestration.lab_experiment import LabWorldResults
 from lib.tool_orchestration.lab_menus import KIND_SIGNS, QUESTIONS
 from lib.tool_orchestration.lab_training import LAB_VARIANTS, PREFERENCES, SIGN_ERROR
 from lib.tool_orchestration.menu_baselines import MenuOutcomes
 from tests.budgeted_routing import small_systems
+from tests.budgeted_routing.job_helpers import copy_one_model, find_job_folders
 from tests.language_models import tiny
+from tests.studies import Killed, dying
 from tests.tool_orchestration.test_lab_world import TOOLS, draw, draw_outcomes
 
 NUM_MENUS = 48
@@ -310,10 +319,64 @@ def list_keys(models: Path, **changes) -> dict[str, str]:
     return {job.label: job.key for job in [*first_jobs, *starts, *trainings]}
 
 
-def test_more_updates_train_anew_and_keep_starts_and_outcomes(models):
-    before, after = list_keys(models), list_keys(models, updates=5)
-    changed = {label for label in before if before[label] != after[label]}
-    assert changed == {f"{variant.name}/seed-0" for variant in LAB_VARIANTS}
+TRAININGS = {f"{variant.name}/seed-0" for variant in LAB_VARIANTS}
+ALL_JOBS = {"tools", "start/seed-0"} | TRAININGS
+
+
+def find_changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    assert before.keys() == after.keys() == ALL_JOBS
+    return {label for label in before if before[label] != after[label]}
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        ({"updates": 5}, TRAININGS),
+        ({"groups": 4}, TRAININGS),
+        ({"draws": 3}, TRAININGS),
+        ({"save_every": 7}, set()),
+        ({"control_seeds": 1}, set()),
+        ({"steering_menus": 12}, ALL_JOBS - {"tools"}),
+        ({"temperature": 0.5}, ALL_JOBS - {"tools"}),
+        ({"menus": 7}, ALL_JOBS),
+        ({"held_out": ["chains"]}, ALL_JOBS),
+    ],
+    ids=str,
+)
+def test_a_setting_changes_the_keys_of_the_jobs_that_read_it_and_of_no_others(
+    change, changed, models
+):
+    assert find_changed(list_keys(models), list_keys(models, **change)) == changed
+
+
+@pytest.mark.parametrize(
+    ("module", "changed"),
+    [
+        (lab_menus, ALL_JOBS),
+        (lab_episodes, ALL_JOBS),
+        (lab_experiment, ALL_JOBS),
+        (steering, ALL_JOBS - {"tools"}),
+        (format_warmup, ALL_JOBS - {"tools"}),
+        (sft_warmup, ALL_JOBS - {"tools"}),
+        (rewards, TRAININGS),
+        (token_ppo, TRAININGS),
+        (losses, TRAININGS),
+        (synthetic_benchmark, set()),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_raised_version_makes_the_jobs_new_whose_numbers_it_decides(
+    module, changed, models, monkeypatch
+):
+    before = list_keys(models)
+    monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
+    assert find_changed(before, list_keys(models)) == changed
+
+
+def test_other_weights_of_a_tool_make_all_keys_new(models, tmp_path):
+    folder = copy_one_model(models, tmp_path, "chains")
+    checkpoints.save(tiny.model(99, window=512), folder)
+    assert find_changed(list_keys(models), list_keys(tmp_path)) == ALL_JOBS
 
 
 def test_every_seed_has_a_start_of_its_own_and_its_trainings_build_on_it(models):
@@ -344,6 +407,35 @@ def test_a_small_run_leaves_all_tables_and_the_second_run_trains_nothing(models,
     times = {path: path.stat().st_mtime_ns for path in Path(runs).rglob("episodes.parquet")}
     lab_experiment.run(params, models=models, runs=runs)
     assert {path: path.stat().st_mtime_ns for path in times} == times
+
+
+def test_a_training_that_was_killed_goes_on_from_its_checkpoint_to_the_same_tables(
+    models, runs, silence, tmp_path, monkeypatch
+):
+    """All other jobs are those of the small run above."""
+    params = change_settings(save_every=1)
+    finished = lab_experiment.run(params, [SIGN_ERROR], models, runs)
+    training_folders = find_job_folders(runs, f"{SIGN_ERROR.name}/seed-0")
+    for folder in runs.glob("*"):
+        if folder not in training_folders:
+            (tmp_path / folder.name).symlink_to(folder)
+
+    # The process dies in the second update, after the first was kept.
+    collect_groups = lab_training.collect_groups
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(lab_training, "collect_groups", dying(collect_groups, 2))
+        lab_experiment.run(params, [SIGN_ERROR], models, tmp_path)
+    resumed = lab_experiment.run(params, [SIGN_ERROR], models, tmp_path)
+    for name in ("learning", "episodes", "spending", "held_out", "prices"):
+        assert_frame_equal(getattr(resumed, name), getattr(finished, name), check_exact=True)
+    (before,), (after,) = training_folders, find_job_folders(tmp_path, f"{SIGN_ERROR.name}/seed-0")
+    weights = "model/model.safetensors"
+    assert (before / weights).read_bytes() == (after / weights).read_bytes()
+
+
+def test_a_model_that_is_missing_is_named_before_anything_starts(tmp_path):
+    with pytest.raises(checkpoints.ModelError, match="everything"):
+        lab_experiment.run(change_settings(), models=tmp_path, runs=tmp_path / "runs")
 
 
 def test_a_description_says_what_the_card_measured():

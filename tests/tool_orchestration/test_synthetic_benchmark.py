@@ -9,7 +9,7 @@ from lib import config
 from lib.config import ToolSyntheticSettings
 from lib.experiment import seeds
 from lib.rl import losses
-from lib.tool_orchestration import rewards, synthetic_benchmark, tool_environment, tool_menu
+from lib.tool_orchestration import lab_episodes, rewards, synthetic_benchmark, tool_menu
 from lib.tool_orchestration.synthetic_environment import (
     HELD_OUT_TOOLS,
     KNOWN_TOOLS,
@@ -264,8 +264,8 @@ def test_a_setting_changes_the_keys_of_the_jobs_that_read_it_and_of_no_others(ch
 @pytest.mark.parametrize("module", [seeds, losses, tool_menu, rewards, synthetic_benchmark])
 def test_a_raised_version_makes_both_jobs_new(module, monkeypatch):
     before = make_keys()
-    # Nothing here uses the tools of the lab.
-    monkeypatch.setattr(tool_environment, "VERSION", tool_environment.VERSION + 1)
+    # Nothing here uses the lab world.
+    monkeypatch.setattr(lab_episodes, "VERSION", lab_episodes.VERSION + 1)
     assert make_keys() == before
     monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
     assert not make_keys().items() & before.items()

@@ -1,0 +1,227 @@
+"""What episodes are rewarded, what a training learns from, and the table of episodes.
+
+The reward is ToolOrchestra's: M_norm . P for a correct answer, else 0 (`rewards`). Left out: how episodes come about,
+which is `tool_environment`.
+
+Letters of shapes: n episodes, k = tools + 3 entries of an outcome vector.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lib.rl.controller_training import UpdateData
+from lib.rl.expert_pool import ExpertReply
+from lib.rl.token_batch import Sample
+from lib.rl.transcript import split_by_writer
+from lib.tool_orchestration import rewards
+from lib.tool_orchestration.rewards import FilteredRollouts
+from lib.tool_orchestration.tool_environment import ToolEpisode
+
+Decode = Callable[[Sequence[int]], str]
+
+
+def make_vectors(
+    episodes: Sequence[ToolEpisode], tools: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Make the outcome vectors and the preference vectors of episodes.
+
+    Args:
+        episodes: n of them.
+        tools: Names in the order of the vectors.
+
+    Returns:
+        M and P, (n, k) each.
+    """
+    calls = []
+    preferences = []
+    for episode in episodes:
+        calls.append([_count_calls(episode, name) for name in tools])
+        preferences.append(episode.assignment.preference.vector(tools))
+    vectors = rewards.make_outcome_vectors(
+        np.array(calls, dtype=float),
+        np.array([episode.correct for episode in episodes]),
+        np.array([episode.cost_usd for episode in episodes]),
+        np.array([episode.seconds for episode in episodes]),
+    )
+    return vectors, np.array(preferences)
+
+
+def _count_calls(episode: ToolEpisode, name: str) -> int:
+    """Calls of a tool; an office's own functions are none, though one may have the name of a tool."""
+    if name in episode.assignment.menu.office:
+        return 0
+    return episode.counts.get(name, 0)
+
+
+def compute_rewards(
+    episodes: Sequence[ToolEpisode], groups: Sequence[int], tools: Sequence[str]
+) -> np.ndarray:
+    """Compute the reward of every episode.
+
+    Args:
+        episodes: n of them.
+        groups: (n,) the example of each, within which vectors are normalised.
+        tools: Names in the order of the vectors.
+
+    Returns:
+        (n,) rewards.
+    """
+    vectors, preferences = make_vectors(episodes, tools)
+    normalized = rewards.normalize_within_groups(vectors, groups)
+    correct = vectors[:, rewards.OUTCOME_INDEX]
+    return rewards.compute_preference_rewards(normalized, preferences, correct)
+
+
+def select_samples(
+    episodes: Sequence[ToolEpisode],
+    groups: Sequence[int],
+    episode_rewards: np.ndarray,
+    min_std: float,
+) -> tuple[list[Sample], FilteredRollouts]:
+    """Select what a training learns from: no malformed calls, no missing answers, no groups that agree.
+
+    Args:
+        episodes: n of them.
+        groups: (n,) the example of each.
+        episode_rewards: (n,).
+        min_std: Groups whose rewards deviate less are left out.
+
+    Returns:
+        Samples for the trainer, and what the filters left out.
+    """
+    is_malformed = np.array([episode.num_malformed > 0 for episode in episodes])
+    is_answered = np.array([_has_answer(episode) for episode in episodes])
+    filtered = rewards.filter_rollouts(episode_rewards, groups, is_malformed, is_answered, min_std)
+
+    samples = []
+    for row in filtered.rows.tolist():
+        episode = episodes[row]
+        # Where no turn had room the orchestrator wrote nothing.
+        if any(episode.mask):
+            reward = float(episode_rewards[row])
+            samples.append(Sample(episode.ids, episode.mask, reward, int(groups[row])))
+    return samples, filtered
+
+
+def _has_answer(episode: ToolEpisode) -> bool:
+    return episode.answer is not None or episode.has_marked_answer
+
+
+def make_update_data(
+    episodes: Sequence[ToolEpisode],
+    groups: np.ndarray,
+    tools: Sequence[str],
+    min_std: float,
+    step: int,
+) -> UpdateData:
+    """Reward the episodes of one update, and select those that are learned from.
+
+    What the infrastructure lost has no part in either.
+
+    Args:
+        episodes: Of the update.
+        groups: (n,) the example of each episode.
+        tools: Names in the order of the vectors M and P.
+        min_std: Groups whose rewards deviate less are left out.
+        step: Number of the update.
+
+    Returns:
+        Samples, a row per episode, and what the filters left out.
+    """
+    scored = np.flatnonzero([not math.isnan(episode.correct) for episode in episodes])
+    scored_episodes = [episodes[index] for index in scored]
+    episode_rewards = np.full(len(episodes), np.nan)
+    samples: list[Sample] = []
+    counts = {"kept": 0, "malformed": 0, "unanswered": 0, "agreeing": 0}
+    if len(scored):
+        episode_rewards[scored] = compute_rewards(scored_episodes, groups[scored], tools)
+        samples, filtered = select_samples(
+            scored_episodes, groups[scored], episode_rewards[scored], min_std
+        )
+        counts = {
+            "kept": len(samples),
+            "malformed": filtered.malformed,
+            "unanswered": filtered.unanswered,
+            "agreeing": filtered.agreeing,
+        }
+    rollouts = make_episode_rows(episodes, tools)
+    rollouts = rollouts.assign(step=step, rollout_group=groups, reward=episode_rewards)
+    return UpdateData(samples, rollouts, counts)
+
+
+def make_episode_rows(
+    episodes: Sequence[ToolEpisode], tools: Sequence[str], decode: Decode | None = None
+) -> pd.DataFrame:
+    """Make one row per episode.
+
+    Args:
+        episodes: What was rolled out.
+        tools: Names in the order of the vectors M and P.
+        decode: Token ids to text; with it the rows have the column spoken (`transcript.split_by_writer`).
+
+    Returns:
+        Columns item (number), group (kind of task), difficulty; correct (nan where nothing may be scored); cost_usd and
+        seconds of the calls; calls, malformed, answered; failures (replies that the infrastructure lost), failed
+        (whether there are any), truncated (replies that reached the model's own limit), unusable (without an answer for
+        another reason), shortened (replies of which the orchestrator read a part); chosen (tools in order, separated by
+        blanks); m and p (the vectors M and P); offered (names of the tools on the menu); p_cost, p_latency, p_accuracy,
+        liked and confidential (what the user prefers); execution, fidelity and completeness (the criteria of office
+        tasks).
+    """
+    vectors, preferences = make_vectors(episodes, tools)
+    rows = []
+    for index, episode in enumerate(episodes):
+        row = _describe_outcome(episode) | _describe_user(episode)
+        row["item"] = index
+        row["m"] = vectors[index].tolist()
+        row["p"] = preferences[index].tolist()
+        if episode.verdict is not None:
+            row |= {name: float(value) for name, value in asdict(episode.verdict).items()}
+        if decode:
+            row["spoken"] = json.dumps(split_by_writer(episode, decode))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _describe_outcome(episode: ToolEpisode) -> dict[str, Any]:
+    """What was called, and what came of it."""
+    assignment = episode.assignment
+    return {
+        "group": assignment.kind,
+        "difficulty": assignment.difficulty,
+        "correct": episode.correct,
+        "cost_usd": episode.cost_usd,
+        "seconds": episode.seconds,
+        "calls": len(episode.called_experts),
+        "chosen": " ".join(episode.called_experts),
+        "malformed": episode.num_malformed,
+        "failures": sum(reply.lost for reply in episode.replies) + episode.lost_own_reply,
+        "failed": episode.failed,
+        "truncated": episode.num_truncated,
+        "unusable": sum(_is_unusable(reply) for reply in episode.replies),
+        "shortened": episode.num_shortened,
+        "answered": float(_has_answer(episode)),
+    }
+
+
+def _describe_user(episode: ToolEpisode) -> dict[str, Any]:
+    """What was on the menu, and what the user preferred."""
+    preference = episode.assignment.preference
+    return {
+        "offered": " ".join(episode.assignment.menu.names),
+        "p_cost": preference.cost,
+        "p_latency": preference.latency,
+        "p_accuracy": preference.accuracy,
+        "liked": " ".join(preference.tools),
+        "confidential": preference.confidential,
+    }
+
+
+def _is_unusable(reply: ExpertReply) -> bool:
+    return reply.failure is not None and not reply.truncated and not reply.lost
