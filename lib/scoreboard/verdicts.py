@@ -55,7 +55,7 @@ _TRAINING_GAIN_KEYS = {  # what training gained in lessons whose lab runs may be
     "06_tool_orchestration": "full.trained.gain"
 }
 _WEAK_LESSONS = {  # why the lab runs of a lesson are weak, known before any of them
-    "06_tool_orchestration": "trainings of 90 updates, on models of 150,000 weights",
+    "06_tool_orchestration": "trainings of 60 updates, on models of 150,000 weights",
     "07_agent_configuration": "few trainings, judged by one try of a question",
 }
 _NOT_MEASURED = Interval(math.nan, math.nan, math.nan)
