@@ -6,10 +6,10 @@ A first course has menus of two tools only: to find the name behind a sign and a
 there is less to look through.
 
 *Form* is taught to each orchestrator by traces of its own. A trace calls a tool of the menu that is drawn with equal
-probabilities, whatever its ability, its price, and what the user cares for. The reply is made up: as often correct for
-one tool as for any other. So no trace tells who is good at what, or what a user's weights are for; it teaches to say
-what the user weighs most, to quote any fact of any tool, to call that tool by its name, and to hand on its reply. Some
-exercises in reading are mixed in. Tools that are held out of training are on no menu here.
+probabilities, whatever its ability, its price, and what the user cares for. Its thought says what the user weighs most
+and quotes the fact of that kind of the tool: a price for `cheap`, whatever the price. The reply is made up: as often
+correct for one tool as for any other. So no trace tells who is good at what, or which prices, latencies and abilities
+are wanted. Some exercises in reading are mixed in. Tools that are held out of training are on no menu here.
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ from lib.tool_orchestration.lab_menus import (
     LabTool,
     draw_assignment,
     draw_user,
+    list_wishes,
     name_heaviest_wish,
     write_wishes,
 )
 from lib.tool_orchestration.tool_menu import OBJECTIVE_WORDS
 
-VERSION = 3  # of the traces of form
+VERSION = 3  # of the exercises in reading
+TRACE_VERSION = 1  # of the traces of form
 WRONG_REPLY_SHARE = 0.3
 SHORT_MENU_SIZE = 2  # of the first course
+FACT_OBJECTIVES = ("accuracy", "cost", "latency")  # in the order of MenuEntry.list_facts
 LISTING_SEED = 1_000  # apart from the seeds of traces, so that their questions are others
 
 
@@ -142,7 +145,7 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
         The dialogue; prompt and reply are read and not learned.
     """
     entry = assignment.entries[int(rng.integers(len(assignment.entries)))]
-    fact_index = int(rng.integers(NUM_FACTS))
+    fact_index = FACT_OBJECTIVES.index(list_wishes(assignment.user)[0])
     opening, closing = call_protocol.RESPONSE_TAGS
     segments = [
         (write_call_turn(assignment, entry, fact_index), True),

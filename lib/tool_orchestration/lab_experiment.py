@@ -199,6 +199,7 @@ def list_versions(kind: str, params: Params) -> dict[str, int]:
         }
     if kind in (TEACH_FORM, TRAIN):
         versions |= {
+            "facts in traces": format_warmup.TRACE_VERSION,
             "turns": generators.VERSION,
             "tests": lab_tests.VERSION,
             "steering": steering.VERSION,
