@@ -1,4 +1,4 @@
-"""ToolOrchestra: outcomes of tools, a start and a training in the lab world, and the synthetic benchmark.
+"""ToolOrchestra: outcomes of tools, reading, a start and a training in the lab world, and the synthetic benchmark.
 The models are released ones, whose weights are the same bytes everywhere."""
 
 from dataclasses import replace
@@ -44,7 +44,8 @@ SYNTHETIC = {
 }  # fmt: skip
 LAB_WORLD = {
     "models": list(TOOLS), "held_out": ["passage"], "base": BASE, "seeds": 1, "control_seeds": 1, "updates": 2,
-    "warm": {"items": 200, "listings": 100, "steps": 60, "batch": 16, "seed": 0, "target": 0.8, "rounds": 2},
+    "reading": {"items": 200, "steps": 20, "batch": 16, "seed": 0, "target": 0.99, "rounds": 2},
+    "warm": {"items": 200, "listings": 100, "steps": 60, "batch": 16, "seed": 0},
     "groups": 3, "rollouts": 4, "draws": 2, "turn_tokens": 40, "response_tokens": 16, "temperature": 1.0,
     "learn": LEARN | {"advantages": "group", "learning_rate": 3e-4}, "save_every": 1, "menus": 12, "steering_menus": 6,
 }  # fmt: skip
@@ -60,17 +61,24 @@ def small_jobs(folder: Path) -> list[SmallJob]:
         artifacts.write_json(models / name / "card.json", make_card(accuracy))
     context = RunContext.of(settings, models, folder, folder, workers=1, save_every=1)
 
-    tools_job, start_job = first_jobs = lab_experiment.make_first_jobs(settings, models)
+    # A model that reads menus, and a start that is made of it.
+    tools_job, reading_job = first_jobs = lab_experiment.make_first_jobs(settings, models)
     run_first_job = partial(run_job, work=lab_experiment.run_first_job, context=context)
-    sweep.run(run_first_job, [start_job], folder / "runs", workers=1)
+    sweep.run(run_first_job, [reading_job], folder / "runs", workers=1)
+    reader = reading_job.folder(folder / "runs")
+    context = replace(context, inputs={reading_job.key: str(reader)})
+    (start_job,) = lab_experiment.make_starts(settings, models, first_jobs)
+    teach_form = partial(run_job, work=lab_experiment.teach_form, context=context)
+    sweep.run(teach_form, [start_job], folder / "runs", workers=1)
     start = start_job.folder(folder / "runs")
-    context = replace(context, inputs={start_job.key: str(start)})
+    context = replace(context, inputs=context.inputs | {start_job.key: str(start)})
 
-    (training_job,) = lab_experiment.make_jobs(settings, [PREFERENCES], first_jobs)
+    (training_job,) = lab_experiment.make_jobs(settings, [PREFERENCES], [start_job])
     run_training = partial(run_job, work=lab_experiment.run_training, context=context)
     return [
         SmallJob(tools_job, run_first_job, summarize_outcomes),
-        SmallJob(start_job, run_first_job, partial(summarize_orchestrator, models / BASE)),
+        SmallJob(reading_job, run_first_job, partial(summarize_reading, models / BASE)),
+        SmallJob(start_job, teach_form, partial(summarize_orchestrator, reader / "model")),
         SmallJob(training_job, run_training, partial(summarize_training, start / "model")),
         *(
             SmallJob(job, synthetic_benchmark.work, summarize_benchmark)
@@ -118,6 +126,12 @@ def summarize_outcomes(folder: Path, result: None) -> dict[str, Any]:
         columns = ["correct", "cost_usd", "seconds"]
         summary[name] = rows.groupby(["sample", "tool"])[columns].mean().to_numpy().tolist()
     return summary
+
+
+def summarize_reading(before: Path, folder: Path, result: None) -> dict[str, Any]:
+    """What a model finds on menus, and how far its weights are from those that it began with."""
+    rows = artifacts.read_parquet(folder / "reading.parquet")
+    return {"distance": measure_distance(before, folder / "model")} | rows.iloc[0].to_dict()
 
 
 def summarize_orchestrator(before: Path, folder: Path, result: None) -> dict[str, Any]:
