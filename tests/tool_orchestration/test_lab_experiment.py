@@ -320,7 +320,8 @@ def list_keys(models: Path, **changes) -> dict[str, str]:
 
 
 TRAININGS = {f"{variant.name}/seed-0" for variant in LAB_VARIANTS}
-ALL_JOBS = {"tools", "start/seed-0"} | TRAININGS
+ALL_JOBS = {"tools", "reading", "start/seed-0"} | TRAININGS
+STARTS_AND_TRAININGS = {"start/seed-0"} | TRAININGS
 
 
 def find_changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
@@ -336,9 +337,9 @@ def find_changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
         ({"draws": 3}, TRAININGS),
         ({"save_every": 7}, set()),
         ({"control_seeds": 1}, set()),
-        ({"steering_menus": 12}, ALL_JOBS - {"tools"}),
-        ({"temperature": 0.5}, ALL_JOBS - {"tools"}),
-        ({"menus": 7}, ALL_JOBS),
+        ({"steering_menus": 12}, STARTS_AND_TRAININGS),
+        ({"temperature": 0.5}, STARTS_AND_TRAININGS),
+        ({"menus": 7}, ALL_JOBS - {"reading"}),
         ({"held_out": ["chains"]}, ALL_JOBS),
     ],
     ids=str,
@@ -355,7 +356,7 @@ def test_a_setting_changes_the_keys_of_the_jobs_that_read_it_and_of_no_others(
         (lab_menus, ALL_JOBS),
         (lab_episodes, ALL_JOBS),
         (lab_experiment, ALL_JOBS),
-        (steering, ALL_JOBS - {"tools"}),
+        (steering, STARTS_AND_TRAININGS),
         (format_warmup, ALL_JOBS - {"tools"}),
         (sft_warmup, ALL_JOBS - {"tools"}),
         (rewards, TRAININGS),

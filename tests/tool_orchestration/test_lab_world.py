@@ -175,15 +175,36 @@ def test_on_list_prices_the_cheaper_of_two_tools_is_always_the_same():
 def test_traces_call_every_tool_equally_often_whatever_it_can_costs_or_a_user_wants():
     rng = np.random.default_rng(0)
     names: Counter[str] = Counter()
-    signs: Counter[str] = Counter()
     assignment = make_assignment(COST_ONLY)
     for _ in range(2_000):
         trace = format_warmup.make_format_trace(assignment, "4", rng)
         turn = decode([i for i in trace.targets if i != IGNORE_INDEX])
         names[turn.split("<call> ")[1].split()[0]] += 1
-        signs[turn.split("<think> cheap ")[1][0]] += 1
     assert all(abs(names[e.name] / 2_000 - 0.25) < 0.03 for e in assignment.entries)
-    assert all(abs(signs[sign] / 2_000 - 1 / 3) < 0.035 for sign in "+$/")
+
+
+@pytest.mark.parametrize(
+    ("user", "opening"),
+    [
+        (COST_ONLY, "<think> needed cheap $"),
+        (lab_menus.LATENCY_ONLY, "<think> needed fast /"),
+        (lab_menus.ACCURACY_ONLY, "<think> needed best +"),
+    ],
+)
+def test_a_trace_quotes_a_fact_of_the_kind_of_the_wish_and_every_value_of_it(user, opening):
+    rng = np.random.default_rng(0)
+    assignment = make_assignment(user)
+    values = set()
+    for _ in range(100):
+        trace = format_warmup.make_format_trace(assignment, "4", rng)
+        turn = decode([i for i in trace.targets if i != IGNORE_INDEX])
+        assert turn.startswith(opening)
+        values.add(turn.removeprefix(opening).split()[0])
+    sign_index = format_warmup.FACT_OBJECTIVES.index(lab_menus.list_wishes(user)[0])
+    on_menu = {
+        e.list_facts(assignment.item.group)[sign_index].split()[1] for e in assignment.entries
+    }
+    assert values == on_menu
 
 
 def test_a_trace_learns_the_orchestrators_own_turns_alone_and_only_known_tools_are_in_it():
@@ -198,13 +219,15 @@ def test_a_trace_learns_the_orchestrators_own_turns_alone_and_only_known_tools_a
     assert text.index(name) < text.index("<think>")  # copied from the menu
 
 
-def test_an_exercise_in_reading_lists_every_tool_of_the_menu_once_and_in_any_order():
-    assignment = make_assignment(kind="passage")
+def test_an_exercise_in_reading_repeats_the_wish_and_lists_every_tool_once_in_any_order():
+    assignment = make_assignment(COST_ONLY, kind="passage")
     rng = np.random.default_rng(0)
     first_names: Counter[str] = Counter()
     for _ in range(300):
         listing = format_warmup.make_listing(assignment, rng)
-        lines = decode([i for i in listing.targets if i >= 0]).removesuffix("<eos>").split(" ; ")
+        reply = decode([i for i in listing.targets if i >= 0]).removesuffix("<eos>")
+        wish, *lines = reply.split(" ; ")
+        assert wish.strip() == "needed cheap"
         for entry in assignment.entries:
             facts = entry.list_facts("passage")
             assert len([line for line in lines if line.strip() in facts]) == 1
