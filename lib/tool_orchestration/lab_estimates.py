@@ -202,6 +202,13 @@ def estimate_mean(rows: pd.DataFrame, column: str) -> pd.Series:
 def estimate_difference(
     rows: pd.DataFrame, column: str, treatment: str, reference: str
 ) -> pd.Series:
-    """The difference of two methods inside pairs of seed and menu."""
+    """The difference of two methods inside pairs of seed and menu, over the seeds that both have.
+
+    A method of a single seed is a rule that is not trained, and is paired with every seed.
+    """
+    seeds = rows.groupby("method")["seed"].unique()
     pair: tuple[Mapping, Mapping] = {"method": treatment}, {"method": reference}
+    if min(len(seeds[treatment]), len(seeds[reference])) > 1:
+        shared_seeds = set(seeds[treatment]) & set(seeds[reference])
+        rows = rows[rows["seed"].isin(shared_seeds)]
     return stats.paired_difference(rows, column, *pair).iloc[0]
