@@ -148,7 +148,16 @@ def read_model_card(llm: LLMSettings, name: str, models: str | Path) -> dict[str
 def _open_tools(
     params: Params, context: RunContext, models: str | Path
 ) -> Iterator[ToolEnvironment]:
-    """The tools at work; models and sandbox are closed behind them."""
+    """Open the models and the tool environment, and close them after use.
+
+    Args:
+        params: Name the models among the tools.
+        context: Folders of the run.
+        models: Folder of the lab models.
+
+    Yields:
+        The environment, which executes tool calls.
+    """
     names: Mapping[str, str] = params.tools.models
     cards = read_model_cards(params, models)
     seconds_per_token = {tool: 1 / card["tokens_per_second"] for tool, card in cards.items()}
