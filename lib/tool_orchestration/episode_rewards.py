@@ -164,7 +164,7 @@ def make_episode_rows(
     """Make one row per episode.
 
     Args:
-        episodes: What was rolled out.
+        episodes: Episodes that have ended.
         tools: Names of all tools, in the order of outcome and preference vectors.
         decode: Token ids to text; with it the rows have the column spoken (`transcript.split_by_writer`).
 

@@ -273,10 +273,10 @@ def set_list_prices(assignment: LabAssignment, tools: Sequence[LabTool]) -> LabA
     Returns:
         The assignment with the levels 0 to MENU_SIZE - 1 in the order of the list.
     """
-    places = [tools.index(entry.tool) for entry in assignment.entries]
+    list_positions = [tools.index(entry.tool) for entry in assignment.entries]
     entries = []
-    for entry, place in zip(assignment.entries, places, strict=True):
-        rank = sorted(places).index(place)
+    for entry, list_position in zip(assignment.entries, list_positions, strict=True):
+        rank = sorted(list_positions).index(list_position)
         entries.append(replace(entry, price_level=rank, latency_level=MENU_SIZE - 1 - rank))
     return replace(assignment, entries=tuple(entries))
 

@@ -268,8 +268,8 @@ def compute_headroom(results: LabWorldResults) -> np.ndarray:
 def compute_wish_gain(results: LabWorldResults) -> np.ndarray:
     """Compute what a rule that reads what users weigh most scores above the best rule that does not.
 
-    Both read one fact of the menu: the best ability, the lowest price or the lowest latency. Which of them is best for
-    everybody is chosen on dev menus.
+    Both read one kind of fact on the menu: the best ability, the lowest price or the lowest latency. Which of them is
+    best for all users is chosen on dev menus.
 
     Args:
         results: What `lab_experiment.run` returned.
@@ -283,9 +283,9 @@ def compute_wish_gain(results: LabWorldResults) -> np.ndarray:
         choice = menu_baselines.choose_by_objective(dev, objective)
         scores = menu_baselines.average_choices(choice, dev.compute_scores())
         mean_scores[objective] = float(scores.mean())
-    best_for_everybody = max(mean_scores, key=mean_scores.get)
+    best_for_all_users = max(mean_scores, key=mean_scores.get)
 
     test = results.outcomes[lab_world.TEST_MENUS][0]
-    constant = menu_baselines.choose_by_objective(test, best_for_everybody)
+    constant = menu_baselines.choose_by_objective(test, best_for_all_users)
     difference = menu_baselines.choose_by_largest_wish(test) - constant
     return menu_baselines.average_choices(difference, test.compute_scores())

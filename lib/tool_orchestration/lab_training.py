@@ -47,7 +47,8 @@ class LabVariant:
         name: Identifier in settings and folders.
         label: Name in tables and figures.
         normalize: How outcome vectors are normalized within a group.
-        pays_preferences: Whether the reward is the user's; otherwise everybody is rewarded for a correct answer alone.
+        pays_preferences: Whether the reward weighs outcomes by the user's preferences; otherwise a correct answer alone
+            is rewarded.
             What an orchestrator reads is the same.
         leaves_out_failures: Whether malformed and unanswered episodes are left out, as in the paper. Otherwise they are
             learned from, with a reward of 0: what is left out is punished by nobody, and these small models then forget

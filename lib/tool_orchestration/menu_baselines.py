@@ -5,7 +5,7 @@ measured outcomes of all tools on all menus (`lab_episodes.measure_tool_outcomes
 menu has nan there, and is compared on the other menus alone.
 
     choose_single_tool              one tool, where it is on the menu; nothing where it is not
-    choose_best_tool                one order of tools for everybody, by their scores on dev menus
+    choose_best_tool                one order of tools for all users, by their scores on dev menus
     choose_best_by_kind             the same for each kind of question, which is a label that it is given
     choose_by_logistic_regression   accuracy is predicted from the words of the question and the tool's description
     choose_by_type_and_price        the first step of a type-aware cascade: the cheapest tool that its description calls
@@ -60,7 +60,7 @@ class MenuOutcomes:
 
     @property
     def weights(self) -> np.ndarray:
-        """(n, 3) the user's weights of accuracy, cost and latency."""
+        """The weights of accuracy, cost and latency of the user of each menu, (n, 3)."""
         users = [assignment.user for assignment in self.assignments]
         return np.array([[user.accuracy, user.cost, user.latency] for user in users])
 
@@ -164,14 +164,14 @@ def choose_single_tool(outcomes: MenuOutcomes, name: str) -> np.ndarray:
 
 
 def choose_best_tool(dev: MenuOutcomes, test: MenuOutcomes) -> np.ndarray:
-    """Choose by one order of tools for everybody: the tool on the menu whose mean score on dev menus is highest.
+    """Choose by one order of tools for all users: the tool on the menu whose mean score on dev menus is highest.
 
     Args:
         dev: Menus with outcomes, from which the order is learned.
-        test: Where choices are made.
+        test: n menus of M tools, on which choices are made.
 
     Returns:
-        (n, M) 1 at the choice.
+        (n, M) 1 at the choice, else 0.
     """
     mean_scores = _average_scores_by_tool(dev, np.ones(len(dev.assignments), bool))
     return _choose_largest(_look_up(test, mean_scores))
@@ -276,8 +276,8 @@ def choose_by_logistic_regression(dev: MenuOutcomes, test: MenuOutcomes) -> np.n
     many outcomes as there are tools on the dev menus, where an orchestrator sees the outcomes of its own calls alone.
 
     Args:
-        dev: Learned from.
-        test: Where choices are made.
+        dev: Menus with outcomes, from which accuracies are learned.
+        test: n menus of M tools, on which choices are made; their outcomes are not read.
 
     Returns:
         (n, M) 1 at the choice.

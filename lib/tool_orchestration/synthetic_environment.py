@@ -67,6 +67,7 @@ class ToolEnvironments:
 
     @property
     def num_seeds(self) -> int:
+        """S, the number of environments."""
         return len(self.accuracy)
 
 

@@ -131,7 +131,7 @@ class ToolChoiceEvaluation:
     def evaluate_references(self, conditions: Sequence[str] = CONDITIONS) -> pd.DataFrame:
         """Evaluates choices that learn nothing: random, the best constant and the optimum.
 
-        The best constant is one order of the tools for everybody, by mean utility over users and usual menus; the first
+        The best constant is one order of the tools for all users, by mean utility over users and usual menus; the first
         of it on the menu is called.
 
         Args:

@@ -1,4 +1,4 @@
-"""ToolOrchestra's training in the synthetic environment: GRPO on the lesson's reward, with tiny policies.
+"""ToolOrchestra's training in the synthetic environment: GRPO on ToolOrchestra's reward, with tiny policies.
 
 Normalization, reward and filters are `rewards`, the objective is `lib.rl.losses`. All seeds train side by side, and all
 variants meet the same questions, users, menus and random numbers. From top to bottom:
@@ -87,12 +87,13 @@ MALFORMED_VARIANTS = (
 
 
 class BatchedToolPolicies:
-    """A policy for each of S seeds. It scores the tools on a menu, linearly in what it reads of them.
+    """A softmax policy over the tools of a menu for each of S seeds, with scores that are linear in their features.
 
-    A policy that reads descriptions scores a tool by [described accuracy at this kind, cheapness, speed, liked], times
-    the user's [1, accuracy, cost, latency]: 16 weights. One that goes by names has a weight for each kind, tool and
-    entry of the user; a tool that it never called keeps 0. Both have one weight more for liked tools, and both start
-    with equal probabilities. Where the variant says so, one number more is the logit of a malformed call.
+    A policy that reads descriptions has a weight for each pair of a tool's features [described accuracy at this kind of
+    question, cheapness, speed, whether the user likes the tool] and the user's features [1, weights of accuracy, cost
+    and latency]: 16 weights. One that knows tools by name has a weight for each kind of question, tool and user
+    feature; a tool that it never called keeps 0. Both have one more weight for tools that the user likes, and both
+    start with equal probabilities. Where the variant says so, one more parameter is the logit of a malformed call.
 
     The sums over seeds are written out by hand: `lib.rl.seed_batched.SeedBatched` takes 1.6 to 3 times as long for a
     training step of 32 policies (tests/benchmarks/test_seed_batched_speed.py).
@@ -104,8 +105,8 @@ class BatchedToolPolicies:
         """
         Args:
             variant: What the policies read, and whether they write malformed calls.
-            num_seeds: S.
-            malformed_probability: Of a malformed call, before training.
+            num_seeds: S, the number of policies.
+            malformed_probability: Probability of a malformed call before training.
         """
         self.variant = variant
         shape = (num_seeds, NUM_USER_FEATURES, NUM_TOOL_FEATURES)
@@ -346,7 +347,7 @@ def train_policies(
     """Trains one policy in each environment by GRPO.
 
     Args:
-        variant: What is trained.
+        variant: The kind of training: normalization, filters, and what policies read.
         environments: One for each seed.
         settings: Questions and rollouts of an update, and the constants of GRPO.
         num_updates: Number of updates.

@@ -1,9 +1,9 @@
-"""The tools at work: functions here, models through the pool, an office's database for every episode.
+"""Executes the tool calls of episodes: local functions, language models, and the functions of an office database.
 
-A call that is no call (a tool that is not on the menu, arguments that do not fit) is malformed; one that fails (an
-outage, nothing found, an error of the code) is an outcome: the orchestrator reads `error` and pays the time. A model
-whose server failed says nothing about anybody: its episode has the outcome nan and stands in no score.
-What an episode costs is what its calls cost; what a prompted orchestrator's own replies were billed stands beside it.
+A call of a tool that is not on the menu, or with arguments that do not fit, is malformed. A call that fails (an outage,
+nothing found, an error of the program) is an outcome: the orchestrator reads `error`, and the time counts. Where the
+server of a model failed, the episode has the outcome nan and is left out of all scores.
+The cost of an episode is that of its calls; the cost of a prompted orchestrator's own replies is kept apart.
 """
 
 from __future__ import annotations
@@ -483,7 +483,8 @@ def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Sco
             answered.append(episode)
     texts = []
     for episode in answered:
-        # What is handed on is the tool's whole reply: its answer may be marked in any way.
+        # Where the orchestrator passes on the last reply, the whole reply is scored: a tool may mark its answer in any
+        # way.
         if episode.answers_with_reply:
             texts.append(episode.replies[-1].text)
         else:

@@ -60,6 +60,7 @@ class PriceList(Section):
 
     @model_validator(mode="after")
     def _has_all_functions(self):
+        """Check that there is a price for each function and for an office, and for nothing else."""
         expected = {*FUNCTIONS, OFFICE}
         wrong = expected ^ set(self.calls)
         if wrong:

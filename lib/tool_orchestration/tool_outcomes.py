@@ -1,4 +1,4 @@
-"""What every tool of `tools.models` and every function answers by itself, so that one can see what choosing could win.
+"""What every tool of `tools.models` and every function answers by itself, to measure how much choosing could gain.
 
 Lesson 03 asks all tools the same questions, in independent samples, and compares the best choice for each question with
 the best single tool. Nothing learns from these outcomes. Left out: the tools of the lab world, which lesson 06 measures

@@ -144,6 +144,7 @@ class ChatUser:
 
     @property
     def label(self) -> str:
+        """The user's name in tables and pages."""
         return f"simulated user: {self.model}"
 
     def answer_all(self, questions: Sequence[UserQuestion], pool: ExpertPool) -> list[ExpertReply]:

@@ -177,22 +177,22 @@ def apply_rules(
     rows = pd.concat(tables, ignore_index=True)
 
     # The ids of the questions in place of their numbers.
-    about = start.set_index("number").loc[rows["number"]]
+    questions = start.set_index("number").loc[rows["number"]]
     return rows.assign(
         condition=DRAWN_USERS,
         role=rows["method"].map(find_role),
         chosen=[[tool] if tool else [] for tool in rows["tool"]],
-        item=about["item"].to_numpy(),
-        sample=about["sample"].to_numpy(),
-        group=about["group"].to_numpy(),
+        item=questions["item"].to_numpy(),
+        sample=questions["sample"].to_numpy(),
+        group=questions["group"].to_numpy(),
     )
 
 
 def rank_tools(tries: pd.DataFrame, by: str = "sum") -> list[str]:
-    """Order tools by their correct answers, the most first, of equal ones the cheaper.
+    """Order tools by their correct answers, the most first; of equal ones the cheaper comes first.
 
     Args:
-        tries: A row per tool and question: tool, correct, cost_usd.
+        tries: A row per tool, used by itself, and question, with the columns tool, correct and cost_usd.
         by: "sum" counts correct answers, so that a tool that is seldom on a menu comes late; "mean" goes by the share
             of correct answers to the questions that a tool was asked.
 
