@@ -228,7 +228,7 @@ def read_inputs(options: argparse.Namespace) -> EvaluationInputs:
     if len(experts) < 2:
         raise ParamsError(f"--experts {', '.join(experts)}: a choice needs two models or more")
     check_names(params.llm, [*experts, *orchestrators])
-    # What is wrong is said before anything is paid for.
+    # Wrong input is reported before any model is called.
     methods = [*orchestrators, *(pilot_study.SINGLE_MODEL_PREFIX + name for name in experts)]
     if options.reference is not None and options.reference not in methods:
         raise ParamsError(
@@ -241,7 +241,7 @@ def read_inputs(options: argparse.Namespace) -> EvaluationInputs:
     if not judges:
         make_scorer(dataset.scorer)  # says what is wrong with it
     check_vocabulary(params.llm, [*experts, *orchestrators], dataset.items)
-    # What models are described by is no question of the test.
+    # Models are described by questions that are not in the test.
     questions = split_questions(dataset, 0.5, options.questions, options.seed)
     functions = choose_functions(questions.test, experts)
     writers, sentences = writer_tools.choose_writers(params.llm, settings, functions)

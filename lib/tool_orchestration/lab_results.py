@@ -168,8 +168,10 @@ def list_choices(dev: MenuOutcomes, test: MenuOutcomes) -> dict[str, np.ndarray]
     }
     for objective, name in BY_OBJECTIVE.items():
         choices[name] = menu_baselines.choose_by_objective(test, objective)
-    names = {entry.tool.name for a in test.assignments for entry in a.entries}
-    for name in sorted(names):
+    tool_names: set[str] = set()
+    for assignment in test.assignments:
+        tool_names.update(entry.tool.name for entry in assignment.entries)
+    for name in sorted(tool_names):
         choices[SINGLE_TOOL_PREFIX + name] = menu_baselines.choose_single_tool(test, name)
     return choices
 

@@ -126,6 +126,11 @@ def measure_held_out_tools(model: torch.nn.Module, world: LabWorld, num_menus: i
     return pd.DataFrame(rows)
 
 
+def _list_price_levels(assignment: LabAssignment) -> list[int]:
+    """List the price level of each tool on a menu."""
+    return [entry.price_level for entry in assignment.entries]
+
+
 def measure_unseen_prices(
     model: torch.nn.Module, assignments: Sequence[LabAssignment]
 ) -> pd.DataFrame:
@@ -142,7 +147,7 @@ def measure_unseen_prices(
     usual = [replace(assignment, user=COST_ONLY) for assignment in assignments]
     unseen = [turn_prices_round(assignment) for assignment in usual]
     # What is most expensive on the usual list is cheapest on the other.
-    levels = np.array([[entry.price_level for entry in a.entries] for a in usual])  # (n, M)
+    levels = np.array([_list_price_levels(assignment) for assignment in usual])  # (n, M)
     is_cheapened = levels >= MENU_SIZE - NUM_CHEAPENED
     usual_share = (compute_probabilities(model, usual) * is_cheapened).sum(1)
     unseen_share = (compute_probabilities(model, unseen) * is_cheapened).sum(1)

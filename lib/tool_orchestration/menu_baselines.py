@@ -156,9 +156,10 @@ def choose_single_tool(outcomes: MenuOutcomes, name: str) -> np.ndarray:
     Returns:
         (n, M) 1 at the tool; nan on menus without it.
     """
-    is_tool = np.array(
-        [[entry.tool.name == name for entry in a.entries] for a in outcomes.assignments]
-    )
+    rows = []
+    for assignment in outcomes.assignments:
+        rows.append([entry.tool.name == name for entry in assignment.entries])
+    is_tool = np.array(rows)  # (n, M)
     is_on_menu = is_tool.any(1, keepdims=True)
     return np.where(is_on_menu, is_tool.astype(float), np.nan)
 
@@ -292,11 +293,19 @@ def choose_by_logistic_regression(dev: MenuOutcomes, test: MenuOutcomes) -> np.n
     predicted = predicted.reshape(test.correct.shape)  # (n, M) accuracy
 
     # What a call of an average length costs and takes on this menu, from what the menu says.
-    prices = np.array([[entry.usd_per_token for entry in a.entries] for a in test.assignments])
-    latencies = np.array(
-        [[entry.seconds_per_token for entry in a.entries] for a in test.assignments]
+    prices = []
+    latencies = []
+    for assignment in test.assignments:
+        prices.append([entry.usd_per_token for entry in assignment.entries])
+        latencies.append([entry.seconds_per_token for entry in assignment.entries])
+
+    # The score that each tool would have if it were correct, times the probability that it is.
+    if_correct = MenuOutcomes(
+        test.assignments,
+        correct=np.ones_like(predicted),
+        cost_usd=np.array(prices),
+        seconds=np.array(latencies),
     )
-    if_correct = MenuOutcomes(test.assignments, np.ones_like(predicted), prices, latencies)
     return _choose_largest(predicted * if_correct.compute_scores())
 
 

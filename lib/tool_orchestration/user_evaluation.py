@@ -156,22 +156,27 @@ def apply_rules(
     Returns:
         A row per rule (column `method`) and question, with what the chosen model answered, cost and was rewarded.
     """
+    # Orders of preference among the tools, learned from the training questions.
     order = rank_tools(train_tries)
     order_by_kind = {}
     for kind, tries in train_tries.groupby(["group", "difficulty"]):
         order_by_kind[kind] = rank_tools(tries, "mean")
 
+    # One tool first. A rule answers every question: where the tool is not on the menu, the next one does.
     tables = []
     tested_tools = list(dict.fromkeys(test_tries["tool"]))
     for tool in tested_tools:
-        # A rule answers every question: where the tool is not on the menu, the next one does.
         orders = [[tool, *order]] * len(start)
         tables.append(_take_first(test_tries, start, orders).assign(method=PREFER + tool))
-    best_orders = [order] * len(start)
-    tables.append(_take_first(test_tries, start, best_orders).assign(method=BEST))
+
+    # The order for all questions, and the order for each kind of question.
+    same_order = [order] * len(start)
+    tables.append(_take_first(test_tries, start, same_order).assign(method=BEST))
     kinds = zip(start["group"], start["difficulty"], strict=True)
     orders_of_kinds = [order_by_kind.get(kind, []) for kind in kinds]
     tables.append(_take_first(test_tries, start, orders_of_kinds).assign(method=BY_KIND))
+
+    # Rules without an order.
     tables.append(_take_mean(test_tries, start).assign(method=RANDOM))
     tables.append(_take_best(test_tries, start).assign(method=ORACLE))
     rows = pd.concat(tables, ignore_index=True)
