@@ -7,7 +7,7 @@
     synthetic_training     GRPO with tiny policies, and its variants
     synthetic_evaluation   what a policy earns, computed from its probabilities
     synthetic_benchmark    all of it as jobs and rows of the results table
-    synthetic_estimates    estimates of the lesson's appendix
+    synthetic_estimates    estimates of lesson 06a, by metric key
 
     The lab world, in which an orchestrator reads what tools can do:
     lab_menus              tools with names, abilities and prices of their own on every menu
@@ -16,18 +16,18 @@
     lab_training           groups of rollouts, drawn again where all of a group agree
     menu_baselines         choices without an orchestrator, and the score of all
     steering               expected cost and latency on the same menus for users who want one thing only
-    lab_world              the models at work, and the menus that everybody is tested on
+    lab_world              the models behind the tools, and the menus that all methods are tested on
     lab_tests              what is measured on these menus
     lab_experiment         all trainings and tests, as jobs
     lab_results            the same as rows of the results table
     lab_estimates          estimates by metric key
-    full_run               what the recorded run of the lesson trains
+    full_run               what the recorded run of lesson 06 trains
 
     Tools that are functions, databases and models, and office tasks:
     tool_menu              tools at prices and latencies, and what the user prefers
     episode_specs          a question or an office task with a menu and a user
     plain_prompt           menus and users in plain English
-    tool_environment       the tools at work; outages
+    tool_environment       executes the calls of an episode; outages
     single_tools           every tool by itself, used by a fixed procedure
     tool_outcomes          what every tool answers by itself, for lesson 03
     user_dialogue          users who say parts of an office task only when asked

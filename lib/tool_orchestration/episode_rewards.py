@@ -32,11 +32,12 @@ def make_vectors(
     """Make the outcome vectors and the preference vectors of episodes.
 
     Args:
-        episodes: n of them.
-        tools: Names in the order of the vectors.
+        episodes: n episodes that have ended.
+        tools: Names of all tools, in the order of the vectors.
 
     Returns:
-        M and P, (n, k) each.
+        The outcome vectors, (n, tools + 3): calls of each tool, outcome, -US dollars, -seconds.
+        The preference vectors, (n, tools + 3): the user's weights of the same entries, in [0, 1].
     """
     calls = []
     preferences = []
@@ -53,7 +54,7 @@ def make_vectors(
 
 
 def _count_calls(episode: ToolEpisode, name: str) -> int:
-    """Calls of a tool; an office's own functions are none, though one may have the name of a tool."""
+    """Count the calls of a tool; calls of an office function with the same name do not count."""
     if name in episode.assignment.menu.office:
         return 0
     return episode.counts.get(name, 0)
@@ -65,9 +66,9 @@ def compute_rewards(
     """Compute the reward of every episode.
 
     Args:
-        episodes: n of them.
-        groups: (n,) the example of each, within which vectors are normalised.
-        tools: Names in the order of the vectors.
+        episodes: n episodes that have ended.
+        groups: (n,) number of the example of each episode, within which outcome vectors are normalized.
+        tools: Names of all tools, in the order of outcome and preference vectors.
 
     Returns:
         (n,) rewards.
@@ -87,9 +88,9 @@ def select_samples(
     """Select what a training learns from: no malformed calls, no missing answers, no groups that agree.
 
     Args:
-        episodes: n of them.
-        groups: (n,) the example of each.
-        episode_rewards: (n,).
+        episodes: n episodes that have ended.
+        groups: (n,) number of the example of each episode.
+        episode_rewards: (n,) reward of each episode.
         min_std: Groups whose rewards deviate less are left out.
 
     Returns:
@@ -110,6 +111,7 @@ def select_samples(
 
 
 def _has_answer(episode: ToolEpisode) -> bool:
+    """Return whether the episode ended in an answer, marked by tags or, for example, boxed."""
     return episode.answer is not None or episode.has_marked_answer
 
 
@@ -122,17 +124,18 @@ def make_update_data(
 ) -> UpdateData:
     """Reward the episodes of one update, and select those that are learned from.
 
-    What the infrastructure lost has no part in either.
+    Episodes of which the infrastructure lost a reply are neither rewarded nor learned from.
 
     Args:
-        episodes: Of the update.
-        groups: (n,) the example of each episode.
-        tools: Names in the order of the vectors M and P.
+        episodes: n episodes of the update.
+        groups: (n,) number of the example of each episode.
+        tools: Names of all tools, in the order of outcome and preference vectors.
         min_std: Groups whose rewards deviate less are left out.
         step: Number of the update.
 
     Returns:
-        Samples, a row per episode, and what the filters left out.
+        Samples for the trainer; a row per episode, with the columns of `make_episode_rows`, step, rollout_group and
+        reward; and by filter how many episodes it left out.
     """
     scored = np.flatnonzero([not math.isnan(episode.correct) for episode in episodes])
     scored_episodes = [episodes[index] for index in scored]
@@ -161,18 +164,26 @@ def make_episode_rows(
     """Make one row per episode.
 
     Args:
-        episodes: What was rolled out.
-        tools: Names in the order of the vectors M and P.
+        episodes: Episodes that have ended.
+        tools: Names of all tools, in the order of outcome and preference vectors.
         decode: Token ids to text; with it the rows have the column spoken (`transcript.split_by_writer`).
 
     Returns:
-        Columns item (number), group (kind of task), difficulty; correct (nan where nothing may be scored); cost_usd and
-        seconds of the calls; calls, malformed, answered; failures (replies that the infrastructure lost), failed
-        (whether there are any), truncated (replies that reached the model's own limit), unusable (without an answer for
-        another reason), shortened (replies of which the orchestrator read a part); chosen (tools in order, separated by
-        blanks); m and p (the vectors M and P); offered (names of the tools on the menu); p_cost, p_latency, p_accuracy,
-        liked and confidential (what the user prefers); execution, fidelity and completeness (the criteria of office
-        tasks).
+        A row per episode, with the columns
+        item                        number of the episode
+        group, difficulty           kind and difficulty of the task
+        correct                     outcome; nan where the infrastructure lost a reply
+        cost_usd, seconds           cost and latency of the calls
+        calls, chosen               number of calls; names of the called tools in order, separated by blanks
+        malformed, answered         number of malformed turns; 1 where there is an answer
+        failures, failed            number of replies that the infrastructure lost; whether there are any
+        truncated, unusable         number of replies that reached the model's limit; without an answer otherwise
+        shortened                   number of replies of which the orchestrator read a part
+        m, p                        outcome vector and preference vector, over `tools` and three objectives
+        offered                     names of the tools on the menu, separated by blanks
+        p_accuracy, p_cost, p_latency, liked, confidential    the user's preferences
+        execution, fidelity, completeness                     criteria of office tasks
+        spoken                      the transcript by writer, with `decode`
     """
     vectors, preferences = make_vectors(episodes, tools)
     rows = []
@@ -190,7 +201,7 @@ def make_episode_rows(
 
 
 def _describe_outcome(episode: ToolEpisode) -> dict[str, Any]:
-    """What was called, and what came of it."""
+    """Describe the calls and the outcome of an episode, as columns of `make_episode_rows`."""
     assignment = episode.assignment
     return {
         "group": assignment.kind,
@@ -211,7 +222,7 @@ def _describe_outcome(episode: ToolEpisode) -> dict[str, Any]:
 
 
 def _describe_user(episode: ToolEpisode) -> dict[str, Any]:
-    """What was on the menu, and what the user preferred."""
+    """Describe the menu and the user of an episode, as columns of `make_episode_rows`."""
     preference = episode.assignment.preference
     return {
         "offered": " ".join(episode.assignment.menu.names),
@@ -224,4 +235,5 @@ def _describe_user(episode: ToolEpisode) -> dict[str, Any]:
 
 
 def _is_unusable(reply: ExpertReply) -> bool:
+    """Return whether a reply holds no answer for a reason other than a lost connection or the length limit."""
     return reply.failure is not None and not reply.truncated and not reply.lost

@@ -5,6 +5,7 @@ Every rollout has a subset of the tools, each at a price and a latency of its ow
 one of them at least is good at the question.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,11 +24,8 @@ from lib.tool_orchestration.tool_menu import (
 )
 from lib.tool_orchestration.user_dialogue import UserDialogue
 
-QUESTION_SHARES = {
-    "chain": 0.35,
-    "big": 0.15,
-    "facts": 0.28,
-}  # the rest are office tasks (decision)
+# Proportions of the kinds of questions; the rest are office tasks (decision).
+QUESTION_SHARES = {"chain": 0.35, "big": 0.15, "facts": 0.28}
 DIFFICULTIES = {"chain": (1, 2, 3, 4, 5, 6), "big": (1, 2, 3, 4), "facts": (1, 2, 3)}
 MENU_SIZES = (2, 4)  # the fewest and the most on a menu, functions of an office aside
 PER_DATABASE = 6  # office tasks
@@ -36,13 +34,13 @@ SPARE_DATABASES = 4  # since filters drop tasks
 
 @dataclass(frozen=True)
 class Assignment:
-    """What an orchestrator is asked to do, with what, and for which user.
+    """What one episode is about: a question or an office task, a menu of tools, and a user.
 
     Attributes:
         work: A question or an office task.
-        menu: The tools.
-        preference: The user's.
-        outage: From which of its calls on the tool fails that is called first; 0 for never.
+        menu: The tools that may be called, with prices and latencies.
+        preference: What the user cares for.
+        outage: Number of the call from which on the tool that is called first fails; 0 for never.
         dialogue: What the user says first, and keeps back until asked; None where the user says all at once.
     """
 
@@ -54,22 +52,24 @@ class Assignment:
 
     @property
     def kind(self) -> str:
-        """The family of a question, or office."""
+        """The kind of a question, such as "chain", or "office"."""
         return self.work.group if isinstance(self.work, Item) else "office"
 
     @property
     def difficulty(self) -> int:
+        """The difficulty of the question or task, from 1."""
         return self.work.difficulty
 
     @property
     def prompt(self) -> str:
+        """The user's first message: the question, the instruction, or the opening of a dialogue."""
         if self.dialogue is not None:
             return self.dialogue.opening
         return self.work.prompt if isinstance(self.work, Item) else self.work.instruction
 
     @property
     def history(self) -> tuple[tuple[str, str], ...]:
-        """Messages before the question."""
+        """Messages before the question, as (role, content)."""
         return self.work.history if isinstance(self.work, Item) else ()
 
     @property
@@ -115,12 +115,28 @@ def write_office_corpus(split: str, num_tasks: int, seed: int) -> Corpus:
 
 
 def count_office_databases(num_tasks: int) -> int:
-    """Databases that are written for so many office tasks at least; each may have PER_DATABASE of them."""
-    return -(-num_tasks // PER_DATABASE) + SPARE_DATABASES
+    """Count the databases to write, so that enough office tasks remain after the filters.
+
+    Args:
+        num_tasks: Number of office tasks that are needed.
+
+    Returns:
+        One database for every PER_DATABASE tasks, and SPARE_DATABASES more.
+    """
+    return math.ceil(num_tasks / PER_DATABASE) + SPARE_DATABASES
 
 
 def draw_office_tasks(split: str, num_tasks: int, seed: int) -> list[Task]:
-    """Draws office tasks of a split, all difficulties and domains mixed."""
+    """Draw office tasks at random, all difficulties and domains mixed.
+
+    Args:
+        split: "train", "dev" or "test".
+        num_tasks: Number of tasks.
+        seed: Of the pipeline that writes them, and of their order.
+
+    Returns:
+        The tasks.
+    """
     office_tasks = write_office_corpus(split, num_tasks, seed).tasks
     in_random_order = sorted(
         office_tasks,
@@ -136,14 +152,14 @@ def draw_assignments(
     spread: float,
     rng: np.random.Generator,
 ) -> list[Assignment]:
-    """Draws a menu and a user for each question and office task.
+    """Draw a menu and a user for each question and office task.
 
     Args:
         works: Questions and office tasks.
-        offers: Every tool at list prices.
-        names: Tools that may be on menus.
-        spread: Factor within which prices and latencies vary; 1 for not at all.
-        rng: Random numbers.
+        offers: Every tool at its list price and latency, by name.
+        names: Names of the tools that may be on menus.
+        spread: Largest random factor on prices and latencies; 1 for list prices on all menus.
+        rng: Random number generator.
 
     Returns:
         The assignments, in the order of `works`.
@@ -163,14 +179,17 @@ def draw_menu(
     spread: float,
     rng: np.random.Generator,
 ) -> ToolMenu:
-    """Draws a menu. A question's has a tool that is good at it; an office task brings its own functions.
+    """Draw the menu of a question or an office task: a few tools, each at a random price and latency.
+
+    The menu of a question has at least one tool that is good at it, if any tool is; that of an office task has the
+    functions of its office in addition.
 
     Args:
         work: A question or an office task.
-        offers: Every tool at list prices.
-        names: Tools that may be on the menu.
-        spread: Factor within which prices and latencies vary.
-        rng: Random numbers.
+        offers: Every tool at its list price and latency, by name.
+        names: Names of the tools that may be on the menu.
+        spread: Largest random factor on prices and latencies; 1 / spread is the smallest.
+        rng: Random number generator.
 
     Returns:
         The menu.

@@ -83,7 +83,7 @@ from lib.tool_orchestration.user_evaluation import make_tool_vectors
 
 RECORDING = "evaluation"  # name of the recording and of the spending limit under --out
 PILOT_USER = UserPreference(1.0, 1.0, 0.0)  # "achieve best results while maintaining lowest cost"
-LISTED = "usual prices"
+USUAL_PRICES = "usual prices"  # condition of rows under the price list that models are measured at
 WRITER_PROMPT_TOKENS = 300  # of a description's or a user's prompt, more than any has
 EXAMPLES = """\
 examples:
@@ -96,7 +96,14 @@ model: my-model, price_in: 1e-7, price_out: 4e-7}' --plan-only --out runs/hle
 
 
 def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line; None for the arguments of the process."""
+    """Read the command line.
+
+    Args:
+        argv: Arguments; None for those of the process.
+
+    Returns:
+        The options.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m lib evaluate toolorchestra",
         description=__doc__,
@@ -146,7 +153,7 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class EvaluationInputs:
-    """What an evaluation is given, checked before anything is asked.
+    """The inputs of an evaluation, checked before any model is called.
 
     Attributes:
         options: Of the command line.
@@ -155,9 +162,9 @@ class EvaluationInputs:
         experts: Names in llm.models of the models among the tools.
         orchestrators: Names in llm.models.
         judges: Names in llm.models of those that score answers.
-        writers: The model that writes, by writer tool.
-        questions: To describe models by (baseline_train), and to test on.
-        office_tasks: With a user who leaves parts out.
+        writers: By writer tool (a model writes a search query, or a program, which is then run) the model that writes.
+        questions: Questions to describe models by (`baseline_train`), and questions to test on (`test`).
+        office_tasks: Tasks on a database, whose user leaves parts of the task out until asked.
         functions: Names of the functions on menus.
         notes: What a reader has to know, in sentences.
     """
@@ -176,12 +183,12 @@ class EvaluationInputs:
 
     @property
     def settings(self) -> ToolSettings:
-        """Of ToolOrchestra."""
+        """The settings of ToolOrchestra."""
         return self.params.tools
 
     @property
     def num_price_lists(self) -> int:
-        """Price lists of the benchmark: the usual one, and the random ones."""
+        """The number of price lists in the benchmark: the usual one, and the random ones."""
         if not self.options.price_configurations:
             return 1
         return 1 + self.settings.price_configurations.number
@@ -194,14 +201,20 @@ class EvaluationInputs:
 
     @property
     def asked_names(self) -> list[str]:
-        """Every model that may be asked, once."""
+        """Names of all models that may be called, each once."""
         names = [*self.experts, *self.orchestrators, *self.judges, *self.writers.values()]
         optional = [self.settings.description_writer, self.user_model]
         return list(dict.fromkeys([*names, *(name for name in optional if name is not None)]))
 
 
 def read_inputs(options: argparse.Namespace) -> EvaluationInputs:
-    """Read and check what an evaluation is given.
+    """Read and check the inputs of an evaluation.
+
+    Args:
+        options: Of the command line.
+
+    Returns:
+        The inputs.
 
     Raises:
         ParamsError: A setting or a name that cannot be.
@@ -215,8 +228,8 @@ def read_inputs(options: argparse.Namespace) -> EvaluationInputs:
     if len(experts) < 2:
         raise ParamsError(f"--experts {', '.join(experts)}: a choice needs two models or more")
     check_names(params.llm, [*experts, *orchestrators])
-    # What is wrong is said before anything is paid for.
-    methods = [*orchestrators, *(pilot_study.SINGLE + name for name in experts)]
+    # Wrong input is reported before any model is called.
+    methods = [*orchestrators, *(pilot_study.SINGLE_MODEL_PREFIX + name for name in experts)]
     if options.reference is not None and options.reference not in methods:
         raise ParamsError(
             f"--reference {options.reference}: it is none of the methods ({', '.join(methods)})"
@@ -228,7 +241,7 @@ def read_inputs(options: argparse.Namespace) -> EvaluationInputs:
     if not judges:
         make_scorer(dataset.scorer)  # says what is wrong with it
     check_vocabulary(params.llm, [*experts, *orchestrators], dataset.items)
-    # What models are described by is no question of the test.
+    # Models are described by questions that are not in the test.
     questions = split_questions(dataset, 0.5, options.questions, options.seed)
     functions = choose_functions(questions.test, experts)
     writers, sentences = writer_tools.choose_writers(params.llm, settings, functions)
@@ -250,7 +263,7 @@ def read_inputs(options: argparse.Namespace) -> EvaluationInputs:
 
 
 def _choose_office_tasks(options: argparse.Namespace) -> tuple[Task, ...]:
-    """Office tasks that can be a dialogue, about as many as asked for."""
+    """Write office tasks whose user can keep parts back until asked, about as many as --office says."""
     if not options.office:
         return ()
     # Twice as many as asked for, since some instructions name no record.
@@ -260,7 +273,14 @@ def _choose_office_tasks(options: argparse.Namespace) -> tuple[Task, ...]:
 
 
 def plan_costs(inputs: EvaluationInputs) -> str:
-    """How many calls the evaluation makes at the most, and what they may cost, in a sentence."""
+    """Plan the calls of an evaluation.
+
+    Args:
+        inputs: Of the evaluation.
+
+    Returns:
+        A sentence with the largest number of calls, and what they may cost.
+    """
     llm, settings = inputs.llm, inputs.settings
     items = [*inputs.questions.test, *inputs.questions.baseline_train]
     tokens = [estimate_tokens(count_bytes(item.prompt)) for item in items]
@@ -299,13 +319,21 @@ def plan_costs(inputs: EvaluationInputs) -> str:
 
 
 def _plan(llm: LLMSettings, name: str, num_calls: int, prompt_tokens: float) -> PlannedCalls:
+    """Plan calls of one model with prompts of a mean length, and with replies as long as the model may write."""
     tokens_out = num_calls * llm.models[name].max_tokens
     return PlannedCalls(name, num_calls, round(num_calls * prompt_tokens), tokens_out)
 
 
 @contextmanager
 def open_tools(inputs: EvaluationInputs) -> Iterator[tuple[ToolEnvironment, Scorer]]:
-    """The tools at work and the scorer; what endpoints reply is recorded under --out."""
+    """Open the models, the tool environment and the scorer; replies of endpoints are recorded under --out.
+
+    Args:
+        inputs: Of the evaluation.
+
+    Yields:
+        The environment, which executes tool calls, and the scorer of answers.
+    """
     folder = inputs.options.out
     models = open_models(inputs.llm, inputs.asked_names, RECORDING, folder, folder, 1, open_local())
     experts = {name: name for name in inputs.experts}
@@ -329,7 +357,7 @@ def open_tools(inputs: EvaluationInputs) -> Iterator[tuple[ToolEnvironment, Scor
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    """Read, plan, ask, and write the tables."""
+    """Run the command: read the inputs, print the costs, call the models, and write the tables."""
     inputs = read_inputs(options)
     split = (
         f"{len(inputs.questions.baseline_train)} questions to describe models by, "
@@ -346,17 +374,17 @@ def evaluate(options: argparse.Namespace) -> None:
 
 
 class Evaluation:
-    """An evaluation whose models are open."""
+    """Runs prompted orchestrators, and every model by itself, on the questions and tasks of an evaluation."""
 
     def __init__(
         self, inputs: EvaluationInputs, environment: ToolEnvironment, scorer: Scorer
     ) -> None:
-        """Ask every model a few questions: what calls take, and what models can do.
+        """Measure on a few questions what calls of each model cost, and what each model can do, for the menus.
 
         Args:
             inputs: Of the evaluation.
-            environment: The tools at work.
-            scorer: Of answers.
+            environment: Executes tool calls; its models are open.
+            scorer: Scores answers.
         """
         self.inputs = inputs
         self.environment = environment
@@ -367,18 +395,27 @@ class Evaluation:
         # The clock is measured by calls, which need the environment's pool: so it is set here.
         environment.clock.update({name: c.seconds_per_token for name, c in call_costs.items()})
         offers = self._make_offers(call_costs)
-        # On questions that nobody is tested on.
-        self.profile_rows = self._try_models(self._offer_all(profile_items, offers), "profile")
+        # Models are described by questions that are not in the test.
+        profile_assignments = self._assign_whole_menu(profile_items, offers)
+        self.profile_rows = self._run_single_models(profile_assignments, "profile")
         self.descriptions = self._describe_models()
         self.offers = model_descriptions.describe_offers(offers, self.descriptions)
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Names in the order of the vectors M and P."""
+        """Names of all tools, in the order of outcome and preference vectors."""
         return tuple(self.offers)
 
     def _make_offers(self, call_costs: Mapping[str, CallCost]) -> dict[str, Offer]:
-        """Functions as declared, models as measured, writers by their model's price."""
+        """Make the menu entries of all tools at list prices.
+
+        Args:
+            call_costs: Measured cost and time of a call, by model.
+
+        Returns:
+            Entries by tool name: functions at declared prices, models as measured, and writer tools (a model writes a
+            search query, or a program, which is then run) at their model's price.
+        """
         inputs = self.inputs
         offers = make_offers(inputs.settings, call_costs, inputs.functions)
         for name, model in inputs.writers.items():
@@ -387,8 +424,18 @@ class Evaluation:
             )
         return offers
 
-    def _offer_all(self, items: Sequence[Item], offers: Mapping[str, Offer]) -> list[Assignment]:
-        """Every question with everything on the menu, in random order, for a user who wants it right and cheap."""
+    def _assign_whole_menu(
+        self, items: Sequence[Item], offers: Mapping[str, Offer]
+    ) -> list[Assignment]:
+        """Give every question all tools on its menu, and a user who wants correct answers at low cost.
+
+        Args:
+            items: Questions.
+            offers: All tools with their prices, by name.
+
+        Returns:
+            An assignment for each question; the order of its menu is random.
+        """
         rng = seeds.rng("toolorchestra", "user pilot", seed=self.inputs.options.seed)
         assignments = []
         for item in items:
@@ -397,8 +444,17 @@ class Evaluation:
             assignments.append(Assignment(item, ToolMenu(shuffled), PILOT_USER))
         return assignments
 
-    def _try_models(self, assignments: Sequence[Assignment], split: str) -> pd.DataFrame:
-        """Every model by itself: tool, item, group, correct, cost_usd, seconds, calls."""
+    def _run_single_models(self, assignments: Sequence[Assignment], split: str) -> pd.DataFrame:
+        """Let every model answer by itself, without an orchestrator, the questions whose menus have it.
+
+        Args:
+            assignments: Questions with menus.
+            split: Name of the questions, which seeds the models' replies.
+
+        Returns:
+            A row per model and question: tool (the model), item (index of the assignment), group (kind of question),
+            correct (nan where a reply was lost), cost_usd, seconds, calls.
+        """
         rows = single_tools.try_single_tools(
             self.environment, assignments, self.inputs.experts, split, self.scorer
         )
@@ -407,16 +463,26 @@ class Evaluation:
         return pd.DataFrame(rows)
 
     def _describe_models(self) -> dict[str, Description]:
+        """Write what menus say of each model, from how it did on the profile questions."""
         profiles = model_descriptions.profile_outcomes(self.profile_rows)
         template = model_descriptions.read_template(self.inputs.options.description_prompt)
         writer = self.inputs.settings.description_writer
         generate = self.environment.pool.generate
         return model_descriptions.write_descriptions(profiles, writer, generate, template)
 
-    def _roll(
+    def _roll_out(
         self, model: str, assignments: Sequence[Assignment], max_turns: int
     ) -> list[ToolEpisode]:
-        """An episode of one orchestrator per assignment; office tasks are judged by their databases."""
+        """Roll out one episode of a prompted orchestrator for each assignment.
+
+        Args:
+            model: Name of the orchestrator in llm.models.
+            assignments: Questions, or office tasks, which are verified by their databases and not by the scorer.
+            max_turns: Largest number of turns of an episode.
+
+        Returns:
+            Scored episodes, in the order of the assignments.
+        """
         is_office = any(isinstance(assignment.work, Task) for assignment in assignments)
         return prompted_baseline.roll_out_assignments(
             self.environment,
@@ -428,21 +494,33 @@ class Evaluation:
             None if is_office else self.scorer,
         )
 
-    def _tabulate(
+    def _tabulate_orchestrators(
         self, assignments: Sequence[Assignment], condition: str, max_turns: int
     ) -> pd.DataFrame:
-        """Rows of all orchestrators on the same assignments.
+        """Run all orchestrators on the same assignments.
 
-        Cost and latency of the vectors m hold the orchestrator's own turns, the columns cost_usd and seconds do not.
+        Args:
+            assignments: Questions or office tasks, with menus and users.
+            condition: Name of the price list, or of the kind of user, for the column `condition`.
+            max_turns: Largest number of turns of an episode.
+
+        Returns:
+            A row per orchestrator (column method) and assignment, with the columns of
+            `episode_rewards.make_episode_rows`, condition, and own_cost_usd (cost of the orchestrator's own tokens).
+            The outcome vectors in column m include cost and latency of the orchestrator's own turns; the columns
+            cost_usd and seconds are those of its calls alone.
         """
         tables = []
         for model in self.inputs.orchestrators:
-            episodes = self._roll(model, assignments, max_turns)
+            episodes = self._roll_out(model, assignments, max_turns)
             rows = episode_rewards.make_episode_rows(episodes, self.tools)
+
+            # Outcome vectors hold cost and latency as negative numbers, so what is added is subtracted.
             own_cost_usd = np.array([episode.own_cost_usd for episode in episodes])
+            own_seconds = np.array([episode.own_seconds for episode in episodes])
             vectors = np.stack(rows["m"])  # (episodes, tools + 3)
             vectors[:, rewards.COST_INDEX] -= own_cost_usd
-            vectors[:, rewards.LATENCY_INDEX] -= [episode.own_seconds for episode in episodes]
+            vectors[:, rewards.LATENCY_INDEX] -= own_seconds
             rows = rows.assign(
                 method=model, condition=condition, own_cost_usd=own_cost_usd, m=vectors.tolist()
             )
@@ -450,61 +528,80 @@ class Evaluation:
         return pd.concat(tables, ignore_index=True)
 
     def run(self) -> dict[str, pd.DataFrame]:
-        """Everything that was asked for.
+        """Run the pilot study, the preference benchmark, and the office tasks if there are any.
 
         Returns:
-            By name: rows of episodes (pilot, benchmark, office), and the models' descriptions.
+            By name: "pilot", "benchmark" and "office" have a row per method and question or task, "descriptions" a row
+            per model with what menus say of it.
         """
         inputs = self.inputs
         rounds = inputs.settings.rounds
         print(f"pilot study: {len(inputs.questions.test)} questions", flush=True)
-        pilot = self._tabulate(self._offer_all(inputs.questions.test, self.offers), LISTED, rounds)
+        pilot_assignments = self._assign_whole_menu(inputs.questions.test, self.offers)
+        pilot = self._tabulate_orchestrators(pilot_assignments, USUAL_PRICES, rounds)
         tables = {"pilot": pilot, "benchmark": self._run_benchmark()}
         if inputs.office_tasks:
             print(f"office tasks: {len(inputs.office_tasks)}", flush=True)
             assignments = self._assign_office_tasks()
-            turns = inputs.settings.dialogue.turns
-            tables["office"] = self._tabulate(assignments, self.environment.user.label, turns)
+            tables["office"] = self._tabulate_orchestrators(
+                assignments, self.environment.user.label, inputs.settings.dialogue.turns
+            )
         tables["descriptions"] = model_descriptions.tabulate_descriptions(self.descriptions)
         return tables
 
     def _run_benchmark(self) -> pd.DataFrame:
-        """Drawn menus and users, under every price list; orchestrators, and every model by itself."""
-        inputs, settings = self.inputs, self.inputs.settings
+        """Run the preference benchmark: random menus and users, under every price list.
+
+        Returns:
+            A row per method (orchestrators, and every model by itself), question and price list (column condition).
+        """
+        inputs = self.inputs
+        settings = inputs.settings
         rng = seeds.rng("toolorchestra", "user benchmark", seed=inputs.options.seed)
         assignments = episode_specs.draw_assignments(
             inputs.questions.test, self.offers, self.tools, settings.spread, rng
         )
-        price_lists = {LISTED: self.offers}
+        price_lists = {USUAL_PRICES: self.offers}
         if inputs.options.price_configurations:
             random_lists = price_configurations.draw_offers(
                 self.offers, settings.price_configurations
             )
-            price_lists |= {
-                f"prices {number}": offers for number, offers in enumerate(random_lists)
-            }
+            for number, offers in enumerate(random_lists):
+                price_lists[f"prices {number}"] = offers
+
         tables = []
         for condition, offers in price_lists.items():
             print(f"preference benchmark: {condition}", flush=True)
             # The same questions, menus and users under every list: differences are paired.
             priced = price_configurations.reprice_assignments(assignments, self.offers, offers)
-            tables.append(self._tabulate(priced, condition, settings.rounds))
+            tables.append(self._tabulate_orchestrators(priced, condition, settings.rounds))
             tables.append(self._tabulate_single_models(priced, condition))
         return pd.concat(tables, ignore_index=True)
 
     def _tabulate_single_models(
         self, assignments: Sequence[Assignment], condition: str
     ) -> pd.DataFrame:
-        """Rows of every model by itself where it is on the menu; it pays for no orchestrator."""
-        rows = self._try_models(assignments, "test")
+        """Let every model answer by itself, as a baseline: the method "always M" for a model M.
+
+        Args:
+            assignments: Questions with menus and users; a model answers those whose menus have it.
+            condition: Name of the price list, for the column `condition`.
+
+        Returns:
+            A row per model and question, with the columns of `_run_single_models` and, as for orchestrators, method,
+            condition, m (outcome vector), p (preference vector of the user), chosen (the model) and own_cost_usd,
+            which is 0 since there is no orchestrator. An empty table where no menu has a model.
+        """
+        rows = self._run_single_models(assignments, "test")
         if rows.empty:
             return rows
-        vectors = make_tool_vectors(rows, self.tools)
-        preferences = [
-            assignments[number].preference.vector(self.tools).tolist() for number in rows["item"]
-        ]
+        vectors = make_tool_vectors(rows, self.tools)  # (rows, tools + 3)
+        preferences = []
+        for assignment_index in rows["item"]:
+            user = assignments[assignment_index].preference
+            preferences.append(user.vector(self.tools).tolist())
         return rows.assign(
-            method=pilot_study.SINGLE + rows["tool"],
+            method=pilot_study.SINGLE_MODEL_PREFIX + rows["tool"],
             condition=condition,
             m=vectors.tolist(),
             p=preferences,
@@ -513,7 +610,11 @@ class Evaluation:
         )
 
     def _assign_office_tasks(self) -> list[Assignment]:
-        """Office tasks with their functions alone, and a user who can be asked."""
+        """Make assignments of the office tasks: their own functions as the menu, and a user who can be asked.
+
+        Returns:
+            An assignment for each task.
+        """
         prices = tool_menu.read_price_list(config.ROOT / self.inputs.settings.prices)
         offer = tool_menu.make_office_offer(prices)
         assignments = []
@@ -524,7 +625,12 @@ class Evaluation:
 
 
 def write_tables(inputs: EvaluationInputs, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Print the summaries, and keep them and all rows under --out."""
+    """Print summaries of the tables, and write them and all rows under --out.
+
+    Args:
+        inputs: Of the evaluation.
+        tables: Of `Evaluation.run`.
+    """
     folder = inputs.options.out
     for name in ("pilot", "benchmark", "office"):
         if name in tables:
@@ -532,7 +638,10 @@ def write_tables(inputs: EvaluationInputs, tables: Mapping[str, pd.DataFrame]) -
     pilot = tables["pilot"]
     models = list(inputs.experts)
     accuracy = tables["benchmark"].groupby("method")["correct"].mean()
-    accuracy_by_model = {name: accuracy.get(pilot_study.SINGLE + name, 0.0) for name in models}
+    accuracy_by_model = {}
+    for name in models:
+        method = pilot_study.SINGLE_MODEL_PREFIX + name
+        accuracy_by_model[name] = accuracy.get(method, 0.0)
     # By the server's name of a model, which says more than the user's.
     families = {name: _find_family(inputs.llm, name) for name in models}
     orchestrator_families = {name: _find_family(inputs.llm, name) for name in inputs.orchestrators}
@@ -563,18 +672,34 @@ def write_tables(inputs: EvaluationInputs, tables: Mapping[str, pd.DataFrame]) -
 
 
 def _find_family(llm: LLMSettings, name: str) -> str:
+    """Find the family of a model, such as "gpt", by the name under which its server knows it."""
     return pilot_study.find_family(llm.models[name].model or name)
 
 
 def tabulate_price_lists(scored: pd.DataFrame) -> pd.DataFrame:
-    """The bounded score of every method under every price list, a row per list."""
+    """Tabulate the mean bounded score (in [0, 1]) by price list.
+
+    Args:
+        scored: Of `pilot_study.score_benchmark`.
+
+    Returns:
+        A row per price list, with a column per method.
+    """
     return scored.pivot_table(
         index="condition", columns="method", values="bounded", sort=False
     ).round(3)
 
 
 def tabulate_office(rows: pd.DataFrame) -> pd.DataFrame:
-    """Share of office tasks solved, the three criteria, and turns with the user."""
+    """Tabulate how orchestrators did on office tasks.
+
+    Args:
+        rows: A row per orchestrator (method) and task.
+
+    Returns:
+        A row per orchestrator with means over tasks: correct (fraction solved), the criteria of a solution execution,
+        fidelity and completeness, the number of questions to the user, and the number of calls.
+    """
     num_questions = []
     for names in rows["chosen"]:
         num_questions.append(names.split().count(tool_menu.ASK_USER))
@@ -584,7 +709,7 @@ def tabulate_office(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run; mistakes in the input end in one line and the code 2."""
+    """Run the command; a mistake in the input ends it with one line of explanation and the exit code 2."""
     return run_command(read_options(argv), evaluate)
 
 

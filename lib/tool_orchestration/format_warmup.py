@@ -55,15 +55,15 @@ LISTING_SEED = 1_000  # apart from the seeds of traces, so that their questions 
 
 
 def make_course(settings: LabWarmSettings, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
-    """Make all that teaches an orchestrator its form: traces of episodes, and exercises in reading.
+    """Make the data of the supervised training on the form of turns: traces of episodes, and exercises in reading.
 
     Args:
-        settings: `items` traces and `listings` exercises.
-        tools: That may be on menus; those that are held out of training are not among them.
+        settings: `items`, the number of traces, and `listings`, the number of exercises.
+        tools: Tools that may be on menus, without those that are held out of training.
         seed: Seed of questions, menus, users and choices.
 
     Returns:
-        Dialogues.
+        Tokenized dialogues with their targets.
     """
     traces = make_format_traces(settings.items, tools, seed)
     return [*traces, *make_listings(settings.listings, tools, seed)]
@@ -76,17 +76,17 @@ def make_listings(
     menu_size: int = MENU_SIZE,
     split: str = "train",
 ) -> list[Dialogue]:
-    """Make exercises in reading.
+    """Make exercises in reading a menu: list its tools, each by a fact and its name (`make_listing`).
 
     Args:
-        num_listings: How many.
-        tools: That may be on menus.
+        num_listings: Number of exercises.
+        tools: Tools that may be on menus.
         seed: Seed of menus and their order.
-        menu_size: Tools on every menu.
+        menu_size: Number of tools on every menu.
         split: "train" or "dev".
 
     Returns:
-        Dialogues.
+        Tokenized dialogues with their targets.
     """
     items = tasks.draw_evenly(QUESTIONS, split, num_listings, seed=seed + LISTING_SEED)
     rng = seeds.rng("toolorchestra", "listings", seed=seed)
@@ -96,21 +96,21 @@ def make_listings(
 def draw_short_menu(
     item: Item, tools: Sequence[LabTool], menu_size: int, rng: np.random.Generator
 ) -> LabAssignment:
-    """Draw a user and a menu of which the first `menu_size` tools are left."""
+    """Draw a user and a menu for a question, and shorten the menu to its first `menu_size` tools."""
     assignment = draw_assignment(item, tools, draw_user(rng), rng)
     return replace(assignment, entries=assignment.entries[:menu_size])
 
 
 def make_format_traces(num_traces: int, tools: Sequence[LabTool], seed: int) -> list[Dialogue]:
-    """Make traces of questions of all kinds, in equal numbers.
+    """Make traces of episodes that teach the form of turns, for questions of all kinds in equal numbers.
 
     Args:
-        num_traces: How many.
-        tools: That may be on menus; those that are held out of training are not among them.
+        num_traces: Number of traces.
+        tools: Tools that may be on menus, without those that are held out of training.
         seed: Seed of questions, menus, users and choices.
 
     Returns:
-        Dialogues, in which the orchestrator's own turns are learned.
+        Tokenized dialogues; only the orchestrator's turns are targets.
     """
     items = tasks.draw_evenly(QUESTIONS, "train", num_traces, seed=seed)
     rng = seeds.rng("toolorchestra", "format traces", seed=seed)
@@ -127,7 +127,16 @@ def make_format_traces(num_traces: int, tools: Sequence[LabTool], seed: int) -> 
 
 
 def draw_reply(item: Item, other_replies: Sequence[str], rng: np.random.Generator) -> str:
-    """Draw a reply: correct, or with a fixed probability that of another question of the kind."""
+    """Draw the made-up reply of a tool.
+
+    Args:
+        item: The question.
+        other_replies: Answers to questions of the same kind.
+        rng: Random number generator.
+
+    Returns:
+        One of the other replies with probability WRONG_REPLY_SHARE, else the correct answer.
+    """
     if rng.random() < WRONG_REPLY_SHARE:
         return other_replies[int(rng.integers(len(other_replies)))]
     return item.reference
@@ -139,10 +148,10 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
     Args:
         assignment: A question with its menu and user.
         reply: What the tool replies.
-        rng: Random numbers.
+        rng: Random number generator.
 
     Returns:
-        The dialogue; prompt and reply are read and not learned.
+        The tokenized dialogue; prompt and reply are read, and are no targets.
     """
     entry = assignment.entries[int(rng.integers(len(assignment.entries)))]
     fact_index = FACT_OBJECTIVES.index(list_wishes(assignment.user)[0])
@@ -162,14 +171,18 @@ def make_format_trace(assignment: LabAssignment, reply: str, rng: np.random.Gene
 
 
 def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogue:
-    """Make an exercise in reading: the heaviest wish, and a fact of each tool of a menu, in random order.
+    """Make an exercise in reading: repeat the user's heaviest wish, and list one fact of each tool in random order.
+
+    The model reads the menu and the user's wishes, and has to write, for example,
+
+        needed cheap ; + 9 worker4 ; $ 0 judge0
 
     Args:
-        assignment: Its menu, user and the kind of its question.
-        rng: Random numbers.
+        assignment: Its menu, user and kind of question are used, not the question itself.
+        rng: Random number generator.
 
     Returns:
-        The dialogue.
+        The tokenized dialogue; the reply is the target.
     """
     kind = assignment.item.group
     entries = [assignment.entries[index] for index in rng.permutation(len(assignment.entries))]
@@ -184,26 +197,27 @@ def make_listing(assignment: LabAssignment, rng: np.random.Generator) -> Dialogu
 
 @torch.no_grad()
 def measure_reading(model: torch.nn.Module, listings: Sequence[Dialogue]) -> float:
-    """Measure which share of the names and wishes in exercises a model finds, given everything before each.
+    """Measure how well a model reads menus: its accuracy at the names and wishes in exercises, given all text before.
 
-    A name is found where its first token, the word, is the likeliest. By elimination alone about half would be.
+    A name counts as correct if its first token, the word, is the likeliest next token. A model that only knows which
+    names are left to list would have about half of them correct.
 
     Args:
         model: A lab model.
-        listings: Of `make_listings`.
+        listings: Exercises from `make_listings`.
 
     Returns:
-        The share.
+        The fraction of words that are correct.
     """
     words = [*NAME_WORDS, *OBJECTIVE_WORDS.values()]
     word_ids = torch.tensor([encode(word)[0] for word in words])
-    num_found = 0
+    num_correct = 0
     num_words = 0
     for listing in listings:
         ids = torch.tensor([listing.ids])  # (1, tokens)
         predicted = model(input_ids=ids).logits[0, :-1].argmax(-1)
         targets = torch.tensor(listing.targets)[1:]  # IGNORE_INDEX where nothing is learned
         is_word = torch.isin(targets, word_ids)
-        num_found += int((predicted == targets)[is_word].sum())
+        num_correct += int((predicted == targets)[is_word].sum())
         num_words += int(is_word.sum())
-    return num_found / num_words
+    return num_correct / num_words

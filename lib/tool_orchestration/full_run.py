@@ -34,7 +34,14 @@ _EXACT = ("cost_usd", "own_cost_usd")  # small numbers, which are not rounded
 
 
 def group_variants(params: Params) -> list[tuple[Sequence[LabVariant], int]]:
-    """The variants of the full run with their numbers of seeds, in the order in which they are trained."""
+    """List the training variants of the full run with their numbers of seeds.
+
+    Args:
+        params: `tools.lab_world` has the numbers of seeds.
+
+    Returns:
+        (variants, number of seeds of each), in the order in which they are trained.
+    """
     settings = params.tools.lab_world
     return [
         (TRAINED_IN_SIGHT, settings.seeds),
@@ -43,7 +50,7 @@ def group_variants(params: Params) -> list[tuple[Sequence[LabVariant], int]]:
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """List every job of the experiment: outcomes of tools, reading, starts, trainings."""
+    """List all jobs of the experiment: outcomes of tools, reading menus, the form of turns, and trainings."""
     models = Path(checkpoints.MODELS)
     first_jobs = lab_experiment.make_first_jobs(params, models)
     starts = lab_experiment.make_starts(params, models, first_jobs)
@@ -54,7 +61,7 @@ def list_jobs(params: Params) -> list[Job]:
 
 
 def make_rows(params: Params) -> pd.DataFrame:
-    """Train what is not trained yet, and return the rows of all methods."""
+    """Run the trainings that are not finished, and return the rows of all methods (`lab_results.make_rows`)."""
     tables = []
     for variants, num_seeds in group_variants(params):
         results = lab_experiment.run(params, variants, num_seeds=num_seeds)
@@ -66,14 +73,14 @@ def make_rows(params: Params) -> pd.DataFrame:
 
 
 def round_measurements(rows: pd.DataFrame) -> pd.DataFrame:
-    """Round what was measured, and keep it in single precision where that is enough."""
+    """Round all columns of floats to _DECIMALS, except those of small amounts (_EXACT)."""
     is_float = rows.dtypes.eq("float64")
     measured = [name for name in rows.columns[is_float] if name not in _EXACT]
     return rows.assign(**rows[measured].round(_DECIMALS))
 
 
 def describe_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """A job's settings with what menus say of each tool in place of the hash of its card.
+    """Replace, in a job's settings, the hashes of the tools' cards by what menus say of each tool.
 
     A card holds measured speeds too, which no job reads and which differ between machines.
     """

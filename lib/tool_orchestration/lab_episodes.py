@@ -40,31 +40,47 @@ MAX_TURNS = 3
 
 
 def write_call_turn(assignment: LabAssignment, entry: MenuEntry, fact_index: int) -> str:
-    """Write a turn that calls a tool.
+    """Write a turn in which the orchestrator thinks, and passes the user's question on to a tool.
+
+    For example, for a user who weighs cost most, the tool "judge0", and its price level 0 as the quoted fact:
+
+        <think> needed cheap $ 0 judge0 </think> <call> judge0 question </call>
 
     Args:
-        assignment: A question with its menu and user.
-        entry: The tool that is called.
-        fact_index: Which of its facts the thought quotes, from 0 to NUM_FACTS - 1.
+        assignment: A question with its menu of tools and its user.
+        entry: The tool on the menu that is called.
+        fact_index: Which fact of the menu about this tool the thought quotes: 0 for its ability at this kind of
+            question, 1 for its price level, 2 for its latency level.
 
     Returns:
-        A thought with what the user weighs most and the fact, and the call.
+        The text of the turn: a thought, which names the user's most heavily weighted objective and quotes the fact, and
+        the call.
     """
-    wish = name_heaviest_wish(assignment.user)
-    fact = entry.list_facts(assignment.item.group)[fact_index]
+    objective = name_heaviest_wish(assignment.user)  # "best", "cheap" or "fast"
+    fact = entry.list_facts(assignment.item.group)[fact_index]  # such as "$ 0 judge0"
+    thought = f"<think> {WISH_SIGN} {objective} {fact} </think>"
     call = format_tool_call(entry.name, call_protocol.USER_QUESTION)
-    return f"<think> {WISH_SIGN} {wish} {fact} </think> {call}"
+    return f"{thought} {call}"
 
 
 def write_answer_turn(assignment: LabAssignment) -> str:
-    """Write the turn that hands on the last reply."""
+    """Write the turn that ends an episode: the orchestrator gives the last tool's reply as its answer.
+
+    Args:
+        assignment: A question with its menu of tools and its user.
+
+    Returns:
+        The text of the turn, such as `<think> + </think> <answer> it </answer>`: the thought is the sign of the kind of
+        question, and "it" stands for the last reply.
+    """
     sign = KIND_SIGNS[assignment.item.group]
-    return f"<think> {sign} </think> {tasks.format_reply(call_protocol.LAST_REPLY)}"
+    answer = tasks.format_reply(call_protocol.LAST_REPLY)
+    return f"<think> {sign} </think> {answer}"
 
 
 @dataclass
 class LabEpisode(rollout.Episode):
-    """An assignment in work.
+    """An episode of an orchestrator on one question with a menu of tools.
 
     Attributes:
         seconds: Latency of the calls, without the orchestrator's own writing.
@@ -74,16 +90,17 @@ class LabEpisode(rollout.Episode):
 
     @property
     def assignment(self) -> LabAssignment:
+        """The question with its menu and user."""
         return self.task
 
     @property
     def total_cost_usd(self) -> float:
-        """Of the calls and of the orchestrator's own tokens, each once."""
+        """US dollars of the calls and of the orchestrator's tokens, read and written, each counted once."""
         return self.cost_usd + len(self.ids) * ORCHESTRATOR_USD_PER_TOKEN
 
     @property
     def total_seconds(self) -> float:
-        """Of the calls and of what the orchestrator wrote."""
+        """Latency in seconds of the calls and of the orchestrator's writing."""
         return self.seconds + self.num_written_tokens * ORCHESTRATOR_SECONDS_PER_TOKEN
 
 
@@ -91,11 +108,22 @@ class LabMenuEnvironment:
     """Reads an orchestrator's turns and answers its calls, through a pool of lab models."""
 
     def __init__(self, pool: ExpertPool) -> None:
-        """pool: its experts are the names of lab models."""
+        """
+        Args:
+            pool: Runs the lab models, by their names.
+        """
         self.pool = pool
 
     def parse_turn(self, episode: LabEpisode, text: str) -> call_protocol.ParsedTurn:
-        """Read what a turn asks for."""
+        """Parse a turn of the orchestrator.
+
+        Args:
+            episode: Whose menu says which tools there are.
+            text: What the orchestrator wrote.
+
+        Returns:
+            A call, an answer, or a malformed turn with the reason.
+        """
         if tasks.extract_answer(text) is not None:
             return call_protocol.Answer(text)
         parsed = parse_tool_call(text)
@@ -123,10 +151,12 @@ class LabMenuEnvironment:
         queries = []
         for episode, call, seed in calls:
             entry = episode.assignment.find_entry(call.expert)
-            hands_on_question = call.query == call_protocol.USER_QUESTION
-            text = episode.assignment.item.prompt if hands_on_question else call.query
+            # The word "question" as the argument stands for the user's question.
+            question = call.query
+            if question == call_protocol.USER_QUESTION:
+                question = episode.assignment.item.prompt
             entries.append(entry)
-            queries.append(ExpertQuery(entry.tool.name, text, seed))
+            queries.append(ExpertQuery(entry.tool.name, question, seed))
 
         replies = []
         for (episode, _, _), entry, reply in zip(
@@ -138,7 +168,7 @@ class LabMenuEnvironment:
 
 
 def charge_reply(reply: ExpertReply, entry: MenuEntry) -> ExpertReply:
-    """The same reply at the price of the menu."""
+    """Return a tool's reply with its cost at the menu's price per token, read or written."""
     num_tokens = reply.tokens_in + reply.tokens_out
     return ExpertReply(
         reply.text,
@@ -180,7 +210,7 @@ def roll_out_assignments(
 
 
 def score_episode(episode: LabEpisode) -> float:
-    """The outcome: whether the answer is correct; nan where the infrastructure lost a reply."""
+    """Score an episode: 1.0 for a correct answer, else 0.0; nan where the infrastructure lost a reply."""
     if episode.failed:
         return math.nan
     if episode.answer is None:
@@ -197,10 +227,11 @@ def measure_tool_outcomes(
     Args:
         environment: Answers calls to tools.
         assignments: Questions with menus.
-        sample: Number of the sample; each has other replies.
+        sample: Number of the sample, which seeds the tools' replies.
 
     Returns:
-        correct, cost_usd and seconds, (assignments, MENU_SIZE) each.
+        By measure, "correct" (0 or 1), "cost_usd" and "seconds" (latency): an array (assignments, MENU_SIZE), with the
+        tools in the order of the menu.
     """
     calls = []
     for index, assignment in enumerate(assignments):

@@ -53,13 +53,16 @@ STEERING = ("steer.cost", "steer.latency")
 
 
 def estimate_metrics(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Estimate what the lesson keeps; what needs a method that was not trained is left out.
+    """Estimate all metrics of the lab world, which the head of the module lists.
+
+    Estimates that need a method which was not trained are left out.
 
     Args:
-        rows: Rows that `lab_results.make_rows` made, of this run or of the recorded one.
+        rows: The results table of `lab_results.make_rows`.
 
     Returns:
-        Estimates by name. Names that begin with the prefix of a method are the same of that method.
+        By metric name an estimate: mean, interval and p value. The names without a prefix are those of ToolOrchestra;
+        "start." and "no_preferences." stand before the same estimates of these methods.
     """
     metrics = estimate_gates(rows)
     prefixes = {TRAINED: "", START: "start.", NO_PREFERENCES.label: "no_preferences."}
@@ -91,7 +94,15 @@ def estimate_metrics(rows: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def estimate_gates(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Estimate what there is to win, and whether training finds an answer where it is rewarded for accuracy alone."""
+    """Estimate how much choosing could gain on these menus, and whether training learns anything at all.
+
+    Args:
+        rows: The results table of `lab_results.make_rows`.
+
+    Returns:
+        gate.tools.headroom, gate.tools.wish, gate.tools.form and, if a training without preferences is in the rows,
+        gate.tools.signal.
+    """
     gates = results_table.select(rows, split=lab_results.GATE)
     estimates = {f"gate.tools.{name}": estimate_mean(gates, name) for name in ("headroom", "wish")}
     spending = results_table.select(rows, split=lab_results.STEERING, method=START)
@@ -106,7 +117,7 @@ def estimate_gates(rows: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def estimate_choices(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Estimate what one orchestrator's probabilities say: steering, tools that were held out, unseen prices.
+    """Estimate how one orchestrator chooses: by the user's preferences, among held-out tools, at unseen prices.
 
     Args:
         rows: Rows of one method, of all splits.
@@ -127,7 +138,7 @@ def estimate_training_effects(rows: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def measure_choices(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Measure what orchestrators' probabilities say, on each menu.
+    """Measure how orchestrators choose on each menu, from their probabilities of calling each tool.
 
     Args:
         rows: Rows of one or several methods, of all splits.
@@ -171,7 +182,15 @@ def compare_users(spending: pd.DataFrame) -> pd.DataFrame:
 
 
 def estimate_sign_error(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Estimate what users who care for one kind of spending only pay more under the reward with the sign error."""
+    """Estimate how much more is spent under the reward with the sign error than under ToolOrchestra's.
+
+    Args:
+        rows: The results table of `lab_results.make_rows`.
+
+    Returns:
+        sign_error.cost for users who care for cost only, and sign_error.latency for users who care for latency only;
+        empty where the variant was not trained.
+    """
     spending = results_table.select(rows, split=lab_results.STEERING)
     if SIGN_ERROR.label not in set(spending["method"]):
         return {}
@@ -187,7 +206,14 @@ def estimate_sign_error(rows: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def estimate_list_prices(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Estimate how much further a training with varied prices follows an unseen price list than one without."""
+    """Estimate how much better a training with varied prices adapts to an unseen price list than one at list prices.
+
+    Args:
+        rows: The results table of `lab_results.make_rows`.
+
+    Returns:
+        varied_prices.shift; empty where the variant with list prices was not trained.
+    """
     prices = results_table.select(rows, split=lab_results.PRICES)
     if LIST_PRICES.label not in set(prices["method"]):
         return {}
@@ -195,16 +221,26 @@ def estimate_list_prices(rows: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def estimate_mean(rows: pd.DataFrame, column: str) -> pd.Series:
-    """The mean of a column, over seeds crossed with menus."""
+    """Estimate the mean of a column over seeds and menus, which are crossed, with its interval."""
     return stats.mean(rows, column).iloc[0]
 
 
 def estimate_difference(
     rows: pd.DataFrame, column: str, treatment: str, reference: str
 ) -> pd.Series:
-    """The difference of two methods inside pairs of seed and menu, over the seeds that both have.
+    """Estimate the difference of two methods, in pairs of the same seed and menu.
 
-    A method of a single seed is a rule that is not trained, and is paired with every seed.
+    Only seeds that both methods have are compared. A method with a single seed is a rule that is not trained, and is
+    paired with every seed.
+
+    Args:
+        rows: A row per method, seed and menu (item).
+        column: The measure that is compared.
+        treatment: Name of the first method.
+        reference: Name of the method that is subtracted.
+
+    Returns:
+        The mean difference with its interval and p value.
     """
     seeds = rows.groupby("method")["seed"].unique()
     pair: tuple[Mapping, Mapping] = {"method": treatment}, {"method": reference}

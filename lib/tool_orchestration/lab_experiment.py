@@ -89,7 +89,7 @@ _READ_BY_TRAINING = ("groups", "rollouts", "draws", "updates", "learn")
 
 @dataclass(frozen=True)
 class LabWorldResults:
-    """Tables of the experiment; of orchestrators with the columns method and seed.
+    """The tables of the experiment; those about orchestrators have the columns method and seed.
 
     Attributes:
         outcomes: What every tool replies on every menu, by set of menus (dev, test); one entry for each sample.
@@ -115,11 +115,11 @@ def run(
     runs: str | Path = RUNS,
     num_seeds: int | None = None,
 ) -> LabWorldResults:
-    """Run what is not finished yet.
+    """Run the jobs of the experiment that are not finished, and read the tables of all.
 
     Args:
-        params: `tools.lab_world` says how much.
-        variants: What is trained.
+        params: `tools.lab_world` has the sizes of the experiment.
+        variants: The kinds of training.
         models: Folder of the lab models; None for those of lesson 03, which are made where they are missing.
         runs: Folder of the jobs.
         num_seeds: Seeds of every variant and of the start; None for `tools.lab_world.seeds`.
@@ -250,13 +250,15 @@ def make_first_jobs(params: Params, models: Path) -> list[sweep.Job]:
 def make_starts(
     params: Params, models: Path, first_jobs: Sequence[sweep.Job], num_seeds: int | None = None
 ) -> list[sweep.Job]:
-    """Make for each seed the job of its start, which builds on the model that reads menus.
+    """Make for each seed the job that teaches an orchestrator the form of turns, before training by rewards.
+
+    It builds on the model that was taught to read menus.
 
     Args:
         params: A job is handed what it reads.
         models: Folder of the lab models.
         first_jobs: The jobs that `make_first_jobs` returns.
-        num_seeds: How many starts; None for `tools.lab_world.seeds`.
+        num_seeds: Number of seeds; None for `tools.lab_world.seeds`.
 
     Returns:
         The jobs.
@@ -287,7 +289,7 @@ def make_jobs(
 
     Args:
         params: A job is handed what it reads.
-        variants: What is trained.
+        variants: The kinds of training.
         starts: The jobs that `make_starts` returns; their keys become part of the settings.
         num_seeds: How many trainings of each variant; None for one from each start.
 
@@ -432,7 +434,15 @@ def _train(
 
 
 def summarize_update(grouped: GroupedEpisodes) -> dict[str, float]:
-    """Means over the episodes of an update, and how many groups were drawn and differ."""
+    """Summarize the episodes of an update.
+
+    Args:
+        grouped: All episodes that were rolled out for the update.
+
+    Returns:
+        By name: means over episodes of correct, reward, cost_usd, seconds and malformed (whether there is a malformed
+        turn); groups, the number that was drawn, and differing, the number of those whose rewards differ.
+    """
     episodes = grouped.episodes
     return {
         "correct": float(np.nanmean([episode.correct for episode in episodes])),
@@ -460,7 +470,11 @@ def _test_orchestrator(run: JobRun, world: LabWorld, settings: LabWorldSettings,
 
 
 def measure_outcomes(world: LabWorld, assignments: Sequence[LabAssignment]) -> pd.DataFrame:
-    """Asks every tool on every menu, SAMPLES times.
+    """Call every tool on every menu, in SAMPLES independent samples of replies.
+
+    Args:
+        world: Its environment answers the calls.
+        assignments: Questions with menus.
 
     Returns:
         A row for each sample, menu and tool: sample, item, tool (position on the menu), correct, cost_usd, seconds.
@@ -479,7 +493,16 @@ def measure_outcomes(world: LabWorld, assignments: Sequence[LabAssignment]) -> p
 def read_outcomes(
     rows: pd.DataFrame, assignments: Sequence[LabAssignment], sample: int
 ) -> MenuOutcomes:
-    """One sample of `measure_outcomes`, beside its menus."""
+    """Read one sample of tool outcomes.
+
+    Args:
+        rows: Of `measure_outcomes`.
+        assignments: n questions with menus of M tools, of which the outcomes are.
+        sample: Number of the sample.
+
+    Returns:
+        The menus, with correct, cost_usd and seconds of every tool, (n, M) each.
+    """
     of_sample = rows[rows["sample"] == sample]  # "sample" is a method of frames too
     arrays = [
         of_sample.pivot(index="item", columns="tool", values=name).to_numpy()

@@ -42,9 +42,8 @@ NAME_WORDS = ("worker", "judge", "pilot", "nurse", "smith", "miner", "farmer", "
 NUM_NAME_DIGITS = 1
 MENU_SIZE = 4
 MIN_CAPABLE = 3
-CAPABLE_ACCURACY = (
-    0.75  # a tool is capable of a question if it answers so many of its kind and difficulty
-)
+# A tool is capable of a question if its accuracy at this kind and difficulty is at least this.
+CAPABLE_ACCURACY = 0.75
 
 # The levels 0 to 4 of a menu are evenly spaced from the lowest amount to this multiple of it.
 LARGEST_FACTOR = 16.0
@@ -74,14 +73,15 @@ class LabTool:
     accuracy: Mapping[tuple[str, int], float]
 
     def get_accuracy(self, item: Item) -> float:
-        """Accuracy at questions of this kind and difficulty."""
+        """Return the tool's measured accuracy at questions of this kind and difficulty."""
         return self.accuracy[item.group, item.difficulty]
 
     def is_capable(self, item: Item) -> bool:
+        """Return whether the tool answers CAPABLE_ACCURACY or more of the questions of this kind and difficulty."""
         return self.get_accuracy(item) >= CAPABLE_ACCURACY
 
     def describe_ability(self, kind: str) -> int:
-        """The digit of a kind of question: tenths of the questions that were answered right, 9 at the most."""
+        """Return what menus say of the tool at a kind of question: tenths of correct answers, a digit from 0 to 9."""
         values = [self.accuracy[kind, difficulty] for difficulty in QUESTIONS[kind]]
         return min(9, int(10 * float(np.mean(values))))
 
@@ -130,7 +130,15 @@ class MenuEntry:
         return LOWEST_SECONDS_PER_TOKEN * compute_level_factor(self.latency_level)
 
     def list_facts(self, kind: str) -> list[str]:
-        """What a menu says of the tool, for one kind of question: ability, price and latency, NUM_FACTS of them."""
+        """List what a menu says of the tool: its ability at one kind of question, its price and its latency.
+
+        Args:
+            kind: Kind of the question, a key of KIND_SIGNS.
+
+        Returns:
+            NUM_FACTS facts, each a sign, a digit and the tool's name, such as ["+ 9 worker4", "$ 3 worker4",
+            "/ 1 worker4"].
+        """
         values = {
             KIND_SIGNS[kind]: self.tool.describe_ability(kind),
             PRICE_SIGN: self.price_level,
@@ -154,7 +162,7 @@ class LabAssignment:
     user: UserPreference
 
     def find_entry(self, name: str) -> MenuEntry | None:
-        """The tool with this name; None where the menu has none."""
+        """Find the tool with this name on the menu; None where there is none."""
         for entry in self.entries:
             if entry.name == name:
                 return entry
@@ -162,7 +170,7 @@ class LabAssignment:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """What an orchestrator reads first."""
+        """The orchestrator's prompt: the menu as a system message, the question and the user's wishes as a user's."""
         descriptions = [" ".join(entry.list_facts(self.item.group)) for entry in self.entries]
         menu = " ; ".join(descriptions)
         return [
@@ -175,22 +183,33 @@ class LabAssignment:
 
 
 def compute_level_factor(level: int) -> float:
-    """How many times the amount of level 0 this level is: 1 at level 0, LARGEST_FACTOR at the highest of a menu."""
+    """Compute the price (or latency) of a level, in units of that of level 0.
+
+    Args:
+        level: From 0 (the cheapest of a menu) to MENU_SIZE - 1 (the most expensive); higher under unseen prices.
+
+    Returns:
+        1 at level 0, LARGEST_FACTOR at level MENU_SIZE - 1, linear in the level.
+    """
     return 1 + (LARGEST_FACTOR - 1) * level / (MENU_SIZE - 1)
 
 
 def list_wishes(user: UserPreference) -> list[str]:
-    """The objectives in the order in which a user weighs them, the heaviest first; of equal ones the earlier."""
+    """List the objectives "accuracy", "cost" and "latency" by the user's weights, the heaviest first."""
     return sorted(OBJECTIVES, key=lambda objective: -getattr(user, objective))
 
 
 def name_heaviest_wish(user: UserPreference) -> str:
-    """The word of what a user weighs most."""
+    """Return the menu's word for the objective that a user weighs most: "best", "cheap" or "fast"."""
     return OBJECTIVE_WORDS[list_wishes(user)[0]]
 
 
 def write_wishes(user: UserPreference) -> str:
-    """What an orchestrator reads of a user: objectives, the heaviest first, with weights in ninths."""
+    """Write what an orchestrator reads of a user: objectives, the heaviest first, with weights in ninths.
+
+    >>> write_wishes(UserPreference(1.0, 0.0, 1 / 3))
+    'best 9 fast 3 cheap 0'
+    """
     wishes = []
     for objective in list_wishes(user):
         ninths = round(9 * getattr(user, objective))
@@ -254,10 +273,10 @@ def set_list_prices(assignment: LabAssignment, tools: Sequence[LabTool]) -> LabA
     Returns:
         The assignment with the levels 0 to MENU_SIZE - 1 in the order of the list.
     """
-    places = [tools.index(entry.tool) for entry in assignment.entries]
+    list_positions = [tools.index(entry.tool) for entry in assignment.entries]
     entries = []
-    for entry, place in zip(assignment.entries, places, strict=True):
-        rank = sorted(places).index(place)
+    for entry, list_position in zip(assignment.entries, list_positions, strict=True):
+        rank = sorted(list_positions).index(list_position)
         entries.append(replace(entry, price_level=rank, latency_level=MENU_SIZE - 1 - rank))
     return replace(assignment, entries=tuple(entries))
 
@@ -310,15 +329,16 @@ def compute_menu_utilities(
 
         U_t = p_t (P_accuracy + P_cost cheap_t + P_latency fast_t)
 
-    with cheap and fast from 0 (the highest level of the menu) to 1 (the lowest).
+    p_t is the accuracy of tool t, P_... are the user's weights, and cheap_t and fast_t go from 0 for the most expensive
+    (slowest) tool of the menu to 1 for the cheapest (fastest).
 
     Args:
         assignment: A question with its menu.
-        accuracy: p of every tool on it.
-        preference: The user's weights.
+        accuracy: (MENU_SIZE,) p, the accuracy of every tool on the menu at this question.
+        preference: The user's weights P.
 
     Returns:
-        (MENU_SIZE,).
+        (MENU_SIZE,) expected utility of every tool on the menu.
     """
     prices = np.array([entry.usd_per_token for entry in assignment.entries])  # (MENU_SIZE,)
     latencies = np.array([entry.seconds_per_token for entry in assignment.entries])
@@ -329,6 +349,6 @@ def compute_menu_utilities(
 
 
 def scale_to_savings(amounts: np.ndarray) -> np.ndarray:
-    """Scale amounts so that the highest becomes 0 and the lowest 1."""
+    """Scale costs or latencies of a menu's tools to savings: the highest amount becomes 0 and the lowest 1."""
     highest = amounts.max()
     return (highest - amounts) / (highest - amounts.min())

@@ -9,8 +9,9 @@ Rows of several kinds lie in one table, so that a recorded run keeps all that es
     gate        what there is to win on a menu, before anything is trained
     train       means over the episodes of an update (`step`)
 
-Everybody stands on the same test menus. `score` is the bounded preference score (`menu_baselines.compute_menu_scores`)
-with the orchestrator's own tokens in cost and latency, `score_of_calls` without them; baselines have no own tokens.
+All methods are tested on the same menus. `score` is the bounded preference score (`menu_baselines.compute_menu_scores`)
+with the orchestrator's own tokens in cost and latency, `score_of_calls` without them; for baselines, which have no
+orchestrator, the two are equal.
 
 Left out: estimates, which are `lab_estimates`.
 """
@@ -38,7 +39,7 @@ LOGISTIC = "logistic on descriptions"
 LARGEST_WISH = "largest wish"
 BY_OBJECTIVE = {"accuracy": "ablest tool", "cost": "cheapest tool", "latency": "fastest tool"}
 ORACLE = "oracle"
-SINGLE = "only "  # and the name of a tool
+SINGLE_TOOL_PREFIX = "only "  # and the name of the one tool that this method calls
 CONSTANTS = (RANDOM, BEST_SINGLE, *BY_OBJECTIVE.values())
 ROLES = dict.fromkeys(CONSTANTS, "constant") | {ORACLE: "oracle"}
 
@@ -91,7 +92,15 @@ def make_rows(results: LabWorldResults) -> pd.DataFrame:
 
 
 def fill_words_and_counts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Fill what a kind of rows does not have: words with "", counts with 0, lists with [], the step after training."""
+    """Fill columns that only some splits have: words with "", counts with 0, lists with [], step with -1.
+
+    Args:
+        rows: All splits, with nan in the columns that a split does not have.
+
+    Returns:
+        The rows, with the columns wild (1 where a test episode has a malformed turn) and malformed_share (of the
+        episodes of an update) in addition; malformed is then a count of turns.
+    """
     filled = rows.assign(
         wild=(rows["malformed"] > 0).astype(float).where(rows["split"].isin([TEST]))
     )
@@ -107,20 +116,30 @@ def fill_words_and_counts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def label_methods(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the labels of methods in place of their names, and their roles."""
+    """Replace the names of methods by their labels, and add the column role ("start", "paper" or "router")."""
     labels = rows["method"].map(LABELS)
     roles = np.where(labels.eq(START), "start", np.where(labels.eq(TRAINED), "paper", "router"))
     return rows.assign(method=labels, role=roles)
 
 
 def make_orchestrator_rows(results: LabWorldResults) -> pd.DataFrame:
-    """Rows of episodes, with their scores."""
+    """Make the rows of orchestrators on test menus.
+
+    Args:
+        results: What `lab_experiment.run` returned.
+
+    Returns:
+        A row per method, seed and menu: the columns of `lab_tests.measure_episodes`, score and score_of_calls (the
+        bounded preference score with and without the cost of the orchestrator's own tokens), method and role.
+    """
     outcomes = results.outcomes[lab_world.TEST_MENUS][0]
     tables = []
     for _, rows in results.episodes.groupby(["method", "seed"], sort=False):
         rows = rows.sort_values("item")
-        columns = [rows[name].to_numpy()[:, None] for name in ("correct", "cost_usd", "seconds")]
-        correct, cost, seconds = columns  # (n, 1) each
+        # (n, 1) each: one choice on each of n menus
+        correct = rows["correct"].to_numpy()[:, None]
+        cost = rows["cost_usd"].to_numpy()[:, None]
+        seconds = rows["seconds"].to_numpy()[:, None]
         own_cost = rows["own_cost_usd"].to_numpy()[:, None]
         with_own = menu_baselines.compute_menu_scores(outcomes, correct, cost, seconds)
         of_calls = menu_baselines.compute_menu_scores(outcomes, correct, cost - own_cost, seconds)
@@ -129,14 +148,14 @@ def make_orchestrator_rows(results: LabWorldResults) -> pd.DataFrame:
 
 
 def list_choices(dev: MenuOutcomes, test: MenuOutcomes) -> dict[str, np.ndarray]:
-    """List the choices of all baselines.
+    """List the choices of all baselines on the test menus.
 
     Args:
-        dev: Learned from.
-        test: Where choices are made.
+        dev: Menus with the outcomes of their tools, from which baselines that learn do so.
+        test: n menus of M tools, with outcomes, on which choices are made.
 
     Returns:
-        By name, (n, M) probabilities; nan on menus where a baseline has no choice.
+        By the baseline's name, (n, M) probabilities of choosing each tool; nan on menus where it cannot choose.
     """
     choices = {
         RANDOM: menu_baselines.choose_at_random(test),
@@ -149,14 +168,24 @@ def list_choices(dev: MenuOutcomes, test: MenuOutcomes) -> dict[str, np.ndarray]
     }
     for objective, name in BY_OBJECTIVE.items():
         choices[name] = menu_baselines.choose_by_objective(test, objective)
-    names = {entry.tool.name for a in test.assignments for entry in a.entries}
-    for name in sorted(names):
-        choices[SINGLE + name] = menu_baselines.choose_single_tool(test, name)
+    tool_names: set[str] = set()
+    for assignment in test.assignments:
+        tool_names.update(entry.tool.name for entry in assignment.entries)
+    for name in sorted(tool_names):
+        choices[SINGLE_TOOL_PREFIX + name] = menu_baselines.choose_single_tool(test, name)
     return choices
 
 
 def make_baseline_rows(results: LabWorldResults) -> pd.DataFrame:
-    """Rows of the baselines: expectations over their choices, in the sample that orchestrators are scored against."""
+    """Make the rows of the baselines on test menus: expectations over their choices, without sampling.
+
+    Args:
+        results: What `lab_experiment.run` returned; outcomes are those that orchestrators are scored against.
+
+    Returns:
+        A row per baseline (column method) and menu (item) on which it can choose, with the columns of
+        `make_orchestrator_rows`.
+    """
     dev = results.outcomes[lab_world.DEV_MENUS][0]
     test = results.outcomes[lab_world.TEST_MENUS][0]
     scores = test.compute_scores()
@@ -169,7 +198,7 @@ def make_baseline_rows(results: LabWorldResults) -> pd.DataFrame:
                 "item": np.arange(len(kinds)),
                 "group": kinds,
                 "method": name,
-                "role": ROLES.get(name, "expert" if name.startswith(SINGLE) else "router"),
+                "role": _find_role(name),
                 "correct": menu_baselines.average_choices(choice, test.correct),
                 "cost_usd": menu_baselines.average_choices(choice, test.cost_usd),
                 "seconds": menu_baselines.average_choices(choice, test.seconds),
@@ -183,11 +212,25 @@ def make_baseline_rows(results: LabWorldResults) -> pd.DataFrame:
     return rows.assign(seed=0, own_cost_usd=0.0, calls=1, malformed=0, chosen=nothing)
 
 
+def _find_role(baseline: str) -> str:
+    """Find the role of a baseline in the results table: "constant", "oracle", "expert" or "router"."""
+    if baseline in ROLES:
+        return ROLES[baseline]
+    return "expert" if baseline.startswith(SINGLE_TOOL_PREFIX) else "router"
+
+
 # Gates ---------------------------------------------------------------------------------------------
 
 
 def make_gate_rows(results: LabWorldResults) -> pd.DataFrame:
-    """Rows of what there is to win on each test menu: headroom and wish (`compute_headroom`, `compute_wish_gain`)."""
+    """Make the rows of the gates: how much a perfect choice could gain on each test menu, before any training.
+
+    Args:
+        results: What `lab_experiment.run` returned.
+
+    Returns:
+        A row per menu (item) with headroom (`compute_headroom`) and wish (`compute_wish_gain`), in units of the score.
+    """
     headroom = compute_headroom(results)
     return pd.DataFrame(
         {
@@ -203,19 +246,20 @@ def make_gate_rows(results: LabWorldResults) -> pd.DataFrame:
 def compute_headroom(results: LabWorldResults) -> np.ndarray:
     """Compute what the best choice for each menu scores above the best single tool.
 
-    The choice is made on one sample of outcomes and scored on another, both ways round, so that luck wins nothing.
+    The choice is made on one sample of outcomes and scored on another, so that chance outcomes do not count as a gain.
 
     Args:
         results: What `lab_experiment.run` returned.
 
     Returns:
-        (n,) mean over the samples, of each test menu.
+        (n,) difference of scores on each of n test menus, averaged over the samples.
     """
     dev = results.outcomes[lab_world.DEV_MENUS][0]
     samples = results.outcomes[lab_world.TEST_MENUS]
     differences = []
     for sample in range(SAMPLES):
-        chosen_on, scored_on = samples[sample], samples[(sample + 1) % SAMPLES]
+        chosen_on = samples[sample]
+        scored_on = samples[(sample + 1) % SAMPLES]
         choice = menu_baselines.choose_oracle(chosen_on)
         constant = menu_baselines.choose_best_tool(dev, scored_on)
         scores = scored_on.compute_scores()
@@ -226,14 +270,14 @@ def compute_headroom(results: LabWorldResults) -> np.ndarray:
 def compute_wish_gain(results: LabWorldResults) -> np.ndarray:
     """Compute what a rule that reads what users weigh most scores above the best rule that does not.
 
-    Both read one fact of the menu: the best ability, the lowest price or the lowest latency. Which of them is best for
-    everybody is chosen on dev menus.
+    Both read one kind of fact on the menu: the best ability, the lowest price or the lowest latency. Which of them is
+    best for all users is chosen on dev menus.
 
     Args:
         results: What `lab_experiment.run` returned.
 
     Returns:
-        (n,) of each test menu.
+        (n,) difference of scores on each of n test menus.
     """
     dev = results.outcomes[lab_world.DEV_MENUS][0]
     mean_scores = {}
@@ -241,9 +285,9 @@ def compute_wish_gain(results: LabWorldResults) -> np.ndarray:
         choice = menu_baselines.choose_by_objective(dev, objective)
         scores = menu_baselines.average_choices(choice, dev.compute_scores())
         mean_scores[objective] = float(scores.mean())
-    best_for_everybody = max(mean_scores, key=mean_scores.get)
+    best_for_all_users = max(mean_scores, key=mean_scores.get)
 
     test = results.outcomes[lab_world.TEST_MENUS][0]
-    constant = menu_baselines.choose_by_objective(test, best_for_everybody)
+    constant = menu_baselines.choose_by_objective(test, best_for_all_users)
     difference = menu_baselines.choose_by_largest_wish(test) - constant
     return menu_baselines.average_choices(difference, test.compute_scores())

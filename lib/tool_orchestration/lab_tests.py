@@ -47,7 +47,7 @@ def measure_episodes(
     Args:
         generator: Samples the orchestrator's turns.
         world: Its tools and the environment that calls them.
-        assignments: n of them.
+        assignments: n questions with menus and users.
         seed: Seed of the orchestrator's samples.
         temperature: Sampling temperature of the orchestrator.
 
@@ -80,7 +80,15 @@ def measure_episodes(
 def compute_probabilities(
     model: torch.nn.Module, assignments: Sequence[LabAssignment]
 ) -> np.ndarray:
-    """(n, M) probabilities of calling each tool first, for the assignments' own users."""
+    """Compute the probability that an orchestrator calls each tool of a menu first, for the assignment's user.
+
+    Args:
+        model: The orchestrator's language model.
+        assignments: n questions with users and with menus of M tools.
+
+    Returns:
+        (n, M) probabilities, which add up to 1 on each menu.
+    """
     log_probs = steering.compute_turn_log_probs(model, assignments)
     probabilities, _ = steering.compute_tool_probabilities(log_probs)
     return probabilities
@@ -97,8 +105,8 @@ def measure_held_out_tools(model: torch.nn.Module, world: LabWorld, num_menus: i
         num_menus: Menus that are drawn, of which those without a held-out tool are left out.
 
     Returns:
-        A row for each menu: item, is_best (whether a held-out tool is the best choice), probability (of calling a
-        held-out tool), chance (that of an even choice).
+        A row for each menu: item (number of the menu), is_best (whether a held-out tool is the best choice),
+        probability (of calling a held-out tool), and chance (the same for a uniform random choice).
     """
     assignments = world.draw_menus(lab_world.HELD_OUT_MENUS, num_menus)
     probabilities = compute_probabilities(model, assignments)
@@ -118,10 +126,15 @@ def measure_held_out_tools(model: torch.nn.Module, world: LabWorld, num_menus: i
     return pd.DataFrame(rows)
 
 
+def _list_price_levels(assignment: LabAssignment) -> list[int]:
+    """List the price level of each tool on a menu."""
+    return [entry.price_level for entry in assignment.entries]
+
+
 def measure_unseen_prices(
     model: torch.nn.Module, assignments: Sequence[LabAssignment]
 ) -> pd.DataFrame:
-    """Measure whether a user who cares for cost only is followed to what an unseen price list made cheap.
+    """Measure whether an orchestrator calls, for users who care for cost only, what an unseen price list makes cheap.
 
     Args:
         model: The orchestrator's language model.
@@ -134,7 +147,7 @@ def measure_unseen_prices(
     usual = [replace(assignment, user=COST_ONLY) for assignment in assignments]
     unseen = [turn_prices_round(assignment) for assignment in usual]
     # What is most expensive on the usual list is cheapest on the other.
-    levels = np.array([[entry.price_level for entry in a.entries] for a in usual])  # (n, M)
+    levels = np.array([_list_price_levels(assignment) for assignment in usual])  # (n, M)
     is_cheapened = levels >= MENU_SIZE - NUM_CHEAPENED
     usual_share = (compute_probabilities(model, usual) * is_cheapened).sum(1)
     unseen_share = (compute_probabilities(model, unseen) * is_cheapened).sum(1)

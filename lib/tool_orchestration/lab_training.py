@@ -47,7 +47,8 @@ class LabVariant:
         name: Identifier in settings and folders.
         label: Name in tables and figures.
         normalize: How outcome vectors are normalized within a group.
-        pays_preferences: Whether the reward is the user's; otherwise everybody is rewarded for a correct answer alone.
+        pays_preferences: Whether the reward weighs outcomes by the user's preferences; otherwise a correct answer alone
+            is rewarded.
             What an orchestrator reads is the same.
         leaves_out_failures: Whether malformed and unanswered episodes are left out, as in the paper. Otherwise they are
             learned from, with a reward of 0: what is left out is punished by nobody, and these small models then forget
@@ -78,12 +79,12 @@ class GroupedEpisodes:
     """The episodes of one update.
 
     Attributes:
-        episodes: All that were rolled out, also of groups that agree.
-        rewards: (episodes,).
-        groups: (episodes,) number of the group.
+        episodes: All that were rolled out, also those of groups whose rewards agree.
+        rewards: (episodes,) reward of each.
+        groups: (episodes,) number of the group of each; a group is the rollouts of one question.
         learned_rows: Indices of the episodes that are learned from.
-        num_groups: Groups that were drawn.
-        num_differing: Groups whose rewards differ enough.
+        num_groups: Number of groups that were drawn.
+        num_differing: Number of groups whose rewards differ enough to learn from.
     """
 
     episodes: list[LabEpisode]
@@ -94,7 +95,7 @@ class GroupedEpisodes:
     num_differing: int
 
     def make_samples(self) -> list[Sample]:
-        """The episodes that are learned from, for the trainer."""
+        """Make the trainer's samples (tokens, loss mask, reward, group) of the episodes that are learned from."""
         return [
             Sample(
                 self.episodes[row].ids,
@@ -129,30 +130,34 @@ def draw_assignments(
 def compute_episode_rewards(
     episodes: Sequence[LabEpisode], groups: np.ndarray, variant: LabVariant = PREFERENCES
 ) -> np.ndarray:
-    """Compute the reward of every episode, normalized within its group; by default ToolOrchestra's.
+    """Compute the reward of every episode: its outcome vector, normalized within its group and weighed by its user.
 
-    Cost and latency include the orchestrator's own. No tool is liked by name, since names are drawn for every menu.
+    Cost and latency include those of the orchestrator's own tokens. Outcome vectors have no entries for calls of tools,
+    since tools have other names on every menu, so that no user can prefer one by name.
 
     Args:
-        episodes: Scored.
-        groups: (episodes,) number of the group of each.
-        variant: What is rewarded.
+        episodes: n episodes that have ended and are scored.
+        groups: (n,) number of the group of each episode; a group is the rollouts of one question.
+        variant: The kind of training: how outcomes are normalized, and whether the user's preferences count or the
+            correct answer alone.
 
     Returns:
-        (episodes,) rewards; nan where an episode may not be scored.
+        (n,) rewards; nan where the infrastructure lost a reply.
     """
     correct = np.array([episode.correct for episode in episodes])
+    no_calls = np.zeros((len(episodes), 0))
     vectors = rewards.make_outcome_vectors(
-        np.zeros((len(episodes), 0)),
+        no_calls,
         correct,
-        np.array([episode.total_cost_usd for episode in episodes]),
-        np.array([episode.total_seconds for episode in episodes]),
-    )
-    users = [
-        episode.assignment.user if variant.pays_preferences else ACCURACY_ONLY
-        for episode in episodes
-    ]
-    preferences = np.array([user.vector(()) for user in users])
+        cost_usd=np.array([episode.total_cost_usd for episode in episodes]),
+        seconds=np.array([episode.total_seconds for episode in episodes]),
+    )  # (n, 3)
+    users = [episode.assignment.user for episode in episodes]
+    if not variant.pays_preferences:
+        users = [ACCURACY_ONLY] * len(episodes)
+    preferences = np.array([user.vector(()) for user in users])  # (n, 3)
+
+    # Episodes that lost a reply are in no group's minimum and maximum.
     is_scored = ~np.isnan(correct)
     episode_rewards = np.full(len(episodes), math.nan)
     if is_scored.any():
@@ -174,65 +179,97 @@ def collect_groups(
     max_draws: int = MAX_DRAWS,
     variant: LabVariant = PREFERENCES,
 ) -> GroupedEpisodes:
-    """Roll out groups, and draws others in place of those whose rewards agree.
+    """Roll out groups of episodes until enough of them have rewards that differ.
+
+    A group is one question with one menu and one user, rolled out several times. A group whose rewards agree carries no
+    signal, so another one is drawn in its place, in at most `max_draws` rounds.
 
     Args:
         generator: Samples the orchestrator's turns.
         environment: Answers calls to tools.
-        tools: That may be on menus.
-        num_groups: Groups with differing rewards that are wanted.
-        num_rollouts: Rollouts of each group.
+        tools: Tools that may be on menus.
+        num_groups: Number of groups with differing rewards to collect.
+        num_rollouts: Number of episodes in each group.
         seed: Seed of all random draws of this update.
         temperature: Sampling temperature of the orchestrator.
-        max_draws: Rounds of drawing at the most; 1 replaces none.
-        variant: What is rewarded.
+        max_draws: Largest number of rounds of drawing; with 1, groups that agree are not replaced.
+        variant: The kind of training: its reward, its filters, and whether prices vary.
 
     Returns:
-        The episodes; perhaps fewer differing groups than wanted.
+        All episodes with their rewards and groups, and which of them are learned from. There may be fewer groups with
+        differing rewards than `num_groups`.
     """
     episodes: list[LabEpisode] = []
-    all_rewards: list[np.ndarray] = []
-    all_groups: list[np.ndarray] = []
-    learned_rows: list[np.ndarray] = []
+    rewards_by_round: list[np.ndarray] = []
+    groups_by_round: list[np.ndarray] = []
+    learned_rows_by_round: list[np.ndarray] = []
     num_drawn = 0
     num_differing = 0
-    for draw in range(max_draws):
-        # As many groups as are still missing.
+    for draw_round in range(max_draws):
+        # As many new groups as are still missing; their numbers continue those of earlier rounds.
         num_missing = num_groups - num_differing
-        draw_seed = seed * max_draws + draw
-        assignments = draw_assignments(num_missing, "train", tools, "training", draw_seed)
+        groups = num_drawn + np.repeat(np.arange(num_missing), num_rollouts)  # (new episodes,)
+        num_drawn += num_missing
+
+        # Each question is rolled out several times, and rewarded within its group.
+        round_seed = seed * max_draws + draw_round
+        assignments = draw_assignments(num_missing, "train", tools, "training", round_seed)
         if not variant.varies_prices:
             assignments = [set_list_prices(assignment, tools) for assignment in assignments]
         repeated = [assignment for assignment in assignments for _ in range(num_rollouts)]
-        groups = num_drawn + np.repeat(np.arange(num_missing), num_rollouts)
         new_episodes = roll_out_assignments(
-            generator, environment, repeated, draw_seed, temperature
+            generator, environment, repeated, round_seed, temperature
         )
         new_rewards = compute_episode_rewards(new_episodes, groups, variant)
 
-        # Filters: groups that agree, and failures where the variant says so. What was lost has no score.
-        is_lost = np.array([episode.failed for episode in new_episodes])
-        is_answered = np.array([episode.answer is not None for episode in new_episodes])
-        is_malformed = np.array([episode.num_malformed > 0 for episode in new_episodes])
-        if not variant.leaves_out_failures:
-            is_answered = np.ones_like(is_answered)
-            is_malformed = np.zeros_like(is_malformed)
-        filtered = rewards.filter_rollouts(
-            np.nan_to_num(new_rewards), groups, is_malformed, is_answered & ~is_lost
-        )
-        learned_rows.append(len(episodes) + filtered.rows)
-        num_differing += len(np.unique(groups[filtered.rows]))
-        num_drawn += num_missing
+        # A group counts if the filters leave any of its episodes.
+        learned_rows = _filter_episodes(new_episodes, new_rewards, groups, variant)
+        num_differing += len(np.unique(groups[learned_rows]))
+
+        # Rows count from the first episode of the first round.
+        learned_rows_by_round.append(len(episodes) + learned_rows)
         episodes += new_episodes
-        all_rewards.append(new_rewards)
-        all_groups.append(groups)
+        rewards_by_round.append(new_rewards)
+        groups_by_round.append(groups)
         if num_differing >= num_groups:
             break
     return GroupedEpisodes(
-        episodes,
-        np.concatenate(all_rewards),
-        np.concatenate(all_groups),
-        np.concatenate(learned_rows),
-        num_drawn,
-        num_differing,
+        episodes=episodes,
+        rewards=np.concatenate(rewards_by_round),
+        groups=np.concatenate(groups_by_round),
+        learned_rows=np.concatenate(learned_rows_by_round),
+        num_groups=num_drawn,
+        num_differing=num_differing,
     )
+
+
+def _filter_episodes(
+    episodes: Sequence[LabEpisode],
+    episode_rewards: np.ndarray,
+    groups: np.ndarray,
+    variant: LabVariant,
+) -> np.ndarray:
+    """Find the episodes that a training learns from.
+
+    Left out are groups whose rewards agree, episodes of which the infrastructure lost a reply, and, if the variant says
+    so, episodes with a malformed call or without an answer.
+
+    Args:
+        episodes: n episodes.
+        episode_rewards: (n,) rewards; nan where a reply was lost.
+        groups: (n,) number of the group of each episode.
+        variant: The kind of training.
+
+    Returns:
+        Indices of the episodes that remain.
+    """
+    is_lost = np.array([episode.failed for episode in episodes])
+    is_answered = np.array([episode.answer is not None for episode in episodes])
+    is_malformed = np.array([episode.num_malformed > 0 for episode in episodes])
+    if not variant.leaves_out_failures:
+        is_answered = np.ones_like(is_answered)
+        is_malformed = np.zeros_like(is_malformed)
+    filtered = rewards.filter_rollouts(
+        np.nan_to_num(episode_rewards), groups, is_malformed, is_answered & ~is_lost
+    )
+    return filtered.rows

@@ -1,4 +1,4 @@
-"""The lab world at work: its tools from measured cards, its models opened, and the menus that everybody is tested on.
+"""The lab world: tools from measured cards, the models behind them, and the menus that all methods are tested on.
 
     with open_lab_world(context, settings) as world:
         assignments = world.draw_menus("test", 120)
@@ -27,7 +27,7 @@ from lib.tool_orchestration.lab_episodes import LabMenuEnvironment
 from lib.tool_orchestration.lab_menus import LabAssignment, LabTool, make_lab_tool
 from lib.tool_orchestration.lab_training import draw_assignments
 
-VERSION = 1  # of which menus everybody is tested on
+VERSION = 1  # of the menus that all methods are tested on
 NAME = "lab world"
 TOOL_TEMPERATURE = 1.0  # of the models that are tools
 
@@ -40,12 +40,12 @@ HELD_OUT_MENUS = "held out"
 
 @dataclass(frozen=True)
 class LabWorld:
-    """The tools and the environment that asks them.
+    """The tools of the lab world, and the environment that calls them.
 
     Attributes:
-        tools: All of them, the held-out ones too.
-        held_out: Names of those that training never has.
-        environment: Answers calls.
+        tools: All tools, those that are held out of training among them.
+        held_out: Names of the tools that are on no menu in training.
+        environment: Answers calls to tools.
     """
 
     tools: tuple[LabTool, ...]
@@ -54,24 +54,24 @@ class LabWorld:
 
     @property
     def training_tools(self) -> list[LabTool]:
-        """Those that may be on menus of training."""
+        """The tools that may be on menus in training."""
         return [tool for tool in self.tools if tool.name not in self.held_out]
 
     def draw_menus(self, name: str, num_menus: int) -> list[LabAssignment]:
-        """Draw a set of menus, which is the same whenever it is drawn; see `draw_menus`."""
+        """Draw a set of menus by its name, always the same one (`lab_world.draw_menus`)."""
         return draw_menus(name, num_menus, self.tools, self.held_out)
 
 
 def draw_menus(
     name: str, num_menus: int, tools: Sequence[LabTool], held_out: Sequence[str]
 ) -> list[LabAssignment]:
-    """Draw a set of menus.
+    """Draw a set of menus, which is the same whenever it is drawn.
 
     Args:
         name: DEV_MENUS, TEST_MENUS, STEERING_MENUS or HELD_OUT_MENUS.
-        num_menus: How many; of HELD_OUT_MENUS those without a held-out tool are left out.
+        num_menus: Number of menus that are drawn; of HELD_OUT_MENUS those without a held-out tool are then left out.
         tools: All tools.
-        held_out: Names of those that training never has.
+        held_out: Names of the tools that are on no menu in training.
 
     Returns:
         Questions with menus and users.
@@ -85,7 +85,7 @@ def draw_menus(
 
 
 def has_any_tool(assignment: LabAssignment, names: Sequence[str]) -> bool:
-    """Whether any of the named tools is on the menu."""
+    """Return whether any of the named tools is on the menu."""
     return any(entry.tool.name in names for entry in assignment.entries)
 
 

@@ -33,7 +33,7 @@ PROMPT_TOKENS = 4_000  # of tables, functions and records that a writer reads, a
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Read the command line; None for the arguments of the process."""
     parser = argparse.ArgumentParser(
         prog="python -m lib tasks make",
         description=__doc__,
@@ -69,13 +69,23 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Names that commas separate, each once."""
+    """Split names at commas, and keep each once.
+
+    >>> split_names("small, large,small")
+    ('small', 'large')
+    """
     names = [name.strip() for name in text.split(",")]
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def write(options: argparse.Namespace) -> Corpus:
-    """Write and save the corpus.
+    """Write office tasks, filter them, and save them.
+
+    Args:
+        options: Of the command line.
+
+    Returns:
+        The corpus of tasks.
 
     Raises:
         ParamsError: A writer or a solver that there is not, or a writer without a topic.
@@ -87,7 +97,7 @@ def write(options: argparse.Namespace) -> Corpus:
     if options.writer is None:
         corpus = synthesize(DOMAINS, options.databases, options.tasks, options.seed)
     else:
-        corpus = _by_model(options)
+        corpus = _synthesize_by_model(options)
     if options.solvers:
         corpus = drop_unsolved_tasks(corpus, options)
     corpus.save(options.out)
@@ -98,14 +108,15 @@ def drop_unsolved_tasks(corpus: Corpus, options: argparse.Namespace) -> Corpus:
     """Drop the tasks that the strongest solver does not solve in NUM_ATTEMPTS tries (ToolOrchestra: pass@8).
 
     Args:
-        corpus: What was written.
+        corpus: The tasks that were written.
         options: The command line: --solvers, --profile and --out.
 
     Returns:
         The corpus without these tasks, which stand among the dropped ones.
     """
     params = config.load(options.profile)
-    llm, max_turns = params.llm, params.tools.rounds
+    llm = params.llm
+    max_turns = params.tools.rounds
     num_episodes = task_solvers.PROBE_TASKS + NUM_ATTEMPTS * len(corpus.tasks)
     planned = [
         plan_prompted_episodes(llm, name, num_episodes, max_turns) for name in options.solvers
@@ -138,8 +149,20 @@ def drop_unsolved_tasks(corpus: Corpus, options: argparse.Namespace) -> Corpus:
     return Corpus(corpus.sources, tuple(solved), (*corpus.dropped, *unsolved))
 
 
-def _by_model(options: argparse.Namespace) -> Corpus:
-    """A question at a time; equal ones are asked as different samples. A reply that cannot be used is silence."""
+def _synthesize_by_model(options: argparse.Namespace) -> Corpus:
+    """Let a chat model write office tasks, one prompt at a time.
+
+    A prompt that is repeated is sent as another sample; a reply that cannot be used counts as empty.
+
+    Args:
+        options: Of the command line: --writer, --topic, --out and the numbers of databases and tasks.
+
+    Returns:
+        The corpus of tasks.
+
+    Raises:
+        ParamsError: The writer is not in llm.models, or there is no topic.
+    """
     llm = config.load(options.profile).llm
     if options.writer not in llm.models:
         raise ParamsError(f"--writer {options.writer}: llm.models has {', '.join(llm.models)}")
@@ -178,7 +201,7 @@ def _by_model(options: argparse.Namespace) -> Corpus:
 
 
 def plan_writing(options: argparse.Namespace, llm: config.LLMSettings) -> PlannedCalls:
-    """What a writer is asked at the most.
+    """Plan the calls of the model that writes office tasks: the largest number that it may take.
 
     Args:
         options: The command line.
@@ -187,18 +210,18 @@ def plan_writing(options: argparse.Namespace, llm: config.LLMSettings) -> Planne
     Returns:
         The calls; replies are as long as they may be.
     """
-    per_domain = 4  # subjects, twice; tables; functions
-    # Records of two subjects are written and looked over for a database that is kept.
-    per_database = 4
-    # Purposes; for each of twice as many as are wanted a task and its harder ones.
-    per_database += 1 + 2 * options.tasks * HARDEST
-    calls = per_domain * len(options.topics) + per_database * options.databases
-    tokens_out = calls * llm.models[options.writer].max_tokens
-    return PlannedCalls(options.writer, calls, PROMPT_TOKENS * calls, tokens_out)
+    calls_per_domain = 4  # subjects, twice; tables; functions
+    # Records of two subjects are written, and each is checked, for a database that is kept.
+    calls_per_database = 4
+    # Purposes; then for twice as many purposes as needed a task and its harder versions.
+    calls_per_database += 1 + 2 * options.tasks * HARDEST
+    num_calls = calls_per_domain * len(options.topics) + calls_per_database * options.databases
+    tokens_out = num_calls * llm.models[options.writer].max_tokens
+    return PlannedCalls(options.writer, num_calls, PROMPT_TOKENS * num_calls, tokens_out)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run; mistakes in the input end in one line and the code 2."""
+    """Run the command; a mistake in the input ends it with one line of explanation and the exit code 2."""
     options = arguments(argv)
     try:
         corpus = write(options)

@@ -5,7 +5,7 @@ measured outcomes of all tools on all menus (`lab_episodes.measure_tool_outcomes
 menu has nan there, and is compared on the other menus alone.
 
     choose_single_tool              one tool, where it is on the menu; nothing where it is not
-    choose_best_tool                one order of tools for everybody, by their scores on dev menus
+    choose_best_tool                one order of tools for all users, by their scores on dev menus
     choose_best_by_kind             the same for each kind of question, which is a label that it is given
     choose_by_logistic_regression   accuracy is predicted from the words of the question and the tool's description
     choose_by_type_and_price        the first step of a type-aware cascade: the cheapest tool that its description calls
@@ -38,9 +38,8 @@ from lib.tool_orchestration.lab_menus import (
 from lib.tool_orchestration.tool_menu import OBJECTIVES
 
 VERSION = 1  # of the baselines of the lab world
-GOOD_ABILITY = int(
-    10 * CAPABLE_ACCURACY
-)  # the digit of an ability from which a tool counts as good
+# The digit of an ability (tenths of questions answered) from which a tool counts as good.
+GOOD_ABILITY = int(10 * CAPABLE_ACCURACY)
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,12 @@ class MenuOutcomes:
 
     @property
     def weights(self) -> np.ndarray:
-        """(n, 3) the user's weights of accuracy, cost and latency."""
+        """The weights of accuracy, cost and latency of the user of each menu, (n, 3)."""
         users = [assignment.user for assignment in self.assignments]
         return np.array([[user.accuracy, user.cost, user.latency] for user in users])
 
     def compute_scores(self) -> np.ndarray:
-        """(n, M) `compute_menu_scores` of calling each tool once, without an orchestrator."""
+        """Compute the score of calling each tool once, without an orchestrator; (n, M) (`compute_menu_scores`)."""
         return compute_menu_scores(self, self.correct, self.cost_usd, self.seconds)
 
 
@@ -97,14 +96,30 @@ def compute_menu_scores(
 
 
 def _scale_to_menu(amounts: np.ndarray, amounts_of_menu: np.ndarray) -> np.ndarray:
-    """Scale (n, m) amounts: 1 at the lowest of the (n, M) amounts of each menu, 0 at the highest."""
+    """Scale amounts to savings, relative to the tools of each menu.
+
+    Args:
+        amounts: (n, m) cost or latency of m choices on each of n menus.
+        amounts_of_menu: (n, M) the same of the M tools of each menu.
+
+    Returns:
+        (n, m) 1 at the lowest amount of the menu and below, 0 at the highest and above, linear between.
+    """
     lowest = amounts_of_menu.min(1, keepdims=True)
     highest = amounts_of_menu.max(1, keepdims=True)
     return np.clip((highest - amounts) / (highest - lowest), 0, 1)
 
 
 def average_choices(probabilities: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Average over choices: sum_m p_nm value_nm, (n,); nan on menus where nothing is chosen."""
+    """Compute the expected value of a choice on each menu: sum over tools m of probability_nm value_nm.
+
+    Args:
+        probabilities: (n, M) of choosing each of M tools on n menus; nan on menus where there is no choice.
+        values: (n, M) value of each tool, such as its score.
+
+    Returns:
+        (n,) expected values; nan on menus where there is no choice.
+    """
     return (probabilities * values).sum(1)
 
 
@@ -112,12 +127,19 @@ def average_choices(probabilities: np.ndarray, values: np.ndarray) -> np.ndarray
 
 
 def choose_at_random(outcomes: MenuOutcomes) -> np.ndarray:
-    """(n, M) equal probabilities."""
+    """Choose each of the M tools of n menus with the same probability; (n, M) probabilities."""
     return np.full(outcomes.correct.shape, 1 / outcomes.correct.shape[1])
 
 
 def choose_oracle(outcomes: MenuOutcomes) -> np.ndarray:
-    """(n, M) 1 at the tool with the highest score in these very outcomes; of equal ones the cheapest."""
+    """Choose the tool with the highest score in the outcomes themselves, which no rule can know before the call.
+
+    Args:
+        outcomes: n menus of M tools with their outcomes.
+
+    Returns:
+        (n, M) 1 at the choice, which of tools with equal scores is the cheapest, else 0.
+    """
     scores = outcomes.compute_scores()
     is_best = scores == scores.max(1, keepdims=True)
     cost_of_best = np.where(is_best, outcomes.cost_usd, np.inf)
@@ -134,29 +156,40 @@ def choose_single_tool(outcomes: MenuOutcomes, name: str) -> np.ndarray:
     Returns:
         (n, M) 1 at the tool; nan on menus without it.
     """
-    is_tool = np.array(
-        [[entry.tool.name == name for entry in a.entries] for a in outcomes.assignments]
-    )
+    rows = []
+    for assignment in outcomes.assignments:
+        rows.append([entry.tool.name == name for entry in assignment.entries])
+    is_tool = np.array(rows)  # (n, M)
     is_on_menu = is_tool.any(1, keepdims=True)
     return np.where(is_on_menu, is_tool.astype(float), np.nan)
 
 
 def choose_best_tool(dev: MenuOutcomes, test: MenuOutcomes) -> np.ndarray:
-    """Choose by one order of tools for everybody: the tool on the menu whose mean score on dev menus is highest.
+    """Choose by one order of tools for all users: the tool on the menu whose mean score on dev menus is highest.
 
     Args:
         dev: Menus with outcomes, from which the order is learned.
-        test: Where choices are made.
+        test: n menus of M tools, on which choices are made.
 
     Returns:
-        (n, M) 1 at the choice.
+        (n, M) 1 at the choice, else 0.
     """
     mean_scores = _average_scores_by_tool(dev, np.ones(len(dev.assignments), bool))
     return _choose_largest(_look_up(test, mean_scores))
 
 
 def choose_best_by_kind(dev: MenuOutcomes, test: MenuOutcomes) -> np.ndarray:
-    """Choose by an order of tools for each kind of question, as `choose_best_tool`. The kind is a label, not read."""
+    """Choose by an order of tools for each kind of question: the tool of highest mean score at this kind on dev menus.
+
+    The kind is given as a label; it is not read from the question.
+
+    Args:
+        dev: Menus with outcomes, from which the orders are learned.
+        test: n menus of M tools, on which choices are made.
+
+    Returns:
+        (n, M) 1 at the choice, else 0.
+    """
     dev_kinds = np.array([assignment.item.group for assignment in dev.assignments])
     test_kinds = np.array([assignment.item.group for assignment in test.assignments])
     choices = np.full(test.correct.shape, np.nan)
@@ -185,7 +218,14 @@ def choose_by_objective(outcomes: MenuOutcomes, objective: str) -> np.ndarray:
 
 
 def choose_by_largest_wish(outcomes: MenuOutcomes) -> np.ndarray:
-    """Choose as `choose_by_objective` in the objective that each user weighs most; (n, M) probabilities."""
+    """Choose the tool that its description calls best in the objective that the user weighs most.
+
+    Args:
+        outcomes: n menus of M tools; only menus and users are read.
+
+    Returns:
+        (n, M) probabilities: equal for tools that are equally good.
+    """
     choices_by_objective = {name: choose_by_objective(outcomes, name) for name in OBJECTIVES}
     rows = []
     for index, assignment in enumerate(outcomes.assignments):
@@ -195,7 +235,10 @@ def choose_by_largest_wish(outcomes: MenuOutcomes) -> np.ndarray:
 
 
 def _list_values(assignment: LabAssignment, objective: str) -> list[int]:
-    """What the menu says of each tool in one objective, so that higher is better."""
+    """List what the menu says of each tool in one objective: ability, -price level or -latency level.
+
+    Higher values are better.
+    """
     kind = assignment.item.group
     values_by_objective = {
         "accuracy": [entry.tool.describe_ability(kind) for entry in assignment.entries],
@@ -234,8 +277,8 @@ def choose_by_logistic_regression(dev: MenuOutcomes, test: MenuOutcomes) -> np.n
     many outcomes as there are tools on the dev menus, where an orchestrator sees the outcomes of its own calls alone.
 
     Args:
-        dev: Learned from.
-        test: Where choices are made.
+        dev: Menus with outcomes, from which accuracies are learned.
+        test: n menus of M tools, on which choices are made; their outcomes are not read.
 
     Returns:
         (n, M) 1 at the choice.
@@ -250,16 +293,32 @@ def choose_by_logistic_regression(dev: MenuOutcomes, test: MenuOutcomes) -> np.n
     predicted = predicted.reshape(test.correct.shape)  # (n, M) accuracy
 
     # What a call of an average length costs and takes on this menu, from what the menu says.
-    prices = np.array([[entry.usd_per_token for entry in a.entries] for a in test.assignments])
-    latencies = np.array(
-        [[entry.seconds_per_token for entry in a.entries] for a in test.assignments]
+    prices = []
+    latencies = []
+    for assignment in test.assignments:
+        prices.append([entry.usd_per_token for entry in assignment.entries])
+        latencies.append([entry.seconds_per_token for entry in assignment.entries])
+
+    # The score that each tool would have if it were correct, times the probability that it is.
+    if_correct = MenuOutcomes(
+        test.assignments,
+        correct=np.ones_like(predicted),
+        cost_usd=np.array(prices),
+        seconds=np.array(latencies),
     )
-    listed = MenuOutcomes(test.assignments, np.ones_like(predicted), prices, latencies)
-    return _choose_largest(predicted * listed.compute_scores())
+    return _choose_largest(predicted * if_correct.compute_scores())
 
 
 def _make_features(outcomes: MenuOutcomes, vectorizer: CountVectorizer) -> np.ndarray:
-    """Make features of every tool on every menu: [abilities, words x abilities], (n M, 3 + 3 words)."""
+    """Make the features of the regression: a tool's abilities, and their products with the words of the question.
+
+    Args:
+        outcomes: n menus of M tools.
+        vectorizer: Says whether each of its words is in a question.
+
+    Returns:
+        (n M, 3 + 3 words): a row for each tool on each menu, with its ability at 3 kinds of questions.
+    """
     prompts = [assignment.item.prompt for assignment in outcomes.assignments]
     words = vectorizer.transform(prompts).toarray()  # (n, words)
     rows = []
@@ -271,13 +330,21 @@ def _make_features(outcomes: MenuOutcomes, vectorizer: CountVectorizer) -> np.nd
 
 
 def _list_abilities(entry: MenuEntry) -> np.ndarray:
-    """The digits of a description, one for each kind of question."""
+    """List the digits of a tool's description, its ability at each kind of question."""
     kinds = dict.fromkeys(kind for kind, _ in entry.tool.accuracy)
     return np.array([entry.tool.describe_ability(kind) for kind in kinds], float)
 
 
 def _average_scores_by_tool(outcomes: MenuOutcomes, is_counted: np.ndarray) -> dict[str, float]:
-    """Average the score of each tool over the counted menus that have it."""
+    """Average the score of each tool over the menus that have it.
+
+    Args:
+        outcomes: n menus with the outcomes of their tools.
+        is_counted: (n,) whether a menu counts.
+
+    Returns:
+        Mean score by the tool's name.
+    """
     scores = outcomes.compute_scores()
     scores_by_tool: dict[str, list[float]] = {}
     for index in np.flatnonzero(is_counted):
@@ -292,7 +359,7 @@ def _average_scores_by_tool(outcomes: MenuOutcomes, is_counted: np.ndarray) -> d
 
 
 def _look_up(outcomes: MenuOutcomes, value_by_tool: dict[str, float]) -> np.ndarray:
-    """(n, M) the value of every tool on every menu; -1 for a tool that has none."""
+    """Look up a value, such as a mean score, of each of M tools on n menus; (n, M), -1 for a tool without a value."""
     rows = []
     for assignment in outcomes.assignments:
         rows.append([value_by_tool.get(entry.tool.name, -1.0) for entry in assignment.entries])
@@ -300,5 +367,5 @@ def _look_up(outcomes: MenuOutcomes, value_by_tool: dict[str, float]) -> np.ndar
 
 
 def _choose_largest(values: np.ndarray) -> np.ndarray:
-    """(n, M) 1 at the largest value of each row; of equal ones the first."""
+    """Choose the largest of (n, M) values in each row, the first of equal ones; (n, M) 1 at the choice, else 0."""
     return np.eye(values.shape[1])[values.argmax(1)]

@@ -62,7 +62,14 @@ class Description:
 
 
 def profile_card(card: Mapping[str, Any]) -> list[Measurement]:
-    """The profile of a lab model by its card: kinds of tasks in the usual wording, all difficulties together."""
+    """Profile a lab model by its measured card.
+
+    Args:
+        card: Its rows `accuracy` have category (kind of task), skin (wording), accuracy and n (number of tasks).
+
+    Returns:
+        A measurement for each kind of task, in the usual wording ("plain"), all difficulties together.
+    """
     totals: dict[str, list[float]] = {}
     for row in card["accuracy"]:
         if row["skin"] != "plain":
@@ -78,7 +85,7 @@ def profile_card(card: Mapping[str, Any]) -> list[Measurement]:
 
 
 def profile_outcomes(rows: pd.DataFrame) -> dict[str, list[Measurement]]:
-    """Profiles of models by what they answered.
+    """Profile models by their answers: accuracy by kind of task.
 
     Args:
         rows: One per model and question: tool, group (kind of task), correct; nan where a reply was lost.
@@ -98,13 +105,13 @@ def profile_outcomes(rows: pd.DataFrame) -> dict[str, list[Measurement]]:
 
 
 def format_profile(profile: Sequence[Measurement]) -> str:
-    """A profile as the writer reads it, a line per kind of task."""
+    """Format a profile for the prompt of the model that writes descriptions, one line for each kind of task."""
     lines = [f"{m.kind}: {m.accuracy:.0%} of {m.num_tasks} tasks" for m in profile]
     return "\n".join(lines) or "nothing was measured"
 
 
 def write_by_rule(profile: Sequence[Measurement]) -> str:
-    """A description without a model: where it is strong, mixed and weak, by the limits of the cards.
+    """Write a description by rule: at which kinds of tasks a model is strong (accuracy at least GOOD), mixed, or weak.
 
     >>> write_by_rule([Measurement("chain", 0.9, 40), Measurement("facts", 0.1, 20)])
     'Strong on chain (90% of 40 tasks); weak on facts (10% of 20 tasks).'
@@ -186,7 +193,15 @@ def write_descriptions(
 def describe_offers(
     offers: Mapping[str, Offer], descriptions: Mapping[str, Description]
 ) -> dict[str, Offer]:
-    """The offers with descriptions where there are any."""
+    """Add descriptions to the tools of a menu.
+
+    Args:
+        offers: Tools with prices, by name.
+        descriptions: By the name of the tool; tools without one stay as they are.
+
+    Returns:
+        The tools with their descriptions, by name.
+    """
     described = {}
     for name, offer in offers.items():
         if name in descriptions:
@@ -196,7 +211,7 @@ def describe_offers(
 
 
 def tabulate_descriptions(descriptions: Mapping[str, Description]) -> pd.DataFrame:
-    """A row per model: description, and who wrote it."""
+    """Tabulate descriptions: a row per model, with the columns "description" and "written by"."""
     rows = {name: (d.text, d.label) for name, d in descriptions.items()}
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["description", "written by"])
     return table.rename_axis("model")

@@ -20,11 +20,13 @@ from lib.tool_orchestration import rewards
 
 _FAMILY = re.compile(r"[a-z]+")
 SELF, OTHER = "self-enhancement", "other-enhancement"
-SINGLE = "always "
+SINGLE_MODEL_PREFIX = (
+    "always "  # and a model's name: the method that lets this model answer every question
+)
 
 
 def find_family(model: str) -> str:
-    """The family of a model by the letters that its name begins with, its maker's name left out.
+    """Find the family of a model: the letters that its name begins with, without its maker's name.
 
     >>> find_family("openai/gpt-5-mini"), find_family("Qwen/Qwen3-8B"), find_family("lab-mini")
     ('gpt', 'qwen', 'lab')
@@ -35,7 +37,7 @@ def find_family(model: str) -> str:
 
 
 def compute_call_shares(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
-    """The share of calls that go to each model, question by question.
+    """Compute the share of an orchestrator's calls that go to each model, question by question.
 
     Args:
         rows: One per orchestrator (method) and question (item), with chosen: names of the called tools.
@@ -58,10 +60,11 @@ def compute_call_shares(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFra
 
 
 def tabulate_pilot(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
-    """The pilot study: shares of calls, and what came of them.
+    """Tabulate the pilot study: shares of calls by model, accuracy and cost of each orchestrator.
 
     Args:
-        rows: As `compute_call_shares`, with correct (nan where nothing may be scored), cost_usd, own_cost_usd.
+        rows: One per orchestrator (method) and question (item), with chosen (names of the called tools), correct (nan
+            where a reply was lost), cost_usd (of the calls) and own_cost_usd (of the orchestrator's own tokens).
         models: Names of the models among the tools.
 
     Returns:
@@ -91,7 +94,7 @@ def tabulate_biases(
     orchestrator_families: Mapping[str, str],
     accuracy: Mapping[str, float],
 ) -> pd.DataFrame:
-    """How much more often than at random an orchestrator calls its own family, and the strongest other model.
+    """Tabulate how much more often than at random orchestrators call their own family, and the strongest other model.
 
     Args:
         shares: Of `compute_call_shares`.
@@ -130,15 +133,16 @@ def tabulate_biases(
 
 
 def score_benchmark(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """The preference benchmark: what each answer is worth to its user, against a reference on the same question.
+    """Score the answers of the preference benchmark by their users' preferences, relative to a reference method.
 
     Args:
-        rows: One per method, question (item) and price list (condition), with the vectors m and p.
+        rows: One per method, question (item) and price list (condition), with m, the outcome vector [calls of each
+            tool, outcome, -US dollars, -seconds], and p, the user's weights of the same entries.
         reference: The method that takes the place of the paper's checkpoint before training.
 
     Returns:
-        The rows that have a reference, with score (the paper's, without a bound) and bounded (in [0, 1]); nan where
-        either reply was lost.
+        The rows whose question the reference answered under the same prices, with the columns score (the paper's,
+        without a bound) and bounded (in [0, 1]); nan where a reply was lost, of the method or of the reference.
 
     Raises:
         ValueError: The reference is no method.
@@ -172,7 +176,7 @@ def score_benchmark(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
 
 
 def tabulate_benchmark(rows: pd.DataFrame) -> pd.DataFrame:
-    """The preference benchmark as a table.
+    """Tabulate the preference benchmark by method.
 
     Args:
         rows: Of `score_benchmark`.
@@ -203,7 +207,15 @@ def tabulate_benchmark(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_mean(values: np.ndarray, *stream: str) -> str:
-    """A mean with its 95 % interval over questions; the mean alone below three questions."""
+    """Format a mean with its 95 % interval over questions.
+
+    Args:
+        values: (questions,) one value for each question.
+        stream: Names of the random stream that resamples the questions.
+
+    Returns:
+        Such as "0.61 [0.50, 0.71]"; the mean alone below three questions, "-" without any.
+    """
     if not len(values):
         return "-"
     if len(values) < 3:

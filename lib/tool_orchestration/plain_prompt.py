@@ -28,7 +28,7 @@ _MODEL_DESCRIPTION = (
 
 
 def write_plain_messages(assignment: Assignment) -> list[dict[str, str]]:
-    """The conversation up to where the orchestrator writes.
+    """Write the conversation that an orchestrator continues: instruction, tools with prices, preferences, question.
 
     Args:
         assignment: A question with a menu and a user.
@@ -51,7 +51,7 @@ def write_plain_messages(assignment: Assignment) -> list[dict[str, str]]:
 
 
 def describe_offer(offer: Offer) -> str:
-    """A tool in a line: its name, what its argument is, dollars and seconds."""
+    """Describe a tool of a menu in one line: name, location, argument, and usual dollars and seconds of a call."""
     description = _MODEL_DESCRIPTION if offer.model else _DESCRIPTIONS.get(offer.name, "")
     if offer.name in WRITER_DESCRIPTIONS:
         description = f"{WRITER_DESCRIPTIONS[offer.name]}; the argument is the question"

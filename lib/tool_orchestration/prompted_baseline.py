@@ -57,19 +57,20 @@ def roll_out_assignments(
     temperature: float,
     scorer: Scorer | None = None,
 ) -> list[ToolEpisode]:
-    """Roll out an episode per assignment.
+    """Roll out one episode of a prompted orchestrator for each assignment, side by side, and score it.
 
     Args:
-        environment: The tools at work; its pool holds the model too.
-        model: Its name in llm.models.
-        assignments: What is to be done.
-        max_turns: Turns at the most.
-        seed: Of this batch.
-        temperature: Of the model.
+        environment: Executes tool calls; its pool has the orchestrator's model too.
+        model: Name of the orchestrator in llm.models.
+        assignments: Questions and office tasks, each with a menu of tools and a user.
+        max_turns: Largest number of turns of an episode.
+        seed: Seed of all random draws of this batch.
+        temperature: Sampling temperature of the orchestrator.
         scorer: How answers to questions are scored; None for the strict rule of the procedural families.
 
     Returns:
-        The episodes, in the order of the assignments. The model's own tokens are not counted in them.
+        The episodes, in the order of the assignments. Their cost_usd and seconds are those of the calls; the
+        orchestrator's own tokens are in own_cost_usd and own_seconds.
     """
     lab = environment.pool.models[model].backend == "lab"
     episodes = [ToolEpisode(assignment, [], [], 0) for assignment in assignments]
@@ -147,7 +148,15 @@ def plan_prompted_episodes(
 
 
 def write_messages(assignment: Assignment, lab: bool) -> list[dict[str, Any]]:
-    """What the model reads first."""
+    """Write the messages that the orchestrator reads first: the user's preferences and the task.
+
+    Args:
+        assignment: A question or an office task with its user.
+        lab: Whether the orchestrator is a lab model, which knows roles and no English.
+
+    Returns:
+        A system message and a user message.
+    """
     system = LAB_SYSTEM
     if not lab:
         rule = tasks.describe_rules(assignment.prompt)
@@ -161,7 +170,16 @@ def write_messages(assignment: Assignment, lab: bool) -> list[dict[str, Any]]:
 def write_schemas(
     assignment: Assignment, environment: ToolEnvironment, lab: bool
 ) -> list[dict[str, Any]]:
-    """The menu as OpenAI function schemas; a lab model writes one line of words, whatever the parameters."""
+    """Write the menu as function schemas of OpenAI's API.
+
+    Args:
+        assignment: With its menu.
+        environment: Has the schemas of functions and writer tools.
+        lab: Whether the orchestrator is a lab model; then every function takes one line of words.
+
+    Returns:
+        A schema for each tool, for the question to the user if it may be asked, and for the functions of an office.
+    """
     offered = [_write_schema(offer, environment) for offer in assignment.menu.offers]
     if assignment.menu.asks_user:
         offered.append(_ASK_USER_SCHEMA)
@@ -176,7 +194,7 @@ def write_schemas(
 
 
 def _write_schema(offer: Offer, environment: ToolEnvironment) -> dict[str, Any]:
-    """A tool as a function schema, with its price and time in the description."""
+    """Write the function schema of one tool, with its usual price and latency in the description."""
     if offer.name in environment.writers:
         schema = environment.writers[offer.name].schema
     elif offer.name in environment.tools:
@@ -192,17 +210,17 @@ def _write_schema(offer: Offer, environment: ToolEnvironment) -> dict[str, Any]:
 
 
 def _describe_model(offer: Offer) -> str:
-    """What a model can do: its description, or what its card says where it has none."""
+    """Describe what a model can do: by its description, or else by the skills that were measured."""
     if offer.description:
         return f"A model. {offer.description}"
-    skills = [f"{family} up to difficulty {reach}" for family, reach in offer.skills.items()]
+    skills = [f"{kind} up to difficulty {highest}" for kind, highest in offer.skills.items()]
     return f"A model. Good at: {', '.join(skills) or 'unknown'}."
 
 
 def _read_call(
     assignment: Assignment, reply: Reply, environment: ToolEnvironment
 ) -> call_protocol.Call | None:
-    """The first call of a reply, if it is one that can be made."""
+    """Read the first tool call of a reply; None where there is none or it is malformed."""
     if not reply.tool_calls:
         return None
     tool_call = reply.tool_calls[0]
@@ -215,7 +233,17 @@ def _read_call(
 def _read_arguments(
     assignment: Assignment, tool_call: ToolCall, environment: ToolEnvironment, lab: bool
 ) -> str | None:
-    """Arguments as a line of words, in the order of the tool's parameters, whatever that of the model."""
+    """Convert the arguments of a tool call to one line of words, in the order of the tool's parameters.
+
+    Args:
+        assignment: With its menu, which says what an office function takes.
+        tool_call: Arguments as JSON.
+        environment: Has the parameters of the other functions.
+        lab: Whether a lab model wrote the call; its arguments are a line already.
+
+    Returns:
+        The line; None where the arguments are no JSON object.
+    """
     if lab:
         return join_values([tool_call.arguments])
     values: Mapping[str, Any] | None = read_arguments(tool_call.arguments)
@@ -233,7 +261,17 @@ def _read_arguments(
 def _write_turn(
     reply: Reply, call: call_protocol.Call, result: str, own_id: str
 ) -> list[dict[str, Any]]:
-    """The model's turn and the tool's, as they stand in the conversation from here on."""
+    """Write the messages of one turn that join the conversation: the orchestrator's call and the tool's reply.
+
+    Args:
+        reply: Of the orchestrator.
+        call: The one call of it that was made.
+        result: The tool's reply.
+        own_id: Id of the call where the server gave none.
+
+    Returns:
+        An assistant message, and a tool message for each call of the reply.
+    """
     if reply.backend == "lab":
         call_text = format_tool_call(call.expert, call.query)
         return [

@@ -26,6 +26,9 @@ NUM_OBJECTIVES = 3  # outcome, cost and latency, the last entries of M and P
 OUTCOME_INDEX = -3
 COST_INDEX = -2
 LATENCY_INDEX = -1
+OBJECTIVE_ENTRIES = slice(OUTCOME_INDEX, None)  # outcome (of M) or accuracy (of P), cost, latency
+SPENDING_ENTRIES = slice(COST_INDEX, None)  # cost, latency
+COUNT_ENTRIES = slice(None, COST_INDEX)  # calls of each tool, outcome
 
 NormalizeInTraining = Callable[[np.ndarray, Sequence[int]], np.ndarray]
 
@@ -33,16 +36,18 @@ NormalizeInTraining = Callable[[np.ndarray, Sequence[int]], np.ndarray]
 def make_outcome_vectors(
     calls: np.ndarray, correct: np.ndarray, cost_usd: np.ndarray, seconds: np.ndarray
 ) -> np.ndarray:
-    """Makes M of every rollout.
+    """Makes the outcome vector M of each of n rollouts: what it called, whether it was correct, what it spent.
+
+    Cost and latency are entered as negative numbers, so that a higher entry is always better.
 
     Args:
-        calls: (n, tools) calls of each tool.
-        correct: (n,) outcome in [0, 1].
-        cost_usd: (n,) US dollars.
-        seconds: (n,) latency.
+        calls: (n, tools) number of calls of each tool.
+        correct: (n,) outcome in [0, 1], 1 for a correct answer.
+        cost_usd: (n,) cost in US dollars, 0 or more.
+        seconds: (n,) latency in seconds, 0 or more.
 
     Returns:
-        (n, tools + 3): calls, outcome, -US dollars, -seconds.
+        (n, tools + 3) vectors M = [calls of each tool, outcome, -US dollars, -seconds].
     """
     entries = [calls, correct, -np.asarray(cost_usd), -np.asarray(seconds)]
     return np.column_stack(entries).astype(float)
@@ -52,53 +57,65 @@ def make_outcome_vectors(
 
 
 def normalize_within_groups(vectors: np.ndarray, groups: Sequence[int]) -> np.ndarray:
-    """Scales each entry of M to [0, 1] between the minimum and the maximum of its group.
+    """Scales each entry of outcome vectors to [0, 1] between its minimum and its maximum within a group of rollouts.
 
-        M_norm[k] = (M[k] - M_min[k]) / (M_max[k] - M_min[k]),    0 where M_max[k] = M_min[k]
+        M_norm[i] = (M[i] - M_min[i]) / (M_max[i] - M_min[i]),    0 where M_max[i] = M_min[i]
 
-    A group holds the rollouts of one example. The paper says "rollout batch"; over different examples the cheapest
-    rollout would be that of the easiest question (decision).
+    M is the outcome vector of a rollout, [calls of each tool, outcome, -US dollars, -seconds]; M_min and M_max are its
+    extremes over the group, entry by entry. A group holds the rollouts of one example. The paper says "rollout batch";
+    over different examples the cheapest rollout would be that of the easiest question (decision).
 
     Args:
-        vectors: (n, k) M of every rollout.
+        vectors: (n, k) outcome vector M of each of n rollouts, k = tools + 3 entries.
         groups: (n,) id of the example of each rollout.
 
     Returns:
-        (n, k) M_norm.
+        (n, k) scaled vectors M_norm: 1 for the largest entry of the group, which of cost and latency is the lowest
+        spending, and 0 for the smallest.
     """
     minimum, maximum = _compute_group_bounds(vectors, groups)
     return _scale_between(vectors, minimum, maximum)
 
 
 def normalize_with_sign_error(vectors: np.ndarray, groups: Sequence[int]) -> np.ndarray:
-    """Normalizes as the released code does: bounds of -US dollars and -seconds, but +US dollars and +seconds in them.
+    """Normalizes outcome vectors as the released code of the paper does, which has a sign error in cost and latency.
 
-        (c + c_max) / (c_max - c_min)
+    Let c be what a rollout spends (US dollars, or seconds), with the extremes c_min and c_max of its group.
 
-    This is never below 1, and larger for the more expensive rollout: of two correct rollouts the more expensive one
-    gets the larger reward.
+        intended:   (c_max - c) / (c_max - c_min)    1 for the cheapest rollout of the group, 0 for the most expensive
+        released:   (c_max + c) / (c_max - c_min)    at least 1, and largest for the most expensive rollout
+
+    So of two correct rollouts the more expensive one gets the larger reward. The other entries, calls of tools and
+    outcome, are scaled as by `normalize_within_groups`.
 
     Args:
-        vectors: (n, k) M of every rollout.
+        vectors: (n, k) outcome vector of each of n rollouts: [calls of each tool, outcome, -US dollars, -seconds].
         groups: (n,) id of the example of each rollout.
 
     Returns:
-        (n, k); calls and outcome as they should be.
+        (n, k) normalized vectors; cost and latency by the released formula, 0 where all of a group spend the same.
     """
     normalized = normalize_within_groups(vectors, groups)
-    negative_amounts = vectors[:, COST_INDEX:]
-    minimum, maximum = _compute_group_bounds(negative_amounts, groups)
-    normalized[:, COST_INDEX:] = _scale_between(-negative_amounts, minimum, maximum)
+
+    # The vectors hold -c.
+    spending = -vectors[:, SPENDING_ENTRIES]  # (n, 2) US dollars, seconds
+    lowest, highest = _compute_group_bounds(spending, groups)
+
+    # The error: + spending, where - spending is meant.
+    width = highest - lowest
+    with_sign_error = np.zeros_like(spending)
+    np.divide(highest + spending, width, out=with_sign_error, where=width > 0)
+    normalized[:, SPENDING_ENTRIES] = with_sign_error
     return normalized
 
 
 def _compute_group_bounds(
     values: np.ndarray, groups: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Computes the minimum and the maximum of each entry over the group of every row.
+    """Computes the minimum and the maximum of each column over the group of every row.
 
     Args:
-        values: (n, k).
+        values: (n, k) one row for each rollout.
         groups: (n,) id of the group of each row.
 
     Returns:
@@ -115,7 +132,16 @@ def _compute_group_bounds(
 
 
 def _scale_between(values: np.ndarray, minimum: np.ndarray, maximum: np.ndarray) -> np.ndarray:
-    """Scales values so that `minimum` becomes 0 and `maximum` becomes 1; 0 where the two are equal."""
+    """Scales values linearly so that `minimum` becomes 0 and `maximum` becomes 1.
+
+    Args:
+        values: (n, k) one row for each rollout.
+        minimum: (n, k) what becomes 0.
+        maximum: (n, k) what becomes 1.
+
+    Returns:
+        (n, k) scaled values; 0 where minimum and maximum are equal.
+    """
     width = maximum - minimum
     scaled = np.zeros(values.shape)
     np.divide(values - minimum, width, out=scaled, where=width > 0)
@@ -130,11 +156,12 @@ def normalize_against_start(
     start_vectors: np.ndarray,
     units: tuple[float, float] = (MICRO_USD_PER_USD, MS_PER_SECOND),
 ) -> np.ndarray:
-    """Normalizes M_s of a checkpoint by M_0 of the checkpoint before training, on the same examples.
+    """Normalizes outcome vectors of a checkpoint by those of the checkpoint before training, on the same examples.
 
-        M_norm[k] = M_s[k] / max(1, M_0[k])    tools and outcome
-        M_norm[k] = M_0[k] / max(1, M_s[k])    cost and latency
+        M_norm[i] = M_s[i] / max(1, M_0[i])    calls of tools and outcome
+        M_norm[i] = M_0[i] / max(1, M_s[i])    cost and latency
 
+    M_s is the outcome vector after s updates and M_0 the one before training, on the same example.
     Read literally, with -US dollars and -seconds, max(1, M_s) is always 1 and what the checkpoint spends never counts;
     so it is with +US dollars, which are far below 1. Hence amounts here, in millionths of a dollar and in milliseconds
     (decision; the lesson shows what other units would say).
@@ -143,42 +170,45 @@ def normalize_against_start(
     `normalize_with_bound` has one.
 
     Args:
-        vectors: (n, k) M_s.
-        start_vectors: (n, k) M_0.
-        units: How many of the unit a dollar and a second are.
+        vectors: (n, k) outcome vectors M_s of n examples, [calls of each tool, outcome, -US dollars, -seconds].
+        start_vectors: (n, k) outcome vectors M_0 of the same examples.
+        units: Into how many units of the formula a dollar and a second are converted.
 
     Returns:
-        (n, k) M_norm.
+        (n, k) M_norm; higher is better in every entry.
     """
-    amounts = -vectors[:, COST_INDEX:] * np.array(units)  # (n, 2)
-    start_amounts = -start_vectors[:, COST_INDEX:] * np.array(units)
-    counts = vectors[:, :COST_INDEX] / np.maximum(1, start_vectors[:, :COST_INDEX])
+    # Cost and latency as positive amounts.
+    amounts = -vectors[:, SPENDING_ENTRIES] * np.array(units)  # (n, 2)
+    start_amounts = -start_vectors[:, SPENDING_ENTRIES] * np.array(units)
     savings = start_amounts / np.maximum(1, amounts)
+
+    counts = vectors[:, COUNT_ENTRIES] / np.maximum(1, start_vectors[:, COUNT_ENTRIES])
     return np.hstack([counts, savings])
 
 
 def normalize_with_bound(vectors: np.ndarray, start_vectors: np.ndarray) -> np.ndarray:
     """Normalizes like `normalize_against_start`, with every entry in [0, 1] (the bench's own).
 
-        M_norm[k] = min(1, M_s[k] / max(1, M_0[k]))     tools and outcome
-        M_norm[k] = M_0[k] / (M_0[k] + M_s[k])          cost and latency, as amounts
+        M_norm[i] = min(1, M_s[i] / max(1, M_0[i]))     calls of tools and outcome
+        M_norm[i] = M_0[i] / (M_0[i] + M_s[i])          cost and latency, as positive amounts
 
-    An episode that spends as much as the start has 1/2, one that spends nothing has 1 and no more, so that no single
-    example can decide the sum. The unit of the amounts does not matter.
+    M_s is the outcome vector after s updates and M_0 the one before training, on the same example. An episode that
+    spends as much as before training has 1/2, one that spends nothing has 1 and no more, so that no single example can
+    decide the sum. The unit of the amounts does not matter.
 
     Args:
-        vectors: (n, k) M_s.
-        start_vectors: (n, k) M_0.
+        vectors: (n, k) outcome vectors M_s of n examples, [calls of each tool, outcome, -US dollars, -seconds].
+        start_vectors: (n, k) outcome vectors M_0 of the same examples.
 
     Returns:
         (n, k) M_norm in [0, 1]; 1/2 where neither spends anything.
     """
-    start_counts = np.maximum(1, start_vectors[:, :COST_INDEX])
-    counts = vectors[:, :COST_INDEX] / start_counts  # (n, k - 2)
+    start_counts = np.maximum(1, start_vectors[:, COUNT_ENTRIES])
+    counts = vectors[:, COUNT_ENTRIES] / start_counts  # (n, k - 2)
 
-    # Amounts are the negative entries; 1/2 where neither spends anything.
-    amounts = -vectors[:, COST_INDEX:]  # (n, 2)
-    start_amounts = -start_vectors[:, COST_INDEX:]
+    # Cost and latency as positive amounts; 1/2 where neither spends anything.
+    amounts = -vectors[:, SPENDING_ENTRIES]  # (n, 2)
+    start_amounts = -start_vectors[:, SPENDING_ENTRIES]
     total = start_amounts + amounts
     savings = np.full(total.shape, 0.5)
     np.divide(start_amounts, total, out=savings, where=total > 0)
@@ -191,12 +221,12 @@ def normalize_with_bound(vectors: np.ndarray, start_vectors: np.ndarray) -> np.n
 def compute_preference_rewards(
     normalized: np.ndarray, preferences: np.ndarray, correct: np.ndarray
 ) -> np.ndarray:
-    """Computes R: M_norm . P where the outcome is correct, else 0.
+    """Computes the reward of each rollout: M_norm . P where its answer is correct, else 0.
 
     Args:
-        normalized: (n, k) M_norm.
-        preferences: (n, k) P of the user of each rollout, in [0, 1].
-        correct: (n,) outcome.
+        normalized: (n, k) normalized outcome vector M_norm of each of n rollouts, k = tools + 3 entries.
+        preferences: (n, k) preference vector P of the user of each rollout: weights in [0, 1] of the same entries.
+        correct: (n,) outcome; above 0 for a correct answer.
 
     Returns:
         (n,) rewards.
@@ -219,16 +249,18 @@ def compute_preference_scores(
     preferences: np.ndarray,
     units: tuple[float, float] = (MICRO_USD_PER_USD, MS_PER_SECOND),
 ) -> np.ndarray:
-    """Computes R^e of every example of the preference benchmark; its result is their sum (ToolOrchestra, appendix).
+    """Computes the score of every example of the preference benchmark (R^e in ToolOrchestra, appendix).
+
+    The result of a checkpoint on the benchmark is the sum of these scores.
 
     Args:
-        vectors: (n, k) M_s of the checkpoint.
-        start_vectors: (n, k) M_0 of the checkpoint before training, on the same examples.
-        preferences: (n, k) P.
-        units: How many of the unit a dollar and a second are.
+        vectors: (n, k) outcome vectors of the checkpoint on n examples, k = tools + 3 entries.
+        start_vectors: (n, k) outcome vectors of the checkpoint before training, on the same examples.
+        preferences: (n, k) preference vector of the user of each example.
+        units: Into how many units a dollar and a second are converted (`normalize_against_start`).
 
     Returns:
-        (n,) scores, without an upper bound.
+        (n,) scores, without an upper bound; 0 where the answer is wrong.
     """
     normalized = normalize_against_start(vectors, start_vectors, units)
     return compute_preference_rewards(normalized, preferences, vectors[:, OUTCOME_INDEX])
@@ -237,15 +269,17 @@ def compute_preference_scores(
 def compute_bounded_scores(
     vectors: np.ndarray, start_vectors: np.ndarray, preferences: np.ndarray
 ) -> np.ndarray:
-    """Computes the score of every example with a bound: the share of the user's wishes that is met.
+    """Computes a bounded score of every example: normalized outcomes, averaged with the user's preferences as weights.
+
+        score = M_norm . P / sum(P) for a correct answer, else 0,    with M_norm from `normalize_with_bound`
 
     Args:
-        vectors: (n, k) M_s of the checkpoint.
-        start_vectors: (n, k) M_0 of the checkpoint before training, on the same examples.
-        preferences: (n, k) P.
+        vectors: (n, k) outcome vectors of the checkpoint on n examples, k = tools + 3 entries.
+        start_vectors: (n, k) outcome vectors of the checkpoint before training, on the same examples.
+        preferences: (n, k) preference vector P of the user of each example.
 
     Returns:
-        (n,) scores in [0, 1]: M_norm . P / sum(P) with `normalize_with_bound`, 0 where the outcome is wrong.
+        (n,) scores in [0, 1].
     """
     normalized = normalize_with_bound(vectors, start_vectors)
     rewards = compute_preference_rewards(normalized, preferences, vectors[:, OUTCOME_INDEX])
@@ -278,15 +312,18 @@ def filter_rollouts(
 ) -> FilteredRollouts:
     """Leaves out rollouts with malformed calls, those without an answer, and groups whose rewards agree, in this order.
 
+    A group is the rollouts of one example. Its rewards agree where their standard deviation is below `min_std`: then
+    the group's advantages carry no signal.
+
     Args:
-        rewards: (n,).
+        rewards: (n,) reward of each rollout.
         groups: (n,) id of the example of each rollout.
         is_malformed: (n,) bool, whether there is a malformed call.
         is_answered: (n,) bool, whether there is an answer.
         min_std: A group is left out where the rewards of its remaining rollouts have a smaller standard deviation.
 
     Returns:
-        What remains.
+        The indices of the rollouts that remain, and how many each filter left out.
     """
     is_malformed = np.asarray(is_malformed, bool)
     is_answered = np.asarray(is_answered, bool)
@@ -307,10 +344,10 @@ def filter_rollouts(
 def _average_over_groups(
     values: np.ndarray, group_index: np.ndarray, is_counted: np.ndarray
 ) -> np.ndarray:
-    """Averages over the counted rows of each row's group.
+    """Averages values over the counted rows of each row's group.
 
     Args:
-        values: (n,).
+        values: (n,) one value for each rollout.
         group_index: (n,) number of the group of each row, from 0.
         is_counted: (n,) bool.
 

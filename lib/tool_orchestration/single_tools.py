@@ -21,9 +21,8 @@ from lib.tasks.scorers import Scorer
 from lib.tool_orchestration.episode_specs import Assignment
 from lib.tool_orchestration.tool_environment import ToolEnvironment, ToolEpisode
 
-Strategy = Generator[
-    str, str, str
-]  # yields arguments of calls, is sent replies, returns the answer
+# Yields arguments of calls, is sent replies, returns the answer.
+Strategy = Generator[str, str, str]
 _SENTENCE = re.compile(r" is (\S+) \.$")
 
 
@@ -45,11 +44,20 @@ def make_strategy(tool: str, item: Item) -> Strategy:
 
 
 def _ask_once(argument: str) -> Strategy:
+    """Call the tool once; its reply is the answer."""
     return (yield argument)
 
 
 def _follow_relations(tool: str, item: Item) -> Strategy:
-    """Ask for one relation after the other, from the innermost to the outermost."""
+    """Answer a multi-hop question by one call for each relation, from the innermost to the outermost.
+
+    Args:
+        tool: "lookup" or "search".
+        item: A question whose id ends in its relations and its subject.
+
+    Returns:
+        The strategy; its answer is the subject that the last relation leads to.
+    """
     *relations, subject = item.id.split("/")[1:]
     for relation in reversed(relations):
         if tool == "lookup":
@@ -72,10 +80,10 @@ def try_single_tools(
     """Use every tool by itself on every question that it can be asked, at the menu's prices.
 
     Args:
-        environment: The tools at work.
+        environment: Executes tool calls.
         assigned: Questions with menus.
-        tools: Names of tools.
-        split: Part of the seeds of models' replies.
+        tools: Names of the tools to use.
+        split: Name of the set of questions, which seeds models' replies.
         scorer: How replies are scored; None for the strict rule of the procedural families.
 
     Returns:
@@ -132,7 +140,17 @@ def _score_tool_answers(
     answers: Sequence[str],
     scorer: Scorer | None,
 ) -> list[float]:
-    """What the answers of a single tool are worth; a scorer reads its whole last reply."""
+    """Score the answers of a single tool.
+
+    Args:
+        environment: Runs a scorer that is a model.
+        episodes: With the question and the tool's replies.
+        answers: The strategy's answer in each episode, for scoring by rule.
+        scorer: Reads the tool's whole last reply; None for the strict rule of the procedural families.
+
+    Returns:
+        A score in [0, 1] for each episode.
+    """
     items = [episode.assignment.work for episode in episodes]
     if scorer is None:
         replies = [tasks.format_reply(answer) for answer in answers]
@@ -144,7 +162,17 @@ def _score_tool_answers(
 def _use_tool(
     environment: ToolEnvironment, tool: str, assigned: Sequence[Assignment], split: str
 ) -> tuple[list[ToolEpisode], list[str]]:
-    """One strategy on many questions, call by call side by side: the episodes and their answers."""
+    """Use one tool by its strategy on many questions, side by side.
+
+    Args:
+        environment: Executes tool calls.
+        tool: Name of the tool.
+        assigned: Questions with menus that have the tool.
+        split: Name of the set of questions, which seeds models' replies.
+
+    Returns:
+        The episodes with their calls, and the answer of each; "" where a reply was lost.
+    """
     strategies = [make_strategy(tool, assignment.work) for assignment in assigned]
     episodes = [ToolEpisode(assignment, [], [], 0) for assignment in assigned]
     answers = [""] * len(strategies)

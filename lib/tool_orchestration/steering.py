@@ -32,14 +32,17 @@ BATCH_SIZE = 64
 def compute_turn_log_probs(
     model: torch.nn.Module, assignments: Sequence[LabAssignment]
 ) -> np.ndarray:
-    """Compute the log-probability of the turns that call each tool on each menu, whatever fact they quote.
+    """Compute the log-probability that an orchestrator's first turn calls each tool on each menu.
+
+    A turn quotes one of NUM_FACTS facts of the menu before the call (`lab_episodes.write_call_turn`); the probability
+    is summed over the facts.
 
     Args:
-        model: A lab model.
-        assignments: n questions with menus and users.
+        model: The orchestrator, a lab model.
+        assignments: n questions with users and with menus of M tools.
 
     Returns:
-        (n, M) natural logarithms.
+        (n, M) log-probabilities (natural logarithm).
     """
     sequences = []
     prompt_lengths = []
@@ -81,8 +84,8 @@ def compute_tool_probabilities(turn_log_probs: np.ndarray) -> tuple[np.ndarray, 
         turn_log_probs: (n, M) from `compute_turn_log_probs`.
 
     Returns:
-        (n, M) probabilities of the tools, and (n,) their sum before it was scaled to 1: the share of first turns that
-        call a tool of the menu in the form that was taught.
+        (n, M) probabilities of the M tools on n menus, scaled to the sum 1; and (n,) their sum before scaling: the
+        probability that the first turn calls any tool of the menu in the form that was taught.
     """
     turn_probabilities = np.exp(turn_log_probs)
     covered = turn_probabilities.sum(1)
@@ -132,7 +135,8 @@ def average_spending(
         probabilities: (n, M) of calling each tool.
 
     Returns:
-        cost and latency relative to the menu's mean tool, and accuracy by the cards; (n,) each.
+        By name, (n,) each: "cost" and "latency", expected and relative to the menu's mean tool; "accuracy", expected by
+        the tools' measured cards.
     """
     prices = []
     latencies = []

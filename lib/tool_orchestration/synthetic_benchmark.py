@@ -45,7 +45,7 @@ _READ = {
 
 
 def versions() -> dict[str, int]:
-    """The VERSIONs of the code that decides what policies reach."""
+    """List the VERSIONs of the code that decides the numbers of the benchmark."""
     return {
         "random streams": seeds.VERSION,
         "losses": losses.VERSION,
@@ -61,6 +61,7 @@ def make_jobs(settings: ToolSyntheticSettings) -> list[sweep.Job]:
 
 
 def _make_job_settings(split: str, settings: ToolSyntheticSettings) -> dict[str, Any]:
+    """Make the settings that identify the job of a split; a finished job with equal settings is not run again."""
     return {
         "job": "synthetic benchmark",
         "split": split,
@@ -71,15 +72,16 @@ def _make_job_settings(split: str, settings: ToolSyntheticSettings) -> dict[str,
 
 
 def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
-    """Runs what is not done yet.
+    """Runs the jobs of the benchmark that are not finished, and reads the rows of all.
 
     Args:
-        settings: `synthetic`, and how many `jobs` run side by side.
+        settings: `synthetic` has the settings of the environment; `jobs` is the number of jobs that run in parallel.
         runs: Folder of finished jobs.
 
     Returns:
-        The results table. Split "test" has the rows of `compare_variants`, "map" those of `map_steering`. group and
-        weight: what a user of the grid weighs, beside accuracy, and how much; group "user" for drawn users.
+        The results table. Split "test" has the rows of `compare_variants`, "map" those of `map_steering`. For users of
+        the grid, group is the objective that they weigh beside accuracy ("cost" or "latency") and weight its weight;
+        randomly drawn users have the group "user".
     """
     jobs = make_jobs(settings.synthetic)
     sweep.run(work, jobs, runs, settings.jobs, "a synthetic environment of tools")
@@ -93,7 +95,7 @@ def run(settings: ToolSettings, runs: str | Path = RUNS) -> pd.DataFrame:
 
 
 def work(job: sweep.Job, folder: Path, progress: sweep.JobProgress) -> None:
-    """Computes one split of the results table, and writes its rows into `folder`."""
+    """Computes one split of the results table, and writes its rows to `rows.parquet` in the job's folder."""
     torch.set_num_threads(1)
     settings = ToolSyntheticSettings.from_job_settings(job.settings["synthetic"])
     split = job.settings["split"]

@@ -25,7 +25,7 @@ import numpy as np
 
 from lib.config import ToolSyntheticSettings
 from lib.experiment import seeds
-from lib.tool_orchestration import tool_menu
+from lib.tool_orchestration import rewards, tool_menu
 
 # The names of random streams decide numbers, and outlive the names in the code.
 STREAM = ("toolorchestra", "glass")
@@ -44,9 +44,11 @@ NEWCOMER_ACCURACY = 0.97
 BARGAIN_ACCURACY = 0.85
 
 USUAL = "usual menus"
-NEWCOMER = "a newcomer on the menu"
-UNSEEN_PRICES = "unseen prices"
-CONDITIONS = (USUAL, NEWCOMER, UNSEEN_PRICES)
+NEW_TOOL = "a newcomer on the menu"  # one tool of every menu was on no menu in training
+UNSEEN_PRICES = (
+    "unseen prices"  # tools that were cheap in training are expensive, and the other way round
+)
+CONDITIONS = (USUAL, NEW_TOOL, UNSEEN_PRICES)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class ToolEnvironments:
 
     @property
     def num_seeds(self) -> int:
+        """S, the number of environments."""
         return len(self.accuracy)
 
 
@@ -128,24 +131,31 @@ class SyntheticMenus:
         return self.tools.shape[-1]
 
     def look_up(self, table: np.ndarray) -> np.ndarray:
-        """Reads a table by kind of question and tool at the tools of the menus.
+        """Reads a table of values by kind of question and tool, for the tools on the menus.
 
         Args:
-            table: (S, K, T).
+            table: (S, K, T) values for S seeds, K kinds of questions and T tools.
 
         Returns:
-            (S, n, M).
+            (S, n, M) the values of the M tools on the menu of each of n questions, for its kind.
         """
         seed_index = np.arange(len(table))[:, None, None]
         return table[seed_index, self.kinds[..., None], self.tools]
 
     def look_up_prices(self, list_prices: np.ndarray) -> np.ndarray:
-        """Reads list prices, (S, T, 2), at the tools of the menus, (S, n, M, 2)."""
+        """Reads the list prices of the tools on the menus.
+
+        Args:
+            list_prices: (S, T, 2) US dollars and seconds of a call of each tool.
+
+        Returns:
+            (S, n, M, 2) the same for the M tools on the menu of each of n questions.
+        """
         seed_index = np.arange(len(list_prices))[:, None, None]
         return list_prices[seed_index, self.tools]
 
     def at_list_prices(self, environments: ToolEnvironments) -> SyntheticMenus:
-        """The same menus at list prices."""
+        """Returns the same questions and tools at the list prices, without the variation from menu to menu."""
         prices = self.look_up_prices(environments.list_prices)
         return SyntheticMenus(self.kinds, self.tools, prices)
 
@@ -173,10 +183,10 @@ def draw_menus(
         environments: One for each seed.
         settings: `menu`, the size of a menu; `prices`, the ratio of list prices; `spread`, the factor within which the
             prices of a menu vary around the list.
-        num_questions: n, for each seed.
+        num_questions: n, the number of questions for each seed.
         stream: Names of the random stream.
-        condition: One of CONDITIONS. With a newcomer, one tool of every menu is one that is held out of training; under
-            unseen prices every tool that was cheap is expensive, and the other way round.
+        condition: One of CONDITIONS. Under NEW_TOOL one tool of every menu is held out of training; under
+            UNSEEN_PRICES every tool that was cheap is expensive, and the other way round.
 
     Returns:
         The questions and menus.
@@ -187,7 +197,7 @@ def draw_menus(
 
     # The order of random numbers is a random order of the tools, of which the first are taken.
     tools = rng.random((*shape, len(KNOWN_TOOLS))).argsort(-1)[..., : settings.menu]
-    if condition == NEWCOMER:
+    if condition == NEW_TOOL:
         tools[..., 0] = len(KNOWN_TOOLS) + rng.integers(len(HELD_OUT_TOOLS), size=shape)
 
     list_prices = environments.list_prices
@@ -200,15 +210,15 @@ def draw_menus(
 
 
 def draw_users(num_users: int, *stream: str | int) -> np.ndarray:
-    """Draws users as the lesson draws them.
+    """Draws the preference vectors of random users (`tool_menu.draw_preference`).
 
     Args:
-        num_users: How many.
+        num_users: How many users are drawn.
         stream: Names of the random stream.
 
     Returns:
-        (num_users, k) vectors P: a weight for each of TOOLS, then accuracy, cost and latency. Only known tools are
-        liked.
+        (num_users, k) preference vectors, k = T + 3: for each of the T tools 1 if the user likes to see it called, else
+        0; then the weights of accuracy, cost and latency in [0, 1]. No user likes a tool that is held out of training.
     """
     rng = seeds.rng(*STREAM, *stream)
     users = [tool_menu.draw_preference(rng, KNOWN_TOOLS) for _ in range(num_users)]
@@ -222,18 +232,22 @@ def compute_expected_utilities(
 
         U_t = p_t (P_accuracy + P_cost cheap_t + P_latency fast_t + P_t)
 
-    The largest is the optimum, by enumeration.
+    p_t is the probability that tool t is correct; P_... are the user's weights, P_t that of the tool itself; cheap_t
+    and fast_t are 1 for the cheapest and the fastest tool of the menu and 0 for the most expensive and the slowest. The
+    largest utility of a menu is the optimum. Shapes: S seeds, n questions for each seed, M tools on a menu, T in all.
 
     Args:
-        environments: With the accuracies p.
-        menus: n questions for each seed.
-        preferences: (S, n, k) P of the user of each question.
+        environments: S environments, with the accuracies p.
+        menus: The questions, and the tools and prices on the menu of each.
+        preferences: (S, n, T + 3) the user's weights: of each tool, then of accuracy, cost and latency.
 
     Returns:
-        (S, n, M).
+        (S, n, M) expected utility of calling each tool on the menu.
     """
-    accuracy_weight = preferences[..., None, -3]  # (S, n, 1)
-    cost_and_latency_weights = preferences[..., None, -2:]  # (S, n, 1, 2)
-    savings_utility = (menus.compute_savings() * cost_and_latency_weights).sum(-1)  # (S, n, M)
+    accuracy_weight = preferences[..., None, rewards.OUTCOME_INDEX]  # (S, n, 1)
+    spending_weights = preferences[
+        ..., None, rewards.SPENDING_ENTRIES
+    ]  # (S, n, 1, 2) cost, latency
+    savings_utility = (menus.compute_savings() * spending_weights).sum(-1)  # (S, n, M)
     tool_weights = np.take_along_axis(preferences, menus.tools, -1)  # (S, n, M)
     return menus.look_up(environments.accuracy) * (accuracy_weight + savings_utility + tool_weights)

@@ -17,7 +17,7 @@ from lib import stats
 from lib.config import ToolSyntheticSettings
 from lib.experiment import results_table
 from lib.tool_orchestration.lab_estimates import MARGIN
-from lib.tool_orchestration.synthetic_environment import NEWCOMER, UNSEEN_PRICES, USUAL
+from lib.tool_orchestration.synthetic_environment import NEW_TOOL, UNSEEN_PRICES, USUAL
 from lib.tool_orchestration.synthetic_training import MALFORMED_VARIANTS, TOOLORCHESTRA
 
 Metrics = dict[str, pd.Series | float | str]
@@ -35,16 +35,16 @@ CHANGED_PARTS = (
     LIST_PRICES_ONLY,
     BEST_CONSTANT,
 )
-# Methods that are compared where a tool or the prices are new.
+# Methods that are compared under prices that training never had.
 TRANSFER_BASELINES = (NAMES_ONLY, LIST_PRICES_ONLY, BEST_CONSTANT)
 
 
 def select_trained(rows: pd.DataFrame, settings: ToolSyntheticSettings) -> pd.DataFrame:
-    """Select what drawn users get after the last update, under all conditions.
+    """Select the rows of randomly drawn users after the last update, under all conditions.
 
     Args:
-        rows: Of `synthetic_benchmark.run`.
-        settings: Those that the rows were made with.
+        rows: The results table of `synthetic_benchmark.run`.
+        settings: The settings of the synthetic environment that the table was made with.
 
     Returns:
         The rows of the split "test" whose users are drawn as in training.
@@ -58,12 +58,13 @@ def subtract_variants(
     """Estimate ToolOrchestra minus each variant, in pairs of the same environment, question, menu and user.
 
     Args:
-        rows: Of one condition.
-        column: What is compared.
-        variants: Methods.
+        rows: Rows of the results table under one condition.
+        column: The measure that is compared, such as "reward".
+        variants: Names of the methods that are subtracted.
 
     Returns:
-        One row for each variant.
+        One row for each variant, which is the index: the mean difference, its interval and its p value, with the
+        columns of `stats.paired_difference`.
     """
     treatment = {"method": TOOLORCHESTRA.name}
     differences = []
@@ -77,12 +78,16 @@ def subtract_variants(
 def estimate_malformed_calls(rows: pd.DataFrame, settings: ToolSyntheticSettings) -> pd.DataFrame:
     """Estimate the probability of a malformed call after training with and without the filter.
 
+    "Failures" are rollouts with a malformed call. ToolOrchestra leaves them out of the training, so that nothing
+    lowers their probability.
+
     Args:
-        rows: Of `synthetic_benchmark.run`.
-        settings: Those that the rows were made with.
+        rows: The results table of `synthetic_benchmark.run`.
+        settings: The settings of the synthetic environment that the table was made with.
 
     Returns:
-        Rows "failures left out", "failures kept" and "left out minus kept".
+        Three rows of estimates, indexed "failures left out" and "failures kept" (mean probabilities), and "left out
+        minus kept" (their paired difference).
     """
     left_out, kept = (variant.name for variant in MALFORMED_VARIANTS)
     selected = results_table.select(
@@ -100,49 +105,77 @@ def estimate_malformed_calls(rows: pd.DataFrame, settings: ToolSyntheticSettings
 
 
 def estimate_synthetic_metrics(rows: pd.DataFrame, settings: ToolSyntheticSettings) -> Metrics:
-    """Estimate what each part of the method is worth in the synthetic environment.
+    """Estimate what each part of ToolOrchestra contributes in the synthetic environment.
+
+    Every difference is paired: the same environment (seed), menus and users. Rewards are expected utilities, costs are
+    relative to the mean tool of the menu.
 
     Args:
-        rows: Of `synthetic_benchmark.run`.
-        settings: Those that the rows were made with.
+        rows: The results table of `synthetic_benchmark.run`.
+        settings: The settings of the synthetic environment that the table was made with.
 
     Returns:
-        By metric key: estimates, and verdicts against the margin of the lab world.
+        By metric key, an estimate (a row of `stats.mean` or `stats.paired_difference`) or a verdict (text):
+        gain                      reward after training minus before
+        sign_error                cost for a user with weight 1 on cost: trained with the sign error minus without it
+        batch, batch.cost_usd     reward, and cost: normalized within groups minus over the whole batch
+        filter                    reward: agreeing groups left out minus kept
+        ..._verdict               whether that difference of rewards is equivalent to 0 within MARGIN
+        failures                  probability of a malformed call: malformed rollouts left out minus kept
+        unseen_tools              called held-out tools where they are best, minus where they are not
+        unseen_tools.names        reward with a held-out tool on the menu: reading descriptions minus names only
+        unseen_prices             reward under unseen prices: reading descriptions minus names only
+        varied_prices             reward under unseen prices: varied prices in training minus list prices only
+        All keys begin with "synthetic.".
     """
+    metrics: Metrics = {}
     trained = select_trained(rows, settings)
-    usual = results_table.select(trained, condition=USUAL)
-    reward = subtract_variants(usual, "reward")
-    cost = subtract_variants(usual, "cost_usd")
-    verdicts = stats.verdict(reward, MARGIN)
+    at_usual_menus = results_table.select(trained, condition=USUAL)
+    with_new_tool = results_table.select(trained, condition=NEW_TOOL)
+    at_unseen_prices = results_table.select(trained, condition=UNSEEN_PRICES)
 
-    # What training adds to the policy that calls every tool with the same probability.
-    ours = results_table.select(rows, split="test", condition=USUAL, group="user")
-    ours = results_table.select(ours, method=TOOLORCHESTRA.name, step=[0, settings.updates[-1]])
-    gain = stats.diff_in_diff(ours, "reward", {"role": "start"}, {"role": "paper"})
+    # Training, against the initial policy, which calls every tool with the same probability.
+    before_and_after = results_table.select(
+        rows,
+        split="test",
+        condition=USUAL,
+        group="user",
+        method=TOOLORCHESTRA.name,
+        step=[0, settings.updates[-1]],
+    )
+    gain = stats.diff_in_diff(before_and_after, "reward", {"role": "start"}, {"role": "paper"})
+    metrics["synthetic.gain"] = gain.iloc[0]
 
-    # A user with weight 1 on cost.
+    # The sign error in the normalization, where it matters most: for a user with weight 1 on cost.
     cost_users = results_table.select(
         rows, split="test", condition=USUAL, step=settings.updates[-1], item="cost 1"
     )
-    more_spent = stats.paired_difference(
+    additional_cost = stats.paired_difference(
         cost_users, "cost_usd", {"method": SIGN_ERROR}, {"method": TOOLORCHESTRA.name}
     )
+    metrics["synthetic.sign_error"] = additional_cost.iloc[0]
 
-    new_tool = results_table.select(trained, condition=NEWCOMER)
-    new_prices = results_table.select(trained, condition=UNSEEN_PRICES)
-    called = stats.mean(new_tool, "newcomer", "method")
-    under_new_prices = subtract_variants(new_prices, "reward", TRANSFER_BASELINES)
-    return {
-        "synthetic.gain": gain.iloc[0],
-        "synthetic.sign_error": more_spent.iloc[0],
-        "synthetic.batch": reward.loc[WHOLE_BATCH],
-        "synthetic.batch.cost_usd": cost.loc[WHOLE_BATCH],
-        "synthetic.batch_verdict": verdicts[WHOLE_BATCH],
-        "synthetic.filter": reward.loc[AGREEING_KEPT],
-        "synthetic.filter_verdict": verdicts[AGREEING_KEPT],
-        "synthetic.failures": estimate_malformed_calls(rows, settings).iloc[-1],
-        "synthetic.unseen_tools": called.loc[TOOLORCHESTRA.name],
-        "synthetic.unseen_tools.names": subtract_variants(new_tool, "reward", [NAMES_ONLY]).iloc[0],
-        "synthetic.unseen_prices": under_new_prices.loc[NAMES_ONLY],
-        "synthetic.varied_prices": under_new_prices.loc[LIST_PRICES_ONLY],
-    }
+    # Over which rollouts outcomes are normalized, and whether groups whose rewards agree are left out.
+    reward_differences = subtract_variants(at_usual_menus, "reward")
+    cost_differences = subtract_variants(at_usual_menus, "cost_usd")
+    verdicts = stats.verdict(reward_differences, MARGIN)
+    metrics["synthetic.batch"] = reward_differences.loc[WHOLE_BATCH]
+    metrics["synthetic.batch.cost_usd"] = cost_differences.loc[WHOLE_BATCH]
+    metrics["synthetic.batch_verdict"] = verdicts[WHOLE_BATCH]
+    metrics["synthetic.filter"] = reward_differences.loc[AGREEING_KEPT]
+    metrics["synthetic.filter_verdict"] = verdicts[AGREEING_KEPT]
+
+    # The filter of malformed rollouts; the last row is the difference.
+    metrics["synthetic.failures"] = estimate_malformed_calls(rows, settings).iloc[-1]
+
+    # A tool that was on no menu in training.
+    new_tool_calls = stats.mean(with_new_tool, "newcomer", "method")
+    reward_over_names = subtract_variants(with_new_tool, "reward", [NAMES_ONLY])
+    metrics["synthetic.unseen_tools"] = new_tool_calls.loc[TOOLORCHESTRA.name]
+    metrics["synthetic.unseen_tools.names"] = reward_over_names.iloc[0]
+
+    # Prices that were on no menu in training.
+    reward_over_baselines = subtract_variants(at_unseen_prices, "reward", TRANSFER_BASELINES)
+    metrics["synthetic.unseen_prices"] = reward_over_baselines.loc[NAMES_ONLY]
+    metrics["synthetic.varied_prices"] = reward_over_baselines.loc[LIST_PRICES_ONLY]
+    return metrics

@@ -37,7 +37,11 @@ OPTIMUM = "optimum"
 
 
 def list_users_of_grid() -> dict[str, UserPreference]:
-    """Users who weigh accuracy with 1, and cost or latency with a weight of the grid, by name."""
+    """Lists users with weight 1 on accuracy and one of WEIGHTS on cost or on latency.
+
+    Returns:
+        Preferences by name, such as "cost 0.25".
+    """
     users = {f"cost {weight:g}": UserPreference(1.0, weight, 0.0) for weight in WEIGHTS}
     for weight in WEIGHTS[1:]:
         users[f"latency {weight:g}"] = UserPreference(1.0, 0.0, weight)
@@ -95,6 +99,7 @@ class ToolChoiceEvaluation:
                 )
 
     def _select_cases(self, conditions: Sequence[str]) -> list[EvaluationCase]:
+        """Selects the users on the menus of some conditions."""
         return [case for case in self.cases if case.condition in conditions]
 
     @torch.no_grad()
@@ -105,12 +110,12 @@ class ToolChoiceEvaluation:
         step: int,
         conditions: Sequence[str] = CONDITIONS,
     ) -> pd.DataFrame:
-        """Evaluates policies.
+        """Evaluates trained policies on all users and menus.
 
         Args:
-            method: Name of the variant.
-            policies: One for each seed.
-            step: Updates so far.
+            method: Name of the training variant, for the column `method`.
+            policies: One policy for each seed.
+            step: Number of updates so far, for the column `step`.
             conditions: Some of CONDITIONS.
 
         Returns:
@@ -126,14 +131,14 @@ class ToolChoiceEvaluation:
     def evaluate_references(self, conditions: Sequence[str] = CONDITIONS) -> pd.DataFrame:
         """Evaluates choices that learn nothing: random, the best constant and the optimum.
 
-        The best constant is one order of the tools for everybody, by mean utility over users and usual menus; the first
+        The best constant is one order of the tools for all users, by mean utility over users and usual menus; the first
         of it on the menu is called.
 
         Args:
             conditions: Some of CONDITIONS.
 
         Returns:
-            As of `evaluate_policies`.
+            One row for each reference, seed, user and condition, with the columns of `average_over_menus`.
         """
         mean_utilities = self._average_utilities_by_tool()  # (S, T)
         seed_index = np.arange(len(mean_utilities))[:, None, None]
@@ -152,7 +157,11 @@ class ToolChoiceEvaluation:
         return pd.concat(tables, ignore_index=True)
 
     def _average_utilities_by_tool(self) -> np.ndarray:
-        """Averages the utility of each tool over the usual menus that list it, (S, T); -1 where none does."""
+        """Averages the expected utility of each tool over the usual menus that list it, and over all users.
+
+        Returns:
+            (S, T) mean utility of T tools for S seeds; -1, below every utility, for a tool that is on no menu.
+        """
         sums = np.zeros((self.environments.num_seeds, len(TOOLS)))
         counts = np.zeros_like(sums)
         for case in self._select_cases([USUAL]):
@@ -165,37 +174,45 @@ class ToolChoiceEvaluation:
         return means
 
     def average_over_menus(self, case: EvaluationCase, probs: np.ndarray) -> pd.DataFrame:
-        """Averages over the menus of a case.
+        """Averages what a user gets from a policy over n menus.
 
         Args:
             case: A user on the menus of a condition.
-            probs: (S, n, M + 1) of calling each tool on the menu, and of a malformed call.
+            probs: (S, n, M + 1) the policy's probabilities of calling each of M tools on the menu, and of a malformed
+                call, for S seeds.
 
         Returns:
-            One row for each seed. Columns: correct; cost_usd and seconds, relative to the mean tool of the menu; reward
-            (expected utility); regret (the optimum minus that); optimal (probability of the best choice); newcomer
-            (probability of calling a tool that is held out of training where that is the best choice, minus where it is
-            not); liked (probability of calling tools that the user likes, minus that of a random choice);
-            malformed_probability.
+            One row for each seed, with the columns
+            correct                 expected accuracy
+            cost_usd, seconds       expected spending, relative to the mean tool of the menu
+            reward                  expected utility
+            regret                  largest expected utility of the menu minus the reward
+            optimal                 probability of the choice with the largest utility
+            newcomer                probability of calling a tool that is held out of training: mean over menus where it
+                                    is the best choice, minus mean over menus where it is not
+            liked                   probability of calling tools that the user likes, minus that of a random choice
+            malformed_probability   probability of a malformed call
+            and seed, item (the user's name), condition.
         """
         malformed_probs = probs[..., -1]
         probs = probs[..., :-1]
         menus = case.menus
 
-        # Cost and time, relative to the menu's mean tool.
+        # Cost and latency, relative to the menu's mean tool.
         relative_prices = menus.prices / menus.prices.mean(2, keepdims=True)
-        # spent_sc = sum_nm p_snm price_snmc: seed s, menu n, tool m, dollars or seconds c
-        spent = np.einsum("snm,snmc->sc", probs, relative_prices) / probs.shape[1]
+        # spending_sc = mean over n of sum_m p_snm price_snmc: seed s, menu n, tool m, dollars or seconds c
+        num_menus = probs.shape[1]
+        spending = np.einsum("snm,snmc->sc", probs, relative_prices) / num_menus
 
         reward = (probs * case.utilities).sum(-1)  # (S, n)
         correct = (probs * menus.look_up(self.environments.accuracy)).sum(-1)
 
         # Tools that are held out of training, where they are the best choice and where they are not.
-        is_newcomer = menus.tools >= len(KNOWN_TOOLS)
-        newcomer_probs = (probs * is_newcomer).sum(-1)  # (S, n)
-        newcomer_is_best = (case.optimal_probs * is_newcomer).any(-1)
-        called_where_best = _average_where(newcomer_is_best, newcomer_probs)
-        called_elsewhere = _average_where(~newcomer_is_best, newcomer_probs)
+        is_held_out = menus.tools >= len(KNOWN_TOOLS)  # (S, n, M)
+        held_out_probs = (probs * is_held_out).sum(-1)  # (S, n)
+        held_out_is_best = (case.optimal_probs * is_held_out).any(-1)
+        called_where_best = _average_where(held_out_is_best, held_out_probs)
+        called_elsewhere = _average_where(~held_out_is_best, held_out_probs)
 
         is_liked = np.take_along_axis(case.preferences, menus.tools, -1) > 0
         liked_gain = (probs * is_liked).sum(-1) - is_liked.mean(-1)
@@ -205,8 +222,8 @@ class ToolChoiceEvaluation:
                 "item": case.user,
                 "condition": case.condition,
                 "correct": correct.mean(1),
-                "cost_usd": spent[:, 0],
-                "seconds": spent[:, 1],
+                "cost_usd": spending[:, 0],
+                "seconds": spending[:, 1],
                 "reward": reward.mean(1),
                 "regret": (case.utilities.max(-1) - reward).mean(1),
                 "optimal": (probs * case.optimal_probs).sum(-1).mean(1),
@@ -218,17 +235,27 @@ class ToolChoiceEvaluation:
 
 
 def _choose_largest(values: np.ndarray) -> np.ndarray:
-    """Probabilities of choosing the largest entry of the last axis; of equal ones the first."""
+    """Returns choice probabilities of the shape of `values`: 1 at the largest entry of the last axis, else 0.
+
+    Of several largest entries the first one is chosen.
+    """
     return np.eye(values.shape[-1])[values.argmax(-1)]
 
 
 def _average_where(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Averages (S, n) values over the menus where the mask is True, (S,); 0 where it nowhere is."""
+    """Averages (S, n) values over the menus n where the mask (S, n) is True; (S,), 0 for seeds where it nowhere is."""
     return np.where(mask, values, 0).sum(1) / np.maximum(mask.sum(1), 1)
 
 
 def compute_slope(points: np.ndarray) -> float:
-    """Computes the least-squares slope of the second column over the first, (n, 2)."""
+    """Computes the slope of the least-squares line through n points.
+
+    Args:
+        points: (n, 2) x and y of each point.
+
+    Returns:
+        The slope of y over x.
+    """
     x, y = points[:, 0], points[:, 1]
     centred_x = x - x.mean()
     return float((centred_x * (y - y.mean())).sum() / (centred_x**2).sum())

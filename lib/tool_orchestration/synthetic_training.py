@@ -1,4 +1,4 @@
-"""ToolOrchestra's training in the synthetic environment: GRPO on the lesson's reward, with tiny policies.
+"""ToolOrchestra's training in the synthetic environment: GRPO on ToolOrchestra's reward, with tiny policies.
 
 Normalization, reward and filters are `rewards`, the objective is `lib.rl.losses`. All seeds train side by side, and all
 variants meet the same questions, users, menus and random numbers. From top to bottom:
@@ -87,12 +87,13 @@ MALFORMED_VARIANTS = (
 
 
 class BatchedToolPolicies:
-    """A policy for each of S seeds. It scores the tools on a menu, linearly in what it reads of them.
+    """A softmax policy over the tools of a menu for each of S seeds, with scores that are linear in their features.
 
-    A policy that reads descriptions scores a tool by [described accuracy at this kind, cheapness, speed, liked], times
-    the user's [1, accuracy, cost, latency]: 16 weights. One that goes by names has a weight for each kind, tool and
-    entry of the user; a tool that it never called keeps 0. Both have one weight more for liked tools, and both start
-    with equal probabilities. Where the variant says so, one number more is the logit of a malformed call.
+    A policy that reads descriptions has a weight for each pair of a tool's features [described accuracy at this kind of
+    question, cheapness, speed, whether the user likes the tool] and the user's features [1, weights of accuracy, cost
+    and latency]: 16 weights. One that knows tools by name has a weight for each kind of question, tool and user
+    feature; a tool that it never called keeps 0. Both have one more weight for tools that the user likes, and both
+    start with equal probabilities. Where the variant says so, one more parameter is the logit of a malformed call.
 
     The sums over seeds are written out by hand: `lib.rl.seed_batched.SeedBatched` takes 1.6 to 3 times as long for a
     training step of 32 policies (tests/benchmarks/test_seed_batched_speed.py).
@@ -104,8 +105,8 @@ class BatchedToolPolicies:
         """
         Args:
             variant: What the policies read, and whether they write malformed calls.
-            num_seeds: S.
-            malformed_probability: Of a malformed call, before training.
+            num_seeds: S, the number of policies.
+            malformed_probability: Probability of a malformed call before training.
         """
         self.variant = variant
         shape = (num_seeds, NUM_USER_FEATURES, NUM_TOOL_FEATURES)
@@ -120,19 +121,27 @@ class BatchedToolPolicies:
     def compute_log_probs(
         self, environments: ToolEnvironments, menus: SyntheticMenus, preferences: np.ndarray
     ) -> Tensor:
-        """Computes log-probabilities of calling the tools on the menus, and of a malformed call.
+        """Computes the log-probabilities of all actions: a call of each tool on the menu, and a malformed call.
+
+        Shapes: S seeds, each with a policy and an environment of its own; n questions for each seed; M tools on the
+        menu of a question; T tools in all.
 
         Args:
-            environments: With the described accuracies.
-            menus: n questions for each seed.
-            preferences: (S, n, k) P of the user of each question.
+            environments: S environments, with the accuracy of each tool as menus describe it.
+            menus: The questions, and the tools on the menu of each.
+            preferences: (S, n, T + 3) weights in [0, 1] of the user of each question: 1 for each tool that the user
+                likes to see called and 0 for the others, then accuracy, cost and latency.
 
         Returns:
-            (S, n, M + 1); the last is that of a malformed call, -inf where policies write none.
+            (S, n, M + 1) log-probabilities. The last entry is a malformed call, -inf where the variant writes none.
         """
+        # What a policy reads of a user: a constant 1, and the weights of accuracy, cost and latency.
         ones = np.ones_like(preferences[..., :1])
-        user_features = np.concatenate([ones, preferences[..., -3:]], -1)  # (S, n, 4)
+        objective_weights = preferences[..., rewards.OBJECTIVE_ENTRIES]  # (S, n, 3)
+        user_features = np.concatenate([ones, objective_weights], -1)  # (S, n, 4)
         user_features = torch.as_tensor(user_features, dtype=torch.float32)
+
+        # Scores of the tools on each menu.
         is_liked = np.take_along_axis(preferences, menus.tools, -1)  # (S, n, M)
         if self.variant.reads == "descriptions":
             scores = self._score_descriptions(environments, menus, user_features, is_liked)
@@ -140,10 +149,11 @@ class BatchedToolPolicies:
             scores = self._score_names(menus, user_features)
         liked_weights = self.liked_weights[:, None, None]
         scores = scores + liked_weights * torch.as_tensor(is_liked, dtype=torch.float32)
-
-        log_probs = scores.log_softmax(-1)
+        log_probs = scores.log_softmax(-1)  # (S, n, M), given that the call is well formed
         if not self.variant.writes_malformed:
             return torch.nn.functional.pad(log_probs, (0, 1), value=-torch.inf)
+
+        # log P(tool) = log P(well formed) + log P(tool | well formed)
         malformed_logits = self.malformed_logits[:, None, None].expand(*scores.shape[:2], 1)
         log_valid = torch.nn.functional.logsigmoid(-malformed_logits)
         log_malformed = torch.nn.functional.logsigmoid(malformed_logits)
@@ -156,9 +166,24 @@ class BatchedToolPolicies:
         user_features: Tensor,
         is_liked: np.ndarray,
     ) -> Tensor:
-        """Scores tools by what menus say of them, (S, n, M)."""
+        """Scores the tools on each menu from their descriptions, bilinearly in user and tool.
+
+        Shapes: S seeds, n questions for each seed, M tools on a menu.
+
+        Args:
+            environments: S environments, with the accuracy of each tool as menus describe it.
+            menus: The questions, and the tools and prices on the menu of each.
+            user_features: (S, n, 4) 1, and the user's weights of accuracy, cost and latency.
+            is_liked: (S, n, M) 1 for tools that the user likes to see called, else 0.
+
+        Returns:
+            (S, n, M) scores, the logits of the tools.
+        """
         described_accuracy = menus.look_up(environments.described_accuracy)
-        cheapness, speed = np.moveaxis(-np.log2(menus.prices), -1, 0)
+        # Prices are (S, n, M, 2): US dollars and seconds. Half the price is 1 more in the feature.
+        savings = -np.log2(menus.prices)
+        cheapness = savings[..., 0]
+        speed = savings[..., 1]
         tool_features = np.stack([described_accuracy, cheapness, speed, is_liked], -1)
         tool_features = torch.as_tensor(tool_features, dtype=torch.float32)  # (S, n, M, 4)
 
@@ -166,7 +191,17 @@ class BatchedToolPolicies:
         return torch.einsum("snu,suf,snmf->snm", user_features, self.weights, tool_features)
 
     def _score_names(self, menus: SyntheticMenus, user_features: Tensor) -> Tensor:
-        """Scores tools by name and kind of question, (S, n, M)."""
+        """Scores the tools on each menu by their names alone, with weights for each kind of question.
+
+        Shapes: S seeds, n questions for each seed, M tools on a menu, T tools in all.
+
+        Args:
+            menus: The questions with their kinds, and the tools on the menu of each.
+            user_features: (S, n, 4) 1, and the user's weights of accuracy, cost and latency.
+
+        Returns:
+            (S, n, M) scores, the logits of the tools.
+        """
         seed_index = torch.arange(len(user_features))[:, None]
         weights_of_kind = self.weights[seed_index, torch.as_tensor(menus.kinds)]  # (S, n, 4, T)
 
@@ -185,17 +220,21 @@ def sample_rollouts(
     num_rollouts: int,
     step: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Samples rollouts of every question, with the same random numbers for all variants.
+    """Samples G rollouts of every question: one call each, whether it is correct, and what it spends.
+
+    All variants of the training meet the same random numbers in the same update. Shapes: S seeds, n questions for each
+    seed, M tools on a menu, T tools in all.
 
     Args:
-        environments: With the accuracies.
-        menus: n questions for each seed.
-        log_probs: (S, n, M + 1) of the tools on the menus and of a malformed call.
-        num_rollouts: G, of each question.
-        step: Number of the update.
+        environments: S environments, with the probability of each tool to be correct.
+        menus: The questions, and the tools and prices on the menu of each.
+        log_probs: (S, n, M + 1) log-probabilities of calling each tool on the menu, and of a malformed call.
+        num_rollouts: G, rollouts of each question.
+        step: Number of the update, which seeds the random numbers.
 
     Returns:
-        choices (S, n, G), indices of the menu, M for a malformed call; and outcome vectors (S n G, k).
+        The choices, (S, n, G): position on the menu, or M for a malformed call.
+        The outcome vectors, (S n G, T + 3): calls of each tool, outcome, -cost, -latency (`rewards`).
     """
     rng = seeds.rng(*STREAM, "dice", step)
     num_seeds, num_questions, num_choices = log_probs.shape
@@ -213,15 +252,15 @@ def sample_rollouts(
     accuracy = np.take_along_axis(menus.look_up(environments.accuracy), menu_index, -1)
     is_correct = is_called & (outcome_uniforms < accuracy)
     menu_prices = np.take_along_axis(menus.prices, menu_index[..., None], 2)  # (S, n, G, 2)
-    spent = menu_prices * price_factors * is_called[..., None]
+    spending = menu_prices * price_factors * is_called[..., None]  # (S, n, G, 2) dollars, seconds
     tools = np.take_along_axis(menus.tools, menu_index, -1)
     calls = is_called[..., None] & (tools[..., None] == np.arange(len(TOOLS)))  # (S, n, G, T)
 
     vectors = rewards.make_outcome_vectors(
         calls.reshape(-1, len(TOOLS)),
         is_correct.ravel(),
-        spent[..., 0].ravel(),
-        spent[..., 1].ravel(),
+        cost_usd=spending[..., 0].ravel(),
+        seconds=spending[..., 1].ravel(),
     )
     return choices, vectors
 
@@ -233,27 +272,31 @@ def compute_rewards(
     num_seeds: int,
     num_rollouts: int,
 ) -> np.ndarray:
-    """Computes the reward of every rollout.
+    """Computes the reward of every rollout: its normalized outcome vector, weighed by the user's preferences.
 
     Args:
-        variant: Over what M is normalized.
-        vectors: (S n G, k) outcome vectors M, seed after seed, question after question.
-        preferences: (S, n, k) P of the user of each question.
-        num_seeds: S.
-        num_rollouts: G.
+        variant: Says how outcome vectors are normalized: within the G rollouts of a question, over all rollouts of a
+            seed, or with the sign error of the released code.
+        vectors: (S n G, k) outcome vectors, seed after seed, question after question; k = tools + 3 entries.
+        preferences: (S, n, k) preference vector of the user of each question.
+        num_seeds: S, the number of seeds.
+        num_rollouts: G, the number of rollouts of each question.
 
     Returns:
-        (S n G,) rewards.
+        (S n G,) rewards, in the order of the vectors.
     """
+    # Rows that are normalized together have the same number in `groups`.
     num_rows = len(vectors)
     group_size = num_rollouts
     if variant.normalization == "batch":
         group_size = num_rows // num_seeds
-    groups = np.arange(num_rows) // group_size
+    groups = np.arange(num_rows) // group_size  # (S n G,)
     if variant.normalization == "sign error":
         normalized = rewards.normalize_with_sign_error(vectors, groups)
     else:
         normalized = rewards.normalize_within_groups(vectors, groups)
+
+    # The G rollouts of a question have its user.
     rollout_preferences = preferences.reshape(-1, preferences.shape[-1])
     rollout_preferences = np.repeat(rollout_preferences, num_rollouts, axis=0)
     is_correct = vectors[:, rewards.OUTCOME_INDEX]
@@ -265,7 +308,7 @@ def compute_advantages(
 ) -> Tensor:
     """Computes advantages of GRPO over the rollouts that the filters leave.
 
-        A = (R - mean R) / std R
+        A = (R - mean R) / std R    R: rewards of the rollouts of one question, which are a group
 
     Args:
         rollout_rewards: (groups G,) reward of each rollout, group after group.
@@ -278,11 +321,12 @@ def compute_advantages(
     grouped_rewards = torch.as_tensor(rollout_rewards).view(-1, num_rollouts)
     is_learned = torch.as_tensor(is_learned).view(-1, num_rollouts)
     is_whole = is_learned.all(1)  # (groups,)
-    advantages = torch.zeros_like(grouped_rewards)
+    advantages = torch.zeros_like(grouped_rewards)  # (groups, G)
 
     # Groups of which all rollouts remain, in one call: `compute_group_advantages` but for its epsilon.
     advantages[is_whole] = losses.whiten(grouped_rewards[is_whole], 1, correction=1)
 
+    # Groups of which some rollouts were left out have different sizes.
     is_in_ragged_group = is_learned & ~is_whole[:, None]
     group_ids = is_in_ragged_group.nonzero()[:, 0]
     advantages[is_in_ragged_group] = losses.compute_group_advantages(
@@ -303,10 +347,10 @@ def train_policies(
     """Trains one policy in each environment by GRPO.
 
     Args:
-        variant: What is trained.
+        variant: The kind of training: normalization, filters, and what policies read.
         environments: One for each seed.
         settings: Questions and rollouts of an update, and the constants of GRPO.
-        num_updates: How many.
+        num_updates: Number of updates.
 
     Yields:
         The number of updates so far and the policies, before the first update and after each.

@@ -27,7 +27,7 @@ def make_prompted_solvers(
     """Make solvers out of prompted models.
 
     Args:
-        environment: The tools at work; its pool has the models.
+        environment: Executes tool calls; its pool has the models.
         office_offer: The price of the functions of an office, which prompts say.
         models: Names in llm.models.
         max_turns: Of a try.
@@ -51,11 +51,11 @@ def solve_prompted(
     """Let a prompted model try office tasks once, sampled.
 
     Args:
-        environment: The tools at work; its pool has the model.
+        environment: Executes tool calls; its pool has the model.
         office_offer: The price of the functions of an office.
         model: Its name in llm.models.
         max_turns: Of a try.
-        tasks: What is to be done.
+        tasks: Office tasks.
         attempt: Number of the try, which decides the random numbers.
 
     Returns:
@@ -93,7 +93,13 @@ def measure_solvers(solvers: Mapping[str, Solver], tasks: Sequence[Task]) -> dic
 
 
 def choose_strongest(rates: Mapping[str, float]) -> str:
-    """The name with the highest share; of equal ones the first.
+    """Choose the solver that solves most tasks; of equal ones the first.
+
+    Args:
+        rates: Fraction of tasks solved, by the solver's name.
+
+    Returns:
+        Its name.
 
     Raises:
         ValueError: There is none.

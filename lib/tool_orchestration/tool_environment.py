@@ -1,9 +1,9 @@
-"""The tools at work: functions here, models through the pool, an office's database for every episode.
+"""Executes the tool calls of episodes: local functions, language models, and the functions of an office database.
 
-A call that is no call (a tool that is not on the menu, arguments that do not fit) is malformed; one that fails (an
-outage, nothing found, an error of the code) is an outcome: the orchestrator reads `error` and pays the time. A model
-whose server failed says nothing about anybody: its episode has the outcome nan and stands in no score.
-What an episode costs is what its calls cost; what a prompted orchestrator's own replies were billed stands beside it.
+A call of a tool that is not on the menu, or with arguments that do not fit, is malformed. A call that fails (an outage,
+nothing found, an error of the program) is an outcome: the orchestrator reads `error`, and the time counts. Where the
+server of a model failed, the episode has the outcome nan and is left out of all scores.
+The cost of an episode is that of its calls; the cost of a prompted orchestrator's own replies is kept apart.
 """
 
 from __future__ import annotations
@@ -39,21 +39,23 @@ NAME = "toolorchestra"  # of the recording and of the spending limit
 OUTAGE = "outage"
 # Of an endpoint, declared (decision): a stopwatch would make runs differ.
 HOSTED_TOKENS_PER_SECOND = 50.0
-_FAULT = "error: "  # how `lib.tools.python` begins what it says of code that failed
+_FAILED_PROGRAM_PREFIX = (
+    "error: "  # with which `lib.tools.python` begins its reply where a program failed
+)
 NUM_CACHED_PROGRAMS = 4096  # whose results are kept: equal code, equal result
 
 
 @dataclass
 class ToolEpisode(rollout.Episode):
-    """An assignment in work.
+    """An episode of an orchestrator: a question or an office task, a menu of tools, and the calls so far.
 
     Attributes:
-        seconds: Of its calls.
-        counts: Calls by tool.
-        first: The tool that was called first, for outages.
-        verdict: On an office task.
+        seconds: Latency of all calls so far.
+        counts: Number of calls by the name of the tool.
+        first: Name of the tool that was called first, which is the one that an outage hits.
+        verdict: The verification of an office task, after the end.
         lost_own_reply: Whether the infrastructure lost a reply of the orchestrator itself, where that is an endpoint.
-        has_marked_answer: Whether it ends in an answer that is marked in another way than by tags.
+        has_marked_answer: Whether it ends in an answer that is marked in another way than by tags, for example boxed.
         own_cost_usd: What a prompted orchestrator's own replies were billed; stands in no other cost.
         own_seconds: How long it took to write them, by its server, or by its tokens at the clock of a hosted model.
     """
@@ -74,17 +76,18 @@ class ToolEpisode(rollout.Episode):
 
     @property
     def assignment(self) -> Assignment:
+        """The question or office task, with its menu and user."""
         return self.task
 
     @cached_property
     def office(self) -> Database:
-        """The database of its office, which nobody shares."""
+        """The database of an office task, a copy for this episode alone."""
         return self.assignment.work.open()
 
 
 @dataclass(frozen=True)
 class ToolReply(ExpertReply):
-    """What a tool said, at the menu's price.
+    """A tool's reply, with its cost at the price of the menu.
 
     Attributes:
         tool_error: What went wrong with the call, an outage or a function's own complaint; empty where nothing did.
@@ -93,8 +96,12 @@ class ToolReply(ExpertReply):
     tool_error: str = ""
 
 
+# A call with its episode, and the seed of the reply where a language model answers.
+CallOfEpisode = tuple[ToolEpisode, call_protocol.Call, int]
+
+
 def cache_results(code_tool: Tool) -> Tool:
-    """The same tool, which runs equal programs once."""
+    """Return the Python tool with a cache: it runs equal programs once, and replies the same again."""
 
     @lru_cache(NUM_CACHED_PROGRAMS)
     def run_program(code: str) -> str:
@@ -104,7 +111,10 @@ def cache_results(code_tool: Tool) -> Tool:
 
 
 class ToolEnvironment:
-    """Answers calls. A context manager: it owns a sandbox."""
+    """Executes the tool calls of episodes: functions, language models, office functions and questions to the user.
+
+    A context manager, since it opens and closes a sandbox for programs.
+    """
 
     def __init__(
         self,
@@ -144,7 +154,15 @@ class ToolEnvironment:
         self.sandbox.__exit__(*exc)
 
     def parse_turn(self, episode: ToolEpisode, text: str) -> call_protocol.ParsedTurn:
-        """What a turn asks for: `<call> tool words </call>`, or an answer."""
+        """Parse a turn of the orchestrator.
+
+        Args:
+            episode: Whose menu says which calls are valid.
+            text: What the orchestrator wrote, such as `<call> tool words </call>` or `<answer> 8 </answer>`.
+
+        Returns:
+            A call, an answer, or a malformed turn with the reason.
+        """
         if tasks.extract_answer(text) is not None:
             return call_protocol.Answer(text)
         tool_call = parse_tool_call(text)
@@ -158,7 +176,16 @@ class ToolEnvironment:
         return call_protocol.Malformed(why) if why else call_protocol.Call(name, argument)
 
     def explain_malformed(self, assignment: Assignment, name: str, argument: str) -> str:
-        """What makes a call malformed; empty where nothing does."""
+        """Explain why a call is malformed.
+
+        Args:
+            assignment: With the menu of the episode.
+            name: Name of the tool that is called.
+            argument: The argument, a line of words.
+
+        Returns:
+            The reason, such as "there is no tool 'x' on the menu"; empty where the call is well formed.
+        """
         if name not in assignment.menu.names:
             return f"there is no tool {name!r} on the menu"
         if name in assignment.menu.office:
@@ -175,32 +202,26 @@ class ToolEnvironment:
             return f"{name} takes a question"
         return ""
 
-    def answer_calls(
-        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]
-    ) -> list[ToolReply]:
-        """Carry calls out and book them on their episodes.
+    def answer_calls(self, calls: Sequence[CallOfEpisode]) -> list[ToolReply]:
+        """Execute calls, and add their latency and number to their episodes.
+
+        Language models answer all calls of the batch side by side. A call during an outage reaches no tool, and takes
+        the usual time of a call.
 
         Args:
-            calls: Episodes with their call, and the seed of a model's reply.
+            calls: One call for each of several episodes: (episode, call, seed of a model's reply).
 
         Returns:
-            Replies in the order of the calls.
+            Replies in the order of the calls, each with its cost at the price of the episode's menu.
         """
+        # The menu's entry of each tool that is called, with price and latency.
         offers = [episode.assignment.menu.offer(call.expert) for episode, call, _ in calls]
         is_down = [self._count_call(episode, call.expert) for episode, call, _ in calls]
 
-        # Models are asked all at once.
-        queries: dict[int, ExpertQuery] = {}
-        for index, (episode, call, seed) in enumerate(calls):
-            if not offers[index].model or is_down[index] or call.expert in self.writers:
-                continue
-            hands_on_question = call.query == call_protocol.USER_QUESTION
-            text = episode.assignment.prompt if hands_on_question else call.query
-            history = episode.assignment.history if hands_on_question else ()
-            queries[index] = ExpertQuery(call.expert, text, seed, history)
+        # Replies of language models, by the index of the call.
         writer_replies = self._ask_writers(calls, is_down)
         user_replies = self._ask_user(calls)
-        model_replies = dict(zip(queries, self.pool.ask(list(queries.values())), strict=True))
+        model_replies = self._ask_models(calls, offers, is_down)
 
         replies = []
         for index, ((episode, call, _), offer) in enumerate(zip(calls, offers, strict=True)):
@@ -211,8 +232,10 @@ class ToolEnvironment:
                 reply = ToolReply(**vars(user_replies[index]))
                 seconds = 0.0  # the time that people take is not the agent's
             elif index in writer_replies:
-                reply, seconds = self._use_written(writer_replies[index], call.expert, offer)
-            elif offer.model:
+                reply, seconds = self._execute_written_text(
+                    writer_replies[index], call.expert, offer
+                )
+            elif index in model_replies:
                 reply, seconds = self._charge(model_replies[index], call.expert, offer)
             else:
                 reply = self._call_function(episode, call, offer)
@@ -223,7 +246,10 @@ class ToolEnvironment:
 
     @staticmethod
     def _count_call(episode: ToolEpisode, name: str) -> bool:
-        """Count a call, and say whether it meets an outage."""
+        """Count a call in its episode, and return whether an outage hits it.
+
+        An outage hits the tool that the episode called first, from its `assignment.outage`-th call on.
+        """
         episode.first = episode.first or name
         num_calls = episode.counts.get(name, 0) + 1
         episode.counts[name] = num_calls
@@ -232,33 +258,90 @@ class ToolEnvironment:
             return False
         return num_calls >= first_failing_call
 
+    def _ask_models(
+        self, calls: Sequence[CallOfEpisode], offers: Sequence[Offer], is_down: Sequence[bool]
+    ) -> dict[int, ExpertReply]:
+        """Ask the language models that are called as tools, all at once.
+
+        Args:
+            calls: All calls of the batch; those of other tools are passed over.
+            offers: The entry on its menu of each called tool.
+            is_down: Whether an outage hits the call.
+
+        Returns:
+            The models' replies by the index of the call.
+        """
+        queries: dict[int, ExpertQuery] = {}
+        for index, (episode, call, seed) in enumerate(calls):
+            if not offers[index].model or is_down[index] or call.expert in self.writers:
+                continue
+            # A model that is asked the user's own question also reads the messages before it.
+            passes_on_question = call.query == call_protocol.USER_QUESTION
+            history = episode.assignment.history if passes_on_question else ()
+            question = _get_question(episode, call)
+            queries[index] = ExpertQuery(call.expert, question, seed, history)
+        replies = self.pool.ask(list(queries.values()))
+        return dict(zip(queries, replies, strict=True))
+
     def _charge(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
-        """A model's reply at the menu's price, and its latency by tokens and the menu, in seconds."""
+        """Charge a model's reply at the price of the menu.
+
+        Args:
+            reply: Of the model, with its cost at the list price.
+            name: Of the tool.
+            offer: The tool's entry on the menu, whose price and latency are factors on what the model takes.
+
+        Returns:
+            The reply with the cost on this menu, and its latency in seconds, computed from its tokens.
+        """
         priced = replace(reply, cost_usd=reply.cost_usd * offer.cost_usd)
         seconds_per_token = self.clock.get(name, 1 / HOSTED_TOKENS_PER_SECOND)
         return ToolReply(**vars(priced)), reply.tokens_out * seconds_per_token * offer.seconds
 
     def _ask_writers(
-        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]], is_down: Sequence[bool]
+        self, calls: Sequence[CallOfEpisode], is_down: Sequence[bool]
     ) -> dict[int, ExpertReply]:
-        """What the models of writer tools write, by the number of the call."""
-        requests: dict[str, dict[int, ChatRequest]] = {}
+        """Let the language models behind writer tools write, all calls of a model at once.
+
+        A writer tool is one in which a model writes a search query, or a program, for the orchestrator's question; the
+        environment then executes it (`_execute_written_text`).
+
+        Args:
+            calls: All calls of the batch; those of other tools are passed over.
+            is_down: Whether an outage hits the call.
+
+        Returns:
+            By the index of the call what the model wrote, before it is executed.
+        """
+        # Requests by the name of the model that writes, then by the index of the call.
+        requests_by_model: dict[str, dict[int, ChatRequest]] = {}
         for index, (episode, call, seed) in enumerate(calls):
             writer = self.writers.get(call.expert)
             if writer is None or is_down[index]:
                 continue
-            hands_on_question = call.query == call_protocol.USER_QUESTION
-            question = episode.assignment.prompt if hands_on_question else call.query
-            requests.setdefault(writer.model, {})[index] = writer.make_request(question, seed)
+            request = writer.make_request(_get_question(episode, call), seed)
+            requests_by_model.setdefault(writer.model, {})[index] = request
+
         replies = {}
-        for model, by_index in requests.items():
-            written = self.pool.generate(model, list(by_index.values()))
-            for index, reply in zip(by_index, written, strict=True):
+        for model, requests in requests_by_model.items():
+            model_replies = self.pool.generate(model, list(requests.values()))
+            for index, reply in zip(requests, model_replies, strict=True):
                 replies[index] = ExpertReply.from_reply(reply)
         return replies
 
-    def _use_written(self, reply: ExpertReply, name: str, offer: Offer) -> tuple[ToolReply, float]:
-        """What came of a query or a program, at the price and the latency of the model that wrote it."""
+    def _execute_written_text(
+        self, reply: ExpertReply, name: str, offer: Offer
+    ) -> tuple[ToolReply, float]:
+        """Run the search query or the program that the model behind a writer tool wrote.
+
+        Args:
+            reply: What the model wrote.
+            name: Of the writer tool.
+            offer: The tool's entry on the menu, with price and latency.
+
+        Returns:
+            The documents or the program's output, at the price of the model that wrote; and the latency in seconds.
+        """
         priced, seconds = self._charge(reply, name, offer)
         if reply.failure is not None:
             return priced, seconds
@@ -266,14 +349,12 @@ class ToolEnvironment:
             text = self.writers[name].carry_out(reply.text)
         except ToolError as error:
             return replace(priced, text="", tool_error=str(error)), seconds
-        if text.startswith(_FAULT):  # of the program
+        if text.startswith(_FAILED_PROGRAM_PREFIX):  # of the program
             return replace(priced, text="", tool_error=text), seconds
         return replace(priced, text=text), seconds
 
-    def _ask_user(
-        self, calls: Sequence[tuple[ToolEpisode, call_protocol.Call, int]]
-    ) -> dict[int, ExpertReply]:
-        """What the user says to an agent that asks about its task, by the number of the call."""
+    def _ask_user(self, calls: Sequence[CallOfEpisode]) -> dict[int, ExpertReply]:
+        """Let the user answer the orchestrators that ask about their task; returns answers by the index of the call."""
         questions = {}
         for index, (episode, call, seed) in enumerate(calls):
             if call.expert == ASK_USER:
@@ -286,6 +367,16 @@ class ToolEnvironment:
     def _call_function(
         self, episode: ToolEpisode, call: call_protocol.Call, offer: Offer
     ) -> ToolReply:
+        """Call a function: one of the episode's office, or a local tool such as the calculator.
+
+        Args:
+            episode: Whose office database an office function reads or changes.
+            call: The function's name, and its arguments as a line of words.
+            offer: The function's entry on the menu; its price is charged for failed calls too.
+
+        Returns:
+            The reply; where the function failed its text is empty, and `tool_error` says why.
+        """
         try:
             if call.expert in episode.assignment.menu.office:
                 text = episode.office.call(call.expert, call.query.split())
@@ -294,9 +385,16 @@ class ToolEnvironment:
                 text = tool(tool.parse_line(call.query))
         except (ToolError, CallError) as error:
             return ToolReply("", offer.cost_usd, tool_error=str(error))
-        if call.expert == "python" and text.startswith(_FAULT):  # of the code
+        if call.expert == "python" and text.startswith(_FAILED_PROGRAM_PREFIX):  # of the code
             return ToolReply("", offer.cost_usd, tool_error=text)
         return ToolReply(text, offer.cost_usd)
+
+
+def _get_question(episode: ToolEpisode, call: call_protocol.Call) -> str:
+    """Return what a model is asked: the call's argument, or the user's question where the argument stands for it."""
+    if call.query == call_protocol.USER_QUESTION:
+        return episode.assignment.prompt
+    return call.query
 
 
 def roll_out_assignments(
@@ -308,15 +406,15 @@ def roll_out_assignments(
     temperature: float = 1.0,
     scorer: Scorer | None = None,
 ) -> list[ToolEpisode]:
-    """Roll out an episode per assignment.
+    """Roll out one episode for each assignment, side by side, and score it.
 
     Args:
-        generator: The orchestrator's.
-        environment: The tools at work.
-        assignments: What is to be done.
-        max_turns: Turns at the most.
-        seed: Of this batch.
-        temperature: Of the orchestrator.
+        generator: Writes the orchestrator's turns.
+        environment: Executes its calls.
+        assignments: Questions and office tasks, each with a menu of tools and a user.
+        max_turns: Largest number of turns of an episode.
+        seed: Seed of all random draws of this batch.
+        temperature: Sampling temperature of the orchestrator.
         scorer: How answers to questions are scored; None for the strict rule of the procedural families.
 
     Returns:
@@ -334,10 +432,10 @@ def roll_out_assignments(
 def score_episodes(
     episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Scorer | None
 ) -> None:
-    """Fill in the outcome of episodes that have ended.
+    """Score episodes that have ended, in their attribute `correct`.
 
     Args:
-        episodes: Their `correct` is set.
+        episodes: Of questions and office tasks; `correct` is set to 0, 1, a judge's score, or nan.
         pool: Has the models of a scorer that is a judge.
         scorer: How answers to questions are scored; None for the strict rule of the procedural families and for the
             three criteria of office tasks.
@@ -350,7 +448,12 @@ def score_episodes(
 
 
 def score_outcome(episode: ToolEpisode) -> float:
-    """The outcome: the answer is right, or all three criteria of an office task hold; nan where a reply was lost."""
+    """Score an episode by rule.
+
+    Returns:
+        1.0 if the answer to a question is correct, or if an office task meets its three criteria (execution, fidelity,
+        completeness); else 0.0; nan where the infrastructure lost a reply.
+    """
     if episode.failed:
         return math.nan
     work = episode.assignment.work
@@ -362,7 +465,15 @@ def score_outcome(episode: ToolEpisode) -> float:
 
 
 def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Scorer) -> None:
-    """Fill in what answers to a user's questions are worth: 0 without one, nan where nothing may be scored."""
+    """Score the answers to a user's questions with a scorer, in the episodes' attribute `correct`.
+
+    An episode without an answer keeps its outcome of 0; one of which the infrastructure lost a reply has nan.
+
+    Args:
+        episodes: Of questions that have ended.
+        pool: Runs the scorer, which may be one of its models.
+        scorer: Scores the text of an answer.
+    """
     answered = []
     for episode in episodes:
         if episode.failed:
@@ -372,7 +483,8 @@ def score_answers(episodes: Sequence[ToolEpisode], pool: ExpertPool, scorer: Sco
             answered.append(episode)
     texts = []
     for episode in answered:
-        # What is handed on is the tool's whole reply: its answer may be marked in any way.
+        # Where the orchestrator passes on the last reply, the whole reply is scored: a tool may mark its answer in any
+        # way.
         if episode.answers_with_reply:
             texts.append(episode.replies[-1].text)
         else:

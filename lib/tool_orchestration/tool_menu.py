@@ -35,10 +35,16 @@ FUNCTION_SKILLS = {
 }
 OBJECTIVES = ("accuracy", "cost", "latency")
 OBJECTIVE_WORDS = dict(zip(OBJECTIVES, ("best", "cheap", "fast"), strict=True))
-_TYPICAL_IN, _TYPICAL_OUT = 20, 30  # tokens of a call to a model, for the price on a menu
+# Tokens of a usual call to a model, for the price on a menu: the question that it reads, and its reply.
+_TYPICAL_TOKENS_IN = 20
+_TYPICAL_TOKENS_OUT = 30
+_CONFIDENTIAL_SHARE = 0.25  # of users, whose data must stay on their machine
+_LIKED_TOOLS_SHARE = 0.25  # of users, who like to see one or two tools used
 
 
 class _Rate(Section):
+    """Price and latency of a call of a function; of a model, factors on what was measured."""
+
     cost_usd: NotNegative
     seconds: NotNegative
 
@@ -54,6 +60,7 @@ class PriceList(Section):
 
     @model_validator(mode="after")
     def _has_all_functions(self):
+        """Check that there is a price for each function and for an office, and for nothing else."""
         expected = {*FUNCTIONS, OFFICE}
         wrong = expected ^ set(self.calls)
         if wrong:
@@ -64,7 +71,17 @@ class PriceList(Section):
 
 
 def read_price_list(path: str | Path) -> PriceList:
-    """A price list from YAML. Raises ParamsError that names the file, and the key or the value in it."""
+    """Read a price list from a YAML file.
+
+    Args:
+        path: The file, with the sections `calls` and `models`.
+
+    Returns:
+        The price list.
+
+    Raises:
+        ParamsError: The file cannot be read or a price is wrong; the message names the file, the key and the value.
+    """
     try:
         return PriceList.model_validate(from_yaml(Path(path).read_text(encoding="utf-8")))
     except ValidationError as error:
@@ -77,16 +94,16 @@ def read_price_list(path: str | Path) -> PriceList:
 
 @dataclass(frozen=True)
 class Offer:
-    """A tool on a menu.
+    """A tool on a menu, with its price and latency there.
 
     Attributes:
         name: As an orchestrator calls it.
-        model: Whether it is a model; then cost_usd and seconds are factors per token, of a function they are per call.
-        cost_usd: Price in this rollout.
-        seconds: Latency in this rollout.
+        model: Whether the tool is a language model.
+        cost_usd: Price on this menu: US dollars per call of a function; of a model a factor on what its tokens cost.
+        seconds: Latency on this menu: seconds per call of a function; of a model a factor on what its tokens take.
         typical_cost_usd: Price of a usual call.
         typical_seconds: Latency of a usual call.
-        skills: By kind of question the highest difficulty that it is good at.
+        skills: For each kind of question that it is good at, the highest difficulty at which it is.
         measured: Whether its skills are known, which those of hosted models are not.
         description: What the tool can do, in words for orchestrators that read English; empty for the usual words.
     """
@@ -103,10 +120,16 @@ class Offer:
 
     @property
     def local(self) -> bool:
+        """Whether the tool runs on the user's own machine."""
         return self.name in LOCAL_TOOLS
 
     def scale_prices(self, cost_usd: float, seconds: float) -> Offer:
-        """The same at other prices: cost_usd and seconds are factors."""
+        """Return the same tool at another price and latency.
+
+        Args:
+            cost_usd: Factor on its price.
+            seconds: Factor on its latency.
+        """
         return replace(
             self,
             cost_usd=self.cost_usd * cost_usd,
@@ -119,15 +142,15 @@ class Offer:
 def make_offers(
     prices: PriceList, model_cards: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Offer]:
-    """Makes the offer of every tool at list prices.
+    """Make the menu entry of every tool at list prices.
 
     Args:
-        prices: The list.
-        model_cards: Cards of the models that are tools, by the orchestrator's word for them.
+        prices: The price list.
+        model_cards: Measured cards of the models among the tools (price per token, speed, accuracy), by tool name.
 
     Returns:
-        By name: functions, those of an office, then models. A model that the list does not name costs what its card
-        or its line in llm.models says, so that one line adds a model.
+        Entries by tool name: functions, the functions of an office together, then models. A model that the list does
+        not name costs what its card or its line in llm.models says, so that one line adds a model.
     """
     offers = {}
     for name in FUNCTIONS:
@@ -136,49 +159,60 @@ def make_offers(
     for name, card in model_cards.items():
         rate = prices.models.get(name, _UNCHANGED)
         usd_per_token = card["dollars_per_1k_tokens"] / 1000
-        typical_cost_usd = usd_per_token * (_TYPICAL_IN + _TYPICAL_OUT) * rate.cost_usd
-        typical_seconds = _TYPICAL_OUT / card["tokens_per_second"] * rate.seconds
+        typical_tokens = _TYPICAL_TOKENS_IN + _TYPICAL_TOKENS_OUT
         offers[name] = Offer(
             name,
-            True,
-            rate.cost_usd,
-            rate.seconds,
-            typical_cost_usd,
-            typical_seconds,
-            find_skills(card),
+            model=True,
+            cost_usd=rate.cost_usd,
+            seconds=rate.seconds,
+            typical_cost_usd=usd_per_token * typical_tokens * rate.cost_usd,
+            typical_seconds=_TYPICAL_TOKENS_OUT / card["tokens_per_second"] * rate.seconds,
+            skills=find_skills(card),
             measured=bool(card["accuracy"]),
         )
     return offers
 
 
 def make_function_offer(name: str, prices: PriceList, skills: Mapping[str, int]) -> Offer:
-    """Make the offer of a function at its list price, which a call always costs.
+    """Make the menu entry of a function at its list price, which every call costs.
 
     Args:
-        name: A key of the list's calls.
-        prices: The list.
-        skills: By kind of question the highest difficulty that it is good at.
+        name: Of the function, a key of `prices.calls`.
+        prices: The price list.
+        skills: For each kind of question that it is good at, the highest difficulty at which it is.
 
     Returns:
-        The offer.
+        The entry.
     """
     rate = prices.calls[name]
-    return Offer(name, False, rate.cost_usd, rate.seconds, rate.cost_usd, rate.seconds, skills)
+    return Offer(
+        name,
+        model=False,
+        cost_usd=rate.cost_usd,
+        seconds=rate.seconds,
+        typical_cost_usd=rate.cost_usd,
+        typical_seconds=rate.seconds,
+        skills=skills,
+    )
 
 
 def make_office_offer(prices: PriceList) -> Offer:
-    """The price of every function of an office."""
+    """Make the menu entry that all functions of an office share, at their list price."""
     return make_function_offer(OFFICE, prices, {})
 
 
 def find_skills(card: Mapping[str, Any]) -> dict[str, int]:
-    """Finds up to which difficulty a model is good at each kind of question.
+    """Find up to which difficulty a model is good at each kind of question.
+
+    A model is good at a difficulty if its accuracy there is at least GOOD, at questions in their usual wording.
 
     Args:
-        card: Of the model. It is good at a difficulty if it answers three of four questions, in the usual wording.
+        card: The model's card; its rows `accuracy` have category (kind of question), difficulty, skin (wording) and
+            accuracy.
 
     Returns:
-        By kind the highest difficulty below which it is good at all; without kinds that it is not good at.
+        For each kind the highest difficulty such that the model is good at it and at all lower ones; kinds at whose
+        lowest difficulty it is not good are left out.
     """
     skills = {}
     for kind in KINDS:
@@ -195,14 +229,14 @@ def find_skills(card: Mapping[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class UserPreference:
-    """What a user prefers, P.
+    """What a user cares for: weights of three objectives, and tools that the user likes to see called.
 
     Attributes:
-        accuracy: Weight in [0, 1].
-        cost: Weight in [0, 1].
-        latency: Weight in [0, 1].
-        tools: Those whose calls the user likes, with weight 1.
-        confidential: Whether menus say "confidential data" instead of these tools' names.
+        accuracy: Weight of a correct answer, in [0, 1].
+        cost: Weight of low cost, in [0, 1].
+        latency: Weight of low latency, in [0, 1].
+        tools: Names of the tools whose calls the user likes; each has weight 1 in the preference vector.
+        confidential: Whether the user likes these tools since they keep confidential data on the user's machine.
     """
 
     accuracy: float
@@ -212,13 +246,25 @@ class UserPreference:
     confidential: bool = False
 
     def vector(self, names: Sequence[str]) -> np.ndarray:
-        """P, (tools + 3,), over tools `names`, then accuracy, cost, latency."""
+        """Return the preference vector, called P in the paper.
+
+        Args:
+            names: Names of all tools, in the order of the vector.
+
+        Returns:
+            (tools + 3,): for each tool 1 if the user likes its calls, else 0; then the weights of accuracy, cost and
+            latency.
+        """
         liked = [float(name in self.tools) for name in names]
         return np.array([*liked, self.accuracy, self.cost, self.latency])
 
     @property
     def sentence(self) -> str:
-        """As people would say it."""
+        """The preference in English, as a prompted orchestrator reads it.
+
+        >>> UserPreference(1.0, 0.5, 0.0, ("search",)).sentence
+        'What matters to me, from 0 to 1: accuracy 1.0, cost 0.5, latency 0.0. I like to see these tools used: search.'
+        """
         weights = ", ".join(f"{name} {getattr(self, name):.1f}" for name in OBJECTIVES)
         sentences = [f"What matters to me, from 0 to 1: {weights}."]
         if self.confidential:
@@ -232,12 +278,12 @@ class UserPreference:
 
 @dataclass(frozen=True)
 class ToolMenu:
-    """What one rollout is offered.
+    """The tools that an orchestrator may call in one rollout.
 
     Attributes:
-        offers: Tools with their prices.
-        office: Names of the functions of an office, which are there as well.
-        office_offer: The price of all of these functions; None without an office.
+        offers: Tools with their prices and latencies.
+        office: Names of the functions of an office, which may be called as well; () for a question.
+        office_offer: The entry with the price and latency that all functions of the office share; None without one.
         asks_user: Whether the user can be asked about the task, which costs nothing.
     """
 
@@ -248,43 +294,63 @@ class ToolMenu:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of everything that may be called: tools, functions of the office, and the question to the user."""
         names = [*(offer.name for offer in self.offers), *self.office]
         return (*names, ASK_USER) if self.asks_user else tuple(names)
 
     def offer(self, name: str) -> Offer:
-        """A tool on the menu; a function of an office has the office's price. Raises KeyError for another."""
+        """Return the entry of a tool on the menu, with its price and latency.
+
+        Args:
+            name: One of `names`. All functions of an office have the same entry; a question to the user is free.
+
+        Returns:
+            The entry.
+
+        Raises:
+            KeyError: The menu has no tool of this name.
+        """
         if name in self.office and self.office_offer is not None:
             return self.office_offer
         if name == ASK_USER and self.asks_user:
-            return Offer(ASK_USER, False, 0.0, 0.0, 0.0, 0.0, {})
+            return Offer(
+                ASK_USER,
+                model=False,
+                cost_usd=0.0,
+                seconds=0.0,
+                typical_cost_usd=0.0,
+                typical_seconds=0.0,
+                skills={},
+            )
         return {offer.name: offer for offer in self.offers}[name]
 
 
 def list_tools(settings: ToolSettings) -> tuple[str, ...]:
-    """All tools, in the order of preference vectors: functions, then models."""
+    """List the names of all tools in the order of outcome and preference vectors: functions, then models."""
     return (*FUNCTIONS, *settings.models)
 
 
 def draw_preference(rng: np.random.Generator, names: Sequence[str]) -> UserPreference:
-    """Draws a user: weights evenly over the simplex, the largest scaled to 1, in ninths.
+    """Draw a user's preferences at random.
 
-    A quarter of the users like the tools on their own machine, since their data is confidential; another quarter like
-    one or two tools.
+    The weights of accuracy, cost and latency are uniform on the simplex, scaled so that the largest is 1, and rounded
+    to ninths. A quarter of the users have confidential data and like all tools on their own machine; another quarter
+    like one or two tools at random.
 
     Args:
-        rng: Random numbers.
-        names: Tools that can be liked.
+        rng: Random number generator.
+        names: Names of the tools that a user may like.
 
     Returns:
-        The user.
+        The preferences.
     """
-    weights = rng.dirichlet(np.ones(3))
+    weights = rng.dirichlet(np.ones(len(OBJECTIVES)))  # (3,)
     weights = (np.round(9 * (weights / weights.max())) / 9).tolist()
     uniform = rng.random()
     local_tools = tuple(name for name in names if name in LOCAL_TOOLS)
-    if uniform < 0.25 and local_tools:
-        return UserPreference(*weights, local_tools, True)
-    if uniform < 0.5 and names:
+    if uniform < _CONFIDENTIAL_SHARE and local_tools:
+        return UserPreference(*weights, local_tools, confidential=True)
+    if uniform < _CONFIDENTIAL_SHARE + _LIKED_TOOLS_SHARE and names:
         order = rng.permutation(len(names))
         num_liked = int(rng.integers(1, 3))
         liked_tools = tuple(names[index] for index in sorted(order[:num_liked]))

@@ -1,4 +1,4 @@
-"""What every tool of `tools.models` and every function answers by itself, so that one can see what choosing could win.
+"""What every tool of `tools.models` and every function answers by itself, to measure how much choosing could gain.
 
 Lesson 03 asks all tools the same questions, in independent samples, and compares the best choice for each question with
 the best single tool. Nothing learns from these outcomes. Left out: the tools of the lab world, which lesson 06 measures
@@ -148,7 +148,16 @@ def read_model_card(llm: LLMSettings, name: str, models: str | Path) -> dict[str
 def _open_tools(
     params: Params, context: RunContext, models: str | Path
 ) -> Iterator[ToolEnvironment]:
-    """The tools at work; models and sandbox are closed behind them."""
+    """Open the models and the tool environment, and close them after use.
+
+    Args:
+        params: Name the models among the tools.
+        context: Folders of the run.
+        models: Folder of the lab models.
+
+    Yields:
+        The environment, which executes tool calls.
+    """
     names: Mapping[str, str] = params.tools.models
     cards = read_model_cards(params, models)
     seconds_per_token = {tool: 1 / card["tokens_per_second"] for tool, card in cards.items()}

@@ -62,7 +62,7 @@ class UserQuestion:
 
 
 class SimulatedUser(Protocol):
-    """Who answers.
+    """A user who answers an orchestrator's questions about the task.
 
     Attributes:
         label: As tables and pages name the user.
@@ -70,9 +70,9 @@ class SimulatedUser(Protocol):
 
     label: str
 
-    def answer_all(
-        self, questions: Sequence[UserQuestion], pool: ExpertPool
-    ) -> list[ExpertReply]: ...
+    def answer_all(self, questions: Sequence[UserQuestion], pool: ExpertPool) -> list[ExpertReply]:
+        """Answer questions; returns replies in their order."""
+        ...
 
 
 def make_dialogue(task: Task, most_withheld: int = MOST_WITHHELD) -> UserDialogue | None:
@@ -105,7 +105,7 @@ def make_dialogue(task: Task, most_withheld: int = MOST_WITHHELD) -> UserDialogu
 
 
 def _find_table(task: Task, word: str) -> str | None:
-    """The table that has a record of this key, if there is one."""
+    """Find the table of the task's database that has a record of this key; None where there is none."""
     for table, records in task.records.items():
         if word in records:
             return table
@@ -113,16 +113,16 @@ def _find_table(task: Task, word: str) -> str | None:
 
 
 class ScriptedUser:
-    """Says what a question names, and which placeholders there are where it names none."""
+    """A user by rule: tells what the placeholders in a question stand for, or which placeholders may be asked about."""
 
     label = SCRIPTED_LABEL
 
     def answer_all(self, questions: Sequence[UserQuestion], pool: ExpertPool) -> list[ExpertReply]:
-        """Answers for free; pool: not asked."""
+        """Answer each question by rule, at no cost; the pool of models is not used."""
         return [ExpertReply(self.answer(question), 0.0) for question in questions]
 
     def answer(self, question: UserQuestion) -> str:
-        """One answer."""
+        """Answer one question: what the placeholders that it names stand for, or else which placeholders there are."""
         withheld = question.dialogue.withheld
         text = question.text.lower()
         # "boats 1" must not be found in "boats 12".
@@ -144,14 +144,15 @@ class ChatUser:
 
     @property
     def label(self) -> str:
+        """The user's name in tables and pages."""
         return f"simulated user: {self.model}"
 
     def answer_all(self, questions: Sequence[UserQuestion], pool: ExpertPool) -> list[ExpertReply]:
-        """Asks the model.
+        """Let the model answer as the user.
 
         Args:
-            questions: Of agents.
-            pool: Has the model.
+            questions: Questions of orchestrators to their users.
+            pool: Runs the model.
 
         Returns:
             Replies in the order of the questions. What a user costs is not the agent's: they are free.
@@ -163,7 +164,7 @@ class ChatUser:
         return [ExpertReply(reply.text, 0.0, failure=reply.failure) for reply in replies]
 
     def make_request(self, question: UserQuestion) -> ChatRequest:
-        """What the model is asked."""
+        """Make the request that lets the model answer one question as the user of its task."""
         dialogue = question.dialogue
         answers = ", ".join(f"[{name}] {word}" for name, word in dialogue.withheld.items())
         system = _PROMPT.format(request=dialogue.request, opening=dialogue.opening, answers=answers)
@@ -175,5 +176,5 @@ class ChatUser:
 
 
 def make_user(name: str) -> SimulatedUser:
-    """The user that `tools.dialogue.user` names."""
+    """Make the user that the setting `tools.dialogue.user` names: the scripted one, or a model of llm.models."""
     return ScriptedUser() if name == SCRIPTED_USER else ChatUser(name)

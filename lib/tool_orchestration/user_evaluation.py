@@ -1,7 +1,8 @@
 """Rewards, baselines and steering of an orchestrator on a user's held-out questions.
 
-Rules without an orchestrator choose among what every model did by itself; the reward is that of the training. They pay
-for no orchestrator, as the orchestrator's own tokens are free in such a run. Every rule answers every question:
+Rules without an orchestrator choose among the answers that every model gave by itself; the reward is that of the
+training. The cost of an orchestrator's own tokens is in no reward, since they are free in such a run. Every rule
+answers every question:
 
     prefer T            model T where it is on the menu, and elsewhere the next one in the order of correct answers to
                         training questions
@@ -46,19 +47,19 @@ _MEASURES = ["correct", "cost_usd", "seconds", "calls", "reward", "score"]
 def compute_rewards(
     outcome: TrainingOutcome, tools: Sequence[str]
 ) -> tuple[TrainingOutcome, pd.DataFrame]:
-    """Reward everything that answered the held-out questions, and let rules choose among the models.
+    """Reward all answers to the held-out questions, and let rules without an orchestrator choose among the models.
 
-    The reward is that of the training: outcome, dollars, seconds and calls are normalised over everything that answered
-    the same question (the orchestrator before and after, and every model alone), and weighed by the user's wishes. The
-    score of the paper's benchmark, against the start, stands beside it.
+    The reward is that of the training: outcome, dollars, seconds and calls are normalized over all answers to the same
+    question (the orchestrator's before and after training, and every model's by itself), and weighed by the user's
+    preferences. Beside it stands the score of the paper's benchmark, relative to the orchestrator before training.
 
     Args:
-        outcome: Of the training; its baselines are every model's tries.
-        tools: Names in the order of the vectors M and P.
+        outcome: Of the training; its `baselines` have a row per model, used by itself, and question.
+        tools: Names of the tools in the order of outcome and preference vectors.
 
     Returns:
-        The outcome with rewards and with a row per rule and question as baselines; and the rows of users who care for
-        one thing only.
+        The outcome, with the columns reward and score, and with a row per rule and question as `baselines`.
+        The rows of users who care for one objective only, whose questions measure steering.
     """
     tries = outcome.baselines
     train_tries = tries[tries["split"] == "train"]
@@ -66,12 +67,12 @@ def compute_rewards(
     start = outcome.start[outcome.start["condition"] == DRAWN_USERS].reset_index(drop=True)
     trained = outcome.trained[outcome.trained["condition"] == DRAWN_USERS].reset_index(drop=True)
 
-    # The vectors M of the start, of the trained orchestrator and of every model alone, (rows, tools + 3).
+    # Outcome vectors before training, after training and of every model by itself, (rows, tools + 3).
     vectors = np.vstack(
         [np.stack(start["m"]), np.stack(trained["m"]), make_tool_vectors(test_tries, tools)]
     )
     numbers = np.concatenate([start["number"], trained["number"], test_tries["item"]])
-    # Of the same question the user's preferences P, and what the start did.
+    # Of the same question: the user's preference vector, and the outcome vector before training.
     start_by_number = start.set_index("number")
     preferences = np.stack(start_by_number.loc[numbers, "p"])
     start_vectors = np.stack(start_by_number.loc[numbers, "m"])
@@ -92,17 +93,20 @@ def compute_rewards(
 
 
 def make_tool_vectors(tries: pd.DataFrame, tools: Sequence[str]) -> np.ndarray:
-    """Make the outcome vectors of tools that were used by themselves.
+    """Make outcome vectors from a table of tools that each answered questions by itself.
 
     Args:
-        tries: A row per tool and question: tool, calls, correct, cost_usd, seconds.
-        tools: Names in the order of the vectors.
+        tries: A row per tool and question, with the columns tool (its name), calls (how often it was called), correct
+            (0 or 1, nan where a reply was lost), cost_usd and seconds.
+        tools: Names of the tools in the order of the vectors.
 
     Returns:
-        (tries, tools + 3) M.
+        (rows, tools + 3) vectors [calls of each tool, outcome, -US dollars, -seconds]; in each row only the tool that
+        was used has calls.
     """
-    is_tool = tries["tool"].to_numpy()[:, None] == np.array(tools)  # (tries, tools)
-    calls = tries["calls"].to_numpy()[:, None] * is_tool
+    is_tool_of_row = tries["tool"].to_numpy()[:, None] == np.array(tools)  # (rows, tools)
+    num_calls = tries["calls"].to_numpy()[:, None]  # (rows, 1)
+    calls = num_calls * is_tool_of_row  # (rows, tools)
     return rewards.make_outcome_vectors(
         calls, tries["correct"], tries["cost_usd"], tries["seconds"]
     )
@@ -111,7 +115,17 @@ def make_tool_vectors(tries: pd.DataFrame, tools: Sequence[str]) -> np.ndarray:
 def _score_vectors(
     vectors: np.ndarray, numbers: np.ndarray, preferences: np.ndarray, start_vectors: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Reward and preference score of each row, (rows,) each; nan where a reply was lost."""
+    """Compute the reward of the training and the score of the paper's benchmark for each answer.
+
+    Args:
+        vectors: (rows, tools + 3) outcome vector of each answer.
+        numbers: (rows,) number of the question, over whose answers vectors are normalized.
+        preferences: (rows, tools + 3) preference vector of the question's user.
+        start_vectors: (rows, tools + 3) outcome vector of the orchestrator before training on the same question.
+
+    Returns:
+        Rewards and scores, (rows,) each; nan where a reply was lost, of the answer or before training.
+    """
     correct = vectors[:, rewards.OUTCOME_INDEX]
     start_correct = start_vectors[:, rewards.OUTCOME_INDEX]
     values = np.full(len(vectors), np.nan)
@@ -132,53 +146,58 @@ def _score_vectors(
 def apply_rules(
     train_tries: pd.DataFrame, test_tries: pd.DataFrame, start: pd.DataFrame
 ) -> pd.DataFrame:
-    """Let every rule choose a model for each held-out question.
+    """Let every rule choose a model for each held-out question (the rules are listed at the top of the module).
 
     Args:
-        train_tries: What every model did by itself on the questions to learn from.
-        test_tries: The same on the held-out questions, with reward and score.
-        start: The start's rows for drawn users, which say what the questions are.
+        train_tries: A row per model, used by itself, and training question.
+        test_tries: The same for the held-out questions, with reward and score.
+        start: A row per held-out question: what the orchestrator did before training, for randomly drawn users.
 
     Returns:
-        A row per rule and question.
+        A row per rule (column `method`) and question, with what the chosen model answered, cost and was rewarded.
     """
+    # Orders of preference among the tools, learned from the training questions.
     order = rank_tools(train_tries)
     order_by_kind = {}
     for kind, tries in train_tries.groupby(["group", "difficulty"]):
         order_by_kind[kind] = rank_tools(tries, "mean")
 
+    # One tool first. A rule answers every question: where the tool is not on the menu, the next one does.
     tables = []
     tested_tools = list(dict.fromkeys(test_tries["tool"]))
     for tool in tested_tools:
-        # A rule answers every question: where the tool is not on the menu, the next one does.
         orders = [[tool, *order]] * len(start)
         tables.append(_take_first(test_tries, start, orders).assign(method=PREFER + tool))
-    best_orders = [order] * len(start)
-    tables.append(_take_first(test_tries, start, best_orders).assign(method=BEST))
+
+    # The order for all questions, and the order for each kind of question.
+    same_order = [order] * len(start)
+    tables.append(_take_first(test_tries, start, same_order).assign(method=BEST))
     kinds = zip(start["group"], start["difficulty"], strict=True)
     orders_of_kinds = [order_by_kind.get(kind, []) for kind in kinds]
     tables.append(_take_first(test_tries, start, orders_of_kinds).assign(method=BY_KIND))
+
+    # Rules without an order.
     tables.append(_take_mean(test_tries, start).assign(method=RANDOM))
     tables.append(_take_best(test_tries, start).assign(method=ORACLE))
     rows = pd.concat(tables, ignore_index=True)
 
     # The ids of the questions in place of their numbers.
-    about = start.set_index("number").loc[rows["number"]]
+    questions = start.set_index("number").loc[rows["number"]]
     return rows.assign(
         condition=DRAWN_USERS,
         role=rows["method"].map(find_role),
         chosen=[[tool] if tool else [] for tool in rows["tool"]],
-        item=about["item"].to_numpy(),
-        sample=about["sample"].to_numpy(),
-        group=about["group"].to_numpy(),
+        item=questions["item"].to_numpy(),
+        sample=questions["sample"].to_numpy(),
+        group=questions["group"].to_numpy(),
     )
 
 
 def rank_tools(tries: pd.DataFrame, by: str = "sum") -> list[str]:
-    """Order tools by their correct answers, the most first, of equal ones the cheaper.
+    """Order tools by their correct answers, the most first; of equal ones the cheaper comes first.
 
     Args:
-        tries: A row per tool and question: tool, correct, cost_usd.
+        tries: A row per tool, used by itself, and question, with the columns tool, correct and cost_usd.
         by: "sum" counts correct answers, so that a tool that is seldom on a menu comes late; "mean" goes by the share
             of correct answers to the questions that a tool was asked.
 
@@ -193,7 +212,17 @@ def rank_tools(tries: pd.DataFrame, by: str = "sum") -> list[str]:
 def _take_first(
     tries: pd.DataFrame, start: pd.DataFrame, orders: Sequence[Sequence[str]]
 ) -> pd.DataFrame:
-    """For every question the first tool of an order that was tried on it; nothing where none was."""
+    """Take for each question the first tool of an order of preference that answered it.
+
+    Args:
+        tries: A row per tool, used by itself, and question.
+        start: A row per question, with its `number`.
+        orders: For each question, names of tools in the order of preference.
+
+    Returns:
+        A row per question with the columns number, tool and those of _MEASURES; where no tool of the order answered
+        it, tool is "" and the measures are 0.
+    """
     tools_by_number = tries.groupby("item")["tool"].agg(set).to_dict()
     tools = []
     for number, order in zip(start["number"], orders, strict=True):
@@ -206,7 +235,10 @@ def _take_first(
 
 
 def _take_mean(tries: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
-    """For every question the mean over the tools that were tried on it: a random choice, in expectation."""
+    """Take for each question the mean over all tools that answered it: a random choice, in expectation.
+
+    Args and the returned columns are those of `_take_first`; tool is "".
+    """
 
     def average(values: pd.Series) -> float:
         # One lost reply makes the expectation unknown.
@@ -218,7 +250,10 @@ def _take_mean(tries: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
 
 
 def _take_best(tries: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
-    """For every question the tool whose answer is rewarded most, known afterwards; of equal ones the cheaper."""
+    """Take for each question the tool whose answer has the highest reward, known afterwards; of equal ones the cheaper.
+
+    Args and the returned columns are those of `_take_first`.
+    """
     ranked = tries.sort_values(
         ["reward", "cost_usd"], ascending=[False, True], kind="stable", na_position="first"
     )
@@ -228,14 +263,22 @@ def _take_best(tries: pd.DataFrame, start: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fill_unanswered(rows: pd.DataFrame, is_answered: pd.Series) -> pd.DataFrame:
-    """The same with `number` for `item`; a question that no tool answers is wrong and costs nothing."""
+    """Fill in questions that no tool answered: they count as wrong, and cost nothing.
+
+    Args:
+        rows: A row per question, with the columns item (its number), tool and those of _MEASURES.
+        is_answered: Whether any tool answered the question of each row.
+
+    Returns:
+        The rows, with the column `number` in place of `item`.
+    """
     rows = rows.rename(columns={"item": "number"})
     rows.loc[~is_answered, _MEASURES] = 0.0
     return rows.assign(tool=rows["tool"].fillna(""))
 
 
 def find_role(rule: str) -> str:
-    """The role of a rule in the results table."""
+    """Find the role of a rule in the results table: "oracle", "router", "expert" or "constant"."""
     if rule == ORACLE:
         return "oracle"
     if rule == BY_KIND:
@@ -244,9 +287,21 @@ def find_role(rule: str) -> str:
 
 
 def estimate_steering(steered: pd.DataFrame) -> pd.DataFrame:
-    """What users who care for accuracy only pay more than those who care for cost only, before and after."""
-    complete = steered.assign(is_lost=steered["correct"].isna()).groupby("item")["is_lost"].sum()
-    rows = steered[steered["item"].map(complete) == 0]
+    """Estimate how much more is spent for users who care for accuracy only than for users who care for cost only.
+
+    An orchestrator that reads the user's preferences spends more for the former, on the same questions.
+
+    Args:
+        steered: A row per question, user and orchestrator (column `method`: before or after training), with item,
+            condition (which user), correct (nan where a reply was lost) and cost_usd.
+
+    Returns:
+        A row per orchestrator: the mean difference in US dollars a question, and its interval; an empty table where
+        every question lost a reply.
+    """
+    # Only questions of which no reply was lost, so that all conditions have the same questions.
+    num_lost = steered.assign(is_lost=steered["correct"].isna()).groupby("item")["is_lost"].sum()
+    rows = steered[steered["item"].map(num_lost) == 0]
     if rows.empty:
         return pd.DataFrame()
     return estimate_difference(
@@ -255,7 +310,15 @@ def estimate_steering(steered: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_steering(estimates: pd.DataFrame) -> list[str]:
-    """The same in sentences."""
+    """Describe in sentences how much an orchestrator follows the user's preferences.
+
+    Args:
+        estimates: Of `estimate_steering`: a row per orchestrator, before and after training.
+
+    Returns:
+        A sentence per orchestrator: how many dollars a question more are spent for users who care for accuracy only
+        than for users who care for cost only, and whether the difference is significant.
+    """
     sentences = []
     for method in (START, TRAINED):
         if method in estimates.index:

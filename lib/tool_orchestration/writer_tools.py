@@ -1,11 +1,11 @@
-"""Query writer and code writer: tools in which a chat model writes, and the bench carries out what it wrote.
+"""Writer tools: a chat model writes a search query or a program for a question, and the tool then executes it.
 
     query_writer   the model writes words to search for, and the local search finds the documents
     code_writer    the model writes a Python program, and the sandbox runs it
 
 ToolOrchestra has both among its tools (appendix "Tools in training"), each with several models to write. What a call
-costs is what the model's reply costs. A model that cannot write English or Python would only be paid for nothing, so
-lab models and scripted ones are refused: the tool is then not on any menu, and a sentence says why.
+costs is what the model's reply costs. Lab models and scripted ones, which write neither English nor Python, are
+refused: the tool is then not on any menu, and a sentence says why.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _PROMPTS = {
 }
 _CODE_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 # Tokens of a usual call, for the price on a menu: the instruction with a question, and a reply.
-_TYPICAL_IN = {QUERY_WRITER: 90, CODE_WRITER: 90}
-_TYPICAL_OUT = {QUERY_WRITER: 12, CODE_WRITER: 120}
+_TYPICAL_TOKENS_IN = {QUERY_WRITER: 90, CODE_WRITER: 90}
+_TYPICAL_TOKENS_OUT = {QUERY_WRITER: 12, CODE_WRITER: 120}
 
 
 @dataclass(frozen=True)
 class WriterTool:
-    """A tool whose argument for another tool a chat model writes.
+    """A tool in which a chat model writes a search query, or a program, that another tool then executes.
 
     Attributes:
         name: QUERY_WRITER or CODE_WRITER.
@@ -59,12 +59,20 @@ class WriterTool:
     executor: Tool
 
     def make_request(self, question: str, seed: int) -> ChatRequest:
-        """What the model is asked for a question."""
+        """Make the request to the chat model.
+
+        Args:
+            question: The orchestrator's question.
+            seed: Of the model's reply.
+
+        Returns:
+            A request for a query or a program that answers the question.
+        """
         prompt = _PROMPTS[self.name].format(question=question)
         return ChatRequest([{"role": "user", "content": prompt}], seed=seed, caller=self.name)
 
     def carry_out(self, reply_text: str) -> str:
-        """Search for what the model wrote, or run it.
+        """Execute what the model wrote: search for its query, or run its program.
 
         Args:
             reply_text: The model's reply.
@@ -86,19 +94,19 @@ class WriterTool:
 
     @property
     def schema(self) -> dict:
-        """As OpenAI's API wants it among `tools`."""
+        """The function schema of the tool, in the format of OpenAI's API."""
         parameters = {"question": {"type": "string"}}
         return Tool(self.name, DESCRIPTIONS[self.name].capitalize() + ".", parameters, str).schema
 
 
 def read_query(reply_text: str) -> str:
-    """The query of a reply: its first line that is not blank, without quotes around it."""
+    """Extract the search query from a model's reply: its first line that is not blank, without quotes around it."""
     lines = [line.strip() for line in reply_text.splitlines() if line.strip()]
     return lines[0].removeprefix("Query:").strip(" \"'`") if lines else ""
 
 
 def read_program(reply_text: str) -> str:
-    """The program of a reply: its first code block, or the whole reply where there is none."""
+    """Extract the program from a model's reply: its first code block, or the whole reply where there is none."""
     block = _CODE_BLOCK.search(reply_text)
     return block[1].strip() if block else reply_text.strip()
 
@@ -106,17 +114,19 @@ def read_program(reply_text: str) -> str:
 def choose_writers(
     llm: LLMSettings, settings: ToolSettings, functions: Collection[str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Decides which writers are on menus.
+    """Decide which writer tools are on menus: those for which a capable model and the executing function exist.
 
     Args:
-        llm: The models that there are.
-        settings: Names the model of each writer; None for no such tool.
-        functions: Names of the functions on menus: a query needs the search, a program the sandbox.
+        llm: The models that may be named.
+        settings: `query_writer` and `code_writer` name the model that writes; None for no such tool.
+        functions: Names of the functions on menus: a query needs "search", a program needs "python".
 
     Returns:
-        The model of llm.models by the name of its tool; and a sentence for each tool that is not on menus.
+        The name in llm.models of the model that writes, by the name of its tool.
+        A sentence for each writer tool that is on no menu, with the reason.
     """
-    models, sentences = {}, []
+    models = {}
+    sentences = []
     for name, model, executor in (
         (QUERY_WRITER, settings.query_writer, "search"),
         (CODE_WRITER, settings.code_writer, "python"),
@@ -132,7 +142,18 @@ def choose_writers(
 def _explain_absence(
     llm: LLMSettings, name: str, model: str | None, executor: str, functions: Collection[str]
 ) -> str:
-    """Why a writer is not on menus; empty where it is."""
+    """Explain why a writer tool is on no menu.
+
+    Args:
+        llm: The models that may be named.
+        name: Of the tool.
+        model: Name in llm.models of the model that would write.
+        executor: Name of the function that would execute what the model writes.
+        functions: Names of the functions on menus.
+
+    Returns:
+        The reason; empty where the tool can be on menus.
+    """
     if executor not in functions:
         return f"its {executor} knows nothing of these questions"
     if model is None:
@@ -146,34 +167,42 @@ def _explain_absence(
 
 
 def make_writer_offer(name: str, llm: LLMSettings, model: str, tokens_per_second: float) -> Offer:
-    """The offer of a writer at its usual price.
+    """Make the menu entry of a writer tool at its usual price.
 
     Args:
         name: QUERY_WRITER or CODE_WRITER.
-        llm: With the model's prices.
-        model: Of llm.models, that writes.
-        tokens_per_second: Of the model.
+        llm: With the model's prices per token.
+        model: Name in llm.models of the model that writes.
+        tokens_per_second: Speed at which the model writes.
 
     Returns:
-        The offer; like a model's, its price and its latency in a rollout are factors on what a call takes.
+        The entry. As for a model, its price and latency on a menu are factors on what a call costs and takes.
     """
     # By list prices, since nobody has asked it yet; a call is charged what its model bills.
     about = llm.models[model]
-    cost_usd = _TYPICAL_IN[name] * (about.price_in or 0.0)
-    cost_usd += _TYPICAL_OUT[name] * (about.price_out or 0.0)
-    seconds = _TYPICAL_OUT[name] / tokens_per_second
-    return Offer(name, True, 1.0, 1.0, cost_usd, seconds, {}, measured=False)
+    typical_cost_usd = _TYPICAL_TOKENS_IN[name] * (about.price_in or 0.0)
+    typical_cost_usd += _TYPICAL_TOKENS_OUT[name] * (about.price_out or 0.0)
+    return Offer(
+        name,
+        model=True,
+        cost_usd=1.0,
+        seconds=1.0,
+        typical_cost_usd=typical_cost_usd,
+        typical_seconds=_TYPICAL_TOKENS_OUT[name] / tokens_per_second,
+        skills={},
+        measured=False,
+    )
 
 
 def make_writers(models: Mapping[str, str], executors: Mapping[str, Tool]) -> dict[str, WriterTool]:
-    """The writers at work.
+    """Make the writer tools.
 
     Args:
-        models: Of llm.models, by the name of the tool.
-        executors: Tools by name, search and python among them.
+        models: Name in llm.models of the model that writes, by the name of the writer tool.
+        executors: Functions by name, with "search" (executes queries) and "python" (executes programs).
 
     Returns:
-        Writers by name.
+        Writer tools by name.
     """
     executor_names = {QUERY_WRITER: "search", CODE_WRITER: "python"}
     return {

@@ -138,7 +138,7 @@ def test_rewards_of_the_evaluation_are_those_of_the_training_over_all_answers_to
     question = start[start["condition"] == command.DRAWN_USERS].iloc[0]
     answers = rows[(rows["item"] == question["item"]) & rows["method"].isin([START, TRAINED])]
     vectors = list(np.stack(answers["m"]))
-    names = [*command.EVERYWHERE, "scripted-small", "scripted-large"]
+    names = [*command.GENERAL_FUNCTIONS, "scripted-small", "scripted-large"]
     for row in tries[
         (tries["split"] == "test") & (tries["item"] == question["number"])
     ].itertuples():

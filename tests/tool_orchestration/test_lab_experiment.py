@@ -193,7 +193,7 @@ def test_a_single_tool_has_rows_only_where_it_is_on_the_menu(results):
     outcomes = results.outcomes["test"][0]
     for tool in TOOLS:
         on_menu = [lab_world.has_any_tool(a, [tool.name]) for a in outcomes.assignments]
-        assert (rows["method"] == lab_results.SINGLE + tool.name).sum() == sum(on_menu)
+        assert (rows["method"] == lab_results.SINGLE_TOOL_PREFIX + tool.name).sum() == sum(on_menu)
 
 
 def estimate(results: LabWorldResults) -> dict:

@@ -13,7 +13,7 @@ from lib.tool_orchestration import lab_episodes, rewards, synthetic_benchmark, t
 from lib.tool_orchestration.synthetic_environment import (
     HELD_OUT_TOOLS,
     KNOWN_TOOLS,
-    NEWCOMER,
+    NEW_TOOL,
     NUM_KINDS,
     TOOLS,
     UNSEEN_PRICES,
@@ -100,7 +100,7 @@ def test_menus_of_training_have_no_held_out_tool_and_menus_with_a_newcomer_have_
     assert usual.tools.max() < len(KNOWN_TOOLS)
     for menu in usual.tools.reshape(-1, LARGER.menu):
         assert len(set(menu)) == LARGER.menu
-    with_newcomer = draw_menus(environments, LARGER, 50, "a test", condition=NEWCOMER)
+    with_newcomer = draw_menus(environments, LARGER, 50, "a test", condition=NEW_TOOL)
     is_held_out = with_newcomer.tools >= len(KNOWN_TOOLS)
     assert (is_held_out.sum(-1) == 1).all()
     assert len(np.unique(with_newcomer.tools[is_held_out])) == len(HELD_OUT_TOOLS)
