@@ -23,7 +23,7 @@ from lib.experiment import artifacts, seeds
 
 VERSION = 1  # of tables of outcomes
 OUTCOMES_FOLDER = ROOT / "data/outcomes"
-RECORDED, LISTED, ASSUMED = "recorded", "listed", "assumed"
+RECORDED_COSTS, LISTED_PRICES, ASSUMED_PRICES = "recorded", "listed", "assumed"
 AGENTS = {
     "swe-bench": "swe-bench",
     "swt-bench": "swt-bench",
@@ -32,7 +32,7 @@ AGENTS = {
     "commit0": "commit0",
 }
 VARIANTS = ("measured", "rebuilt", "all")  # of the agents; see `load_agents`
-CHARACTERS = 4  # of a token, about
+CHARACTERS_PER_TOKEN = 4  # of a token, about
 _MIN_COMPLETE = 0.97  # fraction of items that a run must have met
 _MIN_PRICED = 0.8  # fraction of items whose cost must be known
 # What PROVENANCE.md says of outcomes and costs that cannot be trusted:
@@ -63,7 +63,7 @@ class OutcomeTable:
         features: (items, d), what a router may look at before it asks.
         money: Where the costs come from: recorded, listed, assumed or as given.
         cost_measures_work: Whether the cost tells how long a model worked on the item.
-        gate_features: (items, k), what no router could look at, for the gate alone; (0, 0) where there is nothing.
+        privileged_features: (items, k), what no router could look at, for the gate alone; (0, 0) where there is nothing.
         notes: What was decided while a user's file was read, in sentences.
         prompts: (items,) what was asked, where a user's file has it; () elsewhere.
     """
@@ -75,9 +75,9 @@ class OutcomeTable:
     correct: np.ndarray
     cost_usd: np.ndarray
     features: np.ndarray
-    money: str = RECORDED
+    money: str = RECORDED_COSTS
     cost_measures_work: bool = False
-    gate_features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    privileged_features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     notes: tuple[str, ...] = ()
     prompts: tuple[str, ...] = ()
 
@@ -86,7 +86,7 @@ class OutcomeTable:
 
     def take(self, rows: np.ndarray) -> OutcomeTable:
         """The table of some items only; rows: (k,) indices, or a mask (items,)."""
-        has_gate_features = len(self.gate_features) > 0
+        has_gate_features = len(self.privileged_features) > 0
         indices = np.arange(len(self))[rows]
         return replace(
             self,
@@ -95,7 +95,9 @@ class OutcomeTable:
             correct=self.correct[rows],
             cost_usd=self.cost_usd[rows],
             features=self.features[rows],
-            gate_features=self.gate_features[rows] if has_gate_features else self.gate_features,
+            privileged_features=self.privileged_features[rows]
+            if has_gate_features
+            else self.privileged_features,
             prompts=tuple(self.prompts[index] for index in indices) if self.prompts else (),
         )
 
@@ -193,7 +195,7 @@ def load_llmrouter(prices: Any, known: bool = True, root: Path = OUTCOMES_FOLDER
     usd_per_token = price_list["usd_per_million_out"] / 1e6
     correct = rows.pivot(index="item", columns="model", values="score")
     item_rows = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
-    tokens = item_rows["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
+    tokens = item_rows["prompt_chars"].to_numpy() / CHARACTERS_PER_TOKEN + prices.reply_tokens
     tasks = item_rows["task"].to_numpy(dtype=str)
     features = load_embeddings("llmrouter", correct.index, root)
     if known:
@@ -207,7 +209,7 @@ def load_llmrouter(prices: Any, known: bool = True, root: Path = OUTCOMES_FOLDER
         correct=correct.to_numpy(float),
         cost_usd=tokens[:, None] * usd_per_token[list(correct.columns)].to_numpy(),
         features=features.astype(float),
-        money=LISTED,
+        money=LISTED_PRICES,
     )
 
 
@@ -241,11 +243,11 @@ def load_zeroeval(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Outco
         groups=items,
         models=tuple(models),
         correct=correct[models].to_numpy(float),
-        cost_usd=reply_chars[models].to_numpy(float) / CHARACTERS * price,
+        cost_usd=reply_chars[models].to_numpy(float) / CHARACTERS_PER_TOKEN * price,
         features=load_embeddings(name, correct.index, root),
-        money=ASSUMED,
+        money=ASSUMED_PRICES,
         cost_measures_work=True,
-        gate_features=without_size.to_numpy(float),
+        privileged_features=without_size.to_numpy(float),
     )
 
 
@@ -264,7 +266,7 @@ def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Outco
     rows = rows[rows["table"] == name]
     correct = rows.pivot(index="item", columns="model", values="right")
     item_rows = rows.drop_duplicates("item").set_index("item").reindex(correct.index)
-    tokens = item_rows["prompt_chars"].to_numpy() / CHARACTERS + prices.reply_tokens
+    tokens = item_rows["prompt_chars"].to_numpy() / CHARACTERS_PER_TOKEN + prices.reply_tokens
     price = np.array([prices.routellm[model] for model in correct.columns])
     items = correct.index.to_numpy(dtype=str)
     subjects = item_rows["group"].to_numpy(dtype=str)
@@ -272,10 +274,10 @@ def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Outco
         gsm_rows = artifacts.read_parquet(root / "gsm.parquet")
         other_models = gsm_rows.pivot(index="item", columns="model", values="correct")
         groups = items
-        gate_features = other_models.reindex(items).to_numpy(float)
+        privileged_features = other_models.reindex(items).to_numpy(float)
     else:
         groups = subjects
-        gate_features = pd.get_dummies(subjects).to_numpy(float)
+        privileged_features = pd.get_dummies(subjects).to_numpy(float)
     return OutcomeTable(
         name=name,
         items=items,
@@ -284,8 +286,8 @@ def load_routellm(name: str, prices: Any, root: Path = OUTCOMES_FOLDER) -> Outco
         correct=correct.to_numpy(float),
         cost_usd=tokens[:, None] * price,
         features=load_embeddings("routellm", correct.index, root),
-        money=LISTED,
-        gate_features=gate_features,
+        money=LISTED_PRICES,
+        privileged_features=privileged_features,
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lib.recorded_outcomes.tables import CHARACTERS, TableError
+from lib.recorded_outcomes.tables import CHARACTERS_PER_TOKEN, TableError
 
 _COLUMNS = ("model", "usd_per_million_in", "usd_per_million_out")
 _MILLION = 1e6
@@ -106,7 +106,7 @@ def read_prices(path: str | Path, reply_tokens: int) -> TokenPrices:
 
 def count_tokens(text: object) -> float:
     """Tokens of a text, about; nan for one that is not known."""
-    return len(text) / CHARACTERS if isinstance(text, str) else float("nan")
+    return len(text) / CHARACTERS_PER_TOKEN if isinstance(text, str) else float("nan")
 
 
 def add_costs(frame: pd.DataFrame, prices: TokenPrices | None, notes: list[str]) -> pd.DataFrame:

@@ -22,46 +22,52 @@ from scipy import stats as scipy_stats
 from lib import stats
 from lib.config import RecordedSettings
 from lib.recorded_outcomes import headroom, model_selection
-from lib.recorded_outcomes.model_selection import EQUAL, HALF, Choices, Fold, HeldOutScores
+from lib.recorded_outcomes.model_selection import (
+    EQUAL_QUALITY,
+    HALF_COST,
+    Choices,
+    Fold,
+    HeldOutScores,
+)
 from lib.recorded_outcomes.tables import OutcomeTable
 from lib.routers import methods
 from lib.routers.matrix_factorization import predict_matrix_factorization
 from lib.routers.methods import (
-    CHECK,
-    CONSTANT,
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
     CORL,
     LOGISTIC,
-    MIXTURES,
     NEAREST,
     ORACLE,
-    POOR,
-    RANDOM,
-    STOP,
+    PERFECT_CHECK,
+    POOR_CHECK,
+    RANDOM_MODEL,
+    STOP_OR_ESCALATE,
 )
 from lib.stats import Interval
 from lib.stats.verdicts import UNDECIDED
 
 MATRIX = "matrix factorization"
 # What a user can run: it looks at the item, or at what a first call has cost, and at nothing else.
-ROUTERS = (NEAREST, LOGISTIC, MATRIX, CORL, STOP)
+ROUTERS = (NEAREST, LOGISTIC, MATRIX, CORL, STOP_OR_ESCALATE)
 # A check of the first answer is assumed; an oracle knows all outcomes; the others do not look at the item.
-CONTROLS = (CHECK, POOR, MIXTURES, RANDOM, ORACLE)
+CONTROLS = (PERFECT_CHECK, POOR_CHECK, CONSTANT_MIXTURES, RANDOM_MODEL, ORACLE)
 LABELS = {
-    CONSTANT: "best constant",
-    RANDOM: "a model at random",
-    MIXTURES: "mixture of constants",
+    BEST_CONSTANT: "best constant",
+    RANDOM_MODEL: "a model at random",
+    CONSTANT_MIXTURES: "mixture of constants",
     NEAREST: "nearest neighbours",
     LOGISTIC: "logistic regression",
     MATRIX: "matrix factorization as in RouteLLM",
     CORL: "policy trained with CoRL's reward",
-    STOP: "cascade without a check",
-    POOR: "cascade with a poor check",
-    CHECK: "cascade with a perfect check",
+    STOP_OR_ESCALATE: "cascade without a check",
+    POOR_CHECK: "cascade with a poor check",
+    PERFECT_CHECK: "cascade with a perfect check",
     ORACLE: "oracle",
 }
 SAME_MONEY = "the same money"
-CONDITIONS = (SAME_MONEY, HALF, EQUAL)
-OVERSPENT = 1.05  # a budget is broken where more than this share of it is spent
+CONDITIONS = (SAME_MONEY, HALF_COST, EQUAL_QUALITY)
+MAX_SPENDING_RATIO = 1.05  # a budget is broken where more than this share of it is spent
 KEPT, BROKEN = "kept", "broken"
 _MIN_ITEMS_OF_GROUP = 10  # of a group whose mean cost is looked at
 
@@ -208,8 +214,8 @@ def _collect_outcomes(
     constant = model_selection.score_best_constant(table, folds)
     random_model = np.stack([table.correct.mean(1), table.cost_usd.mean(1)])
     for condition in CONDITIONS:
-        outcomes[CONSTANT, condition] = constant
-        outcomes[RANDOM, condition] = random_model
+        outcomes[BEST_CONSTANT, condition] = constant
+        outcomes[RANDOM_MODEL, condition] = random_model
     return outcomes
 
 
@@ -219,8 +225,8 @@ def _select_conditions(scores: HeldOutScores) -> dict[str, np.ndarray]:
     half = model_selection.LEVELS.index(0.5)
     return {
         SAME_MONEY: np.stack([scores.correct[same], scores.cost_usd[same]]),
-        HALF: np.stack([scores.correct[half], scores.cost_usd[half]]),
-        EQUAL: scores.equal,
+        HALF_COST: np.stack([scores.correct[half], scores.cost_usd[half]]),
+        EQUAL_QUALITY: scores.equal,
     }
 
 
@@ -228,8 +234,10 @@ def _explain_unavailable(
     table: OutcomeTable, scores: Mapping[str, HeldOutScores]
 ) -> dict[str, str]:
     reasons = {}
-    if STOP not in scores:
-        reasons[STOP] = "what a call costs does not tell here how long the model worked on the item"
+    if STOP_OR_ESCALATE not in scores:
+        reasons[STOP_OR_ESCALATE] = (
+            "what a call costs does not tell here how long the model worked on the item"
+        )
     for method in (NEAREST, LOGISTIC, MATRIX):
         if method not in scores:
             reasons[method] = "nothing describes the items"
@@ -244,8 +252,8 @@ def _estimate_all(
 ) -> dict[tuple[str, str], MethodEstimate]:
     estimates = {}
     for (method, condition), treatment in outcomes.items():
-        constant = outcomes[CONSTANT, condition]
-        mixtures = outcomes[MIXTURES, condition]
+        constant = outcomes[BEST_CONSTANT, condition]
+        mixtures = outcomes[CONSTANT_MIXTURES, condition]
         estimates[method, condition] = MethodEstimate(
             method=method,
             condition=condition,
@@ -372,14 +380,14 @@ def _share_of_groups_over(spent: np.ndarray, promised: np.ndarray, groups: np.nd
     frame = pd.DataFrame({"group": groups, "spent": spent, "promised": promised})
     group_size = frame.groupby("group")["spent"].transform("size")
     means = frame[group_size >= _MIN_ITEMS_OF_GROUP].groupby("group").mean()
-    is_over = means["spent"] > OVERSPENT * means["promised"]
+    is_over = means["spent"] > MAX_SPENDING_RATIO * means["promised"]
     return float(is_over.mean()) if len(is_over) else float("nan")
 
 
 def decide_budget(ratio: Interval) -> str:
-    """Whether a budget was kept: KEPT, BROKEN, or undecided where the interval holds `OVERSPENT`."""
-    if ratio.ci_high <= OVERSPENT:
+    """Whether a budget was kept: KEPT, BROKEN, or undecided where the interval holds `MAX_SPENDING_RATIO`."""
+    if ratio.ci_high <= MAX_SPENDING_RATIO:
         return KEPT
-    if ratio.ci_low > OVERSPENT:
+    if ratio.ci_low > MAX_SPENDING_RATIO:
         return BROKEN
     return UNDECIDED

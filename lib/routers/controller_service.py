@@ -41,7 +41,7 @@ from lib.routers.saved_controller import SavedController
 from lib.tasks import Item
 
 CONTROLLER_NAME = "controller"  # as the log and the metrics call it
-DEFAULT_WORD = "medium"
+DEFAULT_BUDGET_LABEL = "medium"
 MAX_EPISODES = 64  # side by side; further requests wait
 # Parameters of a request that a controller cannot honour.
 _REFUSED = ("tools", "response_format", "logprobs")
@@ -177,7 +177,7 @@ class ControllerBackend(ModelBackend):
             generator: Writes its turns.
             backends: Its experts.
             metrics: Calls to experts are counted there.
-            default_budget_usd: Of requests that name none; None for DEFAULT_WORD.
+            default_budget_usd: Of requests that name none; None for DEFAULT_BUDGET_LABEL.
         """
         self.name = CONTROLLER_NAME
         self.controller = controller
@@ -185,11 +185,11 @@ class ControllerBackend(ModelBackend):
         self._backends = backends
         self._metrics = metrics
         self._threads = ThreadPoolExecutor(MAX_EPISODES, thread_name_prefix="episode")
-        self._default_word = DEFAULT_WORD
+        self._default_label = DEFAULT_BUDGET_LABEL
         if default_budget_usd is not None:
-            self._default_word = controller.choose_word(default_budget_usd)
+            self._default_label = controller.choose_budget_label(default_budget_usd)
 
-    def read_word(self, asked_for: str) -> str:
+    def read_budget_label(self, asked_for: str) -> str:
         """The budget word that a model's name asks for: router, router@WORD or router@USD.
 
         Raises:
@@ -197,10 +197,10 @@ class ControllerBackend(ModelBackend):
         """
         _, has_budget, amount = asked_for.partition("@")
         if not has_budget:
-            return self._default_word
+            return self._default_label
         if amount in BUDGET_WORDS:
             return amount
-        return self.controller.choose_word(
+        return self.controller.choose_budget_label(
             read_dollars(asked_for, f"{', '.join(BUDGET_WORDS)}, or ")
         )
 
@@ -260,8 +260,10 @@ class ControllerBackend(ModelBackend):
             id="",
             history=tuple(earlier),
         )
-        word = self.read_word(request.model)
-        return BudgetTask(item, self.controller.style, word, self.controller.usd_by_word[word])
+        word = self.read_budget_label(request.model)
+        return BudgetTask(
+            item, self.controller.style, word, self.controller.budget_usd_by_label[word]
+        )
 
     def _play(self, task: BudgetTask, loop: asyncio.AbstractEventLoop) -> BudgetEpisode:
         """One episode, in a thread of its own.
@@ -371,7 +373,7 @@ class ControllerService(BaseService):
             generator: Writes its turns.
             backends: A model for each of its experts.
             log: Of choices; None for none.
-            budget_usd: Of requests that name none; None for DEFAULT_WORD.
+            budget_usd: Of requests that name none; None for DEFAULT_BUDGET_LABEL.
         """
         super().__init__(backends, log)
         self.controller = controller
@@ -380,8 +382,8 @@ class ControllerService(BaseService):
 
     async def choose_model(self, body: Mapping[str, Any], started: float) -> RoutedRequest:
         asked_for = body["model"]
-        word = self._backend.read_word(asked_for)
-        budget_usd = self.controller.usd_by_word[word]
+        word = self._backend.read_budget_label(asked_for)
+        budget_usd = self.controller.budget_usd_by_label[word]
         # Where the controller gives no reply: experts that the budget affords, the most expensive first, then others.
         costs = self.controller.cost_by_expert
         affordable = [expert for expert in costs if costs[expert] <= budget_usd]
@@ -394,10 +396,10 @@ class ControllerService(BaseService):
         if name in self.controller.cost_by_expert:
             return head | {"mean_cost_usd": self.controller.cost_by_expert[name]}
         self.check_router_name(name)
-        word = self._backend.read_word(name)
+        word = self._backend.read_budget_label(name)
         return head | {
             "budget": word,
-            "budget_usd": self.controller.usd_by_word[word],
-            "budgets_usd": dict(self.controller.usd_by_word),
+            "budget_usd": self.controller.budget_usd_by_label[word],
+            "budgets_usd": dict(self.controller.budget_usd_by_label),
             "models": list(self.controller.experts),
         }

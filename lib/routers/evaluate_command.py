@@ -175,7 +175,7 @@ def evaluate_table(
     model_selection.assign_folds(table, settings.folds, 0)  # refuses too few groups
     num_folds = min(settings.folds, len(set(table.groups)))
     settings = settings.model_copy(update={"folds": num_folds})
-    gate = headroom.gate(table, num_folds, range(num_repeats), settings.min_dev_gain)
+    gate = headroom.estimate_headroom(table, num_folds, range(num_repeats), settings.min_dev_gain)
     gate = headroom.widen_degenerate_intervals(table, gate)
     comparison = compare_methods(table, settings, num_repeats)
     answer = answer_question(table, gate, comparison, settings)
@@ -212,7 +212,7 @@ def print_report(
 
     Args:
         table: The outcomes.
-        gate: Of `headroom.gate`.
+        gate: Of `headroom.estimate_headroom`.
         comparison: Of `compare_methods`.
         answer: Of `answer_question`.
     """

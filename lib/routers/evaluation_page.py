@@ -1,6 +1,6 @@
 """What `router evaluate` leaves in its folder: one page that loads nothing, a picture, and the numbers as tables.
 
-    write_evaluation(folder, table, gate, comparison, answer)
+    write_evaluation(folder, table, headroom_table, comparison, answer)
 
     report.html          the sentence, accuracy against cost, methods, budgets, what could be won, what was read
     accuracy-cost.png    the picture of the page
@@ -42,7 +42,14 @@ from lib.routers.compare_methods import (
 )
 from lib.routers.evaluation_sentence import Answer, find_mde
 from lib.routers.log_evaluation import ESTIMATORS
-from lib.routers.methods import CHECK, CONSTANT, MIXTURES, ORACLE, RANDOM, ROLES
+from lib.routers.methods import (
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
+    ORACLE,
+    PERFECT_CHECK,
+    RANDOM_MODEL,
+    ROLES,
+)
 from lib.stats import Interval
 from lib.stats.verdicts import UNDECIDED
 
@@ -63,7 +70,7 @@ _QUESTION_LABELS = {
 def write_evaluation(
     folder: Path,
     table: OutcomeTable,
-    gate: pd.DataFrame,
+    headroom_table: pd.DataFrame,
     comparison: Comparison,
     answer: Answer,
 ) -> Path:
@@ -72,7 +79,7 @@ def write_evaluation(
     Args:
         folder: Is made where it is not there; files of the same names are replaced.
         table: The outcomes.
-        gate: Of `headroom.gate`.
+        headroom_table: Of `headroom.estimate_headroom`.
         comparison: Of `compare_methods`.
         answer: Of `answer_question`.
 
@@ -84,7 +91,7 @@ def write_evaluation(
     frames = {
         "methods.csv": comparison.to_frame(),
         "budgets.csv": comparison.budgets,
-        "headroom.csv": _make_headroom_frame(gate),
+        "headroom.csv": _make_headroom_frame(headroom_table),
         "models.csv": describe_models(table),
     }
     body = [
@@ -97,7 +104,7 @@ def write_evaluation(
         "<h2>Were budgets kept?</h2>",
         table_html(format_budgets(comparison), _BUDGETS_CAPTION),
         "<h2>What could be won</h2>",
-        table_html(format_headroom(gate), _HEADROOM_CAPTION),
+        table_html(format_headroom(headroom_table), _HEADROOM_CAPTION),
         "<h2>Models</h2>",
         table_html(format_models(table), "Every model for all items, with 95 % intervals"),
         "<h2>What was read, and how</h2>",
@@ -105,7 +112,7 @@ def write_evaluation(
     ]
     summary = {
         "sentence": answer.sentence,
-        "answer": answer.word,
+        "answer": answer.verdict,
         "details": list(answer.details),
         "table": table.name,
         "items": len(table),
@@ -235,7 +242,7 @@ def format_methods(comparison: Comparison) -> pd.DataFrame:
     rows = []
     for method in comparison.methods:
         same, half, equal = (comparison.at(method, condition) for condition in CONDITIONS)
-        has_budget = method not in (CONSTANT, RANDOM)
+        has_budget = method not in (BEST_CONSTANT, RANDOM_MODEL)
         rows.append(
             {
                 "method": LABELS[method],
@@ -254,7 +261,7 @@ def format_methods(comparison: Comparison) -> pd.DataFrame:
 def format_budgets(comparison: Comparison) -> pd.DataFrame:
     """The table of budgets of what could be run, as texts: spent over promised, by budget."""
     rows = []
-    for method in (MIXTURES, *comparison.routers):
+    for method in (CONSTANT_MIXTURES, *comparison.routers):
         budgets = comparison.budgets[comparison.budgets["method"] == LABELS[method]]
         row = {"method": LABELS[method]}
         displayed = budgets[budgets["level"].isin(_SHOWN_BUDGETS)]
@@ -267,22 +274,22 @@ def format_budgets(comparison: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("method")
 
 
-def _make_headroom_frame(gate: pd.DataFrame) -> pd.DataFrame:
-    mde = [find_mde(gate, question) for question in gate.index]
-    return gate.assign(mde=mde).reset_index()
+def _make_headroom_frame(headroom_table: pd.DataFrame) -> pd.DataFrame:
+    mde = [find_mde(headroom_table, question) for question in headroom_table.index]
+    return headroom_table.assign(mde=mde).reset_index()
 
 
-def format_headroom(gate: pd.DataFrame) -> pd.DataFrame:
+def format_headroom(headroom_table: pd.DataFrame) -> pd.DataFrame:
     """The table of what could be won, as texts."""
     rows = []
-    for question, row in gate.iterrows():
+    for question, row in headroom_table.iterrows():
         gain = Interval(row["value"], row["ci_low"], row["ci_high"])
         rows.append(
             {
                 "what": _QUESTION_LABELS[question],
                 "could be won": _format_interval(gain, digits=3),
-                "worth having from": f"{headroom.QUESTIONS[question]:.2f}",
-                "mde": f"{find_mde(gate, question):.3f}",
+                "worth having from": f"{headroom.MIN_WORTHWHILE_GAIN[question]:.2f}",
+                "mde": f"{find_mde(headroom_table, question):.3f}",
                 "question": row["question is"],
             }
         )
@@ -370,7 +377,7 @@ def draw_tradeoff(comparison: Comparison, name: str) -> Figure:
     Returns:
         The figure, with its description for screen readers as `alt_text`.
     """
-    curves = [MIXTURES, *comparison.routers, CHECK, ORACLE]
+    curves = [CONSTANT_MIXTURES, *comparison.routers, PERFECT_CHECK, ORACLE]
     labels = [LABELS[method] for method in curves]
     points = comparison.budgets[comparison.budgets["method"].isin(labels)]
     points = points.rename(
@@ -378,7 +385,7 @@ def draw_tradeoff(comparison: Comparison, name: str) -> Figure:
     )
     # A constant has no budget; it is one point.
     constants = comparison.to_frame()
-    is_point = constants["method"].isin([LABELS[CONSTANT], LABELS[RANDOM]])
+    is_point = constants["method"].isin([LABELS[BEST_CONSTANT], LABELS[RANDOM_MODEL]])
     is_point &= constants["condition"] == SAME_MONEY
     points = pd.concat([points, constants[is_point].assign(level=1.0)]).set_index(
         ["method", "level"]
@@ -387,7 +394,10 @@ def draw_tradeoff(comparison: Comparison, name: str) -> Figure:
     cost_usd = _PER_THOUSAND * points[["cost_usd", "cost_usd_ci_low", "cost_usd_ci_high"]]
     accuracy = points[["accuracy", "accuracy_ci_low", "accuracy_ci_high"]]
     interval_columns = ["value", "ci_low", "ci_high"]
-    roles = {LABELS[method]: ROLES.get(method, "router") for method in (*curves, CONSTANT, RANDOM)}
+    roles = {
+        LABELS[method]: ROLES.get(method, "router")
+        for method in (*curves, BEST_CONSTANT, RANDOM_MODEL)
+    }
     return plots.tradeoff_plot(
         cost_usd.set_axis(interval_columns, axis=1),
         accuracy.set_axis(interval_columns, axis=1),

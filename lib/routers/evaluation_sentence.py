@@ -1,6 +1,6 @@
 """One sentence first: does choosing pay on this table, over always the same model?
 
-    answer = answer_question(table, gate, comparison, settings)
+    answer = answer_question(table, headroom_table, comparison, settings)
     answer.sentence    # "Choosing gains 3.1 points [1.0, 5.2] over always M at the same money ..."
 
 A gain is claimed for a router that a user could run, where the interval of the best one, widened for all comparisons
@@ -20,17 +20,17 @@ import pandas as pd
 from lib import stats
 from lib.config import RecordedSettings
 from lib.recorded_outcomes import headroom
-from lib.recorded_outcomes.model_selection import EQUAL, find_best_constant
+from lib.recorded_outcomes.model_selection import EQUAL_QUALITY, find_best_constant
 from lib.recorded_outcomes.tables import OutcomeTable
 from lib.routers.compare_methods import (
     LABELS,
-    OVERSPENT,
+    MAX_SPENDING_RATIO,
     SAME_MONEY,
     Comparison,
     widen_for_comparisons,
     widen_ratio_for_comparisons,
 )
-from lib.routers.methods import CHECK, POOR
+from lib.routers.methods import PERFECT_CHECK, POOR_CHECK
 from lib.stats import Interval
 from lib.stats.random_effects import mde_from_interval
 
@@ -49,24 +49,27 @@ class Answer:
     """What is said of a table.
 
     Attributes:
-        word: One of GAINS, SAVES, DOMINATED, CEILING, ALL_WRONG, NOT_WON, NOTHING_TO_WIN, WORSE, TOO_FEW and CLOSE.
+        verdict: One of GAINS, SAVES, DOMINATED, CEILING, ALL_WRONG, NOT_WON, NOTHING_TO_WIN, WORSE, TOO_FEW and CLOSE.
         sentence: The answer, with its reason.
         details: What else belongs to it, in sentences.
     """
 
-    word: str
+    verdict: str
     sentence: str
     details: tuple[str, ...] = ()
 
 
 def answer_question(
-    table: OutcomeTable, gate: pd.DataFrame, comparison: Comparison, settings: RecordedSettings
+    table: OutcomeTable,
+    headroom_table: pd.DataFrame,
+    comparison: Comparison,
+    settings: RecordedSettings,
 ) -> Answer:
     """Says whether choosing pays.
 
     Args:
         table: The outcomes.
-        gate: Of `headroom.gate`.
+        headroom_table: Of `headroom.estimate_headroom`.
         comparison: Of `compare_methods`.
         settings: equivalence_margin is read.
     """
@@ -74,8 +77,8 @@ def answer_question(
     answer = (
         _describe_wins(best_model, comparison, settings.equivalence_margin)
         or _describe_constant_outcomes(table, best_model)
-        or _describe_dominance(table, gate)
-        or _describe_headroom(table, gate, best_model, comparison)
+        or _describe_dominance(table, headroom_table)
+        or _describe_headroom(table, headroom_table, best_model, comparison)
     )
     return replace(answer, details=(*answer.details, *_describe_checks(comparison)))
 
@@ -83,9 +86,9 @@ def answer_question(
 def _describe_checks(comparison: Comparison) -> list[str]:
     """What a check of the first answer would save, where that is worth having."""
     sentences = []
-    for method in (CHECK, POOR):
-        ratio = comparison.at(method, EQUAL).cost_ratio
-        if ratio.ci_high <= 1 - headroom.QUESTIONS["money"]:
+    for method in (PERFECT_CHECK, POOR_CHECK):
+        ratio = comparison.at(method, EQUAL_QUALITY).cost_ratio
+        if ratio.ci_high <= 1 - headroom.MIN_WORTHWHILE_GAIN["money"]:
             saving = Interval(1 - ratio.value, 1 - ratio.ci_high, 1 - ratio.ci_low)
             sentences.append(
                 f"If answers could be checked for free, a {LABELS[method]} would save {_format_share(saving)} of the "
@@ -108,13 +111,13 @@ def _describe_wins(
     for router in comparison.routers:
         same_money = comparison.at(router, SAME_MONEY)
         gain = widen_for_comparisons(same_money.gain, num_comparisons, num_groups)
-        if gain.ci_low > 0 and same_money.cost_ratio.value <= OVERSPENT:
+        if gain.ci_low > 0 and same_money.cost_ratio.value <= MAX_SPENDING_RATIO:
             gains[router] = gain
 
-        equal_quality = comparison.at(router, EQUAL)
+        equal_quality = comparison.at(router, EQUAL_QUALITY)
         ratio = widen_ratio_for_comparisons(equal_quality.cost_ratio, num_comparisons, num_groups)
         quality = widen_for_comparisons(equal_quality.gain, num_comparisons, num_groups)
-        saves_enough = ratio.ci_high <= 1 - headroom.QUESTIONS["money"]
+        saves_enough = ratio.ci_high <= 1 - headroom.MIN_WORTHWHILE_GAIN["money"]
         if saves_enough and quality.ci_low > -equivalence_margin:
             savings[router] = Interval(1 - ratio.value, 1 - ratio.ci_high, 1 - ratio.ci_low)
     if not gains and not savings:
@@ -154,7 +157,7 @@ def _describe_constant_outcomes(table: OutcomeTable, best_model: str) -> Answer 
     accuracy = float(table.correct.mean(0).max())
     if accuracy == 0:
         return Answer(ALL_WRONG, f"{_NO} no model is right on any of the {len(table):,} items.")
-    if accuracy > headroom.CEILING:
+    if accuracy > headroom.MAX_CONSTANT_ACCURACY:
         return Answer(
             CEILING,
             f"{_NO} always {best_model} is right on {accuracy:.1%} of the {len(table):,} items, to which choosing can "
@@ -163,7 +166,7 @@ def _describe_constant_outcomes(table: OutcomeTable, best_model: str) -> Answer 
     return None
 
 
-def _describe_dominance(table: OutcomeTable, gate: pd.DataFrame) -> Answer | None:
+def _describe_dominance(table: OutcomeTable, headroom_table: pd.DataFrame) -> Answer | None:
     """The answer where one model is the cheapest, and clearly more accurate than each of the others."""
     best = find_best_constant(table, np.arange(len(table)))
     accuracy = table.correct.mean(0)
@@ -184,7 +187,7 @@ def _describe_dominance(table: OutcomeTable, gate: pd.DataFrame) -> Answer | Non
         f"{price_ratio:.2g} of its cost; another model does better on {share_missed:.1%} of "
         "the items only."
     )
-    headroom_gain = _read_interval(gate, "accuracy")
+    headroom_gain = _read_interval(headroom_table, "accuracy")
     detail = (
         "With no regard to money, a router that sees more than any of these adds "
         f"{format_points(headroom_gain)} of accuracy by asking the others, too."
@@ -193,15 +196,15 @@ def _describe_dominance(table: OutcomeTable, gate: pd.DataFrame) -> Answer | Non
 
 
 def _describe_headroom(
-    table: OutcomeTable, gate: pd.DataFrame, best_model: str, comparison: Comparison
+    table: OutcomeTable, headroom_table: pd.DataFrame, best_model: str, comparison: Comparison
 ) -> Answer:
     """The answer by what could be won at most, where no router won anything."""
     amounts = (
-        f"what could be won is {format_points(_read_interval(gate, 'accuracy'))} of accuracy, worth having from "
-        f"{100 * headroom.QUESTIONS['accuracy']:.0f}, and {_format_share(_read_interval(gate, 'money'))} of the money, "
-        f"worth having from {headroom.QUESTIONS['money']:.0%}"
+        f"what could be won is {format_points(_read_interval(headroom_table, 'accuracy'))} of accuracy, worth having from "
+        f"{100 * headroom.MIN_WORTHWHILE_GAIN['accuracy']:.0f}, and {_format_share(_read_interval(headroom_table, 'money'))} of the money, "
+        f"worth having from {headroom.MIN_WORTHWHILE_GAIN['money']:.0%}"
     )
-    is_open = gate["question is"] == headroom.OPEN
+    is_open = headroom_table["question is"] == headroom.OPEN
     if is_open["money"] or is_open["accuracy"]:
         routers = comparison.routers
         best = max(routers, key=lambda name: comparison.at(name, SAME_MONEY).gain.value)
@@ -212,11 +215,17 @@ def _describe_headroom(
             f"({amounts}); {LABELS[best]} comes closest, {format_points(gain)} at the same money.",
         )
 
-    decisions = {question: decide_question(gate, question) for question in ("accuracy", "money")}
+    decisions = {
+        question: decide_question(headroom_table, question) for question in ("accuracy", "money")
+    }
     too_few = [question for question, word in decisions.items() if word == TOO_FEW]
     if too_few:
-        num_needed = max(count_items_needed(len(table), gate, question) for question in too_few)
-        effects = "; and ".join(_format_detectable_effect(gate, question) for question in too_few)
+        num_needed = max(
+            count_items_needed(len(table), headroom_table, question) for question in too_few
+        )
+        effects = "; and ".join(
+            _format_detectable_effect(headroom_table, question) for question in too_few
+        )
         return Answer(
             TOO_FEW,
             f"Whether choosing pays here cannot be told, because {len(table):,} items are too few: the minimum "
@@ -238,8 +247,8 @@ def _describe_headroom(
     )
 
 
-def _read_interval(gate: pd.DataFrame, question: str) -> Interval:
-    value, ci_low, ci_high = gate.loc[question, ["value", "ci_low", "ci_high"]]
+def _read_interval(headroom_table: pd.DataFrame, question: str) -> Interval:
+    value, ci_low, ci_high = headroom_table.loc[question, ["value", "ci_low", "ci_high"]]
     return Interval(float(value), float(ci_low), float(ci_high))
 
 
@@ -247,9 +256,9 @@ def _format_share(share: Interval) -> str:
     return f"{share.value:.0%} [{share.ci_low:.0%}, {share.ci_high:.0%}]"
 
 
-def _format_detectable_effect(gate: pd.DataFrame, question: str) -> str:
-    effect = find_mde(gate, question)
-    least = headroom.QUESTIONS[question]
+def _format_detectable_effect(headroom_table: pd.DataFrame, question: str) -> str:
+    effect = find_mde(headroom_table, question)
+    least = headroom.MIN_WORTHWHILE_GAIN[question]
     if question == "accuracy":
         return (
             f"{100 * effect:.1f} points of accuracy, where {100 * least:.0f} would be worth having"
@@ -257,42 +266,44 @@ def _format_detectable_effect(gate: pd.DataFrame, question: str) -> str:
     return f"{effect:.0%} of the money, where {least:.0%} would be worth having"
 
 
-def decide_question(gate: pd.DataFrame, question: str) -> str:
-    """What is known of a question of `headroom.gate` that is not open.
+def decide_question(headroom_table: pd.DataFrame, question: str) -> str:
+    """What is known of a question of `headroom.estimate_headroom` that is not open.
 
     Args:
-        gate: Of `headroom.gate`.
-        question: One of `headroom.QUESTIONS`.
+        headroom_table: Of `headroom.estimate_headroom`.
+        question: One of `headroom.MIN_WORTHWHILE_GAIN`.
 
     Returns:
         WORSE (enough would be saved, but quality fell), TOO_FEW (the least gain worth having could not have been
         detected), CLOSE (it could, and the interval holds it), or `headroom.NOT_OPEN` (less could be won).
     """
-    least = headroom.QUESTIONS[question]
-    if gate.loc[question, "ci_low"] >= least:
+    least = headroom.MIN_WORTHWHILE_GAIN[question]
+    if headroom_table.loc[question, "ci_low"] >= least:
         return WORSE
-    if find_mde(gate, question) >= least:
+    if find_mde(headroom_table, question) >= least:
         return TOO_FEW
-    return CLOSE if gate.loc[question, "ci_high"] >= least else headroom.NOT_OPEN
+    return CLOSE if headroom_table.loc[question, "ci_high"] >= least else headroom.NOT_OPEN
 
 
-def find_mde(gate: pd.DataFrame, question: str) -> float:
-    """The minimum detectable effect of one question of `headroom.gate` at 80 % power."""
-    return mde_from_interval(gate.loc[question, "ci_low"], gate.loc[question, "ci_high"])
+def find_mde(headroom_table: pd.DataFrame, question: str) -> float:
+    """The minimum detectable effect of one question of `headroom.estimate_headroom` at 80 % power."""
+    return mde_from_interval(
+        headroom_table.loc[question, "ci_low"], headroom_table.loc[question, "ci_high"]
+    )
 
 
-def count_items_needed(num_items: int, gate: pd.DataFrame, question: str) -> int:
+def count_items_needed(num_items: int, headroom_table: pd.DataFrame, question: str) -> int:
     """Items at which the least gain worth having could be detected.
 
     Args:
         num_items: Of the table.
-        gate: Of `headroom.gate`.
-        question: One of `headroom.QUESTIONS`.
+        headroom_table: Of `headroom.estimate_headroom`.
+        question: One of `headroom.MIN_WORTHWHILE_GAIN`.
 
     Returns:
         Items, rounded up to two digits and more than the table has: the detectable effect falls with their square root.
     """
-    ratio = find_mde(gate, question) / headroom.QUESTIONS[question]
+    ratio = find_mde(headroom_table, question) / headroom.MIN_WORTHWHILE_GAIN[question]
     needed = max(num_items * ratio**2, num_items + 1)
 
     # Rounded up to two digits: 4,321 items are 4,400.

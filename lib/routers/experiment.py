@@ -19,16 +19,31 @@ from lib.experiment import artifacts, results_table, seeds, sweep
 from lib.experiment.harness import JobRun, Stage, run_stages
 from lib.experiment.run_context import RunContext
 from lib.recorded_outcomes import headroom, model_selection, tables
-from lib.recorded_outcomes.model_selection import EQUAL, HALF, Choices, Fold, HeldOutScores
+from lib.recorded_outcomes.model_selection import (
+    EQUAL_QUALITY,
+    HALF_COST,
+    Choices,
+    Fold,
+    HeldOutScores,
+)
 from lib.recorded_outcomes.tables import OutcomeTable
 from lib.routers import methods as router_methods
-from lib.routers.methods import CHECK, CONSTANT, CORL, MIXTURES, ORACLE, POOR, RANDOM, ROLES
+from lib.routers.methods import (
+    BEST_CONSTANT,
+    CONSTANT_MIXTURES,
+    CORL,
+    ORACLE,
+    PERFECT_CHECK,
+    POOR_CHECK,
+    RANDOM_MODEL,
+    ROLES,
+)
 from lib.stats.verdicts import UNDECIDED
 from lib.tool_orchestration import rewards as tool_rewards
 
 VERSION = 2  # of the replay of a table; 2: other names of files and columns, the same numbers
 RUNS = ROOT / "data/runs/recorded"
-OVERSPENT = 1.05  # a budget is broken where more than this multiple of it is spent
+MAX_SPENDING_RATIO = 1.05  # a budget is broken where more than this multiple of it is spent
 MIN_GROUP_SIZE = 10  # items of a group whose mean cost is compared with a budget
 MIN_ITEMS = 3 * MIN_GROUP_SIZE  # of a table on which methods are compared
 # Verdicts beside UNDECIDED and NOT_OPEN. Cheaper: for clearly less money, and clearly not worse by the margin.
@@ -59,7 +74,7 @@ class RecordedResults:
         budgets: table, method, cv_repeat, level, promised, cost_usd, correct, and groups_over_budget, the fraction of
             groups that spent more than promised; for CoRL's reward also items_over_budget.
         aiq: table, method, value, ci_low, ci_high: AIQ minus that of mixtures.
-        gate: As `headroom.gate`, by table.
+        gate: As `headroom.estimate_headroom`, by table.
         descriptions: By table, what `headroom.describe_table` says, the best constant and where costs come from.
     """
 
@@ -127,7 +142,9 @@ def replay_shipped_table(run: JobRun) -> dict[str, float | str]:
     prices = run.read_section("prices", PriceSettings)
     table = tables.subsample(tables.SHIPPED[run.settings["table"]](prices), settings.items)
     frames = replay_table(table, settings)
-    gate = headroom.gate(table, settings.folds, range(settings.seeds), settings.min_dev_gain)
+    gate = headroom.estimate_headroom(
+        table, settings.folds, range(settings.seeds), settings.min_dev_gain
+    )
     frames["gate"] = gate.reset_index()
     for name, frame in frames.items():
         run.write_table(name, frame.assign(table=table.name))
@@ -220,9 +237,9 @@ def _compare_aiq(
     scored_items = np.unique(np.concatenate([fold.test for fold in folds]))
     rows = []
     if len(scored_items) == len(table):
-        mixtures = [scores[MIXTURES] for scores in scores_by_repeat]
+        mixtures = [scores[CONSTANT_MIXTURES] for scores in scores_by_repeat]
         for method in scores_by_repeat[0]:
-            if method != MIXTURES:
+            if method != CONSTANT_MIXTURES:
                 treatment = [scores[method] for scores in scores_by_repeat]
                 gap = model_selection.aiq_gap(table, treatment, mixtures, draws)
                 rows.append({"method": method} | vars(gap))
@@ -237,8 +254,8 @@ def score_without_knob(table: OutcomeTable, folds: Sequence[Fold]) -> dict[str, 
     num_levels = len(model_selection.LEVELS)
     scores = {}
     for method, equal in (
-        (CONSTANT, model_selection.score_best_constant(table, folds)),
-        (RANDOM, uniform),
+        (BEST_CONSTANT, model_selection.score_best_constant(table, folds)),
+        (RANDOM_MODEL, uniform),
     ):
         correct, cost_usd = (np.tile(values, (num_levels, 1)) for values in equal)
         scores[method] = HeldOutScores(
@@ -257,7 +274,7 @@ def measure_budgets(
 
     Returns:
         method, level, promised, cost_usd, correct, groups_over_budget: the fraction of groups with at least
-        MIN_GROUP_SIZE items that spent more than OVERSPENT times the promise, nan where there is no such group.
+        MIN_GROUP_SIZE items that spent more than MAX_SPENDING_RATIO times the promise, nan where there is no such group.
     """
     test = np.sort(np.concatenate([fold.test for fold in folds]))
     groups = pd.Series(table.groups[test])
@@ -272,7 +289,7 @@ def measure_budgets(
             by_group = by_item[is_large].groupby(large_groups).mean()
             groups_over_budget = np.nan
             if len(by_group):
-                is_over = by_group["cost_usd"] > OVERSPENT * by_group["promised"]
+                is_over = by_group["cost_usd"] > MAX_SPENDING_RATIO * by_group["promised"]
                 groups_over_budget = is_over.mean()
             rows.append(
                 {
@@ -332,23 +349,23 @@ def compare_methods(
         same minus the best constant's accuracy at its full cost; `verdict`, see `decide_verdict`. "cheaper" may rest
         on equal quality or on half the cost: the second was added after a first run, so that word has two chances.
     """
-    equal_rows = results_table.select(rows, condition=EQUAL)
-    half_rows = results_table.select(rows, condition=HALF)
-    equal_averages = repeat_averages[repeat_averages["condition"] == EQUAL]
-    half_averages = repeat_averages[repeat_averages["condition"] == HALF]
+    equal_rows = results_table.select(rows, condition=EQUAL_QUALITY)
+    half_rows = results_table.select(rows, condition=HALF_COST)
+    equal_averages = repeat_averages[repeat_averages["condition"] == EQUAL_QUALITY]
+    half_averages = repeat_averages[repeat_averages["condition"] == HALF_COST]
     comparisons = {}
     for method in dict.fromkeys(rows["method"]):
-        if method == CONSTANT:
+        if method == BEST_CONSTANT:
             continue
-        at_equal = compare_pair(equal_rows, equal_averages, method, CONSTANT)
-        at_half = compare_pair(half_rows, half_averages, method, CONSTANT)
-        to_mixtures = compare_pair(half_rows, half_averages, method, MIXTURES)
+        at_equal = compare_pair(equal_rows, equal_averages, method, BEST_CONSTANT)
+        at_half = compare_pair(half_rows, half_averages, method, BEST_CONSTANT)
+        to_mixtures = compare_pair(half_rows, half_averages, method, CONSTANT_MIXTURES)
         verdict = decide_verdict(at_equal["quality"], at_equal["cost_ratio"], equivalence_margin)
         second = decide_verdict(at_half["quality"], at_half["cost_ratio"], equivalence_margin)
         if second == CHEAPER:
             verdict = CHEAPER
         # The oracle is no method, and so no question is too narrow for it.
-        question = "check" if method in (CHECK, POOR) else "money"
+        question = "check" if method in (PERFECT_CHECK, POOR_CHECK) else "money"
         if gate[question] == headroom.NOT_OPEN and method != ORACLE:
             verdict = headroom.NOT_OPEN
         comparisons[method] = at_equal | {
@@ -455,7 +472,7 @@ def decide_verdict(
         return WORSE
     if cost_ratio.ci_low > 1:
         return MORE_EXPENSIVE
-    saves_enough = cost_ratio.ci_high <= 1 - headroom.QUESTIONS["money"]
+    saves_enough = cost_ratio.ci_high <= 1 - headroom.MIN_WORTHWHILE_GAIN["money"]
     keeps_quality = quality.ci_low > -equivalence_margin
     return CHEAPER if saves_enough and keeps_quality else UNDECIDED
 

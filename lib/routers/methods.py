@@ -29,19 +29,24 @@ from lib.recorded_outcomes.tables import OutcomeTable
 from lib.tool_orchestration.rewards import normalize_within_groups
 
 VERSION = 1  # of the methods on recorded outcomes
-CONSTANT, MIXTURES, RANDOM, ORACLE = "best constant", "mixtures", "random", "oracle"
+BEST_CONSTANT, CONSTANT_MIXTURES, RANDOM_MODEL, ORACLE = (
+    "best constant",
+    "mixtures",
+    "random",
+    "oracle",
+)
 NEAREST, LOGISTIC = "nearest neighbours", "logistic"
 CORL, ORCHESTRA, ARC = "CoRL's reward", "ToolOrchestra's reward", "ARC's reward"
-STOP, CHECK, POOR = "stop or escalate", "perfect check", "poor check"
+STOP_OR_ESCALATE, PERFECT_CHECK, POOR_CHECK = "stop or escalate", "perfect check", "poor check"
 ROLES = {
-    CONSTANT: "constant", MIXTURES: "constant", RANDOM: "constant", NEAREST: "router", LOGISTIC: "router",
-    CORL: "paper", ORCHESTRA: "paper", ARC: "paper", STOP: "router", POOR: "router", CHECK: "router", ORACLE: "oracle",
+    BEST_CONSTANT: "constant", CONSTANT_MIXTURES: "constant", RANDOM_MODEL: "constant", NEAREST: "router", LOGISTIC: "router",
+    CORL: "paper", ORCHESTRA: "paper", ARC: "paper", STOP_OR_ESCALATE: "router", POOR_CHECK: "router", PERFECT_CHECK: "router", ORACLE: "oracle",
 }  # fmt: skip
 # Routers that read an item and choose before any model is asked.
 READERS = (NEAREST, LOGISTIC, CORL, ORCHESTRA, ARC)
 METRIC_NAMES = {  # of the methods, in the keys of metrics
-    MIXTURES: "mixtures", NEAREST: "knn", LOGISTIC: "logistic", CORL: "corl", ORCHESTRA: "toolorchestra", ARC: "arc",
-    STOP: "stop", POOR: "poor_check", CHECK: "check", ORACLE: "oracle", RANDOM: "random", CONSTANT: "constant",
+    CONSTANT_MIXTURES: "mixtures", NEAREST: "knn", LOGISTIC: "logistic", CORL: "corl", ORCHESTRA: "toolorchestra", ARC: "arc",
+    STOP_OR_ESCALATE: "stop", POOR_CHECK: "poor_check", PERFECT_CHECK: "check", ORACLE: "oracle", RANDOM_MODEL: "random", BEST_CONSTANT: "constant",
 }  # fmt: skip
 
 # Of the poor check (assumed): wrong answers that it lets pass, correct ones that it refuses.
@@ -100,7 +105,7 @@ def _make_method_choices(
     if method in REWARDS:
         reward = REWARDS[method](table)
         return train_networks(table, folds, features_by_fold, reward, settings, method, seed)
-    if method == STOP:
+    if method == STOP_OR_ESCALATE:
         if not table.cost_measures_work:
             return []
         return [stop_or_escalate(table, fold) for fold in folds]
@@ -392,12 +397,12 @@ def _choose_with_poor_checker(table: OutcomeTable) -> Choices:
 
 # By method, how it chooses on a table; None where it has to learn, or to choose a limit, by fold.
 CHOOSERS: Mapping[str, Callable[[OutcomeTable], Choices] | None] = {
-    MIXTURES: model_selection.constant_choices,
+    CONSTANT_MIXTURES: model_selection.constant_choices,
     NEAREST: None,
     LOGISTIC: None,
     **dict.fromkeys(REWARDS),
-    STOP: None,
-    POOR: _choose_with_poor_checker,
-    CHECK: headroom.choose_with_checker,
+    STOP_OR_ESCALATE: None,
+    POOR_CHECK: _choose_with_poor_checker,
+    PERFECT_CHECK: headroom.choose_with_checker,
     ORACLE: choose_by_outcome,
 }

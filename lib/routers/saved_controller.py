@@ -1,7 +1,7 @@
 """A controller that `python -m lib train corl` left in a folder, as far as it is needed to serve it.
 
     controller = load_controller("runs/first")
-    controller.usd_by_word        # {"low": 0.0005, "medium": 0.004, "high": 1000.0}
+    controller.budget_usd_by_label        # {"low": 0.0005, "medium": 0.004, "high": 1000.0}
 
 The folder holds settings.json (prompt, experts, limits of turns), call_costs.json (what a call to each expert costs, as
 the prompt names it), start.parquet (what the budget words stand for) and controller (weights and tokenizer). Left out:
@@ -37,7 +37,7 @@ class SavedController:
         folder: Of its weights and tokenizer.
         style: Of its prompts: soft or hard.
         system_prompt: The instructions, which name the experts and their prices.
-        usd_by_word: US dollars a request by budget word, as the controller was trained.
+        budget_usd_by_label: US dollars a request by budget word, as the controller was trained.
         cost_by_expert: Mean US dollars of a call, the cheapest expert first.
         expert_settings: By expert what the training asked: model, backend, price_in, price_out, max_tokens.
         max_turns: Of an episode.
@@ -50,7 +50,7 @@ class SavedController:
     folder: Path
     style: str
     system_prompt: str
-    usd_by_word: Mapping[str, float]
+    budget_usd_by_label: Mapping[str, float]
     cost_by_expert: Mapping[str, float]
     expert_settings: Mapping[str, Mapping[str, Any]]
     max_turns: int
@@ -64,9 +64,9 @@ class SavedController:
         """Names of the experts as the controller writes them, the cheapest first."""
         return tuple(self.cost_by_expert)
 
-    def choose_word(self, budget_usd: float) -> str:
+    def choose_budget_label(self, budget_usd: float) -> str:
         """The largest budget word that stands for no more dollars; the smallest one where all stand for more."""
-        affordable = [word for word in BUDGET_WORDS if self.usd_by_word[word] <= budget_usd]
+        affordable = [word for word in BUDGET_WORDS if self.budget_usd_by_label[word] <= budget_usd]
         return affordable[-1] if affordable else BUDGET_WORDS[0]
 
     def open_generator(self) -> HFGenerator:
@@ -119,7 +119,7 @@ def load_controller(folder: str | Path) -> SavedController:
             folder=folder / WEIGHTS_FOLDER,
             style=settings["style"],
             system_prompt=prompts.write_system_prompt(settings["prompt"], cost_by_expert),
-            usd_by_word={word: float(dollars[word]) for word in BUDGET_WORDS},
+            budget_usd_by_label={word: float(dollars[word]) for word in BUDGET_WORDS},
             cost_by_expert=cost_by_expert,
             expert_settings={expert: settings["experts"][expert] for expert in cost_by_expert},
             max_turns=int(settings["turns"]),
