@@ -175,12 +175,14 @@ def evaluate_table(
     model_selection.assign_folds(table, settings.folds, 0)  # refuses too few groups
     num_folds = min(settings.folds, len(set(table.groups)))
     settings = settings.model_copy(update={"folds": num_folds})
-    gate = headroom.estimate_headroom(table, num_folds, range(num_repeats), settings.min_dev_gain)
-    gate = headroom.widen_degenerate_intervals(table, gate)
+    headroom_table = headroom.estimate_headroom(
+        table, num_folds, range(num_repeats), settings.min_dev_gain
+    )
+    headroom_table = headroom.widen_degenerate_intervals(table, headroom_table)
     comparison = compare_methods(table, settings, num_repeats)
-    answer = answer_question(table, gate, comparison, settings)
-    print_report(table, gate, comparison, answer)
-    return evaluation_page.write_evaluation(folder, table, gate, comparison, answer)
+    answer = answer_question(table, headroom_table, comparison, settings)
+    print_report(table, headroom_table, comparison, answer)
+    return evaluation_page.write_evaluation(folder, table, headroom_table, comparison, answer)
 
 
 def evaluate_log(log: ChoiceTable, folder: Path) -> Path:
@@ -206,13 +208,13 @@ def evaluate_log(log: ChoiceTable, folder: Path) -> Path:
 
 
 def print_report(
-    table: OutcomeTable, gate: pd.DataFrame, comparison: Comparison, answer: Answer
+    table: OutcomeTable, headroom_table: pd.DataFrame, comparison: Comparison, answer: Answer
 ) -> None:
     """Prints the answer, what was read, what could be won, and what each method won.
 
     Args:
         table: The outcomes.
-        gate: Of `headroom.estimate_headroom`.
+        headroom_table: What a router could gain at most, as `headroom.estimate_headroom` returns it.
         comparison: Of `compare_methods`.
         answer: Of `answer_question`.
     """
@@ -222,7 +224,7 @@ def print_report(
     print(f"\n{evaluation_page.describe_table(table)}")
     _print_notes(table.notes)
     print("\nWhat could be won, by a router that sees more than any method:")
-    _print_table(evaluation_page.format_headroom(gate))
+    _print_table(evaluation_page.format_headroom(headroom_table))
     print(
         "\nMethods: accuracy minus the best constant's in points, cost as a multiple of its, with 95 % intervals:"
     )
