@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ from lib.experiment import seeds
 from lib.recorded_outcomes.number_formats import Kind, NumberError, parse_numbers
 from lib.recorded_outcomes.outcome_files import FileRows, join_files, read_files, shorten
 from lib.recorded_outcomes.published_formats import convert_published
-from lib.recorded_outcomes.tables import OutcomeTable, TableError, clip_meteor_scores
+from lib.recorded_outcomes.tables import HoldOut, OutcomeTable, TableError, clip_meteor_scores
 from lib.recorded_outcomes.token_prices import TokenPrices, add_costs
 
 REQUIRED = ("item", "model", "correct", "cost_usd")
@@ -52,7 +52,6 @@ TOKEN_ALIASES: dict[str, tuple[str, ...]] = {
     "tokens_in": ("input_tokens", "prompt_tokens"),
     "tokens_out": ("output_tokens", "completion_tokens"),
 }
-HoldOut = Literal["groups", "items"]
 MIN_ITEMS = 6  # two for each of the three parts that a router is fitted, tuned and scored on
 MIN_GROUPS = 3  # whole groups are learned from, chosen on and scored
 MIN_ITEMS_OF_GROUP = 4  # on average, where groups are all that describes items
