@@ -1,9 +1,10 @@
 """A trained CoRL controller behind the chat completions API: a request is an episode, which may call experts.
 
 A *controller* is a language model trained with CoRL: it answers itself or calls *experts*, other models, within a
-budget that its prompt names by a label (low, medium, high). Clients ask for the model "router" (under a medium budget), "router@low", "router@0.002" (the largest budget that the
-controller was trained with and that costs no more), or for an expert by name. The reply is the controller's final
-answer; its usage lists the calls and what they cost. Where the controller gives no reply, an expert is asked.
+budget that its prompt names by a label (low, medium, high). Clients ask for the model "router" (under a medium budget),
+"router@low", "router@0.002" (the largest budget that the controller was trained with and that costs no more), or for an
+expert by name. The reply is the controller's final answer; its usage lists the calls and what they cost. Where the
+controller gives no reply, an expert is asked.
 
 The controller answers as it was evaluated: temperatures, seeds and limits of tokens are those of its training, whatever
 the request says. Left out: tools and formats, which it has not learned and are refused; batches of turns, since a

@@ -176,7 +176,7 @@ def test_the_fewest_items_that_are_read_are_evaluated(tmp_path, num_items):
 
 def test_an_output_that_is_a_file_is_refused_before_the_work(tmp_path, capsys, monkeypatch):
     path = write_rows(tmp_path / "mine.csv", long(made(30)))
-    monkeypatch.setattr(headroom, "gate", lambda *_: pytest.fail("the work began"))
+    monkeypatch.setattr(headroom, "estimate_headroom", lambda *_: pytest.fail("the work began"))
     assert run(path, "--out", str(path)) == 2
     assert "is a file; name a folder" in capsys.readouterr().err
 
