@@ -51,7 +51,7 @@ def select_llmrouter(source: Path) -> pd.DataFrame:
 
 
 def select_zeroeval(source: Path, table: str) -> pd.DataFrame:
-    """Selects models on questions, with the length of replies; models that did not answer all questions are left out."""
+    """Selects models on questions, with the length of replies, without models that left questions out."""
     rows = pd.read_parquet(source / f"zeroeval_{table}.parquet")
     num_answered = rows.groupby("model", observed=True)["item"].transform("size")
     return rows[num_answered == rows["item"].nunique()]
@@ -176,8 +176,8 @@ def reduce_dimensions(vectors: np.ndarray, dims: int = NUM_AXES) -> tuple[np.nda
         dims: Number of axes.
 
     Returns:
-        (n, dims) integers of -MAX_INTEGER to MAX_INTEGER, and the fraction of the variance that they explain. An axis points to
-        where its largest entry is positive.
+        (n, dims), integers from -MAX_INTEGER to MAX_INTEGER, and the fraction of the variance that they explain. The
+        sign of an axis is such that its largest entry is positive.
     """
     centred = vectors.astype(float) - vectors.mean(0)
     _, singular_values, axes = np.linalg.svd(centred, full_matrices=False)

@@ -66,7 +66,7 @@ def read_files(paths: Sequence[Path]) -> list[FileRows]:
 
 
 def _list_folder(folder: Path) -> list[Path]:
-    """Lists the data files of a folder, sorted: logs of lm-evaluation-harness anywhere below it, or else its own files."""
+    """Lists the data files of a folder, sorted: logs of lm-evaluation-harness at any depth, or else the files in it."""
     samples = sorted(folder.rglob(LM_EVAL_SAMPLES))
     if samples:
         return samples

@@ -290,7 +290,7 @@ def convert_lm_eval(files: Sequence[FileRows]) -> FileRows:
 
 
 def _select_newest_logs(files: Sequence[FileRows]) -> tuple[list[FileRows], list[str]]:
-    """Selects the newest log of each model and task, by the date in its name; also returns notes on what was left out."""
+    """Selects the newest log of each model and task, by the date in its name; also notes on what was left out."""
     newest_logs: dict[tuple[str, str], FileRows] = {}
     # Sorted by name, so that a later date replaces an earlier one.
     for rows in sorted(files, key=lambda rows: rows.path.name):

@@ -85,7 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _read_count(text: str) -> int:
-    """A number of repeats from the command line."""
+    """Parses a number of repeats from the command line."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of repeats; give 1 or more")
     return int(text)
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def find_output_folder(out: Path | None, table: Path) -> Path:
-    """The folder for what is written; TableError where it cannot be one, before any work is done."""
+    """Chooses the output folder; raises TableError, before any work is done, where --out is a file."""
     if out is None:
         # A shipped table has no folder of a user, so that its evaluation lies where the command runs.
         return table.with_name(f"{table.stem}-evaluation")
@@ -147,7 +147,7 @@ def read_outcomes(
 
 
 def _choose_prices(path: Path | None, settings: RecordedSettings) -> TokenPrices:
-    """Prices of a file; or those of RouteLLM's two models, which are all that are known without one."""
+    """Reads prices from a file; without one, only those of RouteLLM's two models are known."""
     reply_tokens = settings.prices.reply_tokens
     if path is not None:
         return read_prices(path, reply_tokens)
@@ -161,10 +161,10 @@ def evaluate_table(
     """Compares all methods on a table, prints the answer, and writes page and tables.
 
     Args:
-        table: The outcomes.
-        folder: For what is written.
-        settings: Of lesson 08.
-        num_repeats: Of the cross-validation.
+        table: The recorded outcomes.
+        folder: Output folder.
+        settings: Settings of lesson 08.
+        num_repeats: Number of repeats of the cross-validation.
 
     Returns:
         Path of the page.
@@ -189,8 +189,8 @@ def evaluate_log(log: ChoiceTable, folder: Path) -> Path:
     """Estimates models and a router from a log with propensities, prints, and writes page and table.
 
     Args:
-        log: One choice for each item.
-        folder: For what is written.
+        log: The log, one choice for each item with its probability.
+        folder: Output folder.
 
     Returns:
         Path of the page.
@@ -215,8 +215,8 @@ def print_report(
     Args:
         table: The outcomes.
         headroom_table: What a router could gain at most, as `headroom.estimate_headroom` returns it.
-        comparison: Of `compare_methods`.
-        answer: Of `answer_question`.
+        comparison: Estimates of all methods, as `compare_methods` returns them.
+        answer: The answer and its sentence, as `answer_question` returns them.
     """
     print(answer.sentence)
     for detail in answer.details:

@@ -24,7 +24,7 @@ MODELS_HELP = "YAML file with models: {NAME: {backend, base_url, model, price_in
 
 
 def read_model_settings(profile: str, own_file: Path | None = None) -> LLMSettings:
-    """The section llm, with the models of a user's file added.
+    """Reads the section llm of the settings, with the models of a user's file added.
 
     Args:
         profile: Of params.yaml.
