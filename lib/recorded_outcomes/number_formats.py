@@ -70,11 +70,11 @@ def parse_numbers(
         is_percent = [kinds[name] == "fraction" and text.endswith("%") for text in column_texts]
         if any(is_percent) and not all(is_percent):
             index = is_percent.index(not is_percent[0])
+            other_rows = "percentages" if is_percent[0] else "no percentages"
             raise NumberError(
                 name,
                 index,
-                f"is {column_texts[index]!r}, while other rows are "
-                f"{'percentages' if is_percent[0] else 'no percentages'}; write all in one way",
+                f"is {column_texts[index]!r}, while other rows are {other_rows}; write all in one way",
             )
         values = np.array(
             [

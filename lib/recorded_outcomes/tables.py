@@ -113,7 +113,7 @@ class OutcomeTable:
         )
 
     def select_models(self, models: Sequence[str]) -> OutcomeTable:
-        """The same items with these models only, in this order."""
+        """Selects models by name; the table keeps all items, and models are in the given order."""
         columns = [self.models.index(name) for name in models]
         return replace(
             self,

@@ -340,8 +340,12 @@ def _make_table(
     correct = by_call["correct"].mean().unstack("model")
     cost_usd = by_call["cost_usd"].mean().unstack("model")
     complete = _select_complete_items(correct, notes)
-    correct, cost_usd, item_rows = correct[complete], cost_usd[complete], item_rows[complete]
+    correct = correct[complete]
+    cost_usd = cost_usd[complete]
+    item_rows = item_rows[complete]
     _check_outcomes(correct, cost_usd)
+
+    # Where the group is all that a router sees of an item, items are held out one by one: it knows no new group.
     features = _make_group_features(item_rows, notes)
     if features is None:
         features = _make_features(item_rows)

@@ -102,7 +102,7 @@ class MethodEstimate:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """Estimates of all methods on one table.
 
     Attributes:
@@ -146,7 +146,7 @@ class Comparison:
 
 def compare_methods(
     table: OutcomeTable, settings: RecordedSettings, num_repeats: int
-) -> Comparison:
+) -> MethodComparison:
     """Estimates accuracy and cost of every method on held-out items, by repeated cross-validation.
 
     Args:
@@ -173,7 +173,7 @@ def compare_methods(
         outcomes_by_repeat.append(_collect_outcomes(table, folds, scores))
         scores_by_repeat.append(scores)
 
-    return Comparison(
+    return MethodComparison(
         estimates=_estimate_all(outcomes_by_repeat, table.groups),
         budgets=compare_budgets(scores_by_repeat, table.groups),
         num_groups=len(np.unique(table.groups)),

@@ -28,12 +28,12 @@ from lib.recorded_outcomes.user_tables import (
     read_outcome_table,
 )
 from lib.routers import evaluation_page, log_evaluation
-from lib.routers.compare_methods import Comparison, compare_methods
-from lib.routers.evaluation_sentence import Answer, answer_question
+from lib.routers.compare_methods import MethodComparison, compare_methods
+from lib.routers.evaluation_sentence import RoutingAnswer, answer_question
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Makes the parser of the command line."""
     formats = "\n".join(f"  {entry.name}: {entry.description}" for entry in PUBLISHED_FORMATS)
     parser = argparse.ArgumentParser(
         prog="python -m lib router evaluate",
@@ -208,7 +208,10 @@ def evaluate_log(log: ChoiceTable, folder: Path) -> Path:
 
 
 def print_report(
-    table: OutcomeTable, headroom_table: pd.DataFrame, comparison: Comparison, answer: Answer
+    table: OutcomeTable,
+    headroom_table: pd.DataFrame,
+    comparison: MethodComparison,
+    answer: RoutingAnswer,
 ) -> None:
     """Prints the answer, what was read, what could be won, and what each method won.
 

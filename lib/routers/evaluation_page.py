@@ -38,9 +38,9 @@ from lib.routers.compare_methods import (
     KEPT,
     LABELS,
     SAME_MONEY,
-    Comparison,
+    MethodComparison,
 )
-from lib.routers.evaluation_sentence import Answer, find_mde
+from lib.routers.evaluation_sentence import RoutingAnswer, find_mde
 from lib.routers.log_evaluation import ESTIMATORS
 from lib.routers.methods import (
     BEST_CONSTANT,
@@ -71,8 +71,8 @@ def write_evaluation(
     folder: Path,
     table: OutcomeTable,
     headroom_table: pd.DataFrame,
-    comparison: Comparison,
-    answer: Answer,
+    comparison: MethodComparison,
+    answer: RoutingAnswer,
 ) -> Path:
     """Writes the page and the tables.
 
@@ -142,7 +142,7 @@ def write_log_evaluation(
     )
     body = [
         f"<h1>{escape(log.name)}: does choosing a model for each item pay?</h1>",
-        _render_answer(Answer("", sentence)),
+        _render_answer(RoutingAnswer("", sentence)),
         "<h2>Policies, estimated from the log</h2>",
         table_html(format_policies(estimates), caption),
         "<h2>What was read, and how</h2>",
@@ -211,7 +211,7 @@ _METHOD_NOTES = (
 )
 
 
-def _render_answer(answer: Answer) -> str:
+def _render_answer(answer: RoutingAnswer) -> str:
     details = "".join(f"<p>{escape(detail)}</p>" for detail in answer.details)
     return f'<section class="answer-box"><p><strong>{escape(answer.sentence)}</strong></p>{details}</section>'
 
@@ -226,7 +226,7 @@ def _render_list(sentences: Sequence[str]) -> str:
     return f"<ul>{items}</ul>"
 
 
-def explain_unavailable(comparison: Comparison) -> list[str]:
+def explain_unavailable(comparison: MethodComparison) -> list[str]:
     """Names the methods that the table does not allow, with the reason, in a sentence each."""
     return [
         f"Not compared: {LABELS[method]}, because {reason}."
@@ -243,7 +243,7 @@ def describe_table(table: OutcomeTable) -> str:
     )
 
 
-def _describe_methods_table(comparison: Comparison) -> str:
+def _describe_methods_table(comparison: MethodComparison) -> str:
     """The caption of the table of methods."""
     return (
         "Accuracy minus always the best constant's, in points, and cost as a multiple of its; at half the money points "
@@ -251,7 +251,7 @@ def _describe_methods_table(comparison: Comparison) -> str:
     )
 
 
-def format_methods(comparison: Comparison) -> pd.DataFrame:
+def format_methods(comparison: MethodComparison) -> pd.DataFrame:
     """Formats the table of methods: accuracy and cost relative to the best constant, the most accurate single model.
 
     Args:
@@ -284,7 +284,7 @@ def format_methods(comparison: Comparison) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("method")
 
 
-def format_budgets(comparison: Comparison) -> pd.DataFrame:
+def format_budgets(comparison: MethodComparison) -> pd.DataFrame:
     """Formats the table of budgets: what was spent on held-out items, divided by what was promised on dev.
 
     Args:
@@ -425,7 +425,7 @@ def _format_interval(interval: Interval, digits: int) -> str:
 # Picture -------------------------------------------------------------------------------------------
 
 
-def draw_tradeoff(comparison: Comparison, name: str) -> Figure:
+def draw_tradeoff(comparison: MethodComparison, name: str) -> Figure:
     """Draws accuracy against cost: a curve over budgets for each method, and a point for each method without a budget.
 
     Args:

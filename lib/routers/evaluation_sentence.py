@@ -31,7 +31,7 @@ from lib.recorded_outcomes.tables import OutcomeTable
 from lib.routers.compare_methods import (
     LABELS,
     SAME_MONEY,
-    Comparison,
+    MethodComparison,
     widen_for_comparisons,
     widen_ratio_for_comparisons,
 )
@@ -41,7 +41,7 @@ from lib.stats.random_effects import mde_from_interval
 
 # Verdicts on a question of `headroom.estimate_headroom` that leaves too little to gain; see `decide_question`.
 WORSE, TOO_FEW, CLOSE = "worse", "too few items", "close"
-# Verdicts on a table; see `Answer`.
+# Verdicts on a table; see `RoutingAnswer`.
 GAINS, SAVES, DOMINATED, CEILING, ALL_WRONG, NOT_WON, NOTHING_TO_WIN = (
     "gains", "saves", "one model dominates", "ceiling", "all wrong", "not won", "nothing to win",
 )  # fmt: skip
@@ -50,7 +50,7 @@ _NO = "Choosing does not pay here, because"
 
 
 @dataclass(frozen=True)
-class Answer:
+class RoutingAnswer:
     """The answer to the question whether choosing a model for each item pays on a table.
 
     Attributes:
@@ -70,9 +70,9 @@ class Answer:
 def answer_question(
     table: OutcomeTable,
     headroom_table: pd.DataFrame,
-    comparison: Comparison,
+    comparison: MethodComparison,
     settings: RecordedSettings,
-) -> Answer:
+) -> RoutingAnswer:
     """Decides whether choosing a model for each item pays, and says so in a sentence.
 
     Args:
@@ -99,7 +99,7 @@ def answer_question(
     return replace(answer, details=(*answer.details, *_describe_checks(comparison)))
 
 
-def _describe_checks(comparison: Comparison) -> list[str]:
+def _describe_checks(comparison: MethodComparison) -> list[str]:
     """Describes cascades with a check of the first answer, which is assumed to be free.
 
     Returns:
@@ -164,7 +164,7 @@ class WinEstimate:
         return saves_enough and self.quality.ci_low > -equivalence_margin
 
 
-def estimate_wins(comparison: Comparison) -> list[WinEstimate]:
+def estimate_wins(comparison: MethodComparison) -> list[WinEstimate]:
     """Estimates what each router wins over the best constant, corrected for the number of comparisons (Bonferroni).
 
     Args:
@@ -190,7 +190,7 @@ def estimate_wins(comparison: Comparison) -> list[WinEstimate]:
     return wins
 
 
-def _count_comparisons(comparison: Comparison) -> int:
+def _count_comparisons(comparison: MethodComparison) -> int:
     """Number of comparisons among which the best one is named: every router in every condition."""
     return NUM_CONDITIONS * len(comparison.routers)
 
@@ -216,8 +216,8 @@ def _describe_win(
     best_model: str,
     wins: Sequence[WinEstimate],
     equivalence_margin: float,
-    comparison: Comparison,
-) -> Answer:
+    comparison: MethodComparison,
+) -> RoutingAnswer:
     """Writes the sentence about the router with the largest gain, and about the one with the largest saving.
 
     Args:
@@ -249,7 +249,7 @@ def _describe_win(
         "named."
     )
     verdict = GAINS if gaining else SAVES
-    return Answer(verdict, f"Choosing {' and '.join(clauses)}.", (detail,))
+    return RoutingAnswer(verdict, f"Choosing {' and '.join(clauses)}.", (detail,))
 
 
 def format_points(gain: Interval) -> str:
@@ -260,7 +260,7 @@ def format_points(gain: Interval) -> str:
 # Not won -------------------------------------------------------------------------------------------
 
 
-def _describe_constant_outcomes(table: OutcomeTable, best_model: str) -> Answer | None:
+def _describe_constant_outcomes(table: OutcomeTable, best_model: str) -> RoutingAnswer | None:
     """Answers for a table whose outcomes leave nothing to choose.
 
     Returns:
@@ -268,9 +268,11 @@ def _describe_constant_outcomes(table: OutcomeTable, best_model: str) -> Answer 
     """
     accuracy = float(table.correct.mean(0).max())
     if accuracy == 0:
-        return Answer(ALL_WRONG, f"{_NO} no model is right on any of the {len(table):,} items.")
+        return RoutingAnswer(
+            ALL_WRONG, f"{_NO} no model is right on any of the {len(table):,} items."
+        )
     if accuracy > headroom.MAX_CONSTANT_ACCURACY:
-        return Answer(
+        return RoutingAnswer(
             CEILING,
             f"{_NO} always {best_model} is right on {accuracy:.1%} of the {len(table):,} items, to which choosing can "
             "hardly add.",
@@ -278,7 +280,7 @@ def _describe_constant_outcomes(table: OutcomeTable, best_model: str) -> Answer 
     return None
 
 
-def _describe_dominance(table: OutcomeTable, headroom_table: pd.DataFrame) -> Answer | None:
+def _describe_dominance(table: OutcomeTable, headroom_table: pd.DataFrame) -> RoutingAnswer | None:
     """Answers for a table on which one model dominates: it is the cheapest, and clearly the most accurate.
 
     Args:
@@ -314,12 +316,12 @@ def _describe_dominance(table: OutcomeTable, headroom_table: pd.DataFrame) -> An
         "With no regard to money, a router that sees more than any of these adds "
         f"{format_points(accuracy_headroom)} of accuracy by asking the others, too."
     )
-    return Answer(DOMINATED, sentence, (detail,))
+    return RoutingAnswer(DOMINATED, sentence, (detail,))
 
 
 def _describe_headroom(
-    table: OutcomeTable, headroom_table: pd.DataFrame, best_model: str, comparison: Comparison
-) -> Answer:
+    table: OutcomeTable, headroom_table: pd.DataFrame, best_model: str, comparison: MethodComparison
+) -> RoutingAnswer:
     """Answers by the headroom, what a router could gain at most, for a table on which no router won.
 
     Args:
@@ -335,7 +337,7 @@ def _describe_headroom(
         routers = comparison.routers
         best = max(routers, key=lambda name: comparison.at(name, SAME_MONEY).gain.value)
         gain = comparison.at(best, SAME_MONEY).gain
-        return Answer(
+        return RoutingAnswer(
             NOT_WON,
             f"{_NO} none of {len(routers)} routers beats always {best_model}, though there is something to win "
             f"({amounts}); {LABELS[best]} comes closest, {format_points(gain)} at the same money.",
@@ -350,23 +352,23 @@ def _describe_headroom(
             count_items_needed(len(table), headroom_table, question) for question in undetectable
         ]
         effects = [_format_detectable_effect(headroom_table, question) for question in undetectable]
-        return Answer(
+        return RoutingAnswer(
             TOO_FEW,
             f"Whether choosing pays here cannot be told, because {len(table):,} items are too few: the minimum "
             f"detectable effect is {'; and '.join(effects)}; about {max(num_items_by_question):,} items would do.",
         )
     if CLOSE in verdicts.values():
-        return Answer(
+        return RoutingAnswer(
             CLOSE,
             "Whether choosing pays here is undecided, because the most that could be won lies near the least that is "
             f"worth having: {amounts}.",
         )
     if WORSE in verdicts.values():
-        return Answer(
+        return RoutingAnswer(
             WORSE,
             f"{_NO} money can be saved only with fewer right answers than always {best_model} gives: {amounts}.",
         )
-    return Answer(
+    return RoutingAnswer(
         NOTHING_TO_WIN, f"{_NO} there is too little to win over always {best_model}: {amounts}."
     )
 

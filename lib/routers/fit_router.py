@@ -276,7 +276,7 @@ def measure_average_quality(
 
 
 def find_affordable_constant(table: OutcomeTable, budget_usd: float) -> int:
-    """The index of the most accurate model whose mean cost is within the budget, else of the cheapest."""
+    """Finds the index of the most accurate model whose mean cost is within the budget; the cheapest if none is."""
     mean_cost = table.cost_usd.mean(0)
     affordable = np.flatnonzero(mean_cost <= budget_usd)
     if not len(affordable):

@@ -84,7 +84,7 @@ def estimate_policies(table: ChoiceTable) -> pd.DataFrame:
         rows.append(row)
     estimates = pd.DataFrame(rows)
 
-    # Of single models that the log chose often enough, the best one is what a router has to beat.
+    # The baseline is the best of the single models that the log chose often enough.
     is_usable = (estimates["policy"] != ROUTER) & (estimates["matches"] >= MIN_MATCHES)
     if not is_usable.any():
         return estimates.assign(gain=np.nan, gain_ci_low=np.nan, gain_ci_high=np.nan)
@@ -168,7 +168,10 @@ def write_sentence(estimates: pd.DataFrame) -> str:
         )
     best = usable.loc[usable["dr"].idxmax()]
     router = estimates[estimates["policy"] == ROUTER].iloc[0]
-    gain, ci_low, ci_high = 100 * router[["gain", "gain_ci_low", "gain_ci_high"]].astype(float)
+    # In percentage points.
+    gain = 100 * float(router["gain"])
+    ci_low = 100 * float(router["gain_ci_low"])
+    ci_high = 100 * float(router["gain_ci_high"])
     points = f"{gain:.1f} points [{ci_low:.1f}, {ci_high:.1f}] over always {best['policy']} (DR)"
     accuracies = (
         f"right on {router['dr']:.3f} of the items, where that model is on {best['dr']:.3f}"

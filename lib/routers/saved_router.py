@@ -275,7 +275,7 @@ def _check_versions(folder: Path, versions: Mapping[str, int]) -> None:
 
 
 def _strip_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose names begin with a prefix, without it."""
+    """Selects the arrays whose names begin with a prefix, and removes it from their names."""
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()

@@ -8,7 +8,7 @@ import pytest
 
 from lib import config
 from lib.recorded_outcomes import headroom
-from lib.routers.compare_methods import CONDITIONS, Comparison, MethodEstimate
+from lib.routers.compare_methods import CONDITIONS, MethodComparison, MethodEstimate
 from lib.routers.evaluation_sentence import (
     CEILING,
     CLOSE,
@@ -48,7 +48,7 @@ def make_comparison(gain=NO_GAIN, cost_ratio=SAME_COST, equal_gain=NO_GAIN, num_
                 gain_over_mixtures=NO_GAIN,
                 cost_ratio=cost_ratio if is_winner and is_equal else SAME_COST,
             )
-    return Comparison(estimates, pd.DataFrame(), num_groups, {})
+    return MethodComparison(estimates, pd.DataFrame(), num_groups, {})
 
 
 def make_gate(accuracy=(-0.01, 0.01), money=(-0.02, 0.02), open_questions=()):

@@ -100,7 +100,9 @@ def test_a_network_learns_which_model_is_good_at_what():
     mixtures_accuracy = scores[CONSTANT_MIXTURES].correct[half].mean()
     for method in (CORL, methods.ARC):
         assert scores[method].correct[half].mean() > mixtures_accuracy + 0.1, method
-        assert scores[method].at_equal_quality.cost_usd.mean() < 0.3 * TABLE.cost_usd[:, 2].mean(), method
+        assert (
+            scores[method].at_equal_quality.cost_usd.mean() < 0.3 * TABLE.cost_usd[:, 2].mean()
+        ), method
 
 
 @pytest.mark.parametrize("method", [NEAREST, LOGISTIC, CORL, STOP_OR_ESCALATE])
